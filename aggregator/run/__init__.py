@@ -1,0 +1,1 @@
+"""The rules of a run: pure, no I/O, no clock."""

@@ -1,0 +1,1 @@
+"""Federated robust PCA: what the aggregator and the participants share."""

@@ -1,0 +1,1 @@
+"""The algorithms: pure numpy and scipy, no I/O, no clock, no entropy of their own."""

@@ -1,0 +1,172 @@
+"""What crosses the seam between a site and the aggregator, for every method.
+
+A run is a sequence of rounds. Round 0 is the opening exchange: scalars only, from which both sides
+learn the totals they need (the number of columns, a scale). Rounds 1, 2, … exchange one tensor each way.
+
+Two rules keep the rooms apart. Everything that leaves a site in a round is one `Update` whose `Layout`
+both sides know beforehand from the method alone. Everything the aggregator may use is a `Total`: the sum
+of the updates of those who answered, and how many they were. A method that needs more than sums does not
+fit this system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The declared shape of a message: a rows × columns tensor, then scalars in this order, by name."""
+
+    rows: int
+    columns: int
+    scalars: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many float64 numbers the message holds."""
+        return self.rows * self.columns + len(self.scalars)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parcel:
+    """A tensor and its accompanying scalars; a broadcast, an update and a sum all have this form."""
+
+    tensor: FloatArray
+    scalars: FloatArray
+
+    def flat(self) -> FloatArray:
+        """One contiguous vector: the tensor in row-major order, then the scalars."""
+        return np.concatenate([np.ascontiguousarray(self.tensor).ravel(), self.scalars])
+
+    @staticmethod
+    def unflatten(layout: Layout, vector: FloatArray) -> Parcel:
+        """Inverse of `flat` for a message of this layout."""
+        cut = layout.rows * layout.columns
+        return Parcel(vector[:cut].reshape(layout.rows, layout.columns), vector[cut:])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Total:
+    """The sum of the updates of one round, and over how many participants it was taken."""
+
+    parcel: Parcel
+    contributors: int
+
+
+class Outcome(Enum):
+    """How a run of the method ended. The value is the sentence to show."""
+
+    CONVERGED = "converged: the subspace moved less than the tolerance twice running"
+    OUT_OF_ROUNDS = "stopped at the round limit before reaching the tolerance"
+    DIVERGED = "diverged: the consensus is no longer finite; lower the learning rate"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Progress:
+    """What the aggregator can tell about a round from the sum alone. NaN where a method has no such figure."""
+
+    change: float = float("nan")
+    rank: int = 0
+    noise: float = float("nan")
+    threshold: float = float("nan")
+    singular_values: FloatArray = field(default_factory=lambda: np.zeros(0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Consensus:
+    """What the aggregator holds at the start of `round`: the broadcast that sites answer in that round.
+
+    `memory` is the method's own, never sent. With an `outcome` the run is over, `round` is the last round
+    that was summed, and the broadcast is the final one, from which each site forms its result.
+    """
+
+    round: int
+    broadcast: Parcel
+    memory: Mapping[str, FloatArray] = field(default_factory=dict)
+    progress: Progress = field(default_factory=Progress)
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResultBlock:
+    """The result for the site's columns start … start + L.shape[1] − 1."""
+
+    start: int
+    L: FloatArray
+    S: sparse.csc_array
+    V: FloatArray
+
+
+class Columns(Protocol):
+    """A site's matrix M_i, m × n_i, read in column blocks so that it need not fit in memory. NaN is unobserved."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(m, n_i)."""
+        ...
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Columns start … stop − 1 as an m × (stop − start) array; the caller does not write into it."""
+        ...
+
+
+class Site(Protocol):
+    """One participant's side of a method. Holds V_i and S_i; nothing here leaves except what `answer` returns."""
+
+    def answer(self, round: int, broadcast: Parcel) -> Parcel:
+        """Do the local step of this round and return the update; its layout is `Method.update_layout(round)`."""
+        ...
+
+    def snapshot(self) -> dict[str, NDArray[np.generic]]:
+        """The local state as plain arrays, enough for `restore` to go on as if nothing had happened."""
+        ...
+
+    def restore(self, snapshot: Mapping[str, NDArray[np.generic]]) -> None:
+        """Take up the state of an earlier `snapshot` of the same data and method."""
+        ...
+
+    def finish(self, broadcast: Parcel) -> Iterable[ResultBlock]:
+        """The local result under the final broadcast, in column blocks."""
+        ...
+
+    def certificate(self) -> dict[str, float]:
+        """Figures that let anyone judge the local result (optimality residual, share of outliers, …)."""
+        ...
+
+
+class Method(Protocol):
+    """The aggregator's side of a method, and the factory of the sites' side. Pure."""
+
+    def update_layout(self, round: int) -> Layout:
+        """What every site sends in this round; known without any data."""
+        ...
+
+    def broadcast_layout(self, round: int) -> Layout:
+        """What the aggregator sends at the start of this round (also the layout of the final broadcast)."""
+        ...
+
+    def begin(self) -> Consensus:
+        """The consensus of round 0."""
+        ...
+
+    def advance(self, consensus: Consensus, total: Total) -> Consensus:
+        """The consensus after this round's sum; sets `outcome` when the run is over."""
+        ...
+
+    def site(self, columns: Columns) -> Site:
+        """The side of a participant that holds these columns."""
+        ...
+
+    def model(self, consensus: Consensus) -> dict[str, FloatArray]:
+        """What the operator may have when the run is over: `U` (m × rank) and `singular_values`."""
+        ...

@@ -1,0 +1,1 @@
+"""Readers of the site's local matrix."""
