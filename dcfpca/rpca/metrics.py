@@ -1,0 +1,61 @@
+"""How far a result is from a known truth, and how well scores tell outliers from the rest."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.stats import rankdata
+
+from dcfpca.rpca.exchange import FloatArray
+
+Matrix = FloatArray | sparse.csc_array
+
+
+def paper_error(L: FloatArray, S: Matrix, L0: FloatArray, S0: FloatArray) -> float:
+    """(‖L−L₀‖² + ‖S−S₀‖²)/(‖L₀‖² + ‖S₀‖²), the paper's err. S₀ dominates it: report `relative_error` of L beside it."""
+    dense_S = S.toarray() if isinstance(S, sparse.csc_array) else S
+    return (_squared(L - L0) + _squared(dense_S - S0)) / (_squared(L0) + _squared(S0))
+
+
+def relative_error(L: FloatArray, L0: FloatArray) -> float:
+    """‖L−L₀‖/‖L₀‖, Frobenius."""
+    return float(np.sqrt(relative_squared_error(L, L0)))
+
+
+def relative_squared_error(L: FloatArray, L0: FloatArray) -> float:
+    """‖L−L₀‖²/‖L₀‖², Frobenius."""
+    return _squared(L - L0) / _squared(L0)
+
+
+def singular_value_error(found: FloatArray, truth: FloatArray, rank: int) -> float:
+    """max|σ_i − σ_i(L₀)|/σ_r(L₀) over all i, where whichever list is shorter goes on with zeros."""
+    length = max(found.size, truth.size)
+    difference = np.pad(found, (0, length - found.size)) - np.pad(truth, (0, length - truth.size))
+    return float(np.abs(difference).max() / truth[rank - 1])
+
+
+def best_f1(scores: FloatArray, labels: NDArray[np.bool_]) -> float:
+    """The largest F1 that any threshold on the scores reaches, with `labels` true for the positives."""
+    order = np.argsort(-scores, kind="stable")
+    hits = np.cumsum(labels[order])
+    flagged = np.arange(1, scores.size + 1)
+    # Equal scores cannot be told apart by a threshold, so only the last of each run of equals counts.
+    last = np.append(np.diff(scores[order]) != 0, True)
+    f1 = 2 * hits / (flagged + max(int(labels.sum()), 1))
+    return float(f1[last].max())
+
+
+def area_under_curve(scores: FloatArray, labels: NDArray[np.bool_]) -> float:
+    """The chance that a positive outscores a negative, ties counting half (area under the ROC curve)."""
+    positives = int(labels.sum())
+    negatives = labels.size - positives
+    if not positives or not negatives:
+        return float("nan")
+    ranks = rankdata(scores)
+    return float((ranks[labels].sum() - positives * (positives + 1) / 2) / (positives * negatives))
+
+
+def _squared(matrix: FloatArray) -> float:
+    flat = matrix.ravel()
+    return float(flat @ flat)

@@ -1,0 +1,88 @@
+"""A whole run in one process: every site and the aggregator, without the network between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from dcfpca.errors import BadMessage
+from dcfpca.rpca.exchange import Columns, Consensus, FloatArray, Layout, Method, Parcel, Progress, Site, Total
+
+Observe = Callable[[Consensus, Sequence[Site]], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SiteResult:
+    """What one site has at the end: L_i and S_i (m × n_i), V_i (n_i × width), and the figures to judge them by."""
+
+    L: FloatArray
+    S: sparse.csc_array
+    V: FloatArray
+    certificate: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Simulation:
+    """A finished run: the last consensus, every site's result in participant order, one `Progress` per round."""
+
+    consensus: Consensus
+    results: tuple[SiteResult, ...]
+    history: tuple[Progress, ...]
+
+    @property
+    def low_rank(self) -> FloatArray:
+        """All sites' L_i side by side."""
+        return np.concatenate([result.L for result in self.results], axis=1)
+
+    @property
+    def outliers(self) -> sparse.csc_array:
+        """All sites' S_i side by side."""
+        return sparse.csc_array(sparse.hstack([result.S for result in self.results], format="csc"))
+
+
+def simulate(method: Method, columns: Sequence[Columns], observe: Observe | None = None) -> Simulation:
+    """Run the method over these sites until it has an outcome.
+
+    `observe` is called after every round with the new consensus and the sites; it may call `finish` on them, which
+    does not disturb the run.
+    """
+    sites = [method.site(own) for own in columns]
+    consensus = method.begin()
+    history = []
+    while consensus.outcome is None:
+        consensus = method.advance(consensus, exchange(method, consensus, sites))
+        history.append(consensus.progress)
+        if observe is not None:
+            observe(consensus, sites)
+    results = tuple(collect(site, consensus.broadcast) for site in sites)
+    return Simulation(consensus, results, tuple(history))
+
+
+def exchange(method: Method, consensus: Consensus, sites: Sequence[Site]) -> Total:
+    """One round: every site answers the broadcast; the updates are added in participant order, in float64."""
+    layout = method.update_layout(consensus.round)
+    total = np.zeros(layout.size)
+    for site in sites:
+        total += _checked(site.answer(consensus.round, consensus.broadcast), layout)
+    return Total(Parcel.unflatten(layout, total), len(sites))
+
+
+def collect(site: Site, broadcast: Parcel) -> SiteResult:
+    """A site's result under this broadcast, put together from its blocks."""
+    parts = list(site.finish(broadcast))
+    return SiteResult(
+        L=np.concatenate([part.L for part in parts], axis=1),
+        S=sparse.csc_array(sparse.hstack([part.S for part in parts], format="csc")),
+        V=np.concatenate([part.V for part in parts], axis=0),
+        certificate=site.certificate(),
+    )
+
+
+def _checked(update: Parcel, layout: Layout) -> FloatArray:
+    declared = ((layout.rows, layout.columns), (len(layout.scalars),))
+    if (update.tensor.shape, update.scalars.shape) != declared:
+        raise BadMessage(f"An update has shapes {update.tensor.shape} and {update.scalars.shape}, not {declared}.")
+    return update.flat()
