@@ -1,0 +1,172 @@
+"""Whether a certificate may be believed: issued by a trusted authority, in force, not revoked, of the right kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from dcfpca.errors import BadIdentity
+from dcfpca.identity import Identity, Role, fingerprint, identity_of
+from dcfpca.pki.keys import check_public_key
+
+MAX_ROLE_DAYS = 398
+# Certificates begin a little before they are made, so that a site whose clock is behind can use them at once.
+BACKDATE = timedelta(minutes=5)
+
+
+def load_certificates(path: Path) -> list[x509.Certificate]:
+    """Read every certificate in a PEM file; at least one."""
+    return parse_certificates(read_certificate_file(path), str(path))
+
+
+def load_certificate(path: Path) -> x509.Certificate:
+    """Read a PEM file that begins with the certificate of interest."""
+    return load_certificates(path)[0]
+
+
+def read_certificate_file(path: Path) -> bytes:
+    """The bytes of a certificate file, or the sentence that says why not."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        hint = "check the path and that this user may read it"
+        raise BadIdentity(f"the certificate {path} cannot be read: {error.strerror}", hint) from None
+
+
+def parse_certificates(pem: bytes, where: str) -> list[x509.Certificate]:
+    """Read PEM bytes; `where` names them in errors."""
+    try:
+        return x509.load_pem_x509_certificates(pem)
+    except ValueError:
+        hint = "it should begin with -----BEGIN CERTIFICATE-----"
+        raise BadIdentity(f"{where} is not a PEM certificate", hint) from None
+
+
+def parse_certificate(data: bytes) -> x509.Certificate:
+    """Read one certificate as a peer sends it, in DER or (as gRPC reports it) in PEM."""
+    try:
+        if data.lstrip().startswith(b"-----BEGIN"):
+            return x509.load_pem_x509_certificate(data)
+        return x509.load_der_x509_certificate(data)
+    except ValueError:
+        raise BadIdentity("the peer's certificate cannot be decoded") from None
+
+
+def days_left(certificate: x509.Certificate, now: datetime) -> float:
+    """Days until the certificate expires; negative once it has."""
+    return (certificate.not_valid_after_utc - now) / timedelta(days=1)
+
+
+def serial_of(certificate: x509.Certificate) -> str:
+    """The serial number in hex, as lists and revocation lists show it."""
+    return f"{certificate.serial_number:x}"
+
+
+def check_in_force(certificate: x509.Certificate, now: datetime, what: str) -> None:
+    """Raise unless `now` lies in the certificate's period of validity."""
+    if now < certificate.not_valid_before_utc:
+        begin = f"{certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
+        raise BadIdentity(f"{what} is not valid before {begin}", f"this clock says {now:%Y-%m-%d %H:%M} UTC; check it")
+    if now > certificate.not_valid_after_utc:
+        end = f"{certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
+        raise BadIdentity(f"{what} expired on {end}", "renew it with `dcfpca certs renew` at the holder of the CA")
+
+
+def check_issued(certificate: x509.Certificate, authorities: Sequence[x509.Certificate], now: datetime) -> None:
+    """Raise unless one of the authorities, itself in force, signed the certificate and may sign such a name."""
+    issuer = _issuer_of(certificate, authorities)
+    check_in_force(issuer, now, f"the CA certificate {issuer.subject.rfc4514_string()}")
+    if not _is_authority(issuer):
+        raise BadIdentity(f"the issuer {issuer.subject.rfc4514_string()} is not a certificate authority")
+    check_public_key(issuer.public_key(), "the CA certificate")
+    consortium = identity_of(certificate).consortium
+    if not _permits(issuer, consortium):
+        sentence = f"the CA {issuer.subject.rfc4514_string()} may not issue certificates for consortium {consortium!r}"
+        raise BadIdentity(sentence)
+
+
+def _issuer_of(certificate: x509.Certificate, authorities: Sequence[x509.Certificate]) -> x509.Certificate:
+    for authority in authorities:
+        try:
+            certificate.verify_directly_issued_by(authority)
+        except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+            continue
+        return authority
+    hint = "check that ca.crt is your consortium's, and that it holds both CAs during a change of CA"
+    raise BadIdentity(f"the certificate of {_who(certificate)} was not issued by a trusted CA", hint)
+
+
+def _is_authority(certificate: x509.Certificate) -> bool:
+    try:
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except x509.ExtensionNotFound:
+        return False
+
+
+def _permits(authority: x509.Certificate, consortium: str) -> bool:
+    """A CA without name constraints (an organization's own, say) may issue for any consortium."""
+    try:
+        constraints = authority.extensions.get_extension_for_class(x509.NameConstraints).value
+    except x509.ExtensionNotFound:
+        return True
+    permitted = [n.value for n in constraints.permitted_subtrees or () if isinstance(n, x509.UniformResourceIdentifier)]
+    return not permitted or consortium in permitted
+
+
+def _who(certificate: x509.Certificate) -> str:
+    try:
+        return str(identity_of(certificate))
+    except BadIdentity:
+        return "a holder without identity"
+
+
+def check_role_certificate(
+    certificate: x509.Certificate, authorities: Sequence[x509.Certificate], now: datetime, what: str
+) -> tuple[Identity, ec.EllipticCurvePublicKey]:
+    """Everything that must hold of a certificate before its identity is believed, revocation excepted."""
+    check_issued(certificate, authorities, now)
+    check_in_force(certificate, now, what)
+    if _is_authority(certificate):
+        raise BadIdentity(f"{what} is that of an authority, not of a role")
+    if certificate.not_valid_after_utc - certificate.not_valid_before_utc > timedelta(days=MAX_ROLE_DAYS) + BACKDATE:
+        raise BadIdentity(f"{what} is valid for more than {MAX_ROLE_DAYS} days", "have a shorter one issued")
+    return identity_of(certificate), check_public_key(certificate.public_key(), what)
+
+
+def is_revoked(certificate: x509.Certificate, revoked: AbstractSet[str]) -> bool:
+    """Whether the set holds the certificate's fingerprint or its serial number, both in hex."""
+    return fingerprint(certificate) in revoked or serial_of(certificate) in revoked
+
+
+def check_role(identity: Identity, expected: Role) -> None:
+    """Raise unless the identity has the expected role."""
+    if identity.role != expected:
+        sentence = f"{identity} is a certificate for the role {identity.role}, and {expected} is needed here"
+        raise BadIdentity(sentence, f"use one issued with `dcfpca certs issue {expected} …`")
+
+
+def verify_peer(
+    certificate_der: bytes,
+    ca_certs: Sequence[x509.Certificate],
+    revoked: AbstractSet[str],
+    expected_role: Role | None,
+    now: datetime,
+) -> tuple[Identity, ec.EllipticCurvePublicKey]:
+    """Who a peer's certificate (DER or PEM) speaks for and the key its signatures verify with; raises if not believed.
+
+    `ca_certs` may hold two authorities during a CA change; `revoked` holds fingerprints or serial numbers in hex.
+    """
+    certificate = parse_certificate(certificate_der)
+    what = f"the certificate of {_who(certificate)}"
+    identity, key = check_role_certificate(certificate, ca_certs, now, what)
+    if expected_role is not None:
+        check_role(identity, expected_role)
+    if is_revoked(certificate, revoked):
+        raise BadIdentity(f"{what} has been revoked", "ask the holder of the CA for a new certificate")
+    return identity, key
