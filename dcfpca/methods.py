@@ -1,0 +1,32 @@
+"""From a spec to the method it names; the only place that knows which methods there are."""
+
+from __future__ import annotations
+
+from dcfpca.rpca.exchange import Method
+from dcfpca.rpca.gradient import GradientMethod
+from dcfpca.rpca.subspace import SubspaceMethod
+from dcfpca.spec import RunSpec
+
+
+def method_of(spec: RunSpec) -> Method:
+    """The method of this spec; pure, and the same at the aggregator, at every site and in `simulate`."""
+    match spec.method:
+        case "subspace":
+            return SubspaceMethod(
+                rows=spec.rows,
+                width=spec.width,
+                rounds=spec.rounds,
+                tolerance=spec.tolerance,
+                seed=spec.seed,
+                settings=spec.subspace,
+                fixed_rank=spec.rank is not None,
+            )
+        case "gradient":
+            return GradientMethod(
+                rows=spec.rows,
+                width=spec.width,
+                rounds=spec.rounds,
+                tolerance=spec.tolerance,
+                seed=spec.seed,
+                settings=spec.gradient,
+            )

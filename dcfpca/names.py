@@ -1,0 +1,17 @@
+"""Types for the names and numbers that travel through every room, so that they cannot be mixed up."""
+
+from __future__ import annotations
+
+from typing import NewType
+
+RunId = NewType("RunId", str)
+ParticipantName = NewType("ParticipantName", str)
+
+PROTOCOL = 1
+"""Version of the wire protocol; both sides must speak the same."""
+
+CHUNK_BYTES = 1 << 20
+"""Largest piece of a tensor or file in one message; far below gRPC's 4 MiB limit."""
+
+INLINE_BYTES = 1 << 20
+"""A consensus up to this size rides in the assignment itself and saves a call."""

@@ -1,0 +1,122 @@
+"""The spec of a run: what the operator proposes, every site reviews and signs, and nobody can change afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from dcfpca.errors import BadInput
+from dcfpca.rpca.gradient import GradientSettings
+from dcfpca.rpca.subspace import SubspaceSettings
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")]
+
+
+class RunSpec(BaseModel):
+    """Everything that decides what a run computes and who may see what. Frozen; identified by its digest."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    label: str = Field("", max_length=200, description="A name for people; has no effect.")
+    method: Literal["subspace", "gradient"] = Field("subspace", description="How the low-rank part is found.")
+    rows: int = Field(0, ge=0, description="Rows m of every site's matrix; 0: as the connected participants say.")
+    rank: int | None = Field(None, ge=1, description="The exact rank of the low-rank part.")
+    max_rank: int | None = Field(None, ge=1, description="An upper bound; the rank is found (method subspace).")
+    rounds: int = Field(100, ge=1, le=100_000, description="Stop after so many rounds.")
+    tolerance: float = Field(1e-9, ge=0, lt=1, description="Stop when the subspace moves less; 0: never.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Of the random start; the same seed gives the same run.")
+    participants: tuple[Name, ...] = Field((), description="A fixed cohort; empty: whoever enrols by the deadline.")
+    quorum: int | None = Field(None, ge=1, description="Fewest updates a round needs; default: a majority.")
+    aggregation: Literal["secure", "plain"] = Field(
+        "secure", description="secure: the aggregator sees only sums. plain: it sees each site's update."
+    )
+    threshold: float = Field(
+        0.5, ge=0.5, lt=1, description="More than this share of the roster must survive a secure round."
+    )
+    precision: Literal[64, 32] = Field(64, description="Bits per number in a secure sum; 32 halves the bytes.")
+    export: bool = Field(False, description="Public participants will be asked for their reconstructions.")
+    missing: bool = Field(True, description="NaN entries are unobserved; false: a site with NaN refuses.")
+    enrol_seconds: float = Field(30, gt=0, le=30 * 86400, description="How long enrolment stays open at most.")
+    round_seconds: float = Field(
+        60, gt=0, le=86400, description="Deadline of a round; every other timeout of a round derives from it."
+    )
+    max_attempts: int = Field(3, ge=1, le=100, description="Tries at one round before the run pauses.")
+    subspace: SubspaceSettings = Field(default_factory=SubspaceSettings)
+    gradient: GradientSettings = Field(default_factory=GradientSettings)
+
+    @model_validator(mode="after")
+    def _sane(self) -> RunSpec:
+        if (self.rank is None) == (self.max_rank is None):
+            raise ValueError("give either rank (exact) or max_rank (an upper bound), not both or neither")
+        if self.rows and self.width > self.rows:
+            raise ValueError(f"the rank {self.width} is larger than the {self.rows} rows of the data; lower it")
+        if len(set(self.participants)) != len(self.participants):
+            raise ValueError("participants names somebody twice")
+        if self.quorum and self.participants and self.quorum > len(self.participants):
+            raise ValueError(f"the quorum {self.quorum} is larger than the cohort of {len(self.participants)}")
+        return self
+
+    @property
+    def width(self) -> int:
+        """Columns of the exchanged tensors: the rank, or its upper bound."""
+        return self.rank or self.max_rank or 0
+
+    @property
+    def grace_seconds(self) -> float:
+        """How long a participant whose connection broke is waited for before the round goes on without it."""
+        return self.round_seconds / 10
+
+    def quorum_of(self, cohort: int) -> int:
+        """Fewest updates that make a round with a cohort of this size; a secure round never goes below its threshold."""
+        wanted = self.quorum or cohort // 2 + 1
+        return max(wanted, self.threshold_of(cohort)) if self.aggregation == "secure" else wanted
+
+    def threshold_of(self, roster: int) -> int:
+        """Fewest survivors from whose shares the masks of a roster of this size can be removed."""
+        return int(roster * self.threshold) + 1
+
+    def canonical(self) -> bytes:
+        """The bytes that are signed and digested: JSON with sorted keys, no spaces, every default spelled out."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":")).encode()
+
+    def digest(self) -> bytes:
+        """SHA-256 of the canonical bytes."""
+        return spec_digest(self.canonical())
+
+
+def spec_digest(canonical: bytes) -> bytes:
+    """SHA-256 of a spec's canonical bytes, as every party computes it."""
+    return hashlib.sha256(canonical).digest()
+
+
+def parse_spec(data: bytes | dict[str, Any]) -> RunSpec:
+    """A spec from JSON or from already decoded keys; anything wrong is a BadInput that names the key."""
+    try:
+        return RunSpec.model_validate_json(data) if isinstance(data, bytes) else RunSpec.model_validate(data)
+    except ValidationError as error:
+        raise BadInput(f"the spec is not valid: {describe(error)}", "correct it and propose the run again") from error
+
+
+def parse_spec_toml(text: str, origin: str) -> dict[str, Any]:
+    """The keys of a spec file; they are validated when the command line's own keys have been added."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"{origin} is not valid TOML: {error}", "see docs/configuration.md for an example") from error
+
+
+def describe(error: ValidationError) -> str:
+    """All complaints of a pydantic validation in one line: `key: what is wrong`, with `;` between."""
+    return "; ".join(_complaint(item["loc"], item["msg"], item["type"]) for item in error.errors())
+
+
+def _complaint(loc: tuple[int | str, ...], message: str, kind: str) -> str:
+    key = ".".join(str(part) for part in loc)
+    if kind == "extra_forbidden":
+        return f"{key}: there is no such key"
+    said = message.removeprefix("Value error, ")
+    return f"{key}: {said}" if key else said

@@ -1,0 +1,314 @@
+from dcfpca.v1 import types_pb2 as _types_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class SubscribeRequest(_message.Message):
+    __slots__ = ("protocol", "software", "capabilities", "rows", "features_sha256")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    SOFTWARE_FIELD_NUMBER: _ClassVar[int]
+    CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_SHA256_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    software: str
+    capabilities: _containers.RepeatedScalarFieldContainer[str]
+    rows: int
+    features_sha256: bytes
+    def __init__(self, protocol: _Optional[int] = ..., software: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ..., rows: _Optional[int] = ..., features_sha256: _Optional[bytes] = ...) -> None: ...
+
+class Assignment(_message.Message):
+    __slots__ = ("run_id", "key", "deadline_ms", "run_proposed", "round_opened", "keys_relayed", "mask_wanted", "survivors_announced", "unmask_wanted", "run_finished", "export_wanted", "standby")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    RUN_PROPOSED_FIELD_NUMBER: _ClassVar[int]
+    ROUND_OPENED_FIELD_NUMBER: _ClassVar[int]
+    KEYS_RELAYED_FIELD_NUMBER: _ClassVar[int]
+    MASK_WANTED_FIELD_NUMBER: _ClassVar[int]
+    SURVIVORS_ANNOUNCED_FIELD_NUMBER: _ClassVar[int]
+    UNMASK_WANTED_FIELD_NUMBER: _ClassVar[int]
+    RUN_FINISHED_FIELD_NUMBER: _ClassVar[int]
+    EXPORT_WANTED_FIELD_NUMBER: _ClassVar[int]
+    STANDBY_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    key: str
+    deadline_ms: int
+    run_proposed: RunProposed
+    round_opened: RoundOpened
+    keys_relayed: KeysRelayed
+    mask_wanted: MaskWanted
+    survivors_announced: SurvivorsAnnounced
+    unmask_wanted: UnmaskWanted
+    run_finished: RunFinished
+    export_wanted: ExportWanted
+    standby: Standby
+    def __init__(self, run_id: _Optional[str] = ..., key: _Optional[str] = ..., deadline_ms: _Optional[int] = ..., run_proposed: _Optional[_Union[RunProposed, _Mapping]] = ..., round_opened: _Optional[_Union[RoundOpened, _Mapping]] = ..., keys_relayed: _Optional[_Union[KeysRelayed, _Mapping]] = ..., mask_wanted: _Optional[_Union[MaskWanted, _Mapping]] = ..., survivors_announced: _Optional[_Union[SurvivorsAnnounced, _Mapping]] = ..., unmask_wanted: _Optional[_Union[UnmaskWanted, _Mapping]] = ..., run_finished: _Optional[_Union[RunFinished, _Mapping]] = ..., export_wanted: _Optional[_Union[ExportWanted, _Mapping]] = ..., standby: _Optional[_Union[Standby, _Mapping]] = ...) -> None: ...
+
+class RunProposed(_message.Message):
+    __slots__ = ("spec", "spec_sha256")
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    SPEC_SHA256_FIELD_NUMBER: _ClassVar[int]
+    spec: bytes
+    spec_sha256: bytes
+    def __init__(self, spec: _Optional[bytes] = ..., spec_sha256: _Optional[bytes] = ...) -> None: ...
+
+class RoundOpened(_message.Message):
+    __slots__ = ("ref", "spec_sha256", "cohort", "consensus", "inline_consensus")
+    REF_FIELD_NUMBER: _ClassVar[int]
+    SPEC_SHA256_FIELD_NUMBER: _ClassVar[int]
+    COHORT_FIELD_NUMBER: _ClassVar[int]
+    CONSENSUS_FIELD_NUMBER: _ClassVar[int]
+    INLINE_CONSENSUS_FIELD_NUMBER: _ClassVar[int]
+    ref: _types_pb2.RoundRef
+    spec_sha256: bytes
+    cohort: _containers.RepeatedScalarFieldContainer[str]
+    consensus: _types_pb2.TensorHeader
+    inline_consensus: bytes
+    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., spec_sha256: _Optional[bytes] = ..., cohort: _Optional[_Iterable[str]] = ..., consensus: _Optional[_Union[_types_pb2.TensorHeader, _Mapping]] = ..., inline_consensus: _Optional[bytes] = ...) -> None: ...
+
+class AdvertisedKeys(_message.Message):
+    __slots__ = ("participant", "sealing_key", "masking_key", "signature", "certificate")
+    PARTICIPANT_FIELD_NUMBER: _ClassVar[int]
+    SEALING_KEY_FIELD_NUMBER: _ClassVar[int]
+    MASKING_KEY_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    participant: str
+    sealing_key: bytes
+    masking_key: bytes
+    signature: bytes
+    certificate: bytes
+    def __init__(self, participant: _Optional[str] = ..., sealing_key: _Optional[bytes] = ..., masking_key: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., certificate: _Optional[bytes] = ...) -> None: ...
+
+class KeysRelayed(_message.Message):
+    __slots__ = ("ref", "roster", "keys")
+    REF_FIELD_NUMBER: _ClassVar[int]
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    ref: _types_pb2.RoundRef
+    roster: _containers.RepeatedScalarFieldContainer[str]
+    keys: _containers.RepeatedCompositeFieldContainer[AdvertisedKeys]
+    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., roster: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[_Union[AdvertisedKeys, _Mapping]]] = ...) -> None: ...
+
+class SealedShares(_message.Message):
+    __slots__ = ("sender", "recipient", "ciphertext")
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    RECIPIENT_FIELD_NUMBER: _ClassVar[int]
+    CIPHERTEXT_FIELD_NUMBER: _ClassVar[int]
+    sender: str
+    recipient: str
+    ciphertext: bytes
+    def __init__(self, sender: _Optional[str] = ..., recipient: _Optional[str] = ..., ciphertext: _Optional[bytes] = ...) -> None: ...
+
+class MaskWanted(_message.Message):
+    __slots__ = ("ref", "members", "exponent", "incoming")
+    REF_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    EXPONENT_FIELD_NUMBER: _ClassVar[int]
+    INCOMING_FIELD_NUMBER: _ClassVar[int]
+    ref: _types_pb2.RoundRef
+    members: _containers.RepeatedScalarFieldContainer[str]
+    exponent: int
+    incoming: _containers.RepeatedCompositeFieldContainer[SealedShares]
+    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., members: _Optional[_Iterable[str]] = ..., exponent: _Optional[int] = ..., incoming: _Optional[_Iterable[_Union[SealedShares, _Mapping]]] = ...) -> None: ...
+
+class SurvivorsAnnounced(_message.Message):
+    __slots__ = ("ref", "survivors")
+    REF_FIELD_NUMBER: _ClassVar[int]
+    SURVIVORS_FIELD_NUMBER: _ClassVar[int]
+    ref: _types_pb2.RoundRef
+    survivors: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., survivors: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Attestation(_message.Message):
+    __slots__ = ("participant", "signature")
+    PARTICIPANT_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    participant: str
+    signature: bytes
+    def __init__(self, participant: _Optional[str] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class UnmaskWanted(_message.Message):
+    __slots__ = ("ref", "survivors", "attestations")
+    REF_FIELD_NUMBER: _ClassVar[int]
+    SURVIVORS_FIELD_NUMBER: _ClassVar[int]
+    ATTESTATIONS_FIELD_NUMBER: _ClassVar[int]
+    ref: _types_pb2.RoundRef
+    survivors: _containers.RepeatedScalarFieldContainer[str]
+    attestations: _containers.RepeatedCompositeFieldContainer[Attestation]
+    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., survivors: _Optional[_Iterable[str]] = ..., attestations: _Optional[_Iterable[_Union[Attestation, _Mapping]]] = ...) -> None: ...
+
+class RunFinished(_message.Message):
+    __slots__ = ("status", "reason", "round", "spec_sha256", "consensus", "inline_consensus")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    SPEC_SHA256_FIELD_NUMBER: _ClassVar[int]
+    CONSENSUS_FIELD_NUMBER: _ClassVar[int]
+    INLINE_CONSENSUS_FIELD_NUMBER: _ClassVar[int]
+    status: str
+    reason: str
+    round: int
+    spec_sha256: bytes
+    consensus: _types_pb2.TensorHeader
+    inline_consensus: bytes
+    def __init__(self, status: _Optional[str] = ..., reason: _Optional[str] = ..., round: _Optional[int] = ..., spec_sha256: _Optional[bytes] = ..., consensus: _Optional[_Union[_types_pb2.TensorHeader, _Mapping]] = ..., inline_consensus: _Optional[bytes] = ...) -> None: ...
+
+class ExportWanted(_message.Message):
+    __slots__ = ("export_id",)
+    EXPORT_ID_FIELD_NUMBER: _ClassVar[int]
+    export_id: str
+    def __init__(self, export_id: _Optional[str] = ...) -> None: ...
+
+class Standby(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class RespondRequest(_message.Message):
+    __slots__ = ("run_id", "spec_sha256", "accept", "reasons", "signature", "private")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    SPEC_SHA256_FIELD_NUMBER: _ClassVar[int]
+    ACCEPT_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    PRIVATE_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    spec_sha256: bytes
+    accept: bool
+    reasons: _containers.RepeatedScalarFieldContainer[str]
+    signature: bytes
+    private: bool
+    def __init__(self, run_id: _Optional[str] = ..., spec_sha256: _Optional[bytes] = ..., accept: _Optional[bool] = ..., reasons: _Optional[_Iterable[str]] = ..., signature: _Optional[bytes] = ..., private: _Optional[bool] = ...) -> None: ...
+
+class FetchConsensusRequest(_message.Message):
+    __slots__ = ("run_id", "round", "final", "offset")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    FINAL_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    round: int
+    final: bool
+    offset: int
+    def __init__(self, run_id: _Optional[str] = ..., round: _Optional[int] = ..., final: _Optional[bool] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class AdvertiseKeysRequest(_message.Message):
+    __slots__ = ("ref", "keys")
+    REF_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    ref: _types_pb2.RoundRef
+    keys: AdvertisedKeys
+    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., keys: _Optional[_Union[AdvertisedKeys, _Mapping]] = ...) -> None: ...
+
+class ShareKeysRequest(_message.Message):
+    __slots__ = ("ref", "shares")
+    REF_FIELD_NUMBER: _ClassVar[int]
+    SHARES_FIELD_NUMBER: _ClassVar[int]
+    ref: _types_pb2.RoundRef
+    shares: _containers.RepeatedCompositeFieldContainer[SealedShares]
+    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., shares: _Optional[_Iterable[_Union[SealedShares, _Mapping]]] = ...) -> None: ...
+
+class StateBoundRequest(_message.Message):
+    __slots__ = ("ref", "exponent")
+    REF_FIELD_NUMBER: _ClassVar[int]
+    EXPONENT_FIELD_NUMBER: _ClassVar[int]
+    ref: _types_pb2.RoundRef
+    exponent: int
+    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., exponent: _Optional[int] = ...) -> None: ...
+
+class UpdateHeader(_message.Message):
+    __slots__ = ("ref", "tensor")
+    REF_FIELD_NUMBER: _ClassVar[int]
+    TENSOR_FIELD_NUMBER: _ClassVar[int]
+    ref: _types_pb2.RoundRef
+    tensor: _types_pb2.TensorHeader
+    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., tensor: _Optional[_Union[_types_pb2.TensorHeader, _Mapping]] = ...) -> None: ...
+
+class UpdatePart(_message.Message):
+    __slots__ = ("header", "chunk")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    header: UpdateHeader
+    chunk: _types_pb2.Chunk
+    def __init__(self, header: _Optional[_Union[UpdateHeader, _Mapping]] = ..., chunk: _Optional[_Union[_types_pb2.Chunk, _Mapping]] = ...) -> None: ...
+
+class ResumeUploadResponse(_message.Message):
+    __slots__ = ("offset",)
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    def __init__(self, offset: _Optional[int] = ...) -> None: ...
+
+class AttestSurvivorsRequest(_message.Message):
+    __slots__ = ("ref", "signature")
+    REF_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    ref: _types_pb2.RoundRef
+    signature: bytes
+    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class RevealedShare(_message.Message):
+    __slots__ = ("owner", "share")
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    owner: str
+    share: bytes
+    def __init__(self, owner: _Optional[str] = ..., share: _Optional[bytes] = ...) -> None: ...
+
+class UnmaskRequest(_message.Message):
+    __slots__ = ("ref", "survivor_shares", "dropout_shares")
+    REF_FIELD_NUMBER: _ClassVar[int]
+    SURVIVOR_SHARES_FIELD_NUMBER: _ClassVar[int]
+    DROPOUT_SHARES_FIELD_NUMBER: _ClassVar[int]
+    ref: _types_pb2.RoundRef
+    survivor_shares: _containers.RepeatedCompositeFieldContainer[RevealedShare]
+    dropout_shares: _containers.RepeatedCompositeFieldContainer[RevealedShare]
+    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., survivor_shares: _Optional[_Iterable[_Union[RevealedShare, _Mapping]]] = ..., dropout_shares: _Optional[_Iterable[_Union[RevealedShare, _Mapping]]] = ...) -> None: ...
+
+class ExportHeader(_message.Message):
+    __slots__ = ("run_id", "export_id", "artifact", "size", "sha256")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    EXPORT_ID_FIELD_NUMBER: _ClassVar[int]
+    ARTIFACT_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    export_id: str
+    artifact: str
+    size: int
+    sha256: bytes
+    def __init__(self, run_id: _Optional[str] = ..., export_id: _Optional[str] = ..., artifact: _Optional[str] = ..., size: _Optional[int] = ..., sha256: _Optional[bytes] = ...) -> None: ...
+
+class ExportRefusal(_message.Message):
+    __slots__ = ("run_id", "export_id", "reason")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    EXPORT_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    export_id: str
+    reason: str
+    def __init__(self, run_id: _Optional[str] = ..., export_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class ExportPart(_message.Message):
+    __slots__ = ("header", "chunk", "refusal")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    header: ExportHeader
+    chunk: _types_pb2.Chunk
+    refusal: ExportRefusal
+    def __init__(self, header: _Optional[_Union[ExportHeader, _Mapping]] = ..., chunk: _Optional[_Union[_types_pb2.Chunk, _Mapping]] = ..., refusal: _Optional[_Union[ExportRefusal, _Mapping]] = ...) -> None: ...
+
+class ReportProgressRequest(_message.Message):
+    __slots__ = ("ref", "percent")
+    REF_FIELD_NUMBER: _ClassVar[int]
+    PERCENT_FIELD_NUMBER: _ClassVar[int]
+    ref: _types_pb2.RoundRef
+    percent: int
+    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., percent: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,118 @@
+"""Vectors as messages: header, chunks, and their checks. Raw little-endian bytes, never pickle."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcfpca.errors import BadMessage
+from dcfpca.names import CHUNK_BYTES
+from dcfpca.rpca.exchange import FloatArray, Layout, Parcel
+from dcfpca.v1 import types_pb2 as pb
+
+Buffer = bytes | bytearray | memoryview
+
+_NUMPY = {
+    pb.DTYPE_FLOAT64: np.dtype("<f8"),
+    pb.DTYPE_UINT64: np.dtype("<u8"),
+    pb.DTYPE_UINT32: np.dtype("<u4"),
+}
+
+
+def size_of(header: pb.TensorHeader) -> int:
+    """Bytes of the announced vector."""
+    return (header.rows * header.columns + header.scalars) * _NUMPY[header.dtype].itemsize
+
+
+def header_of(payload: Buffer, layout: Layout, dtype: pb.Dtype) -> pb.TensorHeader:
+    """The header that announces these bytes."""
+    return pb.TensorHeader(
+        dtype=dtype,
+        rows=layout.rows,
+        columns=layout.columns,
+        scalars=len(layout.scalars),
+        sha256=hashlib.sha256(payload).digest(),
+    )
+
+
+def check_header(header: pb.TensorHeader, layout: Layout, dtype: pb.Dtype) -> None:
+    """Raise BadMessage unless the header announces exactly what the spec implies; done before any byte is kept."""
+    told = (header.rows, header.columns, header.scalars)
+    expected = (layout.rows, layout.columns, len(layout.scalars))
+    if told != expected:
+        raise BadMessage(
+            f"the tensor is announced as {told[0]} × {told[1]} with {told[2]} scalars, "
+            f"but this round's spec says {expected[0]} × {expected[1]} with {expected[2]}"
+        )
+    if header.dtype != dtype:
+        raise BadMessage(f"the tensor is announced as {_name(header.dtype)}, but the spec says {_name(dtype)}")
+    if len(header.sha256) != hashlib.sha256().digest_size:
+        raise BadMessage("the tensor's digest is not a SHA-256")
+
+
+def chunks(payload: Buffer, offset: int = 0) -> Iterator[pb.Chunk]:
+    """The bytes from `offset` on, in messages of at most 1 MiB."""
+    view = memoryview(payload)
+    for start in range(offset, len(view), CHUNK_BYTES):
+        yield pb.Chunk(offset=start, data=bytes(view[start : start + CHUNK_BYTES]))
+
+
+class Assembly:
+    """Collects the chunks of one announced vector; refuses gaps, overlaps, surplus and a wrong digest."""
+
+    def __init__(self, header: pb.TensorHeader) -> None:
+        self._header = header
+        self._size = size_of(header)
+        self._data = bytearray()
+
+    @property
+    def received(self) -> int:
+        """Bytes taken so far."""
+        return len(self._data)
+
+    def add(self, chunk: pb.Chunk) -> None:
+        """Take the next chunk."""
+        if chunk.offset != len(self._data):
+            raise BadMessage(f"a chunk at byte {chunk.offset} came where byte {len(self._data)} was due")
+        if len(self._data) + len(chunk.data) > self._size:
+            raise BadMessage(f"more than the announced {self._size} bytes came")
+        self._data += chunk.data
+
+    def finish(self) -> bytearray:
+        """All bytes, once complete and matching the digest."""
+        if len(self._data) != self._size:
+            raise BadMessage(f"{len(self._data)} of {self._size} announced bytes came")
+        check_digest(self._header, self._data)
+        return self._data
+
+
+def check_digest(header: pb.TensorHeader, payload: Buffer) -> None:
+    """Raise BadMessage unless the bytes are those that the header announced."""
+    if hashlib.sha256(payload).digest() != header.sha256:
+        raise BadMessage("the bytes do not match their announced digest")
+
+
+def to_array(header: pb.TensorHeader, payload: Buffer) -> NDArray[np.generic]:
+    """The vector as a read-only array over the same memory."""
+    array: NDArray[np.generic] = np.frombuffer(payload, dtype=_NUMPY[header.dtype])
+    return array
+
+
+def parcel_bytes(parcel: Parcel) -> bytes:
+    """A parcel's flat vector as little-endian doubles."""
+    return parcel.flat().astype("<f8", copy=False).tobytes()
+
+
+def parcel_from(layout: Layout, payload: Buffer) -> Parcel:
+    """The parcel in these bytes; raises BadMessage on anything that is not a finite number."""
+    vector: FloatArray = np.frombuffer(payload, dtype="<f8").astype(np.float64, copy=False)
+    if not np.isfinite(vector).all():
+        raise BadMessage("the tensor holds NaN or infinite numbers")
+    return Parcel.unflatten(layout, vector)
+
+
+def _name(dtype: pb.Dtype) -> str:
+    return pb.Dtype.Name(dtype).removeprefix("DTYPE_").lower() if dtype in pb.Dtype.values() else f"type {dtype}"
