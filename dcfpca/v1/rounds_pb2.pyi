@@ -144,20 +144,18 @@ class UnmaskWanted(_message.Message):
     def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., survivors: _Optional[_Iterable[str]] = ..., attestations: _Optional[_Iterable[_Union[Attestation, _Mapping]]] = ...) -> None: ...
 
 class RunFinished(_message.Message):
-    __slots__ = ("status", "reason", "round", "spec_sha256", "consensus", "inline_consensus")
+    __slots__ = ("status", "reason", "round", "spec_sha256", "consensus")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
     SPEC_SHA256_FIELD_NUMBER: _ClassVar[int]
     CONSENSUS_FIELD_NUMBER: _ClassVar[int]
-    INLINE_CONSENSUS_FIELD_NUMBER: _ClassVar[int]
     status: str
     reason: str
     round: int
     spec_sha256: bytes
     consensus: _types_pb2.TensorHeader
-    inline_consensus: bytes
-    def __init__(self, status: _Optional[str] = ..., reason: _Optional[str] = ..., round: _Optional[int] = ..., spec_sha256: _Optional[bytes] = ..., consensus: _Optional[_Union[_types_pb2.TensorHeader, _Mapping]] = ..., inline_consensus: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, status: _Optional[str] = ..., reason: _Optional[str] = ..., round: _Optional[int] = ..., spec_sha256: _Optional[bytes] = ..., consensus: _Optional[_Union[_types_pb2.TensorHeader, _Mapping]] = ...) -> None: ...
 
 class ExportWanted(_message.Message):
     __slots__ = ("export_id",)
