@@ -1,7 +1,10 @@
 """The consortium's certificates: keys, trust, credentials, and the authority that issues them."""
 
 from dcfpca.pki.credentials import Credentials, load_credentials
+from dcfpca.pki.directory import Authority, create_authority, open_authority
 from dcfpca.pki.keys import key_fingerprint, load_private_key, sign, verify
+from dcfpca.pki.revocation import load_revocations
+from dcfpca.pki.site import SiteFiles, issue_credentials
 from dcfpca.pki.trust import (
     check_role,
     days_left,
@@ -14,15 +17,21 @@ from dcfpca.pki.trust import (
 )
 
 __all__ = [
+    "Authority",
     "Credentials",
+    "SiteFiles",
     "check_role",
+    "create_authority",
     "days_left",
     "is_revoked",
+    "issue_credentials",
     "key_fingerprint",
     "load_certificate",
     "load_certificates",
     "load_credentials",
     "load_private_key",
+    "load_revocations",
+    "open_authority",
     "parse_certificate",
     "serial_of",
     "sign",
