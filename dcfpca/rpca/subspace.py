@@ -1,0 +1,177 @@
+"""The aggregator's side of `subspace`: federated orthogonal iteration with firm thresholds. ALGORITHM section 2.
+
+Every round the sites send Z = Σ Y V̂, the cleaned data times the (scaled) right factor of the last subspace. From this
+sum alone the aggregator has the next subspace and the singular values of the cleaned data, and from counts of residual
+sizes it has the noise. Nothing here depends on how the columns are dealt out to sites.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, field
+
+import numpy as np
+
+from dcfpca.errors import BadInput
+from dcfpca.rpca.exchange import Columns, Consensus, FloatArray, Layout, Outcome, Parcel, Progress, Total
+from dcfpca.rpca.kernels import HISTOGRAM_LOWEST, histogram_median
+from dcfpca.rpca.schedule import Schedule, next_schedule, opening_schedule, settled
+from dcfpca.rpca.subspace_settings import OPENING_LOWEST, OPENING_STEP, PLAN, SubspaceSettings
+from dcfpca.rpca.subspace_settings import broadcast_layout as _broadcast_layout
+from dcfpca.rpca.subspace_settings import update_layout as _update_layout
+from dcfpca.rpca.subspace_site import SubspaceSite, update_scales, update_unit
+from dcfpca.rpca.thresholds import firm_weights
+
+NORMAL_MEDIAN = 1.4826  # deviation of a normal variable over the median of its size
+NUMERICALLY_ABSENT = 1e-12  # of the largest
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class State:
+    """What the aggregator knows between rounds."""
+
+    U: FloatArray
+    weights: FloatArray
+    values: FloatArray
+    schedule: Schedule
+    change: float  # how far L moved in the last round, relatively
+    quiet: int  # rounds in a row in which it hardly moved, with the thresholds settled
+
+
+@dataclass(frozen=True, slots=True)
+class SubspaceMethod:
+    """`fixed_rank`: the rank is `width`; otherwise `width` is an upper bound and the rank is found."""
+
+    rows: int
+    width: int
+    rounds: int
+    tolerance: float
+    seed: int = 0
+    settings: SubspaceSettings = field(default_factory=SubspaceSettings)
+    fixed_rank: bool = True
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.width <= self.rows:
+            raise BadInput(f"Rank {self.width} does not fit {self.rows} rows.", f"Choose a rank from 1 to {self.rows}.")
+        if self.rounds < 1 or not self.tolerance >= 0.0:
+            raise BadInput("A run needs at least one round and a tolerance that is not negative.")
+
+    def update_layout(self, round: int) -> Layout:
+        """What every site sends in this round."""
+        return _update_layout(self.rows, self.width, round)
+
+    def broadcast_layout(self, round: int) -> Layout:
+        """What the aggregator sends at the start of this round."""
+        return _broadcast_layout(self.rows, self.width, round)
+
+    def begin(self) -> Consensus:
+        """The consensus of round 0: nothing is known yet."""
+        return Consensus(0, Parcel(np.zeros((0, 0)), np.zeros(0)))
+
+    def advance(self, consensus: Consensus, total: Total) -> Consensus:
+        """The consensus after this round's sum."""
+        if not (np.isfinite(total.parcel.tensor).all() and np.isfinite(total.parcel.scalars).all()):
+            return Consensus(
+                consensus.round, consensus.broadcast, consensus.memory, consensus.progress, Outcome.DIVERGED
+            )
+        if consensus.round == 0:
+            return self._open(total)
+        return self._next(consensus, total)
+
+    def site(self, columns: Columns) -> SubspaceSite:
+        """The side of a participant that holds these columns."""
+        return SubspaceSite(columns, self.rows, self.width, self.seed, self.settings)
+
+    def model(self, consensus: Consensus) -> dict[str, FloatArray]:
+        """U (m × rank) and the singular values of L."""
+        weights, values = self._directions(consensus.broadcast)
+        entering = weights > 0.0
+        return {
+            "U": np.ascontiguousarray(consensus.broadcast.tensor[:, entering]),
+            "singular_values": (weights * values)[entering],
+        }
+
+    def _directions(self, broadcast: Parcel) -> tuple[FloatArray, FloatArray]:
+        rest = broadcast.scalars[len(PLAN) :]
+        return rest[: self.width], rest[self.width :]
+
+    def _open(self, total: Total) -> Consensus:
+        """From the counts of entry sizes: a scale, the first threshold, and a random subspace."""
+        count, *sizes = total.parcel.scalars
+        median = histogram_median(np.array(sizes), 1.0, OPENING_LOWEST, OPENING_STEP)
+        schedule = opening_schedule(NORMAL_MEDIAN * median, count, self.settings)
+        U = np.linalg.qr(np.random.default_rng(self.seed).standard_normal((self.rows, self.width)))[0]
+        values = np.full(self.width, schedule.unit * np.sqrt(max(count, 1.0)))
+        state = State(U, np.ones(self.width), values, schedule, change=1.0, quiet=0)
+        return self._consensus(1, state, Progress(rank=self.width, noise=schedule.noise), None)
+
+    def _next(self, consensus: Consensus, total: Total) -> Consensus:
+        old = self._state(consensus)
+        share, kept, sampled, *sizes = total.parcel.scalars
+        noise = NORMAL_MEDIAN * histogram_median(np.array(sizes), old.schedule.noise, HISTOGRAM_LOWEST)
+        schedule = next_schedule(old.schedule, noise, kept, sampled, old.change <= self.tolerance, self.settings)
+        U, values = rayleigh_ritz(old.U, total.parcel.tensor, old.values)
+        weights = self._weights(values, schedule, share * schedule.columns)
+        change = relative_change(old.U, old.weights * old.values, U, weights * values)
+        quiet = old.quiet + 1 if change <= self.tolerance and settled(schedule, self.settings) else 0
+        return self._close(consensus.round, State(U, weights, values, schedule, change, quiet))
+
+    def _close(self, done: int, state: State) -> Consensus:
+        """End the round: either over, or the next one opens."""
+        rank = int(np.count_nonzero(state.weights))
+        kept_values = (state.weights * state.values)[state.weights > 0.0]
+        threshold = state.schedule.threshold(self.settings)
+        progress = Progress(state.change, rank, state.schedule.noise, threshold, kept_values)
+        outcome = Outcome.CONVERGED if state.quiet >= 2 else Outcome.OUT_OF_ROUNDS if done >= self.rounds else None
+        return self._consensus(done if outcome else done + 1, state, progress, outcome)
+
+    def _weights(self, values: FloatArray, schedule: Schedule, columns: float) -> FloatArray:
+        """d: which directions enter L. A given rank means all that are numerically there."""
+        if self.fixed_rank:
+            return (values > NUMERICALLY_ABSENT * values[0]).astype(np.float64)
+        long_side = np.sqrt(max(self.rows, columns))
+        entry = self.settings.rank_entry * long_side * schedule.level
+        noise = self.settings.rank_noise * (np.sqrt(self.rows) + np.sqrt(columns)) * schedule.noise
+        # A cap at half the largest keeps an early overestimate of the noise from emptying L.
+        return firm_weights(values, min(max(entry, noise), values[0] / 2.0), self.settings.b)
+
+    def _consensus(self, number: int, state: State, progress: Progress, outcome: Outcome | None) -> Consensus:
+        schedule = state.schedule
+        plan = [schedule.threshold(self.settings), schedule.noise, schedule.relaxation, schedule.columns]
+        broadcast = Parcel(state.U, np.concatenate([plan, state.weights, state.values]))
+        memory = {"schedule": np.array(astuple(schedule)), "rest": np.array([state.change, float(state.quiet)])}
+        return Consensus(number, broadcast, memory, progress, outcome)
+
+    def _state(self, consensus: Consensus) -> State:
+        weights, values = self._directions(consensus.broadcast)
+        schedule = Schedule(*consensus.memory["schedule"])
+        change, quiet = consensus.memory["rest"]
+        return State(consensus.broadcast.tensor, weights, values, schedule, float(change), int(quiet))
+
+
+def rayleigh_ritz(U: FloatArray, tensor: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The left singular vectors and singular values of Y restricted to the row space that the sites used.
+
+    The sites sent Z = Y V̂ (over `update_unit`) with V̂ = YᵀU/σ. Since UᵀZ = σ V̂ᵀV̂, the aggregator can orthonormalize
+    V̂ without having it, which makes the singular values exact on that space instead of squared.
+    """
+    Z = tensor * update_unit(values)
+    gram = (U.T @ Z) / update_scales(values)[:, None]
+    strengths, vectors = np.linalg.eigh((gram + gram.T) / 2.0)
+    there = strengths > NUMERICALLY_ABSENT * max(strengths[-1], 0.0)
+    inverse_roots = np.zeros_like(strengths)
+    inverse_roots[there] = 1.0 / np.sqrt(strengths[there])
+    Q, R = np.linalg.qr(Z @ (vectors * inverse_roots))
+    P, found, _ = np.linalg.svd(R)
+    return Q @ P, found
+
+
+def relative_change(old_U: FloatArray, old: FloatArray, new_U: FloatArray, new: FloatArray) -> float:
+    """How far L = U diag(σ) … moved, relative to its size: out of the old subspace, and in its singular values.
+
+    Computed from differences, not from 1 − cos², so that it is exact down to rounding.
+    """
+    size = np.sqrt(np.sum(new**2))
+    if size == 0.0:
+        return 0.0 if not old.any() else 1.0
+    turned = (new_U - old_U @ (old_U.T @ new_U)) * new
+    return float(np.sqrt(np.sum(turned**2) + np.sum((np.sort(new) - np.sort(old)) ** 2)) / size)

@@ -1,0 +1,59 @@
+"""The tunables of `subspace` and the layouts of its messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dcfpca.errors import BadInput
+from dcfpca.rpca.exchange import Layout
+from dcfpca.rpca.kernels import HISTOGRAM_BINS
+
+# The opening exchange counts entry sizes by powers of two over the range in which squares stay finite.
+OPENING_LOWEST = -480
+OPENING_STEP = 4
+OPENING_BINS = 240
+OPENING = ("columns", *(f"size_{k}" for k in range(OPENING_BINS)))
+ROUND = ("columns", "kept", "sampled", *(f"residual_{k}" for k in range(HISTOGRAM_BINS)))
+PLAN = ("threshold", "noise", "relaxation", "columns")
+
+
+@dataclass(frozen=True, slots=True)
+class SubspaceSettings:
+    """Defaults serve every case measured in docs/results; none needs setting per data set."""
+
+    a: float = 3.0  # firm thresholding of entries: an outlier beyond aθ is taken out whole
+    b: float = 2.0  # firm thresholding of singular values
+    noise_factor: float = 3.0  # c_σ: entries within this many deviations of the noise are never outliers
+    opening_factor: float = 3.0  # λ_0 as a multiple of the opening scale
+    fall_lead: float = 1.2  # λ falls this much slower than the measured residual …
+    fall_fastest: float = 0.3  # … but by no more than this …
+    fall_slowest: float = 0.9  # … and no less than this per round,
+    fall_resting: float = 0.03  # … except while L does not move
+    rank_entry: float = 0.5  # c_ρ: singular values under c_ρ √max(m,n) λ do not enter L
+    rank_noise: float = 0.8  # c_n: nor those under c_n (√m + √n) σ̄
+    passes: int = 2  # local passes per round
+    largest_relaxation: float = 2.0
+    floor: float = 1e-13  # thresholds stop falling at this share of the opening scale
+    sampled_rows: int = 128  # residuals are counted on this many rows at least …
+    sampled_share: float = 0.125  # … and on this share of them
+    block_bytes: int = 1 << 20  # a block of columns that stays in a core's cache
+
+    def __post_init__(self) -> None:
+        if self.a <= 1.0 or self.b <= 1.0:
+            raise BadInput(f"Firm thresholding needs a and b above 1, not {self.a} and {self.b}.", "Try a = 3, b = 2.")
+        if self.passes < 1:
+            raise BadInput("A round needs at least one local pass.", "Set passes to 1 or more.")
+
+
+def update_layout(rows: int, width: int, round_number: int) -> Layout:
+    """What a site sends: counts in round 0, then one rows × width tensor and counts."""
+    return Layout(0, 0, OPENING) if round_number == 0 else Layout(rows, width, ROUND)
+
+
+def broadcast_layout(rows: int, width: int, round_number: int) -> Layout:
+    """What the aggregator sends: nothing in round 0, then U, the plan of the round, and d and σ by direction."""
+    if round_number == 0:
+        return Layout(0, 0)
+    weights = tuple(f"weight_{j}" for j in range(width))
+    values = tuple(f"singular_value_{j}" for j in range(width))
+    return Layout(rows, width, (*PLAN, *weights, *values))

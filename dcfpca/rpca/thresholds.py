@@ -1,0 +1,36 @@
+"""The scalar shrinkage functions of the methods, and the residuals they leave.
+
+Firm thresholding is the proximal operator of the minimax concave penalty: nothing below θ, everything above aθ,
+a line between. What it leaves of a residual, ψ(r) = r − firm(r), is what still pulls on L: all of a small residual,
+none of a gross one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dcfpca.rpca.exchange import FloatArray
+
+
+def soft(x: FloatArray, threshold: float) -> FloatArray:
+    """argmin over s of ½(s − x)² + θ|s|."""
+    return x - np.clip(x, -threshold, threshold)
+
+
+def firm(x: FloatArray, threshold: float, a: float) -> FloatArray:
+    """argmin over s of ½(s − x)² + MCP(s; θ, a): 0 up to θ, x beyond aθ, linear between. Needs a > 1."""
+    return x - pull(x, threshold, a)
+
+
+def pull(x: FloatArray, threshold: float, a: float) -> FloatArray:
+    """ψ(x) = x − firm(x): the part of a residual that is not an outlier. |ψ| ≤ θ, and 0 beyond aθ."""
+    room = np.maximum((a * threshold - np.abs(x)) / (a - 1.0), 0.0)
+    return np.clip(x, -room, room)
+
+
+def firm_weights(values: FloatArray, threshold: float, b: float) -> FloatArray:
+    """firm(σ; ρ, b)/σ for singular values: 0 for those under ρ, 1 for those over bρ."""
+    weights = np.zeros_like(values)
+    over = values > threshold
+    weights[over] = firm(values[over], threshold, b) / values[over]
+    return weights
