@@ -1,1 +1,98 @@
-"""The secure sum: the aggregator learns the total of the updates and nothing else."""
+"""The secure sum: the aggregator learns the total of the updates and nothing else.
+
+One attempt at one round, both sides. `context` is the same at both (see `Context`); `identity` is the participant's
+certificate with its signing and verifying functions; `seed` is 32 bytes of fresh entropy, saved before use.
+
+    participant                                        aggregator
+    side = ParticipantSide(context, identity, seed)
+    advert = side.advertise()                     →    accept_advert(context, advert, verify)
+                                                       book = close_roster(context, adverts)
+                                                  ←    roster_for(book, name)
+    shares = side.share(roster)                   →    accept_shares(book, name, shares)
+      … the local step ends …
+    bound = side.state_bound(vector)              →    agreement = agree(book, shared_names, {name: exponent})
+                                                  ←    delivery_for(agreement, name, all_shares)
+    side.agree(delivery)
+    masked = side.mask(vector)                    →    total += masked          (uint64, wraps around)
+                                                       survivors = close_survivors(book, agreement, delivered_names)
+                                                  ←    survivors
+    attestation = side.attest(survivors)          →    accept_attestation(book, agreement, survivors, …, verify)
+                                                       enough(book, survivors.members, attestations)
+                                                  ←    request_for(book, survivors, name, attestations)
+    reveal = side.reveal(request)                 →    accept_reveal(book, agreement, survivors, reveal)
+                                                       enough(book, agreement.members, reveals)
+                                                       masks = recover(book, agreement, survivors, reveals)
+                                                       remove_masks(total, masks)
+                                                       sum = open_sum(context, agreement, total)
+
+The participant saves `side.pinned` before it sends any answer. After a crash, `ParticipantSide(context, identity, seed,
+pinned)` fed the same roster and delivery again gives the same bytes; anything else is refused by name (see `errors`).
+"""
+
+from dcfpca.secagg.aggregator import (
+    Book,
+    accept_advert,
+    accept_attestation,
+    accept_reveal,
+    accept_shares,
+    agree,
+    close_roster,
+    close_survivors,
+    delivery_for,
+    enough,
+    request_for,
+    roster_for,
+)
+from dcfpca.secagg.context import Context, default_threshold
+from dcfpca.secagg.messages import (
+    Advert,
+    Agreement,
+    Attestation,
+    Bound,
+    Delivery,
+    Reveal,
+    Roster,
+    SealedShare,
+    Share,
+    Survivors,
+    UnmaskRequest,
+)
+from dcfpca.secagg.participant import Identity, ParticipantSide, Pinned
+from dcfpca.secagg.ring import dtype_of
+from dcfpca.secagg.unmask import Masks, open_sum, recover, remove_masks
+
+__all__ = [
+    "Advert",
+    "Agreement",
+    "Attestation",
+    "Book",
+    "Bound",
+    "Context",
+    "Delivery",
+    "Identity",
+    "Masks",
+    "ParticipantSide",
+    "Pinned",
+    "Reveal",
+    "Roster",
+    "SealedShare",
+    "Share",
+    "Survivors",
+    "UnmaskRequest",
+    "accept_advert",
+    "accept_attestation",
+    "accept_reveal",
+    "accept_shares",
+    "agree",
+    "close_roster",
+    "close_survivors",
+    "default_threshold",
+    "delivery_for",
+    "dtype_of",
+    "enough",
+    "open_sum",
+    "recover",
+    "remove_masks",
+    "request_for",
+    "roster_for",
+]

@@ -1,0 +1,68 @@
+"""Why one side of the secure sum stops: each misbehaviour has a name, so that logs and tests can tell them apart.
+
+Every one of these fails closed: nothing is sent in answer, and the state of the side that raised is unchanged.
+"""
+
+from __future__ import annotations
+
+from dcfpca.errors import BadMessage
+
+
+class OutOfTurn(BadMessage):
+    """A step was asked for before the one it builds on."""
+
+
+class InventedParticipant(BadMessage):
+    """Somebody whose keys this side has not verified: not in the cohort, without a certificate, or listed twice."""
+
+
+class SwappedKey(BadMessage):
+    """Keys, or a commitment to them, that their owner did not sign; or a key that no one can use."""
+
+
+class ReplayedKey(BadMessage):
+    """Something signed for another run, round or attempt, or one participant's keys under two names."""
+
+
+class CohortTooSmall(BadMessage):
+    """Fewer participants than this site's policy demands."""
+
+
+class BelowThreshold(BadMessage):
+    """Fewer participants, signatures or shares than the threshold: the round cannot go on and must be reopened."""
+
+
+class ChangedRoster(BadMessage):
+    """A second, different roster in one attempt, or one without this participant."""
+
+
+class ChangedAgreement(BadMessage):
+    """A second, different set of masking participants in one attempt, or one without this participant."""
+
+
+class ChangedExponent(BadMessage):
+    """A common exponent that would clip this site's update, is out of range, or was another one before."""
+
+
+class ChangedUpdate(BadMessage):
+    """A second, different update under one mask."""
+
+
+class SurvivorDropped(BadMessage):
+    """The aggregator names a participant a dropout to its face, although that participant delivered."""
+
+
+class InconsistentSurvivors(BadMessage):
+    """Not everybody was shown the same survivors."""
+
+
+class BothShares(BadMessage):
+    """Both kinds of share of one participant are wanted, which together would open its update."""
+
+
+class TamperedShare(BadMessage):
+    """A sealed share does not open, or shares do not give back the secret they were made of."""
+
+
+class UnusableUpdate(BadMessage):
+    """The update has numbers that are not finite, or too large for fixed point."""

@@ -1,0 +1,262 @@
+"""The participant's side of one attempt: advertise, share, state a bound, mask, attest, reveal.
+
+Two rules. A message that is refused changes nothing. And whatever binds this side for the rest of the attempt stands in
+`pinned`, which the caller saves before it sends the answer: a side made anew from the same seed and the saved `pinned`,
+and fed the same messages, says the same bytes again, and never says two things that together would open an update.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dcfpca.secagg import keys, links, ring, shamir
+from dcfpca.secagg.checks import Sign, Verify, check_attestation, check_members, check_neighbourhood
+from dcfpca.secagg.context import Context
+from dcfpca.secagg.errors import (
+    BelowThreshold,
+    BothShares,
+    ChangedAgreement,
+    ChangedExponent,
+    ChangedRoster,
+    ChangedUpdate,
+    InconsistentSurvivors,
+    InventedParticipant,
+    OutOfTurn,
+    SurvivorDropped,
+    TamperedShare,
+)
+from dcfpca.secagg.masks import add_mask
+from dcfpca.secagg.messages import (
+    Advert,
+    Agreement,
+    Attestation,
+    Bound,
+    Delivery,
+    Reveal,
+    Roster,
+    SealedShare,
+    Share,
+    Survivors,
+    UnmaskRequest,
+    agreement_digest,
+    survivors_statement,
+)
+from dcfpca.secagg.neighbours import Neighbours, meet
+from dcfpca.secagg.ring import FloatArray, RingArray
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a participant is: its certificate, its signature (deterministic, RFC 6979), and how it judges others'."""
+
+    name: str
+    certificate: bytes
+    sign: Sign
+    verify: Verify
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """What this side has committed itself to in this attempt; digests and small numbers, nothing secret."""
+
+    roster: bytes = b""
+    update: bytes = b""
+    bound: int | None = None
+    agreement: bytes = b""
+    exponent: int | None = None
+    survivors: bytes = b""
+    released: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The agreement, and the pair of shares (seed, key) this side holds for each masking neighbour and itself."""
+
+    agreement: Agreement
+    digest: bytes
+    shares: dict[str, tuple[bytes, bytes]]
+
+    def __repr__(self) -> str:
+        return "_Held()"
+
+
+class ParticipantSide:
+    """One participant in one attempt. `seed` is 32 bytes of fresh entropy that serves this attempt alone."""
+
+    def __init__(self, context: Context, identity: Identity, seed: bytes, pinned: Pinned | None = None) -> None:
+        self.context = context
+        self.pinned = pinned or Pinned()
+        self._identity = identity
+        self._secrets = keys.secrets_from(context, identity.name, seed)
+        self._advert = self._make_advert()
+        self._neighbours: Neighbours | None = None
+        self._own_shares: dict[str, tuple[bytes, bytes]] = {}
+        self._held: _Held | None = None
+
+    @property
+    def name(self) -> str:
+        """Whose side this is."""
+        return self._identity.name
+
+    def advertise(self) -> Advert:
+        """Step 1: the public keys of this attempt, signed."""
+        return self._advert
+
+    def share(self, roster: Roster) -> tuple[SealedShare, ...]:
+        """Step 2: verify the roster, and give every neighbour its sealed shares of both secrets."""
+        met = meet(self.context, self._advert, self._secrets, roster, self._identity.verify)
+        if self.pinned.roster not in (b"", met.digest):
+            raise ChangedRoster("this is a second, different roster in one attempt")
+        self._own_shares = self._split(met)
+        self._neighbours = met
+        self.pinned = replace(self.pinned, roster=met.digest)
+        return tuple(self._sealed(met, peer) for peer in sorted(met.peers))
+
+    def state_bound(self, vector: FloatArray) -> Bound:
+        """Step 3: once the local step is done, the power of two that bounds its update. Binds to this update."""
+        exponent, digest = ring.bounding_exponent(vector), _update_digest(vector)
+        if self.pinned.update not in (b"", digest):
+            raise ChangedUpdate("a different update was stated in this attempt before")
+        self.pinned = replace(self.pinned, update=digest, bound=exponent)
+        return Bound(self.name, exponent)
+
+    def agree(self, delivery: Delivery) -> None:
+        """Step 4, first half: check who masks and with which exponent, and open the shares from the neighbours."""
+        met, agreement = self._met(), delivery.agreement
+        self._check_agreement(met, agreement)
+        digest = agreement_digest(met.digest, agreement)
+        if self.pinned.agreement not in (b"", digest):
+            raise ChangedAgreement("this is a second, different set of masking participants in one attempt")
+        self._held = _Held(agreement, digest, self._opened(met, delivery))
+        self.pinned = replace(self.pinned, agreement=digest, exponent=agreement.exponent)
+
+    def mask(self, vector: FloatArray) -> RingArray:
+        """Step 4, second half: the update in fixed point under its own mask and those with the neighbours."""
+        met, held = self._met(), self._agreed()
+        if _update_digest(vector) != self.pinned.update:
+            raise ChangedUpdate("this is not the update whose bound was stated")
+        exponent, count = held.agreement.exponent, len(held.agreement.members)
+        masked = ring.encode(vector, exponent, count, self.context.precision)
+        add_mask(masked, links.self_mask_key(self._secrets.self_mask, held.digest, self.name))
+        for peer in held.shares.keys() & met.peers.keys():
+            key = links.pair_mask_key(met.peers[peer].mask_secret, held.digest, self.name, peer)
+            links.apply_pair_mask(masked, key, self.name, peer)
+        return masked
+
+    def attest(self, survivors: Survivors) -> Attestation:
+        """Step 5: sign the survivors, once; only a set with this participant in it, and large enough."""
+        met, held = self._met(), self._agreed()
+        check_members(self.context, survivors.members, held.agreement.members, "survivors")
+        if self.name not in survivors.members:
+            raise SurvivorDropped(f"the aggregator calls {self.name} a dropout, though it is here and answers")
+        check_neighbourhood(met.graph, self.name, frozenset(survivors.members), "survivors")
+        statement = survivors_statement(held.digest, survivors)
+        digest = hashlib.sha256(statement).digest()
+        if self.pinned.survivors not in (b"", digest):
+            raise InconsistentSurvivors("these are not the survivors that were signed in this attempt before")
+        self.pinned = replace(self.pinned, survivors=digest)
+        return Attestation(self.name, self._identity.sign(statement))
+
+    def reveal(self, request: UnmaskRequest) -> Reveal:
+        """Step 6: shares of the survivors' seeds and the dropouts' keys, if the neighbourhood signed the same set."""
+        met, held = self._met(), self._agreed()
+        self._check_request(met, held, request)
+        alive = frozenset(request.survivors.members)
+        owners = sorted(held.shares)
+        self.pinned = replace(self.pinned, released=True)
+        return Reveal(
+            name=self.name,
+            seed_shares=tuple(Share(owner, held.shares[owner][0]) for owner in owners if owner in alive),
+            key_shares=tuple(Share(owner, held.shares[owner][1]) for owner in owners if owner not in alive),
+        )
+
+    def _make_advert(self) -> Advert:
+        unsigned = Advert(
+            name=self.name,
+            seal_key=self._secrets.seal.public_key().public_bytes_raw(),
+            mask_key=self._secrets.mask.public_key().public_bytes_raw(),
+            commitment=keys.commitment(self.context, self.name, self._secrets.self_mask),
+            binding=self.context.binding,
+            certificate=self._identity.certificate,
+            signature=b"",
+        )
+        return replace(unsigned, signature=self._identity.sign(unsigned.statement()))
+
+    def _split(self, met: Neighbours) -> dict[str, tuple[bytes, bytes]]:
+        """Shares of both secrets for the whole neighbourhood. Binding the roster: another roster, other polynomials."""
+        places, threshold = range(1, len(met.around) + 1), met.graph.threshold
+        of_seed, of_key = (
+            shamir.split(secret, threshold, places, keys.derive(self._secrets.sharing, purpose, met.digest))
+            for secret, purpose in (
+                (self._secrets.self_mask, "split-self-mask"),
+                (self._secrets.mask.private_bytes_raw(), "split-mask-key"),
+            )
+        )
+        return dict(zip(met.around, zip(of_seed, of_key, strict=True), strict=True))
+
+    def _sealed(self, met: Neighbours, peer: str) -> SealedShare:
+        key = links.sealing_key(met.peers[peer].seal_secret, met.digest, self.name, peer)
+        return SealedShare(self.name, peer, keys.seal(key, b"".join(self._own_shares[peer])))
+
+    def _check_agreement(self, met: Neighbours, agreement: Agreement) -> None:
+        check_members(self.context, agreement.members, met.members, "masking participants")
+        if self.name not in agreement.members:
+            raise ChangedAgreement(f"the masking participants do not include {self.name}, to whom they were sent")
+        check_neighbourhood(met.graph, self.name, frozenset(agreement.members), "masking participants")
+        ring.check_exponent(agreement.exponent)
+        if self.pinned.bound is None:
+            raise OutOfTurn("an exponent was announced before this participant stated its own")
+        if agreement.exponent < self.pinned.bound:
+            raise ChangedExponent(f"the exponent {agreement.exponent} would clip an update below 2^{self.pinned.bound}")
+        if self.pinned.exponent not in (None, agreement.exponent):
+            raise ChangedExponent(f"the exponent was {self.pinned.exponent} before and is {agreement.exponent} now")
+
+    def _opened(self, met: Neighbours, delivery: Delivery) -> dict[str, tuple[bytes, bytes]]:
+        masking = frozenset(delivery.agreement.members)
+        senders = [share.sender for share in delivery.shares]
+        if sorted(senders) != sorted(name for name in met.peers if name in masking):
+            raise TamperedShare("the sealed shares are not one from each masking neighbour")
+        held = {share.sender: self._open(met, share) for share in delivery.shares}
+        return held | {self.name: self._own_shares[self.name]}
+
+    def _open(self, met: Neighbours, share: SealedShare) -> tuple[bytes, bytes]:
+        key = links.sealing_key(met.peers[share.sender].seal_secret, met.digest, share.sender, self.name)
+        plain = keys.unseal(key, share.sealed, share.sender)
+        pair = plain[: shamir.SHARE_BYTES], plain[shamir.SHARE_BYTES :]
+        for value in pair:
+            shamir.share_value(value)
+        return pair
+
+    def _check_request(self, met: Neighbours, held: _Held, request: UnmaskRequest) -> None:
+        statement = survivors_statement(held.digest, request.survivors)
+        if not self.pinned.survivors:
+            raise OutOfTurn("shares are wanted before this participant was shown the survivors")
+        if hashlib.sha256(statement).digest() != self.pinned.survivors:
+            if self.pinned.released:
+                raise BothShares("shares were released for other survivors already; now the other kind is wanted")
+            raise InconsistentSurvivors("shares are wanted for other survivors than this participant signed")
+        attested = {attestation.name for attestation in request.attestations}
+        if strangers := attested - (set(met.around) & set(request.survivors.members)):
+            raise InventedParticipant(f"{min(strangers)}, who is no surviving neighbour, signed the survivors")
+        for attestation in request.attestations:
+            if attestation.name != self.name:
+                check_attestation(met.peers[attestation.name].identity, attestation, statement)
+        if len(attested | {self.name}) < met.graph.threshold:
+            raise BelowThreshold(f"{len(attested)} signed the survivors, the threshold is {met.graph.threshold}")
+
+    def _met(self) -> Neighbours:
+        if self._neighbours is None:
+            raise OutOfTurn("this participant has not been shown a roster yet")
+        return self._neighbours
+
+    def _agreed(self) -> _Held:
+        if self._held is None:
+            raise OutOfTurn("this participant has not been told who masks yet")
+        return self._held
+
+
+def _update_digest(vector: FloatArray) -> bytes:
+    return hashlib.sha256(np.ascontiguousarray(vector, dtype=np.float64).data).digest()
