@@ -1,0 +1,271 @@
+"""`dcfpca certs`: the consortium's certificate authority, and the requests sites make of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from cryptography import x509
+
+from dcfpca.cli.certs_view import certificate_document, print_list, report, speaks_plainly
+from dcfpca.errors import BadIdentity, BadInput, Refused
+from dcfpca.identity import Identity, Role
+from dcfpca.pki.authority import CA_DAYS, ROLE_DAYS
+from dcfpca.pki.directory import (
+    Authority,
+    create_authority,
+    issue_certificate,
+    issued_path,
+    list_records,
+    open_authority,
+    revoke_certificates,
+)
+from dcfpca.pki.index import record_of
+from dcfpca.pki.keys import key_fingerprint
+from dcfpca.pki.requests import Wanted, read_request, wanted_again
+from dcfpca.pki.selection import choose_identity, choose_records
+from dcfpca.pki.site import issue_credentials, place_certificate, request_certificate, site_files
+from dcfpca.pki.trust import load_certificate
+
+app = typer.Typer(
+    help="Make a consortium CA, ask for certificates, approve, renew and revoke them.", no_args_is_help=True
+)
+
+CaDir = Annotated[Path, typer.Option("--dir", help="Directory of the certificate authority.")]
+Days = Annotated[int, typer.Option("--days", help="Days the certificate is valid.")]
+Hosts = Annotated[
+    list[str] | None, typer.Option("--host", help="Aggregator only: a name or address sites dial. Repeat.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing private key.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+Who = Annotated[list[str], typer.Argument(metavar="[ROLE] NAME", help="Whose certificate.")]
+
+
+class Reason(StrEnum):
+    """Why a certificate is revoked, in the words of RFC 5280."""
+
+    UNSPECIFIED = "unspecified"
+    KEY_COMPROMISE = "keyCompromise"
+    SUPERSEDED = "superseded"
+    LEFT = "cessationOfOperation"
+
+
+@app.command()
+@speaks_plainly
+def init(
+    directory: CaDir,
+    consortium: Annotated[str, typer.Option(help="Name of the consortium; it stands in every identity.")],
+    days: Days = CA_DAYS,
+    as_json: Json = False,
+) -> None:
+    """Make the consortium's CA in a new directory."""
+    authority = create_authority(directory, consortium, _now(), days)
+    document = {"consortium": consortium, "ca": str(authority.ca_path), "crl": str(authority.crl_path)}
+    lines = [
+        f"CA of {consortium} made in {directory}, valid for {days} days",
+        f"give {authority.ca_path} to everyone; keep {directory / 'ca.key'} to yourself",
+    ]
+    report(as_json, document, lines)
+
+
+@app.command()
+@speaks_plainly
+def request(
+    *,
+    role: Annotated[Role, typer.Argument()],
+    name: Annotated[str, typer.Argument()],
+    consortium: Annotated[str, typer.Option(help="Name of the consortium.")],
+    out: Annotated[Path, typer.Option("--out", "--dir", help="Directory for NAME.key and NAME.csr.")],
+    host: Hosts = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """At the site: make a private key, which stays, and a request, which travels to the holder of the CA."""
+    identity = Identity(consortium, role, name)
+    files = request_certificate(identity, host or [], out, force=force)
+    key = key_fingerprint(read_request(files.request.read_bytes(), str(files.request)).public_key)
+    document = {"identity": str(identity), "key": str(files.key), "request": str(files.request), "key_fingerprint": key}
+    lines = [
+        f"request for {identity}: {files.request}",
+        f"private key, stays here: {files.key}",
+        f"send the request to the holder of the CA and tell them the key fingerprint by another way:\n  {key}",
+    ]
+    report(as_json, document, lines)
+
+
+@app.command()
+@speaks_plainly
+def approve(
+    *,
+    directory: CaDir,
+    csr: Annotated[Path, typer.Argument(help="The request a site has sent.")],
+    out: Annotated[Path | None, typer.Option(help="File (or directory) for the certificate; else beside CSR.")] = None,
+    days: Days = ROLE_DAYS,
+    expect_key: Annotated[str, typer.Option(help="Key fingerprint the site told you; else it is only shown.")] = "",
+    replace: Annotated[
+        bool, typer.Option("--replace", help="The identity is in use; give it to this key too.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask at the terminal.")] = False,
+    as_json: Json = False,
+) -> None:
+    """At the holder of the CA: show what a request asks for, and sign it."""
+    authority = open_authority(directory)
+    wanted = read_request(_read(csr), str(csr))
+    _show(wanted, days)
+    _check_key(wanted, expect_key)
+    _check_clean(authority, key_fingerprint(wanted.public_key))
+    if not replace:
+        _check_unused(authority, wanted.identity, key_fingerprint(wanted.public_key), "approve with --replace")
+    _confirm(yes or as_json)
+    certificate = issue_certificate(authority, wanted, _now(), days)
+    path = _destination(out or csr.parent, wanted.identity.name)
+    place_certificate(authority, certificate, path)
+    lines = [f"signed: {path}", f"send {path.name} and ca.crt back to the site"]
+    report(as_json, certificate_document(record_of(certificate), _now()) | {"certificate": str(path)}, lines)
+
+
+@app.command()
+@speaks_plainly
+def issue(
+    *,
+    directory: CaDir,
+    role: Annotated[Role, typer.Argument()],
+    name: Annotated[str, typer.Argument()],
+    host: Hosts = None,
+    days: Days = ROLE_DAYS,
+    out: Annotated[Path | None, typer.Option(help="Directory for NAME.key, NAME.crt, ca.crt; else --dir.")] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Make key and certificate in one place: for development, or when the CA's holder is the site."""
+    authority = open_authority(directory)
+    if not force:
+        _check_unused(authority, Identity(authority.consortium, role, name), "", "issue with --force")
+    files = issue_credentials(
+        authority, role, name, out or directory, now=_now(), hosts=host or [], days=days, force=force
+    )
+    record = record_of(load_certificate(files.certificate))
+    paths = {"certificate": str(files.certificate), "key": str(files.key), "ca": str(files.ca)}
+    lines = [
+        f"certificate of {record.identity}, {days} days: {files.certificate}",
+        f"the private key was made here, at the CA, not at the site: {files.key}",
+    ]
+    report(as_json, certificate_document(record, _now()) | paths, lines)
+
+
+@app.command()
+@speaks_plainly
+def renew(
+    *,
+    directory: CaDir,
+    who: Who,
+    host: Hosts = None,
+    days: Days = ROLE_DAYS,
+    out: Annotated[Path | None, typer.Option(help="File or directory for the certificate; else --dir.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Sign the next certificate for the key that is in use; the private key stays where it is."""
+    authority = open_authority(directory)
+    index = list_records(directory)
+    latest = index.of(choose_identity(index, who))[-1]
+    _check_clean(authority, latest.key)
+    wanted = wanted_again(load_certificate(issued_path(directory, latest)))
+    if host:
+        wanted = Wanted(wanted.identity, tuple(host), wanted.public_key)
+    certificate = issue_certificate(authority, wanted, _now(), days)
+    path = _destination(out or directory, wanted.identity.name)
+    place_certificate(authority, certificate, path)
+    lines = [
+        f"certificate of {wanted.identity}, {days} days: {path}",
+        "put it in place; services reload it by themselves",
+    ]
+    report(as_json, certificate_document(record_of(certificate), _now()) | {"certificate": str(path)}, lines)
+
+
+@app.command()
+@speaks_plainly
+def revoke(
+    directory: CaDir,
+    who: Annotated[list[str], typer.Argument(metavar="[ROLE] NAME | SERIAL | FINGERPRINT", help="What to revoke.")],
+    reason: Annotated[Reason, typer.Option(help="Why; it stands in the revocation list.")] = Reason.UNSPECIFIED,
+    as_json: Json = False,
+) -> None:
+    """Revoke a certificate, or all those of a name, and write the new revocation list."""
+    authority = open_authority(directory)
+    chosen = choose_records(list_records(directory), who, _now())
+    revoke_certificates(authority, chosen, _now(), x509.ReasonFlags(reason.value))
+    document = {"revoked": [record.serial for record in chosen], "crl": str(authority.crl_path)}
+    lines = [f"revoked {record.identity} serial {record.serial}" for record in chosen]
+    report(as_json, document, [*lines, f"copy {authority.crl_path} to where the aggregator reads it"])
+
+
+@app.command("list")
+@speaks_plainly
+def list_certificates(directory: CaDir, as_json: Json = False) -> None:
+    """Show every certificate the CA has signed."""
+    index = list_records(directory)
+    print_list(as_json, load_certificate(directory / "ca.crt"), index, _now())
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"the request {path} cannot be read: {error.strerror}", "check the path") from None
+
+
+def _show(wanted: Wanted, days: int) -> None:
+    rows = {
+        "identity": str(wanted.identity),
+        "role": str(wanted.identity.role),
+        "hosts": ", ".join(wanted.hosts) or "none",
+        "key": f"{wanted.public_key.curve.name}, fingerprint {key_fingerprint(wanted.public_key)}",
+        "valid": f"{days} days",
+    }
+    for word, value in rows.items():
+        typer.echo(f"{word:>10}  {value}", err=True)
+
+
+def _check_key(wanted: Wanted, expected: str) -> None:
+    found = key_fingerprint(wanted.public_key)
+    if expected and expected.lower().replace(":", "") != found:
+        hint = "the request was swapped or damaged on its way: have it sent again"
+        raise BadIdentity(f"the request's key has the fingerprint {found}, not the one expected", hint)
+
+
+def _check_clean(authority: Authority, key: str) -> None:
+    """A key whose certificate was taken away may be in other hands; one that was merely superseded is not."""
+    for record in list_records(authority.directory).records:
+        if record.key == key and record.revoked and record.reason != Reason.SUPERSEDED:
+            hint = "a revoked key is not used again: `dcfpca certs request` at the site makes a new one"
+            raise Refused(f"this key of {record.identity} was revoked on {record.revoked[:10]}", hint)
+
+
+def _check_unused(authority: Authority, identity: Identity, key: str, remedy: str) -> None:
+    """Two keys for one identity are somebody else's request, or a site that is changing its key: a person decides."""
+    held = [r for r in list_records(authority.directory).of(identity) if r.is_live(_now()) and r.key != key]
+    if held:
+        hint = f"if the site itself is changing its key, {remedy} and revoke the old certificate once it is out of use"
+        raise Refused(f"{identity} is in use with another key (serial {held[-1].serial})", hint)
+
+
+def _confirm(settled: bool) -> None:
+    if settled or not typer.get_text_stream("stdin").isatty():
+        return
+    if not typer.confirm("sign this?", err=True):
+        raise Refused("nothing was signed")
+
+
+def _destination(out: Path, name: str) -> Path:
+    return site_files(out, name).certificate if out.is_dir() else out
+
+
+if __name__ == "__main__":
+    app()
