@@ -72,28 +72,36 @@ class RoundOpened(_message.Message):
     def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., spec_sha256: _Optional[bytes] = ..., cohort: _Optional[_Iterable[str]] = ..., consensus: _Optional[_Union[_types_pb2.TensorHeader, _Mapping]] = ..., inline_consensus: _Optional[bytes] = ...) -> None: ...
 
 class AdvertisedKeys(_message.Message):
-    __slots__ = ("participant", "sealing_key", "masking_key", "signature", "certificate")
+    __slots__ = ("participant", "sealing_key", "masking_key", "signature", "certificate", "commitment", "binding")
     PARTICIPANT_FIELD_NUMBER: _ClassVar[int]
     SEALING_KEY_FIELD_NUMBER: _ClassVar[int]
     MASKING_KEY_FIELD_NUMBER: _ClassVar[int]
     SIGNATURE_FIELD_NUMBER: _ClassVar[int]
     CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    COMMITMENT_FIELD_NUMBER: _ClassVar[int]
+    BINDING_FIELD_NUMBER: _ClassVar[int]
     participant: str
     sealing_key: bytes
     masking_key: bytes
     signature: bytes
     certificate: bytes
-    def __init__(self, participant: _Optional[str] = ..., sealing_key: _Optional[bytes] = ..., masking_key: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., certificate: _Optional[bytes] = ...) -> None: ...
+    commitment: bytes
+    binding: bytes
+    def __init__(self, participant: _Optional[str] = ..., sealing_key: _Optional[bytes] = ..., masking_key: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., commitment: _Optional[bytes] = ..., binding: _Optional[bytes] = ...) -> None: ...
 
 class KeysRelayed(_message.Message):
-    __slots__ = ("ref", "roster", "keys")
+    __slots__ = ("ref", "roster", "keys", "root", "path")
     REF_FIELD_NUMBER: _ClassVar[int]
     ROSTER_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
+    ROOT_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
     ref: _types_pb2.RoundRef
     roster: _containers.RepeatedScalarFieldContainer[str]
     keys: _containers.RepeatedCompositeFieldContainer[AdvertisedKeys]
-    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., roster: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[_Union[AdvertisedKeys, _Mapping]]] = ...) -> None: ...
+    root: bytes
+    path: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., roster: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[_Union[AdvertisedKeys, _Mapping]]] = ..., root: _Optional[bytes] = ..., path: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class SealedShares(_message.Message):
     __slots__ = ("sender", "recipient", "ciphertext")

@@ -111,8 +111,10 @@ class RoundServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Respond(self, request, context):
-        """Enrols in a proposed run or refuses it, with reasons. Key: (run, participant); the first answer stands.
-        NOT_FOUND: no such run. Fate LATE: enrolment is closed. Fate REJECTED: digest or signature wrong.
+        """Enrols in a proposed run or refuses it, with reasons. Key: (run, participant); the first answer stands,
+        except that an enrolled participant may withdraw at any time by refusing, e.g. when the cohort turns out
+        smaller than its policy allows. NOT_FOUND: no such run. Fate LATE: enrolment is closed.
+        Fate REJECTED: digest or signature wrong, or not in the run's fixed cohort.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -1,4 +1,4 @@
-"""A consortium in memory for the secure sum: real certificates, real signatures, and a relay that plays the aggregator."""
+"""A consortium in memory for the secure sum: real certificates, real signatures, and a relay as the aggregator."""
 
 from __future__ import annotations
 
