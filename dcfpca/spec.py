@@ -35,7 +35,7 @@ class RunSpec(BaseModel):
         "secure", description="secure: the aggregator sees only sums. plain: it sees each site's update."
     )
     threshold: float = Field(
-        0.5, ge=0.5, lt=1, description="More than this share of the roster must survive a secure round."
+        0.5, ge=0.5, lt=1, description="More than this share of the cohort must survive a secure round."
     )
     precision: Literal[64, 32] = Field(64, description="Bits per number in a secure sum; 32 halves the bytes.")
     export: bool = Field(False, description="Public participants will be asked for their reconstructions.")
@@ -75,9 +75,9 @@ class RunSpec(BaseModel):
         wanted = self.quorum or cohort // 2 + 1
         return max(wanted, self.threshold_of(cohort)) if self.aggregation == "secure" else wanted
 
-    def threshold_of(self, roster: int) -> int:
-        """Fewest survivors from whose shares the masks of a roster of this size can be removed."""
-        return int(roster * self.threshold) + 1
+    def threshold_of(self, cohort: int) -> int:
+        """Fewest survivors from whose shares the masks of a cohort of this size can be removed."""
+        return int(cohort * self.threshold) + 1
 
     def canonical(self) -> bytes:
         """The bytes that are signed and digested: JSON with sorted keys, no spaces, every default spelled out."""

@@ -1,0 +1,154 @@
+"""What is wanted of each participant now: a function of the run's state and nothing else.
+
+Level, not edge: a stream that reconnects is sent the same assignments again, and the key tells the participant
+whether it has done one before. So there is no outbox that could be lost or sent twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from aggregator.run import exports
+from aggregator.run.phases import candidates
+from aggregator.run.records import Keys
+from aggregator.run.state import Phase, Round, Run, Status
+from dcfpca import secagg
+from dcfpca.spec import RunSpec
+from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.v1.types_pb2 import RoundRef, TensorHeader
+
+
+# An assignment that is built only when it has to be sent: its key, its field in the message, and how to make it.
+Wanted = tuple[str, str, Callable[[], Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What an assignment needs beside the run's state; the shell looks it up once per stage."""
+
+    spec: RunSpec
+    spec_bytes: bytes
+    spec_sha256: bytes
+    deadline_ms: int = 0
+    consensus: TensorHeader | None = None
+    inline_consensus: bytes = b""
+    book: secagg.Book | None = None
+
+
+def assignments(facts: Facts, run: Run, participant: str, sent: Collection[str] = ()) -> list[pb.Assignment]:
+    """Everything that is wanted of this participant in this run, in the order to do it, less what has been sent."""
+    return [
+        pb.Assignment(run_id=run.run_id, key=key, deadline_ms=facts.deadline_ms, **{field: make()})
+        for key, field, make in _wanted(facts, run, participant)
+        if key not in sent
+    ]
+
+
+def _wanted(facts: Facts, run: Run, me: str) -> list[Wanted]:
+    if run.status is Status.ENROLLING:
+        return _proposal(facts, run, me)
+    if me not in run.cohort or me in run.refusals:
+        return []
+    if run.status is Status.RUNNING and run.round is not None:
+        return _in_round(facts, run, run.round, me)
+    if run.status is Status.PAUSED and run.round is not None:
+        return [_standby(run, run.round, f"the run is paused: {run.reason}")]
+    return [(f"{run.run_id}/finished", "run_finished", lambda: _finished(facts, run)), *_export(run, me)]
+
+
+def _proposal(facts: Facts, run: Run, me: str) -> list[Wanted]:
+    invited = not facts.spec.participants or me in facts.spec.participants
+    if not invited or me in run.enrolled or me in run.refusals:
+        return []
+    proposed = pb.RunProposed(spec=facts.spec_bytes, spec_sha256=facts.spec_sha256)
+    return [(f"{run.run_id}/proposed", "run_proposed", lambda: proposed)]
+
+
+def _in_round(facts: Facts, run: Run, round: Round, me: str) -> list[Wanted]:
+    """The requests of this attempt up to the present phase, so that one who restarts can take up the thread.
+
+    One who has missed a step stands by for the next round.
+    """
+    if round.phase is Phase.SUMMING or me not in candidates(run, round):
+        return [_standby(run, round, f"round {round.round} goes on without this participant")]
+    ref = RoundRef(run_id=run.run_id, round=round.round, attempt=round.attempt)
+    requests: dict[Phase, tuple[str, Callable[[], Any]]] = {
+        Phase.ADVERTISING: ("round_opened", lambda: _opened(facts, run, ref)),
+        Phase.SHARING: ("keys_relayed", lambda: _keys_relayed(facts, round, ref, me)),
+        Phase.UPLOADING: ("mask_wanted", lambda: _mask_wanted(round, ref, me)),
+        Phase.ATTESTING: ("survivors_announced", lambda: pb.SurvivorsAnnounced(ref=ref, survivors=round.survivors)),
+        Phase.UNMASKING: ("unmask_wanted", lambda: _unmask_wanted(facts, round, ref, me)),
+    }
+    upto = list(Phase).index(round.phase) if round.roster else 0
+    return [
+        (f"{run.run_id}/{round.round}.{round.attempt}/{phase.value}", *requests[phase])
+        for phase in list(Phase)[: upto + 1]
+    ]
+
+
+def _standby(run: Run, round: Round, reason: str) -> Wanted:
+    return (f"{run.run_id}/{round.round}.{round.attempt}/standby", "standby", lambda: pb.Standby(reason=reason))
+
+
+def _opened(facts: Facts, run: Run, ref: RoundRef) -> pb.RoundOpened:
+    return pb.RoundOpened(
+        ref=ref,
+        spec_sha256=facts.spec_sha256,
+        cohort=run.cohort,
+        consensus=facts.consensus,
+        inline_consensus=facts.inline_consensus,
+    )
+
+
+def _keys_relayed(facts: Facts, round: Round, ref: RoundRef, me: str) -> pb.KeysRelayed:
+    assert facts.book is not None
+    roster = secagg.roster_for(facts.book, me)
+    keys = [_advertised(advert.name, round.keys[advert.name]) for advert in roster.adverts]
+    return pb.KeysRelayed(ref=ref, roster=roster.members, keys=keys, root=roster.root, path=roster.path)
+
+
+def _advertised(name: str, keys: Keys) -> pb.AdvertisedKeys:
+    return pb.AdvertisedKeys(
+        participant=name,
+        sealing_key=keys.sealing_key,
+        masking_key=keys.masking_key,
+        commitment=keys.commitment,
+        binding=keys.binding,
+        certificate=keys.certificate,
+        signature=keys.signature,
+    )
+
+
+def _mask_wanted(round: Round, ref: RoundRef, me: str) -> pb.MaskWanted:
+    incoming = [
+        pb.SealedShares(sender=sender, recipient=me, ciphertext=round.shares[sender][me])
+        for sender in round.members
+        if me in round.shares[sender]
+    ]
+    return pb.MaskWanted(ref=ref, members=round.members, exponent=round.exponent, incoming=incoming)
+
+
+def _unmask_wanted(facts: Facts, round: Round, ref: RoundRef, me: str) -> pb.UnmaskWanted:
+    assert facts.book is not None
+    around = [name for name in facts.book.graph.neighbourhood(me) if name in round.attestations]
+    attested = [pb.Attestation(participant=name, signature=round.attestations[name]) for name in sorted(around)]
+    return pb.UnmaskWanted(ref=ref, survivors=round.survivors, attestations=attested)
+
+
+def _finished(facts: Facts, run: Run) -> pb.RunFinished:
+    return pb.RunFinished(
+        status=run.status.value,
+        reason=run.reason,
+        round=run.round.round if run.round else 0,
+        spec_sha256=facts.spec_sha256,
+        consensus=facts.consensus if run.status is Status.FINISHED else None,
+    )
+
+
+def _export(run: Run, me: str) -> list[Wanted]:
+    if run.export is None or exports.is_answered(run.export, me):
+        return []
+    wanted = pb.ExportWanted(export_id=run.export.export_id)
+    return [(f"{run.run_id}/export/{run.export.export_id}", "export_wanted", lambda: wanted)]

@@ -1,0 +1,52 @@
+"""What a step asks the shell to do, in the imperative; and what became of a message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Fate(StrEnum):
+    """What became of a message: the same four words in replies, logs and metrics."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+    REJECTED = "rejected"
+    LATE = "late"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Tell the sender what became of its message."""
+
+    fate: Fate
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulate:
+    """Add this participant's stored update to the running sum."""
+
+    participant: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """Form the consensus from the running sum of this attempt."""
+
+    round: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Forget the stored updates and the running sum of this attempt; it is over."""
+
+    round: int
+    attempt: int
+
+
+Effect = Reply | Accumulate | Sum | Discard
+
+ACCEPTED = Reply(Fate.ACCEPTED)
+DUPLICATE = Reply(Fate.DUPLICATE, "this message had been accepted before")

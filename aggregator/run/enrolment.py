@@ -1,0 +1,90 @@
+"""Who takes part: answers to the proposal, the closing of enrolment, withdrawals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aggregator.run.effects import ACCEPTED, DUPLICATE, Effect, Fate, Reply
+from aggregator.run.events import Responded
+from aggregator.run.phases import open_round
+from aggregator.run.records import Consent
+from aggregator.run.state import Run, Status
+from dcfpca.spec import RunSpec
+
+Step = tuple[Run, tuple[Effect, ...]]
+
+
+def respond(spec: RunSpec, run: Run, event: Responded) -> Step:
+    """Enrol or refuse; the first answer stands, but an enrolled participant may withdraw at any time."""
+    who = event.participant
+    if who in run.enrolled:
+        return (run, (DUPLICATE,)) if event.accept else withdraw(spec, run, event)
+    if who in run.refusals:
+        return run, (Reply(Fate.REJECTED, "this participant has refused the run before; the first answer stands"),)
+    if run.status is not Status.ENROLLING:
+        return run, (Reply(Fate.LATE, "enrolment in this run is closed"),)
+    if spec.participants and who not in spec.participants:
+        return run, (Reply(Fate.REJECTED, "this run has a fixed cohort, and this participant is not in it"),)
+    run, effects = close_if_answered(spec, _with_answer(run, event), event.at)
+    return run, (ACCEPTED, *effects)
+
+
+def close_if_answered(spec: RunSpec, run: Run, at: float) -> Step:
+    """A fixed cohort needs no waiting once everybody named has answered."""
+    answered = len(run.enrolled) + len(run.refusals)
+    if spec.participants and answered == len(spec.participants):
+        return close(spec, run, at)
+    return run, ()
+
+
+def close(spec: RunSpec, run: Run, at: float) -> Step:
+    """Fix the cohort and open round 0, or fail with the reasons when too few enrolled."""
+    needed = fewest(spec)
+    if len(run.enrolled) < needed:
+        reason = f"{len(run.enrolled)} enrolled where {needed} are needed{_because(spec, run)}"
+        return replace(run, status=Status.FAILED, reason=reason, ended_at=at), ()
+    cohort = tuple(sorted(run.enrolled))
+    width = spec.quorum_of(len(cohort))
+    if width > len(cohort):
+        reason = f"a cohort of {len(cohort)} cannot reach the quorum of {width}"
+        return replace(run, status=Status.FAILED, reason=reason, ended_at=at), ()
+    run = replace(run, status=Status.RUNNING, cohort=cohort, reason="")
+    return open_round(spec, run, 0, 1, at), ()
+
+
+def fewest(spec: RunSpec) -> int:
+    """How many must enrol for the run to begin."""
+    if spec.participants:
+        return spec.quorum_of(len(spec.participants))
+    # Below three, the sum and one's own update give away the other's.
+    return max(spec.quorum or 1, 3 if spec.aggregation == "secure" else 1)
+
+
+def withdraw(spec: RunSpec, run: Run, event: Responded) -> Step:
+    """An enrolled participant refuses after all. The run goes on without it as long as a quorum is possible."""
+    if run.status.over or event.participant in run.refusals:
+        return run, (DUPLICATE,)
+    refusals = {**run.refusals, event.participant: event.reasons}
+    run = replace(run, refusals=refusals, absent=run.absent | {event.participant})
+    if run.status is Status.ENROLLING:
+        enrolled = {name: consent for name, consent in run.enrolled.items() if name != event.participant}
+        return replace(run, enrolled=enrolled), (ACCEPTED,)
+    left = [name for name in run.cohort if name not in refusals]
+    if len(left) < spec.quorum_of(len(run.cohort)):
+        reason = f"too few are left for a quorum{_because(spec, run)}"
+        run = replace(run, status=Status.FAILED, reason=reason, ended_at=event.at)
+    return run, (ACCEPTED,)
+
+
+def _with_answer(run: Run, event: Responded) -> Run:
+    if event.accept:
+        consent = Consent(event.private, event.signature, event.fingerprint)
+        return replace(run, enrolled={**run.enrolled, event.participant: consent})
+    return replace(run, refusals={**run.refusals, event.participant: event.reasons})
+
+
+def _because(spec: RunSpec, run: Run) -> str:
+    refused = [f"{name} refused: {'; '.join(reasons)}" for name, reasons in sorted(run.refusals.items())]
+    unheard = sorted(set(spec.participants) - set(run.enrolled) - set(run.refusals))
+    silent = [f"no answer from {', '.join(unheard)}"] if unheard else []
+    return "".join(f"; {text}" for text in refused + silent)

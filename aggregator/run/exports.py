@@ -1,0 +1,59 @@
+"""Reconstructions: asked for by an operator, answered by each participant with its files or a refusal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aggregator.run.effects import ACCEPTED, DUPLICATE, Effect, Fate, Reply
+from aggregator.run.events import ExportRefused, ExportRequested, FileExported
+from aggregator.run.records import ExportAnswer
+from aggregator.run.state import Export, Run, Status
+
+ARTIFACTS = ("L.npy", "S.npz")
+
+
+def request(run: Run, event: ExportRequested) -> Run:
+    """Ask everybody; a repeated request goes on with the first one."""
+    if run.status is not Status.FINISHED or run.export is not None:
+        return run
+    return replace(run, export=Export(export_id=event.export_id))
+
+
+def awaited(run: Run) -> tuple[str, ...]:
+    """Who has neither sent everything nor refused."""
+    return tuple(name for name in run.cohort if run.export and not is_answered(run.export, name))
+
+
+def is_answered(export: Export, participant: str) -> bool:
+    """Whether this participant has refused or sent every artifact."""
+    answer = export.answers.get(participant, ExportAnswer())
+    return bool(answer.refusal) or len(answer.files) == len(ARTIFACTS)
+
+
+def answer(run: Run, event: FileExported | ExportRefused) -> tuple[Run, tuple[Effect, ...]]:
+    """Record a file or a refusal."""
+    refused = _not_wanted(run, event)
+    if refused or run.export is None:
+        return run, (refused or DUPLICATE,)
+    before = run.export.answers.get(event.participant, ExportAnswer())
+    if isinstance(event, ExportRefused):
+        after = replace(before, refusal=event.reason)
+    else:
+        after = replace(before, files=(*before.files, (event.artifact, event.size, event.sha256)))
+    answers = {**run.export.answers, event.participant: after}
+    return replace(run, export=replace(run.export, answers=answers)), (ACCEPTED,)
+
+
+def _not_wanted(run: Run, event: FileExported | ExportRefused) -> Reply | None:
+    if event.participant not in run.cohort:
+        return Reply(Fate.REJECTED, "this participant is not in the run's cohort")
+    if run.export is None or run.export.export_id != event.export_id:
+        return Reply(Fate.REJECTED, "no reconstruction was asked for under this export id")
+    before = run.export.answers.get(event.participant, ExportAnswer())
+    if isinstance(event, ExportRefused):
+        return DUPLICATE if before.refusal else None
+    if before.refusal or any(name == event.artifact for name, _, _ in before.files):
+        return DUPLICATE
+    if run.enrolled[event.participant].private:
+        return Reply(Fate.REJECTED, "this participant enrolled as private; its reconstruction is not taken")
+    return None if event.artifact in ARTIFACTS else Reply(Fate.REJECTED, f"{event.artifact} is not an artifact")

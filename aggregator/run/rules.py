@@ -1,0 +1,106 @@
+"""`step`: the one function that decides what an event does to a run.
+
+Two rules. Everything that changes a run goes through here, and an event that does not fit leaves the run as it
+was. Nothing here knows about clocks, sockets or disks: what has to be done is returned as effects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import assert_never
+
+from aggregator.run import enrolment, events, exports, messages, phases
+from aggregator.run.effects import Discard, Effect
+from aggregator.run.state import Phase, Run, Status
+from dcfpca.spec import RunSpec
+
+Step = tuple[Run, tuple[Effect, ...]]
+
+
+def step(spec: RunSpec, run: Run, event: events.Event) -> Step:
+    """The run after this event, and what to do about it."""
+    match event:
+        case events.Responded():
+            return enrolment.respond(spec, run, event)
+        case events.EnrolmentClosed():
+            return enrolment.close(spec, run, event.at) if run.status is Status.ENROLLING else (run, ())
+        case (
+            events.KeysAdvertised()
+            | events.SharesSent()
+            | events.BoundStated()
+            | events.UpdateReceived()
+            | events.SurvivorsAttested()
+            | events.SharesRevealed()
+        ):
+            return messages.receive(spec, run, event)
+        case events.ConsensusReached():
+            return _consensus_reached(spec, run, event)
+        case events.SumFailed():
+            return _sum_failed(spec, run, event)
+        case events.DeadlinePassed():
+            return _deadline_passed(spec, run, event)
+        case events.Joined():
+            return _joined(run, event), ()
+        case events.Left():
+            return phases.progress(spec, replace(run, absent=run.absent | {event.participant}), event.at)
+        case events.Aborted():
+            return _aborted(run, event)
+        case events.Resumed():
+            return _resumed(spec, run, event), ()
+        case events.ExportRequested():
+            return exports.request(run, event), ()
+        case events.FileExported() | events.ExportRefused():
+            return exports.answer(run, event)
+        case _:
+            assert_never(event)
+
+
+def is_current(run: Run, round: int, attempt: int) -> bool:
+    """Whether this attempt at this round is the one now open."""
+    open_now = run.status is Status.RUNNING and run.round is not None
+    return open_now and run.round is not None and (run.round.round, run.round.attempt) == (round, attempt)
+
+
+def _joined(run: Run, event: events.Joined) -> Run:
+    if event.participant in run.refusals:
+        return run
+    return replace(run, absent=run.absent - {event.participant}, silent=run.silent - {event.participant})
+
+
+def _consensus_reached(spec: RunSpec, run: Run, event: events.ConsensusReached) -> Step:
+    if not is_current(run, event.round, event.attempt) or run.phase != Phase.SUMMING:
+        return run, ()
+    gone = (Discard(event.round, event.attempt),)
+    if event.outcome:
+        return replace(run, status=Status.FINISHED, reason=event.outcome, ended_at=event.at), gone
+    return phases.open_round(spec, replace(run, reason=""), event.round + 1, 1, event.at), gone
+
+
+def _sum_failed(spec: RunSpec, run: Run, event: events.SumFailed) -> Step:
+    if not is_current(run, event.round, event.attempt) or run.phase != Phase.SUMMING:
+        return run, ()
+    if event.fatal:
+        failed = replace(run, status=Status.FAILED, reason=event.reason, ended_at=event.at)
+        return failed, (Discard(event.round, event.attempt),)
+    return phases.reopen(spec, run, event.at, event.reason)
+
+
+def _deadline_passed(spec: RunSpec, run: Run, event: events.DeadlinePassed) -> Step:
+    if not is_current(run, event.round, event.attempt) or run.phase != event.phase:
+        return run, ()
+    return phases.overdue(spec, run, event.at)
+
+
+def _aborted(run: Run, event: events.Aborted) -> Step:
+    if run.status.over:
+        return run, ()
+    gone = (Discard(run.round.round, run.round.attempt),) if run.round else ()
+    return replace(run, status=Status.ABORTED, reason=event.reason, ended_at=event.at), gone
+
+
+def _resumed(spec: RunSpec, run: Run, event: events.Resumed) -> Run:
+    if run.status is not Status.PAUSED or run.round is None:
+        return run
+    again = run.round.attempt + 1
+    run = replace(run, status=Status.RUNNING, reason="", silent=frozenset())
+    return phases.open_round(spec, run, run.round.round if run.round else 0, again, event.at, first_attempt=again)
