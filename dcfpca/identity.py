@@ -73,7 +73,7 @@ def identity_of(certificate: x509.Certificate) -> Identity:
     """The one identity a certificate carries; none or several URIs are BadIdentity."""
     try:
         extensions = certificate.extensions
-    except (ValueError, x509.DuplicateExtension):
+    except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
         raise BadIdentity("the certificate's extensions cannot be decoded") from None
     return identity_in(extensions, "certificate")
 

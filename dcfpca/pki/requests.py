@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
@@ -48,7 +49,7 @@ def read_request(pem: bytes, where: str) -> Wanted:
         extensions = request.extensions
         public_key = request.public_key()
         sound = request.is_signature_valid
-    except (ValueError, x509.DuplicateExtension):
+    except (ValueError, UnsupportedAlgorithm, x509.InvalidVersion, x509.DuplicateExtension):
         raise BadIdentity(f"{where} is not a PEM signing request", "make one with `dcfpca certs request`") from None
     if not sound:
         raise BadIdentity(f"the signature of the request {where} is wrong", "have it sent again, it was changed")

@@ -34,7 +34,7 @@ def load_revocations(path: Path, authorities: Sequence[x509.Certificate], now: d
 def _read_list(pem: bytes, path: Path) -> x509.CertificateRevocationList:
     try:
         return x509.load_pem_x509_crl(pem)
-    except ValueError:
+    except (ValueError, x509.InvalidVersion):
         hint = "copy it again from the holder of the CA"
         raise BadIdentity(f"the revocation list {path} cannot be decoded", hint) from None
 

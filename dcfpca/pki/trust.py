@@ -43,7 +43,7 @@ def parse_certificates(pem: bytes, where: str) -> list[x509.Certificate]:
     """Read PEM bytes; `where` names them in errors."""
     try:
         return x509.load_pem_x509_certificates(pem)
-    except ValueError:
+    except (ValueError, x509.InvalidVersion):
         hint = "it should begin with -----BEGIN CERTIFICATE-----"
         raise BadIdentity(f"{where} is not a PEM certificate", hint) from None
 
@@ -54,7 +54,7 @@ def parse_certificate(data: bytes) -> x509.Certificate:
         if data.lstrip().startswith(b"-----BEGIN"):
             return x509.load_pem_x509_certificate(data)
         return x509.load_der_x509_certificate(data)
-    except ValueError:
+    except (ValueError, x509.InvalidVersion):
         raise BadIdentity("the peer's certificate cannot be decoded") from None
 
 
