@@ -1,0 +1,103 @@
+"""The participant's configuration file: TOML, checked whole, every complaint naming its key and the file."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo
+from pydantic.functional_validators import BeforeValidator
+
+from dcfpca.errors import BadInput
+from dcfpca.spec import describe
+from participant.policy import SitePolicy
+
+
+def _beside_the_file(value: Any, info: ValidationInfo) -> Any:
+    """Relative paths are relative to the configuration file, wherever the daemon is started."""
+    if isinstance(value, str) and info.context:
+        return Path(info.context["directory"]) / Path(value).expanduser()
+    return value
+
+
+FilePath = Annotated[Path, BeforeValidator(_beside_the_file)]
+Address = Annotated[str, Field(pattern=r"^(\[[0-9a-fA-F:]+\]|[^:\s/]+):[0-9]{1,5}$")]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class AggregatorTable(_Table):
+    """Whom the daemon dials."""
+
+    address: Address = Field(description="host:port; the host must be a name in the aggregator's certificate.")
+
+
+class IdentityTable(_Table):
+    """Who the site is."""
+
+    ca: FilePath = Field(description="The consortium's CA certificate (both during a change of CA).")
+    cert: FilePath = Field(description="This participant's certificate.")
+    key: FilePath = Field(description="Its private key, readable by its owner only.")
+    crl: FilePath | None = Field(None, description="The consortium's revocation list; peers on it are not masked with.")
+
+
+class DataTable(_Table):
+    """The local matrix."""
+
+    path: FilePath = Field(description="The file that holds it.")
+    format: str = Field("", description="How to read it; empty: by the file's ending.")
+    orientation: Literal["features-in-rows", "samples-in-rows"] = Field(
+        "features-in-rows", description="features-in-rows: a column is a sample, as in the method. Else transposed."
+    )
+    missing: Literal["allow", "refuse"] = Field("refuse", description="Whether NaN entries count as unobserved.")
+
+
+class DirectoryTable(_Table):
+    """Where the daemon keeps something."""
+
+    dir: FilePath
+
+
+class TelemetryTable(_Table):
+    """What the daemon says about itself."""
+
+    log_format: Literal["human", "json"] = "human"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class EngineTable(_Table):
+    """Where the local step runs."""
+
+    threads: int = Field(0, ge=0, le=1024, description="Threads of the linear algebra; 0: as many as there are cores.")
+
+
+class Config(_Table):
+    """All of it."""
+
+    aggregator: AggregatorTable
+    identity: IdentityTable
+    data: DataTable
+    policy: SitePolicy = Field(default_factory=SitePolicy)
+    state: DirectoryTable
+    results: DirectoryTable
+    telemetry: TelemetryTable = Field(default_factory=TelemetryTable)
+    engine: EngineTable = Field(default_factory=EngineTable)
+
+
+def load_config(path: Path) -> Config:
+    """Read and check the file; anything wrong is one BadInput that names the file and the keys."""
+    try:
+        keys = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        hint = "name the file with --config"
+        raise BadInput(f"the configuration {path} cannot be read: {error.strerror}", hint) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"the configuration {path} is not valid TOML: {error}", "correct it and start again") from None
+    try:
+        return Config.model_validate(keys, context={"directory": str(path.resolve().parent)})
+    except ValidationError as error:
+        hint = "see deploy/participant.toml for an example with every key"
+        raise BadInput(f"the configuration {path} is not valid: {describe(error)}", hint) from None

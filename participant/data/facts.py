@@ -1,0 +1,41 @@
+"""What a review must know about the matrix, found in one pass over column blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dcfpca.errors import BadInput
+from dcfpca.rpca.columns import blocks
+from dcfpca.rpca.exchange import Columns
+
+SCAN_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class DataFacts:
+    """Size of the matrix, and whether entries are missing."""
+
+    rows: int
+    columns: int
+    missing: int
+
+
+def measure(columns: Columns, path: Path) -> DataFacts:
+    """Count missing entries and refuse what no method can use: infinities, and a column without any entry."""
+    rows, count = columns.shape
+    missing = 0
+    for start, stop in blocks(columns, SCAN_BYTES):
+        block = columns.read(start, stop)
+        if np.isinf(block).any():
+            column = start + int(np.flatnonzero(np.isinf(block).any(axis=0))[0])
+            hint = "replace infinite entries by NaN, which counts as unobserved, or by their values"
+            raise BadInput(f"the data {path} has an infinite entry in column {column}", hint)
+        absent = np.isnan(block)
+        if absent.all(axis=0).any():
+            column = start + int(np.flatnonzero(absent.all(axis=0))[0])
+            raise BadInput(f"the data {path} has no entry at all in column {column}", "leave the column out")
+        missing += int(np.count_nonzero(absent))
+    return DataFacts(rows, count, missing)

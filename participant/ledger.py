@@ -1,0 +1,102 @@
+"""The ledger: what has left this site, in order, each entry sealed by the hash of the one before."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+
+from dcfpca.errors import BadInput, Refused
+
+LABEL = "dcfpca/v1/ledger"
+FIRST = hashlib.sha256(LABEL.encode()).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One message that is about to leave."""
+
+    kind: str
+    shape: str
+    size: int
+    sha256: bytes
+    run_id: str = ""
+    round: int | None = None
+    attempt: int | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the ledger."""
+
+    sequence: int
+    at_ms: int
+    item: Item
+    previous: bytes
+    hash: bytes
+
+    def computed_hash(self) -> bytes:
+        """The hash that the entry's content asks for."""
+        content = asdict(self.item) | {"sha256": self.item.sha256.hex()}
+        line = [LABEL, self.sequence, self.at_ms, content, self.previous.hex()]
+        return hashlib.sha256(json.dumps(line, sort_keys=True, separators=(",", ":")).encode()).digest()
+
+
+class Ledger:
+    """Appends to and reads the ledger table of a site's store."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+
+    def append(self, item: Item, at_ms: int) -> Entry:
+        """Write one entry; durable against a killed process when this returns."""
+        with self._database:
+            sequence, previous = self._last()
+            unsealed = Entry(sequence + 1, at_ms, item, previous, b"")
+            entry = Entry(sequence + 1, at_ms, item, previous, unsealed.computed_hash())
+            self._database.execute("INSERT INTO ledger VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", _row(entry))
+        return entry
+
+    def entries(self, run_id: str = "") -> Iterator[Entry]:
+        """All entries in order, of one run or of all."""
+        query = "SELECT * FROM ledger WHERE ? IN ('', run_id) ORDER BY sequence"
+        return (_entry(row) for row in self._database.execute(query, (run_id,)))
+
+    def digests(self, run_id: str, round: int | None, attempt: int | None, kind: str) -> set[bytes]:
+        """Digests of what has left under this key; more than one would be two different messages for one purpose."""
+        query = "SELECT sha256 FROM ledger WHERE run_id = ? AND kind = ? AND round IS ? AND attempt IS ?"
+        return {row[0] for row in self._database.execute(query, (run_id, kind, round, attempt))}
+
+    def _last(self) -> tuple[int, bytes]:
+        row = self._database.execute("SELECT sequence, hash FROM ledger ORDER BY sequence DESC LIMIT 1").fetchone()
+        return row or (0, FIRST)
+
+
+def verify(entries: Iterable[Entry]) -> int:
+    """Check the chain of all entries; returns their number, raises Refused at the first that does not fit."""
+    sequence, previous = 0, FIRST
+    for entry in entries:
+        sequence += 1
+        if entry.sequence != sequence or entry.previous != previous or entry.hash != entry.computed_hash():
+            hint = "somebody changed the file; compare with a backup and with the aggregator's audit log"
+            raise Refused(f"the ledger was altered at entry {sequence}", hint)
+        previous = entry.hash
+    return sequence
+
+
+def _row(entry: Entry) -> tuple[object, ...]:
+    item = entry.item
+    place = (entry.sequence, entry.at_ms, item.run_id, item.round, item.attempt)
+    return (*place, item.kind, item.shape, item.size, item.sha256, item.detail, entry.previous, entry.hash)
+
+
+def _entry(row: tuple[object, ...]) -> Entry:
+    try:
+        sequence, at_ms, run_id, round, attempt, kind, shape, size, sha256, detail, previous, digest = row
+        item = Item(kind, shape, size, sha256, run_id, round, attempt, detail)  # type: ignore[arg-type]
+    except ValueError:
+        raise BadInput("the ledger cannot be read") from None
+    return Entry(sequence, at_ms, item, previous, digest)  # type: ignore[arg-type]

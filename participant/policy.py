@@ -1,0 +1,148 @@
+"""The site's own rules, which nobody else can change: what it takes part in, and what it lets out. Pure.
+
+Everything is refused that is not allowed here, and a refusal gives all its reasons at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dcfpca.spec import RunSpec
+
+MethodName = Literal["subspace", "gradient"]
+
+
+class SitePolicy(BaseModel):
+    """The `[policy]` table of the participant's configuration."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    private: bool = Field(False, description="The reconstruction never leaves, whoever asks.")
+    methods: tuple[MethodName, ...] = Field(("subspace", "gradient"), description="Methods the site takes part in.")
+    max_rank: int = Field(512, ge=1, description="Largest rank, or upper bound of it.")
+    max_rounds: int = Field(1000, ge=1, description="Most rounds of one run.")
+    min_cohort: int = Field(3, ge=2, description="Fewest participants whose sum the site lets its update into.")
+    min_columns: int = Field(2, ge=1, description="Fewest columns of its own with which the site takes part.")
+    allow_plain: bool = Field(False, description="Let the aggregator see this site's own updates.")
+    allow_export: bool = Field(False, description="Send L and S to the operator when asked.")
+    manual_approval: bool = Field(False, description="Wait for `dcfpca-participant approve RUN` before enrolling.")
+
+
+@dataclass(frozen=True, slots=True)
+class SiteFacts:
+    """What a review needs to know about the site."""
+
+    name: str
+    rows: int
+    columns: int
+    has_missing: bool
+    allows_missing: bool
+    policy: SitePolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """The site may enrol; with `needs_approval` once a person at the site has agreed."""
+
+    needs_approval: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The site does not take part, for these reasons, one sentence each."""
+
+    reasons: tuple[str, ...]
+
+
+def review(spec: RunSpec, site: SiteFacts) -> Accept | Refuse:
+    """Judge a proposed spec by the site's data and policy."""
+    reasons = (*_data_reasons(spec, site), *_policy_reasons(spec, site.policy), *_cohort_reasons(spec, site))
+    return Refuse(reasons) if reasons else Accept(needs_approval=site.policy.manual_approval)
+
+
+def _data_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
+    reasons = []
+    if spec.rows == 0:
+        reasons.append("the spec does not state the number of rows")
+    elif spec.rows != site.rows:
+        reasons.append(f"the spec says {spec.rows} rows, the local matrix has {site.rows}")
+    if spec.width > site.rows:
+        reasons.append(f"the rank {spec.width} is larger than the {site.rows} rows of the local matrix")
+    if site.has_missing and not spec.missing:
+        reasons.append("the local matrix has missing values (NaN), and the spec does not allow them")
+    if site.has_missing and not site.allows_missing:
+        reasons.append(
+            'the local matrix has missing values (NaN), and the site\'s configuration says missing = "refuse"'
+        )
+    return reasons
+
+
+def _policy_reasons(spec: RunSpec, policy: SitePolicy) -> list[str]:
+    reasons = []
+    if spec.method not in policy.methods:
+        allowed = ", ".join(policy.methods) or "none"
+        reasons.append(f"the method {spec.method} is not among those the site allows ({allowed})")
+    if spec.width > policy.max_rank:
+        reasons.append(f"the rank {spec.width} is above the {policy.max_rank} that the site allows")
+    if spec.rounds > policy.max_rounds:
+        reasons.append(f"{spec.rounds} rounds are more than the {policy.max_rounds} that the site allows")
+    if spec.aggregation == "plain" and not policy.allow_plain:
+        reasons.append("plain aggregation would show the site's own updates, and the site does not allow it")
+    return reasons
+
+
+def _cohort_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
+    reasons = []
+    if site.columns < site.policy.min_columns:
+        reasons.append(
+            f"the site has {site.columns} columns and takes part with {site.policy.min_columns} or more only"
+        )
+    if spec.participants and site.name not in spec.participants:
+        reasons.append(f"the spec names a fixed cohort, and {site.name} is not in it")
+    if spec.participants and len(spec.participants) < site.policy.min_cohort:
+        reasons.append(_too_small("cohort", len(spec.participants), site.policy))
+    return reasons
+
+
+def check_cohort(spec: RunSpec, site: SiteFacts, cohort: Collection[str]) -> tuple[str, ...]:
+    """Why the site does not take part in a round with this cohort; empty when it does."""
+    reasons = []
+    if site.name not in cohort:
+        reasons.append(f"the announced cohort does not include {site.name}")
+    if len(set(cohort)) != len(cohort):
+        reasons.append("the announced cohort names somebody twice")
+    if spec.participants and (strangers := sorted(set(cohort) - set(spec.participants))):
+        reasons.append(f"the announced cohort includes {', '.join(strangers)}, whom the spec does not name")
+    if len(cohort) < site.policy.min_cohort:
+        reasons.append(_too_small("cohort", len(cohort), site.policy))
+    return tuple(reasons)
+
+
+def check_roster(site: SiteFacts, roster: Collection[str], verified: Collection[str], cohort: Collection[str]) -> str:
+    """Why the site does not mask with this roster, whose certificates `verified` it has checked; empty when it does."""
+    if unknown := sorted(set(roster) - set(cohort)):
+        return f"the roster includes {', '.join(unknown)}, who did not enrol"
+    if unproven := sorted(set(verified) - set(roster)):
+        return f"keys of {', '.join(unproven)} were relayed, who is not in the roster"
+    if len(set(roster)) < site.policy.min_cohort:
+        return _too_small("roster", len(set(roster)), site.policy)
+    return ""
+
+
+def review_export(spec: RunSpec, policy: SitePolicy) -> str:
+    """Why the reconstruction stays here; empty when it may go. `private` is the last word."""
+    if policy.private:
+        return "this participant is private: its reconstruction never leaves the site"
+    if not policy.allow_export:
+        return "the site's policy does not allow exports (allow_export = false)"
+    if not spec.export:
+        return "the spec that the site signed did not announce an export"
+    return ""
+
+
+def _too_small(what: str, size: int, policy: SitePolicy) -> str:
+    return f"the {what} has {size} participants and the site demands at least {policy.min_cohort}"

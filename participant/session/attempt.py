@@ -1,0 +1,124 @@
+"""One attempt at one round, seen from a site: which message is due, given what has come in so far.
+
+A message from the aggregator that does not fit is refused by an error and changes nothing. A repeat of one that
+fitted gives the same answer again, byte for byte, unless the answer is known to have arrived.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dcfpca.errors import BadMessage
+from dcfpca.rpca.exchange import FloatArray
+from dcfpca.secagg import Context, Identity, ParticipantSide, dtype_of
+from dcfpca.secagg.errors import CohortTooSmall, OutOfTurn
+from dcfpca.spec import RunSpec
+from participant.policy import SiteFacts, check_roster
+from participant.session.actions import Action, Advertise, Attest, SendBound, SendReveal, SendShares, Submit
+from participant.session.events import (
+    Kind,
+    MaskWanted,
+    Opened,
+    Ref,
+    RosterRelayed,
+    SecureStep,
+    SurvivorsAnnounced,
+    UnmaskWanted,
+)
+
+
+@dataclass(slots=True)
+class Attempt:
+    """The attempt now open. `side` is None in a plain run; `vector` is the round's update once computed."""
+
+    opened: Opened
+    site: SiteFacts
+    side: ParticipantSide | None
+    precision: int
+    vector: FloatArray | None = field(default=None, repr=False)
+    done: set[Kind] = field(default_factory=set)
+    heard: set[type[SecureStep]] = field(default_factory=set)
+
+    @property
+    def ref(self) -> Ref:
+        """Which attempt."""
+        return self.opened.ref
+
+    def start(self) -> tuple[Action, ...]:
+        """What is due when the attempt opens, or is announced again."""
+        if self.side is None:
+            return self._submit() if self.vector is not None else ()
+        advert = () if Kind.KEYS in self.done or self.heard else (Advertise(self.ref, self.side.advertise()),)
+        return (*advert, *(self._bound() if RosterRelayed in self.heard else ()))
+
+    def computed(self, vector: FloatArray) -> tuple[Action, ...]:
+        """The local step is done."""
+        self.vector = vector
+        if self.side is None:
+            return self._submit()
+        return self._bound() if RosterRelayed in self.heard else ()
+
+    def hear(self, event: SecureStep) -> tuple[Action, ...]:
+        """A step of the secure sum; raises BadMessage when it may not be answered."""
+        if self.side is None:
+            raise BadMessage("a step of a secure sum was asked for in a plain run")
+        actions = self._answer(self.side, event)
+        self.heard.add(type(event))
+        return actions
+
+    def update_bytes(self) -> bytes:
+        """The bytes of the update: plain doubles, or masked residues. Slow for large tensors."""
+        if self.vector is None:
+            raise OutOfTurn("the local step is not done yet")
+        if self.side is None:
+            return self.vector.astype("<f8", copy=False).tobytes()
+        return self.side.mask(self.vector).astype(dtype_of(self.precision), copy=False).tobytes()
+
+    def _answer(self, side: ParticipantSide, event: SecureStep) -> tuple[Action, ...]:
+        match event:
+            case RosterRelayed():
+                self._check_roster(event)
+                shares = side.share(event.roster)
+                sent = () if Kind.SHARES in self.done else (SendShares(self.ref, shares),)
+                return (*sent, *self._bound())
+            case MaskWanted():
+                side.agree(event.delivery)
+                return self._submit()
+            case SurvivorsAnnounced():
+                attestation = side.attest(event.survivors)
+                return () if Kind.ATTESTATION in self.done else (Attest(self.ref, attestation),)
+            case UnmaskWanted():
+                reveal = side.reveal(event.request)
+                return () if Kind.REVEAL in self.done else (SendReveal(self.ref, reveal),)
+
+    def _check_roster(self, event: RosterRelayed) -> None:
+        roster = event.roster
+        relayed = [advert.name for advert in roster.adverts]
+        if reason := check_roster(self.site, roster.members, relayed, self.opened.cohort):
+            raise CohortTooSmall(reason)
+
+    def _bound(self) -> tuple[Action, ...]:
+        if self.side is None or self.vector is None:
+            return ()
+        bound = self.side.state_bound(self.vector)
+        return () if Kind.BOUND in self.done else (SendBound(self.ref, bound),)
+
+    def _submit(self) -> tuple[Action, ...]:
+        return () if Kind.UPDATE in self.done else (Submit(self.ref),)
+
+
+def begin(run_id: str, spec: RunSpec, site: SiteFacts, identity: Identity, opened: Opened) -> Attempt:
+    """The attempt that this announcement opens; with secure aggregation everything secret comes from its seed."""
+    if spec.aggregation == "plain":
+        return Attempt(opened, site, None, spec.precision)
+    context = Context(
+        run=run_id,
+        spec_digest=opened.digest,
+        round=opened.ref.round,
+        attempt=opened.ref.attempt,
+        cohort=opened.cohort,
+        threshold=spec.threshold_of(len(opened.cohort)),
+        min_cohort=site.policy.min_cohort,
+        precision=spec.precision,
+    )
+    return Attempt(opened, site, ParticipantSide(context, identity, opened.seed), spec.precision)

@@ -1,0 +1,238 @@
+"""What survives a killed daemon: consents, seeds, what came in, the last local step, and the ledger.
+
+One SQLite file and one array file per run, in a directory that only its owner enters and only one daemon uses.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.resources import files as package_files
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcfpca.errors import BadInput, Refused
+from dcfpca.rpca.exchange import FloatArray
+from dcfpca.spec import parse_spec
+from participant.files import digest_of, make_private, write_whole
+from participant.ledger import Ledger
+from participant.session import Consent
+from participant.session.events import Ref
+
+VERSION = 1
+DATABASE = "state.db"
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run as the site remembers it."""
+
+    run_id: str
+    spec: bytes = field(repr=False)
+    digest: bytes
+    status: str
+    reasons: tuple[str, ...]
+    private: bool
+    approved: bool
+    proposed_ms: int
+    outcome: str
+
+    @property
+    def consent(self) -> Consent | None:
+        """The answer that the site gave; None while it waits for approval."""
+        if self.status == "waiting":
+            return None
+        return Consent(parse_spec(self.spec), self.digest, self.status != "refused", self.reasons, self.private)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LocalStep:
+    """The outcome of a local step: the update, and the state from which the site goes on."""
+
+    round: int
+    consensus: bytes
+    vector: FloatArray
+    snapshot: Mapping[str, NDArray[np.generic]]
+
+
+class Store:
+    """The site's memory. Methods that write are durable against a killed process when they return."""
+
+    def __init__(self, directory: Path) -> None:
+        make_private(directory)
+        self.directory = directory
+        self._database = _open(directory / DATABASE)
+        self.ledger = Ledger(self._database)
+
+    def close(self) -> None:
+        """Close the database."""
+        self._database.close()
+
+    def runs(self) -> list[RunRow]:
+        """All runs, oldest first."""
+        rows = self._database.execute("SELECT * FROM runs ORDER BY proposed_ms, run_id").fetchall()
+        return [
+            RunRow(run, spec, digest, status, tuple(json.loads(why)), bool(private), bool(approved), at, outcome)
+            for run, spec, digest, status, why, private, approved, at, outcome in rows
+        ]
+
+    def run(self, run_id: str) -> RunRow | None:
+        """One run."""
+        return next((row for row in self.runs() if row.run_id == run_id), None)
+
+    def save_waiting(self, run_id: str, spec: bytes, digest: bytes, private: bool, at_ms: int) -> None:
+        """A run waits for a person at the site."""
+        with self._database as database:
+            insert = "INSERT OR IGNORE INTO runs (run_id, spec, digest, status, private, proposed_ms)"
+            database.execute(f"{insert} VALUES (?, ?, ?, 'waiting', ?, ?)", (run_id, spec, digest, private, at_ms))
+
+    def save_consent(self, run_id: str, consent: Consent, at_ms: int) -> None:
+        """The site's answer, before it is sent."""
+        status, reasons = "enrolled" if consent.accept else "refused", json.dumps(consent.reasons)
+        values = (run_id, consent.spec.canonical(), consent.digest, status, reasons, consent.private, at_ms)
+        with self._database as database:
+            database.execute(
+                "INSERT INTO runs (run_id, spec, digest, status, reasons, private, proposed_ms)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO UPDATE"
+                " SET status = excluded.status, reasons = excluded.reasons, private = excluded.private",
+                values,
+            )
+
+    def approve(self, run_id: str) -> None:
+        """A person at the site agreed."""
+        with self._database as database:
+            database.execute("UPDATE runs SET approved = 1 WHERE run_id = ?", (run_id,))
+
+    def approved(self) -> list[str]:
+        """Runs that were agreed to and not answered yet."""
+        rows = self._database.execute("SELECT run_id FROM runs WHERE status = 'waiting' AND approved = 1")
+        return [row[0] for row in rows]
+
+    def open_attempt(self, run_id: str, ref: Ref, seed: bytes, body: bytes) -> None:
+        """A new attempt: its seed, and the message that opened it. The attempt before is over, and its seed wiped."""
+        with self._synced() as database:
+            self._wipe(run_id)
+            values = (run_id, ref.round, ref.attempt, seed)
+            database.execute("INSERT INTO seeds (run_id, round, attempt, seed) VALUES (?, ?, ?, ?)", values)
+            database.execute("INSERT INTO inbox (run_id, body) VALUES (?, ?)", (run_id, body))
+
+    def seed(self, run_id: str) -> bytes:
+        """The seed of the attempt now open; empty when there is none."""
+        query = "SELECT seed FROM seeds WHERE run_id = ? AND seed IS NOT NULL"
+        row = self._database.execute(query, (run_id,)).fetchone()
+        return row[0] if row else b""
+
+    def save_inbox(self, run_id: str, body: bytes) -> None:
+        """A message of the attempt now open, before it is answered."""
+        with self._database as database:
+            database.execute("INSERT INTO inbox (run_id, body) VALUES (?, ?)", (run_id, body))
+
+    def inbox(self, run_id: str) -> list[bytes]:
+        """What came in for the attempt now open."""
+        query = "SELECT body FROM inbox WHERE run_id = ? ORDER BY position"
+        return [row[0] for row in self._database.execute(query, (run_id,))]
+
+    def save_step(self, run_id: str, step: LocalStep) -> None:
+        """The outcome of a local step, before any of it leaves. Called away from the event loop."""
+        name = f"run-{run_id}-{step.round}.npz"
+        arrays = {f"site.{key}": value for key, value in step.snapshot.items()} | {"update": step.vector}
+        write_whole(self.directory / name, lambda file: np.savez(file, allow_pickle=False, **arrays))
+
+    def record_step(self, run_id: str, step: LocalStep) -> None:
+        """Make the saved step the one to go on from; the file of the step before goes."""
+        name = f"run-{run_id}-{step.round}.npz"
+        digest = digest_of(self.directory / name)
+        with self._synced() as database:
+            values = (run_id, step.round, step.consensus, name, digest)
+            database.execute("INSERT OR REPLACE INTO computed VALUES (?, ?, ?, ?, ?)", values)
+        self._remove_files(run_id, keep=name)
+
+    def step(self, run_id: str) -> LocalStep | None:
+        """The last local step of a run; None when there is none, or its file is damaged."""
+        query = "SELECT round, consensus, file, sha256 FROM computed WHERE run_id = ?"
+        row = self._database.execute(query, (run_id,)).fetchone()
+        if row is None:
+            return None
+        round, consensus, name, digest = row
+        path = self.directory / name
+        if not path.exists() or digest_of(path) != digest:
+            return None
+        with np.load(path, allow_pickle=False) as arrays:
+            loaded = {key: arrays[key] for key in arrays.files}
+        vector = loaded.pop("update")
+        return LocalStep(round, consensus, vector, {key.removeprefix("site."): loaded[key] for key in loaded})
+
+    def end(self, run_id: str, status: str, outcome: str) -> None:
+        """The run is over: `finished` or `ended`. Its seeds and local state go."""
+        with self._database as database:
+            self._wipe(run_id)
+            database.execute("DELETE FROM computed WHERE run_id = ?", (run_id,))
+            change = "UPDATE runs SET status = ?, outcome = ? WHERE run_id = ? AND status != 'refused'"
+            database.execute(change, (status, outcome, run_id))
+        self._remove_files(run_id)
+
+    def _wipe(self, run_id: str) -> None:
+        self._database.execute("UPDATE seeds SET seed = NULL WHERE run_id = ? AND seed IS NOT NULL", (run_id,))
+        self._database.execute("DELETE FROM inbox WHERE run_id = ?", (run_id,))
+
+    def _remove_files(self, run_id: str, keep: str = "") -> None:
+        for path in self.directory.glob(f"run-{run_id}-*.npz"):
+            if path.name != keep:
+                path.unlink(missing_ok=True)
+
+    @contextmanager
+    def _synced(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that is on the disk, power cut or not: seeds and updates must never come apart."""
+        self._database.execute("PRAGMA synchronous = FULL")
+        try:
+            with self._database:
+                yield self._database
+        finally:
+            self._database.execute("PRAGMA synchronous = NORMAL")
+
+
+@contextmanager
+def only_daemon(directory: Path) -> Iterator[None]:
+    """Hold the state directory; a second daemon on it is refused."""
+    make_private(directory)
+    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        hint = "stop the other daemon, or give this one its own [state] dir"
+        raise Refused(f"another participant daemon uses the state directory {directory}", hint) from None
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    try:
+        database = sqlite3.connect(path, timeout=10, check_same_thread=False)
+        path.chmod(0o600)
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = NORMAL")
+        database.execute("PRAGMA secure_delete = ON")
+        _check_version(path, database)
+        database.executescript(package_files("participant").joinpath("schema.sql").read_text(encoding="utf-8"))
+        database.execute(f"PRAGMA user_version = {VERSION}")
+    except sqlite3.Error as error:
+        hint = "restore it from a backup, or move the directory away; open runs then go on without this site"
+        raise BadInput(f"the state {path} cannot be used: {error}", hint) from None
+    return database
+
+
+def _check_version(path: Path, database: sqlite3.Connection) -> None:
+    found = database.execute("PRAGMA user_version").fetchone()[0]
+    if found > VERSION:
+        sentence = f"the state {path} was written by a newer version (format {found}, this one knows {VERSION})"
+        raise BadInput(sentence, "install the newer version again")
