@@ -8,7 +8,7 @@ and fed the same messages, says the same bytes again, and never says two things 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -72,15 +72,20 @@ class Pinned:
 
 
 @dataclass(frozen=True, slots=True)
+class _SharePair:
+    """One place's shares of an owner's two secrets, of which at most one is ever released."""
+
+    seed: bytes = field(repr=False)
+    key: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class _Held:
-    """The agreement, and the pair of shares (seed, key) this side holds for each masking neighbour and itself."""
+    """The agreement, and the shares this side holds of each masking neighbour's secrets and of its own."""
 
     agreement: Agreement
     digest: bytes
-    shares: dict[str, tuple[bytes, bytes]]
-
-    def __repr__(self) -> str:
-        return "_Held()"
+    shares: dict[str, _SharePair]
 
 
 class ParticipantSide:
@@ -93,7 +98,7 @@ class ParticipantSide:
         self._secrets = keys.secrets_from(context, identity.name, seed)
         self._advert = self._make_advert()
         self._neighbours: Neighbours | None = None
-        self._own_shares: dict[str, tuple[bytes, bytes]] = {}
+        self._own_shares: dict[str, _SharePair] = {}
         self._held: _Held | None = None
 
     @property
@@ -169,8 +174,8 @@ class ParticipantSide:
         self.pinned = replace(self.pinned, released=True)
         return Reveal(
             name=self.name,
-            seed_shares=tuple(Share(owner, held.shares[owner][0]) for owner in owners if owner in alive),
-            key_shares=tuple(Share(owner, held.shares[owner][1]) for owner in owners if owner not in alive),
+            seed_shares=tuple(Share(owner, held.shares[owner].seed) for owner in owners if owner in alive),
+            key_shares=tuple(Share(owner, held.shares[owner].key) for owner in owners if owner not in alive),
         )
 
     def _make_advert(self) -> Advert:
@@ -185,7 +190,7 @@ class ParticipantSide:
         )
         return replace(unsigned, signature=self._identity.sign(unsigned.statement()))
 
-    def _split(self, met: Neighbours) -> dict[str, tuple[bytes, bytes]]:
+    def _split(self, met: Neighbours) -> dict[str, _SharePair]:
         """Shares of both secrets for the whole neighbourhood. Binding the roster: another roster, other polynomials."""
         places, threshold = range(1, len(met.around) + 1), met.graph.threshold
         of_seed, of_key = (
@@ -195,11 +200,12 @@ class ParticipantSide:
                 (self._secrets.mask.private_bytes_raw(), "split-mask-key"),
             )
         )
-        return dict(zip(met.around, zip(of_seed, of_key, strict=True), strict=True))
+        return dict(zip(met.around, map(_SharePair, of_seed, of_key), strict=True))
 
     def _sealed(self, met: Neighbours, peer: str) -> SealedShare:
         key = links.sealing_key(met.peers[peer].seal_secret, met.digest, self.name, peer)
-        return SealedShare(self.name, peer, keys.seal(key, b"".join(self._own_shares[peer])))
+        pair = self._own_shares[peer]
+        return SealedShare(self.name, peer, keys.seal(key, pair.seed + pair.key))
 
     def _check_agreement(self, met: Neighbours, agreement: Agreement) -> None:
         check_members(self.context, agreement.members, met.members, "masking participants")
@@ -214,7 +220,7 @@ class ParticipantSide:
         if self.pinned.exponent not in (None, agreement.exponent):
             raise ChangedExponent(f"the exponent was {self.pinned.exponent} before and is {agreement.exponent} now")
 
-    def _opened(self, met: Neighbours, delivery: Delivery) -> dict[str, tuple[bytes, bytes]]:
+    def _opened(self, met: Neighbours, delivery: Delivery) -> dict[str, _SharePair]:
         masking = frozenset(delivery.agreement.members)
         senders = [share.sender for share in delivery.shares]
         if sorted(senders) != sorted(name for name in met.peers if name in masking):
@@ -222,12 +228,12 @@ class ParticipantSide:
         held = {share.sender: self._open(met, share) for share in delivery.shares}
         return held | {self.name: self._own_shares[self.name]}
 
-    def _open(self, met: Neighbours, share: SealedShare) -> tuple[bytes, bytes]:
+    def _open(self, met: Neighbours, share: SealedShare) -> _SharePair:
         key = links.sealing_key(met.peers[share.sender].seal_secret, met.digest, share.sender, self.name)
         plain = keys.unseal(key, share.sealed, share.sender)
-        pair = plain[: shamir.SHARE_BYTES], plain[shamir.SHARE_BYTES :]
-        for value in pair:
-            shamir.share_value(value)
+        pair = _SharePair(seed=plain[: shamir.SHARE_BYTES], key=plain[shamir.SHARE_BYTES :])
+        shamir.share_value(pair.seed)
+        shamir.share_value(pair.key)
         return pair
 
     def _check_request(self, met: Neighbours, held: _Held, request: UnmaskRequest) -> None:
