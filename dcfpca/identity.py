@@ -14,6 +14,7 @@ from dcfpca.errors import BadIdentity
 MAX_NAME = 63
 _SCHEME = "spiffe://"
 _FORM = "spiffe://<consortium>/<role>/<name>"
+_REMAKE = "use a certificate made with `dcfpca certs`"
 # Names become file names and host parts of URIs, so an end of "." or "-" and ".." are out, not only other letters.
 _NAME = re.compile(r"[a-z0-9]+(?:-+[a-z0-9]+)*(?:\.[a-z0-9]+(?:-+[a-z0-9]+)*)*")
 
@@ -46,7 +47,7 @@ class Identity:
         """Read `spiffe://<consortium>/<role>/<name>`; anything else is BadIdentity."""
         parts = uri.removeprefix(_SCHEME).split("/")
         if not uri.startswith(_SCHEME) or len(parts) != 3:
-            raise BadIdentity(f"{uri!r} is not an identity of the form {_FORM}")
+            raise BadIdentity(f"{uri!r} is not an identity", f"an identity has the form {_FORM}")
         consortium, role, name = parts
         return cls(consortium, parse_role(role), name)
 
@@ -74,7 +75,7 @@ def identity_of(certificate: x509.Certificate) -> Identity:
     try:
         extensions = certificate.extensions
     except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
-        raise BadIdentity("the certificate's extensions cannot be decoded") from None
+        raise BadIdentity("the certificate's extensions cannot be decoded", _REMAKE) from None
     return identity_in(extensions, "certificate")
 
 

@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 from cryptography import x509
 
-from dcfpca.cli.certs_view import certificate_document, print_list, report, speaks_plainly
+from dcfpca.cli.certs_view import certificate_document, print_list, report
+from dcfpca.cli.speech import say
 from dcfpca.errors import BadIdentity, BadInput, Refused
 from dcfpca.identity import Identity, Role
 from dcfpca.pki.authority import CA_DAYS, ROLE_DAYS
@@ -54,7 +55,6 @@ class Reason(StrEnum):
 
 
 @app.command()
-@speaks_plainly
 def init(
     directory: CaDir,
     consortium: Annotated[str, typer.Option(help="Name of the consortium; it stands in every identity.")],
@@ -72,7 +72,6 @@ def init(
 
 
 @app.command()
-@speaks_plainly
 def request(
     *,
     role: Annotated[Role, typer.Argument()],
@@ -97,7 +96,6 @@ def request(
 
 
 @app.command()
-@speaks_plainly
 def approve(
     *,
     directory: CaDir,
@@ -128,7 +126,6 @@ def approve(
 
 
 @app.command()
-@speaks_plainly
 def issue(
     *,
     directory: CaDir,
@@ -157,7 +154,6 @@ def issue(
 
 
 @app.command()
-@speaks_plainly
 def renew(
     *,
     directory: CaDir,
@@ -186,7 +182,6 @@ def renew(
 
 
 @app.command()
-@speaks_plainly
 def revoke(
     directory: CaDir,
     who: Annotated[list[str], typer.Argument(metavar="[ROLE] NAME | SERIAL | FINGERPRINT", help="What to revoke.")],
@@ -203,7 +198,6 @@ def revoke(
 
 
 @app.command("list")
-@speaks_plainly
 def list_certificates(directory: CaDir, as_json: Json = False) -> None:
     """Show every certificate the CA has signed."""
     index = list_records(directory)
@@ -230,7 +224,7 @@ def _show(wanted: Wanted, days: int) -> None:
         "valid": f"{days} days",
     }
     for word, value in rows.items():
-        typer.echo(f"{word:>10}  {value}", err=True)
+        say(f"{word:>10}  {value}")
 
 
 def _check_key(wanted: Wanted, expected: str) -> None:
@@ -260,12 +254,8 @@ def _confirm(settled: bool) -> None:
     if settled or not typer.get_text_stream("stdin").isatty():
         return
     if not typer.confirm("sign this?", err=True):
-        raise Refused("nothing was signed")
+        raise Refused("nothing was signed", "the request is still there")
 
 
 def _destination(out: Path, name: str) -> Path:
     return site_files(out, name).certificate if out.is_dir() else out
-
-
-if __name__ == "__main__":
-    app()

@@ -22,6 +22,7 @@ from dcfpca.pki.trust import BACKDATE, MAX_ROLE_DAYS, check_in_force
 
 ROLE_DAYS = 90
 CA_DAYS = 3650
+MAX_CA_DAYS = 7300
 
 
 def new_authority(
@@ -29,6 +30,8 @@ def new_authority(
 ) -> x509.Certificate:
     """A self-signed CA that may sign role certificates of this consortium, and no other authority."""
     check_name(consortium, "consortium")
+    if not 1 <= days <= MAX_CA_DAYS:
+        raise BadInput(f"a CA lasts 1 to {MAX_CA_DAYS} days, not {days}", "leave --days out for ten years")
     serial = x509.random_serial_number()
     # The serial in the name tells two authorities of one consortium apart during a change of CA.
     name = subject(consortium, f"CA {serial:x}"[:16])
@@ -125,7 +128,8 @@ def _line(revocation: Revocation) -> x509.RevokedCertificate:
 
 def _end(now: datetime, days: int, ca: x509.Certificate) -> datetime:
     if not 1 <= days <= MAX_ROLE_DAYS:
-        raise BadInput(f"a role certificate lasts 1 to {MAX_ROLE_DAYS} days, not {days}")
+        hint = f"leave --days out for {ROLE_DAYS} days; renewing is cheap"
+        raise BadInput(f"a role certificate lasts 1 to {MAX_ROLE_DAYS} days, not {days}", hint)
     check_in_force(ca, now, "the CA certificate")
     end = now + timedelta(days=days)
     if end > ca.not_valid_after_utc:

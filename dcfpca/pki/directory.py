@@ -22,7 +22,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from dcfpca.errors import BadInput
+from dcfpca.errors import BadInput, Refused
 from dcfpca.pki.authority import (
     CA_DAYS,
     ROLE_DAYS,
@@ -69,7 +69,7 @@ def create_authority(directory: Path, consortium: str, now: datetime, days: int 
     certificate = new_authority(consortium, key, now, days)
     if (directory / "ca.key").exists() or (directory / "ca.crt").exists():
         hint = "to change the CA, make the next one in another directory and hand out both ca.crt in one file"
-        raise BadInput(f"there is a certificate authority in {directory} already", hint)
+        raise Refused(f"there is a certificate authority in {directory} already", hint)
     make_directory(directory)
     make_directory(directory / "issued")
     authority = Authority(directory, certificate, key)

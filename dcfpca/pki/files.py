@@ -6,7 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from dcfpca.errors import BadInput
+from dcfpca.errors import BadInput, Refused
 
 PUBLIC = 0o644
 SECRET = 0o600
@@ -39,7 +39,7 @@ def refuse_existing_key(path: Path) -> None:
     """Raise if a file is there already: keys that are lost cannot be made again."""
     if path.exists():
         hint = "choose another directory with --out, or replace the key with --force"
-        raise BadInput(f"there is a private key at {path} already", hint)
+        raise Refused(f"there is a private key at {path} already", hint)
 
 
 def make_directory(path: Path) -> None:

@@ -85,7 +85,7 @@ def read_index(path: Path) -> Index:
         hint = f"make a CA with `dcfpca certs init --dir {path.parent} --consortium NAME`"
         raise BadInput(f"there is no certificate authority in {path.parent}", hint) from None
     except OSError as error:
-        raise BadInput(f"the index {path} cannot be read: {error.strerror}") from None
+        raise BadInput(f"the index {path} cannot be read: {error.strerror}", "check who may read it") from None
     except (ValueError, KeyError, TypeError):
         raise BadInput(f"the index {path} is damaged", "restore it from a backup of the CA directory") from None
 

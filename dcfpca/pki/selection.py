@@ -39,7 +39,7 @@ def choose_records(index: Index, words: Sequence[str], now: datetime) -> tuple[R
 
 def _identities(index: Index, words: Sequence[str]) -> set[Identity]:
     if len(words) > 2:
-        raise BadInput(f"{' '.join(words)!r} is not NAME or ROLE NAME")
+        raise BadInput(f"{' '.join(words)!r} is not NAME or ROLE NAME", "give one certificate holder at a time")
     role = parse_role(words[0]) if len(words) == 2 else None
     known = {record.speaks_for() for record in index.records}
     return {identity for identity in known if identity.name == words[-1] and role in (None, identity.role)}
@@ -55,5 +55,7 @@ def _by_number(index: Index, number: str) -> Record:
     if len(fits) > 1:
         raise BadInput(f"{number!r} fits {len(fits)} certificates", "give more digits")
     if fits[0].revoked:
-        raise BadInput(f"the certificate {fits[0].serial} was revoked on {fits[0].revoked[:10]} already")
+        raise BadInput(
+            f"the certificate {fits[0].serial} was revoked on {fits[0].revoked[:10]} already", "nothing was changed"
+        )
     return fits[0]

@@ -55,7 +55,7 @@ def parse_certificate(data: bytes) -> x509.Certificate:
             return x509.load_pem_x509_certificate(data)
         return x509.load_der_x509_certificate(data)
     except (ValueError, x509.InvalidVersion):
-        raise BadIdentity("the peer's certificate cannot be decoded") from None
+        raise BadIdentity("the peer's certificate cannot be decoded", "it is damaged; have it sent again") from None
 
 
 def days_left(certificate: x509.Certificate, now: datetime) -> float:
@@ -83,12 +83,13 @@ def check_issued(certificate: x509.Certificate, authorities: Sequence[x509.Certi
     issuer = _issuer_of(certificate, authorities)
     check_in_force(issuer, now, f"the CA certificate {issuer.subject.rfc4514_string()}")
     if not _is_authority(issuer):
-        raise BadIdentity(f"the issuer {issuer.subject.rfc4514_string()} is not a certificate authority")
+        hint = "the file named as ca holds a role certificate: use the consortium's ca.crt"
+        raise BadIdentity(f"the issuer {issuer.subject.rfc4514_string()} is not a certificate authority", hint)
     check_public_key(issuer.public_key(), "the CA certificate")
     consortium = identity_of(certificate).consortium
     if not _permits(issuer, consortium):
         sentence = f"the CA {issuer.subject.rfc4514_string()} may not issue certificates for consortium {consortium!r}"
-        raise BadIdentity(sentence)
+        raise BadIdentity(sentence, "have it issued by the CA of that consortium")
 
 
 def _issuer_of(certificate: x509.Certificate, authorities: Sequence[x509.Certificate]) -> x509.Certificate:
@@ -133,7 +134,7 @@ def check_role_certificate(
     check_issued(certificate, authorities, now)
     check_in_force(certificate, now, what)
     if _is_authority(certificate):
-        raise BadIdentity(f"{what} is that of an authority, not of a role")
+        raise BadIdentity(f"{what} is that of an authority, not of a role", "have one made with `dcfpca certs`")
     if certificate.not_valid_after_utc - certificate.not_valid_before_utc > timedelta(days=MAX_ROLE_DAYS) + BACKDATE:
         raise BadIdentity(f"{what} is valid for more than {MAX_ROLE_DAYS} days", "have a shorter one issued")
     return identity_of(certificate), check_public_key(certificate.public_key(), what)
