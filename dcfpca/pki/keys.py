@@ -44,17 +44,17 @@ def read_private_file(path: Path) -> bytes:
     """Read a file whose mode keeps others out; refuse it otherwise."""
     try:
         with path.open("rb") as file:
-            _check_mode(os.fstat(file.fileno()), path)
+            check_mode(os.fstat(file.fileno()), path, os.geteuid())
             return file.read()
     except OSError as error:
         hint = "check the path and that this user may read it"
         raise BadIdentity(f"the private key {path} cannot be read: {error.strerror}", hint) from None
 
 
-def _check_mode(status: os.stat_result, path: Path) -> None:
+def check_mode(status: os.stat_result, path: Path, user: int) -> None:
     """Nobody but the owner may read a key. One that root owns may be readable by our group: so secrets are mounted."""
     mode = stat.S_IMODE(status.st_mode)
-    mounted_by_root = status.st_uid == _ROOT and os.geteuid() != _ROOT
+    mounted_by_root = status.st_uid == _ROOT and user != _ROOT
     forbidden = 0o037 if mounted_by_root else 0o077
     if mode & forbidden:
         sentence = f"the private key {path} can be read or changed by other users (mode {mode:04o})"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -28,6 +30,7 @@ from dcfpca.pki import (
     sign,
     verify,
 )
+from dcfpca.pki.keys import check_mode
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -98,6 +101,23 @@ def test_two_cas_in_one_bundle_are_both_trusted(authority: Authority, site: Site
 def test_a_key_that_others_can_read_or_change_is_refused(site: SiteFiles, mode: int) -> None:
     site.key.chmod(mode)
     assert f"mode {mode:04o}" in refusal(site)
+
+
+def test_a_secret_mounted_by_root_may_be_readable_by_the_services_group_alone(tmp_path: Path) -> None:
+    def status(mode: int, owner: int) -> os.stat_result:
+        return os.stat_result((stat.S_IFREG | mode, 0, 0, 1, owner, 1000, 0, 0, 0, 0))
+
+    key, service, root = tmp_path / "site.key", 1000, 0
+    check_mode(status(0o640, root), key, service)
+    check_mode(status(0o440, root), key, service)
+    for mode, owner, user in (
+        (0o644, root, service),
+        (0o660, root, service),
+        (0o640, service, service),
+        (0o640, root, root),
+    ):
+        with pytest.raises(BadIdentity):
+            check_mode(status(mode, owner), key, user)
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o400])
