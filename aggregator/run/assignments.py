@@ -19,7 +19,6 @@ from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import RoundRef, TensorHeader
 
-
 # An assignment that is built only when it has to be sent: its key, its field in the message, and how to make it.
 Wanted = tuple[str, str, Callable[[], Any]]
 

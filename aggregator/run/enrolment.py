@@ -8,7 +8,7 @@ from aggregator.run.effects import ACCEPTED, DUPLICATE, Effect, Fate, Reply
 from aggregator.run.events import Responded
 from aggregator.run.phases import open_round
 from aggregator.run.records import Consent
-from aggregator.run.state import Run, Status
+from aggregator.run.state import Run, Status, ended
 from dcfpca.spec import RunSpec
 
 Step = tuple[Run, tuple[Effect, ...]]
@@ -42,12 +42,12 @@ def close(spec: RunSpec, run: Run, at: float) -> Step:
     needed = fewest(spec)
     if len(run.enrolled) < needed:
         reason = f"{len(run.enrolled)} enrolled where {needed} are needed{_because(spec, run)}"
-        return replace(run, status=Status.FAILED, reason=reason, ended_at=at), ()
+        return ended(run, Status.FAILED, reason, at), ()
     cohort = tuple(sorted(run.enrolled))
     width = spec.quorum_of(len(cohort))
     if width > len(cohort):
         reason = f"a cohort of {len(cohort)} cannot reach the quorum of {width}"
-        return replace(run, status=Status.FAILED, reason=reason, ended_at=at), ()
+        return ended(run, Status.FAILED, reason, at), ()
     run = replace(run, status=Status.RUNNING, cohort=cohort, reason="")
     return open_round(spec, run, 0, 1, at), ()
 
@@ -72,7 +72,7 @@ def withdraw(spec: RunSpec, run: Run, event: Responded) -> Step:
     left = [name for name in run.cohort if name not in refusals]
     if len(left) < spec.quorum_of(len(run.cohort)):
         reason = f"too few are left for a quorum{_because(spec, run)}"
-        run = replace(run, status=Status.FAILED, reason=reason, ended_at=event.at)
+        run = ended(run, Status.FAILED, reason, event.at)
     return run, (ACCEPTED,)
 
 

@@ -11,7 +11,7 @@ from typing import assert_never
 
 from aggregator.run import enrolment, events, exports, messages, phases
 from aggregator.run.effects import Discard, Effect
-from aggregator.run.state import Phase, Run, Status
+from aggregator.run.state import Phase, Run, Status, ended
 from dcfpca.spec import RunSpec
 
 Step = tuple[Run, tuple[Effect, ...]]
@@ -72,7 +72,7 @@ def _consensus_reached(spec: RunSpec, run: Run, event: events.ConsensusReached) 
         return run, ()
     gone = (Discard(event.round, event.attempt),)
     if event.outcome:
-        return replace(run, status=Status.FINISHED, reason=event.outcome, ended_at=event.at), gone
+        return ended(run, Status.FINISHED, event.outcome, event.at), gone
     return phases.open_round(spec, replace(run, reason=""), event.round + 1, 1, event.at), gone
 
 
@@ -80,8 +80,7 @@ def _sum_failed(spec: RunSpec, run: Run, event: events.SumFailed) -> Step:
     if not is_current(run, event.round, event.attempt) or run.phase != Phase.SUMMING:
         return run, ()
     if event.fatal:
-        failed = replace(run, status=Status.FAILED, reason=event.reason, ended_at=event.at)
-        return failed, (Discard(event.round, event.attempt),)
+        return ended(run, Status.FAILED, event.reason, event.at), (Discard(event.round, event.attempt),)
     return phases.reopen(spec, run, event.at, event.reason)
 
 
@@ -95,7 +94,7 @@ def _aborted(run: Run, event: events.Aborted) -> Step:
     if run.status.over:
         return run, ()
     gone = (Discard(run.round.round, run.round.attempt),) if run.round else ()
-    return replace(run, status=Status.ABORTED, reason=event.reason, ended_at=event.at), gone
+    return ended(run, Status.ABORTED, event.reason, event.at), gone
 
 
 def _resumed(spec: RunSpec, run: Run, event: events.Resumed) -> Run:

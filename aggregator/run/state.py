@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from aggregator.run.records import Consent, ExportAnswer, Keys, Record, Reveal
@@ -99,3 +99,16 @@ class Run(Record):
         """Changes exactly when somebody other than the sender of the last message has something new to do."""
         at = (self.round.round, self.round.attempt) if self.round else (-1, 0)
         return (self.status.value, *at, self.phase, self.export.export_id if self.export else "")
+
+
+def ended(run: Run, status: Status, reason: str, at: float) -> Run:
+    """The run when it is over: keys and shares of its last attempt are forgotten."""
+    last = run.round and Round(
+        round=run.round.round,
+        attempt=run.round.attempt,
+        first_attempt=run.round.first_attempt,
+        phase=Phase.SUMMING,
+        opened_at=run.round.opened_at,
+        survivors=run.round.survivors,
+    )
+    return replace(run, status=status, reason=reason, ended_at=at, round=last)

@@ -1,0 +1,157 @@
+"""All runs of this aggregator, who is connected, and what operators may ask for. Knows nothing of gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import Counter
+from datetime import UTC, datetime
+
+from aggregator.enrolment_timing import Quiet
+from aggregator.keeper import Keeper
+from aggregator.presence import Presence
+from aggregator.run import events
+from aggregator.run.state import Run, Status
+from aggregator.runner import Runner
+from aggregator.signal import Signal
+from aggregator.store import people
+from aggregator.store.store import StoredRun
+from dcfpca.errors import BadInput
+from dcfpca.logs import log
+from dcfpca.methods import method_of
+from dcfpca.spec import RunSpec
+
+KEEP_TELLING_SECONDS = 7 * 86400
+"""How long participants that were away are told of a run that is over."""
+
+
+class House:
+    """The runs by id, newest last."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self.keeper = keeper
+        self.runners: dict[str, Runner] = {}
+        self.stage = Signal()
+        self.presence = Presence(self._presence_changed)
+        self.introduced: dict[str, people.Acquaintance] = {}
+        self._quiet: dict[str, Quiet] = {}
+        self._timers: set[asyncio.TimerHandle] = set()
+
+    async def start(self) -> None:
+        """Take up every run where it was, and give everybody the grace to come back."""
+        known = await self.keeper.do(lambda store: people.everyone(store.connection))
+        self.introduced = {who.name: who for who in known}
+        for stored in await self.keeper.do(lambda store: store.load_runs()):
+            await self._add(stored)
+        for runner in self.runners.values():
+            for name in runner.run.cohort:
+                self._leave_after_grace(runner, name)
+
+    async def stop(self) -> None:
+        """Stop every run where it is."""
+        for timer in self._timers:
+            timer.cancel()
+        for quiet in self._quiet.values():
+            quiet.cancel()
+        await asyncio.gather(*(runner.stop() for runner in self.runners.values()))
+
+    async def propose(self, spec: RunSpec, operator: str, request_id: str) -> Runner:
+        """Make a run of this spec; a repeated request id gives the run it made before."""
+        earlier = await self.keeper.do(lambda store: store.run_of_request(request_id))
+        if earlier:
+            return self.runners[earlier]
+        run = Run(run_id=_new_id(), created_at=self.keeper.now(), operator=operator)
+        begin, spec_bytes = method_of(spec).begin(), spec.canonical()
+        await self.keeper.do(lambda store: store.create_run(run, spec_bytes, request_id, begin))
+        digest = spec.digest().hex()
+        await self.keeper.record("run_proposed", actor=operator, run_id=run.run_id, spec_sha256=digest)
+        log("run_proposed", run=run.run_id, method=spec.method, operator=operator)
+        runner = await self._add(StoredRun(spec, spec_bytes, run, 0, begin))
+        self.stage.fire()
+        return runner
+
+    async def rows_of_connected(self, seconds: float) -> int:
+        """The rows that the connected participants have, for a spec that does not state them."""
+        seen = self.stage.version
+        try:
+            async with asyncio.timeout(seconds):
+                while not (told := self._rows_told()):
+                    seen = await self.stage.wait(seen)
+        except TimeoutError:
+            hint = "start a participant first, or state rows in the spec"
+            raise BadInput("the spec does not state rows, and no participant is connected to tell them", hint) from None
+        ranked = told.most_common()
+        if len(ranked) > 1 and ranked[0][1] == ranked[1][1]:
+            counts = ", ".join(f"{rows} rows at {count}" for rows, count in ranked)
+            raise BadInput(f"the connected participants do not agree on the rows: {counts}", "state rows in the spec")
+        return ranked[0][0]
+
+    def runner(self, run_id: str) -> Runner | None:
+        """The run of this id."""
+        return self.runners.get(run_id)
+
+    def telling(self) -> list[Runner]:
+        """The runs that participants have to hear of."""
+        oldest = self.keeper.now() - KEEP_TELLING_SECONDS
+        return [r for r in self.runners.values() if not r.run.status.over or r.run.ended_at > oldest]
+
+    async def introduce(self, who: people.Acquaintance) -> None:
+        """Remember what a participant said of itself when it connected."""
+        self.introduced[who.name] = who
+        await self.keeper.do(lambda store: people.remember(store.connection, who))
+
+    def certificate_days(self, name: str) -> int:
+        """Whole days until the certificate that this participant showed last expires."""
+        end = datetime.fromtimestamp(self.introduced[name].not_after, UTC)
+        return (end - datetime.fromtimestamp(self.keeper.now(), UTC)).days
+
+    async def _add(self, stored: StoredRun) -> Runner:
+        runner = Runner(stored, self.keeper, lambda: self._stage_changed(stored.run.run_id))
+        self.runners[stored.run.run_id] = runner
+        self._quiet[stored.run.run_id] = Quiet(runner, self.presence, self.keeper.now)
+        await runner.start()
+        self._quiet[stored.run.run_id].look()
+        return runner
+
+    def _stage_changed(self, run_id: str) -> None:
+        if run_id in self._quiet:
+            self._quiet[run_id].look()
+        self.stage.fire()
+
+    def look_at_enrolment(self, run_id: str) -> None:
+        """Somebody answered a proposal: perhaps everybody has."""
+        self._quiet[run_id].look()
+
+    def _presence_changed(self, name: str) -> None:
+        here, at = self.presence.is_here(name), self.keeper.now()
+        for runner in self.runners.values():
+            if runner.run.status is Status.ENROLLING:
+                self._quiet[runner.run.run_id].look()
+            elif name in runner.run.cohort and not runner.run.status.over:
+                if here and name in runner.run.absent | runner.run.silent:
+                    runner.tell(events.Joined(at=at, participant=name))
+                elif not here:
+                    self._leave_after_grace(runner, name)
+        self.stage.fire()
+
+    def _leave_after_grace(self, runner: Runner, name: str) -> None:
+        """Tell the run that somebody left, unless it comes back within the grace that the round's deadline allows."""
+        if runner.run.status.over:
+            return
+
+        def gone() -> None:
+            self._timers.discard(timer)
+            if not self.presence.is_here(name) and not runner.run.status.over:
+                runner.tell(events.Left(at=self.keeper.now(), participant=name))
+
+        timer = asyncio.get_running_loop().call_later(runner.spec.grace_seconds, gone)
+        self._timers.add(timer)
+
+    def _rows_told(self) -> Counter[int]:
+        here = self.presence.names()
+        return Counter(who.rows for who in self.introduced.values() if who.name in here and who.rows)
+
+
+def _new_id() -> str:
+    """Short enough to type, sortable by day, and not to be guessed."""
+    return f"{datetime.now(UTC):%Y%m%d}-{secrets.token_hex(4)}"

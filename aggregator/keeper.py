@@ -1,0 +1,46 @@
+"""The one thread that touches the store, and the clock and audit log beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from aggregator.store import audit
+from aggregator.store.store import Store
+
+T = TypeVar("T")
+
+
+class Keeper:
+    """Runs store operations one after another off the event loop, so that a slow disk stalls nobody's stream."""
+
+    def __init__(self, store: Store, signer: audit.Signer, actor: str) -> None:
+        self.store = store
+        self.signer = signer
+        self.actor = actor
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
+
+    async def do(self, operation: Callable[[Store], T]) -> T:
+        """The result of an operation on the store, once it is durable."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, operation, self.store)
+
+    async def record(self, action: str, *, actor: str = "", run_id: str = "", **detail: object) -> None:
+        """Append to the audit log."""
+        who, at_ms = actor or self.actor, int(self.now() * 1000)
+        await self.do(
+            lambda store: audit.append(
+                store.connection, self.signer, at_ms=at_ms, actor=who, action=action, run_id=run_id, detail=detail
+            )
+        )
+
+    def now(self) -> float:
+        """Unix seconds: times are stored and must mean the same after a restart."""
+        return time.time()
+
+    def close(self) -> None:
+        """Finish what is queued, then close the store."""
+        self._thread.shutdown(wait=True)
+        self.store.close()

@@ -1,0 +1,54 @@
+"""Who is connected now. One identity, one stream; a broken one is given a grace before the runs are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True, eq=False)
+class Connection:
+    """One open stream of assignments."""
+
+    name: str
+    fingerprint: str
+    cut: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Presence:
+    """The open streams by participant. `changed(name)` is called when one opens or ends."""
+
+    def __init__(self, changed: Callable[[str], None]) -> None:
+        self._open: dict[str, Connection] = {}
+        self._changed = changed
+
+    def enter(self, name: str, fingerprint: str) -> Connection | None:
+        """Register a stream; None when this identity has one already."""
+        if name in self._open:
+            return None
+        connection = Connection(name, fingerprint)
+        self._open[name] = connection
+        self._changed(name)
+        return connection
+
+    def leave(self, connection: Connection) -> None:
+        """The stream has ended."""
+        if self._open.get(connection.name) is connection:
+            del self._open[connection.name]
+            self._changed(connection.name)
+
+    def is_here(self, name: str) -> bool:
+        """Whether this participant has an open stream."""
+        return name in self._open
+
+    def names(self) -> frozenset[str]:
+        """Everybody who is connected."""
+        return frozenset(self._open)
+
+    def cut(self, fingerprint: str) -> int:
+        """End the streams opened with this certificate; how many there were."""
+        found = [connection for connection in self._open.values() if connection.fingerprint == fingerprint]
+        for connection in found:
+            connection.cut.set()
+        return len(found)

@@ -1,0 +1,228 @@
+"""One run in motion: events go in, the rules decide, the store is written, and only then is anybody answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from aggregator.keeper import Keeper
+from aggregator.run import events
+from aggregator.run.effects import Accumulate, Discard, Effect, Reply, Sum
+from aggregator.run.phases import deadline
+from aggregator.run.rules import step
+from aggregator.run.state import Run, Status
+from aggregator.runner_facts import FactsOfStage
+from aggregator.runner_sums import Summing
+from aggregator.signal import Signal
+from aggregator.store.store import Commit, StoredRun, UploadKey
+from dcfpca.logs import log
+from dcfpca.methods import method_of
+
+_STOP = None
+
+
+@dataclass(slots=True)
+class Letter:
+    """An event on its way in, with the last piece of an update that it completes."""
+
+    event: events.Event
+    answer: asyncio.Future[Reply | None]
+    chunk: tuple[UploadKey, int, bytes] | None = None
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Payload bytes of the open round."""
+
+    received: int = 0
+    sent: int = 0
+
+
+@dataclass(slots=True)
+class Batch:
+    """What a handful of events led to, to be committed at once."""
+
+    run: Run
+    journal: list[events.Event] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+    replies: list[Reply | None] = field(default_factory=list)
+
+
+class Runner:
+    """Owns the state of one run. Everybody else posts events and reads `run`."""
+
+    def __init__(self, stored: StoredRun, keeper: Keeper, stage_changed: Callable[[], None]) -> None:
+        assert stored.consensus is not None
+        self.spec, self.spec_bytes = stored.spec, stored.spec_bytes
+        self.run = stored.run
+        self.method = method_of(stored.spec)
+        self.traffic = Traffic()
+        self.percent: dict[str, int] = {}
+        self.changed = Signal()
+        self.sums = Summing(self.spec, self.method, stored.consensus)
+        self.facts = FactsOfStage(self)
+        self._seq = stored.seq
+        self._keeper, self._stage_changed = keeper, stage_changed
+        self._inbox: asyncio.Queue[Letter | None] = asyncio.Queue()
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._failed: BaseException | None = None
+
+    async def start(self) -> None:
+        """Take up the run where the store left it."""
+        if not self.run.status.over and self.run.round is not None:
+            await self._keeper.do(lambda store: self.sums.rebuild(store, self.run))
+        self._task = asyncio.create_task(self._work(), name=f"run {self.run.run_id}")
+        self._arm()
+        if self.run.round is not None and self.run.phase == "summing":
+            self._sum(Sum(self.run.round.round, self.run.round.attempt))
+
+    async def stop(self) -> None:
+        """Finish the batch at hand and stop; the store has everything."""
+        if self._timer:
+            self._timer.cancel()
+        self._inbox.put_nowait(_STOP)
+        if self._task:
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self.sums.stop()
+
+    async def post(self, event: events.Event, chunk: tuple[UploadKey, int, bytes] | None = None) -> Reply | None:
+        """Hand in an event; returns when what it led to is durable. Raises if the run's store has failed."""
+        if self._failed:
+            raise self._failed
+        letter = Letter(event, asyncio.get_running_loop().create_future(), chunk)
+        self._inbox.put_nowait(letter)
+        return await letter.answer
+
+    def tell(self, event: events.Event) -> None:
+        """Hand in an event that needs no answer."""
+        future: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._inbox.put_nowait(Letter(event, future))
+
+    async def _work(self) -> None:
+        while True:
+            letters = await self._take()
+            if letters is None:
+                return
+            try:
+                await self._handle(letters)
+            except BaseException as error:
+                self._failed = error
+                for letter in letters:
+                    if not letter.answer.done():
+                        letter.answer.set_exception(error)
+                log("run_stopped", level="error", run=self.run.run_id, reason=str(error))
+                raise
+
+    async def _take(self) -> list[Letter] | None:
+        """Everything that has arrived: one transaction, and so one wait for the disk, serves them all."""
+        first = await self._inbox.get()
+        letters = [] if first is None else [first]
+        while letters and not self._inbox.empty():
+            letter = self._inbox.get_nowait()
+            if letter is None:
+                self._inbox.put_nowait(None)
+                break
+            letters.append(letter)
+        return letters or None
+
+    async def _handle(self, letters: Sequence[Letter]) -> None:
+        batch = Batch(self.run)
+        for letter in letters:
+            after, effects = step(self.spec, batch.run, letter.event)
+            if after is not batch.run:
+                batch.journal.append(letter.event)
+            batch.run = after
+            batch.effects += effects
+            batch.replies.append(next((effect for effect in effects if isinstance(effect, Reply)), None))
+        if batch.journal:
+            await self._commit(batch, letters)
+        for letter, reply in zip(letters, batch.replies, strict=True):
+            if not letter.answer.done():
+                letter.answer.set_result(reply)
+
+    async def _commit(self, batch: Batch, letters: Sequence[Letter]) -> None:
+        before, after = self.run, batch.run
+        self._seq += len(batch.journal)
+        reached = self.sums.reached(batch.journal)
+        commit = Commit(
+            run=after,
+            seq=self._seq,
+            events=batch.journal,
+            checkpoint=_is_turn(before, after),
+            chunks=[letter.chunk for letter in letters if letter.chunk and letter.event in batch.journal],
+            consensus=reached.consensus if reached else None,
+            round_view=(reached.view.round, reached.view.SerializeToString()) if reached else None,
+            discard=[(e.round, e.attempt) for e in batch.effects if isinstance(e, Discard)],
+        )
+        await self._keeper.do(lambda store: store.commit(commit))
+        self.run = after
+        if reached:
+            self.sums.adopt(reached)
+        await self._perform(batch.effects, {letter.event: letter.chunk for letter in letters if letter.chunk})
+        self._announce(before)
+
+    async def _perform(
+        self, effects: Sequence[Effect], chunks: dict[events.Event, tuple[UploadKey, int, bytes]]
+    ) -> None:
+        at_hand = {key.participant: (key, offset, data) for key, offset, data in chunks.values()}
+        for effect in effects:
+            match effect:
+                case Accumulate(participant):
+                    await self._accumulate(participant, at_hand.get(participant))
+                case Discard():
+                    self.sums.discard()
+                case Sum():
+                    self._sum(effect)
+                case Reply():
+                    pass
+
+    async def _accumulate(self, participant: str, at_hand: tuple[UploadKey, int, bytes] | None) -> None:
+        if at_hand and at_hand[1] == 0 and self.run.round is not None:
+            self.sums.add(self.run.round.round, 0, at_hand[2])
+            return
+        await self._keeper.do(lambda store: self.sums.add_stored(store, self.run, participant))
+
+    def _sum(self, effect: Sum) -> None:
+        self.sums.start(self, effect, self._keeper.now)
+
+    def _announce(self, before: Run) -> None:
+        if before.stage() != self.run.stage():
+            self.percent.clear()
+            self._arm()
+            self._stage_changed()
+            self._tell_log(before)
+        self.changed.fire()
+
+    def _tell_log(self, before: Run) -> None:
+        at = self.run.round
+        if before.status is not self.run.status or before.reason != self.run.reason:
+            log(f"run_{self.run.status.value}", run=self.run.run_id, reason=self.run.reason or None)
+        if at and self.run.status is Status.RUNNING:
+            log("phase_entered", level="debug", run=self.run.run_id, round=at.round, attempt=at.attempt, phase=at.phase)
+
+    def _arm(self) -> None:
+        """One timer per run, set from the stored times, so that a restart does not move a deadline."""
+        if self._timer:
+            self._timer.cancel()
+        due = deadline(self.spec, self.run)
+        if due is not None:
+            delay = max(0.0, due - self._keeper.now())
+            self._timer = asyncio.get_running_loop().call_later(delay, self._overdue)
+
+    def _overdue(self) -> None:
+        at = self._keeper.now()
+        if self.run.status is Status.ENROLLING:
+            self.tell(events.EnrolmentClosed(at=at, overdue=True))
+        elif self.run.round is not None:
+            here = self.run.round
+            self.tell(events.DeadlinePassed(at=at, round=here.round, attempt=here.attempt, phase=here.phase.value))
+
+
+def _is_turn(before: Run, after: Run) -> bool:
+    """A new attempt, status or export: worth a full copy of the state, after which the journal starts anew."""
+    opened = after.round and (after.round.round, after.round.attempt)
+    was = before.round and (before.round.round, before.round.attempt)
+    return opened != was or before.status is not after.status or before.export is not after.export

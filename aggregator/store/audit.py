@@ -1,0 +1,64 @@
+"""The audit log: who did what when, each entry chained to the one before and signed by the aggregator."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from aggregator.store.database import transaction
+from dcfpca.audit import GENESIS, entry_hash
+from dcfpca.v1.admin_pb2 import AuditEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """The aggregator's identity: how it signs, and the certificate that others verify with."""
+
+    sign: Callable[[bytes], bytes]
+    certificate: bytes
+
+
+def append(
+    db: sqlite3.Connection,
+    signer: Signer,
+    *,
+    at_ms: int,
+    actor: str,
+    action: str,
+    run_id: str,
+    detail: Mapping[str, object],
+) -> AuditEntry:
+    """Add an entry; its certificate is spelled out where it differs from the one used before."""
+    with transaction(db):
+        last = db.execute("SELECT sequence, hash FROM audit ORDER BY sequence DESC LIMIT 1").fetchone() or (0, GENESIS)
+        used = db.execute(
+            "SELECT certificate FROM audit WHERE certificate != x'' ORDER BY sequence DESC LIMIT 1"
+        ).fetchone()
+        entry = AuditEntry(
+            sequence=last[0] + 1,
+            at_ms=at_ms,
+            actor=actor,
+            action=action,
+            run_id=run_id,
+            detail=json.dumps(detail, sort_keys=True, separators=(",", ":")),
+            previous=last[1],
+            certificate=b"" if used and used[0] == signer.certificate else signer.certificate,
+        )
+        entry.hash = entry_hash(entry)
+        entry.signature = signer.sign(entry.hash)
+        db.execute("INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", tuple(_row(entry)))
+    return entry
+
+
+def entries(db: sqlite3.Connection) -> list[AuditEntry]:
+    """The whole log; a part of it could not be verified."""
+    names = [field.name for field in AuditEntry.DESCRIPTOR.fields]
+    rows = db.execute("SELECT * FROM audit ORDER BY sequence").fetchall()
+    return [AuditEntry(**dict(zip(names, row, strict=True))) for row in rows]
+
+
+def _row(entry: AuditEntry) -> Iterator[object]:
+    for field in AuditEntry.DESCRIPTOR.fields:
+        yield getattr(entry, field.name)

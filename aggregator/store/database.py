@@ -1,0 +1,120 @@
+"""Opening the SQLite file: lock, version, pragmas; and every way in which that can go wrong, as one sentence."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+
+from dcfpca.errors import BadInput, DcfpcaError
+
+VERSION = 1
+
+
+class StoreFailed(DcfpcaError):
+    """The store cannot be written or read any more; nothing that was acknowledged is lost."""
+
+
+def open_database(path: Path) -> sqlite3.Connection:
+    """The store at this path, made or upgraded where needed, in WAL mode."""
+    try:
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=2)
+        _prepare(connection, path)
+    except sqlite3.DatabaseError as error:
+        raise _explained(error, path) from error
+    return connection
+
+
+def lock(path: Path) -> int:
+    """Hold the store for this process; two aggregators on one would each believe they are the only one.
+
+    Beside the file and not in it, so that backups can read it meanwhile. The lock ends with the process.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise BadInput(f"the store {path} cannot be opened: {error.strerror}", "check [store] path") from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        hint = "stop the other aggregator, or give each its own store"
+        raise BadInput(f"the store {path} is in use by another aggregator", hint) from error
+    return handle
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("BEGIN IMMEDIATE")
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > VERSION:
+        connection.execute("ROLLBACK")
+        raise BadInput(
+            f"the store {path} was written by a newer version (store version {version}, this software knows {VERSION})",
+            "run the newer software, or restore the backup taken before the upgrade",
+        )
+    for script in _scripts(version):
+        for statement in _statements(script):
+            connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.execute("COMMIT")
+
+
+def _scripts(version: int) -> Iterator[str]:
+    """What leads from this version to the present one: the whole schema for a new file, else the upgrades in order."""
+    here = resources.files("aggregator.store")
+    if version == 0:
+        yield here.joinpath("schema.sql").read_text()
+        return
+    for step in range(version + 1, VERSION + 1):
+        yield here.joinpath(f"upgrade-{step}.sql").read_text()
+
+
+def _statements(script: str) -> Iterator[str]:
+    pending = ""
+    for line in script.splitlines():
+        pending += line + "\n"
+        if sqlite3.complete_statement(pending):
+            yield pending
+            pending = ""
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """All or nothing; a failure rolls back and is told as StoreFailed."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        yield connection
+        connection.execute("COMMIT")
+    except BaseException as error:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        if isinstance(error, sqlite3.DatabaseError):
+            raise _explained(error, None) from error
+        raise
+
+
+def _explained(error: sqlite3.DatabaseError, path: Path | None) -> DcfpcaError:
+    where = f"the store {path}" if path else "the store"
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return StoreFailed(f"{where} cannot be written: the disk is full", "free space and start the aggregator again")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return BadInput(
+            f"{where} is in use by another process", "stop the other aggregator, or give each its own store"
+        )
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        hint = "restore it from a backup (deploy/RUNBOOK.md); it has not been changed"
+        return BadInput(f"{where} is damaged or is not a store: {error}", hint)
+    if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+        return BadInput(
+            f"{where} cannot be written: {error}", "check that its directory exists and who may write there"
+        )
+    return StoreFailed(f"{where} failed: {error}", "look at the disk; what was acknowledged is safe")

@@ -1,0 +1,80 @@
+-- What survives a restart of the aggregator. Times are Unix seconds (REAL). PRAGMA user_version holds the version
+-- of this schema; upgrades are numbered scripts beside this file.
+
+-- One row per run: its spec, and its state as of event `state_seq`.
+CREATE TABLE runs (
+    run_id     TEXT PRIMARY KEY,
+    request_id TEXT NOT NULL UNIQUE,     -- the proposer's idempotency key
+    spec       BLOB NOT NULL,            -- canonical JSON; its SHA-256 is what the sites signed
+    created_at REAL NOT NULL,
+    state      BLOB NOT NULL,            -- JSON of the run after event state_seq
+    state_seq  INTEGER NOT NULL
+);
+
+-- The journal: what happened since the run's stored state. Replaying it gives the run as it was.
+CREATE TABLE events (
+    run_id TEXT NOT NULL REFERENCES runs,
+    seq    INTEGER NOT NULL,
+    body   BLOB NOT NULL,                -- JSON of the event
+    PRIMARY KEY (run_id, seq)
+) WITHOUT ROWID;
+
+-- The consensus that the open round answers, or the final one: one per run.
+CREATE TABLE consensus (
+    run_id TEXT PRIMARY KEY REFERENCES runs,
+    body   BLOB NOT NULL                 -- npz without pickle
+);
+
+-- Finished rounds, for people.
+CREATE TABLE rounds (
+    run_id TEXT NOT NULL REFERENCES runs,
+    round  INTEGER NOT NULL,
+    view   BLOB NOT NULL,                -- serialized dcfpca.v1.RoundView
+    PRIMARY KEY (run_id, round)
+) WITHOUT ROWID;
+
+-- Pieces of updates of the open attempt, kept until its sum is formed. A half-arrived update goes on from here.
+CREATE TABLE chunks (
+    run_id      TEXT NOT NULL,
+    round       INTEGER NOT NULL,
+    attempt     INTEGER NOT NULL,
+    participant TEXT NOT NULL,
+    sha256      BLOB NOT NULL,           -- of the whole update
+    offset      INTEGER NOT NULL,
+    data        BLOB NOT NULL,
+    PRIMARY KEY (run_id, round, attempt, participant, sha256, offset)
+);
+
+-- Everyone who ever connected.
+CREATE TABLE participants (
+    name        TEXT PRIMARY KEY,
+    fingerprint TEXT NOT NULL,
+    not_after   REAL NOT NULL,           -- when the certificate it showed last expires
+    software    TEXT NOT NULL,
+    rows        INTEGER NOT NULL,        -- of its matrix, as it said; 0 where not told
+    features    BLOB NOT NULL,           -- SHA-256 over its feature names; empty where it has none
+    last_seen   REAL NOT NULL
+);
+
+-- Certificates that are turned away, whatever the CA says.
+CREATE TABLE revoked (
+    fingerprint TEXT PRIMARY KEY,
+    name        TEXT NOT NULL,
+    reason      TEXT NOT NULL,
+    at          REAL NOT NULL
+);
+
+-- Who did what when; each row holds the hash of the one before and the aggregator's signature.
+CREATE TABLE audit (
+    sequence    INTEGER PRIMARY KEY,
+    at_ms       INTEGER NOT NULL,
+    actor       TEXT NOT NULL,
+    action      TEXT NOT NULL,
+    run_id      TEXT NOT NULL,
+    detail      TEXT NOT NULL,
+    previous    BLOB NOT NULL,
+    hash        BLOB NOT NULL,
+    signature   BLOB NOT NULL,
+    certificate BLOB NOT NULL
+);
+CREATE INDEX audit_by_run ON audit (run_id);

@@ -1,0 +1,47 @@
+"""Verifying the aggregator's audit log: a chain of hashes, each signed; anybody who can read it can check it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+
+from dcfpca.errors import BadMessage
+from dcfpca.v1.admin_pb2 import AuditEntry
+
+GENESIS = bytes(32)
+"""What the first entry holds as the hash of the one before."""
+
+_LABEL = b"dcfpca/v1/audit"
+
+
+def entry_hash(entry: AuditEntry) -> bytes:
+    """SHA-256 over every field of the entry but its hash and signature, each with its length."""
+    fields = (
+        str(entry.sequence),
+        str(entry.at_ms),
+        entry.actor,
+        entry.action,
+        entry.run_id,
+        entry.detail,
+    )
+    parts = [_LABEL, *(field.encode() for field in fields), entry.previous, entry.certificate]
+    return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).digest()
+
+
+def verify_log(entries: Iterable[AuditEntry], verify: Callable[[bytes, bytes, bytes], bool]) -> int:
+    """Check the whole log from its first entry; `verify(certificate, signature, data)` judges the signatures.
+
+    Returns how many entries there are; raises BadMessage at the first one that does not fit.
+    """
+    previous, certificate, count = GENESIS, b"", 0
+    for entry in entries:
+        count += 1
+        certificate = entry.certificate or certificate
+        if entry.sequence != count or entry.previous != previous:
+            raise BadMessage(f"entry {entry.sequence} of the audit log does not follow the one before it")
+        if entry.hash != entry_hash(entry):
+            raise BadMessage(f"entry {entry.sequence} of the audit log was changed after it was written")
+        if not verify(certificate, entry.signature, entry.hash):
+            raise BadMessage(f"entry {entry.sequence} of the audit log is not signed by the aggregator")
+        previous = entry.hash
+    return count
