@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from dcfpca.errors import BadInput
+from dcfpca.identity import MAX_NAME
 from dcfpca.rpca.gradient import GradientSettings
 from dcfpca.rpca.subspace import SubspaceSettings
 
-Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")]
+# The names that certificates may carry; see dcfpca.identity.
+Name = Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[a-z0-9]+(-+[a-z0-9]+)*(\.[a-z0-9]+(-+[a-z0-9]+)*)*$")]
 
 
 class RunSpec(BaseModel):
@@ -71,13 +74,14 @@ class RunSpec(BaseModel):
         return self.round_seconds / 10
 
     def quorum_of(self, cohort: int) -> int:
-        """Fewest updates that make a round with a cohort of this size; a secure round never goes below its threshold."""
+        """Fewest updates that make a round with a cohort of this size; never below the threshold of a secure one."""
         wanted = self.quorum or cohort // 2 + 1
         return max(wanted, self.threshold_of(cohort)) if self.aggregation == "secure" else wanted
 
     def threshold_of(self, cohort: int) -> int:
         """Fewest survivors from whose shares the masks of a cohort of this size can be removed."""
-        return int(cohort * self.threshold) + 1
+        # Decimal, as it was written: 0.57 of 100 is 57, of which the binary product falls short.
+        return int(cohort * Decimal(str(self.threshold))) + 1
 
     def canonical(self) -> bytes:
         """The bytes that are signed and digested: JSON with sorted keys, no spaces, every default spelled out."""
@@ -116,7 +120,7 @@ def describe(error: ValidationError) -> str:
 
 def _complaint(loc: tuple[int | str, ...], message: str, kind: str) -> str:
     key = ".".join(str(part) for part in loc)
-    if kind == "extra_forbidden":
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         return f"{key}: there is no such key"
     said = message.removeprefix("Value error, ")
     return f"{key}: {said}" if key else said

@@ -24,6 +24,8 @@ _NUMPY = {
 
 def size_of(header: pb.TensorHeader) -> int:
     """Bytes of the announced vector."""
+    if header.dtype not in _NUMPY:
+        raise BadMessage(f"the tensor is announced as {_name(header.dtype)}, which is no number format")
     return (header.rows * header.columns + header.scalars) * _NUMPY[header.dtype].itemsize
 
 
@@ -98,6 +100,7 @@ def check_digest(header: pb.TensorHeader, payload: Buffer) -> None:
 def to_array(header: pb.TensorHeader, payload: Buffer) -> NDArray[np.generic]:
     """The vector as a read-only array over the same memory."""
     array: NDArray[np.generic] = np.frombuffer(payload, dtype=_NUMPY[header.dtype])
+    array.flags.writeable = False
     return array
 
 
@@ -107,7 +110,9 @@ def parcel_bytes(parcel: Parcel) -> bytes:
 
 
 def parcel_from(layout: Layout, payload: Buffer) -> Parcel:
-    """The parcel in these bytes; raises BadMessage on anything that is not a finite number."""
+    """The parcel in these bytes; raises BadMessage on a wrong size and on anything that is not a finite number."""
+    if len(payload) != layout.size * 8:
+        raise BadMessage(f"a tensor of {layout.size} numbers cannot be read from {len(payload)} bytes")
     vector: FloatArray = np.frombuffer(payload, dtype="<f8").astype(np.float64, copy=False)
     if not np.isfinite(vector).all():
         raise BadMessage("the tensor holds NaN or infinite numbers")

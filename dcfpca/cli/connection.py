@@ -1,0 +1,132 @@
+"""The operator's connection: where its settings come from, and the channel made of them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import grpc
+import typer
+
+from dcfpca.cli.diagnosis import Address, Files
+from dcfpca.cli.faults import explain
+from dcfpca.cli.operator import Operator
+from dcfpca.errors import BadInput
+from dcfpca.identity import Role
+from dcfpca.pki import Credentials, load_credentials
+
+_KEYS = ("aggregator", "ca", "cert", "key")
+_EXAMPLE = 'aggregator = "HOST:PORT", ca = "ca.crt", cert = "me.crt", key = "me.key"'
+# A watch may be silent for as long as a round takes; keepalive stops NATs and proxies from forgetting it.
+_CHANNEL_OPTIONS = (
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.min_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 3_000),
+    ("grpc.max_receive_message_length", 64 << 20),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the operator's command needs to connect."""
+
+    address: Address
+    files: Files
+
+
+def connect_settings(flags: dict[str, str | None], config: Path | None) -> Settings:
+    """Flags win over the file; what is in neither is named, all at once."""
+    merged = _read_config(config) if config else {}
+    merged |= {key: value for key, value in flags.items() if value is not None}
+    missing = [key for key in _KEYS if not merged.get(key)]
+    if missing:
+        flags_text = " ".join(f"--{key}" for key in missing)
+        hint = f"give {flags_text}, or a file with {_EXAMPLE} by --config or DCFPCA_CONFIG"
+        raise BadInput(f"the connection to the aggregator lacks: {', '.join(missing)}", hint)
+    files = Files(*(Path(merged[key]) for key in ("ca", "cert", "key")))
+    return Settings(Address.parse(merged["aggregator"]), files)
+
+
+def _read_config(path: Path) -> dict[str, str]:
+    """The connection's keys, at top level or under [operator]; paths in it are relative to the file."""
+    try:
+        content = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise BadInput(
+            f"the config {path} cannot be read: {error.strerror}", "check --config or DCFPCA_CONFIG"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"the config {path} is not valid TOML: {error}", f"write {_EXAMPLE}, one per line") from None
+    section = content.pop("operator", {})
+    keys = content | section if isinstance(section, dict) else content | {"operator": section}
+    return {key: _value(path, key, value) for key, value in keys.items()}
+
+
+def _value(path: Path, key: str, value: object) -> str:
+    if key not in _KEYS:
+        raise BadInput(f"{path}: there is no key {key!r}", f"the keys are {', '.join(_KEYS)}")
+    if not isinstance(value, str):
+        raise BadInput(f"{path}: {key} must be text in quotes, not {value!r}", f"write {_EXAMPLE}, one per line")
+    return value if key == "aggregator" else str(path.parent / value)
+
+
+@contextmanager
+def connected(settings: Settings) -> Iterator[Operator]:
+    """Check the certificate, open the channel, and turn gRPC's errors into ours."""
+    files = settings.files
+    own = load_credentials(files.ca, files.cert, files.key, now=datetime.now(UTC), role=Role.OPERATOR)
+    with channel_to(settings.address, own) as channel:
+        try:
+            yield Operator(channel, settings.address, own.identity.name)
+        except grpc.RpcError as error:
+            raise explain(error, settings.address, files) from error
+
+
+def channel_to(address: Address, own: Credentials) -> grpc.Channel:
+    """A channel over mutual TLS."""
+    tls = grpc.ssl_channel_credentials(own.ca_pem, own.key_pem, own.cert_pem)
+    return grpc.secure_channel(str(address), tls, options=_CHANNEL_OPTIONS)
+
+
+def _flag(name: str, help: str, **more: Any) -> Any:
+    return typer.Option(f"--{name}", help=help, rich_help_panel="Connection", show_default=False, **more)
+
+
+_FLAGS = {
+    "aggregator": Annotated[str | None, _flag("aggregator", "HOST:PORT of the aggregator.")],
+    "ca": Annotated[str | None, _flag("ca", "The consortium's CA certificate.")],
+    "cert": Annotated[str | None, _flag("cert", "The operator's certificate.")],
+    "key": Annotated[str | None, _flag("key", "The operator's private key.")],
+    "config": Annotated[Path | None, _flag("config", "TOML file with these keys.", envvar="DCFPCA_CONFIG")],
+}
+
+
+def operates(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the connection's flags; it is called with a connected `Operator` as its first argument."""
+    signature = inspect.signature(command, eval_str=True)
+    own = list(signature.parameters.values())[1:]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    flags = [inspect.Parameter(name, keyword, default=None, annotation=kind) for name, kind in _FLAGS.items()]
+
+    @functools.wraps(command)
+    def with_connection(**given: Any) -> None:
+        config = given.pop("config")
+        settings = connect_settings({key: given.pop(key) for key in _KEYS}, config)
+        with connected(settings) as operator:
+            command(operator, **given)
+
+    parameters = [parameter.replace(kind=keyword) for parameter in own] + flags
+    shown: Any = with_connection
+    shown.__signature__ = signature.replace(parameters=parameters)
+    shown.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return with_connection

@@ -1,0 +1,127 @@
+"""Why the aggregator cannot be reached: tries name, TCP and TLS in turn. gRPC itself only says UNAVAILABLE."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+from dcfpca.errors import BadIdentity, BadInput, DcfpcaError, Unreachable
+
+# Codes of OpenSSL's X509_V_ERR_*, which the ssl module reports by number only.
+_EXPIRED = 10
+_NOT_YET_VALID = 9
+_UNKNOWN_ISSUER = {2, 18, 19, 20, 21}
+_WRONG_HOST = {62, 64}
+
+# How long the aggregator is given to turn our certificate away: under TLS 1.3 it does so after the handshake.
+_AFTERTHOUGHT_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the aggregator listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Read HOST:PORT, [IPv6]:PORT included."""
+        host, colon, port = text.rpartition(":")
+        bare = host.removeprefix("[").removesuffix("]")
+        bracketed = host.startswith("[") and host.endswith("]")
+        if not colon or not bare or not port.isdecimal() or not 0 < int(port) < 65536 or (":" in host) != bracketed:
+            hint = "write it as HOST:PORT, such as aggregator.example.org:8443 or [2001:db8::7]:8443"
+            raise BadInput(f"{text!r} is not the address of an aggregator", hint)
+        return cls(bare, int(port))
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The three files that a mutual TLS connection needs."""
+
+    ca: Path
+    cert: Path
+    key: Path
+
+
+def diagnose(address: Address, files: Files, seconds: float = 3.0) -> DcfpcaError | None:
+    """The first layer that fails, as a sentence and a hint; None where all of them work."""
+    try:
+        with contextlib.closing(_dial(address, seconds)) as raw:
+            _handshake(raw, address, files)
+    except DcfpcaError as error:
+        return error
+    return None
+
+
+def _dial(address: Address, seconds: float) -> socket.socket:
+    try:
+        return socket.create_connection((address.host, address.port), timeout=seconds)
+    except socket.gaierror:
+        raise Unreachable(
+            f"the host name {address.host!r} cannot be resolved", "check the spelling of --aggregator, and the DNS"
+        ) from None
+    except ConnectionRefusedError:
+        hint = "is the aggregator started? check host and port, or start it with `dcfpca-aggregator serve`"
+        raise Unreachable(f"nothing listens at {address}", hint) from None
+    except TimeoutError:
+        hint = "a firewall may drop the packets; ask its keeper to let this port through"
+        raise Unreachable(f"{address} did not answer within {seconds:g} s", hint) from None
+    except OSError as error:
+        raise Unreachable(f"{address} cannot be reached: {error.strerror}", "check the network") from None
+
+
+def _handshake(raw: socket.socket, address: Address, files: Files) -> None:
+    context = ssl.create_default_context(cafile=str(files.ca))
+    context.load_cert_chain(str(files.cert), str(files.key))
+    context.set_alpn_protocols(["h2"])
+    try:
+        with context.wrap_socket(raw, server_hostname=address.host) as secured:
+            secured.settimeout(_AFTERTHOUGHT_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                secured.recv(1)
+    except ssl.SSLCertVerificationError as error:
+        raise _unbelievable(error, address, files) from None
+    except ssl.SSLError as error:
+        raise _turned_away(error, address) from None
+    except OSError:
+        hint = "is it an aggregator? a proxy in between must pass TLS through untouched"
+        raise Unreachable(f"{address} hung up during the TLS handshake", hint) from None
+
+
+def _unbelievable(error: ssl.SSLCertVerificationError, address: Address, files: Files) -> DcfpcaError:
+    """We do not believe the aggregator's certificate."""
+    if error.verify_code in _WRONG_HOST:
+        hint = f"dial it by a name in its certificate, or have one issued with `--host {address.host}`"
+        return BadIdentity(f"the aggregator's certificate is not for the host {address.host!r}", hint)
+    if error.verify_code == _EXPIRED:
+        hint = "have it renewed with `dcfpca certs renew aggregator …`; the aggregator reloads it by itself"
+        return BadIdentity("the aggregator's certificate has expired", hint)
+    if error.verify_code == _NOT_YET_VALID:
+        return BadIdentity("the aggregator's certificate is not valid yet", "check the clocks of both machines")
+    if error.verify_code in _UNKNOWN_ISSUER:
+        hint = "use the ca.crt of your consortium with --ca, and check that the address is that of your aggregator"
+        return BadIdentity(f"the certificate of {address} was not issued by the CA in {files.ca}", hint)
+    return BadIdentity(f"the aggregator's certificate cannot be believed: {error.verify_message}")
+
+
+def _turned_away(error: ssl.SSLError, address: Address) -> DcfpcaError:
+    """The aggregator does not believe ours, or it does not speak TLS at all."""
+    reason = (error.reason or "").upper()
+    if "UNKNOWN_CA" in reason or "CERTIFICATE_UNKNOWN" in reason or "BAD_CERTIFICATE" in reason:
+        hint = "use a certificate that the aggregator's own consortium CA has signed"
+        return BadIdentity(f"the aggregator at {address} does not know the CA of this certificate", hint)
+    if "EXPIRED" in reason:
+        return BadIdentity("the aggregator says that this certificate has expired", "renew it; check both clocks")
+    if "WRONG_VERSION_NUMBER" in reason or "HTTP" in reason:
+        return Unreachable(f"what listens at {address} does not speak TLS", "check the port")
+    if "EOF" in reason:
+        return Unreachable(f"{address} hung up during the TLS handshake", "check that it is an aggregator")
+    return BadIdentity(f"the TLS handshake with {address} failed: {reason or error}", "try `dcfpca doctor`")

@@ -1,0 +1,81 @@
+"""What an operator asks of the aggregator, call by call, with types and deadlines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+import grpc
+
+from dcfpca.cli.diagnosis import Address
+from dcfpca.v1 import admin_pb2 as pb
+from dcfpca.v1 import types_pb2
+from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
+
+SECONDS = 15.0
+"""How long a small call may take."""
+
+
+class Operator:
+    """A connected operator. Errors are gRPC's own; `connected` turns those that nobody handles into sentences."""
+
+    def __init__(self, channel: grpc.Channel, address: Address, name: str) -> None:
+        self._stub = AdminServiceStub(channel)  # type: ignore[no-untyped-call]
+        self.address = address
+        self.name = name
+
+    def propose(self, spec: bytes, request_id: str) -> pb.RunView:
+        """Propose a run; a repeat with the same request_id returns the same run."""
+        request = pb.ProposeRunRequest(spec=spec, request_id=request_id)
+        return cast(pb.RunView, self._stub.ProposeRun(request, timeout=SECONDS))
+
+    def runs(self, limit: int = 0) -> Sequence[pb.RunView]:
+        """All runs, newest first."""
+        return cast(pb.ListRunsResponse, self._stub.ListRuns(pb.ListRunsRequest(limit=limit), timeout=SECONDS)).runs
+
+    def run(self, run_id: str) -> pb.RunView:
+        """One run with all its rounds."""
+        return cast(pb.RunView, self._stub.GetRun(pb.GetRunRequest(run_id=run_id), timeout=SECONDS))
+
+    def watch(self, run_id: str, after_round: int) -> Iterator[pb.RunView]:
+        """The run now and whenever it changes."""
+        request = pb.WatchRunRequest(run_id=run_id, after_round=after_round)
+        return cast(Iterator[pb.RunView], self._stub.WatchRun(request))
+
+    def abort(self, run_id: str, reason: str) -> pb.RunView:
+        """End a run."""
+        request = pb.AbortRunRequest(run_id=run_id, reason=reason)
+        return cast(pb.RunView, self._stub.AbortRun(request, timeout=SECONDS))
+
+    def resume(self, run_id: str) -> pb.RunView:
+        """Let a paused run go on."""
+        return cast(pb.RunView, self._stub.ResumeRun(pb.ResumeRunRequest(run_id=run_id), timeout=SECONDS))
+
+    def participants(self) -> Sequence[pb.ParticipantView]:
+        """Everyone who ever connected."""
+        answer = self._stub.ListParticipants(pb.ListParticipantsRequest(), timeout=SECONDS)
+        return cast(pb.ListParticipantsResponse, answer).participants
+
+    def revoke(self, name: str, reason: str) -> pb.RevokeParticipantResponse:
+        """Turn a participant away."""
+        request = pb.RevokeParticipantRequest(name=name, reason=reason)
+        return cast(pb.RevokeParticipantResponse, self._stub.RevokeParticipant(request, timeout=SECONDS))
+
+    def model(self, run_id: str) -> Iterator[types_pb2.TensorPart]:
+        """The model of a finished run, streamed."""
+        return cast(Iterator[types_pb2.TensorPart], self._stub.FetchModel(pb.FetchModelRequest(run_id=run_id)))
+
+    def request_export(self, run_id: str) -> pb.ExportView:
+        """Ask the cohort for reconstructions."""
+        return cast(pb.ExportView, self._stub.RequestExport(pb.RequestExportRequest(run_id=run_id), timeout=SECONDS))
+
+    def export(self, run_id: str) -> pb.ExportView:
+        """How far the export has come."""
+        return cast(pb.ExportView, self._stub.GetExport(pb.GetExportRequest(run_id=run_id), timeout=SECONDS))
+
+    def reconstruction(self, run_id: str, file: pb.ExportedFile, offset: int) -> Iterator[types_pb2.Chunk]:
+        """One exported file from `offset` on, streamed."""
+        request = pb.FetchReconstructionRequest(
+            run_id=run_id, participant=file.participant, artifact=file.artifact, offset=offset
+        )
+        return cast(Iterator[types_pb2.Chunk], self._stub.FetchReconstruction(request))

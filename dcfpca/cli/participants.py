@@ -1,0 +1,45 @@
+"""`dcfpca participants`: who is there, and who may no longer be."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dcfpca.cli.connection import operates
+from dcfpca.cli.operator import Operator
+from dcfpca.cli.runs import Json
+from dcfpca.cli.speech import print_json, say, show
+from dcfpca.cli.views import participant_document, participants_table
+
+app = typer.Typer(help="See who takes part, and turn somebody away.", no_args_is_help=True)
+
+
+@app.command("list")
+@operates
+def list_participants(operator: Operator, as_json: Json = False) -> None:
+    """Show everyone who ever connected, with state and certificate days left."""
+    participants = operator.participants()
+    if as_json:
+        print_json([participant_document(one) for one in participants])
+    elif participants:
+        show(participants_table(participants))
+    else:
+        say("nobody has connected yet")
+
+
+@app.command()
+@operates
+def revoke(
+    operator: Operator,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The participant.")],
+    reason: Annotated[str, typer.Option(help="Why, for the record.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Turn a participant's certificate away from now on and cut its open streams."""
+    done = operator.revoke(name, reason or f"revoked by {operator.name}")
+    if as_json:
+        print_json({"name": name, "fingerprints": list(done.fingerprints), "streams_cut": done.streams_cut})
+        return
+    say(f"{name} is turned away; {done.streams_cut} open streams were cut")
+    say("publish the revocation at the CA too: `dcfpca certs revoke participant " + name + " --dir DIR`")

@@ -1,0 +1,85 @@
+"""Following a run to its end, through restarts of the aggregator."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import grpc
+
+from dcfpca.cli.faults import is_lost
+from dcfpca.cli.operator import Operator
+from dcfpca.cli.outlook import OVER, Seen
+from dcfpca.cli.progress import Progress
+from dcfpca.errors import DcfpcaError, Refused, Unreachable
+from dcfpca.v1 import admin_pb2 as pb
+
+SETTLED = OVER | {"paused"}
+"""Statuses in which a run stays until somebody does something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to try again after the connection broke, and how often."""
+
+    seconds: float = 600.0
+    first_pause: float = 0.2
+    longest_pause: float = 5.0
+
+
+class Watch:
+    """Reads the views of one run; after a break it asks only for what it has not seen."""
+
+    def __init__(self, operator: Operator, run_id: str, progress: Progress, patience: Patience | None = None) -> None:
+        self._operator = operator
+        self._run_id = run_id
+        self._progress = progress
+        self._patience = patience or Patience()
+
+    def follow(self, each: Callable[[Seen], None] | None = None) -> pb.RunView:
+        """Show the run until it is over or paused; returns its last view with all rounds."""
+        pause, lost_at, seen = self._patience.first_pause, None, self._progress.seen
+        while True:
+            try:
+                for view in self._operator.watch(self._run_id, seen.last_round):
+                    if lost_at is not None:
+                        self._progress.note("connected again")
+                    pause, lost_at = self._patience.first_pause, None
+                    self._progress.update(view)
+                    if each:
+                        each(seen)
+                    if view.status in SETTLED:
+                        return seen.whole()
+            except grpc.RpcError as error:
+                self._raise_if_final(error)
+            lost_at = self._note_lost(lost_at)
+            time.sleep(pause)
+            pause = min(pause * 2, self._patience.longest_pause)
+
+    def _raise_if_final(self, error: grpc.RpcError) -> None:
+        """A refusal is final, and so is an aggregator that was never there."""
+        if not is_lost(error) or not self._progress.seen.view.run_id:
+            raise error
+
+    def _note_lost(self, lost_at: float | None) -> float:
+        now = time.monotonic()
+        if lost_at is None:
+            self._progress.note("the connection to the aggregator was lost; trying again")
+            return now
+        if now - lost_at > self._patience.seconds:
+            sentence = f"the aggregator has been away for {self._patience.seconds:g} s; the watch gives up"
+            raise Unreachable(sentence, f"the run is not lost: `dcfpca run watch {self._run_id}` takes it up again")
+        return lost_at
+
+
+def unless_finished(view: pb.RunView) -> DcfpcaError | None:
+    """The error that a run's end stands for; None where it finished."""
+    match view.status:
+        case "finished":
+            return None
+        case "paused":
+            hint = f"when the cause is gone: `dcfpca run resume {view.run_id}`"
+            return Refused(f"run {view.run_id} is paused: {view.reason}", hint)
+        case _:
+            return Refused(f"run {view.run_id} {view.status}: {view.reason or 'no reason was given'}")

@@ -1,0 +1,67 @@
+import json
+import math
+
+import pytest
+
+from dcfpca.cli import speech
+from dcfpca.errors import BadIdentity, BadInput, DcfpcaError, Refused, Unreachable
+
+
+def test_json_is_one_document_and_turns_nan_into_null(capsys: pytest.CaptureFixture[str]) -> None:
+    speech.print_json({"change": math.nan, "list": [1.0, math.inf, {"x": -math.inf}], "text": "Σ"})
+    captured = capsys.readouterr()
+    assert json.loads(captured.out) == {"change": None, "list": [1.0, None, {"x": None}], "text": "Σ"}
+    assert captured.err == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (BadInput("x"), speech.MISUSED),
+        (Refused("x"), speech.FAILED),
+        (BadIdentity("x"), speech.FAILED),
+        (Unreachable("x"), speech.FAILED),
+        (DcfpcaError("x"), speech.FAILED),
+    ],
+)
+def test_only_misuse_exits_with_two(error: DcfpcaError, code: int) -> None:
+    assert speech.report_error(error) == code
+
+
+def test_an_error_is_said_on_stderr_word_for_word_even_with_square_brackets(capsys: pytest.CaptureFixture[str]) -> None:
+    speech.report_error(Refused("the [policy] private is set", "ask [bold] the site"))
+    captured = capsys.readouterr()
+    assert captured.err == "error: the [policy] private is set\nhint: ask [bold] the site\n"
+    assert captured.out == ""
+
+
+def test_a_long_sentence_stays_on_one_line_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    speech.report_error(Refused("word " * 100))
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (1_500_000, "1.5 MB"), (2e15, "2000.0 TB")]
+)
+def test_sizes_for_people(count: float, text: str) -> None:
+    assert speech.size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.04, "0.0 s"), (59.9, "59.9 s"), (60, "1 min 00 s"), (3599.6, "1 h 00 min"), (7260, "2 h 01 min")],
+)
+def test_durations_for_people(seconds: float, text: str) -> None:
+    assert speech.span(seconds) == text
+
+
+def test_a_moment_is_utc_and_zero_is_none() -> None:
+    assert speech.moment(0) is None
+    assert speech.moment(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
+
+
+def test_markup_in_a_cell_is_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
+    made = speech.table("who", "#n")
+    speech.add_row(made, "[red]site[/]", None)
+    speech.show(made)
+    assert "[red]site[/]" in capsys.readouterr().out

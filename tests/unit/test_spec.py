@@ -1,0 +1,140 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dcfpca.errors import BadInput, DcfpcaError
+from dcfpca.identity import check_name
+from dcfpca.spec import RunSpec, parse_spec, parse_spec_toml, spec_digest
+
+SMALL = {"rank": 3}
+
+SPECS = st.fixed_dictionaries(
+    {},
+    optional={
+        "label": st.text(max_size=20),
+        "method": st.sampled_from(["subspace", "gradient"]),
+        "rows": st.integers(50, 10**9),
+        "rounds": st.integers(1, 1000),
+        "tolerance": st.floats(0, 0.5),
+        "seed": st.integers(0, 2**63 - 1),
+        "aggregation": st.sampled_from(["secure", "plain"]),
+        "threshold": st.floats(0.5, 0.99),
+        "export": st.booleans(),
+        "enrol_seconds": st.integers(1, 1000) | st.floats(0.1, 1000),
+        "participants": st.lists(st.sampled_from(["a", "b-1", "c.example.org"]), unique=True),
+    },
+)
+
+
+@given(SPECS)
+def test_the_canonical_bytes_read_back_as_the_same_spec_with_the_same_digest(keys: dict[str, object]) -> None:
+    made = parse_spec(SMALL | keys)
+    again = parse_spec(made.canonical())
+    assert again == made
+    assert again.canonical() == made.canonical()
+    assert spec_digest(made.canonical()) == again.digest()
+
+
+@given(SPECS, SPECS)
+def test_equal_digests_mean_equal_specs(one: dict[str, object], other: dict[str, object]) -> None:
+    first, second = parse_spec(SMALL | one), parse_spec(SMALL | other)
+    assert (first.digest() == second.digest()) == (first == second)
+
+
+def test_the_order_of_keys_and_unstated_defaults_do_not_change_the_digest() -> None:
+    spelled = json.loads(parse_spec(SMALL).canonical())
+    backwards = dict(reversed(spelled.items()))
+    assert parse_spec(json.dumps(backwards, indent=3).encode()).digest() == parse_spec(SMALL).digest()
+
+
+def test_every_key_is_in_the_canonical_bytes_so_that_a_site_signs_all_of_them() -> None:
+    assert set(json.loads(parse_spec(SMALL).canonical())) == set(RunSpec.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({}, "either rank"),
+        ({"rank": 3, "max_rank": 3}, "either rank"),
+        ({"rank": 0}, "rank"),
+        ({"rank": -1}, "rank"),
+        ({"rank": 11, "rows": 10}, "rank 11 is larger than the 10 rows"),
+        ({"max_rank": 11, "rows": 10}, "rank 11 is larger than the 10 rows"),
+        (SMALL | {"rounds": 0}, "rounds"),
+        (SMALL | {"tolerance": float("nan")}, "tolerance"),
+        (SMALL | {"tolerance": -1e-9}, "tolerance"),
+        (SMALL | {"seed": 2**63}, "seed"),
+        (SMALL | {"method": "magic"}, "method: .*subspace.*gradient"),
+        (SMALL | {"aggregation": "none"}, "aggregation"),
+        (SMALL | {"precision": 16}, "precision"),
+        (SMALL | {"threshold": 0.4}, "threshold"),
+        (SMALL | {"threshold": 1.0}, "threshold"),
+        (SMALL | {"round_seconds": 0}, "round_seconds"),
+        (SMALL | {"round_seconds": float("inf")}, "round_seconds"),
+        (SMALL | {"participants": ["a", "a"]}, "names somebody twice"),
+        (SMALL | {"participants": ["A"]}, "participants.0"),
+        (SMALL | {"participants": ["a..b"]}, "participants.0"),
+        (SMALL | {"participants": ["../etc"]}, "participants.0"),
+        (SMALL | {"participants": ["a" * 64]}, "participants.0"),
+        (SMALL | {"participants": ["a", "b"], "quorum": 3}, "quorum 3 is larger than the cohort of 2"),
+        (SMALL | {"roundz": 3}, "roundz: there is no such key"),
+        (SMALL | {"gradient": {"magic": 3}}, "gradient.magic: there is no such key"),
+        (SMALL | {"subspace": {"magic": 3}}, "subspace.magic: there is no such key"),
+        (SMALL | {"gradient": {"rho": float("nan")}}, "gradient.rho"),
+    ],
+)
+def test_a_spec_that_cannot_be_run_is_refused_with_the_key(keys: dict[str, object], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        parse_spec(keys)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[1]", b"3", b"null", b"\xff\xfe", b'{"rank": 1e999}', b'"rank"'])
+def test_bytes_that_are_no_spec_are_bad_input(data: bytes) -> None:
+    with pytest.raises(BadInput):
+        parse_spec(data)
+
+
+def test_all_complaints_come_at_once() -> None:
+    with pytest.raises(BadInput) as caught:
+        parse_spec({"rank": 3, "rounds": 0, "roundz": 1, "seed": -1})
+    assert all(word in str(caught.value) for word in ("rounds:", "roundz:", "seed:"))
+
+
+@given(st.text(alphabet="ab1.-", max_size=6) | st.just("a" * 63) | st.just("a" * 64))
+def test_a_cohort_takes_exactly_the_names_that_certificates_may_carry(name: str) -> None:
+    def accepted_by(check: object) -> bool:
+        try:
+            check()  # type: ignore[operator]
+        except DcfpcaError:
+            return False
+        return True
+
+    in_spec = accepted_by(lambda: parse_spec(SMALL | {"participants": [name]}))
+    assert in_spec == accepted_by(lambda: check_name(name, "participant"))
+
+
+@given(st.integers(1, 1000), st.integers(50, 99))
+def test_the_threshold_is_the_least_number_above_its_share(roster: int, percent: int) -> None:
+    threshold = parse_spec(SMALL | {"threshold": percent / 100}).threshold_of(roster)
+    assert threshold * 100 > roster * percent
+    assert (threshold - 1) * 100 <= roster * percent
+    assert threshold <= roster
+
+
+@given(st.integers(1, 50), st.integers(1, 50))
+def test_a_secure_quorum_is_never_below_the_threshold(cohort: int, wanted: int) -> None:
+    made = parse_spec(SMALL | {"quorum": wanted})
+    assert made.quorum_of(cohort) == max(wanted, made.threshold_of(cohort))
+    assert parse_spec(SMALL | {"quorum": wanted, "aggregation": "plain"}).quorum_of(cohort) == wanted
+
+
+@given(st.integers(1, 50))
+def test_the_quorum_is_a_majority_unless_told(cohort: int) -> None:
+    assert 2 * parse_spec(SMALL | {"aggregation": "plain"}).quorum_of(cohort) > cohort
+
+
+def test_a_spec_file_that_is_not_toml_is_named() -> None:
+    with pytest.raises(BadInput, match=r"spec\.toml is not valid TOML"):
+        parse_spec_toml("rank = = 3", "spec.toml")
