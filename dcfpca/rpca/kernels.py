@@ -45,6 +45,7 @@ class StepSums:
     tensor: FloatArray  # Σ ω ψ(R) V̂, m × p
     gram: FloatArray  # Σ D Vᵀ V̂, p × p
     histogram: FloatArray
+    pull: float = 0.0  # Σ ψ(R)² over the sampled entries, in units of noise²
     kept: float = 0.0  # sampled entries whose residual still pulls
     sampled: float = 0.0  # sampled entries, observed or not
 
@@ -106,10 +107,12 @@ def pull_in_place(R: FloatArray, threshold: float, a: float, room: FloatArray) -
 def count_residuals(R: FloatArray, missing: NDArray[np.bool_] | None, plan: StepPlan, sums: StepSums) -> None:
     """Count the sizes of the residuals on the sampled rows, and how many of them still pull."""
     sizes = np.abs(R[plan.sample])
-    kept = np.abs(pull(sizes, plan.threshold, plan.a)) >= 0.5 * sizes
+    pulls = pull(sizes, plan.threshold, plan.a)
+    kept = pulls >= 0.5 * sizes
     if missing is not None:
         kept &= ~missing[plan.sample]
     sums.histogram += exponent_histogram(sizes, plan.noise, HISTOGRAM_LOWEST, HISTOGRAM_BINS)
+    sums.pull += float(np.sum((pulls / plan.noise) ** 2))
     sums.kept += float(np.count_nonzero(kept))
     sums.sampled += float(sizes.size)
 

@@ -6,13 +6,17 @@ from dataclasses import dataclass
 
 from dcfpca.rpca.subspace_settings import SubspaceSettings
 
+STICKY = 0.02
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """Where the thresholds of the next round stand. All floats, so that it can be stored as one array."""
 
     level: float  # λ
+    entry: float  # the λ that singular values are held against; waits while L is at rest
     noise: float  # σ̄, from the residuals of the round before
+    pull: float  # the deviation of ω ψ(R), from the same residuals
     relaxation: float  # ω
     unit: float  # the scale of the data, from the opening exchange
     columns: float  # n, from the opening exchange
@@ -25,23 +29,42 @@ class Schedule:
 def opening_schedule(scale: float, columns: float, settings: SubspaceSettings) -> Schedule:
     """The first thresholds. Data that is zero throughout has no scale; any will do."""
     unit = scale if scale > 0.0 else 1.0
-    return Schedule(settings.opening_factor * unit, unit, 1.0, unit, columns)
+    level = settings.opening_factor * unit
+    return Schedule(level, level, unit, unit, 1.0, unit, columns)
 
 
-def next_schedule(
-    schedule: Schedule, noise: float, kept: float, sampled: float, resting: bool, settings: SubspaceSettings
-) -> Schedule:
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the sums of a round say about the residuals."""
+
+    noise: float  # 1.4826 · median|R|
+    pull: float  # the deviation of ω ψ(R)
+    pulling: float  # the share of entries that still pull
+
+
+def next_schedule(schedule: Schedule, measured: Measured, resting: bool, settings: SubspaceSettings) -> Schedule:
     """Let λ fall a little slower than the residual fell, and step further where fewer entries pull.
 
-    While L is at rest there is nothing to lose by a low threshold, and λ falls freely.
+    While L is at rest there is nothing to lose by a low threshold, and λ falls freely; singular values that are only
+    rounding must not enter L for it.
     """
-    noise = max(noise, settings.floor * schedule.unit / settings.noise_factor)
+    least = settings.floor * schedule.unit / settings.noise_factor
+    noise = _sticky(max(measured.noise, least), schedule.noise)
     ratio = settings.fall_lead * noise / schedule.noise
-    fall = settings.fall_resting if resting else min(max(ratio, settings.fall_fastest), settings.fall_slowest)
-    relaxation = min(sampled / kept, settings.largest_relaxation) if kept > 0.0 else 1.0
-    return Schedule(schedule.level * fall, noise, relaxation, schedule.unit, schedule.columns)
+    slowest = settings.fall_gap if schedule.level > settings.gap * noise else settings.fall_slowest
+    fall = min(max(ratio, settings.fall_fastest), slowest)
+    level = schedule.level * (settings.fall_resting if resting else fall)
+    entry = schedule.entry * (1.0 if resting else fall)
+    relaxation = _sticky(1.0 / max(measured.pulling, 1.0 / settings.largest_relaxation), schedule.relaxation)
+    pull = _sticky(measured.pull, schedule.pull)
+    return Schedule(level, entry, noise, pull, relaxation, schedule.unit, schedule.columns)
 
 
 def settled(schedule: Schedule, settings: SubspaceSettings) -> bool:
     """Whether the noise and not λ governs, so that a subspace at rest means the run is over."""
     return schedule.level <= 2.0 * max(settings.noise_factor * schedule.noise, settings.floor * schedule.unit)
+
+
+def _sticky(new: float, old: float) -> float:
+    """The old figure unless the new one differs noticeably: counts jitter, and jitter would keep L from resting."""
+    return old if abs(new - old) <= STICKY * old else new

@@ -14,7 +14,7 @@ import numpy as np
 from dcfpca.errors import BadInput
 from dcfpca.rpca.exchange import Columns, Consensus, FloatArray, Layout, Outcome, Parcel, Progress, Total
 from dcfpca.rpca.kernels import HISTOGRAM_LOWEST, histogram_median
-from dcfpca.rpca.schedule import Schedule, next_schedule, opening_schedule, settled
+from dcfpca.rpca.schedule import Measured, Schedule, next_schedule, opening_schedule, settled
 from dcfpca.rpca.subspace_settings import OPENING_LOWEST, OPENING_STEP, PLAN, SubspaceSettings
 from dcfpca.rpca.subspace_settings import broadcast_layout as _broadcast_layout
 from dcfpca.rpca.subspace_settings import update_layout as _update_layout
@@ -106,11 +106,10 @@ class SubspaceMethod:
 
     def _next(self, consensus: Consensus, total: Total) -> Consensus:
         old = self._state(consensus)
-        share, kept, sampled, *sizes = total.parcel.scalars
-        noise = NORMAL_MEDIAN * histogram_median(np.array(sizes), old.schedule.noise, HISTOGRAM_LOWEST)
-        schedule = next_schedule(old.schedule, noise, kept, sampled, old.change <= self.tolerance, self.settings)
+        measured = measure(old.schedule, total.parcel.scalars)
+        schedule = next_schedule(old.schedule, measured, old.change <= self.tolerance, self.settings)
         U, values = rayleigh_ritz(old.U, total.parcel.tensor, old.values)
-        weights = self._weights(values, schedule, share * schedule.columns)
+        weights = self._weights(values, schedule, total.parcel.scalars[0] * schedule.columns)
         change = relative_change(old.U, old.weights * old.values, U, weights * values)
         quiet = old.quiet + 1 if change <= self.tolerance and settled(schedule, self.settings) else 0
         return self._close(consensus.round, State(U, weights, values, schedule, change, quiet))
@@ -127,10 +126,10 @@ class SubspaceMethod:
     def _weights(self, values: FloatArray, schedule: Schedule, columns: float) -> FloatArray:
         """d: which directions enter L. A given rank means all that are numerically there."""
         if self.fixed_rank:
-            return (values > NUMERICALLY_ABSENT * values[0]).astype(np.float64)
+            return np.where(values > NUMERICALLY_ABSENT * values[0], 1.0, 0.0)
         long_side = np.sqrt(max(self.rows, columns))
-        entry = self.settings.rank_entry * long_side * schedule.level
-        noise = self.settings.rank_noise * (np.sqrt(self.rows) + np.sqrt(columns)) * schedule.noise
+        entry = self.settings.rank_entry * long_side * schedule.entry
+        noise = self.settings.rank_noise * (np.sqrt(self.rows) + np.sqrt(columns)) * schedule.pull
         # A cap at half the largest keeps an early overestimate of the noise from emptying L.
         return firm_weights(values, min(max(entry, noise), values[0] / 2.0), self.settings.b)
 
@@ -148,6 +147,16 @@ class SubspaceMethod:
         return State(consensus.broadcast.tensor, weights, values, schedule, float(change), int(quiet))
 
 
+def measure(schedule: Schedule, scalars: FloatArray) -> Measured:
+    """Read the sums of counts of a round that was played under this schedule."""
+    pull, kept, sampled = scalars[1:4]
+    if sampled <= 0.0:
+        return Measured(0.0, 0.0, 1.0)
+    noise = NORMAL_MEDIAN * histogram_median(scalars[4:], schedule.noise, HISTOGRAM_LOWEST)
+    deviation = schedule.relaxation * schedule.noise * np.sqrt(max(pull, 0.0) / sampled)
+    return Measured(noise, float(deviation), kept / sampled)
+
+
 def rayleigh_ritz(U: FloatArray, tensor: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The left singular vectors and singular values of Y restricted to the row space that the sites used.
 
@@ -156,7 +165,9 @@ def rayleigh_ritz(U: FloatArray, tensor: FloatArray, values: FloatArray) -> tupl
     """
     Z = tensor * update_unit(values)
     gram = (U.T @ Z) / update_scales(values)[:, None]
-    strengths, vectors = np.linalg.eigh((gram + gram.T) / 2.0)
+    # The values descend, so the upper triangle is the half whose rows were divided by the larger of two: it keeps
+    # its digits where a direction has all but vanished.
+    strengths, vectors = np.linalg.eigh(gram, UPLO="U")
     there = strengths > NUMERICALLY_ABSENT * max(strengths[-1], 0.0)
     inverse_roots = np.zeros_like(strengths)
     inverse_roots[there] = 1.0 / np.sqrt(strengths[there])

@@ -13,7 +13,7 @@ OPENING_LOWEST = -480
 OPENING_STEP = 4
 OPENING_BINS = 240
 OPENING = ("columns", *(f"size_{k}" for k in range(OPENING_BINS)))
-ROUND = ("columns", "kept", "sampled", *(f"residual_{k}" for k in range(HISTOGRAM_BINS)))
+ROUND = ("columns", "pull", "kept", "sampled", *(f"residual_{k}" for k in range(HISTOGRAM_BINS)))
 PLAN = ("threshold", "noise", "relaxation", "columns")
 
 
@@ -21,16 +21,18 @@ PLAN = ("threshold", "noise", "relaxation", "columns")
 class SubspaceSettings:
     """Defaults serve every case measured in docs/results; none needs setting per data set."""
 
-    a: float = 3.0  # firm thresholding of entries: an outlier beyond aθ is taken out whole
+    a: float = 2.0  # firm thresholding of entries: an outlier beyond aθ is taken out whole
     b: float = 2.0  # firm thresholding of singular values
-    noise_factor: float = 3.0  # c_σ: entries within this many deviations of the noise are never outliers
-    opening_factor: float = 3.0  # λ_0 as a multiple of the opening scale
+    noise_factor: float = 2.0  # c_σ: entries within this many deviations of the noise are never outliers
+    opening_factor: float = 2.0  # λ_0 as a multiple of the opening scale
     fall_lead: float = 1.2  # λ falls this much slower than the measured residual …
     fall_fastest: float = 0.3  # … but by no more than this …
-    fall_slowest: float = 0.9  # … and no less than this per round,
-    fall_resting: float = 0.03  # … except while L does not move
-    rank_entry: float = 0.5  # c_ρ: singular values under c_ρ √max(m,n) λ do not enter L
-    rank_noise: float = 0.8  # c_n: nor those under c_n (√m + √n) σ̄
+    fall_slowest: float = 0.9  # … and no less than this per round;
+    gap: float = 40.0  # while λ is this many times the noise or more, what it lets pass are outliers: then …
+    fall_gap: float = 0.75  # … it falls at least this much,
+    fall_resting: float = 0.03  # … and while L does not move, this much
+    rank_entry: float = 1.0  # c_ρ: singular values under c_ρ √max(m,n) λ do not enter L
+    rank_noise: float = 1.0  # c_n: nor those under c_n (√m + √n) times the deviation of ω ψ(R)
     passes: int = 2  # local passes per round
     largest_relaxation: float = 2.0
     floor: float = 1e-13  # thresholds stop falling at this share of the opening scale

@@ -16,7 +16,7 @@ from dcfpca.rpca.subspace_settings import OPENING_BINS, OPENING_LOWEST, OPENING_
 from dcfpca.rpca.thresholds import firm
 
 FINISHING_PASSES = 8  # the final U is exact to the tolerance; these make V as exact
-SMALLEST_SCALE = 1e-13
+SMALLEST_SCALE = 1e-11  # of the largest: below lies rounding, which must not be blown up
 
 
 class SubspaceSite:
@@ -96,7 +96,7 @@ class SubspaceSite:
         """Everything is sent in units that make it of order one, so that a fixed-point sum keeps all its digits."""
         values = broadcast.scalars[len(PLAN) + plan.weights.size :]
         everyone = broadcast.scalars[3]
-        counts = np.concatenate([[sums.kept, sums.sampled], sums.histogram]) / (everyone * self._sample.size)
+        counts = np.concatenate([[sums.pull, sums.kept, sums.sampled], sums.histogram]) / (everyone * self._sample.size)
         share = self._columns.shape[1] / everyone
         return Parcel(sums.update(plan.U) / update_unit(values), np.concatenate([[share], counts]))
 
