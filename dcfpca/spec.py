@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from dcfpca.errors import BadInput
 from dcfpca.identity import MAX_NAME
-from dcfpca.rpca.gradient import GradientSettings
-from dcfpca.rpca.subspace import SubspaceSettings
+from dcfpca.rpca.gradient_settings import GradientSettings
+from dcfpca.rpca.subspace_settings import SubspaceSettings
 
 # The names that certificates may carry; see dcfpca.identity.
 Name = Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[a-z0-9]+(-+[a-z0-9]+)*(\.[a-z0-9]+(-+[a-z0-9]+)*)*$")]

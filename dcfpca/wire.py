@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from dcfpca.v1 import types_pb2 as pb
 
 Buffer = bytes | bytearray | memoryview
 
-_NUMPY = {
+_NUMPY: dict[pb.Dtype, np.dtype[Any]] = {
     pb.DTYPE_FLOAT64: np.dtype("<f8"),
     pb.DTYPE_UINT64: np.dtype("<u8"),
     pb.DTYPE_UINT32: np.dtype("<u4"),
