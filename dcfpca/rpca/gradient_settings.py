@@ -19,6 +19,7 @@ PLAN = ("columns", "lambda", "rho", "learning_rate")
 # L deviate by 5 to 12; η: 3 sites' worth of columns).
 MEASURED_LAMBDA = 0.02
 MEASURED_STEP = 3.0
+MEASURED_SHARE = 0.1  # of the largest ρ that can work
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,14 @@ def unit_of(settings: GradientSettings, scale: float, width: int) -> float:
 def plan_of(settings: GradientSettings, opening: Opening, unit: float) -> Plan:
     """Fill in what was left to be measured."""
     lambda_ = MEASURED_LAMBDA * (opening.scale or 1.0) if settings.lambda_ is None else settings.lambda_
-    rho = unit / float(np.sqrt(min(opening.rows, opening.columns))) if settings.rho is None else settings.rho
+    rho = unit / float(np.sqrt(min(opening.rows, opening.columns)))
+    if settings.lambda_ is None:
+        # In a small matrix the paper's ρ breaks its own condition ρ ≤ λ√(mn); what is measured must not.
+        rho = min(rho, MEASURED_SHARE * lambda_ * float(np.sqrt(opening.rows * opening.columns)))
     rate = MEASURED_STEP * opening.sites / (opening.columns * unit)
-    return Plan(opening.columns, lambda_, rho, rate if settings.learning_rate is None else settings.learning_rate)
+    return Plan(
+        columns=opening.columns,
+        lambda_=lambda_,
+        rho=rho if settings.rho is None else settings.rho,
+        learning_rate=rate if settings.learning_rate is None else settings.learning_rate,
+    )

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dcfpca.errors import BadMessage
+from dcfpca.rpca.columns import split
+from dcfpca.rpca.exchange import Layout, Parcel
+from dcfpca.rpca.gradient import GradientMethod
+from dcfpca.rpca.simulate import exchange, simulate
+from dcfpca.rpca.synthetic import Recipe, generate
+
+PROBLEM = generate(Recipe(rows=30, columns=40, rank=2, counts=(5, 20, 15)), seed=1)
+METHOD = GradientMethod(rows=30, width=2, rounds=6)
+
+
+def test_history_has_one_entry_per_round_and_the_observer_sees_each() -> None:
+    seen: list[int] = []
+    result = simulate(METHOD, PROBLEM.sites(), lambda now, sites: seen.append(len(sites)))
+    assert len(result.history) == 7  # the opening exchange and six rounds
+    assert seen == [3] * 7
+
+
+def test_results_stand_in_participant_order() -> None:
+    result = simulate(METHOD, PROBLEM.sites())
+    assert [site.L.shape for site in result.results] == [(30, 5), (30, 20), (30, 15)]
+    U = METHOD.model(result.consensus)["U"]
+    np.testing.assert_allclose(result.low_rank, U @ np.concatenate([site.V for site in result.results]).T)
+    np.testing.assert_array_equal(result.outliers[:, 5:25].toarray(), result.results[1].S.toarray())
+
+
+def test_the_total_is_the_sum_of_the_updates_and_their_number() -> None:
+    sites = [METHOD.site(own) for own in split(PROBLEM.M, (5, 20, 15))]
+    total = exchange(METHOD, METHOD.begin(), sites)
+    assert total.contributors == 3
+    assert total.parcel.scalars[0] == 40
+
+
+def test_an_update_of_another_shape_than_declared_is_rejected() -> None:
+    class Careless(GradientMethod):
+        def update_layout(self, round: int) -> Layout:
+            return Layout(1, 1)
+
+    sites = [METHOD.site(own) for own in PROBLEM.sites()]
+    with pytest.raises(BadMessage):
+        exchange(Careless(rows=30, width=2, rounds=6), METHOD.begin(), sites)
+
+
+def test_a_parcel_survives_flattening() -> None:
+    parcel = Parcel(np.arange(6.0).reshape(2, 3), np.array([7.0]))
+    again = Parcel.unflatten(Layout(2, 3, ("n",)), parcel.flat())
+    np.testing.assert_array_equal(again.tensor, parcel.tensor)
+    np.testing.assert_array_equal(again.scalars, parcel.scalars)
