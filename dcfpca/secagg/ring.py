@@ -1,7 +1,8 @@
 """Fixed point in Z/2⁶⁴ (or Z/2³²): numbers whose sum wraps around exactly, so that masks cancel to the last bit.
 
-With the agreed exponent e bounding every update, |x| < 2^e, and n participants, a number is stored as round(x · 2^s),
-s = bits − 2 − ⌈log₂ n⌉ − e. The sum of n of them stays below 2^(bits − 2) in magnitude: it never clips.
+With the agreed exponent e bounding every update, |x| < 2^e, and n < 2^c participants, a number is stored as
+round(x · 2^s) with s = bits − 1 − c − e. The sum of n of them stays below 2^(bits − 1) in magnitude: it never clips, and
+of 64 bits at least 62 − log₂ n are left for the number.
 """
 
 from __future__ import annotations
@@ -58,4 +59,4 @@ def decode(total: RingArray, exponent: int, participants: int, precision: int) -
 
 def _shift(exponent: int, participants: int, precision: int) -> int:
     check_exponent(exponent)
-    return precision - 2 - (participants - 1).bit_length() - exponent
+    return precision - 1 - participants.bit_length() - exponent

@@ -63,9 +63,9 @@ def share(coefficients: list[int], place: int) -> bytes:
 
 def fixed(number: float, exponent: int, participants: int, bits: int) -> int:
     clog = 0
-    while 2**clog < participants:
+    while 2**clog <= participants:
         clog += 1
-    return round(Fraction(number) * Fraction(2) ** (bits - 2 - clog - exponent)) % 2**bits
+    return round(Fraction(number) * Fraction(2) ** (bits - 1 - clog - exponent)) % 2**bits
 
 
 def merkle(leaves: list[bytes]) -> bytes:
