@@ -130,9 +130,12 @@ def enough(book: Book, wanted_for: Iterable[str], present: Collection[str]) -> b
 
 
 def request_for(book: Book, survivors: Survivors, name: str, attestations: Mapping[str, Attestation]) -> UnmaskRequest:
-    """What to ask of one survivor: its shares, showing it that its neighbourhood signed the same set."""
-    around = sorted(peer for peer in book.graph.neighbourhood(name) if peer in attestations)
-    return UnmaskRequest(survivors, tuple(attestations[peer] for peer in around))
+    """What to ask of one survivor: its shares, showing it that its neighbourhood signed the same set.
+
+    It counts itself, so a threshold less one of the others' signatures is enough to show, and to verify.
+    """
+    around = sorted(peer for peer in book.graph.neighbourhood(name) if peer in attestations and peer != name)
+    return UnmaskRequest(survivors, tuple(attestations[peer] for peer in around[: book.graph.threshold - 1]))
 
 
 def accept_reveal(book: Book, agreement: Agreement, survivors: Survivors, reveal: Reveal) -> None:

@@ -1,8 +1,8 @@
 """Fixed point in Z/2⁶⁴ (or Z/2³²): numbers whose sum wraps around exactly, so that masks cancel to the last bit.
 
 With the agreed exponent e bounding every update, |x| < 2^e, and n < 2^c participants, a number is stored as
-round(x · 2^s) with s = bits − 1 − c − e. The sum of n of them stays below 2^(bits − 1) in magnitude: it never clips, and
-of 64 bits at least 62 − log₂ n are left for the number.
+round(x · 2^s) with s = bits − 1 − c − e. The sum of n of them stays below 2^(bits − 1) in magnitude: it never clips,
+and of 64 bits at least 62 − log₂ n are left for the number.
 """
 
 from __future__ import annotations
@@ -45,18 +45,19 @@ def check_exponent(exponent: int) -> None:
 
 def encode(vector: FloatArray, exponent: int, participants: int, precision: int) -> RingArray:
     """Fixed point of a vector that the exponent bounds."""
-    scaled = np.rint(np.ldexp(vector, _shift(exponent, participants, precision)))
-    signed = scaled.astype(np.int64)
-    return signed.astype(np.uint64).astype(dtype_of(precision))
+    scaled = vector * _unit(exponent, participants, precision)
+    np.rint(scaled, out=scaled)
+    return scaled.astype(np.int64).view("<u8").astype(dtype_of(precision), copy=False)
 
 
 def decode(total: RingArray, exponent: int, participants: int, precision: int) -> FloatArray:
     """The numbers whose fixed point summed to this total."""
     signed = total.view("<i8" if precision == 64 else "<i4").astype(np.float64)
-    decoded: FloatArray = np.ldexp(signed, -_shift(exponent, participants, precision))
+    decoded: FloatArray = signed / _unit(exponent, participants, precision)
     return decoded
 
 
-def _shift(exponent: int, participants: int, precision: int) -> int:
+def _unit(exponent: int, participants: int, precision: int) -> float:
+    """2^s, by which numbers are multiplied exactly."""
     check_exponent(exponent)
-    return precision - 1 - participants.bit_length() - exponent
+    return 2.0 ** (precision - 1 - participants.bit_length() - exponent)
