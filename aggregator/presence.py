@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from cryptography import x509
+
 
 @dataclass(slots=True, eq=False)
 class Connection:
@@ -13,6 +15,7 @@ class Connection:
 
     name: str
     fingerprint: str
+    certificate: x509.Certificate
     cut: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -23,11 +26,11 @@ class Presence:
         self._open: dict[str, Connection] = {}
         self._changed = changed
 
-    def enter(self, name: str, fingerprint: str) -> Connection | None:
+    def enter(self, name: str, fingerprint: str, certificate: x509.Certificate) -> Connection | None:
         """Register a stream; None when this identity has one already."""
         if name in self._open:
             return None
-        connection = Connection(name, fingerprint)
+        connection = Connection(name, fingerprint, certificate)
         self._open[name] = connection
         self._changed(name)
         return connection
@@ -45,6 +48,15 @@ class Presence:
     def names(self) -> frozenset[str]:
         """Everybody who is connected."""
         return frozenset(self._open)
+
+    def connections(self) -> list[Connection]:
+        """Every open stream."""
+        return list(self._open.values())
+
+    def cut_all(self) -> None:
+        """End every stream; the service stops."""
+        for connection in self._open.values():
+            connection.cut.set()
 
     def cut(self, fingerprint: str) -> int:
         """End the streams opened with this certificate; how many there were."""

@@ -7,6 +7,7 @@ from aggregator.run.records import Keys
 from aggregator.run.state import Round, Run
 from dcfpca import secagg
 from dcfpca.secagg.checks import Verify
+from dcfpca.secagg.ring import check_exponent
 from dcfpca.spec import RunSpec
 
 
@@ -91,3 +92,8 @@ def check_reveal(book: secagg.Book, round: Round, event: events.SharesRevealed) 
         key_shares=tuple(secagg.Share(owner, value) for owner, value in event.reveal.dropout_shares),
     )
     secagg.accept_reveal(book, agreement_of(round), survivors_of(round), reveal)
+
+
+def check_bound(event: events.BoundStated) -> None:
+    """Raise BadMessage unless fixed point has room for the stated exponent."""
+    check_exponent(event.exponent)

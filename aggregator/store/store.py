@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -126,6 +127,21 @@ class Store:
             " AND participant = ? AND sha256 = ? ORDER BY offset",
             _key(key),
         )
+
+    def digest_so_far(self, key: UploadKey) -> hashlib._Hash:
+        """SHA-256 over the pieces that have arrived, to be continued with the rest."""
+        sha = hashlib.sha256()
+        for _, data in self.chunks(key):
+            sha.update(data)
+        return sha
+
+    def forget_upload(self, key: UploadKey) -> None:
+        """Drop the pieces of an update that turned out wrong."""
+        with transaction(self.connection) as db:
+            db.execute(
+                "DELETE FROM chunks WHERE run_id = ? AND round = ? AND attempt = ? AND participant = ? AND sha256 = ?",
+                _key(key),
+            )
 
     def load_runs(self) -> list[StoredRun]:
         """Every run, oldest first, with its journal replayed."""

@@ -1,0 +1,94 @@
+"""The aggregator's configuration file. Unknown keys and bad values are told by name; paths are relative to the file."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dcfpca.errors import BadInput
+from dcfpca.spec import describe
+
+
+class Section(BaseModel):
+    """A table of the file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Server(Section):
+    """Where the service listens and who it is."""
+
+    listen: str = Field("0.0.0.0:7443", description="host:port of the gRPC service; port 0 takes a free one.")
+    ca: Path = Field(description="The consortium's CA certificate, or two of them during a change of CA.")
+    cert: Path = Field(description="The aggregator's certificate; its names must match what participants dial.")
+    key: Path = Field(description="Its private key, readable by the service alone.")
+    crl: Path | None = Field(None, description="The CA's revocation list; read again whenever it changes.")
+    drain_seconds: float = Field(10, ge=0, description="How long open calls may finish when the service stops.")
+
+
+class StoreSection(Section):
+    """What survives a restart."""
+
+    path: Path = Field(description="The SQLite file; exported reconstructions lie in a directory beside it.")
+
+
+class Limits(Section):
+    """What one peer may ask of the service."""
+
+    max_update_mib: int = Field(1024, ge=1, description="Largest update of a run that is accepted for proposal.")
+    max_export_mib: int = Field(16384, ge=1, description="Largest exported file.")
+    max_participants: int = Field(1000, ge=1, description="Most participants connected at a time.")
+    calls_per_second: float = Field(1000, gt=0, description="Sustained calls of one identity.")
+    call_burst: int = Field(2000, ge=1, description="Calls that one identity may make at once above that rate.")
+    concurrent_calls: int = Field(32, ge=1, description="Calls of one identity in progress at a time.")
+    upload_seconds: float = Field(30, gt=0, description="Longest pause inside an upload before it is cut.")
+
+
+class Telemetry(Section):
+    """What the service tells about itself."""
+
+    log: Literal["human", "json"] = Field("human", description="Form of the log on standard error.")
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severity that is logged.")
+    ready_file: Path | None = Field(None, description="Written with host:port once the service listens.")
+
+
+class Config(Section):
+    """The whole file."""
+
+    server: Server
+    store: StoreSection
+    limits: Limits = Field(default_factory=Limits)
+    telemetry: Telemetry = Field(default_factory=Telemetry)
+
+
+def load_config(path: Path) -> Config:
+    """Read and check the file; every failure is one sentence that names the key."""
+    try:
+        raw = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise BadInput(f"the configuration {path} cannot be read: {error.strerror}", "check --config") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"the configuration {path} is not valid TOML: {error}", "correct it at that place") from error
+    try:
+        config = Config.model_validate(raw)
+    except ValidationError as error:
+        hint = "deploy/config/aggregator.toml shows every key"
+        raise BadInput(f"the configuration {path} is not valid: {describe(error)}", hint) from error
+    return _resolved(config, path.resolve().parent)
+
+
+def _resolved(config: Config, base: Path) -> Config:
+    server = config.server
+    files = {name: base / getattr(server, name) for name in ("ca", "cert", "key")}
+    files |= {"crl": base / server.crl} if server.crl else {}
+    ready = config.telemetry.ready_file
+    return config.model_copy(
+        update={
+            "server": server.model_copy(update=files),
+            "store": config.store.model_copy(update={"path": base / config.store.path}),
+            "telemetry": config.telemetry.model_copy(update={"ready_file": base / ready if ready else None}),
+        }
+    )

@@ -1,0 +1,193 @@
+"""AdminService: the operators' side of the aggregator."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any, TypeAlias
+
+import numpy as np
+from grpc import aio
+
+from aggregator.config import Limits
+from aggregator.house import House
+from aggregator.rpc.exports import read_export
+from aggregator.rpc.faults import Missing, OutOfTurn
+from aggregator.rpc.guard import caller
+from aggregator.rpc.views import export_view, participant_view, run_view
+from aggregator.run import events
+from aggregator.run.state import Status
+from aggregator.runner import Runner
+from aggregator.store import audit, people
+from aggregator.trust import Trust
+from dcfpca.errors import BadInput
+from dcfpca.methods import method_of
+from dcfpca.rpca.exchange import Layout
+from dcfpca.spec import RunSpec, parse_spec
+from dcfpca.v1 import admin_pb2 as pb
+from dcfpca.v1 import admin_pb2_grpc
+from dcfpca.v1.types_pb2 import DTYPE_FLOAT64, Chunk, TensorPart
+from dcfpca.wire import chunks, header_of
+
+Context: TypeAlias = "aio.ServicerContext[Any, Any]"
+
+
+class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
+    """What operators may ask; the guard has established that they are operators."""
+
+    def __init__(self, house: House, trust: Trust, limits: Limits) -> None:
+        self._house, self._trust, self._limits = house, trust, limits
+
+    async def ProposeRun(self, request: pb.ProposeRunRequest, context: Context) -> pb.RunView:  # noqa: N802
+        """Start a run."""
+        if not 8 <= len(request.request_id) <= 100:
+            raise BadInput("the request id is missing or not 8 to 100 characters long")
+        spec = await self._complete(parse_spec(request.spec))
+        runner = await self._house.propose(spec, str(caller().identity), request.request_id)
+        return await run_view(self._house, runner)
+
+    async def _complete(self, spec: RunSpec) -> RunSpec:
+        """The spec with its rows, checked against what this aggregator can carry."""
+        if not spec.rows:
+            rows = await self._house.rows_of_connected(spec.enrol_seconds)
+            spec = parse_spec(spec.model_dump() | {"rows": rows})
+        size = method_of(spec).update_layout(1).size * 8
+        if size > self._limits.max_update_mib << 20:
+            raise BadInput(
+                f"updates of {spec.rows} × {spec.width} numbers take {size >> 20} MiB, "
+                f"more than the {self._limits.max_update_mib} MiB that this aggregator accepts",
+                "lower the rank, or raise [limits] max_update_mib",
+            )
+        return spec
+
+    async def ListRuns(self, request: pb.ListRunsRequest, context: Context) -> pb.ListRunsResponse:  # noqa: N802
+        """All runs, newest first."""
+        newest = list(reversed(self._house.runners.values()))[: request.limit or None]
+        return pb.ListRunsResponse(runs=[await run_view(self._house, runner, rounds=False) for runner in newest])
+
+    async def GetRun(self, request: pb.GetRunRequest, context: Context) -> pb.RunView:  # noqa: N802
+        """One run."""
+        return await run_view(self._house, self._runner(request.run_id))
+
+    async def WatchRun(self, request: pb.WatchRunRequest, context: Context) -> AsyncIterator[pb.RunView]:  # noqa: N802
+        """The run whenever it changes, until it is over."""
+        runner, after = self._runner(request.run_id), request.after_round
+        while True:
+            seen, over = runner.changed.version, runner.run.status.over
+            view = await run_view(self._house, runner, after)
+            after = max([after, *(done.round for done in view.rounds)])
+            yield view
+            if over:
+                return
+            await runner.changed.wait(seen)
+
+    async def AbortRun(self, request: pb.AbortRunRequest, context: Context) -> pb.RunView:  # noqa: N802
+        """End a run."""
+        runner, who = self._runner(request.run_id), caller()
+        if not runner.run.status.over:
+            reason = f"aborted by {who.name}" + (f": {request.reason[:500]}" if request.reason else "")
+            await runner.post(events.Aborted(at=self._house.keeper.now(), reason=reason))
+            await self._record("run_aborted", request.run_id, reason=request.reason[:500])
+        return await run_view(self._house, runner)
+
+    async def ResumeRun(self, request: pb.ResumeRunRequest, context: Context) -> pb.RunView:  # noqa: N802
+        """Let a paused run go on."""
+        runner = self._runner(request.run_id)
+        if runner.run.status is not Status.PAUSED:
+            raise OutOfTurn(f"run {request.run_id} is {runner.run.status.value}, not paused")
+        await runner.post(events.Resumed(at=self._house.keeper.now()))
+        await self._record("run_resumed", request.run_id)
+        return await run_view(self._house, runner)
+
+    async def ListParticipants(  # noqa: N802
+        self, request: pb.ListParticipantsRequest, context: Context
+    ) -> pb.ListParticipantsResponse:
+        """Everyone who ever connected."""
+        views = [
+            participant_view(self._house, who, who.fingerprint in self._trust.revoked)
+            for _, who in sorted(self._house.introduced.items())
+        ]
+        return pb.ListParticipantsResponse(participants=views)
+
+    async def FetchModel(self, request: pb.FetchModelRequest, context: Context) -> AsyncIterator[TensorPart]:  # noqa: N802
+        """U and the singular values of a finished run."""
+        runner = self._finished(request.run_id)
+        model = runner.method.model(runner.sums.consensus)
+        U, values = model["U"], model["singular_values"]
+        payload = np.concatenate([np.ascontiguousarray(U).ravel(), values]).astype("<f8", copy=False).tobytes()
+        layout = Layout(U.shape[0], U.shape[1], tuple(f"singular_value_{i}" for i in range(len(values))))
+        await self._record("model_fetched", request.run_id)
+        yield TensorPart(header=header_of(payload, layout, DTYPE_FLOAT64))
+        for chunk in chunks(payload):
+            yield TensorPart(chunk=chunk)
+
+    async def RequestExport(self, request: pb.RequestExportRequest, context: Context) -> pb.ExportView:  # noqa: N802
+        """Ask the cohort for their reconstructions."""
+        runner = self._finished(request.run_id)
+        if runner.run.export is None:
+            if not runner.spec.export:
+                hint = "propose the run with `export = true` (--export), so that every site can review it"
+                raise OutOfTurn("the spec of this run did not announce that reconstructions would be asked for", hint)
+            await runner.post(events.ExportRequested(at=self._house.keeper.now(), export_id=secrets.token_hex(8)))
+            await self._record("export_requested", request.run_id)
+        return self._export(runner)
+
+    async def GetExport(self, request: pb.GetExportRequest, context: Context) -> pb.ExportView:  # noqa: N802
+        """How far an export has come."""
+        return self._export(self._finished(request.run_id))
+
+    async def FetchReconstruction(  # noqa: N802
+        self, request: pb.FetchReconstructionRequest, context: Context
+    ) -> AsyncIterator[Chunk]:
+        """One exported file."""
+        runner = self._finished(request.run_id)
+        if request.participant not in runner.run.cohort:
+            raise Missing(f"{request.participant[:80]!r} is not in the cohort of run {request.run_id}")
+        who, artifact = request.participant, request.artifact
+        await self._record("reconstruction_fetched", request.run_id, participant=who, artifact=artifact[:40])
+        for chunk in read_export(self._house.keeper.store.path, request.run_id, who, artifact, request.offset):
+            yield chunk
+
+    async def FetchAuditLog(  # noqa: N802
+        self, request: pb.FetchAuditLogRequest, context: Context
+    ) -> AsyncIterator[pb.AuditEntry]:
+        """The whole log when no run is named, so that the chain can be verified; else the run's entries."""
+        for entry in await self._house.keeper.do(lambda store: audit.entries(store.connection)):
+            if request.run_id in ("", entry.run_id):
+                yield entry
+
+    async def RevokeParticipant(  # noqa: N802
+        self, request: pb.RevokeParticipantRequest, context: Context
+    ) -> pb.RevokeParticipantResponse:
+        """Turn a certificate away and cut its streams."""
+        known = self._house.introduced.get(request.name)
+        mark = request.fingerprint.lower() or (known.fingerprint if known else "")
+        if len(mark) != 64 or set(mark) - set("0123456789abcdef"):
+            hint = "name one of `dcfpca participants list`, or give a SHA-256 fingerprint"
+            raise Missing(f"no certificate is known for {request.name[:80]!r}", hint)
+        at, reason = self._house.keeper.now(), request.reason[:500]
+        await self._house.keeper.do(lambda store: people.revoke(store.connection, mark, request.name, reason, at))
+        self._trust.revoke(mark)
+        cut = self._house.presence.cut(mark)
+        await self._record("participant_revoked", "", name=request.name, fingerprint=mark, reason=reason)
+        return pb.RevokeParticipantResponse(fingerprints=[mark], streams_cut=cut)
+
+    def _export(self, runner: Runner) -> pb.ExportView:
+        if runner.run.export is None:
+            raise OutOfTurn("no reconstruction of this run has been asked for", "use `dcfpca run export`")
+        return export_view(runner.run, runner.run.export)
+
+    def _finished(self, run_id: str) -> Runner:
+        runner = self._runner(run_id)
+        if runner.run.status is not Status.FINISHED:
+            raise OutOfTurn(f"run {run_id} is {runner.run.status.value}, not finished", runner.run.reason)
+        return runner
+
+    def _runner(self, run_id: str) -> Runner:
+        runner = self._house.runner(run_id)
+        if runner is None:
+            raise Missing(f"there is no run {run_id[:80]!r}", "`dcfpca run list` shows them")
+        return runner
+
+    async def _record(self, action: str, run_id: str, **detail: object) -> None:
+        await self._house.keeper.record(action, actor=str(caller().identity), run_id=run_id, **detail)

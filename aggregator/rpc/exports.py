@@ -1,0 +1,113 @@
+"""Reconstructions on their way in (from public participants) and out (to the operator), as files beside the store."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+from aggregator.config import Limits
+from aggregator.keeper import Keeper
+from aggregator.rpc.faults import Missing
+from aggregator.rpc.translate import receipt
+from aggregator.run import events
+from aggregator.run.effects import Fate, Reply
+from aggregator.run.exports import ARTIFACTS, is_answered
+from aggregator.runner import Runner
+from dcfpca.errors import BadMessage
+from dcfpca.logs import log
+from dcfpca.names import CHUNK_BYTES
+from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.v1.types_pb2 import Chunk, Receipt
+
+
+def export_path(store: Path, run_id: str, participant: str, artifact: str) -> Path:
+    """Where an exported file lies."""
+    return store.with_name(f"{store.name}.exports") / run_id / participant / artifact
+
+
+class ExportIntake:
+    """Takes one file or refusal; a file appears under its name only when it is whole and matches its digest."""
+
+    def __init__(self, runner: Runner, keeper: Keeper, who: str, limits: Limits) -> None:
+        self._runner, self._keeper, self._who, self._limits = runner, keeper, who, limits
+
+    async def take(self, first: pb.ExportPart, parts: AsyncIterator[pb.ExportPart]) -> Receipt:
+        """Everything up to the receipt."""
+        if first.WhichOneof("part") == "refusal":
+            return await self._refusal(first.refusal)
+        header = first.header
+        refused = self._unwanted(header)
+        if refused:
+            return receipt(refused)
+        await self._write(header, parts)
+        event = events.FileExported(
+            at=self._keeper.now(),
+            participant=self._who,
+            export_id=header.export_id,
+            artifact=header.artifact,
+            size=header.size,
+            sha256=header.sha256,
+        )
+        return receipt(await self._runner.post(event))
+
+    async def _refusal(self, refusal: pb.ExportRefusal) -> Receipt:
+        event = events.ExportRefused(
+            at=self._keeper.now(),
+            participant=self._who,
+            export_id=refusal.export_id,
+            reason=refusal.reason[:1000] or "no reason given",
+        )
+        reply = await self._runner.post(event)
+        if reply and reply.fate is Fate.ACCEPTED:
+            run_id = self._runner.run.run_id
+            log("export_refused", run=run_id, participant=self._who, reason=event.reason)
+            await self._keeper.record("export_refused", actor=self._who, run_id=run_id, reason=event.reason)
+        return receipt(reply)
+
+    def _unwanted(self, header: pb.ExportHeader) -> Reply | None:
+        run = self._runner.run
+        if self._who not in run.cohort:
+            return Reply(Fate.REJECTED, "this participant is not in the run's cohort")
+        if run.export is None or run.export.export_id != header.export_id:
+            return Reply(Fate.REJECTED, "no reconstruction was asked for under this export id")
+        if run.enrolled[self._who].private:
+            return Reply(Fate.REJECTED, "this participant enrolled as private; its reconstruction is not taken")
+        if header.artifact not in ARTIFACTS or header.size > self._limits.max_export_mib << 20:
+            return Reply(Fate.REJECTED, f"{header.artifact[:40]} is not an artifact, or is larger than allowed")
+        return Reply(Fate.DUPLICATE, "already answered") if is_answered(run.export, self._who) else None
+
+    async def _write(self, header: pb.ExportHeader, parts: AsyncIterator[pb.ExportPart]) -> None:
+        target = export_path(self._keeper.store.path, self._runner.run.run_id, self._who, header.artifact)
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        partial = target.with_suffix(".partial")
+        sha, size = hashlib.sha256(), 0
+        try:
+            with partial.open("wb") as file:
+                async for part in parts:
+                    size += len(part.chunk.data)
+                    if part.chunk.offset != size - len(part.chunk.data) or size > header.size:
+                        raise BadMessage("the pieces of the file are not in order, or more than announced")
+                    sha.update(part.chunk.data)
+                    await asyncio.to_thread(file.write, part.chunk.data)
+                file.flush()
+                os.fsync(file.fileno())
+            if size != header.size or sha.digest() != header.sha256:
+                raise BadMessage(f"the file {header.artifact} does not match its announced size and digest")
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def read_export(store: Path, run_id: str, participant: str, artifact: str, offset: int) -> Iterator[Chunk]:
+    """The pieces of an exported file from this byte on."""
+    path = export_path(store, run_id, participant, artifact)
+    if artifact not in ARTIFACTS or not path.is_file():
+        raise Missing(f"{participant} has not exported {artifact} of run {run_id}")
+    with path.open("rb") as file:
+        file.seek(offset)
+        while data := file.read(CHUNK_BYTES):
+            yield Chunk(offset=offset, data=data)
+            offset += len(data)

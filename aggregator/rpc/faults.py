@@ -1,0 +1,50 @@
+"""From our errors to gRPC statuses: the sentence and the hint travel in the status message."""
+
+from __future__ import annotations
+
+import grpc
+
+from aggregator.store.database import StoreFailed
+from dcfpca.errors import BadIdentity, BadInput, BadMessage, DcfpcaError, Refused
+
+Code = grpc.StatusCode
+
+
+class Missing(DcfpcaError):
+    """There is no such run, participant or file."""
+
+
+class OutOfTurn(DcfpcaError):
+    """Right in itself, but not in the present state."""
+
+
+class Overloaded(DcfpcaError):
+    """Over a limit; later it may pass."""
+
+
+class Draining(DcfpcaError):
+    """The service stops or restarts; another try in a moment will do."""
+
+
+class AlreadyHere(DcfpcaError):
+    """This identity has an open stream."""
+
+
+_STATUS: tuple[tuple[type[DcfpcaError], grpc.StatusCode], ...] = (
+    (Missing, Code.NOT_FOUND),
+    (OutOfTurn, Code.FAILED_PRECONDITION),
+    (Overloaded, Code.RESOURCE_EXHAUSTED),
+    (AlreadyHere, Code.ALREADY_EXISTS),
+    (StoreFailed, Code.UNAVAILABLE),
+    (Draining, Code.UNAVAILABLE),
+    (BadInput, Code.INVALID_ARGUMENT),
+    (BadMessage, Code.INVALID_ARGUMENT),
+    (BadIdentity, Code.UNAUTHENTICATED),
+    (Refused, Code.PERMISSION_DENIED),
+)
+
+
+def status_of(error: DcfpcaError) -> tuple[grpc.StatusCode, str]:
+    """The status and message that tell this error."""
+    code = next((code for kind, code in _STATUS if isinstance(error, kind)), Code.INTERNAL)
+    return code, f"{error}\nhint: {error.hint}" if error.hint else str(error)

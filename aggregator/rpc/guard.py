@@ -1,0 +1,96 @@
+"""The one interceptor before every method: who calls, may they, are they within limits; and our errors as statuses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextvars import ContextVar
+from typing import Any
+
+import grpc
+from grpc import aio
+
+from aggregator.rpc.faults import status_of
+from aggregator.rpc.limits import Meter
+from aggregator.rpc.roles import may_call
+from aggregator.trust import Caller, Trust
+from dcfpca.errors import BadIdentity, DcfpcaError, Refused
+from dcfpca.logs import log
+
+_CALLER: ContextVar[Caller] = ContextVar("caller")
+
+
+def caller() -> Caller:
+    """Who makes the present call."""
+    return _CALLER.get()
+
+
+class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
+    """Wraps every handler; nothing behind it needs to ask for permission again."""
+
+    def __init__(self, trust: Trust, meter: Meter) -> None:
+        self._trust, self._meter = trust, meter
+
+    async def intercept_service(
+        self, continuation: Callable[[Any], Awaitable[Any]], details: grpc.HandlerCallDetails
+    ) -> Any:
+        """The handler of this method behind the guard."""
+        handler = await continuation(details)
+        return handler and self._wrapped(handler, details.method)
+
+    def _wrapped(self, handler: Any, method: str) -> Any:
+        behaviour = handler.unary_unary or handler.stream_unary or handler.unary_stream or handler.stream_stream
+        make = {
+            (False, False): grpc.unary_unary_rpc_method_handler,
+            (True, False): grpc.stream_unary_rpc_method_handler,
+            (False, True): grpc.unary_stream_rpc_method_handler,
+            (True, True): grpc.stream_stream_rpc_method_handler,
+        }[handler.request_streaming, handler.response_streaming]
+        guarded = self._streaming(behaviour, method) if handler.response_streaming else self._unary(behaviour, method)
+        return make(guarded, handler.request_deserializer, handler.response_serializer)
+
+    def _unary(self, behaviour: Callable[..., Any], method: str) -> Callable[..., Any]:
+        async def call(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
+            try:
+                who = self._admit(method, context)
+                with self._meter.call(str(who.identity), time.monotonic()):
+                    return await behaviour(request, context)
+            except DcfpcaError as error:
+                return await _abort(context, method, error)
+
+        return call
+
+    def _streaming(self, behaviour: Callable[..., Any], method: str) -> Callable[..., Any]:
+        async def call(request: Any, context: aio.ServicerContext[Any, Any]) -> AsyncIterator[Any]:
+            try:
+                who = self._admit(method, context)
+                with self._meter.call(str(who.identity), time.monotonic()):
+                    result = behaviour(request, context)
+                    if hasattr(result, "__aiter__"):
+                        async for message in result:
+                            yield message
+                    else:
+                        await result
+            except DcfpcaError as error:
+                await _abort(context, method, error)
+
+        return call
+
+    def _admit(self, method: str, context: aio.ServicerContext[Any, Any]) -> Caller:
+        shown = context.auth_context().get("x509_pem_cert")
+        if not shown:
+            raise BadIdentity("no certificate was shown", "connect with mutual TLS")
+        who = self._trust.caller(next(iter(shown)))
+        if not may_call(who.identity.role, method):
+            name = method.rsplit("/", 1)[-1]
+            raise Refused(f"the role {who.identity.role} may not call {name}", "use a certificate of the right role")
+        _CALLER.set(who)
+        return who
+
+
+async def _abort(context: aio.ServicerContext[Any, Any], method: str, error: DcfpcaError) -> None:
+    code, message = status_of(error)
+    known = _CALLER.get(None)
+    log("call_refused", level="warning", method=method.rsplit("/", 1)[-1], status=code.name, reason=str(error),
+        caller=str(known.identity) if known else context.peer())  # fmt: skip
+    await context.abort(code, message)

@@ -1,0 +1,48 @@
+"""Which role may call which method: one table, checked for completeness against the service descriptors by a test."""
+
+from __future__ import annotations
+
+from dcfpca.identity import Role
+
+_ROUND = "/dcfpca.v1.RoundService/"
+_ADMIN = "/dcfpca.v1.AdminService/"
+_PARTICIPANT = frozenset({Role.PARTICIPANT})
+_OPERATOR = frozenset({Role.OPERATOR})
+_ANYONE = frozenset(Role)
+
+ROLES: dict[str, frozenset[Role]] = {
+    _ROUND + "Subscribe": _PARTICIPANT,
+    _ROUND + "Respond": _PARTICIPANT,
+    _ROUND + "FetchConsensus": _PARTICIPANT,
+    _ROUND + "AdvertiseKeys": _PARTICIPANT,
+    _ROUND + "ShareKeys": _PARTICIPANT,
+    _ROUND + "StateBound": _PARTICIPANT,
+    _ROUND + "SubmitUpdate": _PARTICIPANT,
+    _ROUND + "ResumeUpload": _PARTICIPANT,
+    _ROUND + "AttestSurvivors": _PARTICIPANT,
+    _ROUND + "Unmask": _PARTICIPANT,
+    _ROUND + "ExportReconstruction": _PARTICIPANT,
+    _ROUND + "ReportProgress": _PARTICIPANT,
+    _ADMIN + "ProposeRun": _OPERATOR,
+    _ADMIN + "ListRuns": _OPERATOR,
+    _ADMIN + "GetRun": _OPERATOR,
+    _ADMIN + "WatchRun": _OPERATOR,
+    _ADMIN + "AbortRun": _OPERATOR,
+    _ADMIN + "ResumeRun": _OPERATOR,
+    _ADMIN + "ListParticipants": _OPERATOR,
+    _ADMIN + "FetchModel": _OPERATOR,
+    _ADMIN + "RequestExport": _OPERATOR,
+    _ADMIN + "GetExport": _OPERATOR,
+    _ADMIN + "FetchReconstruction": _OPERATOR,
+    _ADMIN + "FetchAuditLog": frozenset({Role.OPERATOR, Role.PARTICIPANT}),
+    _ADMIN + "RevokeParticipant": _OPERATOR,
+    "/grpc.health.v1.Health/Check": _ANYONE,
+    "/grpc.health.v1.Health/List": _ANYONE,
+    "/grpc.health.v1.Health/Watch": _ANYONE,
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": _ANYONE,
+}
+
+
+def may_call(role: Role, method: str) -> bool:
+    """Whether this role may call this method; a method that is not in the table may be called by nobody."""
+    return role in ROLES.get(method, frozenset())

@@ -1,0 +1,285 @@
+"""RoundService: the participants' side of the aggregator. Thin: checks the caller, hands events to the run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeAlias
+
+from google.protobuf.message import Message
+from grpc import aio
+
+from aggregator.config import Limits
+from aggregator.house import House
+from aggregator.presence import Connection
+from aggregator.rpc import translate
+from aggregator.rpc.exports import ExportIntake
+from aggregator.rpc.faults import AlreadyHere, Draining, Missing, OutOfTurn, Overloaded
+from aggregator.rpc.guard import caller
+from aggregator.rpc.intake import Intake
+from aggregator.run import events, secure
+from aggregator.run.assignments import assignments
+from aggregator.run.effects import Fate, Reply
+from aggregator.run.messages import out_of_turn
+from aggregator.run.state import Phase
+from aggregator.runner import Runner
+from aggregator.store.people import Acquaintance
+from aggregator.store.store import UploadKey
+from aggregator.trust import Trust
+from dcfpca.consent import consent_bytes
+from dcfpca.errors import BadIdentity, BadMessage
+from dcfpca.logs import log
+from dcfpca.names import PROTOCOL
+from dcfpca.pki import verify
+from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.v1 import rounds_pb2_grpc
+from dcfpca.v1.types_pb2 import Receipt, RoundRef, TensorPart
+from dcfpca.wire import chunks
+
+Context: TypeAlias = "aio.ServicerContext[Any, Any]"
+
+
+class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
+    """What participants may ask; the guard has established who they are."""
+
+    def __init__(self, house: House, trust: Trust, limits: Limits) -> None:
+        self._house, self._trust, self._limits = house, trust, limits
+
+    async def Subscribe(self, request: pb.SubscribeRequest, context: Context) -> AsyncIterator[pb.Assignment]:  # noqa: N802
+        """Assignments, now and whenever they change, until the stream ends or is cut."""
+        who = caller()
+        if request.protocol != PROTOCOL:
+            side = "participant" if request.protocol < PROTOCOL else "aggregator"
+            told = f"the participant speaks protocol {request.protocol}, the aggregator {PROTOCOL}"
+            raise OutOfTurn(told, f"upgrade the {side}")
+        if len(self._house.presence.names()) >= self._limits.max_participants:
+            raise Overloaded("as many participants are connected as the aggregator allows", "try again later")
+        await self._house.introduce(self._introduction(request))
+        connection = self._house.presence.enter(who.name, who.fingerprint, who.certificate)
+        if connection is None:
+            hint = "stop the other daemon, or give this one its own certificate"
+            raise AlreadyHere(f"a participant daemon with the identity {who.name} is connected already", hint)
+        log("participant_connected", participant=who.name, software=request.software)
+        try:
+            async for assignment in self._stream(connection):
+                yield assignment
+        finally:
+            self._house.presence.leave(connection)
+            log("participant_disconnected", participant=who.name)
+
+    async def _stream(self, connection: Connection) -> AsyncIterator[pb.Assignment]:
+        sent: dict[str, set[str]] = {}
+        cut = asyncio.create_task(connection.cut.wait())
+        try:
+            while not connection.cut.is_set():
+                seen = self._house.stage.version
+                for runner in self._house.telling():
+                    keys = sent.setdefault(runner.run.run_id, set())
+                    for assignment in assignments(runner.facts.now(), runner.run, connection.name, keys):
+                        keys.add(assignment.key)
+                        runner.traffic.sent += assignment.ByteSize()
+                        yield assignment
+                changed = asyncio.create_task(self._house.stage.wait(seen))
+                await asyncio.wait({changed, cut}, return_when=asyncio.FIRST_COMPLETED)
+                changed.cancel()
+        finally:
+            cut.cancel()
+        if not self._trust.still_believes(connection.certificate):
+            raise BadIdentity(
+                "this certificate has been revoked or has expired", "ask the holder of the CA for a new one"
+            )
+        raise Draining("the aggregator is stopping", "connect again in a moment")
+
+    def _introduction(self, request: pb.SubscribeRequest) -> Acquaintance:
+        who = caller()
+        return Acquaintance(
+            name=who.name,
+            fingerprint=who.fingerprint,
+            not_after=who.certificate.not_valid_after_utc.timestamp(),
+            software=request.software[:100],
+            rows=request.rows,
+            features=request.features_sha256,
+            last_seen=self._house.keeper.now(),
+        )
+
+    async def Respond(self, request: pb.RespondRequest, context: Context) -> Receipt:  # noqa: N802
+        """Enrol, refuse or withdraw."""
+        runner, who = self._runner(request.run_id), caller()
+        if request.spec_sha256 != runner.facts.spec_sha256:
+            return translate.receipt(Reply(Fate.REJECTED, "the digest is not that of this run's spec"))
+        said = consent_bytes(
+            request.run_id,
+            request.spec_sha256,
+            who.name,
+            accept=request.accept,
+            private=request.private,
+            reasons=list(request.reasons),
+        )
+        if not verify(who.certificate.public_key(), request.signature, said):  # type: ignore[arg-type]
+            return translate.receipt(Reply(Fate.REJECTED, "the signature is not this participant's over this answer"))
+        reply = await runner.post(translate.responded(request, who.name, who.fingerprint, self._now()))
+        if reply and reply.fate is Fate.ACCEPTED:
+            word = "participant_enrolled" if request.accept else "participant_refused"
+            log(word, run=request.run_id, participant=who.name, reasons=list(request.reasons) or None)
+            await self._house.keeper.record(
+                word, actor=str(who.identity), run_id=request.run_id, reasons=list(request.reasons)
+            )
+            self._house.look_at_enrolment(request.run_id)
+        return translate.receipt(reply)
+
+    async def FetchConsensus(  # noqa: N802
+        self, request: pb.FetchConsensusRequest, context: Context
+    ) -> AsyncIterator[TensorPart]:
+        """The consensus of the open round, or the final one."""
+        runner = self._runner(request.run_id)
+        if caller().name not in runner.run.cohort:
+            raise OutOfTurn("this participant is not in the run's cohort")
+        held = runner.sums.consensus
+        if held.round != request.round or (held.outcome is not None) != request.final:
+            raise Missing(f"the consensus of round {request.round} is not held any more, or not yet")
+        header, payload = runner.facts.consensus()
+        yield TensorPart(header=header)
+        for chunk in chunks(payload, request.offset):
+            runner.traffic.sent += len(chunk.data)
+            yield TensorPart(chunk=chunk)
+
+    async def AdvertiseKeys(self, request: pb.AdvertiseKeysRequest, context: Context) -> Receipt:  # noqa: N802
+        """Step 1 of the secure sum."""
+        runner = self._runner(request.ref.run_id)
+        event = translate.keys_advertised(request, caller().name, self._now())
+        digest = runner.facts.spec_sha256
+        return await self._receive(
+            runner,
+            event,
+            request,
+            Phase.ADVERTISING,
+            lambda: secure.check_keys(runner.spec, digest, runner.run, event, self._trust.participant_key),
+        )
+
+    async def ShareKeys(self, request: pb.ShareKeysRequest, context: Context) -> Receipt:  # noqa: N802
+        """Step 2."""
+        runner = self._runner(request.ref.run_id)
+        event = translate.shares_sent(request, caller().name, self._now())
+        return await self._receive(
+            runner, event, request, Phase.SHARING, lambda: secure.check_shares(_book(runner), event)
+        )
+
+    async def StateBound(self, request: pb.StateBoundRequest, context: Context) -> Receipt:  # noqa: N802
+        """Step 3."""
+        runner = self._runner(request.ref.run_id)
+        event = translate.bound_stated(request, caller().name, self._now())
+        return await self._receive(runner, event, request, Phase.SHARING, lambda: secure.check_bound(event))
+
+    async def AttestSurvivors(self, request: pb.AttestSurvivorsRequest, context: Context) -> Receipt:  # noqa: N802
+        """Step 5."""
+        runner = self._runner(request.ref.run_id)
+        event = translate.survivors_attested(request, caller().name, self._now())
+
+        def check() -> None:
+            assert runner.run.round is not None
+            secure.check_attestation(_book(runner), runner.run.round, event, self._trust.participant_key)
+
+        return await self._receive(runner, event, request, Phase.ATTESTING, check)
+
+    async def Unmask(self, request: pb.UnmaskRequest, context: Context) -> Receipt:  # noqa: N802
+        """Step 6."""
+        runner = self._runner(request.ref.run_id)
+        event = translate.shares_revealed(request, caller().name, self._now())
+
+        def check() -> None:
+            assert runner.run.round is not None
+            secure.check_reveal(_book(runner), runner.run.round, event)
+
+        return await self._receive(runner, event, request, Phase.UNMASKING, check)
+
+    async def SubmitUpdate(self, request_iterator: AsyncIterator[pb.UpdatePart], context: Context) -> Receipt:  # noqa: N802
+        """The update, plain or masked."""
+        first = await anext(request_iterator, None)
+        if first is None or first.WhichOneof("part") != "header":
+            raise BadMessage("an update begins with its header")
+        runner, who = self._runner(first.header.ref.run_id), caller()
+        intake = Intake(runner, self._house.keeper, who.name, first.header, self._limits.upload_seconds)
+        parts = _counted(request_iterator, runner)
+        answer = await intake.take(parts)
+        _log_fate("update", who.name, first.header.ref, answer)
+        return answer
+
+    async def ResumeUpload(self, request: pb.UpdateHeader, context: Context) -> pb.ResumeUploadResponse:  # noqa: N802
+        """Where a broken upload goes on."""
+        ref = request.ref
+        self._runner(ref.run_id)
+        key = UploadKey(ref.run_id, ref.round, ref.attempt, caller().name, request.tensor.sha256)
+        offset = await self._house.keeper.do(lambda store: store.received(key))
+        return pb.ResumeUploadResponse(offset=offset)
+
+    async def ExportReconstruction(  # noqa: N802
+        self, request_iterator: AsyncIterator[pb.ExportPart], context: Context
+    ) -> Receipt:
+        """A file of a reconstruction, or the refusal to send one."""
+        first = await anext(request_iterator, None)
+        if first is None or first.WhichOneof("part") not in ("header", "refusal"):
+            raise BadMessage("an export begins with a header or a refusal")
+        about = first.header if first.WhichOneof("part") == "header" else first.refusal
+        intake = ExportIntake(self._runner(about.run_id), self._house.keeper, caller().name, self._limits)
+        return await intake.take(first, request_iterator)
+
+    async def ReportProgress(self, request: pb.ReportProgressRequest, context: Context) -> Receipt:  # noqa: N802
+        """A percentage for people to look at."""
+        runner, who = self._runner(request.ref.run_id), caller()
+        if who.name not in runner.run.cohort or request.percent > 100:
+            return translate.receipt(Reply(Fate.REJECTED, "not in the run's cohort, or not a percentage"))
+        runner.percent[who.name] = request.percent
+        runner.changed.fire()
+        return translate.receipt(None)
+
+    async def _receive(
+        self, runner: Runner, event: events.RoundMessage, request: Message, phase: Phase, check: Callable[[], None]
+    ) -> Receipt:
+        """Check a message of the secure sum where it is in turn, then let the rules decide."""
+        runner.traffic.received += request.ByteSize()
+        if out_of_turn(runner.run, event.participant, event.round, event.attempt, phase) is None:
+            try:
+                check()
+            except BadMessage as error:
+                answer = translate.receipt(Reply(Fate.REJECTED, str(error)))
+                _log_fate(event.kind, event.participant, event, answer)
+                return answer
+        answer = translate.receipt(await runner.post(event))
+        _log_fate(event.kind, event.participant, event, answer)
+        return answer
+
+    def _runner(self, run_id: str) -> Runner:
+        runner = self._house.runner(run_id)
+        if runner is None:
+            raise Missing(f"there is no run {run_id[:80]!r}")
+        return runner
+
+    def _now(self) -> float:
+        return self._house.keeper.now()
+
+
+def _book(runner: Runner) -> Any:
+    book = runner.facts.book()
+    if book is None:
+        raise BadMessage("the roster of this attempt is not closed")
+    return book
+
+
+async def _counted(parts: AsyncIterator[pb.UpdatePart], runner: Runner) -> AsyncIterator[pb.UpdatePart]:
+    async for part in parts:
+        runner.traffic.received += len(part.chunk.data)
+        yield part
+
+
+def _log_fate(what: str, participant: str, ref: RoundRef | events.RoundMessage, answer: Receipt) -> None:
+    fate = translate.word_of(answer)
+    level: Any = "debug" if fate in ("accepted", "duplicate") else "warning"
+    log(
+        f"{what}_{fate}" if what == "update" else f"message_{fate}",
+        level=level,
+        message=what,
+        participant=participant,
+        round=ref.round,
+        attempt=ref.attempt,
+        reason=answer.reason or None,
+    )

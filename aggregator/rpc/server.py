@@ -1,0 +1,88 @@
+"""The gRPC server: mutual TLS with certificates that can be exchanged while it runs, limits, keepalive, health."""
+
+from __future__ import annotations
+
+import grpc
+from grpc import aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from grpc_reflection.v1alpha import reflection
+
+from aggregator.config import Config
+from aggregator.house import House
+from aggregator.rpc.admin import AdminServicer
+from aggregator.rpc.guard import Guard
+from aggregator.rpc.limits import Meter
+from aggregator.rpc.rounds import RoundServicer
+from aggregator.trust import Trust
+from dcfpca.errors import BadInput
+from dcfpca.v1 import admin_pb2, admin_pb2_grpc, rounds_pb2, rounds_pb2_grpc
+
+SERVICES = (
+    rounds_pb2.DESCRIPTOR.services_by_name["RoundService"].full_name,
+    admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,
+)
+
+# Long rounds are silent; pings keep NATs and proxies from forgetting the connection, and find dead peers.
+_OPTIONS = [
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.max_ping_strikes", 10),
+    ("grpc.max_concurrent_streams", 100),
+    ("grpc.max_receive_message_length", 4 << 20),
+    ("grpc.so_reuseport", 0),
+]
+
+
+class Server:
+    """The listening service."""
+
+    def __init__(self, config: Config, house: House, trust: Trust) -> None:
+        self._trust, self._drain = trust, config.server.drain_seconds
+        self.health = HealthServicer()
+        self._server = aio.server(interceptors=[Guard(trust, Meter(config.limits))], options=_OPTIONS)
+        rounds = RoundServicer(house, trust, config.limits)
+        rounds_pb2_grpc.add_RoundServiceServicer_to_server(rounds, self._server)
+        admin = AdminServicer(house, trust, config.limits)
+        admin_pb2_grpc.add_AdminServiceServicer_to_server(admin, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)
+        reflection.enable_server_reflection((*SERVICES, "grpc.health.v1.Health"), self._server)
+        self.port = self._bind(config.server.listen)
+
+    def _bind(self, listen: str) -> int:
+        hint = "choose another port in [server] listen, or stop what uses it"
+        try:
+            port = self._server.add_secure_port(listen, self._credentials())
+        except RuntimeError as error:
+            raise BadInput(f"the service cannot listen on {listen}: the address is in use or not ours", hint) from error
+        if not port:
+            raise BadInput(f"the service cannot listen on {listen}", hint)
+        return port
+
+    def _credentials(self) -> grpc.ServerCredentials:
+        """TLS that asks for the present certificate at every handshake, so that renewal needs no restart."""
+        return grpc.dynamic_ssl_server_credentials(
+            self._configuration(), self._configuration, require_client_authentication=True
+        )
+
+    def _configuration(self) -> grpc.ServerCertificateConfiguration:
+        shown = self._trust.credentials
+        return grpc.ssl_server_certificate_configuration([(shown.key_pem, shown.cert_pem)], shown.ca_pem)
+
+    async def start(self) -> None:
+        """Listen, and say so by the health service."""
+        await self._server.start()
+        await self.tell_health(serving=True)
+
+    async def tell_health(self, *, serving: bool) -> None:
+        """Set what probes are told, for the whole server and for each service."""
+        word = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
+        for service in ("", *SERVICES):
+            await self.health.set(service, word)
+
+    async def stop(self) -> None:
+        """Tell probes, let open calls finish, then close."""
+        await self.health.enter_graceful_shutdown()
+        await self._server.stop(self._drain)

@@ -1,0 +1,126 @@
+"""Whom the aggregator believes: credentials and revocations, read again when their files change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from aggregator.config import Server
+from dcfpca.errors import BadIdentity, DcfpcaError
+from dcfpca.identity import Identity, Role, fingerprint
+from dcfpca.logs import log
+from dcfpca.pki import Credentials, load_credentials, load_revocations, parse_certificate, verify_peer
+
+LOOK_SECONDS = 1.0
+"""How often the files are looked at; revocation has to take effect within seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who is on the other end of a call, from its certificate alone."""
+
+    identity: Identity
+    fingerprint: str
+    certificate: x509.Certificate
+
+    @property
+    def name(self) -> str:
+        """The name in the certificate."""
+        return self.identity.name
+
+
+class Trust:
+    """The aggregator's own credentials and its judgement of others'."""
+
+    def __init__(self, files: Server, revoked: frozenset[str]) -> None:
+        self._files = files
+        self._revoked_here = revoked
+        self._seen = self._fingerprint_of_files()
+        self.credentials = self._load()
+        self._revoked_by_ca = self._load_list()
+        self._callers: dict[bytes, Caller] = {}
+
+    def caller(self, pem: bytes) -> Caller:
+        """Who shows this certificate; raises BadIdentity when it is not to be believed, or no longer."""
+        known = self._callers.get(pem)
+        now = datetime.now(UTC)
+        if known and known.certificate.not_valid_after_utc > now:
+            return known
+        identity, _ = verify_peer(pem, self.credentials.authorities, self.revoked, None, now)
+        certificate = parse_certificate(pem)
+        caller = Caller(identity, fingerprint(certificate), certificate)
+        self._callers[pem] = caller
+        return caller
+
+    def participant_key(self, der: bytes, name: str) -> ec.EllipticCurvePublicKey:
+        """The key with which this participant's signatures verify; raises BadIdentity."""
+        identity, key = verify_peer(
+            der, self.credentials.authorities, self.revoked, Role.PARTICIPANT, datetime.now(UTC)
+        )
+        if identity.name != name:
+            raise BadIdentity(f"the certificate of {identity.name} was shown for {name}")
+        return key
+
+    def still_believes(self, certificate: x509.Certificate) -> bool:
+        """Whether a certificate that was believed when its stream opened still is."""
+        pem = certificate.public_bytes(Encoding.PEM)
+        try:
+            verify_peer(pem, self.credentials.authorities, self.revoked, None, datetime.now(UTC))
+        except DcfpcaError:
+            return False
+        return True
+
+    @property
+    def revoked(self) -> frozenset[str]:
+        """Fingerprints and serial numbers that are turned away."""
+        return self._revoked_here | self._revoked_by_ca
+
+    def revoke(self, mark: str) -> None:
+        """Turn a fingerprint away from now on."""
+        self._revoked_here |= {mark}
+        self._callers.clear()
+
+    async def watch(self, changed: Callable[[], None]) -> None:
+        """Look at the files for ever; `changed` is called after they were taken up."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            seen = self._fingerprint_of_files()
+            if seen == self._seen:
+                continue
+            self._seen = seen
+            try:
+                self.credentials, self._revoked_by_ca = self._load(), self._load_list()
+            except DcfpcaError as error:
+                log("credentials_rejected", level="error", reason=str(error), hint=error.hint)
+                continue
+            self._callers.clear()
+            log("credentials_reloaded", not_after=f"{self.credentials.not_after:%Y-%m-%d}")
+            changed()
+
+    def _load(self) -> Credentials:
+        files = self._files
+        return load_credentials(files.ca, files.cert, files.key, now=datetime.now(UTC), role=Role.AGGREGATOR)
+
+    def _load_list(self) -> frozenset[str]:
+        if not self._files.crl:
+            return frozenset()
+        return load_revocations(self._files.crl, self.credentials.authorities, datetime.now(UTC))
+
+    def _fingerprint_of_files(self) -> tuple[tuple[int, int, int], ...]:
+        paths = [self._files.ca, self._files.cert, self._files.key, self._files.crl]
+        return tuple(_stamp(path) for path in paths if path)
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    try:
+        status = path.stat()
+    except OSError:
+        return (0, 0, 0)
+    return (status.st_mtime_ns, status.st_size, status.st_ino)
