@@ -27,6 +27,7 @@ certificate with its signing and verifying functions; `seed` is 32 bytes of fres
 
 The participant saves `side.pinned` before it sends any answer. After a crash, `ParticipantSide(context, identity, seed,
 pinned)` fed the same roster and delivery again gives the same bytes; anything else is refused by name (see `errors`).
+When a round is reopened, the new side is given `opened_before=old_side.opened`.
 """
 
 from dcfpca.secagg.aggregator import (

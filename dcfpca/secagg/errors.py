@@ -56,6 +56,10 @@ class InconsistentSurvivors(BadMessage):
     """Not everybody was shown the same survivors."""
 
 
+class DifferencedSum(BadMessage):
+    """A round that was opened for some survivors is to be opened for others: the difference would be single updates."""
+
+
 class BothShares(BadMessage):
     """Both kinds of share of one participant are wanted, which together would open its update."""
 

@@ -22,6 +22,7 @@ from dcfpca.secagg.errors import (
     ChangedExponent,
     ChangedRoster,
     ChangedUpdate,
+    DifferencedSum,
     InconsistentSurvivors,
     InventedParticipant,
     OutOfTurn,
@@ -89,11 +90,23 @@ class _Held:
 
 
 class ParticipantSide:
-    """One participant in one attempt. `seed` is 32 bytes of fresh entropy that serves this attempt alone."""
+    """One participant in one attempt. `seed` is 32 bytes of fresh entropy that serves this attempt alone.
 
-    def __init__(self, context: Context, identity: Identity, seed: bytes, pinned: Pinned | None = None) -> None:
+    `opened_before` is `opened` of an earlier attempt at the same round, if there was one: a site answers every attempt
+    at a round with the same update, so two sums over different survivors would differ by single sites' updates.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        identity: Identity,
+        seed: bytes,
+        pinned: Pinned | None = None,
+        opened_before: Survivors | None = None,
+    ) -> None:
         self.context = context
         self.pinned = pinned or Pinned()
+        self.opened = opened_before
         self._identity = identity
         self._secrets = keys.secrets_from(context, identity.name, seed)
         self._advert = self._make_advert()
@@ -162,6 +175,8 @@ class ParticipantSide:
         digest = hashlib.sha256(statement).digest()
         if self.pinned.survivors not in (b"", digest):
             raise InconsistentSurvivors("these are not the survivors that were signed in this attempt before")
+        if self.opened not in (None, survivors):
+            raise DifferencedSum("this round was opened before, for other survivors than these")
         self.pinned = replace(self.pinned, survivors=digest)
         return Attestation(self.name, self._identity.sign(statement))
 
@@ -172,6 +187,7 @@ class ParticipantSide:
         alive = frozenset(request.survivors.members)
         owners = sorted(held.shares)
         self.pinned = replace(self.pinned, released=True)
+        self.opened = request.survivors
         return Reveal(
             name=self.name,
             seed_shares=tuple(Share(owner, held.shares[owner].seed) for owner in owners if owner in alive),

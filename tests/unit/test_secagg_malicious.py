@@ -286,6 +286,23 @@ def test_both_shares_of_one_participant_are_never_released() -> None:
         assert keys == {C}
 
 
+def test_a_round_opened_once_is_not_opened_again_for_other_survivors() -> None:
+    first = attempt("reveal")
+    context = replace(first.context, attempt=2)
+    second = Attempt(context, first.vectors)
+    for name in site_names(5):
+        second.sides[name] = secagg.ParticipantSide(
+            context, identity_of(name), seed_of(context, name), opened_before=first.sides[name].opened
+        )
+    second.run_to("mask")
+    fewer = secagg.Survivors(tuple(name for name in site_names(5) if name != B))
+    refuses(second.sides[A], lambda: second.sides[A].attest(fewer), errors.DifferencedSum)
+    # The same survivors again give the same sum, which says nothing new.
+    second.attest(site_names(5))
+    second.reveal(site_names(5))
+    assert np.array_equal(second.unmask(), first.unmask())
+
+
 def test_no_signature_on_new_survivors_after_shares_were_released() -> None:
     made = attempt("reveal")
     refuses(
