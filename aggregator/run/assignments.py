@@ -131,8 +131,9 @@ def _mask_wanted(round: Round, ref: RoundRef, me: str) -> pb.MaskWanted:
 
 def _unmask_wanted(facts: Facts, round: Round, ref: RoundRef, me: str) -> pb.UnmaskWanted:
     assert facts.book is not None
-    around = [name for name in facts.book.graph.neighbourhood(me) if name in round.attestations]
-    attested = [pb.Attestation(participant=name, signature=round.attestations[name]) for name in sorted(around)]
+    given = {name: secagg.Attestation(name, signature) for name, signature in round.attestations.items()}
+    request = secagg.request_for(facts.book, secagg.Survivors(round.survivors), me, given)
+    attested = [pb.Attestation(participant=one.name, signature=one.signature) for one in request.attestations]
     return pb.UnmaskWanted(ref=ref, survivors=round.survivors, attestations=attested)
 
 
