@@ -163,6 +163,8 @@ class Acknowledged:
 class ResultsWritten:
     """The site's result lies in its results directory."""
 
+    outcome: str
+
 
 SecureStep = RosterRelayed | MaskWanted | SurvivorsAnnounced | UnmaskWanted
 Assigned = Proposed | Opened | SecureStep | StoodBy | Ended | ExportWanted

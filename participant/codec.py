@@ -1,0 +1,167 @@
+"""Between the wire's messages and the session's words; what comes in is checked here, once. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dcfpca.errors import BadIdentity, BadMessage
+from dcfpca.identity import check_name
+from dcfpca.secagg import (
+    Advert,
+    Agreement,
+    Attestation,
+    Delivery,
+    Reveal,
+    Roster,
+    SealedShare,
+    Survivors,
+    UnmaskRequest,
+)
+from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.v1 import types_pb2 as types
+from participant.session import events
+from participant.session.events import ConsensusHeader, Ref
+
+# A run's name becomes part of file names at the site, and it is the aggregator who chooses it.
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+def decode(assignment: pb.Assignment) -> events.Assigned:
+    """The event in an assignment; BadMessage when it is not one that this version knows, or is malformed."""
+    check_run_id(assignment.run_id)
+    match assignment.WhichOneof("what"):
+        case "run_proposed":
+            return events.Proposed(assignment.run_proposed.spec, assignment.run_proposed.spec_sha256)
+        case "round_opened":
+            return _opened(assignment.round_opened, assignment.run_id)
+        case "run_finished":
+            told = assignment.run_finished
+            return events.Ended(told.status, told.reason, told.round, told.spec_sha256, _header(told.consensus))
+        case "export_wanted":
+            return events.ExportWanted(_export_id(assignment.export_wanted.export_id))
+        case "standby":
+            return events.StoodBy(assignment.standby.reason)
+        case _:
+            return _secure_step(assignment)
+
+
+def _secure_step(assignment: pb.Assignment) -> events.SecureStep:
+    run_id = assignment.run_id
+    match assignment.WhichOneof("what"):
+        case "keys_relayed":
+            relayed = assignment.keys_relayed
+            return events.RosterRelayed(_ref(relayed.ref, run_id), _roster(relayed))
+        case "mask_wanted":
+            wanted = assignment.mask_wanted
+            return events.MaskWanted(_ref(wanted.ref, run_id), _delivery(wanted))
+        case "survivors_announced":
+            told = assignment.survivors_announced
+            return events.SurvivorsAnnounced(_ref(told.ref, run_id), Survivors(_names(told.survivors)))
+        case "unmask_wanted":
+            return events.UnmaskWanted(_ref(assignment.unmask_wanted.ref, run_id), _request(assignment.unmask_wanted))
+        case _:
+            raise BadMessage("the aggregator asks for something that this version does not know", "upgrade this site")
+
+
+def check_run_id(run_id: str) -> str:
+    """The name, if it may become part of a file name."""
+    if not _RUN_ID.fullmatch(run_id):
+        raise BadMessage(f"{run_id[:64]!r} cannot be the name of a run")
+    return run_id
+
+
+def _ref(ref: types.RoundRef, run_id: str) -> Ref:
+    if ref.run_id != run_id:
+        raise BadMessage("an assignment names one run outside and another inside")
+    return Ref(ref.round, ref.attempt)
+
+
+def _opened(opened: pb.RoundOpened, run_id: str) -> events.Opened:
+    header = _header(opened.consensus, opened.inline_consensus)
+    return events.Opened(_ref(opened.ref, run_id), opened.spec_sha256, _names(opened.cohort), header)
+
+
+def _header(header: types.TensorHeader, inline: bytes = b"") -> ConsensusHeader:
+    return ConsensusHeader(header.rows, header.columns, header.scalars, header.sha256, inline)
+
+
+def _export_id(text: str) -> str:
+    if not _RUN_ID.fullmatch(text):
+        raise BadMessage(f"{text[:64]!r} cannot be the name of an export")
+    return text
+
+
+def _names(names: Sequence[str]) -> tuple[str, ...]:
+    try:
+        return tuple(check_name(name, "participant") for name in names)
+    except BadIdentity as error:
+        raise BadMessage(str(error), error.hint) from None
+
+
+def _roster(relayed: pb.KeysRelayed) -> Roster:
+    adverts = tuple(
+        Advert(
+            name=keys.participant,
+            seal_key=keys.sealing_key,
+            mask_key=keys.masking_key,
+            commitment=keys.commitment,
+            binding=keys.binding,
+            certificate=keys.certificate,
+            signature=keys.signature,
+        )
+        for keys in relayed.keys
+    )
+    return Roster(_names(relayed.roster), relayed.root, tuple(relayed.path), adverts)
+
+
+def _delivery(wanted: pb.MaskWanted) -> Delivery:
+    shares = tuple(SealedShare(item.sender, item.recipient, item.ciphertext) for item in wanted.incoming)
+    return Delivery(Agreement(_names(wanted.members), wanted.exponent), shares)
+
+
+def _request(wanted: pb.UnmaskWanted) -> UnmaskRequest:
+    attestations = tuple(Attestation(item.participant, item.signature) for item in wanted.attestations)
+    return UnmaskRequest(Survivors(_names(wanted.survivors)), attestations)
+
+
+def encode_ref(run_id: str, ref: Ref) -> types.RoundRef:
+    """An attempt as the wire names it."""
+    return types.RoundRef(run_id=run_id, round=ref.round, attempt=ref.attempt)
+
+
+def encode_advert(run_id: str, ref: Ref, advert: Advert) -> pb.AdvertiseKeysRequest:
+    """Step 1 of the secure sum."""
+    keys = pb.AdvertisedKeys(
+        participant=advert.name,
+        sealing_key=advert.seal_key,
+        masking_key=advert.mask_key,
+        commitment=advert.commitment,
+        binding=advert.binding,
+        certificate=advert.certificate,
+        signature=advert.signature,
+    )
+    return pb.AdvertiseKeysRequest(ref=encode_ref(run_id, ref), keys=keys)
+
+
+def encode_shares(run_id: str, ref: Ref, shares: Sequence[SealedShare]) -> pb.ShareKeysRequest:
+    """Step 2."""
+    sealed = [pb.SealedShares(sender=s.sender, recipient=s.receiver, ciphertext=s.sealed) for s in shares]
+    return pb.ShareKeysRequest(ref=encode_ref(run_id, ref), shares=sealed)
+
+
+def encode_reveal(run_id: str, ref: Ref, reveal: Reveal) -> pb.UnmaskRequest:
+    """Step 6."""
+    return pb.UnmaskRequest(
+        ref=encode_ref(run_id, ref),
+        survivor_shares=[pb.RevealedShare(owner=s.owner, share=s.value) for s in reveal.seed_shares],
+        dropout_shares=[pb.RevealedShare(owner=s.owner, share=s.value) for s in reveal.key_shares],
+    )
+
+
+def fate_of(receipt: types.Receipt) -> events.Fate:
+    """The aggregator's word on a message."""
+    try:
+        return events.Fate(types.Fate.Name(receipt.fate).removeprefix("FATE_").lower())
+    except ValueError:
+        raise BadMessage("the aggregator did not say what became of a message") from None

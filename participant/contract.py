@@ -1,0 +1,171 @@
+"""What may leave a site in a run: which messages, of which exact size, one of each per attempt. Pure.
+
+Whatever goes out is checked here against the spec that the site signed, by code that shares nothing with the code
+that made the message. Anything else raises, and nothing is sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from dcfpca.errors import DcfpcaError
+from dcfpca.methods import method_of
+from dcfpca.rpca.exchange import Layout
+from dcfpca.secagg import ring
+from dcfpca.secagg.keys import KEY_BYTES
+from dcfpca.secagg.shamir import SHARE_BYTES
+from dcfpca.spec import RunSpec
+from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.v1 import types_pb2 as types
+from dcfpca.wire import header_of, size_of
+from participant.ledger import Item
+
+SEALED_BYTES = 2 * SHARE_BYTES + 16
+SIGNATURE_BYTES = 104  # ECDSA P-384 in DER
+SENTENCE_CHARACTERS = 2000
+ARTIFACTS = ("L.npy", "S.npz")
+
+
+class EgressViolation(DcfpcaError):
+    """Something that was not declared was about to leave the site. A defect, never the user's doing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """What the site agreed to send in one run; `name` is its own."""
+
+    run_id: str
+    name: str
+    spec: RunSpec
+
+    def dtype(self) -> types.Dtype:
+        """The number format of updates."""
+        if self.spec.aggregation == "plain":
+            return types.DTYPE_FLOAT64
+        return types.DTYPE_UINT64 if self.spec.precision == 64 else types.DTYPE_UINT32
+
+    def layout(self, round: int) -> Layout:
+        """The declared shape of the update of a round."""
+        return method_of(self.spec).update_layout(round)
+
+    def update_header(self, ref: types.RoundRef, payload: bytes) -> pb.UpdateHeader:
+        """The header that announces this update."""
+        return pb.UpdateHeader(ref=ref, tensor=header_of(payload, self.layout(ref.round), self.dtype()))
+
+
+def update_item(contract: Contract, header: pb.UpdateHeader, payload: bytes) -> Item:
+    """An update of exactly the declared shape, type and length, with nothing hidden in it that is not a number."""
+    ref, tensor, layout = header.ref, header.tensor, contract.layout(header.ref.round)
+    _check_run(contract, ref)
+    _demand(1 <= ref.round <= contract.spec.rounds or ref.round == 0, "an update of a round the spec does not have")
+    _demand((tensor.rows, tensor.columns) == (layout.rows, layout.columns), "a tensor of an undeclared shape")
+    _demand(tensor.scalars == len(layout.scalars), "an undeclared number of scalars")
+    _demand(tensor.dtype == contract.dtype(), "a tensor of an undeclared number format")
+    _demand(len(payload) == size_of(tensor), "more or fewer bytes than the declared shape has")
+    _demand(hashlib.sha256(payload).digest() == tensor.sha256, "bytes that do not match their digest")
+    shape = f"{tensor.rows} × {tensor.columns} + {tensor.scalars} {_word(tensor.dtype)}"
+    kind = "plain update" if contract.spec.aggregation == "plain" else "masked update"
+    return Item(kind, shape, len(payload), tensor.sha256, ref.run_id, ref.round, ref.attempt)
+
+
+def keys_item(contract: Contract, request: pb.AdvertiseKeysRequest) -> Item:
+    """Two public keys, a commitment and a signature."""
+    _check_secure(contract, request.ref)
+    keys = request.keys
+    _demand(keys.participant == contract.name, "keys under another name")
+    sizes = {len(keys.sealing_key), len(keys.masking_key), len(keys.commitment), len(keys.binding)}
+    _demand(sizes == {KEY_BYTES}, "keys of an undeclared size")
+    _demand(len(keys.signature) <= SIGNATURE_BYTES, "a signature of an undeclared size")
+    return _item("public keys", "2 keys", request, request.ref)
+
+
+def shares_item(contract: Contract, request: pb.ShareKeysRequest) -> Item:
+    """One sealed pair of shares per peer."""
+    _check_secure(contract, request.ref)
+    recipients = [share.recipient for share in request.shares]
+    _demand(len(set(recipients)) == len(recipients), "two sealed shares for one peer")
+    _demand(contract.name not in recipients, "a sealed share for oneself")
+    _demand(all(share.sender == contract.name for share in request.shares), "a share under another name")
+    _demand(all(len(share.ciphertext) == SEALED_BYTES for share in request.shares), "a share of an undeclared size")
+    return _item("sealed shares", f"{len(recipients)} pairs", request, request.ref)
+
+
+def bound_item(contract: Contract, request: pb.StateBoundRequest) -> Item:
+    """One small integer."""
+    _check_secure(contract, request.ref)
+    _demand(ring.MIN_EXPONENT <= request.exponent <= ring.MAX_EXPONENT, "an exponent out of range")
+    return _item("bound", f"2^{request.exponent}", request, request.ref)
+
+
+def attestation_item(contract: Contract, request: pb.AttestSurvivorsRequest) -> Item:
+    """One signature."""
+    _check_secure(contract, request.ref)
+    _demand(0 < len(request.signature) <= SIGNATURE_BYTES, "a signature of an undeclared size")
+    return _item("attestation", "1 signature", request, request.ref)
+
+
+def reveal_item(contract: Contract, request: pb.UnmaskRequest) -> Item:
+    """One share per peer, never both kinds for the same one."""
+    _check_secure(contract, request.ref)
+    shares = [*request.survivor_shares, *request.dropout_shares]
+    owners = [share.owner for share in shares]
+    _demand(len(set(owners)) == len(owners), "both kinds of share of one peer")
+    _demand(all(len(share.share) == SHARE_BYTES for share in shares), "a share of an undeclared size")
+    shape = f"{len(request.survivor_shares)} seed + {len(request.dropout_shares)} key shares"
+    return _item("revealed shares", shape, request, request.ref)
+
+
+def respond_item(request: pb.RespondRequest) -> Item:
+    """The signed answer to a proposal."""
+    _demand(len(request.spec_sha256) == 32, "a digest of an undeclared size")
+    _demand(len(request.signature) <= SIGNATURE_BYTES, "a signature of an undeclared size")
+    _demand(sum(map(len, request.reasons)) <= 10 * SENTENCE_CHARACTERS, "reasons longer than sentences")
+    detail = "enrols" if request.accept else "refuses: " + "; ".join(request.reasons)
+    return _item("answer", "1 signature", request, None, request.run_id, detail)
+
+
+def subscribe_item(request: pb.SubscribeRequest) -> Item:
+    """The opening words: version, abilities, number of rows."""
+    _demand(len(request.features_sha256) in (0, 32), "a digest of an undeclared size")
+    return _item("subscription", f"{request.rows} rows", request, None)
+
+
+def refusal_item(request: pb.ExportRefusal) -> Item:
+    """The sentence that says why the reconstruction stays here."""
+    _demand(len(request.reason) <= SENTENCE_CHARACTERS, "a reason longer than a sentence")
+    return _item("export refusal", "1 sentence", request, None, request.run_id, request.reason)
+
+
+def export_item(header: pb.ExportHeader) -> Item:
+    """One file of the reconstruction."""
+    _demand(header.artifact in ARTIFACTS, "a file that is no part of a reconstruction")
+    return Item("reconstruction", header.artifact, header.size, header.sha256, header.run_id)
+
+
+def _item(
+    kind: str, shape: str, message: object, ref: types.RoundRef | None, run_id: str = "", detail: str = ""
+) -> Item:
+    content: bytes = message.SerializeToString(deterministic=True)  # type: ignore[attr-defined]
+    digest = hashlib.sha256(content).digest()
+    if ref is None:
+        return Item(kind, shape, len(content), digest, run_id, detail=detail)
+    return Item(kind, shape, len(content), digest, ref.run_id, ref.round, ref.attempt, detail)
+
+
+def _check_run(contract: Contract, ref: types.RoundRef) -> None:
+    _demand(ref.run_id == contract.run_id, "a message for another run")
+
+
+def _check_secure(contract: Contract, ref: types.RoundRef) -> None:
+    _check_run(contract, ref)
+    _demand(contract.spec.aggregation == "secure", "key material in a plain run")
+
+
+def _demand(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise EgressViolation(f"{otherwise} was about to leave this site; it was stopped", "report this as a defect")
+
+
+def _word(dtype: types.Dtype) -> str:
+    return types.Dtype.Name(dtype).removeprefix("DTYPE_").lower()

@@ -1,0 +1,131 @@
+"""The daemon: one connection, any number of runs, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from dcfpca.cli.diagnosis import Files
+from dcfpca.errors import BadMessage
+from dcfpca.logs import log
+from dcfpca.names import PROTOCOL
+from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.version import __version__
+from participant import codec
+from participant.config import Config
+from participant.driver import Driver, Means
+from participant.egress import Egress
+from participant.engine import Engine
+from participant.link import Connection, Link
+from participant.session import events
+from participant.site import LocalSite, open_site
+from participant.store import Store, only_daemon
+
+APPROVAL_SECONDS = 1.0
+
+
+class Daemon:
+    """Hands every assignment to the driver of its run."""
+
+    def __init__(self, config: Config, site: LocalSite, store: Store) -> None:
+        self._config = config
+        self._site = site
+        self._store = store
+        self._link = Link(config.aggregator.address, site.credentials)
+        egress = Egress(self._link, store.ledger, config.policy)
+        self._means = Means(site, store, self._link, egress, Engine(config.engine.threads), config.results.dir)
+        self._drivers: dict[str, Driver] = {}
+
+    async def serve(self) -> None:
+        """Serve until cancelled; raises DcfpcaError when there is no point in going on."""
+        files = Files(self._config.identity.ca, self._config.identity.cert, self._config.identity.key)
+        connection = Connection(self._config.aggregator.address, files, self._link)
+        self._restore()
+        tasks = [
+            asyncio.ensure_future(connection.watch_credentials(self._site.credentials, self._site.renew)),
+            asyncio.ensure_future(self._watch_approvals()),
+            asyncio.ensure_future(self._listen(connection)),
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            await self._close(tasks)
+
+    async def _close(self, tasks: Sequence[asyncio.Future[None]]) -> None:
+        """Everything under way is cancelled: what mattered is on disk and is taken up again at the next start."""
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for driver in self._drivers.values():
+            await driver.stop()
+        await self._link.close()
+
+    async def _listen(self, connection: Connection) -> None:
+        hello = self._hello()
+        async for assignment in connection.assignments(hello, lambda: self._means.egress.subscribed(hello)):
+            self._deliver(assignment)
+
+    def _deliver(self, assignment: pb.Assignment) -> None:
+        try:
+            event = codec.decode(assignment)
+        except BadMessage as error:
+            log("assignment_rejected", level="warning", reason=str(error), hint=error.hint or None)
+            return
+        log("assignment_received", level="debug", run=assignment.run_id, key=assignment.key)
+        self._driver(assignment.run_id).take(event, assignment.SerializeToString())
+
+    def _driver(self, run_id: str) -> Driver:
+        if run_id not in self._drivers:
+            self._drivers[run_id] = Driver(run_id, self._means, self._store.run(run_id))
+        return self._drivers[run_id]
+
+    def _restore(self) -> None:
+        for row in self._store.runs():
+            if row.status in ("waiting", "enrolled"):
+                self._driver(row.run_id).restore(row)
+
+    async def _watch_approvals(self) -> None:
+        """A person answers through the state directory, from another process."""
+        while True:
+            for run_id in self._store.approved():
+                log("run_approved", run=run_id)
+                self._driver(run_id).take(events.Approved())
+            await asyncio.sleep(APPROVAL_SECONDS)
+
+    def _hello(self) -> pb.SubscribeRequest:
+        policy = self._config.policy
+        abilities = {"secagg": True, "plain": policy.allow_plain, "export": policy.allow_export and not policy.private}
+        return pb.SubscribeRequest(
+            protocol=PROTOCOL,
+            software=f"dcfpca-participant {__version__}",
+            capabilities=[name for name, able in abilities.items() if able],
+            rows=self._site.facts.rows,
+        )
+
+
+async def serve(config: Config) -> None:
+    """Run the daemon until SIGTERM or SIGINT."""
+    with only_daemon(config.state.dir):
+        site = await asyncio.to_thread(open_site, config)
+        store = Store(config.state.dir)
+        facts = site.facts
+        log("started", participant=site.name, rows=facts.rows, columns=facts.columns, private=facts.policy.private)
+        try:
+            await _until_told(Daemon(config, site, store).serve())
+        finally:
+            store.close()
+            log("stopped", participant=site.name)
+
+
+async def _until_told(work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

@@ -1,0 +1,332 @@
+"""One run at the site, carried out: the session decides, this saves, computes and sends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dcfpca.consent import consent_bytes
+from dcfpca.errors import BadMessage, DcfpcaError
+from dcfpca.logs import log
+from dcfpca.methods import method_of
+from dcfpca.rpca.exchange import Layout, Parcel, Site
+from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.v1 import types_pb2 as types
+from dcfpca.wire import check_digest, check_header, parcel_from
+from participant import codec
+from participant.contract import Contract
+from participant.egress import Egress
+from participant.engine import Engine
+from participant.link import Link
+from participant.results import Finding, write_results
+from participant.session import Consent, Session, actions, events
+from participant.session.events import ConsensusHeader, Kind, Ref
+from participant.site import LocalSite
+from participant.store import LocalStep, RunRow, Store
+
+# Below this the event loop copies bytes faster than a thread starts.
+INLINE_WORK_BYTES = 1 << 20
+
+_KINDS: dict[type[actions.RoundMessage], Kind] = {
+    actions.Advertise: Kind.KEYS,
+    actions.SendShares: Kind.SHARES,
+    actions.SendBound: Kind.BOUND,
+    actions.Submit: Kind.UPDATE,
+    actions.Attest: Kind.ATTESTATION,
+    actions.SendReveal: Kind.REVEAL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What every run at the site works with."""
+
+    site: LocalSite
+    store: Store
+    link: Link
+    egress: Egress
+    engine: Engine
+    results: Path
+
+
+class Driver:
+    """Runs one session. Events are taken one at a time; what takes long runs beside and reports back as an event."""
+
+    def __init__(self, run_id: str, means: Means, row: RunRow | None = None) -> None:
+        self.run_id = run_id
+        self._means = means
+        finished = row is not None and row.status in ("finished", "ended")
+        consent = row.consent if row else None
+        self.session = Session(run_id, means.site.facts, means.site.identity(), consent, finished)
+        self._site: Site | None = None
+        self._site_lock = asyncio.Lock()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def restore(self, row: RunRow) -> None:
+        """Take up a run from before a restart."""
+        step = self._means.store.step(self.run_id)
+        past: list[events.Event] = []
+        if row.status == "waiting":
+            past.append(events.Proposed(row.spec, row.digest))
+        if step is not None:
+            past.append(events.Computed(step.round, step.consensus, step.vector))
+        seed = self._means.store.seed(self.run_id)
+        past += [_with_seed(_decoded(body), seed) for body in self._means.store.inbox(self.run_id)]
+        self.session.replay(past)
+        self._perform(self.session.resume())
+        log("run_resumed", run=self.run_id, status=row.status, at=str(self.session.ref or "its beginning"))
+
+    def take(self, event: events.Event, body: bytes = b"") -> None:
+        """React to one event: save what must be saved, then do what is to be done."""
+        if isinstance(event, events.Opened):
+            event = replace(event, seed=os.urandom(32))
+        consent, ref = self.session.consent, self.session.ref
+        reaction = self.session.handle(event)
+        if self.session.ref != ref:
+            self._drop_messages()
+        if reaction.save:
+            self._save(event, body, consent)
+        self._perform(reaction.actions)
+
+    async def stop(self) -> None:
+        """Cancel what is under way; all of it can be taken up again."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _save(self, event: events.Event, body: bytes, before: Consent | None) -> None:
+        store, session = self._means.store, self.session
+        if session.consent is not None and session.consent is not before:
+            store.save_consent(self.run_id, session.consent, _now_ms())
+            return
+        match event:
+            case events.Proposed():
+                private = self._means.site.facts.policy.private
+                store.save_waiting(self.run_id, event.spec, event.digest, private, _now_ms())
+            case events.Opened():
+                store.open_attempt(self.run_id, event.ref, event.seed, body)
+            case events.Ended():
+                store.end(self.run_id, "ended", event.reason)
+            case events.ResultsWritten():
+                store.end(self.run_id, "finished", event.outcome)
+            case _:
+                store.save_inbox(self.run_id, body)
+
+    def _perform(self, wanted: tuple[actions.Action, ...]) -> None:
+        for action in wanted:
+            match action:
+                case actions.Respond():
+                    self._start("respond", self._respond(action))
+                case actions.AwaitApproval():
+                    hint = f"dcfpca-participant approve {self.run_id} --config …"
+                    log("approval_awaited", level="warning", run=self.run_id, hint=hint)
+                case actions.Compute():
+                    self._start("compute", self._compute(action))
+                case actions.Finish():
+                    self._start("finish", self._finish(action))
+                case actions.Forget():
+                    log("run_ended", run=self.run_id, status=action.status, reason=action.reason)
+                    self._site = None
+                    self._drop_messages()
+                case actions.Export() | actions.RefuseExport():
+                    self._start(f"export {action.export_id}", self._export(action))
+                case actions.Complain():
+                    log(
+                        "assignment_refused", level="warning", run=self.run_id, kind=action.kind, reason=action.sentence
+                    )
+                case _:
+                    self._start(_name(action), self._send(action))
+
+    def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """Run beside; the same work is not started twice."""
+        if name in self._tasks:
+            work.close()
+            return
+        task = asyncio.get_running_loop().create_task(self._guarded(name, work), name=f"{self.run_id} {name}")
+        self._tasks[name] = task
+        task.add_done_callback(lambda _: self._tasks.pop(name, None))
+
+    async def _guarded(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """No failure of one run may take the daemon down; it is told, and the run goes on without the site."""
+        try:
+            await work
+        except DcfpcaError as error:
+            log("action_failed", level="error", run=self.run_id, what=name, reason=str(error), hint=error.hint or None)
+        except Exception as error:
+            log("action_failed", level="error", run=self.run_id, what=name, reason=f"{type(error).__name__}: {error}")
+
+    def _drop_messages(self) -> None:
+        """Messages of an attempt that is over would be late."""
+        for name, task in list(self._tasks.items()):
+            if name.startswith("message "):
+                task.cancel()
+                self._tasks.pop(name)
+
+    def _contract(self) -> Contract:
+        assert self.session.consent is not None
+        return Contract(self.run_id, self._means.site.name, self.session.consent.spec)
+
+    async def _respond(self, action: actions.Respond) -> None:
+        name = self._means.site.name
+        statement = consent_bytes(
+            self.run_id, action.digest, name, accept=action.accept, private=action.private, reasons=action.reasons
+        )
+        request = pb.RespondRequest(
+            run_id=self.run_id,
+            spec_sha256=action.digest,
+            accept=action.accept,
+            reasons=action.reasons,
+            private=action.private,
+            signature=self._means.site.sign(statement),
+        )
+        word = "run_enrolled" if action.accept else "run_refused"
+        log(word, run=self.run_id, reasons=list(action.reasons) or None)
+        receipt = await self._means.egress.respond(request)
+        log("answer_sent", run=self.run_id, fate=codec.fate_of(receipt).value, reason=receipt.reason or None)
+
+    async def _send(self, action: actions.RoundMessage) -> None:
+        if isinstance(action, actions.Submit):
+            payload = await self._update_bytes(action.ref)
+            receipt = await self._means.egress.submit(self._contract(), action.ref, payload)
+        else:
+            receipt = await self._means.egress.send(self._contract(), action)
+        kind, fate, ref = _KINDS[type(action)], codec.fate_of(receipt), action.ref
+        quiet = fate in (events.Fate.ACCEPTED, events.Fate.DUPLICATE)
+        log(
+            f"{kind.value}_sent",
+            level="debug" if quiet and kind is not Kind.UPDATE else "info" if quiet else "warning",
+            run=self.run_id,
+            round=ref.round,
+            attempt=ref.attempt,
+            fate=fate.value,
+            reason=receipt.reason or None,
+        )
+        self.take(events.Acknowledged(ref, kind, fate, receipt.reason))
+
+    async def _update_bytes(self, ref: Ref) -> bytes:
+        if self._contract().layout(ref.round).size * 8 <= INLINE_WORK_BYTES:
+            return self.session.update_bytes(ref)
+        return await self._means.engine.run(lambda: self.session.update_bytes(ref))
+
+    async def _compute(self, action: actions.Compute) -> None:
+        started = time.monotonic()
+        try:
+            async with self._site_lock:
+                broadcast = await self._consensus(action.consensus, action.round)
+                site = self._opened_site()
+                step = await self._means.engine.run(lambda: self._local_step(site, action, broadcast))
+                self._means.store.record_step(self.run_id, step)
+        except Exception as error:
+            # A site that half took a step must not go on from it: the next round starts from what was saved.
+            self._site = None
+            self._tasks.pop("compute", None)
+            self.take(events.ComputeFailed(action.round, str(error)))
+            return
+        seconds = time.monotonic() - started
+        log("step_computed", level="debug", run=self.run_id, round=action.round, seconds=seconds)
+        # The session may ask for the next step at once, so this one has to be out of the way.
+        self._tasks.pop("compute", None)
+        self.take(events.Computed(step.round, step.consensus, step.vector))
+
+    def _local_step(self, site: Site, action: actions.Compute, broadcast: Parcel) -> LocalStep:
+        vector = site.answer(action.round, broadcast).flat()
+        step = LocalStep(action.round, action.consensus.sha256, vector, site.snapshot())
+        self._means.store.save_step(self.run_id, step)
+        return step
+
+    def _opened_site(self) -> Site:
+        """The site's side of the method, from its last saved step."""
+        if self._site is None:
+            assert self.session.consent is not None
+            site = method_of(self.session.consent.spec).site(self._means.site.columns)
+            if (step := self._means.store.step(self.run_id)) is not None:
+                site.restore(step.snapshot)
+            self._site = site
+        return self._site
+
+    async def _consensus(self, told: ConsensusHeader, round: int, *, final: bool = False) -> Parcel:
+        """The broadcast of a round: inline where it is small, else fetched; checked against the spec before use."""
+        assert self.session.consent is not None
+        layout = method_of(self.session.consent.spec).broadcast_layout(max(round, 1) if final else round)
+        header = _header(told, layout)
+        if told.inline:
+            check_digest(header, told.inline)
+            return parcel_from(layout, told.inline)
+        if layout.size == 0:
+            return parcel_from(layout, b"")
+        request = pb.FetchConsensusRequest(run_id=self.run_id, round=round, final=final)
+        return parcel_from(layout, await self._means.link.fetch(request, header))
+
+    async def _finish(self, action: actions.Finish) -> None:
+        consent = self.session.consent
+        assert consent is not None
+        finding = Finding(
+            run_id=self.run_id,
+            participant=self._means.site.name,
+            digest=consent.digest,
+            rounds=action.round,
+            outcome=action.outcome,
+            written=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        columns, results = self._means.site.facts.columns, self._means.results
+        async with self._site_lock:
+            broadcast = await self._consensus(action.consensus, action.round, final=True)
+            site = self._opened_site()
+            await self._means.engine.run(
+                lambda: write_results(results, finding, consent.spec, site, broadcast, columns)
+            )
+            self._site = None
+        log("results_written", run=self.run_id, rounds=action.round, outcome=action.outcome)
+        self.take(events.ResultsWritten(action.outcome))
+
+    async def _export(self, action: actions.Export | actions.RefuseExport) -> None:
+        egress, consent = self._means.egress, self.session.consent
+        if isinstance(action, actions.RefuseExport) or consent is None:
+            reason = action.reason if isinstance(action, actions.RefuseExport) else "no such run here"
+            receipt = await egress.refuse_export(self.run_id, action.export_id, reason)
+            log("export_refused", run=self.run_id, reason=reason, fate=codec.fate_of(receipt).value)
+            return
+        if "finish" in self._tasks:
+            await asyncio.wait([self._tasks["finish"]])
+        receipts = await egress.export(consent.spec, self.run_id, action.export_id, self._means.results / self.run_id)
+        fates = [codec.fate_of(receipt).value for receipt in receipts]
+        log("reconstruction_exported", run=self.run_id, fates=fates)
+
+
+def _header(told: ConsensusHeader, layout: Layout) -> types.TensorHeader:
+    header = types.TensorHeader(
+        dtype=types.DTYPE_FLOAT64,
+        rows=told.rows,
+        columns=told.columns,
+        scalars=told.scalars,
+        sha256=told.sha256,
+    )
+    check_header(header, layout, types.DTYPE_FLOAT64)
+    return header
+
+
+def _name(action: actions.RoundMessage) -> str:
+    return f"message {action.ref} {_KINDS[type(action)].value}"
+
+
+def _decoded(body: bytes) -> events.Assigned:
+    return codec.decode(pb.Assignment.FromString(body))
+
+
+def _with_seed(event: events.Assigned, seed: bytes) -> events.Event:
+    if isinstance(event, events.Opened):
+        if not seed:
+            raise BadMessage("the seed of the open attempt is gone")
+        return replace(event, seed=seed)
+    return event
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

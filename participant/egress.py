@@ -1,0 +1,100 @@
+"""The one door through which bytes leave the site: checked against the contract, written into the ledger, then sent."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+from dcfpca.errors import Refused
+from dcfpca.spec import RunSpec
+from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.v1 import types_pb2 as types
+from participant import codec, contract
+from participant.contract import ARTIFACTS, Contract, EgressViolation
+from participant.files import digest_of
+from participant.ledger import Item, Ledger
+from participant.link import Link
+from participant.policy import SitePolicy, review_export
+from participant.session.actions import Advertise, Attest, SendBound, SendReveal, SendShares
+from participant.session.events import Ref
+
+SmallMessage = Advertise | SendShares | SendBound | Attest | SendReveal
+
+
+class Egress:
+    """Everything goes through one of these methods; there is no other way to the link's sending half."""
+
+    def __init__(self, link: Link, ledger: Ledger, policy: SitePolicy) -> None:
+        self._link = link
+        self._ledger = ledger
+        self._policy = policy
+
+    def subscribed(self, hello: pb.SubscribeRequest) -> None:
+        """Record that the stream is being opened."""
+        self._record(contract.subscribe_item(hello))
+
+    async def respond(self, request: pb.RespondRequest) -> types.Receipt:
+        """Send the answer to a proposal."""
+        self._record(contract.respond_item(request))
+        return await self._link.respond(request)
+
+    async def send(self, agreed: Contract, message: SmallMessage) -> types.Receipt:
+        """Send one small message of an attempt."""
+        ref = codec.encode_ref(agreed.run_id, message.ref)
+        match message:
+            case Advertise():
+                keys = codec.encode_advert(agreed.run_id, message.ref, message.advert)
+                self._record_once(contract.keys_item(agreed, keys))
+                return await self._link.advertise(keys)
+            case SendShares():
+                shares = codec.encode_shares(agreed.run_id, message.ref, message.shares)
+                self._record_once(contract.shares_item(agreed, shares))
+                return await self._link.share(shares)
+            case SendBound():
+                bound = pb.StateBoundRequest(ref=ref, exponent=message.bound.exponent)
+                self._record_once(contract.bound_item(agreed, bound))
+                return await self._link.state_bound(bound)
+            case Attest():
+                signed = pb.AttestSurvivorsRequest(ref=ref, signature=message.attestation.signature)
+                self._record_once(contract.attestation_item(agreed, signed))
+                return await self._link.attest(signed)
+            case SendReveal():
+                reveal = codec.encode_reveal(agreed.run_id, message.ref, message.reveal)
+                self._record_once(contract.reveal_item(agreed, reveal))
+                return await self._link.unmask(reveal)
+
+    async def submit(self, agreed: Contract, ref: Ref, payload: bytes) -> types.Receipt:
+        """Send an update, going on where an earlier connection broke."""
+        header = agreed.update_header(codec.encode_ref(agreed.run_id, ref), payload)
+        self._record_once(contract.update_item(agreed, header, payload))
+        return await self._link.upload(header, payload)
+
+    async def export(self, spec: RunSpec, run_id: str, export_id: str, directory: Path) -> list[types.Receipt]:
+        """Send L and S. The policy is asked once more: this is the last door."""
+        if reason := review_export(spec, self._policy):
+            raise Refused(reason)
+        return [await self._export_file(run_id, export_id, directory / name) for name in ARTIFACTS]
+
+    async def _export_file(self, run_id: str, export_id: str, path: Path) -> types.Receipt:
+        size, digest = await asyncio.to_thread(lambda: (path.stat().st_size, digest_of(path)))
+        header = pb.ExportHeader(run_id=run_id, export_id=export_id, artifact=path.name, size=size, sha256=digest)
+        self._record(contract.export_item(header))
+        return await self._link.export(header, path)
+
+    async def refuse_export(self, run_id: str, export_id: str, reason: str) -> types.Receipt:
+        """Send the refusal."""
+        refusal = pb.ExportRefusal(run_id=run_id, export_id=export_id, reason=reason)
+        self._record(contract.refusal_item(refusal))
+        return await self._link.refuse_export(refusal)
+
+    def _record_once(self, item: Item) -> None:
+        """Record a message of which an attempt has one: a repeat has the same bytes, anything else stays here."""
+        left = self._ledger.digests(item.run_id, item.round, item.attempt, item.kind)
+        if left - {item.sha256}:
+            raise EgressViolation(f"a second, different {item.kind} was about to leave in one attempt; it was stopped")
+        if not left:
+            self._record(item)
+
+    def _record(self, item: Item) -> None:
+        self._ledger.append(item, time.time_ns() // 1_000_000)

@@ -1,0 +1,206 @@
+"""Calls to the aggregator, made again where that can help, and only there."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import grpc
+
+from dcfpca.errors import BadMessage
+from dcfpca.names import CHUNK_BYTES
+from dcfpca.pki import Credentials
+from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.v1 import rounds_pb2_grpc as stubs
+from dcfpca.v1 import types_pb2 as types
+from dcfpca.wire import Assembly, chunks
+
+T = TypeVar("T")
+
+CALL_SECONDS = 30.0
+# A stream may take as long as its bytes do; what must not happen is that nothing moves, which keepalive notices.
+STREAM_SECONDS = 3600.0
+TRANSIENT = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.ABORTED,
+    }
+)
+_OPTIONS = [
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    # Our own backoff decides when to try; gRPC's must not stand in its way.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 5_000),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    # All connections of one process to one address would otherwise share one socket, across credentials.
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+
+class Backoff:
+    """Waits that grow from a fifth of a second to `most`, each with jitter so that sites do not come back at once."""
+
+    def __init__(self, most: float = 15.0) -> None:
+        self._most = most
+        self._next = 0.2
+
+    def reset(self) -> None:
+        """Begin again with short waits."""
+        self._next = 0.2
+
+    async def wait(self) -> None:
+        """Wait once."""
+        seconds, self._next = self._next, min(self._next * 2, self._most)
+        await asyncio.sleep(seconds * random.uniform(0.5, 1.0))  # noqa: S311  (jitter is no secret)
+
+
+class Link:
+    """Calls to the aggregator. The sending half is for `egress` alone; the daemon uses `subscribe` and `fetch`."""
+
+    def __init__(self, address: str, credentials: Credentials) -> None:
+        self._address = address
+        self._channel = _channel(address, credentials)
+        self._stub: Any = stubs.RoundServiceStub(self._channel)
+
+    async def renew(self, credentials: Credentials) -> None:
+        """Go on under other credentials: calls under way are made again over the new connection."""
+        old, self._channel = self._channel, _channel(self._address, credentials)
+        self._stub = stubs.RoundServiceStub(self._channel)
+        await old.close(None)
+
+    async def close(self) -> None:
+        """Hang up."""
+        await self._channel.close(None)
+
+    async def subscribe(
+        self, hello: pb.SubscribeRequest, connected: Callable[[], None]
+    ) -> AsyncIterator[pb.Assignment]:
+        """Assignments of one connection; raises grpc.aio.AioRpcError when it breaks or is turned away."""
+        call = self._stub.Subscribe(hello)
+        try:
+            await call.wait_for_connection()
+            connected()
+            async for assignment in call:
+                yield assignment
+        finally:
+            call.cancel()
+
+    async def respond(self, request: pb.RespondRequest) -> types.Receipt:
+        """Answer a proposal."""
+        return await self._call("Respond", request)
+
+    async def advertise(self, request: pb.AdvertiseKeysRequest) -> types.Receipt:
+        """Step 1 of the secure sum."""
+        return await self._call("AdvertiseKeys", request)
+
+    async def share(self, request: pb.ShareKeysRequest) -> types.Receipt:
+        """Step 2."""
+        return await self._call("ShareKeys", request)
+
+    async def state_bound(self, request: pb.StateBoundRequest) -> types.Receipt:
+        """Step 3."""
+        return await self._call("StateBound", request)
+
+    async def attest(self, request: pb.AttestSurvivorsRequest) -> types.Receipt:
+        """Step 5."""
+        return await self._call("AttestSurvivors", request)
+
+    async def unmask(self, request: pb.UnmaskRequest) -> types.Receipt:
+        """Step 6."""
+        return await self._call("Unmask", request)
+
+    async def upload(self, header: pb.UpdateHeader, payload: bytes) -> types.Receipt:
+        """Send an update; after a broken connection only what has not arrived."""
+
+        async def once(first: bool) -> types.Receipt:
+            offset = 0 if first else (await self._stub.ResumeUpload(header, timeout=CALL_SECONDS)).offset
+            receipt: types.Receipt = await self._stub.SubmitUpdate(parts(offset), timeout=STREAM_SECONDS)
+            return receipt
+
+        async def parts(offset: int) -> AsyncIterator[pb.UpdatePart]:
+            yield pb.UpdatePart(header=header)
+            for chunk in chunks(payload, offset):
+                yield pb.UpdatePart(chunk=chunk)
+
+        return await _patiently(once)
+
+    async def export(self, header: pb.ExportHeader, path: Path) -> types.Receipt:
+        """Send one file."""
+
+        async def parts() -> AsyncIterator[pb.ExportPart]:
+            yield pb.ExportPart(header=header)
+            with path.open("rb") as file:
+                offset = 0
+                while data := file.read(CHUNK_BYTES):
+                    yield pb.ExportPart(chunk=types.Chunk(offset=offset, data=data))
+                    offset += len(data)
+
+        async def once(_: bool) -> types.Receipt:
+            receipt: types.Receipt = await self._stub.ExportReconstruction(parts(), timeout=STREAM_SECONDS)
+            return receipt
+
+        return await _patiently(once)
+
+    async def refuse_export(self, refusal: pb.ExportRefusal) -> types.Receipt:
+        """Send the refusal."""
+
+        async def parts() -> AsyncIterator[pb.ExportPart]:
+            yield pb.ExportPart(refusal=refusal)
+
+        async def once(_: bool) -> types.Receipt:
+            receipt: types.Receipt = await self._stub.ExportReconstruction(parts(), timeout=CALL_SECONDS)
+            return receipt
+
+        return await _patiently(once)
+
+    async def fetch(self, request: pb.FetchConsensusRequest, expected: types.TensorHeader) -> bytearray:
+        """The bytes of a consensus whose header is known, whole and digest-checked, across broken connections."""
+        assembly = Assembly(expected)
+
+        async def once(_: bool) -> bytearray:
+            request.offset = assembly.received
+            async for part in self._stub.FetchConsensus(request, timeout=STREAM_SECONDS):
+                if part.WhichOneof("part") == "header":
+                    if part.header != expected:
+                        raise BadMessage("the consensus that was streamed is not the one that was announced")
+                else:
+                    assembly.add(part.chunk)
+            return assembly.finish()
+
+        return await _patiently(once)
+
+    async def _call(self, method: str, request: object) -> types.Receipt:
+        async def once(_: bool) -> types.Receipt:
+            receipt: types.Receipt = await getattr(self._stub, method)(request, timeout=CALL_SECONDS)
+            return receipt
+
+        return await _patiently(once)
+
+
+async def _patiently(once: Callable[[bool], Awaitable[T]]) -> T:
+    """Try until it works or trying again cannot help; the caller cancels when nobody wants the answer any more."""
+    backoff, first = Backoff(), True
+    while True:
+        try:
+            return await once(first)
+        except grpc.aio.AioRpcError as error:
+            if error.code() not in TRANSIENT:
+                raise BadMessage(f"the aggregator turned a message away: {error.details()}") from error
+        except (grpc.aio.UsageError, asyncio.InvalidStateError):
+            pass  # The channel was replaced by one with renewed credentials.
+        first = False
+        await backoff.wait()
+
+
+def _channel(address: str, credentials: Credentials) -> grpc.aio.Channel:
+    secrets = grpc.ssl_channel_credentials(credentials.ca_pem, credentials.key_pem, credentials.cert_pem)
+    return grpc.aio.secure_channel(address, secrets, options=_OPTIONS)

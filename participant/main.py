@@ -1,0 +1,154 @@
+"""The `dcfpca-participant` command."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dcfpca import logs
+from dcfpca.cli.speech import FAILED, print_json, report_error, result, say
+from dcfpca.errors import BadInput, DcfpcaError, Refused
+from dcfpca.version import __version__
+from participant import views
+from participant.config import load_config
+from participant.daemon import serve as serve_daemon
+from participant.ledger import verify
+from participant.results import read_manifests
+from participant.site import open_site
+from participant.store import DATABASE, Store
+from participant.transform import transform as transform_columns
+
+app = typer.Typer(name="dcfpca-participant", no_args_is_help=True, pretty_exceptions_enable=False)
+
+ConfigOption = Annotated[
+    Path, typer.Option("--config", help="The participant's configuration.", envvar="DCFPCA_CONFIG")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+RunOption = Annotated[str, typer.Option("--run", help="Only this run.")]
+
+
+@app.callback(invoke_without_command=True)
+def common(version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False) -> None:
+    """The site's daemon and its papers. Exit codes: 0 done, 1 refused or failed, 2 misuse."""
+    if version:
+        result(f"dcfpca-participant {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def serve(
+    config: ConfigOption = Path("participant.toml"),
+    log_format: Annotated[str, typer.Option("--log-format", help="human or json; else as configured.")] = "",
+    log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "",
+) -> None:
+    """Take part in runs until stopped."""
+    if log_format not in ("", "human", "json"):
+        raise typer.BadParameter("human or json", param_hint="--log-format")
+    if log_level not in ("", "debug", "info", "warning", "error"):
+        raise typer.BadParameter("debug, info, warning or error", param_hint="--log-level")
+    settings = load_config(config)
+    telemetry = settings.telemetry
+    logs.setup("json" if (log_format or telemetry.log_format) == "json" else "human", log_level or telemetry.log_level)
+    asyncio.run(serve_daemon(settings))
+
+
+@app.command()
+def check(config: ConfigOption = Path("participant.toml"), as_json: JsonOption = False) -> None:
+    """Load configuration, credentials and data, and say what the site would do."""
+    settings = load_config(config)
+    site = open_site(settings)
+    if as_json:
+        print_json(views.site_document(settings, site))
+    else:
+        views.show_site(settings, site)
+
+
+@app.command()
+def ledger(
+    config: ConfigOption = Path("participant.toml"),
+    run: RunOption = "",
+    verify_chain: Annotated[bool, typer.Option("--verify", help="Check that nothing was altered.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Every entry, not one line per kind of message.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """What has left this site?"""
+    store = _store(config)
+    verified = verify(store.ledger.entries()) if verify_chain else None
+    entries = list(store.ledger.entries(run))
+    if as_json:
+        print_json(views.ledger_document(entries, verified))
+    else:
+        views.show_ledger(entries, verified, every=every)
+
+
+@app.command()
+def results(config: ConfigOption = Path("participant.toml"), run: RunOption = "", as_json: JsonOption = False) -> None:
+    """Finished runs and their files."""
+    settings = load_config(config)
+    manifests = [found for found in read_manifests(settings.results.dir) if run in ("", found["run"])]
+    if run and not manifests:
+        raise Refused(f"there is no result of run {run} in {settings.results.dir}", "see `dcfpca-participant results`")
+    if as_json:
+        print_json(views.results_document(settings.results.dir, manifests))
+    else:
+        views.show_results(settings.results.dir, manifests)
+
+
+@app.command()
+def approve(
+    run: Annotated[str, typer.Argument(help="The run to agree to; none: list those that wait.")] = "",
+    config: ConfigOption = Path("participant.toml"),
+    as_json: JsonOption = False,
+) -> None:
+    """Agree to a run that waits for a person at the site."""
+    store = _store(config)
+    waiting = [row for row in store.runs() if row.status == "waiting"]
+    if not run:
+        print_json(views.waiting_document(waiting)) if as_json else views.show_waiting(waiting)
+        return
+    if run not in {row.run_id for row in waiting}:
+        raise Refused(
+            f"no run {run} waits for approval at this site", "see `dcfpca-participant approve` for those that do"
+        )
+    store.approve(run)
+    print_json({"approved": run}) if as_json else say(f"run {run} is approved; the daemon enrols within seconds")
+
+
+@app.command()
+def transform(
+    run: Annotated[str, typer.Option("--run", help="The finished run whose model to use.")],
+    source: Annotated[Path, typer.Option("--input", help="New columns, in the format and orientation of [data].")],
+    out: Annotated[Path, typer.Option("--out", help="Directory for L.npy, S.npz, V.npy and scores.npy.")],
+    config: ConfigOption = Path("participant.toml"),
+    as_json: JsonOption = False,
+) -> None:
+    """Clean and score new columns with the model of a finished run, without any message leaving the site."""
+    report = transform_columns(load_config(config), run, source, out)
+    print_json(report) if as_json else views.show_transform(report, out)
+
+
+def _store(config: Path) -> Store:
+    """The site's memory, which a running daemon may be writing to at the same time."""
+    settings = load_config(config)
+    if not (settings.state.dir / DATABASE).exists():
+        hint = "start the daemon once with `dcfpca-participant serve`"
+        raise BadInput(f"there is no state in {settings.state.dir} yet", hint)
+    return Store(settings.state.dir)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command; our own errors become `error:` and `hint:` on stderr."""
+    try:
+        app(args=None if arguments is None else list(arguments))
+    except DcfpcaError as error:
+        report_error(error)
+        sys.exit(FAILED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""The site as a whole: its data, name and policy, and how it proves and checks identities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from dcfpca import secagg
+from dcfpca.errors import BadIdentity
+from dcfpca.identity import Role
+from dcfpca.pki import Credentials, load_credentials, sign, verify_peer
+from dcfpca.pki.revocation import load_revocations
+from dcfpca.rpca.exchange import Columns
+from participant.config import Config
+from participant.data import DataFacts, measure, open_columns
+from participant.policy import SiteFacts
+
+
+@dataclass(slots=True)
+class Believer:
+    """Judges peers' certificates by the consortium's CA and revocation list; each certificate once an hour."""
+
+    credentials: Credentials
+    crl: Path | None
+    _believed: dict[bytes, tuple[str, EllipticCurvePublicKey, datetime]] = field(default_factory=dict)
+
+    def verify(self, certificate: bytes, name: str) -> EllipticCurvePublicKey:
+        """The public key in a peer's certificate, if it is a participant of this consortium with this name."""
+        now = datetime.now(UTC)
+        known = self._believed.get(certificate)
+        if known is None or (now - known[2]).total_seconds() > 3600:
+            known = self._look(certificate, now)
+            self._believed[certificate] = known
+        if known[0] != name:
+            raise BadIdentity(f"the certificate shown for {name} is that of {known[0]}")
+        return known[1]
+
+    def renew(self, credentials: Credentials) -> None:
+        """Judge by another CA bundle from now on."""
+        self.credentials = credentials
+        self._believed.clear()
+
+    def _look(self, certificate: bytes, now: datetime) -> tuple[str, EllipticCurvePublicKey, datetime]:
+        ours, authorities = self.credentials.identity, self.credentials.authorities
+        revoked = load_revocations(self.crl, authorities, now) if self.crl else frozenset()
+        identity, key = verify_peer(certificate, authorities, revoked, Role.PARTICIPANT, now)
+        if identity.consortium != ours.consortium:
+            raise BadIdentity(f"{identity} belongs to another consortium than {ours}")
+        return identity.name, key, now
+
+
+@dataclass(slots=True)
+class LocalSite:
+    """What the daemon knows about its own site; `credentials` may be renewed while it runs."""
+
+    credentials: Credentials
+    believer: Believer
+    columns: Columns
+    facts: SiteFacts
+    data: DataFacts
+
+    @property
+    def name(self) -> str:
+        """The participant's name, from its certificate."""
+        return self.facts.name
+
+    def sign(self, statement: bytes) -> bytes:
+        """Sign with the identity key."""
+        return sign(self.credentials.private_key, statement)
+
+    def identity(self) -> secagg.Identity:
+        """The site's identity as the secure sum uses it."""
+        certificate = self.credentials.certificate.public_bytes(Encoding.DER)
+        return secagg.Identity(self.name, certificate, self.sign, self.believer.verify)
+
+    def renew(self, credentials: Credentials) -> None:
+        """Go on under renewed credentials; attempts already open keep the certificate they showed."""
+        self.credentials = credentials
+        self.believer.renew(credentials)
+
+
+def open_site(config: Config) -> LocalSite:
+    """Load and check everything that the configuration names; the first thing wrong is raised as its sentence."""
+    identity = config.identity
+    credentials = load_credentials(
+        identity.ca, identity.cert, identity.key, now=datetime.now(UTC), role=Role.PARTICIPANT
+    )
+    believer = Believer(credentials, identity.crl)
+    columns = open_columns(config.data.path, config.data.format, config.data.orientation)
+    data = measure(columns, config.data.path)
+    facts = SiteFacts(
+        name=credentials.identity.name,
+        rows=data.rows,
+        columns=data.columns,
+        has_missing=data.missing > 0,
+        allows_missing=config.data.missing == "allow",
+        policy=config.policy,
+    )
+    return LocalSite(credentials, believer, columns, facts, data)
