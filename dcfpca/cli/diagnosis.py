@@ -85,8 +85,7 @@ def _handshake(raw: socket.socket, address: Address, files: Files) -> None:
     try:
         with context.wrap_socket(raw, server_hostname=address.host) as secured:
             secured.settimeout(_AFTERTHOUGHT_SECONDS)
-            with contextlib.suppress(TimeoutError):
-                secured.recv(1)
+            _await_greeting(secured, address)
     except ssl.SSLCertVerificationError as error:
         raise _unbelievable(error, address, files) from None
     except ssl.SSLError as error:
@@ -94,6 +93,14 @@ def _handshake(raw: socket.socket, address: Address, files: Files) -> None:
     except OSError:
         hint = "is it an aggregator? a proxy in between must pass TLS through untouched"
         raise Unreachable(f"{address} hung up during the TLS handshake", hint) from None
+
+
+def _await_greeting(secured: ssl.SSLSocket, address: Address) -> None:
+    """A gRPC server that accepts our certificate speaks first; one that does not hangs up without a word."""
+    with contextlib.suppress(TimeoutError):
+        if not secured.recv(1):
+            hint = "use one that the aggregator's own consortium CA has signed, and that is neither expired nor revoked"
+            raise BadIdentity(f"the aggregator at {address} turned this certificate away", hint)
 
 
 def _unbelievable(error: ssl.SSLCertVerificationError, address: Address, files: Files) -> DcfpcaError:

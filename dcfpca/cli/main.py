@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from dcfpca.cli import certs, participants, runs
+from dcfpca.cli.demo import demo
 from dcfpca.cli.export import export
 from dcfpca.cli.speech import report_error, result
 from dcfpca.errors import DcfpcaError
@@ -19,7 +20,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-runs.app.command("export")(export)
+app.command()(demo)
+runs.app.command()(export)
 app.add_typer(runs.app, name="run")
 app.add_typer(participants.app, name="participants")
 app.add_typer(certs.app, name="certs")

@@ -20,7 +20,7 @@ class Operator:
     """A connected operator. Errors are gRPC's own; `connected` turns those that nobody handles into sentences."""
 
     def __init__(self, channel: grpc.Channel, address: Address, name: str) -> None:
-        self._stub = AdminServiceStub(channel)  # type: ignore[no-untyped-call]
+        self._stub = AdminServiceStub(channel)
         self.address = address
         self.name = name
 

@@ -1,0 +1,108 @@
+"""What the demo found, for people and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dcfpca.cli import speech
+from dcfpca.demo.problem import Score
+from dcfpca.v1 import admin_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Everything there is to tell at the end."""
+
+    directory: Path
+    view: pb.RunView
+    score: Score
+    refusals: tuple[pb.Refusal, ...]
+    results: Mapping[str, Path]
+    exported: Path
+    files: tuple[Path, ...]
+    seconds: float
+    method: str
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of the method, the opening exchange not counted."""
+        return max((one.round for one in self.view.rounds), default=0)
+
+    @property
+    def bytes_sent(self) -> int:
+        """Payload bytes from the aggregator to the sites."""
+        return sum(one.bytes_sent for one in self.view.rounds)
+
+    @property
+    def bytes_received(self) -> int:
+        """Payload bytes from the sites to the aggregator."""
+        return sum(one.bytes_received for one in self.view.rounds)
+
+
+def document(outcome: Outcome) -> dict[str, speech.Json]:
+    """The JSON document; its keys are a contract."""
+    return {
+        "participants": len(outcome.results),
+        "method": outcome.method,
+        "rounds": outcome.rounds,
+        "seconds": round(outcome.seconds, 3),
+        "error": outcome.score.error,
+        "relative_error_L": outcome.score.low_rank_error,
+        "bytes_sent": outcome.bytes_sent,
+        "bytes_received": outcome.bytes_received,
+        "refusals": [{"participant": one.participant, "reason": "; ".join(one.reasons)} for one in outcome.refusals],
+        "files": [str(path) for path in outcome.files],
+    }
+
+
+def tell(outcome: Outcome) -> None:
+    """The end of the story, on stdout."""
+    last = outcome.view.rounds[-1]
+    score = outcome.score
+    parts: list[RenderableType] = [
+        Text(f"\n{outcome.view.reason}", style="bold"),
+        Text(f"rank {last.rank} found in {outcome.rounds} rounds, {outcome.seconds:.1f} s in all"),
+        Text(f"‖L − L₀‖/‖L₀‖ = {score.low_rank_error:.1e}, the paper's err = {score.error:.1e}\n"),
+        _sites(outcome),
+        Text(
+            f"\nsent to the aggregator: {speech.size(outcome.bytes_received)}, all of it masked sums' parts; "
+            f"sent to the sites: {speech.size(outcome.bytes_sent)}"
+        ),
+        *(Text(f"{one.participant} did not export: {'; '.join(one.reasons)}") for one in outcome.refusals),
+        _places(outcome),
+    ]
+    speech.show(Group(*parts))
+
+
+def _sites(outcome: Outcome) -> Table:
+    made = speech.table("site", "#columns", "#error of L", "#outliers found", "wrote, at the site", "exported")
+    for one in outcome.score.sites:
+        results = outcome.results[one.name]
+        wrote = ", ".join(sorted(path.name for path in results.iterdir()))
+        exported = outcome.exported / one.name
+        speech.add_row(
+            made,
+            one.name,
+            str(one.columns),
+            f"{one.low_rank_error:.1e}",
+            f"{one.found} of {one.outliers}" + (f", {one.invented} wrong" if one.invented else ""),
+            wrote,
+            ", ".join(sorted(path.name for path in exported.iterdir())) if exported.is_dir() else "nothing: private",
+        )
+    return made
+
+
+def _places(outcome: Outcome) -> Text:
+    first = next(iter(outcome.results.values()))
+    lines = [
+        f"a site's results   {first}",
+        f"the export         {outcome.exported}",
+        f"configs, keys, logs {outcome.directory}",
+    ]
+    return Text("\n" + "\n".join(lines))

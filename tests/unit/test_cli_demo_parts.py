@@ -1,0 +1,137 @@
+import os
+import signal
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from dcfpca.demo.children import Child, ChildFailed, Children, ending_in_order
+from dcfpca.demo.federation import toml
+from dcfpca.demo.problem import draw, score, site_names, unequal_counts
+from dcfpca.errors import BadInput
+from dcfpca.identity import check_name
+
+SLEEPER = ("timeit", "-n", "1", "-s", "import time", "time.sleep(600)")
+
+
+@given(st.integers(2, 40), st.integers(0, 500))
+def test_columns_are_dealt_out_completely_and_unequally(sites: int, extra: int) -> None:
+    columns = 2 * sites + extra
+    counts = unequal_counts(columns, sites)
+    assert sum(counts) == columns
+    assert len(counts) == sites
+    assert min(counts) >= 2
+    assert extra < 2 * sites or len(set(counts)) > 1
+
+
+@pytest.mark.parametrize(("columns", "sites"), [(10, 1), (3, 2), (0, 4)])
+def test_too_few_sites_or_columns_are_refused_with_what_would_do(columns: int, sites: int) -> None:
+    with pytest.raises(BadInput) as caught:
+        unequal_counts(columns, sites)
+    assert "at least" in caught.value.hint
+
+
+@pytest.mark.parametrize("count", [2, 26, 27, 150])
+def test_site_names_are_distinct_and_may_stand_in_certificates(count: int) -> None:
+    names = site_names(count)
+    assert len(set(names)) == count
+    assert names == sorted(names)
+    for name in names:
+        check_name(name, "participant")
+
+
+def written(tmp_path: Path, L: np.ndarray, S: np.ndarray, counts: tuple[int, ...]) -> dict[str, Path]:
+    ends, places = np.cumsum(counts), {}
+    for index, (count, end) in enumerate(zip(counts, ends, strict=True)):
+        places[f"s{index}"] = tmp_path / f"s{index}"
+        places[f"s{index}"].mkdir()
+        np.save(tmp_path / f"s{index}" / "L.npy", L[:, end - count : end])
+        sparse.save_npz(tmp_path / f"s{index}" / "S.npz", sparse.csc_array(S[:, end - count : end]))
+    return places
+
+
+def test_the_truth_itself_scores_zero_with_every_outlier_found(tmp_path: Path) -> None:
+    problem = draw(20, 30, 2, 3, seed=1)
+    found = score(problem, written(tmp_path, problem.L, problem.S, problem.counts))
+    assert (found.error, found.low_rank_error) == (0.0, 0.0)
+    assert all(site.found == site.outliers > 0 and site.invented == 0 for site in found.sites)
+
+
+def test_the_trivial_answer_scores_one(tmp_path: Path) -> None:
+    problem = draw(20, 30, 2, 3, seed=1)
+    zero = np.zeros_like(problem.L)
+    found = score(problem, written(tmp_path, zero, zero, problem.counts))
+    assert found.error == pytest.approx(1.0)
+    assert found.low_rank_error == pytest.approx(1.0)
+    assert all(site.found == 0 for site in found.sites)
+
+
+def test_a_damaged_site_is_the_one_that_is_shown(tmp_path: Path) -> None:
+    problem = draw(20, 30, 2, 3, seed=1)
+    wrong = problem.L.copy()
+    wrong[:, -1] += 1.0
+    found = score(problem, written(tmp_path, wrong, problem.S, problem.counts))
+    assert [site.low_rank_error > 0 for site in found.sites] == [False, False, True]
+
+
+def test_toml_reads_back(tmp_path: Path) -> None:
+    tables = {"a": {"text": 'quo"te\\ü', "number": 3, "share": 0.5, "yes": True}, "b": {"list": ["x", "y"]}}
+    assert tomllib.loads(toml(tables)) == tables
+
+
+def test_children_end_with_the_context_even_on_failure(tmp_path: Path) -> None:
+    started: list[Child] = []
+
+    def fail() -> None:
+        with Children() as children:
+            started.append(children.start("sleeper", SLEEPER, tmp_path / "log"))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert started[0].process.returncode == -signal.SIGTERM
+
+
+def test_children_end_when_the_parent_is_told_to(tmp_path: Path) -> None:
+    started: list[Child] = []
+
+    def be_told() -> None:
+        with ending_in_order(), Children() as children:
+            started.append(children.start("sleeper", SLEEPER, tmp_path / "log"))
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(SystemExit) as caught:
+        be_told()
+    assert caught.value.code == 128 + signal.SIGTERM
+    assert started[0].process.returncode is not None
+
+
+def test_a_child_that_fails_is_named_with_its_last_words_and_its_log(tmp_path: Path) -> None:
+    with Children() as children:
+        children.start("daemon", ("no_such_module",), tmp_path / "log")
+        with pytest.raises(
+            ChildFailed, match=r"daemon ended with status 1: .*No module named no_such_module"
+        ) as caught:
+            children.until(lambda: False, "something", 30)
+    assert str(tmp_path / "log") in caught.value.hint
+
+
+def test_a_killed_child_is_no_failure_and_can_be_started_again(tmp_path: Path) -> None:
+    with Children() as children:
+        children.start("sleeper", SLEEPER, tmp_path / "log").kill()
+        children.check()
+        again = children.restart("sleeper")
+        children.check()
+        assert again.process.poll() is None
+
+
+def test_waiting_has_an_end_that_names_the_logs(tmp_path: Path) -> None:
+    with Children() as children:
+        children.start("sleeper", SLEEPER, tmp_path / "log")
+        with pytest.raises(ChildFailed, match="the tide did not happen within") as caught:
+            children.until(lambda: False, "the tide", 0.05)
+    assert "log" in caught.value.hint
