@@ -18,7 +18,7 @@ from aggregator.rpc.faults import AlreadyHere, Draining, Missing, OutOfTurn, Ove
 from aggregator.rpc.guard import caller
 from aggregator.rpc.intake import Intake
 from aggregator.run import events, secure
-from aggregator.run.assignments import assignments
+from aggregator.run.assignments import assignments, wanted_keys
 from aggregator.run.effects import Fate, Reply
 from aggregator.run.messages import out_of_turn
 from aggregator.run.state import Phase
@@ -68,15 +68,16 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
             log("participant_disconnected", participant=who.name)
 
     async def _stream(self, connection: Connection) -> AsyncIterator[pb.Assignment]:
-        sent: dict[str, set[str]] = {}
+        sent: dict[str, frozenset[str]] = {}
         cut = asyncio.create_task(connection.cut.wait())
         try:
             while not connection.cut.is_set():
                 seen = self._house.stage.version
                 for runner in self._house.telling():
-                    keys = sent.setdefault(runner.run.run_id, set())
-                    for assignment in assignments(runner.facts.now(), runner.run, connection.name, keys):
-                        keys.add(assignment.key)
+                    before = sent.get(runner.run.run_id, frozenset())
+                    facts, run = runner.facts.now(), runner.run
+                    sent[run.run_id] = wanted_keys(facts, run, connection.name)
+                    for assignment in assignments(facts, run, connection.name, before):
                         runner.traffic.sent += assignment.ByteSize()
                         yield assignment
                 changed = asyncio.create_task(self._house.stage.wait(seen))
@@ -273,7 +274,8 @@ async def _counted(parts: AsyncIterator[pb.UpdatePart], runner: Runner) -> Async
 
 def _log_fate(what: str, participant: str, ref: RoundRef | events.RoundMessage, answer: Receipt) -> None:
     fate = translate.word_of(answer)
-    level: Any = "debug" if fate in ("accepted", "duplicate") else "warning"
+    # Late is ordinary: a phase closes once it has what it needs.
+    level: Any = "warning" if fate == "rejected" else "debug"
     log(
         f"{what}_{fate}" if what == "update" else f"message_{fate}",
         level=level,

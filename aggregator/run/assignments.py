@@ -45,6 +45,11 @@ def assignments(facts: Facts, run: Run, participant: str, sent: Collection[str] 
     ]
 
 
+def wanted_keys(facts: Facts, run: Run, participant: str) -> frozenset[str]:
+    """The keys of all that is wanted now, so that a stream can forget what it sent of attempts that are over."""
+    return frozenset(key for key, _, _ in _wanted(facts, run, participant))
+
+
 def _wanted(facts: Facts, run: Run, me: str) -> list[Wanted]:
     if run.status is Status.ENROLLING:
         return _proposal(facts, run, me)
