@@ -60,6 +60,8 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
             hint = "stop the other daemon, or give this one its own certificate"
             raise AlreadyHere(f"a participant daemon with the identity {who.name} is connected already", hint)
         log("participant_connected", participant=who.name, software=request.software)
+        # An idle stream says nothing for a long time; this tells the daemon that it has been let in.
+        await context.send_initial_metadata(())
         try:
             async for assignment in self._stream(connection):
                 yield assignment
