@@ -44,7 +44,7 @@ from dcfpca.secagg.aggregator import (
     request_for,
     roster_for,
 )
-from dcfpca.secagg.context import Context, default_threshold
+from dcfpca.secagg.context import Context
 from dcfpca.secagg.messages import (
     Advert,
     Agreement,
@@ -87,7 +87,6 @@ __all__ = [
     "agree",
     "close_roster",
     "close_survivors",
-    "default_threshold",
     "delivery_for",
     "dtype_of",
     "enough",

@@ -55,8 +55,3 @@ class Context:
     def consented(self) -> frozenset[str]:
         """The cohort, for membership tests."""
         return frozenset(self.cohort)
-
-
-def default_threshold(cohort_size: int) -> int:
-    """Two thirds, and always more than half: tolerates a third dropping out, or a third conspiring, not both."""
-    return max(cohort_size // 2 + 1, -(-2 * cohort_size // 3))

@@ -71,6 +71,11 @@ def site_names(count: int) -> tuple[str, ...]:
     return tuple(f"site-{index:04d}" for index in range(count))
 
 
+def two_thirds(count: int) -> int:
+    """A threshold that leaves room both for dropouts and for conspirators."""
+    return max(count // 2 + 1, -(-2 * count // 3))
+
+
 def context_of(count: int, **changes: object) -> secagg.Context:
     defaults: dict[str, object] = {
         "run": "run-1",
@@ -78,7 +83,7 @@ def context_of(count: int, **changes: object) -> secagg.Context:
         "round": 3,
         "attempt": 1,
         "cohort": site_names(count),
-        "threshold": secagg.default_threshold(count),
+        "threshold": two_thirds(count),
         "min_cohort": 3,
     }
     return secagg.Context(**{**defaults, **changes})  # type: ignore[arg-type]

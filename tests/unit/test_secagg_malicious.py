@@ -17,6 +17,7 @@ from tests.support.secagg import (
     random_vectors,
     seed_of,
     site_names,
+    two_thirds,
     verify,
 )
 
@@ -42,7 +43,7 @@ def with_advert(made: Attempt, advert: secagg.Advert) -> secagg.Roster:
     """The roster for A in which one advert replaces that of the same name, with a root made to fit."""
     adverts = {**made.book.adverts, advert.name: advert}
     cohort = tuple({*made.context.cohort, advert.name})
-    wider = replace(made.context, cohort=cohort, threshold=secagg.default_threshold(len(cohort)))
+    wider = replace(made.context, cohort=cohort, threshold=two_thirds(len(cohort)))
     return secagg.roster_for(secagg.close_roster(wider, adverts.values()), A)
 
 
