@@ -21,7 +21,7 @@ from dcfpca.cli.operator import Operator
 from dcfpca.errors import BadInput, BadMessage
 from dcfpca.identity import check_name
 from dcfpca.v1 import admin_pb2 as pb
-from dcfpca.v1.types_pb2 import Chunk
+from dcfpca.v1.types_pb2 import DTYPE_FLOAT64, Chunk, TensorPart
 
 ARTIFACTS = ("L.npy", "S.npz")
 _TRIES = 5
@@ -40,7 +40,9 @@ class Saved:
 def fetch_model(operator: Operator, run_id: str, into: Path) -> list[Saved]:
     """Write U.npy (m × rank) and singular_values.npy of a finished run."""
     parts = operator.model(run_id)
-    header = next(parts).header
+    header = next(parts, TensorPart()).header
+    if header.dtype != DTYPE_FLOAT64:
+        raise BadMessage("the aggregator sent something that is no model", "check that its version fits this command")
     assembly = wire.Assembly(header)
     for part in parts:
         assembly.add(part.chunk)
