@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from dcfpca.cli.diagnosis import Files
-from dcfpca.errors import BadMessage
+from dcfpca.errors import BadMessage, DcfpcaError
 from dcfpca.logs import log
 from dcfpca.names import PROTOCOL
 from dcfpca.v1 import rounds_pb2 as pb
@@ -22,9 +22,10 @@ from participant.engine import Engine
 from participant.link import Connection, Link
 from participant.session import events
 from participant.site import LocalSite, open_site
-from participant.store import Store, only_daemon
+from participant.store import RunRow, Store, only_daemon
 
 APPROVAL_SECONDS = 1.0
+FLUSH_SECONDS = 1.0
 
 
 class Daemon:
@@ -47,6 +48,7 @@ class Daemon:
         tasks = [
             asyncio.ensure_future(connection.watch_credentials(self._site.credentials, self._site.renew)),
             asyncio.ensure_future(self._watch_approvals()),
+            asyncio.ensure_future(self._flush()),
             asyncio.ensure_future(self._listen(connection)),
         ]
         try:
@@ -87,7 +89,14 @@ class Daemon:
     def _restore(self) -> None:
         for row in self._store.runs():
             if row.status in ("waiting", "enrolled"):
-                self._driver(row.run_id).restore(row)
+                self._restore_run(row)
+
+    def _restore_run(self, row: RunRow) -> None:
+        """One damaged run must not keep the others from going on."""
+        try:
+            self._driver(row.run_id).restore(row)
+        except DcfpcaError as error:
+            log("run_not_resumed", level="error", run=row.run_id, reason=str(error), hint=error.hint or None)
 
     async def _watch_approvals(self) -> None:
         """A person answers through the state directory, from another process."""
@@ -96,6 +105,12 @@ class Daemon:
                 log("run_approved", run=run_id)
                 self._driver(run_id).take(events.Approved())
             await asyncio.sleep(APPROVAL_SECONDS)
+
+    async def _flush(self) -> None:
+        """Bring to the disk what the rounds left in the system's memory, without any of them waiting for it."""
+        while True:
+            await asyncio.sleep(FLUSH_SECONDS)
+            await asyncio.to_thread(self._store.flush)
 
     def _hello(self) -> pb.SubscribeRequest:
         policy = self._config.policy
@@ -113,6 +128,7 @@ async def serve(config: Config) -> None:
     with only_daemon(config.state.dir):
         site = await asyncio.to_thread(open_site, config)
         store = Store(config.state.dir)
+        store.take_over()
         facts = site.facts
         log("started", participant=site.name, rows=facts.rows, columns=facts.columns, private=facts.policy.private)
         try:

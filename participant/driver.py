@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from dcfpca.consent import consent_bytes
 from dcfpca.errors import BadMessage, DcfpcaError
@@ -63,7 +63,7 @@ class Driver:
         self._means = means
         finished = row is not None and row.status in ("finished", "ended")
         consent = row.consent if row else None
-        self.session = Session(run_id, means.site.facts, means.site.identity(), consent, finished)
+        self.session = Session(run_id, means.site.facts, means.site.identity, consent, finished)
         self._site: Site | None = None
         self._site_lock = asyncio.Lock()
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -112,7 +112,7 @@ class Driver:
                 store.save_waiting(self.run_id, event.spec, event.digest, private, _now_ms())
             case events.Opened():
                 store.open_attempt(self.run_id, event.ref, event.seed, body)
-            case events.Ended():
+            case events.Ended() | events.TurnedDown():
                 store.end(self.run_id, "ended", event.reason)
             case events.ResultsWritten():
                 store.end(self.run_id, "finished", event.outcome)
@@ -189,7 +189,10 @@ class Driver:
         word = "run_enrolled" if action.accept else "run_refused"
         log(word, run=self.run_id, reasons=list(action.reasons) or None)
         receipt = await self._means.egress.respond(request)
-        log("answer_sent", run=self.run_id, fate=codec.fate_of(receipt).value, reason=receipt.reason or None)
+        fate = codec.fate_of(receipt)
+        log("answer_sent", run=self.run_id, fate=fate.value, reason=receipt.reason or None)
+        if fate in (events.Fate.LATE, events.Fate.REJECTED) and self.session.ref is None:
+            self.take(events.TurnedDown(receipt.reason))
 
     async def _send(self, action: actions.RoundMessage) -> None:
         if isinstance(action, actions.Submit):
@@ -198,10 +201,11 @@ class Driver:
         else:
             receipt = await self._means.egress.send(self._contract(), action)
         kind, fate, ref = _KINDS[type(action)], codec.fate_of(receipt), action.ref
-        quiet = fate in (events.Fate.ACCEPTED, events.Fate.DUPLICATE)
+        # Late is ordinary: a threshold of signatures or shares is enough, and somebody is always last.
+        told: Literal["info", "debug"] = "info" if kind is Kind.UPDATE else "debug"
         log(
             f"{kind.value}_sent",
-            level="debug" if quiet and kind is not Kind.UPDATE else "info" if quiet else "warning",
+            level="warning" if fate is events.Fate.REJECTED else told,
             run=self.run_id,
             round=ref.round,
             attempt=ref.attempt,
@@ -222,6 +226,9 @@ class Driver:
                 broadcast = await self._consensus(action.consensus, action.round)
                 site = self._opened_site()
                 step = await self._means.engine.run(lambda: self._local_step(site, action, broadcast))
+                if self.session.finished:
+                    self._means.store.forget_files(self.run_id)
+                    return
                 self._means.store.record_step(self.run_id, step)
         except Exception as error:
             # A site that half took a step must not go on from it: the next round starts from what was saved.

@@ -23,18 +23,32 @@ def make_private(directory: Path) -> None:
         raise BadInput(f"the directory {directory} cannot be used: {error.strerror}", hint) from None
 
 
-def write_whole(path: Path, write: Callable[[BinaryIO], None]) -> None:
-    """Write beside, flush to disk, then take the place of `path` in one step."""
+def write_whole(path: Path, write: Callable[[BinaryIO], None], *, sync: bool = True) -> None:
+    """Write beside, then take the place of `path` in one step; with `sync` it is on the disk when this returns."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as file:
             write(file)
             file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-    settle(path.parent)
+    if sync:
+        settle(path.parent)
+
+
+def sync_file(path: Path) -> None:
+    """Bring a file's content to the disk; one that has gone meanwhile needs it no more."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def settle(directory: Path) -> None:

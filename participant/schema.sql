@@ -38,6 +38,12 @@ CREATE TABLE IF NOT EXISTS computed (
     sha256    BLOB NOT NULL                -- of the file
 ) STRICT;
 
+-- Since which start of the machine the above holds; one row.
+CREATE TABLE IF NOT EXISTS boot (
+    one     INTEGER PRIMARY KEY CHECK (one = 1),
+    boot_id TEXT NOT NULL
+) STRICT;
+
 -- Everything that left the site. Each row holds the hash of the one before.
 CREATE TABLE IF NOT EXISTS ledger (
     sequence INTEGER PRIMARY KEY,

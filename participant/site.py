@@ -73,9 +73,15 @@ class LocalSite:
         return sign(self.credentials.private_key, statement)
 
     def identity(self) -> secagg.Identity:
-        """The site's identity as the secure sum uses it."""
-        certificate = self.credentials.certificate.public_bytes(Encoding.DER)
-        return secagg.Identity(self.name, certificate, self.sign, self.believer.verify)
+        """The site's identity as the secure sum uses it: certificate and key that belong together, even if renewed."""
+        credentials = self.credentials
+        certificate = credentials.certificate.public_bytes(Encoding.DER)
+        return secagg.Identity(
+            name=self.name,
+            certificate=certificate,
+            sign=lambda statement: sign(credentials.private_key, statement),
+            verify=self.believer.verify,
+        )
 
     def renew(self, credentials: Credentials) -> None:
         """Go on under renewed credentials; attempts already open keep the certificate they showed."""

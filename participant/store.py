@@ -9,8 +9,8 @@ import fcntl
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Set
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import files as package_files
 from pathlib import Path
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dcfpca.errors import BadInput, Refused
 from dcfpca.rpca.exchange import FloatArray
 from dcfpca.spec import parse_spec
-from participant.files import digest_of, make_private, write_whole
+from participant.files import digest_of, make_private, settle, sync_file, write_whole
 from participant.ledger import Ledger
 from participant.session import Consent
 from participant.session.events import Ref
@@ -70,6 +70,11 @@ class Store:
         self.directory = directory
         self._database = _open(directory / DATABASE)
         self.ledger = Ledger(self._database)
+        self._flushed: dict[str, str] = {}
+
+    def take_over(self) -> None:
+        """Called by the daemon, once it is known to be the only one."""
+        self._spend_after_power_cut()
 
     def close(self) -> None:
         """Close the database."""
@@ -117,7 +122,7 @@ class Store:
 
     def open_attempt(self, run_id: str, ref: Ref, seed: bytes, body: bytes) -> None:
         """A new attempt: its seed, and the message that opened it. The attempt before is over, and its seed wiped."""
-        with self._synced() as database:
+        with self._database as database:
             self._wipe(run_id)
             values = (run_id, ref.round, ref.attempt, seed)
             database.execute("INSERT INTO seeds (run_id, round, attempt, seed) VALUES (?, ?, ?, ?)", values)
@@ -141,18 +146,18 @@ class Store:
 
     def save_step(self, run_id: str, step: LocalStep) -> None:
         """The outcome of a local step, before any of it leaves. Called away from the event loop."""
-        name = f"run-{run_id}-{step.round}.npz"
         arrays = {f"site.{key}": value for key, value in step.snapshot.items()} | {"update": step.vector}
-        write_whole(self.directory / name, lambda file: np.savez(file, allow_pickle=False, **arrays))
+        path = self.directory / _step_file(run_id, step.round)
+        write_whole(path, lambda file: np.savez(file, allow_pickle=False, **arrays), sync=False)
 
     def record_step(self, run_id: str, step: LocalStep) -> None:
-        """Make the saved step the one to go on from; the file of the step before goes."""
-        name = f"run-{run_id}-{step.round}.npz"
+        """Make the saved step the one to go on from. The last one known to be on the disk stays beside it."""
+        name = _step_file(run_id, step.round)
         digest = digest_of(self.directory / name)
-        with self._synced() as database:
+        with self._database as database:
             values = (run_id, step.round, step.consensus, name, digest)
             database.execute("INSERT OR REPLACE INTO computed VALUES (?, ?, ?, ?, ?)", values)
-        self._remove_files(run_id, keep=name)
+        self.forget_files(run_id, keep={name, self._flushed.get(run_id, name)})
 
     def step(self, run_id: str) -> LocalStep | None:
         """The last local step of a run; None when there is none, or its file is damaged."""
@@ -176,26 +181,43 @@ class Store:
             database.execute("DELETE FROM computed WHERE run_id = ?", (run_id,))
             change = "UPDATE runs SET status = ?, outcome = ? WHERE run_id = ? AND status != 'refused'"
             database.execute(change, (status, outcome, run_id))
-        self._remove_files(run_id)
+        self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.forget_files(run_id)
+
+    def flush(self) -> None:
+        """Bring everything to the disk. Has its own connection, so that it may run beside the others' work."""
+        with closing(sqlite3.connect(self.directory / DATABASE, timeout=10)) as database:
+            saved = dict(database.execute("SELECT run_id, file FROM computed").fetchall())
+            if saved != self._flushed:
+                for name in saved.values():
+                    sync_file(self.directory / name)
+                settle(self.directory)
+            database.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        self._flushed = saved
+
+    def forget_files(self, run_id: str, keep: Set[str] = frozenset()) -> None:
+        """Remove the array files of a run but these."""
+        for path in self.directory.glob(f"run-{run_id}-*.npz"):
+            if path.name not in keep:
+                path.unlink(missing_ok=True)
 
     def _wipe(self, run_id: str) -> None:
         self._database.execute("UPDATE seeds SET seed = NULL WHERE run_id = ? AND seed IS NOT NULL", (run_id,))
         self._database.execute("DELETE FROM inbox WHERE run_id = ?", (run_id,))
 
-    def _remove_files(self, run_id: str, keep: str = "") -> None:
-        for path in self.directory.glob(f"run-{run_id}-*.npz"):
-            if path.name != keep:
-                path.unlink(missing_ok=True)
+    def _spend_after_power_cut(self) -> None:
+        """Sit out the attempts that were open when the machine went down.
 
-    @contextmanager
-    def _synced(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that is on the disk, power cut or not: seeds and updates must never come apart."""
-        self._database.execute("PRAGMA synchronous = FULL")
-        try:
-            with self._database:
-                yield self._database
-        finally:
-            self._database.execute("PRAGMA synchronous = NORMAL")
+        Commits survive a killed process at once, but a power cut only after the next flush. What was sent in between
+        is not known any more, so no seed from before may be used again: a second update under one mask opens both.
+        """
+        boot = _boot_id()
+        row = self._database.execute("SELECT boot_id FROM boot").fetchone()
+        with self._database as database:
+            if row is not None and (not boot or row[0] != boot):
+                database.execute("UPDATE seeds SET seed = NULL")
+                database.execute("DELETE FROM inbox")
+            database.execute("INSERT OR REPLACE INTO boot VALUES (1, ?)", (boot,))
 
 
 @contextmanager
@@ -224,7 +246,6 @@ def _open(path: Path) -> sqlite3.Connection:
         database.execute("PRAGMA secure_delete = ON")
         _check_version(path, database)
         database.executescript(package_files("participant").joinpath("schema.sql").read_text(encoding="utf-8"))
-        database.execute(f"PRAGMA user_version = {VERSION}")
     except sqlite3.Error as error:
         hint = "restore it from a backup, or move the directory away; open runs then go on without this site"
         raise BadInput(f"the state {path} cannot be used: {error}", hint) from None
@@ -236,3 +257,15 @@ def _check_version(path: Path, database: sqlite3.Connection) -> None:
     if found > VERSION:
         sentence = f"the state {path} was written by a newer version (format {found}, this one knows {VERSION})"
         raise BadInput(sentence, "install the newer version again")
+    if found < VERSION:
+        database.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _step_file(run_id: str, round: int) -> str:
+    return f"run-{run_id}-{round}.npz"
+
+
+def _boot_id() -> str:
+    """Differs after every start of the machine; empty where the system does not tell."""
+    path = Path("/proc/sys/kernel/random/boot_id")
+    return path.read_text(encoding="ascii").strip() if path.exists() else ""

@@ -21,6 +21,7 @@ from dcfpca.wire import Assembly, chunks
 T = TypeVar("T")
 
 CALL_SECONDS = 30.0
+GRACE_SECONDS = 20.0
 # A stream may take as long as its bytes do; what must not happen is that nothing moves, which keepalive notices.
 STREAM_SECONDS = 3600.0
 TRANSIENT = frozenset(
@@ -44,6 +45,10 @@ _OPTIONS = [
     # All connections of one process to one address would otherwise share one socket, across credentials.
     ("grpc.use_local_subchannel_pool", 1),
 ]
+
+
+class Renewed(Exception):
+    """The connection was closed by ourselves, to go on under renewed credentials."""
 
 
 class Backoff:
@@ -70,12 +75,15 @@ class Link:
         self._address = address
         self._channel = _channel(address, credentials)
         self._stub: Any = stubs.RoundServiceStub(self._channel)
+        self._subscription: Any = None
 
     async def renew(self, credentials: Credentials) -> None:
         """Go on under other credentials: calls under way are made again over the new connection."""
         old, self._channel = self._channel, _channel(self._address, credentials)
         self._stub = stubs.RoundServiceStub(self._channel)
-        await old.close(None)
+        if self._subscription is not None:
+            self._subscription.cancel()
+        await old.close(GRACE_SECONDS)
 
     async def close(self) -> None:
         """Hang up."""
@@ -85,12 +93,17 @@ class Link:
         self, hello: pb.SubscribeRequest, connected: Callable[[], None]
     ) -> AsyncIterator[pb.Assignment]:
         """Assignments of one connection; raises grpc.aio.AioRpcError when it breaks or is turned away."""
-        call = self._stub.Subscribe(hello)
+        call = self._subscription = self._stub.Subscribe(hello)
+        channel = self._channel
         try:
             await call.wait_for_connection()
             connected()
             async for assignment in call:
                 yield assignment
+        except asyncio.CancelledError:
+            if channel is self._channel:
+                raise
+            raise Renewed from None
         finally:
             call.cancel()
 
@@ -195,8 +208,11 @@ async def _patiently(once: Callable[[bool], Awaitable[T]]) -> T:
         except grpc.aio.AioRpcError as error:
             if error.code() not in TRANSIENT:
                 raise BadMessage(f"the aggregator turned a message away: {error.details()}") from error
-        except (grpc.aio.UsageError, asyncio.InvalidStateError):
-            pass  # The channel was replaced by one with renewed credentials.
+        except (grpc.aio.UsageError, asyncio.CancelledError):
+            # gRPC cancels calls when their channel is replaced by one with renewed credentials; that is not for us.
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
         first = False
         await backoff.wait()
 

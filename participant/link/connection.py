@@ -17,7 +17,7 @@ from dcfpca.identity import Role
 from dcfpca.logs import log
 from dcfpca.pki import Credentials, load_credentials
 from dcfpca.v1 import rounds_pb2 as pb
-from participant.link.calls import Backoff, Link
+from participant.link.calls import Backoff, Link, Renewed
 from participant.link.troubles import Remedy, Trouble, trouble_of
 
 WATCH_SECONDS = 2.0
@@ -34,6 +34,7 @@ class Connection:
         self._files = files
         self._link = link
         self._was_connected = False
+        self._dialled = False
         self._trouble = ""
         self._turned_away_since: float | None = None
         self._backoff = Backoff()
@@ -41,9 +42,14 @@ class Connection:
     async def assignments(
         self, hello: pb.SubscribeRequest, dialling: Callable[[], None]
     ) -> AsyncIterator[pb.Assignment]:
-        """Assignments for as long as the daemon lives; raises DcfpcaError when there is no point in going on."""
+        """Assignments for as long as the daemon lives; raises DcfpcaError when there is no point in going on.
+
+        `dialling` is called before a connection is tried, though not again until one has come about.
+        """
         while True:
-            dialling()
+            if not self._dialled:
+                dialling()
+                self._dialled = True
             try:
                 async for assignment in self._link.subscribe(hello, self._connected):
                     yield assignment
@@ -51,8 +57,8 @@ class Connection:
             except grpc.aio.AioRpcError as error:
                 trouble = await asyncio.to_thread(trouble_of, error, self._address, self._files)
                 self._judge(trouble)
-            except grpc.aio.UsageError:
-                self._backoff.reset()  # The channel was replaced by one with renewed credentials.
+            except Renewed:
+                self._backoff.reset()
             await self._backoff.wait()
 
     async def watch_credentials(self, current: Credentials, renewed: Callable[[Credentials], None]) -> None:
@@ -86,6 +92,7 @@ class Connection:
     def _connected(self) -> None:
         log("connected", aggregator=str(self._address))
         self._was_connected = True
+        self._dialled = False
         self._trouble = ""
         self._turned_away_since = None
         self._backoff.reset()

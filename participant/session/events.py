@@ -166,6 +166,13 @@ class ResultsWritten:
     outcome: str
 
 
+@dataclass(frozen=True, slots=True)
+class TurnedDown:
+    """The aggregator did not take the answer to the proposal: it came too late, or is not wanted."""
+
+    reason: str
+
+
 SecureStep = RosterRelayed | MaskWanted | SurvivorsAnnounced | UnmaskWanted
 Assigned = Proposed | Opened | SecureStep | StoodBy | Ended | ExportWanted
-Event = Assigned | Approved | Computed | ComputeFailed | Acknowledged | ResultsWritten
+Event = Assigned | Approved | Computed | ComputeFailed | Acknowledged | ResultsWritten | TurnedDown

@@ -8,7 +8,7 @@ site says the same bytes again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -45,6 +45,7 @@ from participant.session.events import (
     SecureStep,
     StoodBy,
     SurvivorsAnnounced,
+    TurnedDown,
     UnmaskWanted,
 )
 
@@ -75,7 +76,12 @@ class Session:
     """One run at one site."""
 
     def __init__(
-        self, run_id: str, site: SiteFacts, identity: Identity, consent: Consent | None = None, finished: bool = False
+        self,
+        run_id: str,
+        site: SiteFacts,
+        identity: Callable[[], Identity],
+        consent: Consent | None = None,
+        finished: bool = False,
     ) -> None:
         self.run_id = run_id
         self.consent = consent
@@ -138,8 +144,11 @@ class Session:
             case ExportWanted():
                 return Reaction(self._export(event))
             case ResultsWritten():
-                self.finished = True
+                self._over()
                 return Reaction(save=True)
+            case TurnedDown():
+                self._over()
+                return Reaction((Forget("turned down", event.reason),), save=True)
             case StoodBy():
                 return NOTHING
             case _:
@@ -175,6 +184,8 @@ class Session:
         return Respond(consent.digest, consent.accept, consent.reasons, consent.private)
 
     def _opened(self, event: Opened) -> Reaction:
+        if self.consent is not None and not self.consent.accept:
+            return Reaction((self._response(self.consent),))
         consent = self._consented(event.digest)
         latest = self.ref
         if self.finished or (latest is not None and event.ref < latest):
@@ -187,7 +198,8 @@ class Session:
         return self._begin(consent, event)
 
     def _begin(self, consent: Consent, event: Opened) -> Reaction:
-        attempt = begin(self.run_id, consent.spec, self._site, self._identity, event)
+        # Asked for anew, because certificates are renewed while a run goes on: an attempt keeps the one it showed.
+        attempt = begin(self.run_id, consent.spec, self._site, self._identity(), event)
         self._cohort = self._cohort or event.cohort
         self._attempt = attempt
         computed = self._computed
@@ -209,7 +221,7 @@ class Session:
         return Reaction((self._response(self.consent),), save=True)
 
     def _consented(self, digest: bytes) -> Consent:
-        if self.consent is None or not self.consent.accept:
+        if self.consent is None:
             raise BadMessage("a round was opened in a run that this site has not enrolled in")
         if digest != self.consent.digest:
             raise BadMessage("a round was opened under another spec than the one this site signed")
@@ -250,12 +262,17 @@ class Session:
         if self.finished or self.consent is None:
             return NOTHING
         if event.status != "finished" or not self.consent.accept:
-            self.finished = True
+            self._over()
             return Reaction((Forget(event.status, event.reason),), save=True)
         if event.digest != self.consent.digest:
             raise BadMessage("the run ended under another spec than the one this site signed")
         self._attempt = None
         return Reaction((Finish(event.round, event.reason, event.consensus),))
+
+    def _over(self) -> None:
+        """Nothing more is done in this run; what it held in memory goes."""
+        self.finished = True
+        self._attempt = self._computed = self._waiting = None
 
     def _export(self, event: ExportWanted) -> tuple[Action, ...]:
         if self.consent is None or not self.consent.accept:
