@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dcfpca.errors import BadInput
 from dcfpca.spec import describe
+
+WebAddress = Annotated[str, Field(pattern=r"^$|^(\[[0-9a-fA-F:]+\]|[^:\s/]+):[0-9]{1,5}$")]
 
 
 class Section(BaseModel):
@@ -53,6 +55,18 @@ class Telemetry(Section):
     log: Literal["human", "json"] = Field("human", description="Form of the log on standard error.")
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severity that is logged.")
     ready_file: Path | None = Field(None, description="Written with host:port once the service listens.")
+    metrics: WebAddress = Field(
+        "127.0.0.1:9464", description="host:port where Prometheus finds /metrics; empty: no metrics."
+    )
+
+
+class DashboardSection(Section):
+    """The page for people to look at; it can change nothing, and asks for no certificate."""
+
+    listen: WebAddress = Field(
+        "127.0.0.1:7480",
+        description="host:port of the read-only web page; empty: no page. Whoever can reach it can read it.",
+    )
 
 
 class Config(Section):
@@ -62,6 +76,7 @@ class Config(Section):
     store: StoreSection
     limits: Limits = Field(default_factory=Limits)
     telemetry: Telemetry = Field(default_factory=Telemetry)
+    dashboard: DashboardSection = Field(default_factory=DashboardSection)
 
 
 def load_config(path: Path) -> Config:

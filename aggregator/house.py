@@ -16,6 +16,7 @@ from aggregator.runner import Runner
 from aggregator.signal import Signal
 from aggregator.store import people
 from aggregator.store.store import StoredRun
+from aggregator.telemetry import Telemetry
 from dcfpca.errors import BadInput
 from dcfpca.logs import log
 from dcfpca.methods import method_of
@@ -28,8 +29,9 @@ KEEP_TELLING_SECONDS = 7 * 86400
 class House:
     """The runs by id, newest last."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: Keeper, telemetry: Telemetry | None = None) -> None:
         self.keeper = keeper
+        self.telemetry = telemetry or Telemetry()
         self.runners: dict[str, Runner] = {}
         self.stage = Signal()
         self.presence = Presence(self._presence_changed)
@@ -109,6 +111,7 @@ class House:
         runner = Runner(stored, self.keeper, lambda: self._stage_changed(stored.run.run_id))
         self.runners[stored.run.run_id] = runner
         self._quiet[stored.run.run_id] = Quiet(runner, self.presence, self.keeper.now)
+        self.telemetry.stage_changed(runner.run, None, self.keeper.now())
         await runner.start()
         self._quiet[stored.run.run_id].look()
         return runner
@@ -116,6 +119,8 @@ class House:
     def _stage_changed(self, run_id: str) -> None:
         if run_id in self._quiet:
             self._quiet[run_id].look()
+        runner = self.runners[run_id]
+        self.telemetry.stage_changed(runner.run, runner.sums.finished, self.keeper.now())
         self.stage.fire()
 
     def look_at_enrolment(self, run_id: str) -> None:

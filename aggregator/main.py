@@ -21,11 +21,13 @@ from aggregator.rpc.server import Server
 from aggregator.store import people
 from aggregator.store.audit import Signer
 from aggregator.store.store import Store
+from aggregator.telemetry import Telemetry
 from aggregator.trust import Trust
 from dcfpca import logs
 from dcfpca.errors import BadInput, DcfpcaError
 from dcfpca.pki import sign
 from dcfpca.version import __version__
+from dcfpca.web import WebServer, serve_beside
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The aggregator of federated robust PCA.")
 ConfigPath = Annotated[Path, typer.Option("--config", help="The configuration file (TOML).")]
@@ -75,11 +77,12 @@ async def _serve(config: Config) -> None:
     mine = trust.credentials
     signer = Signer(lambda data: sign(mine.private_key, data), mine.certificate.public_bytes(Encoding.DER))
     keeper = Keeper(store, signer, str(mine.identity))
-    house = House(keeper)
+    house = House(keeper, Telemetry())
     server = Server(config, house, trust)
     await house.start()
     await server.start()
     await keeper.record("aggregator_started", version=__version__)
+    pages = await _serve_pages(config, house, trust)
     _say_ready(config, server.port)
     watchers = [
         asyncio.create_task(trust.watch(lambda: _certificates_changed(keeper, house, trust))),
@@ -89,12 +92,23 @@ async def _serve(config: Config) -> None:
     logs.log("draining")
     for watcher in watchers:
         watcher.cancel()
+    for page in pages:
+        await page.stop()
     house.presence.cut_all()
     await server.stop()
     await house.stop()
     await keeper.record("aggregator_stopped")
     keeper.close()
     logs.log("stopped")
+
+
+async def _serve_pages(config: Config, house: House, trust: Trust) -> list[WebServer]:
+    """Metrics and dashboard; neither may keep the service from its work."""
+    house.telemetry.watch(house, trust)
+    pages = [
+        await serve_beside("metrics", config.telemetry.metrics, house.telemetry.page),
+    ]
+    return [page for page in pages if page is not None]
 
 
 def _certificates_changed(keeper: Keeper, house: House, trust: Trust) -> None:

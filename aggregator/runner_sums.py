@@ -39,6 +39,7 @@ class Summing:
     def __init__(self, spec: RunSpec, method: Method, consensus: Consensus) -> None:
         self._spec, self._method = spec, method
         self.consensus = consensus
+        self.finished: RoundView | None = None
         self._running: RunningSum | None = None
         self._pending: Reached | None = None
         self._task: asyncio.Task[None] | None = None
@@ -111,7 +112,7 @@ class Summing:
 
     def adopt(self, reached: Reached) -> None:
         """The consensus is durable now."""
-        self.consensus, self._pending = reached.consensus, None
+        self.consensus, self.finished, self._pending = reached.consensus, reached.view, None
 
 
 def _view(runner: Runner, run: Run, round: Round, after: Consensus, now: float) -> RoundView:

@@ -13,6 +13,7 @@ from grpc import aio
 from aggregator.rpc.faults import status_of
 from aggregator.rpc.limits import Meter
 from aggregator.rpc.roles import may_call
+from aggregator.telemetry import Telemetry
 from aggregator.trust import Caller, Trust
 from dcfpca.errors import BadIdentity, DcfpcaError, Refused
 from dcfpca.logs import log
@@ -28,8 +29,8 @@ def caller() -> Caller:
 class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
     """Wraps every handler; nothing behind it needs to ask for permission again."""
 
-    def __init__(self, trust: Trust, meter: Meter) -> None:
-        self._trust, self._meter = trust, meter
+    def __init__(self, trust: Trust, meter: Meter, telemetry: Telemetry) -> None:
+        self._trust, self._meter, self._telemetry = trust, meter, telemetry
 
     async def intercept_service(
         self, continuation: Callable[[Any], Awaitable[Any]], details: grpc.HandlerCallDetails
@@ -53,10 +54,12 @@ class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
         async def call(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
             try:
                 who = self._admit(method, context)
-                with self._meter.call(str(who.identity), time.monotonic()):
-                    return await behaviour(request, context)
+                with self._meter.call(str(who.identity), time.monotonic()), self._telemetry.call(method):
+                    answer = await behaviour(request, context)
             except DcfpcaError as error:
-                return await _abort(context, method, error)
+                return await self._abort(context, method, error)
+            self._telemetry.call_ended(method, "OK")
+            return answer
 
         return call
 
@@ -72,7 +75,8 @@ class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
                     else:
                         await result
             except DcfpcaError as error:
-                await _abort(context, method, error)
+                await self._abort(context, method, error)
+            self._telemetry.call_ended(method, "OK")
 
         return call
 
@@ -87,10 +91,10 @@ class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
         _CALLER.set(who)
         return who
 
-
-async def _abort(context: aio.ServicerContext[Any, Any], method: str, error: DcfpcaError) -> None:
-    code, message = status_of(error)
-    known = _CALLER.get(None)
-    log("call_refused", level="warning", method=method.rsplit("/", 1)[-1], status=code.name, reason=str(error),
-        caller=str(known.identity) if known else context.peer())  # fmt: skip
-    await context.abort(code, message)
+    async def _abort(self, context: aio.ServicerContext[Any, Any], method: str, error: DcfpcaError) -> None:
+        code, message = status_of(error)
+        self._telemetry.call_ended(method, code.name)
+        known = _CALLER.get(None)
+        log("call_refused", level="warning", method=method.rsplit("/", 1)[-1], status=code.name, reason=str(error),
+            caller=str(known.identity) if known else context.peer())  # fmt: skip
+        await context.abort(code, message)

@@ -123,6 +123,7 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
         reply = await runner.post(translate.responded(request, who.name, who.fingerprint, self._now()))
         if reply and reply.fate is Fate.ACCEPTED:
             word = "participant_enrolled" if request.accept else "participant_refused"
+            self._house.telemetry.answered(accept=request.accept)
             log(word, run=request.run_id, participant=who.name, reasons=list(request.reasons) or None)
             await self._house.keeper.record(
                 word, actor=str(who.identity), run_id=request.run_id, reasons=list(request.reasons)
@@ -203,8 +204,12 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
         runner, who = self._runner(first.header.ref.run_id), caller()
         intake = Intake(runner, self._house.keeper, who.name, first.header, self._limits.upload_seconds)
         parts = _counted(request_iterator, runner)
-        answer = await intake.take(parts)
-        _log_fate("update", who.name, first.header.ref, answer)
+        try:
+            answer = await intake.take(parts)
+        except BadMessage:
+            self._house.telemetry.message("update", Fate.REJECTED.value)
+            raise
+        self._tell_fate("update", who.name, first.header.ref, answer)
         return answer
 
     async def ResumeUpload(self, request: pb.UpdateHeader, context: Context) -> pb.ResumeUploadResponse:  # noqa: N802
@@ -245,11 +250,15 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
                 check()
             except BadMessage as error:
                 answer = translate.receipt(Reply(Fate.REJECTED, str(error)))
-                _log_fate(event.kind, event.participant, event, answer)
+                self._tell_fate(event.kind, event.participant, event, answer)
                 return answer
         answer = translate.receipt(await runner.post(event))
-        _log_fate(event.kind, event.participant, event, answer)
+        self._tell_fate(event.kind, event.participant, event, answer)
         return answer
+
+    def _tell_fate(self, what: str, participant: str, ref: RoundRef | events.RoundMessage, answer: Receipt) -> None:
+        self._house.telemetry.message(what, translate.word_of(answer))
+        _log_fate(what, participant, ref, answer)
 
     def _runner(self, run_id: str) -> Runner:
         runner = self._house.runner(run_id)

@@ -42,7 +42,7 @@ class Server:
     def __init__(self, config: Config, house: House, trust: Trust) -> None:
         self._trust, self._drain = trust, config.server.drain_seconds
         self.health = HealthServicer()
-        self._server = aio.server(interceptors=[Guard(trust, Meter(config.limits))], options=_OPTIONS)
+        self._server = aio.server(interceptors=[Guard(trust, Meter(config.limits), house.telemetry)], options=_OPTIONS)
         rounds = RoundServicer(house, trust, config.limits)
         rounds_pb2_grpc.add_RoundServiceServicer_to_server(rounds, self._server)
         admin = AdminServicer(house, trust, config.limits)

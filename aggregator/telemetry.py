@@ -1,0 +1,201 @@
+"""What the aggregator measures about itself, for Prometheus. Counts and levels; never a value from data.
+
+What happens is counted where it happens. What simply is (who is connected, where each run stands) is read from the
+house at every scrape, so that it cannot drift from the truth.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, Info, PlatformCollector, ProcessCollector
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily as Gauge
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from aggregator.run.phases import awaited
+from aggregator.run.state import Run, Status
+from dcfpca.v1.admin_pb2 import RoundView
+from dcfpca.version import __version__
+from dcfpca.web import Request, Response, not_found
+
+if TYPE_CHECKING:
+    from aggregator.house import House
+    from aggregator.runner import Runner
+    from aggregator.trust import Trust
+
+SHOWN_SECONDS = 3600.0
+"""How long a run that is over keeps its own series; run ids must not pile up in the time series database."""
+
+_SECONDS = (0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
+
+
+class Telemetry:
+    """Counters that the service increments as things happen."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        own = self.registry
+        Info("dcfpca_aggregator", "Software of the aggregator.", registry=own).info({"version": __version__})
+        ProcessCollector(registry=own)
+        PlatformCollector(registry=own)
+        self._rounds = Counter("dcfpca_rounds", "Rounds that reached a consensus.", registry=own)
+        self._reopened = Counter("dcfpca_attempts_failed", "Attempts at a round that had to be repeated.", registry=own)
+        self._dropouts = Counter("dcfpca_dropouts", "Members of a cohort missing from a finished round.", registry=own)
+        self._bytes = Counter("dcfpca_payload_bytes", "Payload of finished rounds.", ["direction"], registry=own)
+        self._round_seconds = _histogram("dcfpca_round_seconds", "From opening a round to its consensus.", own)
+        self._phase_seconds = _histogram("dcfpca_phase_seconds", "Time spent in a phase.", own, "phase")
+        self._messages = Counter("dcfpca_messages", "Messages of rounds by fate.", ["message", "fate"], registry=own)
+        self._answers = Counter("dcfpca_answers", "Answers to proposals.", ["answer"], registry=own)
+        self._calls = Counter("dcfpca_calls", "gRPC calls by outcome.", ["method", "status"], registry=own)
+        self._call_seconds = _histogram("dcfpca_call_seconds", "Time to answer a call.", own, "method")
+        self._stages: dict[str, tuple[tuple[str, int, int, str, str], float]] = {}
+        self._counted: dict[str, RoundView] = {}
+
+    def stage_changed(self, run: Run, last: RoundView | None, now: float) -> None:
+        """A run went on to another phase, attempt, round or status; `last` is its latest finished round."""
+        before, since = self._stages.get(run.run_id, (None, now))
+        stage = run.stage()
+        if before is not None and before != stage:
+            self._phase_seconds.labels(before[3]).observe(max(0.0, now - since))
+            if run.status is Status.PAUSED or (before[1] == stage[1] and before[2] < stage[2]):
+                self._reopened.inc()
+        if before != stage:
+            self._stages[run.run_id] = (stage, now)
+        if last is not None and self._counted.get(run.run_id) is not last:
+            self._counted[run.run_id] = last
+            self._round_finished(last)
+
+    def _round_finished(self, view: RoundView) -> None:
+        self._rounds.inc()
+        self._dropouts.inc(len(view.dropouts))
+        self._round_seconds.observe(view.seconds)
+        self._bytes.labels("received").inc(view.bytes_received)
+        self._bytes.labels("sent").inc(view.bytes_sent)
+
+    def message(self, message: str, fate: str) -> None:
+        """A message of a round was accepted, duplicate, rejected or late."""
+        self._messages.labels(message, fate).inc()
+
+    def answered(self, *, accept: bool) -> None:
+        """A participant enrolled or refused."""
+        self._answers.labels("enrolled" if accept else "refused").inc()
+
+    @contextmanager
+    def call(self, method: str) -> Iterator[None]:
+        """Time one unary call; what it raises is somebody else's to count."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._call_seconds.labels(_short(method)).observe(time.monotonic() - began)
+
+    def call_ended(self, method: str, status: str) -> None:
+        """A call was answered with this gRPC status."""
+        self._calls.labels(_short(method), status).inc()
+
+    def watch(self, house: House, trust: Trust) -> None:
+        """Read the levels from here at every scrape."""
+        self.registry.register(Levels(house, trust))
+
+    async def page(self, request: Request) -> Response:
+        """The text that Prometheus scrapes, at /metrics."""
+        if request.path != "/metrics":
+            return not_found()
+        return Response(generate_latest(self.registry), CONTENT_TYPE_LATEST)
+
+
+class Levels(Collector):
+    """What simply is, read when asked. Scrapes happen on the event loop, so nothing changes meanwhile."""
+
+    def __init__(self, house: House, trust: Trust) -> None:
+        self._house, self._trust = house, trust
+
+    def collect(self) -> Iterator[Metric]:
+        """All levels."""
+        yield from self._people()
+        yield from self._runs()
+        yield from self._store()
+
+    def _people(self) -> Iterator[Metric]:
+        house = self._house
+        connected = len(house.presence.names())
+        yield Gauge("dcfpca_participants_connected", "Participants with an open stream.", value=connected)
+        days = Gauge("dcfpca_certificate_days", "Days until a certificate expires.", labels=["role", "name"])
+        for name in house.introduced:
+            days.add_metric(["participant", name], house.certificate_days(name))
+        mine = self._trust.credentials
+        left = (mine.not_after - datetime.fromtimestamp(house.keeper.now(), UTC)).total_seconds() / 86400
+        days.add_metric(["aggregator", mine.identity.name], left)
+        yield days
+
+    def _runs(self) -> Iterator[Metric]:
+        by_status = Gauge("dcfpca_runs", "Runs in the store by status.", labels=["status"])
+        runners = list(self._house.runners.values())
+        for status in Status:
+            by_status.add_metric([status.value], sum(runner.run.status is status for runner in runners))
+        yield by_status
+        oldest = self._house.keeper.now() - SHOWN_SECONDS
+        shown = [r for r in runners if not r.run.status.over or r.run.ended_at > oldest]
+        yield from _run_levels(shown)
+
+    def _store(self) -> Iterator[Metric]:
+        path = self._house.keeper.store.path
+        size = Gauge("dcfpca_store_bytes", "Size on disk.", labels=["part"])
+        size.add_metric(["store"], _size(path) + _size(Path(f"{path}-wal")))
+        size.add_metric(["exports"], _tree_size(path.with_name(f"{path.name}.exports")))
+        yield size
+
+
+def _run_levels(runners: list[Runner]) -> Iterator[Metric]:
+    """One series per run and figure. NaN where the method has no such figure or no round is finished."""
+    kinds = {
+        "round": "The open round, or the last one.",
+        "attempt": "The attempt at it; above 1 means that something went wrong.",
+        "subspace_change": "How far the subspace moved in the last finished round.",
+        "rank": "Rank of the consensus.",
+        "noise": "Noise level, from sums.",
+        "cohort": "Participants of the run.",
+        "awaited": "Participants whose message is awaited now.",
+    }
+    families = {name: Gauge(f"dcfpca_run_{name}", text, labels=["run"]) for name, text in kinds.items()}
+    for runner in runners:
+        run, progress = runner.run, runner.sums.consensus.progress
+        at = run.round
+        figures = {
+            "round": at.round if at else 0,
+            "attempt": at.attempt if at else 0,
+            "subspace_change": progress.change,
+            "rank": progress.rank,
+            "noise": progress.noise,
+            "cohort": len(run.cohort),
+            "awaited": len(awaited(run)) if run.status is Status.RUNNING else 0,
+        }
+        for name, value in figures.items():
+            families[name].add_metric([run.run_id], value)
+    yield from families.values()
+
+
+def _histogram(name: str, text: str, registry: CollectorRegistry, *labels: str) -> Histogram:
+    return Histogram(name, text, labels, buckets=_SECONDS, registry=registry)
+
+
+def _short(method: str) -> str:
+    return method.rsplit("/", 1)[-1]
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _tree_size(path: Path) -> int:
+    return sum(_size(file) for file in path.rglob("*") if file.is_file()) if path.is_dir() else 0
