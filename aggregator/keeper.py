@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from aggregator.store import audit
+from aggregator.store.database import explained
 from aggregator.store.store import Store
 
 T = TypeVar("T")
@@ -25,7 +27,13 @@ class Keeper:
 
     async def do(self, operation: Callable[[Store], T]) -> T:
         """The result of an operation on the store, once it is durable."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, operation, self.store)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._done, operation)
+
+    def _done(self, operation: Callable[[Store], T]) -> T:
+        try:
+            return operation(self.store)
+        except sqlite3.DatabaseError as error:
+            raise explained(error, self.store.path) from error
 
     async def record(self, action: str, *, actor: str = "", run_id: str = "", **detail: object) -> None:
         """Append to the audit log."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aggregator.keeper import Keeper
@@ -15,11 +15,16 @@ from aggregator.run.state import Run, Status
 from aggregator.runner_facts import FactsOfStage
 from aggregator.runner_sums import Summing
 from aggregator.signal import Signal
+from aggregator.store.database import StoreFailed
 from aggregator.store.store import Commit, StoredRun, UploadKey
 from dcfpca.logs import log
 from dcfpca.methods import method_of
 
 _STOP = None
+RETRY_SECONDS = 1.0
+
+Piece = tuple[UploadKey, int, bytes]
+"""A part of an update: of which one, where it starts, and its bytes."""
 
 
 @dataclass(slots=True)
@@ -28,7 +33,7 @@ class Letter:
 
     event: events.Event
     answer: asyncio.Future[Reply | None]
-    chunk: tuple[UploadKey, int, bytes] | None = None
+    chunk: Piece | None = None
 
 
 @dataclass(slots=True)
@@ -59,6 +64,7 @@ class Runner:
         self.method = method_of(stored.spec)
         self.traffic = Traffic()
         self.percent: dict[str, int] = {}
+        self.uploads: dict[str, asyncio.Future[Piece | None]] = {}
         self.changed = Signal()
         self.sums = Summing(self.spec, self.method, stored.consensus)
         self.facts = FactsOfStage(self)
@@ -68,6 +74,7 @@ class Runner:
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._failed: BaseException | None = None
+        self._stopping = False
 
     async def start(self) -> None:
         """Take up the run where the store left it."""
@@ -80,6 +87,7 @@ class Runner:
 
     async def stop(self) -> None:
         """Finish the batch at hand and stop; the store has everything."""
+        self._stopping = True
         if self._timer:
             self._timer.cancel()
         self._inbox.put_nowait(_STOP)
@@ -87,7 +95,7 @@ class Runner:
             await asyncio.gather(self._task, return_exceptions=True)
         await self.sums.stop()
 
-    async def post(self, event: events.Event, chunk: tuple[UploadKey, int, bytes] | None = None) -> Reply | None:
+    async def post(self, event: events.Event, chunk: Piece | None = None) -> Reply | None:
         """Hand in an event; returns when what it led to is durable. Raises if the run's store has failed."""
         if self._failed:
             raise self._failed
@@ -109,12 +117,17 @@ class Runner:
             try:
                 await self._handle(letters)
             except BaseException as error:
-                self._failed = error
-                for letter in letters:
-                    if not letter.answer.done():
-                        letter.answer.set_exception(error)
-                log("run_stopped", level="error", run=self.run.run_id, reason=str(error))
+                self._give_up(letters, error)
                 raise
+
+    def _give_up(self, letters: Sequence[Letter], error: BaseException) -> None:
+        """Nobody may wait for an answer that will not come: neither those at hand nor those behind them."""
+        self._failed = error
+        behind = [self._inbox.get_nowait() for _ in range(self._inbox.qsize())]
+        for letter in (*letters, *behind):
+            if letter is not None and not letter.answer.done():
+                letter.answer.set_exception(error)
+        log("run_stopped", level="error", run=self.run.run_id, reason=f"{type(error).__name__}: {error}")
 
     async def _take(self) -> list[Letter] | None:
         """Everything that has arrived: one transaction, and so one wait for the disk, serves them all."""
@@ -157,21 +170,32 @@ class Runner:
             round_view=(reached.view.round, reached.view.SerializeToString()) if reached else None,
             discard=[(e.round, e.attempt) for e in batch.effects if isinstance(e, Discard)],
         )
-        await self._keeper.do(lambda store: store.commit(commit))
+        await self._durably(commit)
         self.run = after
         if reached:
             self.sums.adopt(reached)
-        await self._perform(batch.effects, {letter.event: letter.chunk for letter in letters if letter.chunk})
+        await self._perform(_still_wanted(batch.effects), {chunk[0]: chunk for chunk in commit.chunks})
         self._announce(before)
 
-    async def _perform(
-        self, effects: Sequence[Effect], chunks: dict[events.Event, tuple[UploadKey, int, bytes]]
-    ) -> None:
-        at_hand = {key.participant: (key, offset, data) for key, offset, data in chunks.values()}
+    async def _durably(self, commit: Commit) -> None:
+        """Write until it is written: a full disk holds the run up, and room lets it go on by itself."""
+        told = False
+        while True:
+            try:
+                return await self._keeper.do(lambda store: store.commit(commit))
+            except StoreFailed as error:
+                if self._stopping:
+                    raise
+                if not told:
+                    log("run_held_up", level="error", run=commit.run.run_id, reason=str(error), hint=error.hint)
+                told = True
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _perform(self, effects: Sequence[Effect], at_hand: Mapping[UploadKey, Piece]) -> None:
         for effect in effects:
             match effect:
-                case Accumulate(participant):
-                    await self._accumulate(participant, at_hand.get(participant))
+                case Accumulate():
+                    await self._accumulate(effect, at_hand)
                 case Discard():
                     self.sums.discard()
                 case Sum():
@@ -179,11 +203,13 @@ class Runner:
                 case Reply():
                     pass
 
-    async def _accumulate(self, participant: str, at_hand: tuple[UploadKey, int, bytes] | None) -> None:
-        if at_hand and at_hand[1] == 0 and self.run.round is not None:
-            self.sums.add(self.run.round.round, 0, at_hand[2])
+    async def _accumulate(self, update: Accumulate, at_hand: Mapping[UploadKey, Piece]) -> None:
+        key = UploadKey(self.run.run_id, update.round, update.attempt, update.participant, update.sha256)
+        piece = at_hand.get(key)
+        if piece and piece[1] == 0:
+            self.sums.add(update.round, 0, piece[2])
             return
-        await self._keeper.do(lambda store: self.sums.add_stored(store, self.run, participant))
+        await self._keeper.do(lambda store: self.sums.add_stored(store, key))
 
     def _sum(self, effect: Sum) -> None:
         self.sums.start(self, effect, self._keeper.now)
@@ -219,6 +245,12 @@ class Runner:
         elif self.run.round is not None:
             here = self.run.round
             self.tell(events.DeadlinePassed(at=at, round=here.round, attempt=here.attempt, phase=here.phase.value))
+
+
+def _still_wanted(effects: Sequence[Effect]) -> Sequence[Effect]:
+    """Updates of an attempt that the same batch of events ended are gone from the store: they are not added."""
+    ends = [place for place, effect in enumerate(effects) if isinstance(effect, Discard)]
+    return effects[ends[-1] :] if ends else effects
 
 
 def _is_turn(before: Run, after: Run) -> bool:

@@ -50,19 +50,16 @@ class Summing:
             self._running = RunningSum(self._spec, self._method.update_layout(round))
         self._running.add(offset, data)
 
-    def add_stored(self, store: Store, run: Run, participant: str) -> None:
+    def add_stored(self, store: Store, key: UploadKey) -> None:
         """Add an accepted update from the store."""
-        assert run.round is not None
-        here = run.round
-        key = UploadKey(run.run_id, here.round, here.attempt, participant, here.updates[participant])
         for offset, data in store.chunks(key):
-            self.add(here.round, offset, data)
+            self.add(key.round, offset, data)
 
     def rebuild(self, store: Store, run: Run) -> None:
         """After a restart: the sum of everything that had been accepted in the open attempt."""
         assert run.round is not None
-        for participant in run.round.updates:
-            self.add_stored(store, run, participant)
+        for participant, digest in run.round.updates.items():
+            self.add_stored(store, UploadKey(run.run_id, run.round.round, run.round.attempt, participant, digest))
 
     def discard(self) -> None:
         """The attempt is over."""

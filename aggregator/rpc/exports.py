@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import secrets
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from aggregator.config import Limits
 from aggregator.keeper import Keeper
 from aggregator.rpc.faults import Missing
+from aggregator.rpc.punctual import punctual
 from aggregator.rpc.translate import receipt
 from aggregator.run import events
 from aggregator.run.effects import Fate, Reply
@@ -82,11 +84,12 @@ class ExportIntake:
     async def _write(self, header: pb.ExportHeader, parts: AsyncIterator[pb.ExportPart]) -> None:
         target = export_path(self._keeper.store.path, self._runner.run.run_id, self._who, header.artifact)
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        partial = target.with_suffix(".partial")
+        # A name of its own: a connection that broke may not be known to be dead when the next one comes.
+        partial = target.with_name(f"{target.name}.{secrets.token_hex(4)}.partial")
         sha, size = hashlib.sha256(), 0
         try:
             with partial.open("wb") as file:
-                async for part in parts:
+                async for part in punctual(parts, self._limits.upload_seconds):
                     size += len(part.chunk.data)
                     if part.chunk.offset != size - len(part.chunk.data) or size > header.size:
                         raise BadMessage("the pieces of the file are not in order, or more than announced")

@@ -9,17 +9,19 @@ from collections.abc import AsyncIterator
 import numpy as np
 
 from aggregator.keeper import Keeper
+from aggregator.rpc.punctual import punctual
 from aggregator.rpc.translate import receipt
 from aggregator.run import events
+from aggregator.run.effects import Fate, Reply
 from aggregator.run.messages import out_of_turn
 from aggregator.run.state import Phase
-from aggregator.runner import Runner
+from aggregator.runner import Piece, Runner
 from aggregator.store.store import UploadKey
 from aggregator.sums import update_dtype
 from dcfpca.errors import BadMessage
 from dcfpca.names import CHUNK_BYTES
 from dcfpca.v1 import rounds_pb2 as pb
-from dcfpca.v1.types_pb2 import DTYPE_FLOAT64, Chunk, Receipt
+from dcfpca.v1.types_pb2 import DTYPE_FLOAT64, DTYPE_UINT32, Chunk, Receipt
 from dcfpca.wire import check_header, size_of
 
 
@@ -34,28 +36,54 @@ class Intake:
 
     async def take(self, parts: AsyncIterator[pb.UpdatePart]) -> Receipt:
         """Everything up to the receipt. Raises BadMessage on what the spec does not allow."""
-        ref = self._header.ref
-        refusal = out_of_turn(self._runner.run, self._who, ref.round, ref.attempt, Phase.UPLOADING)
-        if refusal:
+        if not self._is_wanted():
             # The rules answer, not we: a repeat of an accepted update must stay a duplicate.
             return receipt(await self._runner.post(self._event()))
-        layout = self._runner.method.update_layout(ref.round)
+        layout = self._runner.method.update_layout(self._key.round)
         check_header(self._header.tensor, layout, update_dtype(self._runner.spec))
         self._size = size_of(self._header.tensor)
-        last = await self._collect(parts)
+        await self._take_over()
+        if await self._keeper.do(lambda store: store.has_other(self._key)):
+            return receipt(Reply(Fate.REJECTED, "a different update has begun to arrive in this attempt before"))
+        last = await self._alone(parts)
         return receipt(await self._runner.post(self._event(), last))
 
-    async def _collect(self, parts: AsyncIterator[pb.UpdatePart]) -> tuple[UploadKey, int, bytes] | None:
+    def _is_wanted(self) -> bool:
+        run, key = self._runner.run, self._key
+        if out_of_turn(run, self._who, key.round, key.attempt, Phase.UPLOADING):
+            return False
+        return run.round is not None and self._who not in run.round.updates
+
+    async def _take_over(self) -> None:
+        """End an upload that this participant has under way: its connection broke, or it would not send another."""
+        while under_way := self._runner.uploads.get(self._who):
+            under_way.cancel()
+            await asyncio.wait([under_way])
+
+    async def _alone(self, parts: AsyncIterator[pb.UpdatePart]) -> Piece | None:
+        uploads = self._runner.uploads
+        task = uploads[self._who] = asyncio.ensure_future(self._collect(parts))
+        task.add_done_callback(lambda _: uploads.pop(self._who, None))
+        try:
+            return await task
+        except asyncio.CancelledError:
+            task.cancel()
+            if (mine := asyncio.current_task()) and mine.cancelling():
+                raise
+            raise BadMessage("this upload was given up for a newer one of the same participant") from None
+
+    async def _collect(self, parts: AsyncIterator[pb.UpdatePart]) -> Piece | None:
         """Store all pieces but the last one, which goes into the transaction that accepts the update."""
         offset = await self._keeper.do(lambda store: store.received(self._key))
         sha, last = hashlib.sha256(), None
         if offset:
             sha = await self._keeper.do(lambda store: store.digest_so_far(self._key))
-        while offset < self._size:
-            chunk = await self._next(parts, offset)
+        async for chunk in self._missing(parts, offset):
             offset += len(chunk.data)
             sha.update(chunk.data)
             last = (self._key, chunk.offset, chunk.data)
+            if not self._is_wanted():
+                return None
             if offset < self._size:
                 await self._keeper.do(lambda store, piece=last: store.add_chunk(*piece))  # type: ignore[misc]
         if sha.digest() != self._header.tensor.sha256:
@@ -63,30 +91,40 @@ class Intake:
             raise BadMessage("the bytes of the update do not match their announced digest")
         return last
 
-    async def _next(self, parts: AsyncIterator[pb.UpdatePart], offset: int) -> Chunk:
-        try:
-            async with asyncio.timeout(self._pause):
-                part = await anext(parts)
-        except StopAsyncIteration:
-            raise BadMessage(f"the upload ended after {offset} of {self._size} bytes") from None
-        except TimeoutError:
-            raise BadMessage(f"nothing came for {self._pause:g} seconds in the middle of an upload") from None
-        chunk = part.chunk
-        if chunk.offset != offset or not 0 < len(chunk.data) <= CHUNK_BYTES or len(chunk.data) % 8 % 4:
-            raise BadMessage(f"a piece of {len(chunk.data)} bytes at {chunk.offset} came where byte {offset} was due")
-        if offset + len(chunk.data) > self._size:
+    async def _missing(self, parts: AsyncIterator[pb.UpdatePart], kept: int) -> AsyncIterator[Chunk]:
+        """The pieces from byte `kept` on; one who does not know how much is kept may begin at the beginning."""
+        place: int | None = None
+        if kept == self._size:
+            return
+        async for part in punctual(parts, self._pause):
+            chunk = part.chunk
+            if place is None:
+                place = 0 if chunk.offset == 0 else kept
+            self._check(chunk, place)
+            place += len(chunk.data)
+            if place > kept and chunk.offset < kept:
+                raise BadMessage(f"a piece at byte {chunk.offset} overlaps the {kept} bytes that have arrived")
+            if place > kept:
+                yield chunk
+            if place == self._size:
+                return
+        raise BadMessage(f"the upload ended after {place or kept} of {self._size} bytes")
+
+    def _check(self, chunk: Chunk, place: int) -> None:
+        size, dtype = len(chunk.data), self._header.tensor.dtype
+        if chunk.offset != place or not 0 < size <= CHUNK_BYTES or size % (4 if dtype == DTYPE_UINT32 else 8):
+            raise BadMessage(f"a piece of {size} bytes at {chunk.offset} came where byte {place} was due")
+        if place + size > self._size:
             raise BadMessage(f"more than the announced {self._size} bytes came")
-        if self._header.tensor.dtype == DTYPE_FLOAT64 and not np.isfinite(np.frombuffer(chunk.data, "<f8")).all():
+        if dtype == DTYPE_FLOAT64 and not np.isfinite(np.frombuffer(chunk.data, "<f8")).all():
             raise BadMessage("the update holds NaN or infinite numbers")
-        return chunk
 
     def _event(self) -> events.UpdateReceived:
-        ref = self._header.ref
         return events.UpdateReceived(
             at=self._keeper.now(),
             participant=self._who,
-            round=ref.round,
-            attempt=ref.attempt,
-            sha256=self._header.tensor.sha256,
+            round=self._key.round,
+            attempt=self._key.attempt,
+            sha256=self._key.sha256,
             size=self._size,
         )

@@ -25,9 +25,12 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Accumulate:
-    """Add this participant's stored update to the running sum."""
+    """Add this update, which has been accepted, to the running sum of its attempt."""
 
+    round: int
+    attempt: int
     participant: str
+    sha256: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aggregator.run.effects import ACCEPTED, DUPLICATE, Effect, Fate, Reply
+from aggregator.run.effects import ACCEPTED, DUPLICATE, Discard, Effect, Fate, Reply
 from aggregator.run.events import Responded
-from aggregator.run.phases import open_round
+from aggregator.run.phases import open_round, progress
 from aggregator.run.records import Consent
 from aggregator.run.state import Run, Status, ended
 from dcfpca.spec import RunSpec
@@ -71,9 +71,11 @@ def withdraw(spec: RunSpec, run: Run, event: Responded) -> Step:
         return replace(run, enrolled=enrolled), (ACCEPTED,)
     left = [name for name in run.cohort if name not in refusals]
     if len(left) < spec.quorum_of(len(run.cohort)):
+        gone = (Discard(run.round.round, run.round.attempt),) if run.round else ()
         reason = f"too few are left for a quorum{_because(spec, run)}"
-        run = ended(run, Status.FAILED, reason, event.at)
-    return run, (ACCEPTED,)
+        return ended(run, Status.FAILED, reason, event.at), (ACCEPTED, *gone)
+    run, effects = progress(spec, run, event.at)
+    return run, (ACCEPTED, *effects)
 
 
 def _with_answer(run: Run, event: Responded) -> Run:

@@ -37,9 +37,14 @@ def receive(spec: RunSpec, run: Run, event: events.RoundMessage) -> Step:
     taken = _take(heard.round, event)
     if isinstance(taken, Reply):
         return heard, (taken,)
-    added = (Accumulate(event.participant),) if isinstance(event, events.UpdateReceived) else ()
     run, effects = progress(spec, replace(heard, round=taken), event.at)
-    return run, (ACCEPTED, *added, *effects)
+    return run, (ACCEPTED, *_added(event), *effects)
+
+
+def _added(event: events.RoundMessage) -> tuple[Effect, ...]:
+    if not isinstance(event, events.UpdateReceived):
+        return ()
+    return (Accumulate(event.round, event.attempt, event.participant, event.sha256),)
 
 
 def out_of_turn(run: Run, participant: str, round: int, attempt: int, phase: Phase) -> Reply | None:

@@ -62,7 +62,7 @@ def is_current(run: Run, round: int, attempt: int) -> bool:
 
 
 def _joined(run: Run, event: events.Joined) -> Run:
-    if event.participant in run.refusals:
+    if event.participant in run.refusals or event.participant not in run.absent | run.silent:
         return run
     return replace(run, absent=run.absent - {event.participant}, silent=run.silent - {event.participant})
 

@@ -23,9 +23,16 @@ def open_database(path: Path) -> sqlite3.Connection:
     """The store at this path, made or upgraded where needed, in WAL mode."""
     try:
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=2)
+    except sqlite3.DatabaseError as error:
+        raise explained(error, path) from error
+    try:
         _prepare(connection, path)
     except sqlite3.DatabaseError as error:
-        raise _explained(error, path) from error
+        connection.close()
+        raise explained(error, path) from error
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -97,15 +104,18 @@ def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         if isinstance(error, sqlite3.DatabaseError):
-            raise _explained(error, None) from error
+            raise explained(error) from error
         raise
 
 
-def _explained(error: sqlite3.DatabaseError, path: Path | None) -> DcfpcaError:
+def explained(error: sqlite3.DatabaseError, path: Path | None = None) -> DcfpcaError:
+    """What SQLite complains of, as a sentence with a hint."""
     where = f"the store {path}" if path else "the store"
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
-        return StoreFailed(f"{where} cannot be written: the disk is full", "free space and start the aggregator again")
+        return StoreFailed(
+            f"{where} cannot be written: the disk is full", "free some space; nothing acknowledged is lost"
+        )
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return BadInput(
             f"{where} is in use by another process", "stop the other aggregator, or give each its own store"

@@ -60,7 +60,11 @@ class Store:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = lock(path)
-        self.connection = open_database(path)
+        try:
+            self.connection = open_database(path)
+        except BaseException:
+            os.close(self._lock)
+            raise
 
     def close(self) -> None:
         """Give the file back; the write-ahead log is folded in."""
@@ -90,7 +94,7 @@ class Store:
                 db.execute("UPDATE runs SET state = ?, state_seq = ? WHERE run_id = ?", state)
             else:
                 rows = [(run_id, first + index, dump_event(event)) for index, event in enumerate(commit.events)]
-                db.executemany("INSERT INTO events VALUES (?, ?, ?)", rows)
+                db.executemany("INSERT OR REPLACE INTO events VALUES (?, ?, ?)", rows)
             for key, offset, data in commit.chunks:
                 _insert_chunk(db, key, offset, data)
             if commit.consensus:
@@ -98,9 +102,9 @@ class Store:
                 db.execute("UPDATE consensus SET body = ? WHERE run_id = ?", (body, run_id))
             if commit.round_view:
                 db.execute("INSERT OR REPLACE INTO rounds VALUES (?, ?, ?)", (run_id, *commit.round_view))
-            for round, attempt in commit.discard:
-                gone = (run_id, round, attempt)
-                db.execute("DELETE FROM chunks WHERE run_id = ? AND round = ? AND attempt <= ?", gone)
+            for gone in commit.discard:
+                # Earlier ones too: a piece may have come in after its attempt was over.
+                db.execute("DELETE FROM chunks WHERE run_id = ? AND (round, attempt) <= (?, ?)", (run_id, *gone))
 
     def add_chunk(self, key: UploadKey, offset: int, data: bytes) -> None:
         """Keep one piece of an update that is still arriving."""
@@ -127,6 +131,15 @@ class Store:
             " AND participant = ? AND sha256 = ? ORDER BY offset",
             _key(key),
         )
+
+    def has_other(self, key: UploadKey) -> bool:
+        """Whether pieces of another update of the same participant and attempt have arrived."""
+        other = self.connection.execute(
+            "SELECT 1 FROM chunks WHERE run_id = ? AND round = ? AND attempt = ? AND participant = ? AND sha256 != ?"
+            " LIMIT 1",
+            _key(key),
+        )
+        return other.fetchone() is not None
 
     def digest_so_far(self, key: UploadKey) -> hashlib._Hash:
         """SHA-256 over the pieces that have arrived, to be continued with the rest."""
