@@ -37,7 +37,7 @@ def revoke(
     as_json: Json = False,
 ) -> None:
     """Turn a participant's certificate away from now on and cut its open streams."""
-    done = operator.revoke(name, reason or f"revoked by {operator.name}")
+    done = operator.revoke(name, reason)
     if as_json:
         print_json({"name": name, "fingerprints": list(done.fingerprints), "streams_cut": done.streams_cut})
         return

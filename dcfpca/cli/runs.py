@@ -125,7 +125,7 @@ def abort(
     as_json: Json = False,
 ) -> None:
     """End a run. One that is over stays as it is."""
-    view = operator.abort(run, reason or f"aborted by {operator.name}")
+    view = operator.abort(run, reason)
     if as_json:
         print_json(run_document(view))
     else:
