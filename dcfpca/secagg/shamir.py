@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from math import prod
+from math import factorial, prod
 
 from dcfpca.secagg.errors import BelowThreshold, TamperedShare
 from dcfpca.secagg.masks import expand
@@ -62,9 +62,8 @@ def _evaluate(highest_first: Sequence[int], place: int) -> int:
 
 @lru_cache(maxsize=256)
 def _weights(places: tuple[int, ...]) -> tuple[int, ...]:
-    """Lagrange weights at zero: w_i = Π_{j≠i} x_j / (x_j − x_i), with one inversion for all of them."""
-    numerator = prod(places)
-    divisors = [x * prod(other - x for other in places if other != x) for x in places]
+    """Lagrange weights at zero, w_i = Π_{j≠i} x_j / (x_j − x_i), with one inversion for all of them."""
+    numerator, divisors = prod(places), _divisors(places)
     before = list(accumulate(divisors, lambda a, b: a * b % PRIME, initial=1))
     inverse = pow(before[-1], -1, PRIME)
     weights = []
@@ -72,3 +71,13 @@ def _weights(places: tuple[int, ...]) -> tuple[int, ...]:
         weights.append(numerator * inverse * product_before % PRIME)
         inverse = inverse * divisor % PRIME
     return tuple(reversed(weights))
+
+
+def _divisors(places: tuple[int, ...]) -> list[int]:
+    """x_i Π_{j≠i} (x_j − x_i). Few places are missing, so it is the product over all up to the last, less theirs."""
+    last = places[-1]
+    missing = sorted(set(range(1, last)) - set(places))
+    return [
+        x * (-1) ** (x - 1) * factorial(x - 1) * factorial(last - x) // prod([absent - x for absent in missing])
+        for x in places
+    ]

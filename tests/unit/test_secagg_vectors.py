@@ -178,3 +178,11 @@ def test_every_leaf_climbs_to_the_root_and_no_other_leaf_does(case: dict) -> Non
         assert merkle.climb(bytes(32), index, len(leaves), path) != root
         assert merkle.climb(leaf, index, len(leaves), (*path, bytes(32))) is None
         assert not path or merkle.climb(leaf, index, len(leaves), path[:-1]) is None
+
+
+def test_any_threshold_of_the_shares_gives_the_secret_whichever_places_are_missing() -> None:
+    draw = np.random.default_rng(5)
+    shares = dict(zip(range(1, 41), shamir.split(b"\x5a" * 32, 25, range(1, 41), bytes(32)), strict=True))
+    for _ in range(20):
+        chosen = [int(place) for place in draw.choice(np.arange(1, 41), 25, replace=False)]
+        assert shamir.combine({place: shares[place] for place in chosen}, 25) == b"\x5a" * 32
