@@ -72,6 +72,9 @@ class EngineTable(_Table):
     """Where the local step runs."""
 
     threads: int = Field(0, ge=0, le=1024, description="Threads of the linear algebra; 0: as many as there are cores.")
+    kind: Literal["method", "idle"] = Field(
+        "method", description="method: do the local step. idle: send zeros, to measure the exchange alone."
+    )
 
 
 class Config(_Table):

@@ -37,7 +37,8 @@ class Daemon:
         self._store = store
         self._link = Link(config.aggregator.address, site.credentials)
         egress = Egress(self._link, store.ledger, config.policy)
-        self._means = Means(site, store, self._link, egress, Engine(config.engine.threads), config.results.dir)
+        engine = Engine(config.engine.threads, idle=config.engine.kind == "idle")
+        self._means = Means(site, store, self._link, egress, engine, config.results.dir)
         self._drivers: dict[str, Driver] = {}
 
     async def serve(self) -> None:

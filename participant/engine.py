@@ -10,16 +10,24 @@ from typing import TypeVar
 
 from threadpoolctl import threadpool_limits
 
+from dcfpca.rpca.exchange import Columns, Method, Site
+from participant.idle import IdleSite
+
 T = TypeVar("T")
 
 
 class Engine:
     """Runs work off the event loop. Threads do not keep a stopping daemon alive: what they compute is redone."""
 
-    def __init__(self, threads: int = 0) -> None:
+    def __init__(self, threads: int = 0, *, idle: bool = False) -> None:
+        self._idle = idle
         self.threads = threads or os.cpu_count() or 1
         # The limit is the process's, not the thread's, so it is set once and stays.
         threadpool_limits(limits=self.threads)
+
+    def site(self, method: Method, columns: Columns) -> Site:
+        """The site's side of the method."""
+        return IdleSite(method, columns) if self._idle else method.site(columns)
 
     async def run(self, work: Callable[[], T]) -> T:
         """The outcome of `work`, awaited."""

@@ -1,0 +1,40 @@
+"""A site that computes nothing: every update is zero. It is what `dcfpca bench rounds` measures the exchange with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dcfpca.rpca.exchange import Columns, Method, Parcel, ResultBlock
+
+
+class IdleSite:
+    """Answers at once, with zeros in the declared layout."""
+
+    def __init__(self, method: Method, columns: Columns) -> None:
+        self._method = method
+        self._shape = columns.shape
+
+    def answer(self, round: int, broadcast: Parcel) -> Parcel:
+        """Zeros."""
+        layout = self._method.update_layout(round)
+        return Parcel.unflatten(layout, np.zeros(layout.size))
+
+    def snapshot(self) -> dict[str, NDArray[np.generic]]:
+        """Nothing to keep."""
+        return {}
+
+    def restore(self, snapshot: Mapping[str, NDArray[np.generic]]) -> None:
+        """Nothing to take up."""
+
+    def finish(self, broadcast: Parcel) -> Iterator[ResultBlock]:
+        """An empty result of the right shape."""
+        width = broadcast.tensor.shape[1]
+        yield ResultBlock(0, np.zeros(self._shape), sparse.csc_array(self._shape), np.zeros((self._shape[1], width)))
+
+    def certificate(self) -> dict[str, float]:
+        """Nothing to judge."""
+        return {}
