@@ -17,6 +17,7 @@ from aggregator.config import Config, load_config
 from aggregator.health import watch_health
 from aggregator.house import House
 from aggregator.keeper import Keeper
+from aggregator.rpc.probe import probe
 from aggregator.rpc.server import Server
 from aggregator.store import people
 from aggregator.store.audit import Signer
@@ -55,6 +56,12 @@ def check(config: ConfigPath) -> None:
     trust = Trust(settings.server, frozenset())
     Store(settings.store.path).close()
     typer.echo(f"ok: {trust.credentials.identity}, certificate until {trust.credentials.not_after:%Y-%m-%d}")
+
+
+@app.command()
+def health(config: ConfigPath) -> None:
+    """Ask the service that runs on this configuration whether it serves; exit 0 only then."""
+    typer.echo(f"ok: {probe(load_config(config))} is serving")
 
 
 @app.command()
