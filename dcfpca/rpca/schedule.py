@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dcfpca.rpca.subspace_settings import SubspaceSettings
 
-STICKY = 0.02
+STICKY = 0.02  # measured figures within 2 % of the last count as the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,10 @@ def next_schedule(schedule: Schedule, measured: Measured, resting: bool, setting
     """
     least = settings.floor * schedule.unit / settings.noise_factor
     noise = _sticky(max(measured.noise, least), schedule.noise)
-    ratio = settings.fall_lead * noise / schedule.noise
+    # The median tells how most entries fare, the pull also how the laggards do: the slower of the two sets the pace.
+    pace = max(noise / schedule.noise, measured.pull / schedule.pull if schedule.pull > 0.0 else 0.0)
     slowest = settings.fall_gap if schedule.level > settings.gap * noise else settings.fall_slowest
-    fall = min(max(ratio, settings.fall_fastest), slowest)
+    fall = min(max(settings.fall_lead * pace, settings.fall_fastest), slowest)
     level = schedule.level * (settings.fall_resting if resting else fall)
     entry = schedule.entry * (1.0 if resting else fall)
     relaxation = _sticky(1.0 / max(measured.pulling, 1.0 / settings.largest_relaxation), schedule.relaxation)

@@ -124,14 +124,19 @@ class SubspaceMethod:
         return self._consensus(done if outcome else done + 1, state, progress, outcome)
 
     def _weights(self, values: FloatArray, schedule: Schedule, columns: float) -> FloatArray:
-        """d: which directions enter L. A given rank means all that are numerically there."""
-        if self.fixed_rank:
+        """d: which directions enter L, and how far.
+
+        While λ is falling, a direction that outliers under λ could have made must wait, whether the rank is given
+        or not. In the end a given rank means every direction that is numerically there, an upper bound those that
+        stand out from the noise.
+        """
+        if self.fixed_rank and settled(schedule, self.settings):
             return np.where(values > NUMERICALLY_ABSENT * values[0], 1.0, 0.0)
-        long_side = np.sqrt(max(self.rows, columns))
-        entry = self.settings.rank_entry * long_side * schedule.entry
-        noise = self.settings.rank_noise * (np.sqrt(self.rows) + np.sqrt(columns)) * schedule.pull
-        # A cap at half the largest keeps an early overestimate of the noise from emptying L.
-        return firm_weights(values, min(max(entry, noise), values[0] / 2.0), self.settings.b)
+        bar = self.settings.rank_entry * np.sqrt(max(self.rows, columns)) * schedule.entry
+        if not self.fixed_rank:
+            bar = max(bar, self.settings.rank_noise * (np.sqrt(self.rows) + np.sqrt(columns)) * schedule.pull)
+        # A cap at half the largest keeps an early overestimate from emptying L.
+        return firm_weights(values, min(bar, values[0] / 2.0), self.settings.b)
 
     def _consensus(self, number: int, state: State, progress: Progress, outcome: Outcome | None) -> Consensus:
         schedule = state.schedule

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,8 @@ class SubspaceSite:
         """Round 0: counts of entry sizes. Later: the local passes, then Z = Y V̂ and counts of residual sizes."""
         if round == 0:
             return self._opening()
-        plan = self._plan(broadcast)
+        # In round 1 U is random: one pass from L = 0 leaves the rows that nobody observed at exactly zero for good.
+        plan = self._plan(broadcast, passes=1 if round == 1 else self._settings.passes)
         self._V = self._turned(plan.U)
         self._U = plan.U
         sums = StepSums.zeros(*plan.U.shape)
@@ -53,7 +54,7 @@ class SubspaceSite:
 
     def finish(self, broadcast: Parcel) -> Iterator[ResultBlock]:
         """L = U D Vᵀ with V settled under the final U, and S = firm(M − L). Leaves the state as it was."""
-        plan = replace(self._plan(broadcast), passes=FINISHING_PASSES)
+        plan = self._plan(broadcast, passes=FINISHING_PASSES)
         V = self._turned(plan.U)
         tally = Tally()
         for start, stop in blocks(self._columns, self._settings.block_bytes):
@@ -73,7 +74,7 @@ class SubspaceSite:
             sizes += exponent_histogram(entries, 1.0, OPENING_LOWEST, OPENING_BINS, OPENING_STEP)
         return Parcel(np.zeros((0, 0)), np.concatenate([[float(self._columns.shape[1])], sizes]))
 
-    def _plan(self, broadcast: Parcel) -> StepPlan:
+    def _plan(self, broadcast: Parcel, passes: int) -> StepPlan:
         threshold, noise, relaxation, _ = broadcast.scalars[: len(PLAN)]
         weights, values = np.split(broadcast.scalars[len(PLAN) :], 2)
         return StepPlan(
@@ -84,7 +85,7 @@ class SubspaceSite:
             a=self._settings.a,
             relaxation=float(relaxation),
             noise=float(noise),
-            passes=self._settings.passes,
+            passes=passes,
             sample=self._sample,
         )
 
