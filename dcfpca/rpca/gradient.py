@@ -37,7 +37,7 @@ class GradientMethod:
             raise BadInput("A run needs at least one round and a tolerance that is not negative.")
 
     def update_layout(self, round: int) -> Layout:
-        """Two scalars in round 0; then U_i, the column count and a mark of divergence."""
+        """Two scalars in round 0; then U_i, the share of columns and a mark of divergence."""
         return Layout(0, 0, OPENING) if round == 0 else Layout(self.rows, self.width, ROUND)
 
     def broadcast_layout(self, round: int) -> Layout:
@@ -52,12 +52,12 @@ class GradientMethod:
         """The opening gives the plan and the first U; every further round the mean of the sites' U_i."""
         if consensus.round == 0:
             return self._open(total)
-        columns, diverged = total.parcel.scalars
-        weight = columns if self.settings.weights == "columns" else float(total.contributors)
+        share, diverged = total.parcel.scalars
+        weight = share if self.settings.weights == "columns" else float(total.contributors)
         U = total.parcel.tensor / weight
         if diverged or not np.isfinite(U).all():
             return replace(consensus, outcome=Outcome.DIVERGED)
-        return self._step(consensus, U, columns)
+        return self._step(consensus, U, share * Plan.of(consensus.broadcast.scalars).columns)
 
     def site(self, columns: Columns) -> GradientSite:
         """The side of a participant that holds these columns."""

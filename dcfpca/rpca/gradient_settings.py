@@ -12,7 +12,7 @@ from dcfpca.rpca.exchange import FloatArray
 from dcfpca.rpca.objective import Penalties
 
 OPENING = ("columns", "columns_scale")  # n_i and n_i × scale_i
-ROUND = ("columns", "diverged")
+ROUND = ("share of columns", "diverged")
 PLAN = ("columns", "lambda", "rho", "learning_rate")
 
 # λ and η in units of the data, fitted to the authors' values for their problems (λ: 0.1 to 0.2 where the entries of

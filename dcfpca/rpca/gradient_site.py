@@ -37,12 +37,14 @@ class GradientSite:
         if round == 0:
             return Parcel(np.zeros((0, 0)), np.array([count, count * self._scale()]))
         plan = Plan.of(broadcast.scalars)
-        weight = count if self._settings.weights == "columns" else 1.0
+        # A share, not a count: all that is sent is of order one, so that a fixed-point sum keeps its digits.
+        share = count / plan.columns
+        weight = share if self._settings.weights == "columns" else 1.0
         # An overflow is not an error here but the news that the run diverges, which the mark passes on.
         with np.errstate(over="ignore", invalid="ignore"):
             U = self._local_iterations(broadcast.tensor, plan, plan.step(round, self._settings.decay))
         diverged = U is None
-        return Parcel(weight * (broadcast.tensor if U is None else U), np.array([count, float(diverged)]))
+        return Parcel(weight * (broadcast.tensor if U is None else U), np.array([share, float(diverged)]))
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
         """V_i and the U it belongs to."""

@@ -37,14 +37,13 @@ def relative(one: np.ndarray, other: np.ndarray) -> float:
         ("subspace", 64, 1e-10),
         ("gradient", 64, 1e-10),
         ("subspace", 32, 1e-5),
-        # Algorithm 1 amplifies small differences in its first rounds, so that 32 bits carry less far.
-        ("gradient", 32, 1e-3),
+        ("gradient", 32, 1e-5),
     ],
 )
 def test_a_run_over_the_secure_sum_is_the_run_in_the_clear(kind: str, precision: int, tolerance: float) -> None:
     problem = paper_problem(60, 3, 0.05, SITES, seed=4)
     make = SubspaceMethod if kind == "subspace" else GradientMethod
-    method = make(rows=60, width=3, rounds=12, tolerance=0.0)
+    method = make(rows=60, width=3, rounds=40, tolerance=0.0)
     matrices = problem.sites()
     clear = simulate(method, matrices).consensus
     secure = secure_run(method, matrices, precision)
