@@ -16,9 +16,9 @@ ROUND = ("share of columns", "diverged")
 PLAN = ("columns", "lambda", "rho", "learning_rate")
 
 # λ and η in units of the data, fitted to the authors' values for their problems (λ: 0.1 to 0.2 where the entries of
-# L deviate by 5 to 12; η: 3 sites' worth of columns).
+# L deviate by 5 to 12; K η n_i: 15 to 100).
 MEASURED_LAMBDA = 0.02
-MEASURED_STEP = 3.0
+MEASURED_STEP = 15.0
 MEASURED_SHARE = 0.1  # of the largest ρ that can work
 
 
@@ -104,7 +104,7 @@ def plan_of(settings: GradientSettings, opening: Opening, unit: float) -> Plan:
     if settings.lambda_ is None:
         # In a small matrix the paper's ρ breaks its own condition ρ ≤ λ√(mn); what is measured must not.
         rho = min(rho, MEASURED_SHARE * lambda_ * float(np.sqrt(opening.rows * opening.columns)))
-    rate = MEASURED_STEP * opening.sites / (opening.columns * unit)
+    rate = MEASURED_STEP * opening.sites / (settings.local_iterations * opening.columns * unit)
     return Plan(
         columns=opening.columns,
         lambda_=lambda_,

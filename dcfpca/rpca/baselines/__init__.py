@@ -1,0 +1,9 @@
+"""Centralized robust PCA as others publish it: the yardsticks. All see the whole matrix, and return one result type."""
+
+from dcfpca.rpca.baselines.alm import alm
+from dcfpca.rpca.baselines.altproj import accelerated_alternating_projections
+from dcfpca.rpca.baselines.apgm import apgm
+from dcfpca.rpca.baselines.cfpca import cf_pca
+from dcfpca.rpca.baselines.result import BaselineResult, Ending
+
+__all__ = ["BaselineResult", "Ending", "accelerated_alternating_projections", "alm", "apgm", "cf_pca"]
