@@ -45,9 +45,9 @@ def project(Q: FloatArray, M: FloatArray) -> Projection:
 def _huber_start(Q: FloatArray, M: FloatArray) -> FloatArray:
     """The Huber fit, first with a generous threshold, then with ones that follow the residual down."""
     V = np.zeros((M.shape[1], Q.shape[1]))
-    for threshold in (1.0, 0.1, 0.01):
-        factor = LeftFactor.of(Q, Penalties(lambda_=threshold, rho=1e-12))
-        V, _ = factor.minimize(M, V, 1e-6)
+    for threshold in (1.0, 0.1):
+        factor = LeftFactor.of(Q, Penalties(lambda_=threshold, rho=1e-6))
+        V, _ = factor.minimize(M, V, 1e-3)
     return V
 
 

@@ -45,30 +45,26 @@ def _read_npy(path: Path) -> NDArray[Any]:
 
 
 def _read_npz(path: Path) -> NDArray[Any]:
-    try:
-        archive = np.load(path, allow_pickle=False)
-        if isinstance(archive, np.ndarray):
-            return archive
-        with archive:
-            if len(archive.files) != 1:
-                names = ", ".join(archive.files) or "none"
-                raise BadInput(f"the data {path} holds the arrays {names}, not exactly one", "write the matrix alone")
-            array: NDArray[Any] = archive[archive.files[0]]
-            return array
-    except BadInput:
-        raise
-    # A damaged archive shows as a ValueError, EOFError or BadZipFile, none of which has a common base below this.
-    except Exception as error:
-        if isinstance(error, OSError) and error.errno:
-            raise
-        raise _not_an_array(path, error) from None
+    with path.open("rb") as file:
+        try:
+            archive = np.load(file, allow_pickle=False)
+            arrays = (
+                {"": archive} if isinstance(archive, np.ndarray) else {name: archive[name] for name in archive.files}
+            )
+        # A damaged archive shows as a ValueError, EOFError, BadZipFile or zlib.error, which have no common base.
+        except Exception as error:
+            raise _not_an_array(path, error) from None
+    if len(arrays) != 1:
+        names = ", ".join(arrays) or "none"
+        raise BadInput(f"the data {path} holds the arrays {names}, not exactly one", "write the matrix alone")
+    return next(iter(arrays.values()))
 
 
 FORMATS: dict[str, Reader] = {"npy": _read_npy, "npz": _read_npz}
 
 
 def _not_an_array(path: Path, error: Exception) -> BadInput:
-    if "allow_pickle" in str(error) or "Object arrays" in str(error):
+    if "Object arrays" in str(error) or "Python objects" in str(error):
         hint = "convert it to float64 first: numpy.save(path, array.astype(float))"
         return BadInput(f"the data {path} holds Python objects, which are never loaded", hint)
     return BadInput(f"the data {path} is not a NumPy array file, or is damaged", "write it again with numpy.save")

@@ -1,0 +1,138 @@
+"""What may leave: declared messages of the exact size. Anything else raises before it is recorded or sent."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dcfpca.secagg.shamir import SHARE_BYTES
+from dcfpca.spec import RunSpec
+from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.v1 import types_pb2 as types
+from participant import contract
+from participant.contract import SEALED_BYTES, Contract, EgressViolation
+
+REF = types.RoundRef(run_id="run-1", round=1, attempt=1)
+
+
+def agreed(**changes: Any) -> Contract:
+    return Contract("run-1", "a", RunSpec.model_validate({"rows": 6, "rank": 2} | changes))
+
+
+def update(deal: Contract) -> tuple[pb.UpdateHeader, bytes]:
+    payload = bytes(8 * deal.layout(1).size)
+    return deal.update_header(REF, payload), payload
+
+
+def test_an_update_of_the_declared_shape_may_leave() -> None:
+    deal = agreed()
+    header, payload = update(deal)
+    item = contract.update_item(deal, header, payload)
+    assert item.kind == "masked update"
+    assert item.size == len(payload)
+    assert item.sha256 == hashlib.sha256(payload).digest()
+
+
+def test_a_plain_update_is_called_one() -> None:
+    deal = agreed(aggregation="plain")
+    assert contract.update_item(deal, *update(deal)).kind == "plain update"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda header: setattr(header.tensor, "rows", 7),
+        lambda header: setattr(header.tensor, "columns", 3),
+        lambda header: setattr(header.tensor, "scalars", 99),
+        lambda header: setattr(header.tensor, "dtype", types.DTYPE_FLOAT64),
+        lambda header: setattr(header.tensor, "sha256", b"x" * 32),
+        lambda header: setattr(header.ref, "run_id", "run-2"),
+        lambda header: setattr(header.ref, "round", 101),
+    ],
+)
+def test_an_update_of_any_other_shape_stays(spoil: Callable[[pb.UpdateHeader], None]) -> None:
+    deal = agreed()
+    header, payload = update(deal)
+    spoil(header)
+    with pytest.raises(EgressViolation):
+        contract.update_item(deal, header, payload)
+
+
+@pytest.mark.parametrize("change", [lambda p: p + b"\0", lambda p: p[:-1], lambda p: b""])
+def test_an_update_with_more_or_fewer_bytes_stays(change: Callable[[bytes], bytes]) -> None:
+    deal = agreed()
+    header, payload = update(deal)
+    with pytest.raises(EgressViolation):
+        contract.update_item(deal, header, change(payload))
+
+
+def keys(**changes: Any) -> pb.AdvertiseKeysRequest:
+    fields: dict[str, Any] = {
+        "participant": "a",
+        "sealing_key": bytes(32),
+        "masking_key": bytes(32),
+        "commitment": bytes(32),
+        "binding": bytes(32),
+        "signature": bytes(70),
+    }
+    return pb.AdvertiseKeysRequest(ref=REF, keys=pb.AdvertisedKeys(**(fields | changes)))
+
+
+def test_keys_have_exact_sizes_and_the_sites_own_name() -> None:
+    assert contract.keys_item(agreed(), keys()).kind == "public keys"
+    for changes in ({"sealing_key": bytes(33)}, {"participant": "b"}, {"signature": bytes(500)}, {"binding": b""}):
+        with pytest.raises(EgressViolation):
+            contract.keys_item(agreed(), keys(**changes))
+
+
+def test_key_material_stays_in_a_plain_run() -> None:
+    with pytest.raises(EgressViolation, match="plain run"):
+        contract.keys_item(agreed(aggregation="plain"), keys())
+
+
+def shares(*recipients: str, sender: str = "a", size: int = SEALED_BYTES) -> pb.ShareKeysRequest:
+    sealed = [pb.SealedShares(sender=sender, recipient=name, ciphertext=bytes(size)) for name in recipients]
+    return pb.ShareKeysRequest(ref=REF, shares=sealed)
+
+
+def test_sealed_shares_are_one_per_peer_of_one_size() -> None:
+    assert contract.shares_item(agreed(), shares("b", "c")).shape == "2 pairs"
+    for wrong in (shares("b", "b"), shares("a"), shares("b", sender="c"), shares("b", size=SEALED_BYTES + 1)):
+        with pytest.raises(EgressViolation):
+            contract.shares_item(agreed(), wrong)
+
+
+def reveal(survivors: list[str], dropouts: list[str], size: int = SHARE_BYTES) -> pb.UnmaskRequest:
+    seeds = [pb.RevealedShare(owner=name, share=bytes(size)) for name in survivors]
+    lost = [pb.RevealedShare(owner=name, share=bytes(size)) for name in dropouts]
+    return pb.UnmaskRequest(ref=REF, survivor_shares=seeds, dropout_shares=lost)
+
+
+def test_both_kinds_of_share_of_one_peer_never_leave_together() -> None:
+    assert contract.reveal_item(agreed(), reveal(["a", "b"], ["c"])).kind == "revealed shares"
+    for wrong in (reveal(["a", "b"], ["b"]), reveal(["a", "a"], []), reveal(["a"], [], size=40)):
+        with pytest.raises(EgressViolation):
+            contract.reveal_item(agreed(), wrong)
+
+
+def test_small_messages_are_small() -> None:
+    contract.bound_item(agreed(), pb.StateBoundRequest(ref=REF, exponent=-12))
+    contract.attestation_item(agreed(), pb.AttestSurvivorsRequest(ref=REF, signature=bytes(70)))
+    with pytest.raises(EgressViolation):
+        contract.bound_item(agreed(), pb.StateBoundRequest(ref=REF, exponent=5000))
+    with pytest.raises(EgressViolation):
+        contract.attestation_item(agreed(), pb.AttestSurvivorsRequest(ref=REF, signature=bytes(4000)))
+    with pytest.raises(EgressViolation):
+        contract.refusal_item(pb.ExportRefusal(run_id="run-1", export_id="e", reason="x" * 5000))
+    with pytest.raises(EgressViolation):
+        contract.respond_item(pb.RespondRequest(run_id="run-1", spec_sha256=bytes(32), reasons=["x" * 99999]))
+
+
+def test_only_the_files_of_a_reconstruction_are_exported() -> None:
+    assert contract.export_item(pb.ExportHeader(run_id="run-1", artifact="L.npy", size=3)).shape == "L.npy"
+    for name in ("U.npy", "V.npy", "manifest.json", "../data.npy"):
+        with pytest.raises(EgressViolation):
+            contract.export_item(pb.ExportHeader(run_id="run-1", artifact=name))

@@ -1,0 +1,122 @@
+"""The site's policy: default deny, every reason at once, numbers in the sentences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dcfpca.spec import RunSpec
+from participant.policy import (
+    Accept,
+    Refuse,
+    SiteFacts,
+    SitePolicy,
+    check_cohort,
+    check_roster,
+    review,
+    review_export,
+)
+
+
+def spec(**changes: Any) -> RunSpec:
+    return RunSpec.model_validate({"rows": 50, "rank": 3} | changes)
+
+
+def site(policy: dict[str, Any] | None = None, **changes: Any) -> SiteFacts:
+    facts: dict[str, Any] = {"name": "a", "rows": 50, "columns": 20, "has_missing": False, "allows_missing": False}
+    return SiteFacts(**(facts | changes), policy=SitePolicy(**(policy or {})))
+
+
+def reasons(verdict: Accept | Refuse) -> str:
+    assert isinstance(verdict, Refuse)
+    return "; ".join(verdict.reasons)
+
+
+def test_a_secure_run_that_fits_is_accepted_by_the_default_policy() -> None:
+    assert review(spec(), site()) == Accept(needs_approval=False)
+
+
+def test_wrong_rows_are_refused_with_both_numbers() -> None:
+    said = reasons(review(spec(rows=60), site()))
+    assert "60" in said
+    assert "50" in said
+
+
+def test_a_spec_without_rows_is_refused() -> None:
+    assert "does not state the number of rows" in reasons(review(spec(rows=0), site()))
+
+
+def test_fewer_own_columns_than_the_rank_are_fine_but_a_rank_above_the_rows_is_not() -> None:
+    assert isinstance(review(spec(rank=5), site(columns=2)), Accept)
+    assert "larger than the 4 rows" in reasons(review(spec(rows=0, rank=5), site(rows=4)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "policy", "words"),
+    [
+        ({"aggregation": "plain"}, {}, "plain aggregation"),
+        ({"method": "gradient"}, {"methods": ("subspace",)}, "method gradient"),
+        ({"rank": 9}, {"max_rank": 8}, "rank 9 is above the 8"),
+        ({"max_rank": 9, "rank": None}, {"max_rank": 8}, "rank 9 is above the 8"),
+        ({"rounds": 11}, {"max_rounds": 10}, "11 rounds are more than the 10"),
+        ({"participants": ("a", "b")}, {}, "2 participants and the site demands at least 3"),
+        ({"participants": ("b", "c", "d")}, {}, "a is not in it"),
+        ({}, {"min_columns": 21}, "20 columns and takes part with 21"),
+    ],
+)
+def test_each_rule_of_the_policy_refuses_by_itself(changes: dict[str, Any], policy: dict[str, Any], words: str) -> None:
+    assert words in reasons(review(spec(**changes), site(policy)))
+
+
+def test_plain_is_accepted_only_where_the_site_allows_it() -> None:
+    assert isinstance(review(spec(aggregation="plain"), site({"allow_plain": True})), Accept)
+
+
+def test_missing_values_need_the_consent_of_spec_and_site() -> None:
+    gappy = site(has_missing=True, allows_missing=True)
+    assert isinstance(review(spec(missing=True), gappy), Accept)
+    assert "spec does not allow" in reasons(review(spec(missing=False), gappy))
+    assert 'missing = "refuse"' in reasons(review(spec(), site(has_missing=True)))
+
+
+def test_all_reasons_are_given_at_once() -> None:
+    verdict = review(spec(rows=60, aggregation="plain", rank=20, rounds=5000), site({"max_rank": 5}))
+    assert isinstance(verdict, Refuse)
+    assert len(verdict.reasons) == 4
+
+
+def test_manual_approval_is_asked_for_only_when_nothing_else_stands_against_the_run() -> None:
+    careful = site({"manual_approval": True})
+    assert review(spec(), careful) == Accept(needs_approval=True)
+    assert isinstance(review(spec(rows=60), careful), Refuse)
+
+
+def test_a_cohort_below_the_minimum_or_with_strangers_is_refused() -> None:
+    fixed = spec(participants=("a", "b", "c"))
+    assert check_cohort(fixed, site(), ("a", "b", "c")) == ()
+    assert "2 participants" in check_cohort(fixed, site(), ("a", "b"))[0]
+    assert "mallory" in check_cohort(fixed, site(), ("a", "b", "c", "mallory"))[0]
+    assert "does not include a" in check_cohort(spec(), site(), ("b", "c", "d"))[0]
+    assert "twice" in check_cohort(spec(), site(), ("a", "b", "b"))[0]
+
+
+def test_a_roster_must_be_of_the_cohort_and_large_enough() -> None:
+    cohort = ("a", "b", "c", "d")
+    assert check_roster(site(), ("a", "b", "c"), ("a", "b"), cohort) == ""
+    assert "mallory" in check_roster(site(), ("a", "b", "mallory"), (), cohort)
+    assert "at least 3" in check_roster(site(), ("a", "b"), (), cohort)
+    assert "not in the roster" in check_roster(site(), ("a", "b", "c"), ("d",), cohort)
+
+
+@pytest.mark.parametrize("spec_allows", [True, False])
+@pytest.mark.parametrize("policy_allows", [True, False])
+def test_private_never_exports_whatever_else_is_allowed(spec_allows: bool, policy_allows: bool) -> None:
+    policy = SitePolicy(private=True, allow_export=policy_allows)
+    assert "private" in review_export(spec(export=spec_allows), policy)
+
+
+def test_export_needs_the_sites_policy_and_the_signed_spec() -> None:
+    assert review_export(spec(export=True), SitePolicy(allow_export=True)) == ""
+    assert "allow_export" in review_export(spec(export=True), SitePolicy())
+    assert "did not announce" in review_export(spec(export=False), SitePolicy(allow_export=True))
