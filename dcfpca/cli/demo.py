@@ -104,7 +104,7 @@ def _play(scene: Scene, problem: Problem, federation: Federation) -> Outcome:
         federation.add_site(SitePlan(name, _policy(scene, private=name == names[-1])), own.array)
     flags = dict.fromkeys(("aggregator", "ca", "cert", "key"))
     with connected(connect_settings(flags, federation.operator_config)) as operator:
-        federation.children.until(lambda: _all_connected(operator, names), "the sites' connection", _CONNECT_SECONDS)
+        federation.children.until(lambda: all_connected(operator, names), "the sites' connection", _CONNECT_SECONDS)
         say(f"all connected by mutual TLS to {federation.address}; {names[-1]} is flagged private")
         view = _follow(scene, operator, federation, names)
         gathered, exported = _export(operator, view, federation.directory / "export")
@@ -127,7 +127,8 @@ def _policy(scene: Scene, *, private: bool) -> dict[str, str | int | float | boo
     return {"private": private, "allow_export": True, "min_cohort": min(3, scene.participants), "max_rank": scene.rows}
 
 
-def _all_connected(operator: Operator, names: list[str]) -> bool:
+def all_connected(operator: Operator, names: list[str]) -> bool:
+    """Whether each of these participants has its stream open."""
     return {one.name for one in operator.participants() if one.state == "connected"} >= set(names)
 
 

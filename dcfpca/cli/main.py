@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from dcfpca.cli import certs, participants, runs
+from dcfpca.cli.bench import app as bench_app
 from dcfpca.cli.demo import demo
 from dcfpca.cli.export import export
 from dcfpca.cli.speech import report_error, result
@@ -25,6 +26,7 @@ runs.app.command()(export)
 app.add_typer(runs.app, name="run")
 app.add_typer(participants.app, name="participants")
 app.add_typer(certs.app, name="certs")
+app.add_typer(bench_app, name="bench")
 
 
 def _print_version(wanted: bool) -> None:

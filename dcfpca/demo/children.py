@@ -36,8 +36,8 @@ class Child:
     killed: bool = False
 
     def check(self) -> None:
-        """Raise if it has ended by itself."""
-        if self.process.poll() is not None and not self.killed:
+        """Raise if it has failed; one that ended well had done its work."""
+        if self.process.poll() and not self.killed:
             last = " / ".join(self.log.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
             sentence = f"{self.name} ended with status {self.process.returncode}: {last or 'it said nothing'}"
             raise ChildFailed(sentence, f"its log: {self.log}")

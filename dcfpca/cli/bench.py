@@ -1,0 +1,15 @@
+"""`dcfpca bench`: how fast it is, measured here and now."""
+
+from __future__ import annotations
+
+import typer
+
+from dcfpca.cli.bench_rounds import rounds
+
+app = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True)
+app.command()(rounds)
+
+
+@app.callback()
+def bench() -> None:
+    """Measure speed on this machine."""
