@@ -38,6 +38,8 @@ class House:
         self.introduced: dict[str, people.Acquaintance] = {}
         self._quiet: dict[str, Quiet] = {}
         self._timers: set[asyncio.TimerHandle] = set()
+        self._proposing = asyncio.Lock()
+        self.draining = False
 
     async def start(self) -> None:
         """Take up every run where it was, and give everybody the grace to come back."""
@@ -49,6 +51,13 @@ class House:
             for name in runner.run.cohort:
                 self._leave_after_grace(runner, name)
 
+    def drain(self) -> None:
+        """End every stream, of participants and of operators that watch; the service is about to stop."""
+        self.draining = True
+        self.presence.cut_all()
+        for runner in self.runners.values():
+            runner.changed.fire()
+
     async def stop(self) -> None:
         """Stop every run where it is."""
         for timer in self._timers:
@@ -59,9 +68,11 @@ class House:
 
     async def propose(self, spec: RunSpec, operator: str, request_id: str) -> Runner:
         """Make a run of this spec; a repeated request id gives the run it made before."""
-        earlier = await self.keeper.do(lambda store: store.run_of_request(request_id))
-        if earlier:
-            return self.runners[earlier]
+        async with self._proposing:
+            earlier = await self.keeper.do(lambda store: store.run_of_request(request_id))
+            return self.runners[earlier] if earlier else await self._begin(spec, operator, request_id)
+
+    async def _begin(self, spec: RunSpec, operator: str, request_id: str) -> Runner:
         run = Run(run_id=_new_id(), created_at=self.keeper.now(), operator=operator)
         begin, spec_bytes = method_of(spec).begin(), spec.canonical()
         await self.keeper.do(lambda store: store.create_run(run, spec_bytes, request_id, begin))
@@ -133,7 +144,8 @@ class House:
             if runner.run.status is Status.ENROLLING:
                 self._quiet[runner.run.run_id].look()
             elif name in runner.run.cohort and not runner.run.status.over:
-                if here and name in runner.run.absent | runner.run.silent:
+                if here:
+                    # Also when the run does not miss it yet: that it left may be on its way in.
                     runner.tell(events.Joined(at=at, participant=name))
                 elif not here:
                     self._leave_after_grace(runner, name)

@@ -101,7 +101,7 @@ async def _serve(config: Config) -> None:
         watcher.cancel()
     for page in pages:
         await page.stop()
-    house.presence.cut_all()
+    house.drain()
     await server.stop()
     await house.stop()
     await keeper.record("aggregator_stopped")

@@ -12,7 +12,7 @@ from grpc import aio
 from aggregator.config import Limits
 from aggregator.house import House
 from aggregator.rpc.exports import read_export
-from aggregator.rpc.faults import Missing, OutOfTurn
+from aggregator.rpc.faults import Draining, Missing, OutOfTurn
 from aggregator.rpc.guard import caller
 from aggregator.rpc.views import export_view, participant_view, run_view
 from aggregator.run import events
@@ -80,6 +80,8 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
             if over:
                 return
             await runner.changed.wait(seen)
+            if self._house.draining:
+                raise Draining("the aggregator is stopping", "watch again in a moment; the run goes on")
 
     async def AbortRun(self, request: pb.AbortRunRequest, context: Context) -> pb.RunView:  # noqa: N802
         """End a run."""

@@ -110,7 +110,7 @@ def read_export(store: Path, run_id: str, participant: str, artifact: str, offse
     if artifact not in ARTIFACTS or not path.is_file():
         raise Missing(f"{participant} has not exported {artifact} of run {run_id}")
     with path.open("rb") as file:
-        file.seek(offset)
+        file.seek(min(offset, path.stat().st_size))
         while data := file.read(CHUNK_BYTES):
             yield Chunk(offset=offset, data=data)
             offset += len(data)

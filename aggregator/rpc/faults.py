@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import traceback
+
 import grpc
 
 from aggregator.store.database import StoreFailed
 from dcfpca.errors import BadIdentity, BadInput, BadMessage, DcfpcaError, Refused
+from dcfpca.logs import log
 
 Code = grpc.StatusCode
 
@@ -30,6 +33,10 @@ class AlreadyHere(DcfpcaError):
     """This identity has an open stream."""
 
 
+class Defect(DcfpcaError):
+    """Something went wrong that nobody had thought of. The caller is told no more than that."""
+
+
 _STATUS: tuple[tuple[type[DcfpcaError], grpc.StatusCode], ...] = (
     (Missing, Code.NOT_FOUND),
     (OutOfTurn, Code.FAILED_PRECONDITION),
@@ -48,3 +55,18 @@ def status_of(error: DcfpcaError) -> tuple[grpc.StatusCode, str]:
     """The status and message that tell this error."""
     code = next((code for kind, code in _STATUS if isinstance(error, kind)), Code.INTERNAL)
     return code, f"{error}\nhint: {error.hint}" if error.hint else str(error)
+
+
+def as_ours(error: Exception, method: str) -> DcfpcaError:
+    """The error itself where it is one of ours; else it is written to the log, and the caller hears of a defect."""
+    if isinstance(error, DcfpcaError):
+        return error
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    log(
+        "call_failed",
+        level="error",
+        method=method.rsplit("/", 1)[-1],
+        reason=f"{type(error).__name__}: {error}",
+        where=f"{where.filename}:{where.lineno}",
+    )
+    return Defect("the aggregator failed at this call; its log says more", "report it with the log")

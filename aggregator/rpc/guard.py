@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 from grpc import aio
 
-from aggregator.rpc.faults import status_of
+from aggregator.rpc.faults import as_ours, status_of
 from aggregator.rpc.limits import Meter
 from aggregator.rpc.roles import may_call
 from aggregator.telemetry import Telemetry
@@ -56,8 +56,10 @@ class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
                 who = self._admit(method, context)
                 with self._meter.call(str(who.identity), time.monotonic()), self._telemetry.call(method):
                     answer = await behaviour(request, context)
-            except DcfpcaError as error:
-                return await self._abort(context, method, error)
+            except aio.AbortError:
+                raise
+            except Exception as error:
+                return await self._abort(context, method, as_ours(error, method))
             self._telemetry.call_ended(method, "OK")
             return answer
 
@@ -74,8 +76,10 @@ class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
                             yield message
                     else:
                         await result
-            except DcfpcaError as error:
-                await self._abort(context, method, error)
+            except aio.AbortError:
+                raise
+            except Exception as error:
+                await self._abort(context, method, as_ours(error, method))
             self._telemetry.call_ended(method, "OK")
 
         return call

@@ -39,6 +39,10 @@ from dcfpca.wire import chunks
 Context: TypeAlias = "aio.ServicerContext[Any, Any]"
 
 
+MAX_REASONS, MAX_REASON_CHARACTERS = 100, 20_000
+"""Of one answer; they are kept with the run and shown to every operator who looks at it."""
+
+
 class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
     """What participants may ask; the guard has established who they are."""
 
@@ -52,6 +56,8 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
             side = "participant" if request.protocol < PROTOCOL else "aggregator"
             told = f"the participant speaks protocol {request.protocol}, the aggregator {PROTOCOL}"
             raise OutOfTurn(told, f"upgrade the {side}")
+        if self._house.draining:
+            raise Draining("the aggregator is stopping", "connect again in a moment")
         if len(self._house.presence.names()) >= self._limits.max_participants:
             raise Overloaded("as many participants are connected as the aggregator allows", "try again later")
         await self._house.introduce(self._introduction(request))
@@ -95,6 +101,8 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
 
     def _introduction(self, request: pb.SubscribeRequest) -> Acquaintance:
         who = caller()
+        if request.rows >= 1 << 63 or len(request.features_sha256) not in (0, 32):
+            raise BadMessage("the rows or the digest of the features are out of any range")
         return Acquaintance(
             name=who.name,
             fingerprint=who.fingerprint,
@@ -110,6 +118,8 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
         runner, who = self._runner(request.run_id), caller()
         if request.spec_sha256 != runner.facts.spec_sha256:
             return translate.receipt(Reply(Fate.REJECTED, "the digest is not that of this run's spec"))
+        if len(request.reasons) > MAX_REASONS or sum(map(len, request.reasons)) > MAX_REASON_CHARACTERS:
+            return translate.receipt(Reply(Fate.REJECTED, "the reasons are longer than anybody would read"))
         said = consent_bytes(
             request.run_id,
             request.spec_sha256,
