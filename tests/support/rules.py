@@ -1,0 +1,104 @@
+"""Runs at any point of their life, for the tests of the rules: spec, events and steps with little to write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from aggregator.run import events
+from aggregator.run.effects import Effect, Fate, Reply
+from aggregator.run.records import Keys, Reveal
+from aggregator.run.rules import step
+from aggregator.run.state import Run
+from dcfpca.spec import RunSpec, parse_spec
+
+NAMES = ("ann", "bob", "cem", "dag")
+KEYS = Keys(b"s", b"m", b"c", b"b", b"x", b"g")
+REVEAL = Reveal((("ann", b"1"),), ())
+
+
+def spec_of(**keys: Any) -> RunSpec:
+    """A plain run of ten rounds over four named participants, unless told otherwise."""
+    return parse_spec(
+        {"rows": 8, "rank": 2, "rounds": 10, "aggregation": "plain", "participants": NAMES, "round_seconds": 100} | keys
+    )
+
+
+class Machine:
+    """A run with its spec; every event is applied and what came of it kept."""
+
+    def __init__(self, spec: RunSpec | None = None) -> None:
+        self.spec = spec or spec_of()
+        self.run = Run(run_id="r1", created_at=0.0)
+        self.at = 0.0
+        self.effects: tuple[Effect, ...] = ()
+
+    def tell(self, kind: type[Any], **fields: Any) -> Machine:
+        """Apply an event of this kind."""
+        self.run, self.effects = step(self.spec, self.run, kind(at=self.at, **fields))
+        return self
+
+    def say(self, kind: type[Any], who: str, **fields: Any) -> Reply:
+        """Something a participant sends for the open attempt, unless round and attempt are told."""
+        here = self.run.round
+        place = {"round": here.round, "attempt": here.attempt} if here and issubclass(kind, events.SaidInRound) else {}
+        self.tell(kind, participant=who, **place | fields)
+        return next(effect for effect in self.effects if isinstance(effect, Reply))
+
+    def enrol(self, *names: str) -> Machine:
+        for name in names:
+            self.say(events.Responded, name, accept=True)
+        return self
+
+    def all_say(self, kind: type[Any], names: Iterable[str] = NAMES, **fields: Any) -> Machine:
+        for name in names:
+            assert self.say(kind, name, **fields).fate is Fate.ACCEPTED, (kind, name)
+        return self
+
+    def upload(self, *names: str) -> Machine:
+        return self.all_say(events.UpdateReceived, names or NAMES, sha256=b"d" * 32, size=8)
+
+    def reach(self, outcome: str = "") -> Machine:
+        """The sum of the open attempt is formed."""
+        assert self.run.round is not None
+        return self.tell(
+            events.ConsensusReached, round=self.run.round.round, attempt=self.run.round.attempt, outcome=outcome
+        )
+
+    def overdue(self) -> Machine:
+        """The deadline of the present phase passes."""
+        here = self.run.round
+        assert here is not None
+        return self.tell(events.DeadlinePassed, round=here.round, attempt=here.attempt, phase=here.phase.value)
+
+    @property
+    def place(self) -> tuple[str, int, int, str]:
+        """Status, round, attempt, phase."""
+        here = self.run.round
+        return (
+            self.run.status.value,
+            here.round if here else -1,
+            here.attempt if here else 0,
+            here.phase.value if here else "",
+        )
+
+
+def secure_until(phase: str, names: tuple[str, ...] = NAMES, **keys: Any) -> Machine:
+    """A secure run in round 0 in this phase, everybody having answered so far."""
+    machine = Machine(spec_of(aggregation="secure", **keys)).enrol(*names)
+    steps: list[tuple[str, list[tuple[type[Any], dict[str, Any]]]]] = [
+        ("advertising", [(events.KeysAdvertised, {"keys": KEYS})]),
+        ("sharing", [(events.SharesSent, {"shares": {"x": b"y"}}), (events.BoundStated, {"exponent": 3})]),
+        ("uploading", [(events.UpdateReceived, {"sha256": b"d" * 32, "size": 8})]),
+        ("attesting", [(events.SurvivorsAttested, {"signature": b"s"})]),
+        ("unmasking", [(events.SharesRevealed, {"reveal": REVEAL})]),
+    ]
+    for name, messages in steps:
+        assert machine.run.phase == name
+        if name == phase:
+            break
+        for kind, fields in messages:
+            for who in names:
+                if machine.run.phase == name:
+                    machine.say(kind, who, **fields)
+    return machine
