@@ -1,0 +1,254 @@
+"""A whole federation of real processes on loopback: PKI, configurations, aggregator, participants, operator."""
+
+from __future__ import annotations
+
+import io
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+from scipy import sparse
+
+from dcfpca.cli.connection import channel_to
+from dcfpca.cli.diagnosis import Address
+from dcfpca.cli.operator import Operator
+from dcfpca.identity import Role
+from dcfpca.methods import method_of
+from dcfpca.pki import SiteFiles, create_authority, issue_credentials, load_credentials
+from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.simulate import Simulation, simulate
+from dcfpca.spec import RunSpec, parse_spec
+from dcfpca.v1 import admin_pb2 as pb
+from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
+from tests.support.processes import PATIENCE, Process
+
+Toml = Mapping[str, str | int | float | bool | Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a site wrote."""
+
+    L: FloatArray
+    S: sparse.csc_array
+    V: FloatArray
+    U: FloatArray
+    manifest: str
+
+
+class Federation:
+    """Starts, stops and kills its processes; use as a context manager so that none is left behind."""
+
+    def __init__(self, root: Path, limits: Toml | None = None, server: Toml | None = None) -> None:
+        self.root = root
+        self.authority = create_authority(root / "ca", "acme", datetime.now(UTC))
+        self.processes: dict[str, Process] = {}
+        self.files: dict[str, SiteFiles] = {}
+        self.data: dict[str, FloatArray] = {}
+        self.address = "127.0.0.1:0"
+        self._limits, self._server = limits or {}, server or {}
+        self._channel: grpc.Channel | None = None
+        self.identity(Role.AGGREGATOR, "agg", hosts=["localhost", "127.0.0.1"])
+        self.identity(Role.OPERATOR, "op")
+
+    def __enter__(self) -> Federation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._channel:
+            self._channel.close()
+        for process in self.processes.values():
+            with suppress(ProcessLookupError):
+                process.kill()
+
+    def identity(self, role: Role, name: str, hosts: Sequence[str] = (), **more: Any) -> SiteFiles:
+        """A certificate of this consortium."""
+        out = self.root / "identities" / name
+        given = {"now": datetime.now(UTC), "days": 30} | more
+        self.files[name] = issue_credentials(self.authority, role, name, out, hosts=hosts, **given)
+        return self.files[name]
+
+    # The aggregator.
+
+    def start_aggregator(self, level: str = "debug") -> Process:
+        """Start it, or start it again on the same port with the same store."""
+        ready = self.root / "ready"
+        ready.unlink(missing_ok=True)
+        process = self._start("agg", "aggregator.main", self.aggregator_config(level))
+        process.await_action("serving")
+        self.address = ready.read_text().strip()
+        return process
+
+    def aggregator_config(self, level: str = "debug") -> Path:
+        """Written anew, so that a restart listens where the participants dial."""
+        files, path = self.files["agg"], self.root / "aggregator.toml"
+        tables = {
+            "server": {
+                "listen": self.address,
+                "ca": str(files.ca),
+                "cert": str(files.certificate),
+                "key": str(files.key),
+                "crl": str(self.authority.crl_path),
+                "drain_seconds": 2,
+                **self._server,
+            },
+            "store": {"path": "store.db"},
+            "limits": self._limits,
+            "telemetry": {"log": "json", "level": level, "ready_file": "ready"},
+        }
+        path.write_text(to_toml(tables))
+        return path
+
+    @property
+    def aggregator(self) -> Process:
+        return self.processes["agg"]
+
+    # Participants.
+
+    def add_site(
+        self, name: str, data: FloatArray | None, via: str = "", tables: Mapping[str, Toml] | None = None, **policy: Any
+    ) -> None:
+        """Certificate, data and configuration of one participant; `via` is the address it dials instead."""
+        if name not in self.files:
+            self.identity(Role.PARTICIPANT, name)
+        home = self.root / "sites" / name
+        home.mkdir(parents=True, exist_ok=True)
+        if data is not None:
+            np.save(home / "data.npy", data)
+            self.data[name] = np.asarray(data, dtype=np.float64)
+        files = self.files[name]
+        wanted: dict[str, Toml] = {
+            "aggregator": {"address": via or self.address},
+            "identity": {"ca": str(files.ca), "cert": str(files.certificate), "key": str(files.key)},
+            "data": {"path": "data.npy", "missing": "allow"},
+            "policy": {"allow_plain": True, "allow_export": True, "min_cohort": 2, "max_rank": 2000, **policy},
+            "state": {"dir": "state"},
+            "results": {"dir": "results"},
+            "telemetry": {"log_format": "json", "log_level": "debug"},
+            "engine": {"threads": 1},
+        }
+        for table, keys in (tables or {}).items():
+            wanted[table] = {**wanted.get(table, {}), **keys}
+        (home / "participant.toml").write_text(to_toml(wanted))
+
+    def start_site(self, name: str) -> Process:
+        return self._start(name, "participant.main", self.root / "sites" / name / "participant.toml")
+
+    def start_sites(self, names: Iterable[str]) -> None:
+        """Start them all, then wait until all are connected."""
+        started = [self.start_site(name) for name in names]
+        for process in started:
+            process.await_action("connected")
+
+    def _start(self, name: str, module: str, config: Path) -> Process:
+        process = Process(module, ["serve", "--config", str(config)], self.root / f"{name}.log")
+        self.processes[name] = process
+        return process
+
+    def stop_all(self) -> None:
+        for process in self.processes.values():
+            process.stop()
+
+    # The operator.
+
+    @property
+    def operator(self) -> Operator:
+        return Operator(self.channel(), Address.parse(self.address), "op")
+
+    def channel(self) -> grpc.Channel:
+        """The operator's channel."""
+        if self._channel is None:
+            files = self.files["op"]
+            own = load_credentials(files.ca, files.certificate, files.key, now=datetime.now(UTC), role=Role.OPERATOR)
+            self._channel = channel_to(Address.parse(self.address), own)
+        return self._channel
+
+    def propose(self, **keys: Any) -> str:
+        """Propose a run; its id."""
+        return self.operator.propose(parse_spec(keys).canonical(), uuid.uuid4().hex).run_id
+
+    def follow(self, run_id: str, patience: float = 90.0) -> pb.RunView:
+        """The run when it is over or paused, across restarts of the aggregator."""
+        while True:
+            try:
+                for view in self._watch(run_id, patience):
+                    if view.ended_ms or view.status == "paused":
+                        return self.operator.run(run_id)
+            except grpc.RpcError as error:
+                if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                    raise
+                grpc.channel_ready_future(self.channel()).result(PATIENCE)
+
+    def _watch(self, run_id: str, patience: float) -> Iterable[pb.RunView]:
+        stub: Any = AdminServiceStub(self.channel())
+        views: Iterable[pb.RunView] = stub.WatchRun(pb.WatchRunRequest(run_id=run_id, after_round=-1), timeout=patience)
+        return views
+
+    def finish(self, run_id: str, patience: float = 90.0) -> pb.RunView:
+        """The run, which must finish."""
+        view = self.follow(run_id, patience)
+        assert view.status == "finished", (view.status, view.reason)
+        return view
+
+    def run(self, **keys: Any) -> pb.RunView:
+        """Propose and finish."""
+        return self.finish(self.propose(**keys))
+
+    # Results.
+
+    def result(self, name: str, run_id: str) -> Result:
+        """What the site wrote, once it has."""
+        self.processes[name].await_action("results_written", run=run_id)
+        where = self.root / "sites" / name / "results" / run_id
+        return Result(
+            L=np.load(where / "L.npy"),
+            S=sparse.load_npz(where / "S.npz"),
+            V=np.load(where / "V.npy"),
+            U=np.load(where / "U.npy"),
+            manifest=(where / "manifest.json").read_text(),
+        )
+
+    def model(self, run_id: str) -> FloatArray:
+        """U as the operator fetches it."""
+        buffer, rows, columns = io.BytesIO(), 0, 0
+        for part in self.operator.model(run_id):
+            if part.WhichOneof("part") == "header":
+                rows, columns = part.header.rows, part.header.columns
+            else:
+                buffer.write(part.chunk.data)
+        return np.frombuffer(buffer.getvalue(), "<f8")[: rows * columns].reshape(rows, columns)
+
+    def simulate(self, view: pb.RunView, names: Sequence[str]) -> Simulation:
+        """The same spec over the same data, without the network."""
+        spec: RunSpec = parse_spec(view.spec)
+        return simulate(method_of(spec), [ArrayColumns(self.data[name]) for name in names])
+
+
+def to_toml(tables: Mapping[str, Toml]) -> str:
+    """The few kinds of value that our configurations hold."""
+    return "\n".join(
+        f"[{table}]\n" + "".join(f"{key} = {_value(value)}\n" for key, value in keys.items())
+        for table, keys in tables.items()
+    )
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_value(item) for item in value) + "]"
+    return str(value)
+
+
+def relative(got: FloatArray, wanted: FloatArray) -> float:
+    """Relative distance in the Frobenius norm."""
+    return float(np.linalg.norm(got - wanted) / np.linalg.norm(wanted))
