@@ -136,12 +136,12 @@ async def _until_told_to_stop() -> None:
 
 def _say_ready(config: Config, port: int) -> None:
     address = f"{config.server.listen.rsplit(':', 1)[0]}:{port}"
-    logs.log("serving", listen=address, version=__version__)
     ready = config.telemetry.ready_file
     if ready:
         partial = ready.with_suffix(".partial")
         partial.write_text(f"{address}\n")
         partial.replace(ready)
+    logs.log("serving", listen=address, version=__version__)
 
 
 def main() -> None:
