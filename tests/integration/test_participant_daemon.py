@@ -124,6 +124,7 @@ def test_the_ledger_answers_while_the_daemon_runs(federation: Federation) -> Non
     assert f'"run": "{run}"' in listed.stdout
 
 
+@pytest.mark.slow
 def test_a_run_waits_for_approval_by_hand(federation: Federation) -> None:
     problem = generate(Recipe(rows=ROWS, columns=12, rank=RANK), 5)
     federation.add_site("careful", problem.L + problem.S, manual_approval=True)
@@ -140,6 +141,7 @@ def test_a_run_waits_for_approval_by_hand(federation: Federation) -> None:
     assert site.stop() == 0
 
 
+@pytest.mark.slow
 def test_an_absent_aggregator_is_told_once_and_found_when_it_is_there(tmp_path: Path) -> None:
     with Federation(tmp_path) as made:
         made.start_aggregator()
@@ -159,6 +161,7 @@ def serve_once(made: Federation, name: str) -> Process:
     return process
 
 
+@pytest.mark.slow
 def test_troubles_with_certificates_end_the_daemon_with_the_sentence_that_fits(tmp_path: Path) -> None:
     data, now = generate(Recipe(rows=8, columns=9, rank=1), 0).L, datetime.now(UTC)
     with Federation(tmp_path) as made:
