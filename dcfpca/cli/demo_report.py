@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dcfpca.cli import speech
+from dcfpca.demo.ledger import Left, read_ledger
 from dcfpca.demo.problem import Score
 from dcfpca.v1 import admin_pb2 as pb
 
@@ -63,21 +64,28 @@ def document(outcome: Outcome) -> dict[str, speech.Json]:
 
 def tell(outcome: Outcome) -> None:
     """The end of the story, on stdout."""
-    last = outcome.view.rounds[-1]
-    score = outcome.score
+    last, score = outcome.view.rounds[-1], outcome.score
+    private = list(outcome.results)[-1]
+    config = outcome.directory / "sites" / private / "participant.toml"
+    moved = f"{speech.size(outcome.bytes_received)} went to the aggregator, {speech.size(outcome.bytes_sent)} came back"
     parts: list[RenderableType] = [
-        Text(f"\n{outcome.view.reason}", style="bold"),
-        Text(f"rank {last.rank} found in {outcome.rounds} rounds, {outcome.seconds:.1f} s in all"),
+        Text(f"\nrank {last.rank} found in {outcome.rounds} rounds, {outcome.seconds:.1f} s in all; {moved}"),
         Text(f"‖L − L₀‖/‖L₀‖ = {score.low_rank_error:.1e}, the paper's err = {score.error:.1e}\n"),
         _sites(outcome),
-        Text(
-            f"\nsent to the aggregator: {speech.size(outcome.bytes_received)}, all of it masked sums' parts; "
-            f"sent to the sites: {speech.size(outcome.bytes_sent)}"
-        ),
-        *(Text(f"{one.participant} did not export: {'; '.join(one.reasons)}") for one in outcome.refusals),
-        _places(outcome),
+        *(Text(f"\n{one.participant} did not export: {'; '.join(one.reasons)}") for one in outcome.refusals),
+        Text(f"\neverything that left {private}, by its own ledger:"),
+        _ledger(read_ledger(config)),
+        Text(f"\nconfigs, keys, logs, results and the export are in {outcome.directory}"),
+        Text(f"look again: dcfpca-participant ledger --config {config}"),
     ]
     speech.show(Group(*parts))
+
+
+def _ledger(lines: list[Left]) -> Table:
+    made = speech.table("message", "#count", "#bytes", "shape of the last")
+    for left in lines:
+        speech.add_row(made, left.kind, str(left.count), speech.size(left.size), left.shape)
+    return made
 
 
 def _sites(outcome: Outcome) -> Table:
@@ -96,13 +104,3 @@ def _sites(outcome: Outcome) -> Table:
             ", ".join(sorted(path.name for path in exported.iterdir())) if exported.is_dir() else "nothing: private",
         )
     return made
-
-
-def _places(outcome: Outcome) -> Text:
-    first = next(iter(outcome.results.values()))
-    lines = [
-        f"a site's results   {first}",
-        f"the export         {outcome.exported}",
-        f"configs, keys, logs {outcome.directory}",
-    ]
-    return Text("\n" + "\n".join(lines))

@@ -1,0 +1,36 @@
+"""What left a site, by the site's own ledger: asked of the participant's command, as a person there would."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from dcfpca.errors import DcfpcaError
+
+_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """All messages of one kind."""
+
+    kind: str
+    count: int
+    size: int
+    shape: str
+
+
+def read_ledger(config: Path) -> list[Left]:
+    """Every kind of message that left, most bytes first; `shape` is that of the last one."""
+    command = [sys.executable, "-m", "participant.main", "ledger", "--config", str(config), "--json"]
+    asked = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)  # noqa: S603
+    if asked.returncode:
+        raise DcfpcaError(f"the ledger of {config.parent.name} cannot be read: {asked.stderr.strip()}")
+    found: dict[str, Left] = {}
+    for entry in json.loads(asked.stdout)["entries"]:
+        before = found.get(entry["type"], Left(entry["type"], 0, 0, ""))
+        found[entry["type"]] = Left(before.kind, before.count + 1, before.size + entry["bytes"], entry["shape"])
+    return sorted(found.values(), key=lambda left: -left.size)
