@@ -63,7 +63,8 @@ class Telemetry:
         before, since = self._stages.get(run.run_id, (None, now))
         stage = run.stage()
         if before is not None and before != stage:
-            self._phase_seconds.labels(before[3]).observe(max(0.0, now - since))
+            if before[3] != "over":
+                self._phase_seconds.labels(before[3]).observe(max(0.0, now - since))
             if run.status is Status.PAUSED or (before[1] == stage[1] and before[2] < stage[2]):
                 self._reopened.inc()
         if before != stage:

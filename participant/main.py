@@ -11,13 +11,17 @@ from typing import Annotated
 import typer
 
 from dcfpca import logs
+from dcfpca.cli.doctor import conclude
+from dcfpca.cli.report import write_report
 from dcfpca.cli.speech import FAILED, print_json, report_error, result, say
 from dcfpca.errors import BadInput, DcfpcaError, Refused
 from dcfpca.version import __version__
 from participant import views
 from participant.config import load_config
 from participant.daemon import serve as serve_daemon
+from participant.doctor import examine
 from participant.ledger import verify
+from participant.report import build_report
 from participant.results import read_manifests
 from participant.site import open_site
 from participant.store import DATABASE, Store
@@ -69,6 +73,12 @@ def check(config: ConfigOption = Path("participant.toml"), as_json: JsonOption =
 
 
 @app.command()
+def doctor(config: ConfigOption = Path("participant.toml"), as_json: JsonOption = False) -> None:
+    """Look at files, data, policy, disk and the way to the aggregator. Exit 1 if anything fails."""
+    conclude(list(examine(load_config(config))), as_json)
+
+
+@app.command()
 def ledger(
     config: ConfigOption = Path("participant.toml"),
     run: RunOption = "",
@@ -87,12 +97,24 @@ def ledger(
 
 
 @app.command()
-def results(config: ConfigOption = Path("participant.toml"), run: RunOption = "", as_json: JsonOption = False) -> None:
+def results(
+    config: ConfigOption = Path("participant.toml"),
+    run: RunOption = "",
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Write an HTML report of the run (the latest, unless named).")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the report if it is there.")] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Finished runs and their files."""
     settings = load_config(config)
     manifests = [found for found in read_manifests(settings.results.dir) if run in ("", found["run"])]
     if run and not manifests:
         raise Refused(f"there is no result of run {run} in {settings.results.dir}", "see `dcfpca-participant results`")
+    if report is not None:
+        if not manifests:
+            raise Refused(f"there are no results in {settings.results.dir} yet", "wait for a run to finish")
+        write_report(report, build_report(settings, manifests[-1]), force=force)
     if as_json:
         print_json(views.results_document(settings.results.dir, manifests))
     else:

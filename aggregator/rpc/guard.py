@@ -17,6 +17,8 @@ from aggregator.telemetry import Telemetry
 from aggregator.trust import Caller, Trust
 from dcfpca.errors import BadIdentity, DcfpcaError, Refused
 from dcfpca.logs import log
+from dcfpca.names import PROTOCOL
+from dcfpca.version import __version__
 
 _CALLER: ContextVar[Caller] = ContextVar("caller")
 
@@ -24,6 +26,12 @@ _CALLER: ContextVar[Caller] = ContextVar("caller")
 def caller() -> Caller:
     """Who makes the present call."""
     return _CALLER.get()
+
+
+def _about_us() -> tuple[tuple[str, str], ...]:
+    """What every answer tells beside itself, so that `doctor` can compare clocks and versions."""
+    now = ("dcfpca-time-ms", str(time.time_ns() // 1_000_000))
+    return (now, ("dcfpca-version", __version__), ("dcfpca-protocol", str(PROTOCOL)))
 
 
 class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
@@ -56,6 +64,7 @@ class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
                 who = self._admit(method, context)
                 with self._meter.call(str(who.identity), time.monotonic()), self._telemetry.call(method):
                     answer = await behaviour(request, context)
+                context.set_trailing_metadata(_about_us())
             except aio.AbortError:
                 raise
             except Exception as error:

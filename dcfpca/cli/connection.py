@@ -113,6 +113,20 @@ _FLAGS = {
 
 def operates(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the connection's flags; it is called with a connected `Operator` as its first argument."""
+
+    def with_operator(settings: Settings, **given: Any) -> None:
+        with connected(settings) as operator:
+            command(operator, **given)
+
+    return _flagged(command, with_operator)
+
+
+def configured(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the connection's flags; it is called with their `Settings`, before anything is dialled."""
+    return _flagged(command, command)
+
+
+def _flagged(command: Callable[..., None], call: Callable[..., None]) -> Callable[..., None]:
     signature = inspect.signature(command, eval_str=True)
     own = list(signature.parameters.values())[1:]
     keyword = inspect.Parameter.KEYWORD_ONLY
@@ -122,8 +136,7 @@ def operates(command: Callable[..., None]) -> Callable[..., None]:
     def with_connection(**given: Any) -> None:
         config = given.pop("config")
         settings = connect_settings({key: given.pop(key) for key in _KEYS}, config)
-        with connected(settings) as operator:
-            command(operator, **given)
+        call(settings, **given)
 
     parameters = [parameter.replace(kind=keyword) for parameter in own] + flags
     shown: Any = with_connection

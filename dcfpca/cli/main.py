@@ -9,9 +9,12 @@ from typing import Annotated
 import typer
 
 from dcfpca.cli import certs, participants, runs
+from dcfpca.cli.audit import audit
 from dcfpca.cli.bench import app as bench_app
 from dcfpca.cli.demo import demo
+from dcfpca.cli.doctor import doctor
 from dcfpca.cli.export import export
+from dcfpca.cli.report import report
 from dcfpca.cli.speech import report_error, result
 from dcfpca.errors import DcfpcaError
 from dcfpca.version import __version__
@@ -22,7 +25,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(demo)
+app.command()(doctor)
 runs.app.command()(export)
+runs.app.command()(report)
+runs.app.command()(audit)
 app.add_typer(runs.app, name="run")
 app.add_typer(participants.app, name="participants")
 app.add_typer(certs.app, name="certs")

@@ -61,6 +61,11 @@ class Operator:
         request = pb.RevokeParticipantRequest(name=name, reason=reason)
         return cast(pb.RevokeParticipantResponse, self._stub.RevokeParticipant(request, timeout=SECONDS))
 
+    def audit(self, run_id: str) -> Iterator[pb.AuditEntry]:
+        """The audit log of one run, or (empty) of all, streamed."""
+        request = pb.FetchAuditLogRequest(run_id=run_id)
+        return cast(Iterator[pb.AuditEntry], self._stub.FetchAuditLog(request, timeout=4 * SECONDS))
+
     def model(self, run_id: str) -> Iterator[types_pb2.TensorPart]:
         """The model of a finished run, streamed."""
         return cast(Iterator[types_pb2.TensorPart], self._stub.FetchModel(pb.FetchModelRequest(run_id=run_id)))

@@ -1,0 +1,76 @@
+"""Checks of this machine: certificate files, directories, room on the disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from cryptography import x509
+
+from dcfpca.doctor.findings import Finding, fail, ok, warn
+from dcfpca.errors import DcfpcaError
+from dcfpca.identity import Role
+from dcfpca.pki import Credentials, days_left, load_credentials
+
+SOON_DAYS = 14
+LITTLE_ROOM = 1 << 30
+
+
+def check_credentials(
+    ca: Path, cert: Path, key: Path, role: Role, now: datetime
+) -> tuple[Credentials | None, list[Finding]]:
+    """The three files together, their role and how long they last; None when they cannot be used."""
+    try:
+        own = load_credentials(ca, cert, key, now=now, role=role)
+    except DcfpcaError as error:
+        return None, [fail("certificate", error)]
+    found = [ok("certificate", f"{own.identity}, its key and the CA belong together")]
+    found.append(expiry("expiry", "this certificate", own.certificate, now))
+    found += [
+        expiry("CA expiry", "the consortium's CA certificate", authority, now)
+        for authority in own.authorities
+        if days_left(authority, now) < SOON_DAYS
+    ]
+    return own, found
+
+
+def expiry(what: str, whose: str, certificate: x509.Certificate, now: datetime) -> Finding:
+    """How long a certificate lasts, told in time."""
+    days = days_left(certificate, now)
+    until = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
+    remedy = "ask the holder of the CA to renew it (`dcfpca certs renew …`); it is taken up without a restart"
+    if days < 0:
+        return fail(what, f"{whose} expired on {until}", remedy)
+    if days < SOON_DAYS:
+        return warn(what, f"{whose} expires in {days:.0f} days, on {until}", remedy)
+    return ok(what, f"{whose} is valid for {days:.0f} days, until {until}")
+
+
+def check_directory(what: str, directory: Path, needed: int = 0) -> Iterator[Finding]:
+    """Whether a directory can be made or written, and has room for what will come."""
+    standing = next(path for path in (directory, *directory.resolve().parents) if path.exists())
+    if not standing.is_dir():
+        yield fail(what, f"{standing} is not a directory", "name another directory in the configuration")
+        return
+    if not os.access(standing, os.W_OK | os.X_OK):
+        remedy = "give this user the right to write there, or name another directory"
+        yield fail(what, f"{standing} cannot be written by this user", remedy)
+        return
+    yield _room(what, directory, shutil.disk_usage(standing).free, needed)
+
+
+def _room(what: str, directory: Path, free: int, needed: int) -> Finding:
+    remedy = "free space there, or name a directory on another disk"
+    if free < needed:
+        told = f"{directory} has {_gigabytes(free)} free, and {_gigabytes(needed)} are needed for one result"
+        return fail(what, told, remedy)
+    if free < max(LITTLE_ROOM, 3 * needed):
+        return warn(what, f"{directory} has only {_gigabytes(free)} free", remedy)
+    return ok(what, f"{directory} can be written and has {_gigabytes(free)} free")
+
+
+def _gigabytes(count: int) -> str:
+    return f"{count / 1e9:.2f} GB" if count < 1e10 else f"{count / 1e9:.0f} GB"

@@ -1,0 +1,69 @@
+"""The page around a report: one HTML text with its style inside, readable on paper, on a phone, light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib import resources
+
+# A report loads nothing and runs nothing; the policy makes sure of it wherever the file is opened.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def _style() -> str:
+    return resources.files("dcfpca.report").joinpath("style.css").read_text(encoding="utf-8")
+
+
+def page(title: str, parts: Iterable[str]) -> str:
+    """The whole file."""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f"<title>{escape(title)}</title><style>{_style()}</style></head>\n"
+        f"<body><main>\n{chr(10).join(parts)}\n</main></body></html>\n"
+    )
+
+
+def section(title: str, *parts: str) -> str:
+    """A part of the report under its heading."""
+    return f"<section><h2>{escape(title)}</h2>\n{chr(10).join(parts)}\n</section>"
+
+
+def paragraph(text: str, kind: str = "") -> str:
+    """A paragraph of plain text."""
+    return f"<p{f' class={chr(34)}{kind}{chr(34)}' if kind else ''}>{escape(text)}</p>"
+
+
+def figure(drawing: str, caption: str = "") -> str:
+    """A drawing with what it says."""
+    told = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    return f"<figure>{drawing}{told}</figure>"
+
+
+def figures(pairs: Sequence[tuple[str, str]]) -> str:
+    """The handful of numbers to see first."""
+    cells = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in pairs)
+    return f'<dl class="figures">{cells}</dl>'
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of texts; headings that begin with `#` are numbers, set to the right."""
+    kinds = [' class="n"' if heading.startswith("#") else "" for heading in headings]
+    names = [heading.removeprefix("#") for heading in headings]
+    head = "".join(f'<th scope="col"{kind}>{escape(name)}</th>' for kind, name in zip(kinds, names, strict=True))
+    body = "".join(
+        "<tr>" + "".join(f"<td{kind}>{escape(cell)}</td>" for kind, cell in zip(kinds, row, strict=True)) + "</tr>"
+        for row in rows
+    )
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def folded(summary: str, *parts: str) -> str:
+    """Details for those who want them."""
+    return f"<details><summary>{escape(summary)}</summary>{chr(10).join(parts)}</details>"
+
+
+def status_badge(word: str) -> str:
+    """A run's status, in a colour and in words."""
+    return f'<span class="status {escape(word)}">{escape(word)}</span>'

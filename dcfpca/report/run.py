@@ -1,0 +1,189 @@
+"""The report of a run, from what the aggregator tells operators: nothing that only a site may see."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from dcfpca.cli.speech import figure as number
+from dcfpca.cli.speech import moment, size, span
+from dcfpca.report import svg
+from dcfpca.report.page import figure, figures, folded, page, paragraph, section, status_badge, table
+from dcfpca.report.svg import Mark, Series, Titles
+from dcfpca.v1 import admin_pb2 as pb
+
+MOST_NAMES = 40
+"""Of a larger cohort only those who missed a round are drawn one by one."""
+
+
+def run_report(view: pb.RunView, written: str) -> str:
+    """The whole file for a run with all its rounds; `written` is the moment, for the reader."""
+    spec = json.loads(view.spec or b"{}")
+    name = spec.get("label") or view.run_id
+    parts = [_head(view, spec, name, written)]
+    if view.rounds:
+        parts += [
+            _convergence(view.rounds, spec),
+            _singular_values(view.rounds[-1], spec),
+            _times(view.rounds),
+            _bytes(view.rounds, spec),
+            _survivors(view),
+            section("Every round", folded("show the table", _rounds(view.rounds))),
+        ]
+    else:
+        parts.append(paragraph("No round is finished yet."))
+    return page(f"Run {name}", [*parts, _people(view), _spec(view, spec)])
+
+
+def _head(view: pb.RunView, spec: Mapping[str, Any], name: str, written: str) -> str:
+    last = view.rounds[-1] if view.rounds else pb.RoundView(change=math.nan, noise=math.nan)
+    numbers = [
+        ("rank found" if not spec.get("rank") else "rank", str(last.rank) if view.rounds else "–"),
+        ("rounds", str(len(view.rounds))),
+        ("last change", number(last.change)),
+        ("noise", number(last.noise)),
+        ("participants", str(len(view.enrolled))),
+        ("time in rounds", span(sum(one.seconds for one in view.rounds))),
+        ("from the sites", size(sum(one.bytes_received for one in view.rounds))),
+        ("to the sites", size(sum(one.bytes_sent for one in view.rounds))),
+    ]
+    ended = f", ended {moment(view.ended_ms)}" if view.ended_ms else ""
+    return "\n".join(
+        [
+            f"<header><h1>{escape(name)}</h1><p>{status_badge(view.status)}</p>",
+            paragraph(view.reason, "lead") if view.reason else "",
+            paragraph(f"Run {view.run_id}, proposed {moment(view.created_ms)} by {view.operator}{ended}.", "note"),
+            figures(numbers),
+            paragraph(f"Written {written}, from what the aggregator knows: sums over the cohort only.", "note"),
+            "</header>",
+        ]
+    )
+
+
+def _convergence(rounds: Sequence[pb.RoundView], spec: Mapping[str, Any]) -> str:
+    first = rounds[0].round
+    change = Series("change", [one.change for one in rounds])
+    tolerance = float(spec.get("tolerance") or 0)
+    mark = Mark(tolerance, f"tolerance {tolerance:g}") if tolerance > 0 else None
+    titles = Titles("How far the subspace moved in each round", "round", "change of the subspace")
+    parts = [figure(svg.lines([change], titles, first=first, log=True, mark=mark), _told(rounds, tolerance))]
+    noise = Series("noise", [one.noise for one in rounds], 4)
+    threshold = Series("threshold", [one.threshold for one in rounds], 2)
+    if any(math.isfinite(value) for value in (*noise.values, *threshold.values)):
+        levels = Titles("Noise level and outlier threshold in each round", "round", "in units of the data")
+        caption = "Entries whose residual lies beyond the threshold count as outliers."
+        parts.append(figure(svg.lines([threshold, noise], levels, first=first, log=True), caption))
+    return section("Convergence", *parts)
+
+
+def _told(rounds: Sequence[pb.RoundView], tolerance: float) -> str:
+    last = rounds[-1].change
+    if not math.isfinite(last):
+        return "This method gives no such figure."
+    reached = "below" if tolerance and last < tolerance else "above"
+    return f"The last change, {number(last)}, is {reached} the tolerance." if tolerance else f"Last: {number(last)}."
+
+
+def _singular_values(last: pb.RoundView, spec: Mapping[str, Any]) -> str:
+    values = list(last.singular_values)
+    if not values:
+        return section("Singular values", paragraph("The last round tells none."))
+    rank = last.rank
+    kept = Series("in the low-rank part", [v if k < rank else math.nan for k, v in enumerate(values)], 1)
+    left = Series("left out", [v if k >= rank else math.nan for k, v in enumerate(values)], 4)
+    titles = Titles("Singular values of the cleaned data", "number", "singular value")
+    shown = [kept, left] if rank < len(values) else [kept]
+    drawing = svg.bars(shown, titles, first=1, log=_wide(values), mark=Mark(rank, f"rank {rank}"), over=True)
+    bound = f", of at most {spec['max_rank']} allowed" if spec.get("max_rank") else ""
+    parts = [figure(drawing, f"Of the cleaned data of all sites together. The rank is {rank}{bound}.")]
+    listed = [(str(k + 1), f"{value:.6g}", "yes" if k < rank else "no") for k, value in enumerate(values)]
+    return section("Singular values", *parts, folded("show the values", table(("#number", "#value", "kept"), listed)))
+
+
+def _wide(values: Sequence[float]) -> bool:
+    positive = [value for value in values if value > 0]
+    return bool(positive) and max(positive) / min(positive) > 100
+
+
+def _times(rounds: Sequence[pb.RoundView]) -> str:
+    titles = Titles("Seconds that each round took", "round", "seconds")
+    drawing = svg.bars([Series("seconds", [one.seconds for one in rounds])], titles, first=rounds[0].round)
+    repeated = [f"{one.round} ({one.attempt} attempts)" for one in rounds if one.attempt > 1]
+    told = f"Repeated: round {', '.join(repeated)}." if repeated else "No round had to be repeated."
+    return section("Round times", figure(drawing, f"From opening a round to its consensus. {told}"))
+
+
+def _bytes(rounds: Sequence[pb.RoundView], spec: Mapping[str, Any]) -> str:
+    titles = Titles("Payload bytes of each round", "round", "kilobytes")
+    series = [
+        Series("from the sites", [one.bytes_received / 1000 for one in rounds], 1),
+        Series("to the sites", [one.bytes_sent / 1000 for one in rounds], 2),
+    ]
+    secure = "masked, so that the aggregator sees only sums" if spec.get("aggregation") == "secure" else "in the clear"
+    caption = f"All sites together. What sites sent was {secure}."
+    return section("Bytes", figure(svg.bars(series, titles, first=rounds[0].round), caption))
+
+
+def _survivors(view: pb.RunView) -> str:
+    rounds = view.rounds
+    missing = sorted({name for one in rounds for name in one.dropouts})
+    names = sorted({name for one in rounds for name in (*one.survivors, *one.dropouts)})
+    if len(names) > MOST_NAMES:
+        names = missing[:MOST_NAMES]
+    told = f"Missed a round: {', '.join(missing)}." if missing else "Everybody took part in every round."
+    if not names:
+        return section("Survivors and dropouts", paragraph(told))
+    titles = Titles("Who took part in which round", "round", "")
+    there = [frozenset(one.survivors) for one in rounds]
+    drawing = svg.presence(names, there, titles, first=rounds[0].round)
+    return section("Survivors and dropouts", figure(drawing, f"Blue: in the round's sum. Red: not. {told}"))
+
+
+def _rounds(rounds: Sequence[pb.RoundView]) -> str:
+    headings = ("#round", "#attempt", "#seconds", "#change", "#rank", "#noise", "#received", "#sent", "missing")
+    rows = [
+        (
+            str(one.round),
+            str(one.attempt),
+            f"{one.seconds:.2f}",
+            number(one.change),
+            str(one.rank),
+            number(one.noise),
+            size(one.bytes_received),
+            size(one.bytes_sent),
+            ", ".join(one.dropouts) or "–",
+        )
+        for one in rounds
+    ]
+    return table(headings, rows)
+
+
+def _people(view: pb.RunView) -> str:
+    rows = [
+        (one.participant, "private" if one.private else "public", one.fingerprint[:16], one.signature.hex()[:16])
+        for one in view.enrolled
+    ]
+    parts = [paragraph("Each consented by signing the digest of the spec below with its own key.", "note")]
+    parts.append(table(("participant", "reconstruction", "certificate", "signature"), rows))
+    if view.refusals:
+        refused = [(one.participant, one.what, "; ".join(one.reasons)) for one in view.refusals]
+        parts += [paragraph("Refusals:"), table(("participant", "what", "why"), refused)]
+    if view.awaited:
+        parts.append(paragraph(f"Awaited now: {', '.join(view.awaited)}."))
+    return section("Who consented", *parts)
+
+
+def _spec(view: pb.RunView, spec: Mapping[str, Any]) -> str:
+    flat = {key: value for key, value in spec.items() if not isinstance(value, dict)}
+    rows = [(key, _value(value)) for key, value in flat.items()]
+    used = spec.get(str(spec.get("method")), {})
+    rows += [(f"{spec.get('method')}.{key}", _value(value)) for key, value in used.items()]
+    digest = paragraph(f"SHA-256 {view.spec_sha256.hex()}", "note")
+    return section("Spec", digest, table(("key", "value"), rows))
+
+
+def _value(value: Any) -> str:
+    return "–" if value is None or value in ("", []) else value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,186 @@
+"""Charts as inline SVG. Colours come from the page's style sheet, so that they follow light and dark."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from dcfpca.report.scale import Axis, linear, logarithmic
+
+WIDTH, HEIGHT = 720.0, 260.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 16.0, 28.0, 40.0
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Values at 0, 1, 2, …; NaN leaves a gap. `colour` is the number of a colour of the style sheet."""
+
+    name: str
+    values: Sequence[float]
+    colour: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A dashed line across the chart with a word to it, at a value of one axis."""
+
+    value: float
+    word: str
+
+
+@dataclass(frozen=True, slots=True)
+class Titles:
+    """What a chart shows, in words: for those who hear it, and along its axes."""
+
+    chart: str
+    x: str
+    y: str
+
+
+def lines(
+    series: Sequence[Series], titles: Titles, *, first: int = 0, log: bool = False, mark: Mark | None = None
+) -> str:
+    """Lines over a counting axis that starts at `first`."""
+    count = max((len(one.values) for one in series), default=0)
+    x = Axis(first, max(first + count - 1, first + 1), _LEFT, WIDTH - _RIGHT)
+    values = [value for one in series for value in one.values] + ([mark.value] if mark and mark.value > 0 else [])
+    y = (logarithmic if log else linear)(values, HEIGHT - _BOTTOM, _TOP)
+    parts = [_frame(x, y, titles), _legend(series)]
+    parts += [_line(one, x, y, first) for one in series]
+    if mark and (mark.value > 0 or not log):
+        parts.append(_across(y.place(mark.value), mark.word))
+    return _svg(parts, titles)
+
+
+def bars(
+    series: Sequence[Series],
+    titles: Titles,
+    *,
+    first: int = 0,
+    log: bool = False,
+    mark: Mark | None = None,
+    over: bool = False,
+) -> str:
+    """Bars side by side (`over`: in one place) on a counting axis; `mark` stands upright after the bar of its value."""
+    count = max((len(one.values) for one in series), default=1) or 1
+    x = Axis(first - 0.5, first + count - 0.5, _LEFT, WIDTH - _RIGHT)
+    values = [value for one in series for value in one.values]
+    y = (logarithmic if log else linear)(values, HEIGHT - _BOTTOM, _TOP)
+    slot = (WIDTH - _RIGHT - _LEFT) / count
+    wide = max(0.8 * slot / (1 if over else max(len(series), 1)), 0.5)
+    parts = [_frame(x, y, titles), _legend(series)]
+    for place, one in enumerate(series):
+        offset = -0.4 * slot + (0 if over else place * wide)
+        parts.append(_bars_of(one, first, (x, y), offset, wide))
+    if mark:
+        at = x.place(mark.value + 0.5)
+        end = "end" if at > WIDTH / 2 else "start"
+        shift = -6 if end == "end" else 6
+        parts.append(f'<line class="mark" x1="{at:.1f}" x2="{at:.1f}" y1="{_TOP}" y2="{HEIGHT - _BOTTOM}"/>')
+        parts.append(f'<text class="word" x="{at + shift:.1f}" y="{_TOP + 12}" text-anchor="{end}">{mark.word}</text>')
+    return _svg(parts, titles)
+
+
+def presence(names: Sequence[str], there: Sequence[frozenset[str]], titles: Titles, *, first: int = 0) -> str:
+    """A grid: one row per name, one column per round; filled where the name was there, crossed where not."""
+    left, row = 12.0 + 7.2 * max((len(name) for name in names), default=1), 20.0
+    height = _TOP + row * len(names) + _BOTTOM
+    x = Axis(first - 0.5, first + max(len(there), 1) - 0.5, left, WIDTH - _RIGHT)
+    wide = (WIDTH - _RIGHT - left) / max(len(there), 1)
+    parts = []
+    for line, name in enumerate(names):
+        top = _TOP + line * row
+        parts.append(
+            f'<text class="tick" x="{left - 8:.1f}" y="{top + 13:.1f}" text-anchor="end">{escape(name)}</text>'
+        )
+        for number, present in enumerate(there):
+            kind, word = ("c1", "took part") if name in present else ("c3", "missing")
+            parts.append(
+                f'<rect class="{kind}" x="{x.place(first + number) - 0.46 * wide:.1f}" y="{top:.1f}" '
+                f'width="{0.92 * wide:.1f}" height="{row - 4:.1f}" rx="2">'
+                f"<title>{escape(name)}, round {first + number}: {word}</title></rect>"
+            )
+    parts += [_x_ticks(x, _TOP + row * len(names)), _x_title(titles.x, height)]
+    return _svg(parts, titles, height)
+
+
+def _line(one: Series, x: Axis, y: Axis, first: int) -> str:
+    places = [(first + number, value) for number, value in enumerate(one.values)]
+    runs: list[list[str]] = [[]]
+    dots = []
+    for at, value in places:
+        if not math.isfinite(value) or (y.log and value <= 0):
+            runs.append([])
+            continue
+        here = f"{x.place(at):.1f},{y.place(value):.1f}"
+        runs[-1].append(here)
+        across, down = here.split(",")
+        label = f"{escape(one.name)}, {at}: {value:.4g}"
+        dots.append(f'<circle class="c{one.colour}" cx="{across}" cy="{down}" r="2.5"><title>{label}</title></circle>')
+    drawn = "".join(f'<polyline class="l{one.colour}" points="{" ".join(run)}"/>' for run in runs if len(run) > 1)
+    return drawn + "".join(dots)
+
+
+def _bars_of(one: Series, first: int, axes: tuple[Axis, Axis], offset: float, wide: float) -> str:
+    x, y = axes
+    floor = HEIGHT - _BOTTOM
+    made = []
+    for number, value in enumerate(one.values):
+        if not math.isfinite(value) or (y.log and value <= 0):
+            continue
+        top = y.place(value)
+        made.append(
+            f'<rect class="c{one.colour}" x="{x.place(first + number) + offset:.1f}" y="{top:.1f}" '
+            f'width="{wide:.1f}" height="{max(floor - top, 0.5):.1f}">'
+            f"<title>{escape(one.name)}, {first + number}: {value:.4g}</title></rect>"
+        )
+    return "".join(made)
+
+
+def _frame(x: Axis, y: Axis, titles: Titles) -> str:
+    grid = [
+        f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y.place(value):.1f}" y2="{y.place(value):.1f}"/>'
+        f'<text class="tick" x="{_LEFT - 8}" y="{y.place(value) + 4:.1f}" text-anchor="end">{label}</text>'
+        for value, label in y.ticks()
+    ]
+    title = f'<text class="axis" x="8" y="14">{escape(titles.y)}</text>'
+    return "".join(grid) + title + _x_ticks(x, HEIGHT - _BOTTOM) + _x_title(titles.x, HEIGHT)
+
+
+def _x_ticks(x: Axis, floor: float) -> str:
+    whole = [(value, label) for value, label in x.ticks(10) if value == round(value)]
+    return "".join(
+        f'<text class="tick" x="{x.place(value):.1f}" y="{floor + 16:.1f}" text-anchor="middle">{label}</text>'
+        for value, label in whole
+    )
+
+
+def _x_title(title: str, height: float) -> str:
+    return f'<text class="axis" x="{WIDTH - _RIGHT}" y="{height - 6:.1f}" text-anchor="end">{escape(title)}</text>'
+
+
+def _across(at: float, word: str) -> str:
+    return (
+        f'<line class="mark" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
+        f'<text class="word" x="{WIDTH - _RIGHT - 4}" y="{at - 5:.1f}" text-anchor="end">{escape(word)}</text>'
+    )
+
+
+def _legend(series: Sequence[Series]) -> str:
+    if len(series) < 2:
+        return ""
+    parts, at = [], WIDTH - _RIGHT
+    for one in reversed(series):
+        at -= 22 + 7 * len(one.name)
+        parts.append(f'<rect class="c{one.colour}" x="{at:.1f}" y="5" width="10" height="10" rx="2"/>')
+        parts.append(f'<text class="tick" x="{at + 14:.1f}" y="14">{escape(one.name)}</text>')
+    return "".join(parts)
+
+
+def _svg(parts: Sequence[str], titles: Titles, height: float = HEIGHT) -> str:
+    return (
+        f'<svg viewBox="0 0 {WIDTH:.0f} {height:.0f}" role="img" aria-label="{escape(titles.chart)}" '
+        f'preserveAspectRatio="xMidYMid meet">{"".join(parts)}</svg>'
+    )
