@@ -55,7 +55,7 @@ class GradientMethod:
         share, diverged = total.parcel.scalars
         weight = share if self.settings.weights == "columns" else float(total.contributors)
         U = total.parcel.tensor / weight
-        if diverged or not np.isfinite(U).all():
+        if diverged > 0.5 or not np.isfinite(U).all():
             return replace(consensus, outcome=Outcome.DIVERGED)
         return self._step(consensus, U, share * Plan.of(consensus.broadcast.scalars).columns)
 
