@@ -22,6 +22,7 @@ def _beside_the_file(value: Any, info: ValidationInfo) -> Any:
 
 
 FilePath = Annotated[Path, BeforeValidator(_beside_the_file)]
+WebAddress = Annotated[str, Field(pattern=r"^$|^(\[[0-9a-fA-F:]+\]|[^:\s/]+):[0-9]{1,5}$")]
 Address = Annotated[str, Field(pattern=r"^(\[[0-9a-fA-F:]+\]|[^:\s/]+):[0-9]{1,5}$")]
 
 
@@ -58,14 +59,17 @@ class DataTable(_Table):
 class DirectoryTable(_Table):
     """Where the daemon keeps something."""
 
-    dir: FilePath
+    dir: FilePath = Field(description="The directory; made if need be, readable by this user alone.")
 
 
 class TelemetryTable(_Table):
     """What the daemon says about itself."""
 
-    log_format: Literal["human", "json"] = "human"
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["human", "json"] = Field("human", description="Form of the log on standard error.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least severity that is logged."
+    )
+    metrics: WebAddress = Field("", description="host:port where Prometheus finds /metrics; empty: no metrics.")
 
 
 class EngineTable(_Table):

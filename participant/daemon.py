@@ -14,6 +14,7 @@ from dcfpca.logs import log
 from dcfpca.names import PROTOCOL
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.version import __version__
+from dcfpca.web import serve_beside
 from participant import codec
 from participant.config import Config
 from participant.driver import Driver, Means
@@ -23,6 +24,7 @@ from participant.link import Connection, Link
 from participant.session import events
 from participant.site import LocalSite, open_site
 from participant.store import RunRow, Store, only_daemon
+from participant.telemetry import Telemetry
 
 APPROVAL_SECONDS = 1.0
 FLUSH_SECONDS = 1.0
@@ -38,13 +40,16 @@ class Daemon:
         self._link = Link(config.aggregator.address, site.credentials)
         egress = Egress(self._link, store.ledger, config.policy)
         engine = Engine(config.engine.threads, idle=config.engine.kind == "idle")
-        self._means = Means(site, store, self._link, egress, engine, config.results.dir)
+        self._telemetry = Telemetry()
+        self._telemetry.watch_certificate(lambda: site.credentials.not_after)
+        self._means = Means(site, store, self._link, egress, engine, config.results.dir, self._telemetry)
         self._drivers: dict[str, Driver] = {}
 
     async def serve(self) -> None:
         """Serve until cancelled; raises DcfpcaError when there is no point in going on."""
         files = Files(self._config.identity.ca, self._config.identity.cert, self._config.identity.key)
-        connection = Connection(self._config.aggregator.address, files, self._link)
+        connection = Connection(self._config.aggregator.address, files, self._link, self._telemetry.connected)
+        metrics = await serve_beside("metrics", self._config.telemetry.metrics, self._telemetry.page)
         self._restore()
         tasks = [
             asyncio.ensure_future(connection.watch_credentials(self._site.credentials, self._site.renew)),
@@ -57,6 +62,8 @@ class Daemon:
             for task in done:
                 task.result()
         finally:
+            if metrics is not None:
+                await metrics.stop()
             await self._close(tasks)
 
     async def _close(self, tasks: Sequence[asyncio.Future[None]]) -> None:

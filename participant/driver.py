@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +29,7 @@ from participant.session import Consent, Session, actions, events
 from participant.session.events import ConsensusHeader, Kind, Ref
 from participant.site import LocalSite
 from participant.store import LocalStep, RunRow, Store
+from participant.telemetry import Telemetry
 
 # Below this the event loop copies bytes faster than a thread starts.
 INLINE_WORK_BYTES = 1 << 20
@@ -53,6 +54,7 @@ class Means:
     egress: Egress
     engine: Engine
     results: Path
+    telemetry: Telemetry = field(default_factory=Telemetry)
 
 
 class Driver:
@@ -188,6 +190,7 @@ class Driver:
         )
         word = "run_enrolled" if action.accept else "run_refused"
         log(word, run=self.run_id, reasons=list(action.reasons) or None)
+        self._means.telemetry.answered(accept=action.accept)
         receipt = await self._means.egress.respond(request)
         fate = codec.fate_of(receipt)
         log("answer_sent", run=self.run_id, fate=fate.value, reason=receipt.reason or None)
@@ -212,6 +215,7 @@ class Driver:
             fate=fate.value,
             reason=receipt.reason or None,
         )
+        self._means.telemetry.message(kind.value, fate.value)
         self.take(events.Acknowledged(ref, kind, fate, receipt.reason))
 
     async def _update_bytes(self, ref: Ref) -> bytes:
@@ -233,10 +237,13 @@ class Driver:
         except Exception as error:
             # A site that half took a step must not go on from it: the next round starts from what was saved.
             self._site = None
+            self._means.telemetry.step_failed()
             self._tasks.pop("compute", None)
             self.take(events.ComputeFailed(action.round, str(error)))
             return
         seconds = time.monotonic() - started
+        columns = self._means.site.facts.columns
+        self._means.telemetry.step(self._contract().spec, action.round, columns, seconds)
         log("step_computed", level="debug", run=self.run_id, round=action.round, seconds=seconds)
         # The session may ask for the next step at once, so this one has to be out of the way.
         self._tasks.pop("compute", None)
@@ -290,6 +297,7 @@ class Driver:
                 lambda: write_results(results, finding, consent.spec, site, broadcast, columns)
             )
             self._site = None
+        self._means.telemetry.result_written()
         log("results_written", run=self.run_id, rounds=action.round, outcome=action.outcome)
         self.take(events.ResultsWritten(action.outcome))
 

@@ -29,7 +29,10 @@ LIVING_PATIENCE = 120.0
 class Connection:
     """The daemon's one stream, under credentials that may be replaced on disk at any time."""
 
-    def __init__(self, address: str, files: Files, link: Link) -> None:
+    def __init__(
+        self, address: str, files: Files, link: Link, tell: Callable[[bool], None] = lambda _connected: None
+    ) -> None:
+        self._tell = tell
         self._address = Address.parse(address)
         self._files = files
         self._link = link
@@ -55,6 +58,7 @@ class Connection:
                     yield assignment
                 self._say(Trouble("unavailable", Remedy.RETRY, Unreachable("the aggregator closed the stream")))
             except grpc.aio.AioRpcError as error:
+                self._tell(False)
                 trouble = await asyncio.to_thread(trouble_of, error, self._address, self._files)
                 self._judge(trouble)
             except Renewed:
@@ -91,6 +95,7 @@ class Connection:
 
     def _connected(self) -> None:
         log("connected", aggregator=str(self._address))
+        self._tell(True)
         self._was_connected = True
         self._dialled = False
         self._trouble = ""

@@ -1,0 +1,95 @@
+"""What the daemon measures about itself, for Prometheus: times, rates, sizes and counts; never a value from data."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, PlatformCollector, ProcessCollector
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from dcfpca.spec import RunSpec
+from dcfpca.version import __version__
+from dcfpca.web import Request, Response, not_found
+
+_SECONDS = (0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
+
+
+class Telemetry:
+    """Counters that the daemon increments as things happen, and levels read at every scrape."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        own = self.registry
+        Info("dcfpca_participant", "Software of the participant.", registry=own).info({"version": __version__})
+        ProcessCollector(registry=own)
+        PlatformCollector(registry=own)
+        self._step_seconds = Histogram(
+            "dcfpca_local_step_seconds", "Time of a local step, reading included.", buckets=_SECONDS, registry=own
+        )
+        self._rate = Gauge(
+            "dcfpca_local_step_flops", "Floating point operations per second of the last local step.", registry=own
+        )
+        self._failures = Counter("dcfpca_local_steps_failed", "Rounds sat out after a failed step.", registry=own)
+        self._messages = Counter("dcfpca_messages", "Messages sent by fate.", ["message", "fate"], registry=own)
+        self._answers = Counter("dcfpca_answers", "Answers to proposals.", ["answer"], registry=own)
+        self._results = Counter("dcfpca_results", "Results written.", registry=own)
+        self._connected = Gauge("dcfpca_connected", "1 while the stream of assignments is open.", registry=own)
+        peak = Gauge("dcfpca_peak_memory_bytes", "Largest resident memory so far.", registry=own)
+        peak.set_function(peak_memory)
+
+    def step(self, spec: RunSpec, round: int, columns: int, seconds: float) -> None:
+        """A local step was computed."""
+        self._step_seconds.observe(seconds)
+        if round > 0 and seconds > 0:
+            self._rate.set(step_flops(spec, columns) / seconds)
+
+    def step_failed(self) -> None:
+        """A local step failed; the round is sat out."""
+        self._failures.inc()
+
+    def message(self, message: str, fate: str) -> None:
+        """The aggregator said what became of a message."""
+        self._messages.labels(message, fate).inc()
+
+    def answered(self, *, accept: bool) -> None:
+        """The site enrolled or refused."""
+        self._answers.labels("enrolled" if accept else "refused").inc()
+
+    def result_written(self) -> None:
+        """The result of a run lies in the results directory."""
+        self._results.inc()
+
+    def connected(self, now: bool) -> None:
+        """The stream of assignments opened or broke."""
+        self._connected.set(float(now))
+
+    def watch_certificate(self, not_after: Callable[[], datetime]) -> None:
+        """Tell at every scrape how long the certificate lasts."""
+        days = Gauge("dcfpca_certificate_days", "Days until this certificate expires.", registry=self.registry)
+        days.set_function(lambda: (not_after() - datetime.now(UTC)).total_seconds() / 86400)
+
+    async def page(self, request: Request) -> Response:
+        """The text that Prometheus scrapes, at /metrics."""
+        if request.path != "/metrics":
+            return not_found()
+        return Response(generate_latest(self.registry), CONTENT_TYPE_LATEST)
+
+
+def step_flops(spec: RunSpec, columns: int) -> float:
+    """Operations in the matrix products of one local step; a lower bound where a solve runs to its tolerance.
+
+    subspace: a pass forms U Vᵀ and ψ(R)ᵀU, and at the end R V̂. gradient: an iteration fits V from the residual and
+    forms the slope from a second one; each further alternation adds one residual and one product.
+    """
+    one = 2.0 * spec.rows * spec.width * columns
+    if spec.method == "subspace":
+        return one * (2 * spec.subspace.passes + 1)
+    settings = spec.gradient
+    return one * settings.local_iterations * (4 + 2 * (max(settings.inner_steps, 1) - 1))
+
+
+def peak_memory() -> float:
+    """Largest resident size of this process, in bytes (Linux counts in kilobytes)."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
