@@ -33,12 +33,17 @@ class AlreadyHere(DcfpcaError):
     """This identity has an open stream."""
 
 
+class Unheard(DcfpcaError):
+    """A method that the standard services describe and this one does not offer."""
+
+
 class Defect(DcfpcaError):
     """Something went wrong that nobody had thought of. The caller is told no more than that."""
 
 
 _STATUS: tuple[tuple[type[DcfpcaError], grpc.StatusCode], ...] = (
     (Missing, Code.NOT_FOUND),
+    (Unheard, Code.UNIMPLEMENTED),
     (OutOfTurn, Code.FAILED_PRECONDITION),
     (Overloaded, Code.RESOURCE_EXHAUSTED),
     (AlreadyHere, Code.ALREADY_EXISTS),
@@ -61,6 +66,8 @@ def as_ours(error: Exception, method: str) -> DcfpcaError:
     """The error itself where it is one of ours; else it is written to the log, and the caller hears of a defect."""
     if isinstance(error, DcfpcaError):
         return error
+    if isinstance(error, NotImplementedError):
+        return Unheard("this service does not offer the method")
     where = traceback.extract_tb(error.__traceback__)[-1]
     log(
         "call_failed",
