@@ -10,10 +10,10 @@ from scipy import sparse
 
 from dcfpca.errors import BadInput, Refused
 from dcfpca.rpca.columns import blocks
+from dcfpca.rpca.projection import project
 from participant.config import Config
-from participant.data import measure, open_columns
+from participant.data import measure, open_matrix
 from participant.files import directory_whole
-from participant.projection import project
 from participant.results import MANIFEST, load_model
 
 
@@ -25,12 +25,13 @@ def transform(config: Config, run_id: str, source: Path, out: Path) -> dict[str,
     if out.exists():
         raise BadInput(f"{out} is there already", "name a directory that is not")
     U = load_model(results, run_id)
-    columns = open_columns(source, config.data.format, config.data.orientation)
+    table = config.data.model_copy(update={"path": source, "query": "", "url": ""})
+    columns = open_matrix(table, config.state.dir / "spool", config.engine.memory_limit).columns
     rows, count = columns.shape
     if rows != U.shape[0]:
         hint = "check [data] orientation, and that the features are those of the run"
         raise BadInput(f"{source} has {rows} rows, the model of run {run_id} has {U.shape[0]}", hint)
-    measure(columns, source)
+    measure(columns, str(source))
     Q, triangle = np.linalg.qr(U)
     out.parent.mkdir(parents=True, exist_ok=True)
     with directory_whole(out) as target:

@@ -14,12 +14,12 @@ from dcfpca.errors import BadInput, Refused
 from dcfpca.methods import method_of
 from dcfpca.rpca.columns import ArrayColumns
 from dcfpca.rpca.metrics import relative_error
+from dcfpca.rpca.projection import project
 from dcfpca.rpca.simulate import exchange
 from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.spec import RunSpec
 from participant.config import Config
 from participant.files import directory_whole
-from participant.projection import project
 from participant.results import Finding, read_manifests, write_results
 from participant.transform import transform
 

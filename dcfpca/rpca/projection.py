@@ -22,7 +22,7 @@ REFINEMENTS = 10
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Projection:
-    """M = Q coefficientsᵀ + outliers + noise for a block of columns; `scores` has one row per column."""
+    """M = Q coefficientsᵀ + outliers + noise for a block of columns; one row of coefficients per column."""
 
     coefficients: FloatArray
     outliers: FloatArray

@@ -1,0 +1,193 @@
+"""`RobustPCA`: the same solver for data in one place, with scikit-learn's manners. Rows are samples here."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from dcfpca.errors import BadInput
+from dcfpca.rpca.columns import ArrayColumns, blocks
+from dcfpca.rpca.exchange import FloatArray, Method
+from dcfpca.rpca.gradient import GradientMethod, GradientSettings
+from dcfpca.rpca.projection import Projection, project
+from dcfpca.rpca.simulate import Simulation, simulate
+from dcfpca.rpca.subspace import SubspaceMethod
+from dcfpca.rpca.subspace_settings import SubspaceSettings
+
+try:
+    from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+    from sklearn.utils import Tags
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as cause:  # pragma: no cover - the development environment has it
+    raise ImportError(
+        "dcfpca.RobustPCA needs scikit-learn, which is not installed; install it with: pip install 'dcfpca[sklearn]'"
+    ) from cause
+
+SMALLEST_VALUE = 1e-10  # singular values below this share of the largest are rounding
+
+
+class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Split X (samples × features) into a low-rank part, sparse gross outliers, and small noise. NaN is unobserved.
+
+    Parameters
+    ----------
+    rank : the exact rank of the low-rank part, if known.
+    max_rank : an upper bound; the rank is found (with method "gradient": taken). With neither, a quarter of the
+        smaller side of X.
+    method : "subspace" (exact, finds the rank, no tuning) or "gradient" (the DCF-PCA paper's Algorithm 1).
+    max_iter, tol : most rounds, and how little the subspace must move to stop.
+    center : subtract each feature's median first, and add it again in `low_rank_` and `inverse_transform`. Off by
+        default: an offset is one more direction of the low-rank part, while subtracting a median that is not in its
+        row space can raise the rank by one.
+    random_state : seed of the random start.
+    settings : SubspaceSettings or GradientSettings of the method; None for the defaults.
+
+    Attributes
+    ----------
+    components_ : (rank_, features), orthonormal rows, strongest first.
+    singular_values_ : (rank_,), of the low-rank part (centered, if `center`).
+    rank_, n_iter_ : the rank found, and the rounds used.
+    low_rank_ : (samples, features), the training data without outliers and noise, complete.
+    sparse_ : (samples, features), scipy CSR; what was taken out as outlier.
+    outliers_ : (samples, features) of bool; where that is.
+    location_ : (features,), the medians, or zeros.
+    outcome_ : how the run ended, as a sentence.
+    """
+
+    def __init__(
+        self,
+        *,
+        rank: int | None = None,
+        max_rank: int | None = None,
+        method: Literal["subspace", "gradient"] = "subspace",
+        max_iter: int = 200,
+        tol: float = 1e-9,
+        center: bool = False,
+        random_state: int = 0,
+        settings: SubspaceSettings | GradientSettings | None = None,
+    ) -> None:
+        self.rank = rank
+        self.max_rank = max_rank
+        self.method = method
+        self.max_iter = max_iter
+        self.tol = tol
+        self.center = center
+        self.random_state = random_state
+        self.settings = settings
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Find the low-rank part and the outliers of X. `y` is ignored."""
+        X = _validated(self, X, reset=True)
+        method = self._method(X)
+        self.location_ = _medians(X) if self.center else np.zeros(X.shape[1])
+        run = simulate(method, [ArrayColumns((X - self.location_).T if self.center else X.T)])
+        self._keep(run, method.model(run.consensus)["U"])
+        return self
+
+    def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: object) -> FloatArray:
+        """`fit(X).transform(X)`."""
+        return self.fit(X).transform(X)
+
+    def transform(self, X: ArrayLike) -> FloatArray:
+        """Coordinates (samples, rank_) of each sample's normal part: its outliers are removed, the subspace stays."""
+        check_is_fitted(self)
+        return self._project(_validated(self, X, reset=False)).coefficients
+
+    def inverse_transform(self, X: ArrayLike) -> FloatArray:
+        """The samples (in feature space) that have these coordinates."""
+        check_is_fitted(self)
+        return np.asarray(np.asarray(X) @ self.components_ + self.location_)
+
+    def score_samples(self, X: ArrayLike) -> FloatArray:
+        """How normal each sample is: minus the root mean square of what its fit in the subspace leaves unexplained."""
+        check_is_fitted(self)
+        X = _validated(self, X, reset=False)
+        gap = X - self.inverse_transform(self._project(X).coefficients)
+        observed = np.maximum(np.count_nonzero(~np.isnan(gap), axis=1), 1)
+        return np.asarray(-np.sqrt(np.nansum(gap * gap, axis=1) / observed))
+
+    def score(self, X: ArrayLike, y: object = None) -> float:
+        """The mean of `score_samples`."""
+        return float(np.mean(self.score_samples(X)))
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.rank_)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _method(self, X: FloatArray) -> Method:
+        samples, features = X.shape
+        width = _width(self.rank, self.max_rank, min(samples, features))
+        common = (features, width, self.max_iter, self.tol, self.random_state)
+        if self.method == "gradient":
+            if isinstance(self.settings, SubspaceSettings):
+                raise BadInput("settings are those of subspace, the method is gradient.", "Pass GradientSettings.")
+            return GradientMethod(*common, self.settings or GradientSettings())
+        if self.method != "subspace":
+            raise BadInput(f"There is no method {self.method!r}.", "Choose subspace or gradient.")
+        if isinstance(self.settings, GradientSettings):
+            raise BadInput("settings are those of gradient, the method is subspace.", "Pass SubspaceSettings.")
+        return SubspaceMethod(*common, self.settings or SubspaceSettings(), self.rank is not None)
+
+    def _keep(self, run: Simulation, U: FloatArray) -> None:
+        result = run.results[0]
+        basis, _ = np.linalg.qr(U)
+        left, values, _ = np.linalg.svd(basis.T @ result.L, full_matrices=False)
+        found = int(np.count_nonzero(values > SMALLEST_VALUE * values.max(initial=0.0)))
+        self.components_ = _signed((basis @ left[:, :found]).T)
+        self.singular_values_ = values[:found]
+        self.rank_ = found
+        self.n_iter_ = len(run.history) - 1
+        self.low_rank_ = np.ascontiguousarray(result.L.T) + self.location_
+        self.sparse_ = sparse.csr_array(result.S.T)
+        self.outliers_ = self.sparse_.toarray() != 0.0
+        assert run.consensus.outcome is not None
+        self.outcome_ = run.consensus.outcome.value
+
+    def _project(self, X: FloatArray) -> Projection:
+        """Robust projection of every sample, in blocks."""
+        columns = ArrayColumns((X - self.location_).T)
+        parts = [project(self.components_.T, columns.read(start, stop)) for start, stop in blocks(columns)]
+        return Projection(
+            coefficients=np.concatenate([part.coefficients for part in parts], axis=0),
+            outliers=np.concatenate([part.outliers for part in parts], axis=1),
+            noise=np.concatenate([part.noise for part in parts]),
+        )
+
+
+def _validated(estimator: RobustPCA, X: ArrayLike, reset: bool) -> FloatArray:
+    checked: FloatArray = validate_data(
+        estimator, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2 if reset else 1, reset=reset
+    )
+    return checked
+
+
+def _width(rank: int | None, max_rank: int | None, smaller_side: int) -> int:
+    if rank is not None and max_rank is not None:
+        raise BadInput("Both rank and max_rank are given.", "Give rank if it is known, max_rank if only a bound is.")
+    width = rank or max_rank or max(1, smaller_side // 4)
+    if not 1 <= width <= smaller_side:
+        raise BadInput(f"Rank {width} does not fit the data.", f"Choose a rank from 1 to {smaller_side}.")
+    return width
+
+
+def _medians(X: FloatArray) -> FloatArray:
+    """Per feature over what is observed; 0 for a feature nobody observed."""
+    unseen = np.asarray(np.isnan(X).all(axis=0))
+    medians = np.zeros(X.shape[1])
+    medians[~unseen] = np.nanmedian(X[:, ~unseen], axis=0)
+    return medians
+
+
+def _signed(components: FloatArray) -> FloatArray:
+    """Fix the sign that a singular vector leaves open: the entry of largest size is positive."""
+    largest: NDArray[Any] = np.argmax(np.abs(components), axis=1)
+    signs = np.sign(components[np.arange(components.shape[0]), largest])
+    return np.asarray(components * signs[:, None])
