@@ -97,6 +97,10 @@ class SubspaceMethod:
     def _open(self, total: Total) -> Consensus:
         """From the counts of entry sizes: a scale, the first threshold, and a random subspace."""
         count, *sizes = total.parcel.scalars
+        if self.fixed_rank and self.width > round(count):
+            raise BadInput(
+                f"Rank {self.width} does not fit {count:.0f} columns.", f"Choose a rank from 1 to {count:.0f}."
+            )
         median = histogram_median(np.array(sizes), 1.0, OPENING_LOWEST, OPENING_STEP)
         schedule = opening_schedule(NORMAL_MEDIAN * median, count, self.settings)
         U = np.linalg.qr(np.random.default_rng(self.seed).standard_normal((self.rows, self.width)))[0]
@@ -107,7 +111,7 @@ class SubspaceMethod:
     def _next(self, consensus: Consensus, total: Total) -> Consensus:
         old = self._state(consensus)
         measured = measure(old.schedule, total.parcel.scalars)
-        schedule = next_schedule(old.schedule, measured, old.change <= self.tolerance, self.settings)
+        schedule = next_schedule(old.schedule, measured, old.change, old.change <= self.tolerance, self.settings)
         U, values = rayleigh_ritz(old.U, total.parcel.tensor, old.values)
         weights = self._weights(values, schedule, total.parcel.scalars[0] * schedule.columns)
         change = relative_change(old.U, old.weights * old.values, U, weights * values)
@@ -140,7 +144,13 @@ class SubspaceMethod:
 
     def _consensus(self, number: int, state: State, progress: Progress, outcome: Outcome | None) -> Consensus:
         schedule = state.schedule
-        plan = [schedule.threshold(self.settings), schedule.noise, schedule.relaxation, schedule.columns]
+        plan = [
+            schedule.threshold(self.settings),
+            schedule.noise,
+            schedule.relaxation,
+            schedule.single,
+            schedule.columns,
+        ]
         broadcast = Parcel(state.U, np.concatenate([plan, state.weights, state.values]))
         memory = {"schedule": np.array(astuple(schedule)), "rest": np.array([state.change, float(state.quiet)])}
         return Consensus(number, broadcast, memory, progress, outcome)

@@ -1,9 +1,13 @@
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from dcfpca.cli.bench_rounds import figures_of, peak_bytes
+from dcfpca.cli.bench_rounds import Case, figures_of, peak_bytes
+from dcfpca.methods import method_of
+from dcfpca.rpca.exchange import Outcome, Parcel, Total
+from dcfpca.spec import parse_spec
 from dcfpca.v1 import admin_pb2 as pb
 
 
@@ -23,3 +27,14 @@ def test_the_peak_is_at_least_what_was_touched() -> None:
     peak = peak_bytes(os.getpid())
     assert peak is not None
     assert peak > len(before)
+
+
+def test_a_run_of_idle_sites_goes_through_all_its_rounds() -> None:
+    method = method_of(parse_spec(Case(3, rows=20, rank=4, rounds=40, aggregation="plain", precision=64).spec(["a"])))
+    consensus = method.begin()
+    while consensus.outcome is None:
+        layout = method.update_layout(consensus.round)
+        zeros = Parcel.unflatten(layout, np.zeros(layout.size))
+        consensus = method.advance(consensus, Total(zeros, 3))
+    assert consensus.outcome is Outcome.OUT_OF_ROUNDS
+    assert consensus.round == 40
