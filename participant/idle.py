@@ -19,9 +19,10 @@ class IdleSite:
         self._shape = columns.shape
 
     def answer(self, round: int, broadcast: Parcel) -> Parcel:
-        """Zeros."""
+        """Zeros; in the opening exchange, counts that fit any rank, for without columns no run goes on."""
         layout = self._method.update_layout(round)
-        return Parcel.unflatten(layout, np.zeros(layout.size))
+        scalars = np.full(len(layout.scalars), float(self._shape[0]) if round == 0 else 0.0)
+        return Parcel(np.zeros((layout.rows, layout.columns)), scalars)
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
         """Nothing to keep."""
