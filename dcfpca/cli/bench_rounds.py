@@ -48,7 +48,7 @@ class Case:
         keys = {
             "label": "bench rounds",
             "rows": self.rows,
-            "rank": self.rank,
+            "max_rank": self.rank,
             "rounds": self.rounds,
             "tolerance": 0.0,
             "participants": names,

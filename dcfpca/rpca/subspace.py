@@ -115,7 +115,7 @@ class SubspaceMethod:
         U, values = rayleigh_ritz(old.U, total.parcel.tensor, old.values)
         weights = self._weights(values, schedule, total.parcel.scalars[0] * schedule.columns)
         change = relative_change(old.U, old.weights * old.values, U, weights * values)
-        quiet = old.quiet + 1 if change <= self.tolerance and settled(schedule, self.settings) else 0
+        quiet = old.quiet + 1 if change < self.tolerance and settled(schedule, self.settings) else 0
         return self._close(consensus.round, State(U, weights, values, schedule, change, quiet))
 
     def _close(self, done: int, state: State) -> Consensus:
