@@ -14,6 +14,7 @@ import typer
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from aggregator.config import Config, load_config
+from aggregator.dashboard import Dashboard
 from aggregator.health import watch_health
 from aggregator.house import House
 from aggregator.keeper import Keeper
@@ -114,6 +115,7 @@ async def _serve_pages(config: Config, house: House, trust: Trust) -> list[WebSe
     house.telemetry.watch(house, trust)
     pages = [
         await serve_beside("metrics", config.telemetry.metrics, house.telemetry.page),
+        await serve_beside("dashboard", config.dashboard.listen, Dashboard(house, trust).page),
     ]
     return [page for page in pages if page is not None]
 

@@ -1,0 +1,5 @@
+"""The read-only page: runs, live rounds, participants. It shows what operators see, and can change nothing."""
+
+from aggregator.dashboard.pages import Dashboard
+
+__all__ = ["Dashboard"]

@@ -1,0 +1,174 @@
+// The page: one stream for the overview, one for the run that is looked at. Streams reconnect by themselves and
+// begin with the present state, so nothing has to be caught up.
+
+import { bytes, convergence, figure, make, span, times } from "/drawing.js";
+
+const SECURE = ["advertising", "sharing", "uploading", "attesting", "unmasking", "summing"];
+const PLAIN = ["uploading", "summing"];
+const SOON_DAYS = 14;
+const TABLE_ROUNDS = 12;
+
+const at = (id) => document.getElementById(id);
+let chosen = "";       // the run looked at
+let stream = null;     // its stream
+let rounds = new Map();
+
+function hear(path, take) {
+  const source = new EventSource(path);
+  source.onmessage = (event) => take(JSON.parse(event.data));
+  return source;
+}
+
+function start() {
+  const source = hear("/events", showOverview);
+  source.onopen = () => tellLine(true);
+  source.onerror = () => tellLine(false);
+  window.addEventListener("hashchange", () => follow(wanted()));
+}
+
+function tellLine(live) {
+  at("line").textContent = live ? "live" : "the aggregator is away; trying again";
+  at("line").classList.toggle("live", live);
+}
+
+function wanted() {
+  return decodeURIComponent(location.hash.replace(/^#run=/, ""));
+}
+
+function showOverview(told) {
+  const us = told.aggregator;
+  at("name").textContent = `${us.name} of ${us.consortium}`;
+  document.title = `${us.name} · dcfpca`;
+  at("about").textContent = `version ${us.version}, certificate for ${us.certificate_days} days`;
+  at("about").classList.toggle("bad", us.certificate_days < SOON_DAYS);
+  const known = told.runs.some((one) => one.run === wanted());
+  follow(known ? wanted() : told.runs[0]?.run ?? "");
+  keepingFocus(at("runs"), () => at("runs").replaceChildren(...told.runs.map(runLine)));
+  at("participants").replaceChildren(...told.participants.map(participantLine));
+}
+
+// A list that is drawn anew must not take the keyboard's place away.
+function keepingFocus(list, change) {
+  const href = list.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  change();
+  if (href) list.querySelector(`a[href="${CSS.escape(href)}"]`)?.focus();
+}
+
+function runLine(one) {
+  const place = one.status === "running" ? `round ${one.round}, ${one.phase}` : moment(one.ended_ms || one.created_ms);
+  const refused = one.refused ? `, ${one.refused} refused` : "";
+  const link = make("a", { href: `#run=${encodeURIComponent(one.run)}`, "aria-current": one.run === chosen ? "true" : null },
+    make("span", { class: "title" }, make("span", {}, one.label || one.run), word(one.status)),
+    make("span", { class: "soft" }, `${one.method}, ${one.sites} sites${refused} · ${place}`));
+  return make("li", {}, link);
+}
+
+function participantLine(one) {
+  const days = one.certificate_days;
+  const seen = one.last_seen_ms ? `, last seen ${moment(one.last_seen_ms)}` : "";
+  return make("tr", {},
+    make("th", { scope: "row" }, one.name),
+    make("td", {}, word(one.state), make("span", { class: "soft" }, seen)),
+    make("td", { class: days < SOON_DAYS ? "n bad" : "n" }, days < 0 ? "expired" : `${days}${days < SOON_DAYS ? " – renew" : ""}`),
+    make("td", {}, one.runs.join(", ") || "–"),
+    make("td", {}, one.software));
+}
+
+function follow(run) {
+  if (run === chosen) return;
+  chosen = run;
+  stream?.close();
+  rounds = new Map();
+  for (const link of at("runs").querySelectorAll("a")) {
+    if (link.getAttribute("href") === `#run=${encodeURIComponent(run)}`) link.setAttribute("aria-current", "true");
+    else link.removeAttribute("aria-current");
+  }
+  stream = run ? hear(`/events/${encodeURIComponent(run)}`, showRun) : null;
+}
+
+function showRun(told) {
+  if (told.run !== chosen) return;
+  for (const one of told.rounds) rounds.set(one.round, one);
+  const all = [...rounds.values()].sort((a, b) => a.round - b.round);
+  at("run-title").replaceChildren(`${told.label || told.run} `, word(told.status));
+  at("run-body").replaceChildren(
+    make("p", { class: "soft" }, `${told.run}, ${told.method}, ${told.aggregation} aggregation, ${told.rows} rows`),
+    ...(told.reason ? [make("p", { id: "reason" }, told.reason)] : []),
+    ...(told.status === "running" || told.status === "enrolling" ? [phases(told)] : []),
+    tiles(told, all),
+    ...(all.length ? [charts(told, all)] : []),
+    make("h3", {}, "Sites"), sites(told),
+    ...refusals(told),
+    ...(all.length ? [make("h3", {}, "Latest rounds"), roundsTable(all)] : []));
+}
+
+function phases(told) {
+  const names = ["enrolling", ...(told.aggregation === "secure" ? SECURE : PLAIN)];
+  const items = names.map((name) => make("li", { "aria-current": name === told.phase ? "step" : null }, name));
+  return make("ol", { class: "phases", "aria-label": "phases of a round" }, ...items);
+}
+
+function tiles(told, all) {
+  const last = all.at(-1);
+  const sum = (key) => all.reduce((total, one) => total + one[key], 0);
+  const pairs = [
+    ["round", `${told.round} of ≤ ${told.round_limit}`],
+    ["attempt", told.attempt],
+    ["rank", last ? last.rank : "–"],
+    ["last change", figure(last?.change)],
+    ["noise", figure(last?.noise)],
+    ["last round", last ? span(last.seconds) : "–"],
+    ["from the sites", bytes(sum("received"))],
+    ["to the sites", bytes(sum("sent"))],
+  ];
+  return make("dl", { class: "tiles" },
+    ...pairs.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, String(value)))));
+}
+
+function charts(told, all) {
+  return make("div", { class: "charts" },
+    make("figure", {}, convergence(all, told.tolerance), make("figcaption", {}, "change of the subspace; dashed: tolerance")),
+    make("figure", {}, times(all), make("figcaption", {}, "seconds per round; red: without somebody")));
+}
+
+function sites(told) {
+  const awaited = new Set(told.awaited), absent = new Set(told.absent);
+  const names = told.enrolled.map((one) => one.name);
+  const everyone = [...told.enrolled, ...told.awaited.filter((name) => !names.includes(name)).map((name) => ({ name }))];
+  if (!everyone.length) return make("p", { class: "empty" }, "nobody has enrolled yet");
+  const items = everyone.map((one) => {
+    const kind = absent.has(one.name) ? "absent" : awaited.has(one.name) ? "awaited" : "";
+    const percent = told.percent[one.name] !== undefined ? ` ${told.percent[one.name]} %` : "";
+    return make("li", { class: kind || null }, `${one.name}${one.private ? " (private)" : ""}${kind ? ` · ${kind}` : ""}${percent}`);
+  });
+  return make("ul", { class: "sites" }, ...items);
+}
+
+function refusals(told) {
+  if (!told.refusals.length) return [];
+  const items = told.refusals.map((one) => make("li", {}, `${one.name} (${one.what}): ${one.reasons.join("; ")}`));
+  return [make("h3", {}, "Refusals"), make("ul", { id: "refusals" }, ...items)];
+}
+
+function roundsTable(all) {
+  const heads = ["round", "change", "rank", "seconds", "received", "sent", "sites", "missing"];
+  const rows = all.slice(-TABLE_ROUNDS).reverse().map((one) => [
+    one.round, figure(one.change), one.rank, one.seconds.toFixed(2), bytes(one.received), bytes(one.sent), one.survivors,
+    one.dropouts.join(", ") || "–",
+  ]);
+  const numeric = (place) => (place < heads.length - 1 ? "n" : null);
+  const table = make("table", { id: "rounds" },
+    make("thead", {}, make("tr", {}, ...heads.map((head, place) => make("th", { scope: "col", class: numeric(place) }, head)))),
+    make("tbody", {}, ...rows.map((cells) => make("tr", {}, ...cells.map((cell, place) => make("td", { class: numeric(place) }, String(cell)))))));
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "latest rounds" }, table);
+}
+
+function word(text) {
+  return make("span", { class: `word ${text}` }, text);
+}
+
+function moment(milliseconds) {
+  return milliseconds ? new Date(milliseconds).toLocaleString([], { dateStyle: "short", timeStyle: "short" }) : "–";
+}
+
+start();
