@@ -114,7 +114,7 @@ _FLAGS = {
 def operates(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the connection's flags; it is called with a connected `Operator` as its first argument."""
 
-    def with_operator(settings: Settings, **given: Any) -> None:
+    def with_operator(settings: Settings, /, **given: Any) -> None:
         with connected(settings) as operator:
             command(operator, **given)
 

@@ -4,6 +4,7 @@ import pytest
 
 from dcfpca.cli.connection import connect_settings
 from dcfpca.cli.diagnosis import Address
+from dcfpca.cli.main import main
 from dcfpca.errors import BadInput
 
 NOTHING: dict[str, str | None] = {"aggregator": None, "ca": None, "cert": None, "key": None}
@@ -68,3 +69,10 @@ def test_what_is_no_address_says_how_to_write_one(text: str) -> None:
     with pytest.raises(BadInput) as caught:
         Address.parse(text)
     assert "HOST:PORT" in caught.value.hint
+
+
+def test_a_commands_own_option_may_be_called_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "op.toml", 'aggregator = "host:1"\nca = "a"\ncert = "b"\nkey = "c"\n')
+    with pytest.raises(SystemExit):
+        main(["run", "start", "--rank", "2", "--set", "rounds=3", "--config", str(path)])
+    assert "cannot be read" in capsys.readouterr().err
