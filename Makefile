@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # The variables that would let the caller's Python leak into ours.
 export PYTHONPATH :=
-export PYTHONDONTWRITEBYTECODE := 1
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test check lint protos bench setup clean
 

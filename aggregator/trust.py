@@ -16,7 +16,7 @@ from aggregator.config import Server
 from dcfpca.errors import BadIdentity, DcfpcaError
 from dcfpca.identity import Identity, Role, fingerprint
 from dcfpca.logs import log
-from dcfpca.pki import Credentials, load_credentials, load_revocations, parse_certificate, verify_peer
+from dcfpca.pki import Credentials, check_role, load_credentials, load_revocations, parse_certificate, verify_peer
 
 LOOK_SECONDS = 1.0
 """How often the files are looked at; revocation has to take effect within seconds."""
@@ -29,6 +29,7 @@ class Caller:
     identity: Identity
     fingerprint: str
     certificate: x509.Certificate
+    key: ec.EllipticCurvePublicKey
 
     @property
     def name(self) -> str:
@@ -47,26 +48,25 @@ class Trust:
         self._revoked_by_ca = self._load_list()
         self._callers: dict[bytes, Caller] = {}
 
-    def caller(self, pem: bytes) -> Caller:
-        """Who shows this certificate; raises BadIdentity when it is not to be believed, or no longer."""
-        known = self._callers.get(pem)
+    def caller(self, shown: bytes) -> Caller:
+        """Who shows this certificate (PEM or DER); raises BadIdentity when it is not to be believed, or no longer."""
+        known = self._callers.get(shown)
         now = datetime.now(UTC)
         if known and known.certificate.not_valid_after_utc > now:
             return known
-        identity, _ = verify_peer(pem, self.credentials.authorities, self.revoked, None, now)
-        certificate = parse_certificate(pem)
-        caller = Caller(identity, fingerprint(certificate), certificate)
-        self._callers[pem] = caller
+        identity, key = verify_peer(shown, self.credentials.authorities, self.revoked, None, now)
+        certificate = parse_certificate(shown)
+        caller = Caller(identity, fingerprint(certificate), certificate, key)
+        self._callers[shown] = caller
         return caller
 
     def participant_key(self, der: bytes, name: str) -> ec.EllipticCurvePublicKey:
         """The key with which this participant's signatures verify; raises BadIdentity."""
-        identity, key = verify_peer(
-            der, self.credentials.authorities, self.revoked, Role.PARTICIPANT, datetime.now(UTC)
-        )
-        if identity.name != name:
-            raise BadIdentity(f"the certificate of {identity.name} was shown for {name}")
-        return key
+        who = self.caller(der)
+        check_role(who.identity, Role.PARTICIPANT)
+        if who.name != name:
+            raise BadIdentity(f"the certificate of {who.name} was shown for {name}")
+        return who.key
 
     def still_believes(self, certificate: x509.Certificate) -> bool:
         """Whether a certificate that was believed when its stream opened still is."""

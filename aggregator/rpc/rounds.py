@@ -128,7 +128,7 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
             private=request.private,
             reasons=list(request.reasons),
         )
-        if not verify(who.certificate.public_key(), request.signature, said):  # type: ignore[arg-type]
+        if not verify(who.key, request.signature, said):
             return translate.receipt(Reply(Fate.REJECTED, "the signature is not this participant's over this answer"))
         reply = await runner.post(translate.responded(request, who.name, who.fingerprint, self._now()))
         if reply and reply.fate is Fate.ACCEPTED:
