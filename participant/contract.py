@@ -49,24 +49,17 @@ class Contract:
         """The declared shape of the update of a round."""
         return method_of(self.spec).update_layout(round)
 
-    def update_header(self, ref: types.RoundRef, payload: bytes) -> pb.UpdateHeader:
-        """The header that announces this update."""
-        return pb.UpdateHeader(ref=ref, tensor=header_of(payload, self.layout(ref.round), self.dtype()))
 
-
-def update_item(contract: Contract, header: pb.UpdateHeader, payload: bytes) -> Item:
-    """An update of exactly the declared shape, type and length, with nothing hidden in it that is not a number."""
-    ref, tensor, layout = header.ref, header.tensor, contract.layout(header.ref.round)
+def update_item(contract: Contract, ref: types.RoundRef, payload: bytes) -> tuple[Item, pb.UpdateHeader]:
+    """An update of exactly the declared length, and the header that announces it in the declared shape."""
     _check_run(contract, ref)
-    _demand(1 <= ref.round <= contract.spec.rounds or ref.round == 0, "an update of a round the spec does not have")
-    _demand((tensor.rows, tensor.columns) == (layout.rows, layout.columns), "a tensor of an undeclared shape")
-    _demand(tensor.scalars == len(layout.scalars), "an undeclared number of scalars")
-    _demand(tensor.dtype == contract.dtype(), "a tensor of an undeclared number format")
+    _demand(0 <= ref.round <= contract.spec.rounds, "an update of a round the spec does not have")
+    tensor = header_of(payload, contract.layout(ref.round), contract.dtype())
     _demand(len(payload) == size_of(tensor), "more or fewer bytes than the declared shape has")
-    _demand(hashlib.sha256(payload).digest() == tensor.sha256, "bytes that do not match their digest")
     shape = f"{tensor.rows} × {tensor.columns} + {tensor.scalars} {_word(tensor.dtype)}"
     kind = "plain update" if contract.spec.aggregation == "plain" else "masked update"
-    return Item(kind, shape, len(payload), tensor.sha256, ref.run_id, ref.round, ref.attempt)
+    item = Item(kind, shape, len(payload), tensor.sha256, ref.run_id, ref.round, ref.attempt)
+    return item, pb.UpdateHeader(ref=ref, tensor=tensor)
 
 
 def keys_item(contract: Contract, request: pb.AdvertiseKeysRequest) -> Item:

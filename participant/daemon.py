@@ -87,7 +87,7 @@ class Daemon:
             log("assignment_rejected", level="warning", reason=str(error), hint=error.hint or None)
             return
         log("assignment_received", level="debug", run=assignment.run_id, key=assignment.key)
-        self._driver(assignment.run_id).take(event, assignment.SerializeToString())
+        self._driver(assignment.run_id).take(event, assignment)
 
     def _driver(self, run_id: str) -> Driver:
         if run_id not in self._drivers:

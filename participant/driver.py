@@ -84,7 +84,7 @@ class Driver:
         self._perform(self.session.resume())
         log("run_resumed", run=self.run_id, status=row.status, at=str(self.session.ref or "its beginning"))
 
-    def take(self, event: events.Event, body: bytes = b"") -> None:
+    def take(self, event: events.Event, source: pb.Assignment | None = None) -> None:
         """React to one event: save what must be saved, then do what is to be done."""
         if isinstance(event, events.Opened):
             event = replace(event, seed=os.urandom(32))
@@ -93,7 +93,7 @@ class Driver:
         if self.session.ref != ref:
             self._drop_messages()
         if reaction.save:
-            self._save(event, body, consent)
+            self._save(event, source, consent)
         self._perform(reaction.actions)
 
     async def stop(self) -> None:
@@ -103,7 +103,7 @@ class Driver:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _save(self, event: events.Event, body: bytes, before: Consent | None) -> None:
+    def _save(self, event: events.Event, source: pb.Assignment | None, before: Consent | None) -> None:
         store, session = self._means.store, self.session
         if session.consent is not None and session.consent is not before:
             store.save_consent(self.run_id, session.consent, _now_ms())
@@ -113,13 +113,15 @@ class Driver:
                 private = self._means.site.facts.policy.private
                 store.save_waiting(self.run_id, event.spec, event.digest, private, _now_ms())
             case events.Opened():
-                store.open_attempt(self.run_id, event.ref, event.seed, body)
+                # A plain attempt has no secrets and only one answer, so there is nothing that must not change.
+                if session.consent is not None and session.consent.spec.aggregation == "secure":
+                    store.open_attempt(self.run_id, event.ref, event.seed, _without_consensus(source))
             case events.Ended() | events.TurnedDown():
                 store.end(self.run_id, "ended", event.reason)
             case events.ResultsWritten():
                 store.end(self.run_id, "finished", event.outcome)
             case _:
-                store.save_inbox(self.run_id, body)
+                store.save_inbox(self.run_id, source.SerializeToString() if source else b"")
 
     def _perform(self, wanted: tuple[actions.Action, ...]) -> None:
         for action in wanted:
@@ -229,11 +231,11 @@ class Driver:
             async with self._site_lock:
                 broadcast = await self._consensus(action.consensus, action.round)
                 site = self._opened_site()
-                step = await self._means.engine.run(lambda: self._local_step(site, action, broadcast))
+                step, checksum = await self._means.engine.run(lambda: self._local_step(site, action, broadcast))
                 if self.session.finished:
                     self._means.store.forget_files(self.run_id)
                     return
-                self._means.store.record_step(self.run_id, step)
+                self._means.store.record_step(self.run_id, step, checksum)
         except Exception as error:
             # A site that half took a step must not go on from it: the next round starts from what was saved.
             self._site = None
@@ -249,11 +251,10 @@ class Driver:
         self._tasks.pop("compute", None)
         self.take(events.Computed(step.round, step.consensus, step.vector))
 
-    def _local_step(self, site: Site, action: actions.Compute, broadcast: Parcel) -> LocalStep:
+    def _local_step(self, site: Site, action: actions.Compute, broadcast: Parcel) -> tuple[LocalStep, int]:
         vector = site.answer(action.round, broadcast).flat()
         step = LocalStep(action.round, action.consensus.sha256, vector, site.snapshot())
-        self._means.store.save_step(self.run_id, step)
-        return step
+        return step, self._means.store.save_step(self.run_id, step)
 
     def _opened_site(self) -> Site:
         """The site's side of the method, from its last saved step."""
@@ -329,6 +330,14 @@ def _header(told: ConsensusHeader, layout: Layout) -> types.TensorHeader:
 
 def _name(action: actions.RoundMessage) -> str:
     return f"message {action.ref} {_KINDS[type(action)].value}"
+
+
+def _without_consensus(source: pb.Assignment | None) -> bytes:
+    """What opened the attempt, less the tensor, which is fetched again where it is needed again."""
+    if source is None:
+        return b""
+    source.round_opened.inline_consensus = b""
+    return source.SerializeToString()
 
 
 def _decoded(body: bytes) -> events.Assigned:

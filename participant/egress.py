@@ -66,8 +66,8 @@ class Egress:
 
     async def submit(self, agreed: Contract, ref: Ref, payload: bytes) -> types.Receipt:
         """Send an update, going on where an earlier connection broke."""
-        header = agreed.update_header(codec.encode_ref(agreed.run_id, ref), payload)
-        self._record_once(contract.update_item(agreed, header, payload))
+        item, header = contract.update_item(agreed, codec.encode_ref(agreed.run_id, ref), payload)
+        self._record_once(item)
         return await self._link.upload(header, payload)
 
     async def export(self, spec: RunSpec, run_id: str, export_id: str, directory: Path) -> list[types.Receipt]:

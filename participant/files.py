@@ -8,9 +8,11 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from dcfpca.errors import BadInput
+
+T = TypeVar("T")
 
 
 def make_private(directory: Path) -> None:
@@ -23,20 +25,16 @@ def make_private(directory: Path) -> None:
         raise BadInput(f"the directory {directory} cannot be used: {error.strerror}", hint) from None
 
 
-def write_whole(path: Path, write: Callable[[BinaryIO], None], *, sync: bool = True) -> None:
-    """Write beside, then take the place of `path` in one step; with `sync` it is on the disk when this returns."""
+def write_whole(path: Path, write: Callable[[BinaryIO], T]) -> T:
+    """Write beside, then take the place of `path` in one step. Not yet safe from a power cut: see `sync_file`."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as file:
-            write(file)
-            file.flush()
-            if sync:
-                os.fsync(file.fileno())
+            outcome = write(file)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-    if sync:
-        settle(path.parent)
+    return outcome
 
 
 def sync_file(path: Path) -> None:

@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS computed (
     round     INTEGER NOT NULL,
     consensus BLOB NOT NULL,               -- SHA-256 of the consensus it answers
     file      TEXT NOT NULL,               -- below the state directory
-    sha256    BLOB NOT NULL                -- of the file
+    checksum  INTEGER NOT NULL             -- of the file
 ) STRICT;
 
 -- Since which start of the machine the above holds; one row.

@@ -9,7 +9,7 @@ import fcntl
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import files as package_files
@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from dcfpca.errors import BadInput, Refused
 from dcfpca.rpca.exchange import FloatArray
 from dcfpca.spec import parse_spec
-from participant.files import digest_of, make_private, settle, sync_file, write_whole
+from participant.arrays import read_arrays, write_arrays
+from participant.files import make_private, settle, sync_file, write_whole
 from participant.ledger import Ledger
 from participant.session import Consent
 from participant.session.events import Ref
@@ -144,35 +145,35 @@ class Store:
         query = "SELECT body FROM inbox WHERE run_id = ? ORDER BY position"
         return [row[0] for row in self._database.execute(query, (run_id,))]
 
-    def save_step(self, run_id: str, step: LocalStep) -> None:
-        """The outcome of a local step, before any of it leaves. Called away from the event loop."""
+    def save_step(self, run_id: str, step: LocalStep) -> int:
+        """Write the outcome of a local step beside the one before; returns its checksum. Not for the event loop."""
         arrays = {f"site.{key}": value for key, value in step.snapshot.items()} | {"update": step.vector}
         path = self.directory / _step_file(run_id, step.round)
-        write_whole(path, lambda file: np.savez(file, allow_pickle=False, **arrays), sync=False)
+        return write_whole(path, lambda file: write_arrays(file, arrays))
 
-    def record_step(self, run_id: str, step: LocalStep) -> None:
+    def record_step(self, run_id: str, step: LocalStep, checksum: int) -> None:
         """Make the saved step the one to go on from. The last one known to be on the disk stays beside it."""
         name = _step_file(run_id, step.round)
-        digest = digest_of(self.directory / name)
         with self._database as database:
-            values = (run_id, step.round, step.consensus, name, digest)
+            before = database.execute("SELECT file FROM computed WHERE run_id = ?", (run_id,)).fetchone()
+            values = (run_id, step.round, step.consensus, name, checksum)
             database.execute("INSERT OR REPLACE INTO computed VALUES (?, ?, ?, ?, ?)", values)
-        self.forget_files(run_id, keep={name, self._flushed.get(run_id, name)})
+        if before and before[0] not in (name, self._flushed.get(run_id)):
+            (self.directory / before[0]).unlink(missing_ok=True)
 
     def step(self, run_id: str) -> LocalStep | None:
         """The last local step of a run; None when there is none, or its file is damaged."""
-        query = "SELECT round, consensus, file, sha256 FROM computed WHERE run_id = ?"
+        query = "SELECT round, consensus, file, checksum FROM computed WHERE run_id = ?"
         row = self._database.execute(query, (run_id,)).fetchone()
         if row is None:
             return None
-        round, consensus, name, digest = row
-        path = self.directory / name
-        if not path.exists() or digest_of(path) != digest:
+        round, consensus, name, checksum = row
+        try:
+            arrays = read_arrays(self.directory / name, checksum)
+        except BadInput:
             return None
-        with np.load(path, allow_pickle=False) as arrays:
-            loaded = {key: arrays[key] for key in arrays.files}
-        vector = loaded.pop("update")
-        return LocalStep(round, consensus, vector, {key.removeprefix("site."): loaded[key] for key in loaded})
+        vector = arrays.pop("update")
+        return LocalStep(round, consensus, vector, {key.removeprefix("site."): arrays[key] for key in arrays})
 
     def end(self, run_id: str, status: str, outcome: str) -> None:
         """The run is over: `finished` or `ended`. Its seeds and local state go."""
@@ -193,13 +194,15 @@ class Store:
                     sync_file(self.directory / name)
                 settle(self.directory)
             database.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        for run_id, name in self._flushed.items():
+            if saved.get(run_id) != name:
+                (self.directory / name).unlink(missing_ok=True)
         self._flushed = saved
 
-    def forget_files(self, run_id: str, keep: Set[str] = frozenset()) -> None:
-        """Remove the array files of a run but these."""
-        for path in self.directory.glob(f"run-{run_id}-*.npz"):
-            if path.name not in keep:
-                path.unlink(missing_ok=True)
+    def forget_files(self, run_id: str) -> None:
+        """Remove the array files of a run."""
+        for path in self.directory.glob(f"run-{run_id}-*.step"):
+            path.unlink(missing_ok=True)
 
     def _wipe(self, run_id: str) -> None:
         self._database.execute("UPDATE seeds SET seed = NULL WHERE run_id = ? AND seed IS NOT NULL", (run_id,))
@@ -262,7 +265,7 @@ def _check_version(path: Path, database: sqlite3.Connection) -> None:
 
 
 def _step_file(run_id: str, round: int) -> str:
-    return f"run-{run_id}-{round}.npz"
+    return f"run-{run_id}-{round}.step"
 
 
 def _boot_id() -> str:

@@ -22,51 +22,53 @@ def agreed(**changes: Any) -> Contract:
     return Contract("run-1", "a", RunSpec.model_validate({"rows": 6, "rank": 2} | changes))
 
 
-def update(deal: Contract) -> tuple[pb.UpdateHeader, bytes]:
-    payload = bytes(8 * deal.layout(1).size)
-    return deal.update_header(REF, payload), payload
+def payload_of(deal: Contract, round: int = 1) -> bytes:
+    return bytes(8 * deal.layout(round).size)
 
 
 def test_an_update_of_the_declared_shape_may_leave() -> None:
     deal = agreed()
-    header, payload = update(deal)
-    item = contract.update_item(deal, header, payload)
+    payload = payload_of(deal)
+    item, header = contract.update_item(deal, REF, payload)
     assert item.kind == "masked update"
     assert item.size == len(payload)
-    assert item.sha256 == hashlib.sha256(payload).digest()
+    assert item.sha256 == header.tensor.sha256 == hashlib.sha256(payload).digest()
+    layout = deal.layout(1)
+    told = (header.tensor.rows, header.tensor.columns, header.tensor.scalars)
+    assert told == (layout.rows, layout.columns, len(layout.scalars))
 
 
 def test_a_plain_update_is_called_one() -> None:
     deal = agreed(aggregation="plain")
-    assert contract.update_item(deal, *update(deal)).kind == "plain update"
+    assert contract.update_item(deal, REF, payload_of(deal))[0].kind == "plain update"
+
+
+@pytest.mark.parametrize("change", [lambda p: p + b"\0", lambda p: p[:-1], lambda p: b"", lambda p: p * 2])
+def test_an_update_with_more_or_fewer_bytes_stays(change: Callable[[bytes], bytes]) -> None:
+    deal = agreed()
+    with pytest.raises(EgressViolation, match="bytes"):
+        contract.update_item(deal, REF, change(payload_of(deal)))
+
+
+def test_half_the_precision_is_half_the_bytes_and_nothing_else_passes() -> None:
+    deal = agreed(precision=32)
+    contract.update_item(deal, REF, payload_of(deal)[::2])
+    with pytest.raises(EgressViolation):
+        contract.update_item(deal, REF, payload_of(deal))
 
 
 @pytest.mark.parametrize(
-    "spoil",
+    "ref",
     [
-        lambda header: setattr(header.tensor, "rows", 7),
-        lambda header: setattr(header.tensor, "columns", 3),
-        lambda header: setattr(header.tensor, "scalars", 99),
-        lambda header: setattr(header.tensor, "dtype", types.DTYPE_FLOAT64),
-        lambda header: setattr(header.tensor, "sha256", b"x" * 32),
-        lambda header: setattr(header.ref, "run_id", "run-2"),
-        lambda header: setattr(header.ref, "round", 101),
+        types.RoundRef(run_id="run-2", round=1, attempt=1),
+        types.RoundRef(run_id="run-1", round=101, attempt=1),
+        types.RoundRef(run_id="run-1", round=0, attempt=1),
     ],
 )
-def test_an_update_of_any_other_shape_stays(spoil: Callable[[pb.UpdateHeader], None]) -> None:
+def test_an_update_of_another_run_or_round_stays(ref: types.RoundRef) -> None:
     deal = agreed()
-    header, payload = update(deal)
-    spoil(header)
     with pytest.raises(EgressViolation):
-        contract.update_item(deal, header, payload)
-
-
-@pytest.mark.parametrize("change", [lambda p: p + b"\0", lambda p: p[:-1], lambda p: b""])
-def test_an_update_with_more_or_fewer_bytes_stays(change: Callable[[bytes], bytes]) -> None:
-    deal = agreed()
-    header, payload = update(deal)
-    with pytest.raises(EgressViolation):
-        contract.update_item(deal, header, change(payload))
+        contract.update_item(deal, ref, payload_of(deal))
 
 
 def keys(**changes: Any) -> pb.AdvertiseKeysRequest:

@@ -26,6 +26,10 @@ def step_of(round: int) -> LocalStep:
     return LocalStep(round, bytes([round]) * 32, rng.standard_normal(7), {"V": rng.standard_normal((4, 2))})
 
 
+def save(store: Store, round: int) -> None:
+    store.record_step("run-1", step_of(round), store.save_step("run-1", step_of(round)))
+
+
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     return tmp_path / "state"
@@ -52,8 +56,7 @@ def test_consents_and_refusals_survive_a_restart(directory: Path) -> None:
 def test_the_last_local_step_survives_a_restart_bit_by_bit(directory: Path) -> None:
     store = Store(directory)
     for round in (1, 2, 3):
-        store.save_step("run-1", step_of(round))
-        store.record_step("run-1", step_of(round))
+        save(store, round)
     store.close()
     found = Store(directory).step("run-1")
     assert found is not None
@@ -64,8 +67,7 @@ def test_the_last_local_step_survives_a_restart_bit_by_bit(directory: Path) -> N
 
 def test_a_step_that_was_saved_but_not_recorded_does_not_count(directory: Path) -> None:
     store = Store(directory)
-    store.save_step("run-1", step_of(1))
-    store.record_step("run-1", step_of(1))
+    save(store, 1)
     store.save_step("run-1", step_of(2))
     found = Store(directory).step("run-1")
     assert found is not None
@@ -74,23 +76,25 @@ def test_a_step_that_was_saved_but_not_recorded_does_not_count(directory: Path) 
 
 def test_a_damaged_step_is_not_used(directory: Path) -> None:
     store = Store(directory)
-    store.save_step("run-1", step_of(1))
-    store.record_step("run-1", step_of(1))
-    (path,) = directory.glob("*.npz")
-    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    save(store, 1)
+    (path,) = directory.glob("*.step")
+    whole = path.read_bytes()
+    for damaged in (whole[:-1] + b"x", whole[:-1], b"", b"[]\n"):
+        path.write_bytes(damaged)
+        assert store.step("run-1") is None
+    path.unlink()
     assert store.step("run-1") is None
 
 
 def test_array_files_do_not_pile_up(directory: Path) -> None:
     store = Store(directory)
     for round in range(1, 20):
-        store.save_step("run-1", step_of(round))
-        store.record_step("run-1", step_of(round))
+        save(store, round)
         if round % 5 == 0:
             store.flush()
-    assert len(list(directory.glob("*.npz"))) <= 2
+    assert len(list(directory.glob("*.step"))) <= 2
     store.end("run-1", "finished", "")
-    assert list(directory.glob("*.npz")) == []
+    assert list(directory.glob("*.step")) == []
 
 
 def test_a_new_attempt_wipes_the_seed_and_the_messages_of_the_one_before(directory: Path) -> None:
