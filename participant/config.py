@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.functional_validators import BeforeValidator
 
 from dcfpca.errors import BadInput
 from dcfpca.spec import describe
+from participant.data.source import DataTable, FilePath
 from participant.policy import SitePolicy
 
-
-def _beside_the_file(value: Any, info: ValidationInfo) -> Any:
-    """Relative paths are relative to the configuration file, wherever the daemon is started."""
-    if isinstance(value, str) and info.context:
-        return Path(info.context["directory"]) / Path(value).expanduser()
-    return value
+_UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 
 
-FilePath = Annotated[Path, BeforeValidator(_beside_the_file)]
+def _in_bytes(value: Any) -> Any:
+    """ "512 MiB" as a number of bytes; what is no size is left to the type's own complaint."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value) if isinstance(value, str) else None
+    if found is None or found[2].lower() not in _UNITS:
+        return value
+    return int(float(found[1]) * _UNITS[found[2].lower()])
+
+
+Size = Annotated[int, BeforeValidator(_in_bytes)]
 WebAddress = Annotated[str, Field(pattern=r"^$|^(\[[0-9a-fA-F:]+\]|[^:\s/]+):[0-9]{1,5}$")]
 Address = Annotated[str, Field(pattern=r"^(\[[0-9a-fA-F:]+\]|[^:\s/]+):[0-9]{1,5}$")]
 
@@ -45,17 +50,6 @@ class IdentityTable(_Table):
     crl: FilePath | None = Field(None, description="The consortium's revocation list; peers on it are not masked with.")
 
 
-class DataTable(_Table):
-    """The local matrix."""
-
-    path: FilePath = Field(description="The file that holds it.")
-    format: str = Field("", description="How to read it; empty: by the file's ending.")
-    orientation: Literal["features-in-rows", "samples-in-rows"] = Field(
-        "features-in-rows", description="features-in-rows: a column is a sample, as in the method. Else transposed."
-    )
-    missing: Literal["allow", "refuse"] = Field("refuse", description="Whether NaN entries count as unobserved.")
-
-
 class DirectoryTable(_Table):
     """Where the daemon keeps something."""
 
@@ -76,6 +70,9 @@ class EngineTable(_Table):
     """Where the local step runs."""
 
     threads: int = Field(0, ge=0, le=1024, description="Threads of the linear algebra; 0: as many as there are cores.")
+    memory_limit: Size = Field(
+        0, ge=0, description='For the matrix, such as "2 GiB": a larger one is read in blocks. 0: as the system allows.'
+    )
     kind: Literal["method", "idle"] = Field(
         "method", description="method: do the local step. idle: send zeros, to measure the exchange alone."
     )

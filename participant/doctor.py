@@ -13,7 +13,7 @@ from dcfpca.errors import DcfpcaError
 from dcfpca.identity import Role
 from dcfpca.pki import Credentials, load_revocations
 from participant.config import Config
-from participant.data import DataFacts, measure, open_columns
+from participant.data import DataFacts, measure, open_matrix
 from participant.policy import SitePolicy
 
 _NUMBER_BYTES = 8
@@ -42,8 +42,8 @@ def examine(config: Config) -> Iterator[Finding]:
 
 
 def _measure(config: Config) -> DataFacts:
-    data = config.data
-    return measure(open_columns(data.path, data.format, data.orientation), data.path)
+    matrix = open_matrix(config.data, config.state.dir / "spool", config.engine.memory_limit)
+    return measure(matrix.columns, config.data.origin)
 
 
 def _revocations(config: Config, own: Credentials) -> Finding:
@@ -67,7 +67,7 @@ def judge_data(config: Config, facts: DataFacts) -> Iterator[Finding]:
         yield fail("data", told, "bring more columns, or lower min_columns in [policy]")
     else:
         gaps = f", {facts.missing} entries missing" if facts.missing else ""
-        yield ok("data", f"{config.data.path} is readable: {size}{gaps}")
+        yield ok("data", f"{config.data.origin} is readable: {size}{gaps}")
 
 
 def judge_policy(policy: SitePolicy) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from dcfpca.errors import BadInput
 from dcfpca.report.site import Anomaly, FloatArray, SiteFigures, site_report
 from dcfpca.rpca.columns import blocks
 from participant.config import Config
-from participant.data import open_columns
+from participant.data import open_matrix
 
 LARGEST_PICTURE = 400
 MOST_ANOMALIES = 20
@@ -28,7 +28,7 @@ def build_report(config: Config, manifest: dict[str, Any]) -> str:
 
 def measure_result(config: Config, directory: Path) -> SiteFigures:
     """Read M, L and S once each. Raises BadInput when the data is not the one the run was made with."""
-    data = open_columns(config.data.path, config.data.format, config.data.orientation)
+    data = open_matrix(config.data, config.state.dir / "spool").columns
     L: FloatArray = np.load(directory / "L.npy", mmap_mode="r", allow_pickle=False)
     S = sparse.csc_array(sparse.load_npz(directory / "S.npz"))
     if data.shape != L.shape or S.shape != L.shape:

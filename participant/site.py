@@ -16,7 +16,7 @@ from dcfpca.pki import Credentials, load_credentials, sign, verify_peer
 from dcfpca.pki.revocation import load_revocations
 from dcfpca.rpca.exchange import Columns
 from participant.config import Config
-from participant.data import DataFacts, measure, open_columns
+from participant.data import DataFacts, Matrix, measure, open_matrix
 from participant.policy import SiteFacts
 
 
@@ -59,9 +59,14 @@ class LocalSite:
 
     credentials: Credentials
     believer: Believer
-    columns: Columns
+    matrix: Matrix
     facts: SiteFacts
     data: DataFacts
+
+    @property
+    def columns(self) -> Columns:
+        """The local matrix."""
+        return self.matrix.columns
 
     @property
     def name(self) -> str:
@@ -96,8 +101,8 @@ def open_site(config: Config) -> LocalSite:
         identity.ca, identity.cert, identity.key, now=datetime.now(UTC), role=Role.PARTICIPANT
     )
     believer = Believer(credentials, identity.crl)
-    columns = open_columns(config.data.path, config.data.format, config.data.orientation)
-    data = measure(columns, config.data.path)
+    matrix = open_matrix(config.data, config.state.dir / "spool", config.engine.memory_limit)
+    data = measure(matrix.columns, config.data.origin)
     facts = SiteFacts(
         name=credentials.identity.name,
         rows=data.rows,
@@ -106,4 +111,4 @@ def open_site(config: Config) -> LocalSite:
         allows_missing=config.data.missing == "allow",
         policy=config.policy,
     )
-    return LocalSite(credentials, believer, columns, facts, data)
+    return LocalSite(credentials, believer, matrix, facts, data)

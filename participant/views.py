@@ -22,7 +22,7 @@ def site_document(config: Config, site: LocalSite) -> Json:
         "certificate_until": site.credentials.not_after.isoformat(),
         "aggregator": config.aggregator.address,
         "data": {
-            "path": str(config.data.path),
+            "path": config.data.origin,
             "rows": site.data.rows,
             "columns": site.data.columns,
             "missing": site.data.missing,
@@ -58,7 +58,7 @@ def show_site(config: Config, site: LocalSite) -> None:
     result(f"certificate  valid until {site.credentials.not_after:%Y-%m-%d}")
     result(f"aggregator   {config.aggregator.address}")
     data = site.data
-    result(f"data         {config.data.path}: {data.rows} rows × {data.columns} columns, {data.missing} missing")
+    result(f"data         {config.data.origin}: {data.rows} rows × {data.columns} columns, {data.missing} missing")
     for remark in remarks(config, site):
         result(f"this site    {remark}")
 

@@ -23,7 +23,7 @@ class DataFacts:
     missing: int
 
 
-def measure(columns: Columns, path: Path) -> DataFacts:
+def measure(columns: Columns, path: Path | str) -> DataFacts:
     """Count missing entries and refuse what no method can use: infinities, and a column without any entry."""
     rows, count = columns.shape
     missing = 0

@@ -1,81 +1,104 @@
-"""Readers by format. Each returns an array that `ArrayColumns` can cut blocks from without loading it whole."""
+"""The one door to the site's data: from the `[data]` table to a matrix with names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
-
-import numpy as np
-from numpy.typing import NDArray
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.columns import ArrayColumns
 from dcfpca.rpca.exchange import Columns
+from participant.data.arrays import read_hdf5, read_npy, read_npz, read_zarr
+from participant.data.matrix import JoinedColumns, Matrix, check_names, choose
+from participant.data.source import DataTable, Orientation
+from participant.data.sql import read_query
+from participant.data.tables import Place, read_arrow, read_csv, read_parquet
 
-Orientation = Literal["features-in-rows", "samples-in-rows"]
-Reader = Callable[[Path], NDArray[Any]]
+ARRAYS: dict[str, Callable[[Path, DataTable, int], Columns]] = {
+    "npy": read_npy,
+    "npz": read_npz,
+    "hdf5": read_hdf5,
+    "h5": read_hdf5,
+    "zarr": read_zarr,
+}
+TABLES: dict[str, Callable[[Path, DataTable, Place], Matrix]] = {
+    "csv": read_csv,
+    "tsv": read_csv,
+    "txt": read_csv,
+    "parquet": read_parquet,
+    "arrow": read_arrow,
+    "feather": read_arrow,
+}
+FORMATS = (*ARRAYS, *TABLES)
+
+
+def open_matrix(table: DataTable, spool: Path | None = None, memory_limit: int = 0) -> Matrix:
+    """The matrix, m × n_i, with the chosen features; every failure is one BadInput that names the file and place.
+
+    `spool` is the directory for tables on their way to blocks. With a `memory_limit` (bytes) a matrix that is large
+    beside it is read through a window and never held.
+    """
+    place = Place(spool, memory_limit)
+    if table.query:
+        return choose(read_query(table, place), table.features, table.origin)
+    assert table.path is not None
+    try:
+        matrix = _read_any(table.path, table, place)
+    except OSError as error:
+        hint = "check [data] path and that this user may read it"
+        raise BadInput(f"the data {table.path} cannot be read: {error.strerror or error}", hint) from None
+    return choose(_named(matrix, table), table.features, table.origin)
 
 
 def open_columns(path: Path, format: str = "", orientation: Orientation = "features-in-rows") -> Columns:
-    """The matrix in a file, m × n_i; every failure is one BadInput that names the file."""
-    reader = FORMATS.get(format or path.suffix.removeprefix("."))
-    if reader is None:
-        hint = f"set [data] format to one of {', '.join(FORMATS)}"
-        raise BadInput(f"the data {path} has no known format ({format or path.suffix or 'no ending'})", hint)
+    """The matrix in a file, m × n_i, for those who need no names."""
+    return open_matrix(DataTable(path=path, format=format, orientation=orientation)).columns
+
+
+def _read_any(path: Path, table: DataTable, place: Place) -> Matrix:
+    kind = table.format or path.suffix.removeprefix(".").lower()
+    if path.is_dir() and kind != "zarr" and not (path / "zarr.json").exists() and not (path / ".zarray").exists():
+        return _read_folder(path, table, place)
+    return _read_file(path, "zarr" if path.is_dir() else kind, table, place)
+
+
+def _read_file(path: Path, kind: str, table: DataTable, place: Place) -> Matrix:
+    if kind in ARRAYS:
+        return Matrix(ARRAYS[kind](path, table, place.memory_limit))
+    if kind in TABLES:
+        return TABLES[kind](path, table, place)
+    hint = f"set [data] format to one of {', '.join(FORMATS)}"
+    raise BadInput(f"the data {path} has no known format ({kind or 'no ending'})", hint)
+
+
+def _read_folder(path: Path, table: DataTable, place: Place) -> Matrix:
+    """Parts of one matrix, in the order of their names, with the same features in each."""
+    files = sorted(part for part in path.iterdir() if not part.name.startswith((".", "_")))
+    if not files:
+        raise BadInput(f"the folder {path} has no files in it", "put the parts of the matrix there")
+    parts = [_read_any(part, table, place) for part in files]
+    first = parts[0]
+    for file, part in zip(files, parts, strict=True):
+        if part.columns.shape[0] != first.columns.shape[0]:
+            told = f"{part.columns.shape[0]} features, {files[0].name} has {first.columns.shape[0]}"
+            raise BadInput(f"the part {file} has {told}", "all parts must have the same features")
+        if set(part.features) != set(first.features):
+            differing = sorted(set(part.features) ^ set(first.features))
+            raise BadInput(f"the part {file} differs from {files[0].name} in {', '.join(differing[:8])}", "rename them")
+    ordered = [choose(part, first.features, str(file)) for file, part in zip(files, parts, strict=True)]
+    return Matrix(JoinedColumns(tuple(part.columns for part in ordered)), first.features)
+
+
+def _named(matrix: Matrix, table: DataTable) -> Matrix:
+    """With the names from the file that `feature_names` points at, where the format has none."""
+    if table.feature_names is None:
+        return matrix
     try:
-        array = reader(path)
-    except OSError as error:
-        hint = "check [data] path and that this user may read it"
-        raise BadInput(f"the data {path} cannot be read: {error.strerror or error}", hint) from None
-    _check(path, array)
-    return ArrayColumns(array if orientation == "features-in-rows" else array.T)
-
-
-def _read_npy(path: Path) -> NDArray[Any]:
-    if path.stat().st_size == 0:
-        raise BadInput(f"the data {path} is empty", "write the matrix with numpy.save")
-    try:
-        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise _not_an_array(path, error) from None
-    if not isinstance(array, np.ndarray):
-        raise BadInput(f"the data {path} is an archive, not a single array", 'set [data] format = "npz"')
-    return array
-
-
-def _read_npz(path: Path) -> NDArray[Any]:
-    with path.open("rb") as file:
-        try:
-            archive = np.load(file, allow_pickle=False)
-            arrays = (
-                {"": archive} if isinstance(archive, np.ndarray) else {name: archive[name] for name in archive.files}
-            )
-        # A damaged archive shows as a ValueError, EOFError, BadZipFile or zlib.error, which have no common base.
-        except Exception as error:
-            raise _not_an_array(path, error) from None
-    if len(arrays) != 1:
-        names = ", ".join(arrays) or "none"
-        raise BadInput(f"the data {path} holds the arrays {names}, not exactly one", "write the matrix alone")
-    return next(iter(arrays.values()))
-
-
-FORMATS: dict[str, Reader] = {"npy": _read_npy, "npz": _read_npz}
-
-
-def _not_an_array(path: Path, error: Exception) -> BadInput:
-    if "Object arrays" in str(error) or "Python objects" in str(error):
-        hint = "convert it to float64 first: numpy.save(path, array.astype(float))"
-        return BadInput(f"the data {path} holds Python objects, which are never loaded", hint)
-    return BadInput(f"the data {path} is not a NumPy array file, or is damaged", "write it again with numpy.save")
-
-
-def _check(path: Path, array: NDArray[Any]) -> None:
-    if array.ndim != 2:
-        hint = "one row per feature, one column per sample"
-        raise BadInput(f"the data {path} has {array.ndim} dimensions, and a matrix has two", hint)
-    if array.dtype.kind not in "fiub":
-        hint = "convert it to float64: numpy.save(path, array.astype(float))"
-        raise BadInput(f"the data {path} holds {array.dtype}, not real numbers", hint)
-    if array.size == 0:
-        raise BadInput(f"the data {path} is empty: {array.shape[0]} × {array.shape[1]}", "check how it was written")
+        lines = table.feature_names.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise BadInput(f"the feature names {table.feature_names} cannot be read", "check the path") from None
+    names = tuple(line.strip() for line in lines if line.strip())
+    check_names(names, str(table.feature_names))
+    if len(names) != matrix.columns.shape[0]:
+        told = f"{len(names)} names for the {matrix.columns.shape[0]} features of {table.origin}"
+        raise BadInput(f"{table.feature_names} has {told}", "give one name per line")
+    return Matrix(matrix.columns, names)

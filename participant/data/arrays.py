@@ -1,0 +1,156 @@
+"""Array files: NumPy's own, HDF5 and Zarr. Read where they lie; nothing is copied to disk."""
+
+from __future__ import annotations
+
+import mmap
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcfpca.errors import BadInput
+from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.exchange import Columns
+from participant.data.matrix import WINDOW_BYTES, WindowedColumns, window_width
+from participant.data.source import DataTable
+
+
+def read_npy(path: Path, table: DataTable, memory_limit: int) -> Columns:
+    """A memory map, or under a memory limit windows of it, so that no page of the file stays with the process."""
+    if path.stat().st_size == 0:
+        raise BadInput(f"the data {path} is empty", "write the matrix with numpy.save")
+    array = _map_npy(path)
+    check_array(path, array.shape, array.dtype)
+    turned = table.orientation == "samples-in-rows"
+    if memory_limit == 0 or array.nbytes < memory_limit // 4:
+        return ArrayColumns(array.T if turned else array)
+    return windowed(array, turned, memory_limit)
+
+
+def windowed(array: NDArray[Any], turned: bool, memory_limit: int) -> WindowedColumns:
+    """Windows of a memory map; its pages are given back after each, because mapped pages count as memory."""
+
+    def fetch(start: int, stop: int) -> NDArray[Any]:
+        # A copy in the layout of the file: one stretch of the disk, or one per row.
+        held = np.array(array[start:stop], np.float64).T if turned else np.array(array[:, start:stop], np.float64)
+        array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
+        return held
+
+    rows, columns = array.shape[::-1] if turned else array.shape
+    width = window_width(rows, window_bytes=min(WINDOW_BYTES, memory_limit // 8))
+    return WindowedColumns((rows, columns), fetch, width)
+
+
+def _map_npy(path: Path) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise _not_an_array(path, error) from None
+    if not isinstance(array, np.ndarray):
+        raise BadInput(f"the data {path} is an archive, not a single array", 'set [data] format = "npz"')
+    return array
+
+
+def read_npz(path: Path, table: DataTable, memory_limit: int) -> Columns:
+    """One array of an archive, loaded whole: the format has no way to read a part."""
+    with path.open("rb") as file:
+        try:
+            archive = np.load(file, allow_pickle=False)
+            names = [""] if isinstance(archive, np.ndarray) else list(archive.files)
+            name = _only(path, names, table.dataset)
+            array = archive if isinstance(archive, np.ndarray) else archive[name]
+        except BadInput:
+            raise
+        # A damaged archive shows as a ValueError, EOFError, BadZipFile or zlib.error, which have no common base.
+        except Exception as error:
+            raise _not_an_array(path, error) from None
+    check_array(path, array.shape, array.dtype)
+    return ArrayColumns(array.T if table.orientation == "samples-in-rows" else array)
+
+
+def read_hdf5(path: Path, table: DataTable, memory_limit: int) -> Columns:
+    """A dataset of an HDF5 file, in windows of whole chunks."""
+    h5py = extra("h5py", "data")
+    path.stat()
+    try:
+        file = h5py.File(path, "r")
+    except OSError:
+        raise BadInput(f"the data {path} is not an HDF5 file, or is damaged", "write it again") from None
+    found: list[str] = []
+    file.visititems(lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) else None)
+    name = _only(path, found, table.dataset.strip("/"))
+    return _chunked(path, name, file[name], table, memory_limit)
+
+
+def read_zarr(path: Path, table: DataTable, memory_limit: int) -> Columns:
+    """An array of a Zarr store, in windows of whole chunks."""
+    zarr = extra("zarr", "data")
+    path.stat()
+    try:
+        opened = zarr.open(store=str(path), mode="r")
+        if isinstance(opened, zarr.Array):
+            return _chunked(path, "", opened, table, memory_limit)
+        name = _only(path, [name for name, _ in opened.arrays()], table.dataset.strip("/"))
+        return _chunked(path, name, opened[name], table, memory_limit)
+    except (ValueError, KeyError, FileNotFoundError, zipfile.BadZipFile):
+        raise BadInput(f"the data {path} is not a Zarr store, or is damaged", "write it again") from None
+
+
+def _chunked(path: Path, name: str, dataset: Any, table: DataTable, memory_limit: int) -> Columns:
+    place = f"{path} ({name})" if name else str(path)
+    check_array(place, dataset.shape, dataset.dtype)
+    turned = table.orientation == "samples-in-rows"
+    rows, columns = dataset.shape[::-1] if turned else dataset.shape
+    chunk = (dataset.chunks or (1, 1))[0 if turned else 1]
+    window = min(WINDOW_BYTES, memory_limit // 8) if memory_limit else WINDOW_BYTES
+
+    def fetch(start: int, stop: int) -> NDArray[Any]:
+        try:
+            return np.asarray(dataset[start:stop, :]).T if turned else np.asarray(dataset[:, start:stop])
+        except (OSError, ValueError, RuntimeError):
+            sentence = f"the data {place} is damaged at columns {start} to {stop - 1}"
+            raise BadInput(sentence, "write it again, or restore it from a backup") from None
+
+    return WindowedColumns((rows, columns), fetch, window_width(rows, min(chunk, columns), window))
+
+
+def extra(module: str, name: str) -> Any:
+    """An optional library, or the sentence that says how to get it."""
+    import importlib  # noqa: PLC0415
+
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        hint = f"install it: pip install 'dcfpca[{name}]'"
+        raise BadInput(f"this format needs {module}, which is not installed", hint) from None
+
+
+def _only(path: Path, names: list[str], wanted: str) -> str:
+    if wanted and wanted not in names:
+        raise BadInput(f"the data {path} has no array {wanted}", f"it has {', '.join(names[:20]) or 'none'}")
+    if not wanted and len(names) != 1:
+        listed = ", ".join(names[:20]) or "none"
+        hint = "write the matrix alone, or name it in [data] dataset"
+        raise BadInput(f"the data {path} holds the arrays {listed}, not exactly one", hint)
+    return wanted or names[0]
+
+
+def _not_an_array(path: Path, error: Exception) -> BadInput:
+    if "Object arrays" in str(error) or "Python objects" in str(error):
+        hint = "convert it to float64 first: numpy.save(path, array.astype(float))"
+        return BadInput(f"the data {path} holds Python objects, which are never loaded", hint)
+    return BadInput(f"the data {path} is not a NumPy array file, or is damaged", "write it again with numpy.save")
+
+
+def check_array(place: Path | str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Two dimensions, real numbers, and something in it."""
+    if len(shape) != 2:
+        hint = "one row per feature, one column per sample"
+        raise BadInput(f"the data {place} has {len(shape)} dimensions, and a matrix has two", hint)
+    if dtype.kind not in "fiub":
+        hint = "convert it to float64: numpy.save(path, array.astype(float))"
+        raise BadInput(f"the data {place} holds {dtype}, not real numbers", hint)
+    if 0 in shape:
+        raise BadInput(f"the data {place} is empty: {shape[0]} × {shape[1]}", "check how it was written")

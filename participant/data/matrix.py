@@ -1,0 +1,125 @@
+"""The site's matrix, whatever it was read from: `Columns` put together, chosen from, and read through a window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcfpca.errors import BadInput
+from dcfpca.rpca.exchange import Columns, FloatArray
+
+WINDOW_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matrix:
+    """Columns with the names of their rows, where the data has names."""
+
+    columns: Columns
+    features: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JoinedColumns:
+    """Parts of one matrix, side by side."""
+
+    parts: tuple[Columns, ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(m, n_i)."""
+        return self.parts[0].shape[0], sum(part.shape[1] for part in self.parts)
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Columns start … stop − 1, from as many parts as they lie in."""
+        found, begin = [], 0
+        for part in self.parts:
+            end = begin + part.shape[1]
+            if start < end and begin < stop:
+                found.append(part.read(max(start, begin) - begin, min(stop, end) - begin))
+            begin = end
+        return found[0] if len(found) == 1 else np.concatenate(found, axis=1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChosenColumns:
+    """Some rows of a matrix, in an order of their own."""
+
+    columns: Columns
+    rows: NDArray[np.intp]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(m, n_i)."""
+        return len(self.rows), self.columns.shape[1]
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Columns start … stop − 1."""
+        return self.columns.read(start, stop)[self.rows]
+
+
+@dataclass(slots=True, eq=False)
+class WindowedColumns:
+    """Reads a stretch of columns at a time and hands out pieces of it.
+
+    Small blocks suit a core's cache but not a disk, nor a format that decodes whole chunks. The window is all that is
+    held in memory, whatever the number of columns; a pass over the matrix reads it once.
+    """
+
+    shape: tuple[int, int]
+    fetch: Callable[[int, int], NDArray[np.generic]]
+    width: int
+    _begin: int = 0
+    _held: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Columns start … stop − 1, from the window if it lies there."""
+        if not self._begin <= start <= stop <= self._begin + self._held.shape[1]:
+            begin = start - start % self.width
+            end = min(max(begin + self.width, stop), self.shape[1])
+            self._held = np.zeros((0, 0))  # before the next is read, so that there are never two
+            self._held = np.asarray(self.fetch(begin, end), dtype=np.float64)
+            self._begin = begin
+        return self._held[:, start - self._begin : stop - self._begin]
+
+
+def window_width(rows: int, chunk: int = 1, window_bytes: int = WINDOW_BYTES) -> int:
+    """How many columns of this many rows make a window: whole chunks, one at least."""
+    wanted = max(1, window_bytes // (8 * max(rows, 1)))
+    return max(chunk, wanted - wanted % chunk)
+
+
+def choose(matrix: Matrix, wanted: Sequence[str], origin: str) -> Matrix:
+    """The named features, in this order; those that the data lacks are named."""
+    if not wanted or tuple(wanted) == matrix.features:
+        return matrix
+    if not matrix.features:
+        hint = "give [data] feature_names, a file with one name per line, or use a format that has names"
+        raise BadInput(f"the data {origin} has no feature names to choose by", hint)
+    if absent := missing_features(matrix.features, wanted):
+        hint = f"it has {_some(matrix.features)}"
+        raise BadInput(f"the data {origin} lacks the features {_some(absent)}", hint)
+    places = {name: place for place, name in enumerate(matrix.features)}
+    rows = np.array([places[name] for name in wanted], dtype=np.intp)
+    return Matrix(ChosenColumns(matrix.columns, rows), tuple(wanted))
+
+
+def missing_features(there: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    """Which of the wanted features are not there."""
+    known = set(there)
+    return [name for name in wanted if name not in known]
+
+
+def check_names(names: Sequence[str], origin: str) -> None:
+    """Refuse names that occur twice: a choice by name would be a guess."""
+    if len(set(names)) != len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise BadInput(f"the data {origin} has two features named {_some(twice)}", "rename one of them")
+
+
+def _some(names: Sequence[str], most: int = 8) -> str:
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

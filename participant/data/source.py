@@ -1,0 +1,64 @@
+"""The `[data]` table of the participant's configuration: where the matrix is and how to read it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
+from pydantic.functional_validators import BeforeValidator
+
+Orientation = Literal["features-in-rows", "samples-in-rows"]
+MISSING_MARKERS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "-nan", "#N/A")
+
+
+def _beside_the_file(value: Any, info: ValidationInfo) -> Any:
+    """Relative paths are relative to the configuration file, wherever the daemon is started."""
+    if isinstance(value, str) and info.context:
+        return Path(info.context["directory"]) / Path(value).expanduser()
+    return value
+
+
+FilePath = Annotated[Path, BeforeValidator(_beside_the_file)]
+
+
+class DataTable(BaseModel):
+    """The local matrix: a file, a folder of part files, or what a query returns."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: FilePath | None = Field(None, description="The file, or a folder whose files are parts of one matrix.")
+    format: str = Field("", description="How to read it; empty: by the file's ending.")
+    orientation: Orientation = Field(
+        "features-in-rows", description="features-in-rows: a column is a sample, as in the method. Else transposed."
+    )
+    missing: Literal["allow", "refuse"] = Field("refuse", description="Whether NaN entries count as unobserved.")
+    features: tuple[str, ...] = Field((), description="Which features to use, by name and in this order; empty: all.")
+    feature_names: FilePath | None = Field(
+        None, description="A text file with one feature name per line, for formats that carry no names."
+    )
+    feature_column: str = Field("", description="The column of a features-in-rows table that holds the feature names.")
+    dataset: str = Field("", description="The array inside an HDF5, Zarr or npz file; empty: the only one.")
+    delimiter: str = Field("", max_length=1, description="Of CSV; empty: a comma, in .tsv files a tab.")
+    header: bool = Field(True, description="Whether the first line of a CSV file names its columns.")
+    decimal: str = Field(".", min_length=1, max_length=1, description="Decimal point of CSV numbers.")
+    missing_markers: tuple[str, ...] = Field(MISSING_MARKERS, description="CSV entries that mean: not observed.")
+    query: str = Field("", description="SQL whose rows are samples and whose columns are features; give an ORDER BY.")
+    url: str = Field("", repr=False, description="SQLAlchemy URL of a database server; empty: DuckDB on local files.")
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Self:
+        if self.path is None and not self.query:
+            raise ValueError("path: say where the matrix is, or give a query")
+        if self.url and not self.query:
+            raise ValueError("query: a database needs one")
+        if len(set(self.features)) != len(self.features):
+            raise ValueError("features: a name is given twice")
+        return self
+
+    @property
+    def origin(self) -> str:
+        """What sentences call it; no part of a URL, which may hold a password."""
+        if not self.query:
+            return str(self.path)
+        return "of [data] query"

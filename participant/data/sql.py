@@ -1,0 +1,98 @@
+"""What a query returns: a row is a sample, a column a feature. DuckDB for local files, SQLAlchemy for a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+
+from dcfpca.errors import BadInput
+from dcfpca.rpca.exchange import FloatArray
+from participant.data.arrays import extra
+from participant.data.matrix import Matrix, check_names
+from participant.data.source import DataTable
+from participant.data.spool import spool
+from participant.data.tables import BATCH_ROWS, Place, collect
+
+
+def read_query(table: DataTable, place: Place) -> Matrix:
+    """The answer of the query, spooled to disk batch by batch."""
+    rows_are_samples = table.model_copy(update={"orientation": "samples-in-rows", "header": True})
+    return _from_server(rows_are_samples, place) if table.url else _from_files(rows_are_samples, place)
+
+
+def _from_files(table: DataTable, place: Place) -> Matrix:
+    """DuckDB over files in the folder `path`, or over the DuckDB database `path`."""
+    duckdb = extra("duckdb", "sql")
+    settings: dict[str, Any] = {"autoinstall_known_extensions": "false"}  # a query does not download programs
+    folder = table.path is None or table.path.is_dir()
+    try:
+        database = duckdb.connect(":memory:" if folder else str(table.path), read_only=not folder, config=settings)
+        if table.path is not None and folder:
+            database.execute("SET file_search_path = ?", [str(table.path)])
+        answer = database.sql(table.query)
+        if answer is None:
+            raise BadInput("[data] query returns no table", "write a SELECT")
+        reader = answer.to_arrow_reader(BATCH_ROWS)
+        check_names(reader.schema.names, table.origin)
+        return collect(iter(reader), reader.schema.names, table, table.origin, place)
+    except duckdb.Error as error:
+        raise _refused("DuckDB", error) from None
+
+
+def _from_server(table: DataTable, place: Place) -> Matrix:
+    alchemy = extra("sqlalchemy", "sql")
+    problems = extra("sqlalchemy.exc", "sql")
+    try:
+        engine = alchemy.create_engine(table.url)
+    except (problems.SQLAlchemyError, ImportError) as error:
+        hint = "write dialect+driver://user@host/database, and install the driver"
+        raise BadInput(f"[data] url is not usable: {_first_line(error)}", hint) from None
+    try:
+        with (
+            engine.connect().execution_options(stream_results=True) as connection,
+            closing(connection.execute(alchemy.text(table.query))) as answer,
+        ):
+            return _collected(answer, table.origin, place)
+    except problems.SQLAlchemyError as error:
+        raise _refused(engine.url.host or engine.dialect.name, error) from None
+    finally:
+        engine.dispose()
+
+
+def _collected(answer: Any, origin: str, place: Place) -> Matrix:
+    names = list(answer.keys())
+    check_names(names, origin)
+    batches = _batches(answer.partitions(BATCH_ROWS), names, origin)
+    columns = spool(batches, origin, place.directory, turned=True, memory_limit=place.memory_limit)
+    return Matrix(columns, tuple(names))
+
+
+def _batches(parts: Iterator[Sequence[Any]], names: Sequence[str], origin: str) -> Iterator[FloatArray]:
+    begin = 0
+    for part in parts:
+        try:
+            yield np.array([[np.nan if entry is None else float(entry) for entry in row] for row in part])
+        except (TypeError, ValueError):
+            raise _not_a_number(part, begin, names, origin) from None
+        begin += len(part)
+
+
+def _not_a_number(part: Sequence[Any], begin: int, names: Sequence[str], origin: str) -> BadInput:
+    for line, row in enumerate(part):
+        for name, entry in zip(names, row, strict=True):
+            if isinstance(entry, str | bytes) or (entry is not None and not hasattr(entry, "__float__")):
+                hint = "leave the column out of the query, or convert it there"
+                return BadInput(f"the data {origin} has no number in row {begin + line + 1}, column {name}", hint)
+    return BadInput(f"the data {origin} is not a table of numbers", "convert its columns in the query")
+
+
+def _refused(who: str, error: Exception) -> BadInput:
+    return BadInput(f"{who} does not answer [data] query: {_first_line(error)}", "try the query by hand")
+
+
+def _first_line(error: Exception) -> str:
+    cause = getattr(error, "orig", None) or error
+    return str(cause).strip().split("\n", maxsplit=1)[0]
