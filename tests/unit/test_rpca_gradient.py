@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -236,3 +238,15 @@ def test_degenerate_data_gives_a_finite_answer(data: FloatArray) -> None:
     result = simulate(GradientMethod(rows=20, width=2, rounds=5), [ArrayColumns(data), ArrayColumns(data[:, :1])])
     assert np.isfinite(result.low_rank).all()
     assert result.outliers.shape == (20, 6)
+
+
+def test_a_local_step_needs_far_less_memory_than_the_data() -> None:
+    M = np.random.default_rng(8).standard_normal((1000, 2000))
+    method = GradientMethod(rows=1000, width=5, rounds=2, settings=GradientSettings(local_iterations=1))
+    sites = [method.site(ArrayColumns(M))]
+    opened = method.advance(method.begin(), exchange(method, method.begin(), sites))
+    tracemalloc.start()
+    sites[0].answer(1, opened.broadcast)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 0.5 * M.nbytes
