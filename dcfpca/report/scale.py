@@ -6,6 +6,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+_SMALLEST = 1e-290
+"""Differences and values below this are none: their logarithms would leave the range of numbers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Axis:
@@ -31,17 +34,16 @@ class Axis:
         return math.log10(max(value, self.least)) if self.log else value
 
 
-def linear(values: Iterable[float], begin: float, end: float, *, from_zero: bool = True) -> Axis:
-    """An axis over these values, from zero unless told otherwise."""
-    known = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
-    least = min(0.0, *known) if from_zero else min(known)
-    most = max(known)
-    return Axis(least, most if most > least else least + 1.0, begin, end)
+def linear(values: Iterable[float], begin: float, end: float) -> Axis:
+    """An axis over zero and these values."""
+    known = [0.0, *(value for value in values if math.isfinite(value))]
+    least, most = min(known), max(known)
+    return Axis(least, most if most - least > _SMALLEST else least + 1.0, begin, end)
 
 
 def logarithmic(values: Iterable[float], begin: float, end: float) -> Axis:
     """An axis over the positive ones of these values, out to whole powers of ten."""
-    known = [value for value in values if math.isfinite(value) and value > 0] or [0.1, 1.0]
+    known = [value for value in values if math.isfinite(value) and value > _SMALLEST] or [0.1, 1.0]
     low, high = math.floor(math.log10(min(known))), math.ceil(math.log10(max(known)))
     return Axis(10.0**low, 10.0 ** max(high, low + 1), begin, end, log=True)
 

@@ -38,6 +38,7 @@ class Service:
     authority: Authority
     house: House
     trust: Trust
+    server: Server
     port: int
     channels: list[grpc.aio.Channel] = field(default_factory=list)
 
@@ -100,7 +101,7 @@ async def service(
     server = Server(config, house, trust)
     await house.start()
     await server.start()
-    made = Service(root, authority, house, trust, server.port)
+    made = Service(root, authority, house, trust, server, server.port)
     try:
         yield made
     finally:

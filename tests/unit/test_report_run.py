@@ -1,0 +1,151 @@
+"""The report of a run: complete, self-contained, well-formed, and safe to open."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dcfpca.cli.report import write_report
+from dcfpca.errors import BadInput
+from dcfpca.report.run import run_report
+from dcfpca.report.scale import linear, logarithmic
+from dcfpca.spec import parse_spec
+from dcfpca.v1 import admin_pb2 as pb
+
+
+def _view(rounds: int = 5, label: str = "spring", **more: object) -> pb.RunView:
+    spec = parse_spec({"rows": 30, "max_rank": 6, "label": label})
+    made = [
+        pb.RoundView(
+            round=number,
+            attempt=2 if number == 3 else 1,
+            seconds=0.5 + number,
+            change=math.nan if number == 0 else 10.0**-number,
+            rank=4,
+            noise=math.nan if number == 0 else 0.1,
+            threshold=math.nan if number == 0 else 0.3,
+            bytes_received=1000 * number,
+            bytes_sent=2000,
+            survivors=["a", "b", "c"] if number != 2 else ["a", "b"],
+            dropouts=["c"] if number == 2 else [],
+            singular_values=[50.0, 40.0, 30.0, 20.0, 0.1, 0.0],
+        )
+        for number in range(rounds)
+    ]
+    enrolled = [pb.EnrolledView(participant=name, private=name == "c", fingerprint="ab" * 32) for name in "abc"]
+    return pb.RunView(
+        run_id="20260101-0001",
+        status="finished",
+        reason="converged",
+        spec=spec.canonical(),
+        spec_sha256=spec.digest(),
+        created_ms=1_700_000_000_000,
+        rounds=made,
+        enrolled=enrolled,
+        refusals=[pb.Refusal(participant="d", what="enrolment", reasons=["plain is not allowed here"])],
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def _text(html: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html.partition("<body>")[2]))
+
+
+def test_it_shows_rank_rounds_dropouts_consent_refusals_and_spec() -> None:
+    text = _text(run_report(_view(), "now"))
+    assert "rank found 4" in text
+    assert "Missed a round: c." in text
+    assert "Repeated: round 3 (2 attempts)" in text
+    assert "c private" in text
+    assert "plain is not allowed here" in text
+    assert parse_spec({"rows": 30, "max_rank": 6, "label": "spring"}).digest().hex() in text
+    assert "max_rank 6" in text
+
+
+def test_it_loads_nothing_and_runs_nothing() -> None:
+    html = run_report(_view(), "now")
+    assert "default-src 'none'" in html
+    assert "<script" not in html
+    assert not re.search(r"(src|href)=\"(?!data:)", html)
+    assert "url(" not in html
+
+
+def test_what_others_wrote_is_shown_and_never_becomes_markup() -> None:
+    hostile = '<img src=x onerror="alert(1)">&'
+    view = _view(label=hostile, operator=hostile)
+    view.refusals[0].reasons[0] = hostile
+    html = run_report(view, "now")
+    assert "<img" not in html
+    assert html.count("&lt;img src=x onerror=") >= 3
+
+
+def test_every_chart_is_well_formed_labelled_and_without_a_number_that_is_none() -> None:
+    charts = re.findall(r"<svg.*?</svg>", run_report(_view(), "now"), re.DOTALL)
+    assert len(charts) == 6
+    for chart in charts:
+        root = ElementTree.fromstring(chart.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1))
+        assert root.get("role") == "img"
+        assert root.get("aria-label")
+        assert "nan" not in chart
+        assert "inf" not in chart
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2, 300])
+def test_any_number_of_rounds_can_be_shown(rounds: int) -> None:
+    view = _view(rounds)
+    html = run_report(view, "now")
+    HTMLParser().feed(html)
+    assert (f"<dt>rounds</dt><dd>{rounds}</dd>") in html
+
+
+def test_a_run_of_a_method_without_figures_can_be_shown() -> None:
+    view = _view(2)
+    for one in view.rounds:
+        one.change = one.noise = one.threshold = math.nan
+        del one.singular_values[:]
+    assert "This method gives no such figure" in run_report(view, "now")
+
+
+def test_an_existing_file_is_kept_unless_told_otherwise(tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    write_report(out, "one", force=False)
+    with pytest.raises(BadInput, match="exists already"):
+        write_report(out, "two", force=False)
+    assert out.read_text() == "one"
+    write_report(out, "two", force=True)
+    assert out.read_text() == "two"
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="cannot be written"):
+        write_report(tmp_path / "nowhere" / "report.html", "x", force=False)
+
+
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=20), st.booleans())
+def test_axes_keep_every_value_on_the_paper(values: list[float], log: bool) -> None:
+    finite = [value for value in values if abs(value) < 1e100 or not math.isfinite(value)]
+    axis = (logarithmic if log else linear)(finite, 200.0, 20.0)
+    for value in finite:
+        if math.isfinite(value):
+            assert 20.0 <= axis.place(value) <= 200.0
+    ticks = axis.ticks()
+    assert ticks
+    assert len(ticks) <= 12
+    assert all(math.isfinite(value) for value, _ in ticks)
+
+
+def test_the_specs_keys_are_all_in_the_table() -> None:
+    html = run_report(_view(), "now")
+    spec = json.loads(_view().spec)
+    for key, value in spec.items():
+        if not isinstance(value, dict):
+            assert f"<td>{key}</td>" in html
