@@ -56,6 +56,7 @@ class Scene:
             "participants": names,
             "export": True,
             "round_seconds": 20.0,
+            "rounds": 100 if self.method == "subspace" else 60,
             "tolerance": 1e-9 if self.method == "subspace" else 1e-5,
             "max_rank" if found else "rank": 2 * self.rank if found else self.rank,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,8 +69,9 @@ def tell(outcome: Outcome) -> None:
     private = list(outcome.results)[-1]
     config = outcome.directory / "sites" / private / "participant.toml"
     moved = f"{speech.size(outcome.bytes_received)} went to the aggregator, {speech.size(outcome.bytes_sent)} came back"
+    found = "found" if json.loads(outcome.view.spec)["max_rank"] else "as stated"
     parts: list[RenderableType] = [
-        Text(f"\nrank {last.rank} found in {outcome.rounds} rounds, {outcome.seconds:.1f} s in all; {moved}"),
+        Text(f"\nrank {last.rank} {found}, {outcome.rounds} rounds, {outcome.seconds:.1f} s in all; {moved}"),
         Text(f"‖L − L₀‖/‖L₀‖ = {score.low_rank_error:.1e}, the paper's err = {score.error:.1e}\n"),
         _sites(outcome),
         *(Text(f"\n{one.participant} did not export: {'; '.join(one.reasons)}") for one in outcome.refusals),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -15,7 +16,7 @@ from dcfpca.cli.demo import demo
 from dcfpca.cli.doctor import doctor
 from dcfpca.cli.export import export
 from dcfpca.cli.report import report
-from dcfpca.cli.speech import report_error, result
+from dcfpca.cli.speech import FAILED, report_error, result
 from dcfpca.errors import DcfpcaError
 from dcfpca.version import __version__
 
@@ -56,6 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         app(args=None if arguments is None else list(arguments))
     except DcfpcaError as error:
         sys.exit(report_error(error))
+    except BrokenPipeError:
+        # Whoever read our output has had enough, as in `dcfpca run list | head`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(FAILED)
 
 
 if __name__ == "__main__":

@@ -56,6 +56,13 @@ class Progress(AbstractContextManager["Progress"]):
         else:
             self._print_lines(before, fresh)
 
+    def remind(self, seconds: float) -> None:
+        """Nothing has been heard for so long: without a moving picture, say who is awaited."""
+        view = self._seen.view
+        if view.awaited and not self._console.is_terminal:
+            who = ", ".join(_awaited(view))
+            self.note(f"round {view.round} has been awaiting {who} for {span(seconds)} ({view.phase})")
+
     def note(self, text: str) -> None:
         """Say something beside the picture."""
         self._console.print(text, markup=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -12,7 +12,7 @@ from dcfpca.cli.connection import operates
 from dcfpca.cli.operator import Operator
 from dcfpca.cli.progress import Progress
 from dcfpca.cli.proposal import proposal
-from dcfpca.cli.speech import print_json, result, say, show
+from dcfpca.cli.speech import FAILED, print_json, result, say, show
 from dcfpca.cli.views import run_document, run_listing, run_picture, runs_table
 from dcfpca.cli.watching import Patience, Watch, unless_finished
 from dcfpca.v1 import admin_pb2 as pb
@@ -33,20 +33,21 @@ def _key(name: str, help: str) -> Any:
 def start(
     operator: Operator,
     spec: Annotated[Path | None, typer.Argument(metavar="SPEC.toml", help="The spec; flags win over it.")] = None,
-    method: Annotated[str | None, _key("--method", "subspace or gradient.")] = None,
+    method: Annotated[Literal["subspace", "gradient"] | None, _key("--method", "subspace or gradient.")] = None,
     rows: Annotated[int | None, _key("--rows", "Rows of every site's matrix; else as the sites say.")] = None,
     rank: Annotated[int | None, _key("--rank", "The exact rank.")] = None,
     max_rank: Annotated[int | None, _key("--max-rank", "An upper bound; the rank is found.")] = None,
     rounds: Annotated[int | None, _key("--rounds", "Stop after so many rounds.")] = None,
     tolerance: Annotated[float | None, _key("--tolerance", "Stop when the subspace moves less.")] = None,
     quorum: Annotated[int | None, _key("--quorum", "Fewest updates that a round needs.")] = None,
-    aggregation: Annotated[str | None, _key("--aggregation", "secure or plain.")] = None,
+    aggregation: Annotated[Literal["secure", "plain"] | None, _key("--aggregation", "secure or plain.")] = None,
     precision: Annotated[int | None, _key("--precision", "Bits per number in a secure sum: 64 or 32.")] = None,
     participants: Annotated[str | None, _key("--participants", "A fixed cohort, as a,b,c.")] = None,
     export: Annotated[bool | None, _key("--export/--no-export", "Ask public sites for reconstructions.")] = None,
     enrol_seconds: Annotated[float | None, _key("--enrol-seconds", "How long enrolment stays open.")] = None,
     round_seconds: Annotated[float | None, _key("--round-seconds", "Deadline of a round.")] = None,
     seed: Annotated[int | None, _key("--seed", "Of the random start.")] = None,
+    warm_start: Annotated[str | None, _key("--warm-start", "Start from this finished run's subspace.")] = None,
     label: Annotated[str | None, _key("--label", "A name for people.")] = None,
     settings: Annotated[list[str] | None, _key("--set", "Any key of the spec, as key=value. Repeat.")] = None,
     watch: Follow = False,
@@ -68,6 +69,7 @@ def start(
         "enrol_seconds": enrol_seconds,
         "round_seconds": round_seconds,
         "seed": seed,
+        "warm_start": warm_start,
         "label": label,
     }
     proposed = proposal(spec, flags, settings or ())
@@ -111,9 +113,7 @@ def watch(
     as_json: Json = False,
 ) -> None:
     """Follow a run until it is over or paused, through restarts of the aggregator. Exit 0 only if it finished."""
-    with Progress() as progress:
-        view = Watch(operator, run, progress, Patience(patience)).follow()
-    _conclude(view, as_json)
+    _follow(operator, pb.RunView(run_id=run), Patience(patience), as_json)
 
 
 @app.command()
@@ -148,17 +148,23 @@ def _proceed(operator: Operator, view: pb.RunView, watch: bool, as_json: bool) -
     if not as_json:
         result(view.run_id)
     if watch:
-        with Progress() as progress:
-            progress.update(view)
-            view = Watch(operator, view.run_id, progress).follow()
-        _conclude(view, as_json)
+        _follow(operator, view, Patience(), as_json)
     elif as_json:
         print_json(run_document(view))
     else:
         say(f"{view.status}; follow it with `dcfpca run watch {view.run_id}`")
 
 
-def _conclude(view: pb.RunView, as_json: bool) -> None:
+def _follow(operator: Operator, view: pb.RunView, patience: Patience, as_json: bool) -> None:
+    """Watch to the end; fail unless the run finished. A view without a status only names the run."""
+    try:
+        with Progress() as progress:
+            if view.status:
+                progress.update(view)
+            view = Watch(operator, view.run_id, progress, patience).follow()
+    except KeyboardInterrupt:
+        say(f"no longer watching; the run goes on: `dcfpca run watch {view.run_id}`")
+        raise typer.Exit(FAILED) from None
     if as_json:
         print_json(run_document(view))
     if error := unless_finished(view):

@@ -12,11 +12,14 @@ from dcfpca.cli.faults import is_lost
 from dcfpca.cli.operator import Operator
 from dcfpca.cli.outlook import OVER, Seen
 from dcfpca.cli.progress import Progress
+from dcfpca.cli.reminder import Reminder
 from dcfpca.errors import DcfpcaError, Refused, Unreachable
 from dcfpca.v1 import admin_pb2 as pb
 
 SETTLED = OVER | {"paused"}
 """Statuses in which a run stays until somebody does something."""
+
+_SILENCE_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,41 +39,48 @@ class Watch:
         self._run_id = run_id
         self._progress = progress
         self._patience = patience or Patience()
+        self._lost_at: float | None = None
 
     def follow(self, each: Callable[[Seen], None] | None = None) -> pb.RunView:
         """Show the run until it is over or paused; returns its last view with all rounds."""
-        pause, lost_at, seen = self._patience.first_pause, None, self._progress.seen
-        while True:
-            try:
-                for view in self._operator.watch(self._run_id, seen.last_round):
-                    if lost_at is not None:
-                        self._progress.note("connected again")
-                    pause, lost_at = self._patience.first_pause, None
-                    self._progress.update(view)
-                    if each:
-                        each(seen)
-                    if view.status in SETTLED:
-                        return seen.whole()
-            except grpc.RpcError as error:
-                self._raise_if_final(error)
-            lost_at = self._note_lost(lost_at)
-            time.sleep(pause)
-            pause = min(pause * 2, self._patience.longest_pause)
+        pause = self._patience.first_pause
+        with Reminder(self._progress.remind, _SILENCE_SECONDS) as reminder:
+            while True:
+                try:
+                    for view in self._operator.watch(self._run_id, self._progress.seen.last_round):
+                        pause = self._patience.first_pause
+                        self._hear(view, reminder)
+                        if each:
+                            each(self._progress.seen)
+                        if view.status in SETTLED:
+                            return self._progress.seen.whole()
+                except grpc.RpcError as error:
+                    self._raise_if_final(error)
+                self._note_lost()
+                reminder.heard()
+                time.sleep(pause)
+                pause = min(pause * 2, self._patience.longest_pause)
+
+    def _hear(self, view: pb.RunView, reminder: Reminder) -> None:
+        reminder.heard()
+        if self._lost_at is not None:
+            self._progress.note("connected again")
+        self._lost_at = None
+        self._progress.update(view)
 
     def _raise_if_final(self, error: grpc.RpcError) -> None:
         """A refusal is final, and so is an aggregator that was never there."""
         if not is_lost(error) or not self._progress.seen.view.run_id:
             raise error
 
-    def _note_lost(self, lost_at: float | None) -> float:
+    def _note_lost(self) -> None:
         now = time.monotonic()
-        if lost_at is None:
+        if self._lost_at is None:
+            self._lost_at = now
             self._progress.note("the connection to the aggregator was lost; trying again")
-            return now
-        if now - lost_at > self._patience.seconds:
+        elif now - self._lost_at > self._patience.seconds:
             sentence = f"the aggregator has been away for {self._patience.seconds:g} s; the watch gives up"
             raise Unreachable(sentence, f"the run is not lost: `dcfpca run watch {self._run_id}` takes it up again")
-        return lost_at
 
 
 def unless_finished(view: pb.RunView) -> DcfpcaError | None:
