@@ -1,4 +1,4 @@
-"""Generates dcfpca/v1 from protos/dcfpca/v1. `make protos` runs it; a test compares its output with the committed stubs."""
+"""Generates dcfpca/v1 from protos/dcfpca/v1 (`make protos`); a test compares its output with the committed stubs."""
 
 from __future__ import annotations
 
