@@ -111,7 +111,7 @@ class SubspaceMethod:
     def _next(self, consensus: Consensus, total: Total) -> Consensus:
         old = self._state(consensus)
         measured = measure(old.schedule, total.parcel.scalars)
-        schedule = next_schedule(old.schedule, measured, old.change, old.change <= self.tolerance, self.settings)
+        schedule = next_schedule(old.schedule, measured, old.change <= self.tolerance, self.settings)
         U, values = rayleigh_ritz(old.U, total.parcel.tensor, old.values)
         weights = self._weights(values, schedule, total.parcel.scalars[0] * schedule.columns)
         change = relative_change(old.U, old.weights * old.values, U, weights * values)
@@ -144,13 +144,7 @@ class SubspaceMethod:
 
     def _consensus(self, number: int, state: State, progress: Progress, outcome: Outcome | None) -> Consensus:
         schedule = state.schedule
-        plan = [
-            schedule.threshold(self.settings),
-            schedule.noise,
-            schedule.relaxation,
-            schedule.single,
-            schedule.columns,
-        ]
+        plan = [schedule.threshold(self.settings), schedule.noise, schedule.relaxation, schedule.columns]
         broadcast = Parcel(state.U, np.concatenate([plan, state.weights, state.values]))
         memory = {"schedule": np.array(astuple(schedule)), "rest": np.array([state.change, float(state.quiet)])}
         return Consensus(number, broadcast, memory, progress, outcome)
