@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from aggregator.enrolment_timing import Quiet
@@ -20,6 +21,7 @@ from aggregator.telemetry import Telemetry
 from dcfpca.errors import BadInput
 from dcfpca.logs import log
 from dcfpca.methods import method_of
+from dcfpca.rpca.exchange import Consensus
 from dcfpca.spec import RunSpec
 
 KEEP_TELLING_SECONDS = 7 * 86400
@@ -74,7 +76,7 @@ class House:
 
     async def _begin(self, spec: RunSpec, operator: str, request_id: str) -> Runner:
         run = Run(run_id=_new_id(), created_at=self.keeper.now(), operator=operator)
-        begin, spec_bytes = method_of(spec).begin(), spec.canonical()
+        begin, spec_bytes = self._opening(spec), spec.canonical()
         await self.keeper.do(lambda store: store.create_run(run, spec_bytes, request_id, begin))
         digest = spec.digest().hex()
         await self.keeper.record("run_proposed", actor=operator, run_id=run.run_id, spec_sha256=digest)
@@ -82,6 +84,19 @@ class House:
         runner = await self._add(StoredRun(spec, spec_bytes, run, 0, begin))
         self.stage.fire()
         return runner
+
+    def _opening(self, spec: RunSpec) -> Consensus:
+        """The consensus of round 0; a warm start brings the subspace of an earlier run into the method's memory."""
+        begin = method_of(spec).begin()
+        if not spec.warm_start:
+            return begin
+        earlier = self.runners.get(spec.warm_start)
+        if earlier is None or earlier.run.status is not Status.FINISHED:
+            hint = "`dcfpca run list` shows the runs; a warm start needs one that is finished"
+            raise BadInput(f"there is no finished run {spec.warm_start!r} to start from", hint)
+        check_warm_start(spec, earlier.spec)
+        U = earlier.method.model(earlier.sums.consensus)["U"]
+        return replace(begin, memory={**begin.memory, "warm": U})
 
     async def rows_of_connected(self, seconds: float) -> int:
         """The rows that the connected participants have, for a spec that does not state them."""
@@ -98,6 +113,17 @@ class House:
             counts = ", ".join(f"{rows} rows at {count}" for rows, count in ranked)
             raise BadInput(f"the connected participants do not agree on the rows: {counts}", "state rows in the spec")
         return ranked[0][0]
+
+    def features_of_connected(self, rows: int) -> str:
+        """The digest of the feature names that the connected participants with so many rows have; empty: no names."""
+        here = self.presence.names()
+        told = Counter(
+            who.features for who in self.introduced.values() if who.name in here and who.features and who.rows == rows
+        ).most_common()
+        if len(told) > 1 and told[0][1] == told[1][1]:
+            hint = "name the features in the spec; each site then chooses and orders its own by it"
+            raise BadInput("the connected participants do not agree on the names or the order of the features", hint)
+        return told[0][0].hex() if told else ""
 
     def runner(self, run_id: str) -> Runner | None:
         """The run of this id."""
@@ -167,6 +193,16 @@ class House:
     def _rows_told(self) -> Counter[int]:
         here = self.presence.names()
         return Counter(who.rows for who in self.introduced.values() if who.name in here and who.rows)
+
+
+def check_warm_start(spec: RunSpec, earlier: RunSpec) -> None:
+    """Refuse a start from a run about other rows: its subspace would be nonsense here."""
+    if earlier.rows != spec.rows:
+        told = f"run {spec.warm_start} has {earlier.rows} rows and this one {spec.rows}"
+        raise BadInput(f"the warm start does not fit: {told}", "start from a run about the same features")
+    if "" not in (names := {earlier.features_sha256, spec.features_sha256}) and len(names) > 1:
+        hint = "start from a run about the same features, in the same order"
+        raise BadInput(f"the warm start does not fit: run {spec.warm_start} is about other features", hint)
 
 
 def _new_id() -> str:

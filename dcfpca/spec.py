@@ -11,12 +11,15 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from dcfpca.errors import BadInput
+from dcfpca.features import features_digest
 from dcfpca.identity import MAX_NAME
 from dcfpca.rpca.gradient_settings import GradientSettings
 from dcfpca.rpca.subspace_settings import SubspaceSettings
 
 # The names that certificates may carry; see dcfpca.identity.
 Name = Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[a-z0-9]+(-+[a-z0-9]+)*(\.[a-z0-9]+(-+[a-z0-9]+)*)*$")]
+
+FeatureName = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class RunSpec(BaseModel):
@@ -27,10 +30,19 @@ class RunSpec(BaseModel):
     label: str = Field("", max_length=200, description="A name for people; has no effect.")
     method: Literal["subspace", "gradient"] = Field("subspace", description="How the low-rank part is found.")
     rows: int = Field(0, ge=0, description="Rows m of every site's matrix; 0: as the connected participants say.")
+    features: tuple[FeatureName, ...] = Field(
+        (), description="The rows by name: each site chooses and orders its own by it; empty: as the sites have them."
+    )
+    features_sha256: str = Field(
+        "", pattern=r"^([0-9a-f]{64})?$", description="Digest of the feature names in order; as the participants say."
+    )
     rank: int | None = Field(None, ge=1, description="The exact rank of the low-rank part.")
     max_rank: int | None = Field(None, ge=1, description="An upper bound; the rank is found (method subspace).")
     rounds: int = Field(100, ge=1, le=100_000, description="Stop after so many rounds.")
     tolerance: float = Field(1e-9, ge=0, lt=1, description="Stop when the subspace moves less; 0: never.")
+    warm_start: str = Field(
+        "", max_length=100, description="Start from the subspace of this earlier finished run; empty: a random start."
+    )
     seed: int = Field(0, ge=0, lt=2**63, description="Of the random start; the same seed gives the same run.")
     participants: tuple[Name, ...] = Field((), description="A fixed cohort; empty: whoever enrols by the deadline.")
     quorum: int | None = Field(None, ge=1, description="Fewest updates a round needs; default: a majority.")
@@ -50,6 +62,26 @@ class RunSpec(BaseModel):
     max_attempts: int = Field(3, ge=1, le=100, description="Tries at one round before the run pauses.")
     subspace: SubspaceSettings = Field(default_factory=SubspaceSettings)
     gradient: GradientSettings = Field(default_factory=GradientSettings)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _features_say_the_rows(cls, keys: Any) -> Any:
+        """Names given: their number and digest follow, and may be left out."""
+        names = keys.get("features") if isinstance(keys, dict) else None
+        if not isinstance(names, list | tuple) or not names or not all(isinstance(name, str) for name in names):
+            return keys
+        derived = {"rows": len(names), "features_sha256": features_digest(names).hex()}
+        return keys | {key: keys.get(key) or value for key, value in derived.items()}
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> RunSpec:
+        if len(set(self.features)) != len(self.features):
+            raise ValueError("features: a name is given twice")
+        if self.features and self.rows != len(self.features):
+            raise ValueError(f"rows says {self.rows}, and features names {len(self.features)}; leave rows out")
+        if self.features and self.features_sha256 != features_digest(self.features).hex():
+            raise ValueError("features_sha256 is not the digest of features; leave it out")
+        return self
 
     @model_validator(mode="after")
     def _sane(self) -> RunSpec:

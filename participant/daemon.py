@@ -10,6 +10,7 @@ from typing import Any
 
 from dcfpca.cli.diagnosis import Files
 from dcfpca.errors import BadMessage, DcfpcaError
+from dcfpca.features import features_digest
 from dcfpca.logs import log
 from dcfpca.names import PROTOCOL
 from dcfpca.v1 import rounds_pb2 as pb
@@ -128,6 +129,7 @@ class Daemon:
             software=f"dcfpca-participant {__version__}",
             capabilities=[name for name, able in abilities.items() if able],
             rows=self._site.facts.rows,
+            features_sha256=features_digest(features) if (features := self._site.facts.features) else b"",
         )
 
 

@@ -260,7 +260,8 @@ class Driver:
         """The site's side of the method, from its last saved step."""
         if self._site is None:
             assert self.session.consent is not None
-            site = self._means.engine.site(method_of(self.session.consent.spec), self._means.site.columns)
+            spec = self.session.consent.spec
+            site = self._means.engine.site(method_of(spec), self._means.site.columns(spec))
             if (step := self._means.store.step(self.run_id)) is not None:
                 site.restore(step.snapshot)
             self._site = site

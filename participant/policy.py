@@ -11,6 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dcfpca.features import difference, features_digest
 from dcfpca.spec import RunSpec
 
 MethodName = Literal["subspace", "gradient"]
@@ -42,6 +43,7 @@ class SiteFacts:
     has_missing: bool
     allows_missing: bool
     policy: SitePolicy
+    features: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +70,11 @@ def _data_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
     reasons = []
     if spec.rows == 0:
         reasons.append("the spec does not state the number of rows")
-    elif spec.rows != site.rows:
+    elif spec.rows != site.rows and not spec.features:
         reasons.append(f"the spec says {spec.rows} rows, the local matrix has {site.rows}")
     if spec.width > site.rows:
         reasons.append(f"the rank {spec.width} is larger than the {site.rows} rows of the local matrix")
+    reasons += _feature_reasons(spec, site)
     if site.has_missing and not spec.missing:
         reasons.append("the local matrix has missing values (NaN), and the spec does not allow them")
     if site.has_missing and not site.allows_missing:
@@ -79,6 +82,18 @@ def _data_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
             'the local matrix has missing values (NaN), and the site\'s configuration says missing = "refuse"'
         )
     return reasons
+
+
+def _feature_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
+    """The same names must mean the same rows; where both lists are known, the features that differ are named."""
+    if spec.features and not site.features:
+        return ["the spec names its features, and the local matrix has no feature names ([data] feature_names)"]
+    if spec.features:
+        absent = difference(site.features, spec.features)
+        return [f"the local matrix lacks the features {absent}"] if absent else []
+    if spec.features_sha256 and site.features and features_digest(site.features).hex() != spec.features_sha256:
+        return ["the local features are not those of the spec, in name or in order (their digests differ)"]
+    return []
 
 
 def _policy_reasons(spec: RunSpec, policy: SitePolicy) -> list[str]:

@@ -15,8 +15,9 @@ from dcfpca.identity import Role
 from dcfpca.pki import Credentials, load_credentials, sign, verify_peer
 from dcfpca.pki.revocation import load_revocations
 from dcfpca.rpca.exchange import Columns
+from dcfpca.spec import RunSpec
 from participant.config import Config
-from participant.data import DataFacts, Matrix, measure, open_matrix
+from participant.data import DataFacts, Matrix, choose, measure, open_matrix
 from participant.policy import SiteFacts
 
 
@@ -63,10 +64,9 @@ class LocalSite:
     facts: SiteFacts
     data: DataFacts
 
-    @property
-    def columns(self) -> Columns:
-        """The local matrix."""
-        return self.matrix.columns
+    def columns(self, spec: RunSpec) -> Columns:
+        """The local matrix, with the features that the spec names, in its order."""
+        return choose(self.matrix, spec.features, f"of {self.name}").columns
 
     @property
     def name(self) -> str:
@@ -110,5 +110,6 @@ def open_site(config: Config) -> LocalSite:
         has_missing=data.missing > 0,
         allows_missing=config.data.missing == "allow",
         policy=config.policy,
+        features=matrix.features,
     )
     return LocalSite(credentials, believer, matrix, facts, data)

@@ -47,10 +47,12 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         return await run_view(self._house, runner)
 
     async def _complete(self, spec: RunSpec) -> RunSpec:
-        """The spec with its rows, checked against what this aggregator can carry."""
+        """The spec with its rows and the digest of their names, checked against what this aggregator can carry."""
         if not spec.rows:
             rows = await self._house.rows_of_connected(spec.enrol_seconds)
             spec = parse_spec(spec.model_dump() | {"rows": rows})
+        if not spec.features_sha256:
+            spec = parse_spec(spec.model_dump() | {"features_sha256": self._house.features_of_connected(spec.rows)})
         size = method_of(spec).update_layout(1).size * 8
         if size > self._limits.max_update_mib << 20:
             raise BadInput(

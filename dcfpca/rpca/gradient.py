@@ -15,6 +15,7 @@ from dcfpca.rpca.exchange import Columns, Consensus, FloatArray, Layout, Outcome
 from dcfpca.rpca.gradient_settings import OPENING, PLAN, ROUND, GradientSettings, Opening, Plan, plan_of, unit_of
 from dcfpca.rpca.gradient_site import GradientSite
 from dcfpca.rpca.objective import check_penalties
+from dcfpca.rpca.start import opening_factor
 
 __all__ = ["GradientMethod", "GradientSettings"]
 
@@ -51,7 +52,7 @@ class GradientMethod:
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The opening gives the plan and the first U; every further round the mean of the sites' U_i."""
         if consensus.round == 0:
-            return self._open(total)
+            return self._open(consensus, total)
         share, diverged = total.parcel.scalars
         weight = share if self.settings.weights == "columns" else float(total.contributors)
         U = total.parcel.tensor / weight
@@ -69,7 +70,7 @@ class GradientMethod:
         """The consensus U. Its strengths stay at the sites with V_i, so there are no singular values to show."""
         return {"U": consensus.broadcast.tensor, "singular_values": np.zeros(0)}
 
-    def _open(self, total: Total) -> Consensus:
+    def _open(self, asked: Consensus, total: Total) -> Consensus:
         columns, columns_scale = (float(value) for value in total.parcel.scalars)
         if self.width > columns:
             raise BadInput(
@@ -79,10 +80,10 @@ class GradientMethod:
         unit = unit_of(self.settings, opening.scale, self.width)
         plan = plan_of(self.settings, opening, unit)
         check_penalties(plan.penalties, self.rows, round(columns))
-        start = np.random.default_rng(self.seed).standard_normal((self.rows, self.width))
+        start = opening_factor(self.rows, self.width, self.seed, unit, asked.memory)
         return Consensus(
             round=1,
-            broadcast=Parcel(np.sqrt(unit) * start, plan.scalars()),
+            broadcast=Parcel(start, plan.scalars()),
             progress=Progress(rank=self.width, threshold=plan.lambda_),
         )
 

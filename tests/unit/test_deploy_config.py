@@ -35,7 +35,7 @@ NOT_FOR_USERS = {"engine.kind"}
 
 def _with_defaults(name: str) -> str:
     """The file with the default of every key uncommented."""
-    return re.sub(r"(?m)^# (?=[a-z_]+ = )", "", (CONFIG / name).read_text())
+    return re.sub(r"(?m)^# (?=[a-z0-9_]+ = )", "", (CONFIG / name).read_text())
 
 
 def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
