@@ -246,6 +246,34 @@ def test_a_watch_survives_the_death_of_the_aggregator_and_says_so_once(terminal:
         federation.children.until(lambda: _connected(operator) == set(NAMES), "the sites' return", 60)
 
 
+def test_a_run_without_a_quorum_pauses_with_the_reason_and_resumes_in_the_same_round(
+    terminal: Terminal, stage: Stage
+) -> None:
+    words = (*START, "--tolerance", "0", "--rounds", "25", "--round-seconds", "5", "--set", "max_attempts=1")
+    run_id = terminal.type(*words).out.strip()
+    children = stage.federation.children
+    strikes = iter((True,))
+
+    def strike(seen: Seen) -> None:
+        if seen.last_round >= 2 and next(strikes, False):
+            for name in ("a", "b"):
+                children[name].kill()
+
+    with stage.operator() as operator, Progress(Console(file=io.StringIO())) as progress:
+        paused = Watch(operator, run_id, progress).follow(strike)
+        assert paused.status == "paused"
+        watched = terminal.type("run", "watch", run_id)
+        assert watched.code == 1
+        assert f"hint: when the cause is gone: `dcfpca run resume {run_id}`" in watched.err
+        for name in ("a", "b"):
+            children.restart(name)
+        children.until(lambda: _connected(operator) == set(NAMES), "the sites' return", 60)
+    resumed = terminal.type("run", "resume", run_id, "--watch", "--json")
+    assert resumed.code == 0, resumed.err
+    assert [one["round"] for one in resumed.document["rounds"]] == list(range(26))
+    assert resumed.document["rounds"][paused.round]["attempt"] == paused.attempt + 1
+
+
 def test_a_revoked_participant_is_cut_off_and_named(terminal: Terminal, stage: Stage) -> None:
     said = terminal.type("participants", "revoke", "b", "--reason", "left the consortium", "--json")
     assert said.code == 0
