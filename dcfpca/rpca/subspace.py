@@ -15,6 +15,7 @@ from dcfpca.errors import BadInput
 from dcfpca.rpca.exchange import Columns, Consensus, FloatArray, Layout, Outcome, Parcel, Progress, Total
 from dcfpca.rpca.kernels import HISTOGRAM_LOWEST, histogram_median
 from dcfpca.rpca.schedule import Measured, Schedule, next_schedule, opening_schedule, settled
+from dcfpca.rpca.start import WARM, opening_basis, remembered
 from dcfpca.rpca.subspace_settings import OPENING_LOWEST, OPENING_STEP, PLAN, SubspaceSettings
 from dcfpca.rpca.subspace_settings import broadcast_layout as _broadcast_layout
 from dcfpca.rpca.subspace_settings import update_layout as _update_layout
@@ -74,8 +75,8 @@ class SubspaceMethod:
                 consensus.round, consensus.broadcast, consensus.memory, consensus.progress, Outcome.DIVERGED
             )
         if consensus.round == 0:
-            return self._open(total)
-        return self._next(consensus, total)
+            return remembered(consensus, self._open(consensus, total))
+        return remembered(consensus, self._next(consensus, total))
 
     def site(self, columns: Columns) -> SubspaceSite:
         """The side of a participant that holds these columns."""
@@ -94,8 +95,8 @@ class SubspaceMethod:
         rest = broadcast.scalars[len(PLAN) :]
         return rest[: self.width], rest[self.width :]
 
-    def _open(self, total: Total) -> Consensus:
-        """From the counts of entry sizes: a scale, the first threshold, and a random subspace."""
+    def _open(self, opening: Consensus, total: Total) -> Consensus:
+        """From the counts of entry sizes: a scale, the first threshold, and a subspace to begin with."""
         count, *sizes = total.parcel.scalars
         if self.fixed_rank and self.width > round(count):
             raise BadInput(
@@ -103,7 +104,7 @@ class SubspaceMethod:
             )
         median = histogram_median(np.array(sizes), 1.0, OPENING_LOWEST, OPENING_STEP)
         schedule = opening_schedule(NORMAL_MEDIAN * median, count, self.settings)
-        U = np.linalg.qr(np.random.default_rng(self.seed).standard_normal((self.rows, self.width)))[0]
+        U = opening_basis(self.rows, self.width, self.seed, opening.memory)
         values = np.full(self.width, schedule.unit * np.sqrt(max(count, 1.0)))
         state = State(U, np.ones(self.width), values, schedule, change=1.0, quiet=0)
         return self._consensus(1, state, Progress(rank=self.width, noise=schedule.noise), None)
@@ -111,7 +112,8 @@ class SubspaceMethod:
     def _next(self, consensus: Consensus, total: Total) -> Consensus:
         old = self._state(consensus)
         measured = measure(old.schedule, total.parcel.scalars)
-        schedule = next_schedule(old.schedule, measured, old.change <= self.tolerance, self.settings)
+        settings = self.settings.hastened() if WARM in consensus.memory else self.settings
+        schedule = next_schedule(old.schedule, measured, old.change <= self.tolerance, settings)
         U, values = rayleigh_ritz(old.U, total.parcel.tensor, old.values)
         weights = self._weights(values, schedule, total.parcel.scalars[0] * schedule.columns)
         change = relative_change(old.U, old.weights * old.values, U, weights * values)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.exchange import Layout
@@ -45,6 +45,10 @@ class SubspaceSettings:
             raise BadInput(f"Firm thresholding needs a and b above 1, not {self.a} and {self.b}.", "Try a = 3, b = 2.")
         if self.passes < 1:
             raise BadInput("A round needs at least one local pass.", "Set passes to 1 or more.")
+
+    def hastened(self) -> SubspaceSettings:
+        """For a run that begins at a known subspace: λ may fall as fast as the residual does."""
+        return replace(self, fall_fastest=self.fall_resting)
 
 
 def update_layout(rows: int, width: int, round_number: int) -> Layout:
