@@ -112,7 +112,9 @@ class Federation:
         tables: dict[str, Mapping[str, Value]] = {
             "server": {"listen": listen, "ca": "ca.crt", "cert": "aggregator.crt", "key": "aggregator.key"},
             "store": {"path": "store.db"},
-            "telemetry": {"ready_file": "ready"},
+            # No web ports: several federations may run on one machine, and nobody would know where to look.
+            "telemetry": {"ready_file": "ready", "metrics": ""},
+            "dashboard": {"listen": ""},
         }
         for name, keys in more.items():
             tables[name] = {**tables.get(name, {}), **keys}
