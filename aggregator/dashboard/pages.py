@@ -45,47 +45,48 @@ class Dashboard:
         if request.path in self._files:
             return self._files[request.path]
         if request.path == "/events":
-            return Response(self._overviews(), _EVENTS)
+            return Response(self._news(None), _EVENTS)
         if request.path.startswith("/events/"):
             runner = self._house.runner(request.path.removeprefix("/events/"))
-            return not_found() if runner is None else Response(self._run(runner), _EVENTS)
+            return not_found() if runner is None else Response(self._news(runner), _EVENTS)
         return not_found()
 
-    async def _overviews(self) -> AsyncIterator[bytes]:
-        """The overview now and whenever it is another."""
-        told, silent = b"", 0.0
+    async def _news(self, runner: Runner | None) -> AsyncIterator[bytes]:
+        """The overview, and one run if it is looked at: now and whenever they change. Rounds are told once.
+
+        One stream carries both, because browsers open only six connections to a host, over all their tabs.
+        """
+        told, run_version, after, silent = b"", -1, -1, 0.0
         while True:
-            seen = self._house.stage.version
-            news = _message(overview(self._house, self._trust))
+            seen = [(signal, signal.version) for signal in self._signals(runner)]
+            news = _message("overview", overview(self._house, self._trust))
             if news != told:
                 told, silent = news, 0.0
                 yield news
-            elif silent >= BEAT_SECONDS:
+            if runner is not None and runner.changed.version != run_version:
+                run_version, silent = runner.changed.version, 0.0
+                document, after = await run_news(self._house, runner, after)
+                yield _message("run", document)
+            if silent >= BEAT_SECONDS:
                 silent = 0.0
                 yield b": still here\n\n"
             await asyncio.sleep(REST_SECONDS)
-            silent += REST_SECONDS if await _changed(self._house.stage, seen, LOOK_SECONDS) else LOOK_SECONDS
+            silent += REST_SECONDS + await _changed(seen, LOOK_SECONDS)
 
-    async def _run(self, runner: Runner) -> AsyncIterator[bytes]:
-        """One run now and whenever it changes; rounds are told once."""
-        after = -1
-        while True:
-            seen = runner.changed.version
-            document, after = await run_news(self._house, runner, after)
-            yield _message(document)
-            await asyncio.sleep(REST_SECONDS)
-            while not await _changed(runner.changed, seen, BEAT_SECONDS):
-                yield b": still here\n\n"
+    def _signals(self, runner: Runner | None) -> list[Signal]:
+        return [self._house.stage, runner.changed] if runner else [self._house.stage]
 
 
-async def _changed(signal: Signal, seen: int, seconds: float) -> bool:
+async def _changed(seen: list[tuple[Signal, int]], seconds: float) -> float:
+    """Wait for the first change, or so long; how long it may have been."""
+    waiting = {asyncio.ensure_future(signal.wait(version)) for signal, version in seen}
     try:
-        async with asyncio.timeout(seconds):
-            await signal.wait(seen)
-    except TimeoutError:
-        return False
-    return True
+        done, _ = await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in waiting:
+            one.cancel()
+    return 0.0 if done else seconds
 
 
-def _message(document: Document) -> bytes:
-    return f"data: {json.dumps(document, ensure_ascii=False, allow_nan=False)}\n\n".encode()
+def _message(event: str, document: Document) -> bytes:
+    return f"event: {event}\ndata: {json.dumps(document, ensure_ascii=False, allow_nan=False)}\n\n".encode()

@@ -37,6 +37,7 @@ class Browser:
         )
         os.close(to_browser)
         os.close(from_browser)
+        self._pages: list[str] = []
         self._left = b""
         self._number = 0
 
@@ -66,6 +67,7 @@ class Browser:
     def page(self, url: str, width: int = 1280, height: int = 900, *, dark: bool = False) -> Page:
         """A new tab of this size at this address."""
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
+        self._pages.append(target)
         session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = Page(self, session)
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
@@ -75,6 +77,11 @@ class Browser:
         page.ask("Page.navigate", url=url)
         page.until("document.readyState === 'complete' && location.href !== 'about:blank'")
         return page
+
+    def close_pages(self) -> None:
+        """Close every tab."""
+        while self._pages:
+            self.ask("Target.closeTarget", targetId=self._pages.pop())
 
     def close(self) -> None:
         """End the process."""

@@ -1,5 +1,5 @@
-// The page: one stream for the overview, one for the run that is looked at. Streams reconnect by themselves and
-// begin with the present state, so nothing has to be caught up.
+// The page. One stream tells the overview and the run that is looked at; it reconnects by itself and begins with the
+// present state, so nothing has to be caught up. A tab that nobody looks at keeps no stream open.
 
 import { bytes, convergence, figure, make, span, times } from "/drawing.js";
 
@@ -10,20 +10,32 @@ const TABLE_ROUNDS = 12;
 
 const at = (id) => document.getElementById(id);
 let chosen = "";       // the run looked at
-let stream = null;     // its stream
+let stream = null;
 let rounds = new Map();
 
-function hear(path, take) {
-  const source = new EventSource(path);
-  source.onmessage = (event) => take(JSON.parse(event.data));
-  return source;
+function start() {
+  window.addEventListener("hashchange", () => follow(wanted()));
+  document.addEventListener("visibilitychange", () => (document.hidden ? stream?.close() : listen()));
+  chosen = wanted();
+  listen();
 }
 
-function start() {
-  const source = hear("/events", showOverview);
-  source.onopen = () => tellLine(true);
-  source.onerror = () => tellLine(false);
-  window.addEventListener("hashchange", () => follow(wanted()));
+function listen() {
+  stream?.close();
+  rounds = new Map();
+  stream = new EventSource(chosen ? `/events/${encodeURIComponent(chosen)}` : "/events");
+  stream.onopen = () => tellLine(true);
+  stream.onerror = lost;
+  stream.addEventListener("overview", (event) => showOverview(JSON.parse(event.data)));
+  stream.addEventListener("run", (event) => showRun(JSON.parse(event.data)));
+}
+
+// A stream that was turned away for good is about a run that is not here (any more).
+function lost() {
+  tellLine(false);
+  if (stream.readyState !== EventSource.CLOSED) return;
+  chosen = "";
+  setTimeout(listen, 1000);
 }
 
 function tellLine(live) {
@@ -77,13 +89,11 @@ function participantLine(one) {
 function follow(run) {
   if (run === chosen) return;
   chosen = run;
-  stream?.close();
-  rounds = new Map();
   for (const link of at("runs").querySelectorAll("a")) {
     if (link.getAttribute("href") === `#run=${encodeURIComponent(run)}`) link.setAttribute("aria-current", "true");
     else link.removeAttribute("aria-current");
   }
-  stream = run ? hear(`/events/${encodeURIComponent(run)}`, showRun) : null;
+  listen();
 }
 
 function showRun(told) {
