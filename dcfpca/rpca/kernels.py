@@ -2,7 +2,7 @@
 
 With U orthonormal and the coefficients V = YᵀU of the cleaned data Y, a local pass is
 
-    R = M − U D Vᵀ,   V ← V D + ω ψ(R)ᵀU,   Y = U D Vᵀ + ω ψ(R)
+    R = M − U D Vᵀ,   Y = U D Vᵀ + ω ψ(R),   V ← YᵀU
 
 so neither Y nor S is state: V (n_i × p) is all a site carries from pass to pass and round to round, and a block of
 M is read once per round however many passes are made on it.
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.fused import Work, fused
 from dcfpca.rpca.thresholds import pull
 
 # Residual sizes are counted in powers of two around the last known noise, from 2⁻¹⁴ to 2⁵ times it.
@@ -27,8 +28,7 @@ HISTOGRAM_BINS = 20
 class StepPlan:
     """What a site needs to know to do its local passes; all of it comes from the broadcast and the settings."""
 
-    U: FloatArray  # m × p, orthonormal columns
-    weights: FloatArray  # d: how much of each direction enters L
+    U: Work  # m × p, orthonormal columns, in the precision of the round
     scales: FloatArray  # what each direction's coefficients are divided by in the update
     threshold: float  # θ
     a: float  # a of firm thresholding
@@ -36,85 +36,131 @@ class StepPlan:
     noise: float  # the unit of the histogram
     passes: int
     sample: NDArray[np.intp]  # rows on which residuals are counted
+    entering: Entering
+
+    @property
+    def width(self) -> int:
+        """p."""
+        return int(self.U.shape[1])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entering:
+    """The directions with d > 0. Only they make L, so only they are worked on until the last pass of a round."""
+
+    places: NDArray[np.intp]
+    U: Work
+    weights: Work
+
+    @staticmethod
+    def of(U: Work, weights: FloatArray) -> Entering:
+        """Pick them; no copy where all enter."""
+        places = np.flatnonzero(weights)
+        return Entering(places, U if places.size == weights.size else U[:, places], weights[places].astype(U.dtype))
 
 
 @dataclass(slots=True, eq=False)
 class StepSums:
     """What the blocks of a site add up to."""
 
-    tensor: FloatArray  # Σ ω ψ(R) V̂, m × p
-    gram: FloatArray  # Σ D Vᵀ V̂, p × p
+    tensor: FloatArray  # Σ Y V̂, m × p
     histogram: FloatArray
     pull: float = 0.0  # Σ ψ(R)² over the sampled entries, in units of noise²
     kept: float = 0.0  # sampled entries whose residual still pulls
     sampled: float = 0.0  # sampled entries, observed or not
 
     @staticmethod
-    def zeros(rows: int, width: int) -> StepSums:
+    def zeros(plan: StepPlan) -> StepSums:
         """Nothing added yet."""
-        return StepSums(np.zeros((rows, width)), np.zeros((width, width)), np.zeros(HISTOGRAM_BINS))
-
-    def update(self, U: FloatArray) -> FloatArray:
-        """Z = Σ Y V̂, the tensor the site sends."""
-        return self.tensor + U @ self.gram
+        return StepSums(np.zeros(plan.U.shape), np.zeros(HISTOGRAM_BINS))
 
 
-def block_step(M: FloatArray, V: FloatArray, plan: StepPlan, sums: StepSums) -> None:
-    """Make the local passes on one block: update its coefficients V (b × p) in place and add to the sums."""
-    missing = observed_gaps(M)
-    R = np.empty(M.shape)
-    room = np.empty(M.shape)
-    shrunk = V
-    for number in range(plan.passes):
-        shrunk = V * plan.weights
-        residual(M, missing, plan.U, shrunk, R)
-        if number == plan.passes - 1:
-            count_residuals(R, missing, plan, sums)
-        pull_in_place(R, plan.threshold, plan.a, room)
-        np.matmul(R.T, plan.U, out=V)
-        V *= plan.relaxation
-        V += shrunk
-    right = V / plan.scales
-    sums.gram += shrunk.T @ right
-    sums.tensor += plan.relaxation * (R @ right)
+@dataclass(frozen=True, slots=True, eq=False)
+class Desk:
+    """Room for one block and its residual, in the precision of the round; contiguous, as the compiled loops want it."""
+
+    M: Work
+    L: Work
+
+    @staticmethod
+    def of(size: int, plan: StepPlan) -> Desk:
+        """A desk for blocks of up to this many entries."""
+        return Desk(np.empty(size, plan.U.dtype), np.empty(size, plan.U.dtype))
+
+    def lay(self, M: FloatArray) -> tuple[Work, Work]:
+        """M put on the desk, and the room beside it."""
+        laid = self.M[: M.size].reshape(M.shape)
+        with np.errstate(over="ignore"):  # an outlier beyond float32 becomes Inf, which does not pull either
+            np.copyto(laid, M)
+        return laid, self.L[: M.size].reshape(M.shape)
 
 
-def observed_gaps(M: FloatArray) -> NDArray[np.bool_] | None:
-    """Where M is missing, or None where it is complete."""
-    missing = np.isnan(M)
-    return missing if missing.any() else None
+def block_step(M: FloatArray, start: Work, V: FloatArray, plan: StepPlan, sums: StepSums, desk: Desk) -> None:
+    """The local passes on one block, from these coefficients of the entering directions; fills V, adds to the sums."""
+    Y = settle(M, start, V, plan, sums, desk)
+    right = (V / plan.scales).astype(plan.U.dtype)
+    sums.tensor += Y @ right
 
 
-def residual(M: FloatArray, missing: NDArray[np.bool_] | None, U: FloatArray, V: FloatArray, out: FloatArray) -> None:
-    """out = M − U Vᵀ, and 0 where M is missing, so that nothing unobserved pulls."""
-    np.matmul(U, V.T, out=out)
-    np.subtract(M, out, out=out)
-    if missing is not None:
-        out[missing] = 0.0
+def settle(M: FloatArray, start: Work, V: FloatArray, plan: StepPlan, sums: StepSums, desk: Desk) -> Work:
+    """The local passes on one block: fills V (b × p) and returns Y, which lies on the desk."""
+    entering = plan.entering
+    laid, L = desk.lay(M)
+    shrunk = start * entering.weights
+    for _ in range(plan.passes - 1):
+        np.matmul(entering.U, shrunk.T, out=L)
+        sweep(laid, L, plan, keep=0.0)
+        shrunk = (shrunk + L.T @ entering.U) * entering.weights
+    np.matmul(entering.U, shrunk.T, out=L)
+    count_residuals(laid, L, plan, sums)
+    sweep(laid, L, plan, keep=1.0)
+    V[:] = L.T @ plan.U
+    return L
 
 
-def pull_in_place(R: FloatArray, threshold: float, a: float, room: FloatArray) -> None:
-    """R ← ψ(R), with `room` as work space; the same function as `thresholds.pull`."""
-    np.abs(R, out=room)
-    np.subtract(a * threshold, room, out=room)
-    room *= 1.0 / (a - 1.0)
-    np.maximum(room, 0.0, out=room)
-    np.minimum(R, room, out=R)
-    np.negative(room, out=room)
-    np.maximum(R, room, out=R)
+def sweep(M: Work, L: Work, plan: StepPlan, keep: float) -> None:
+    """L ← keep·L + ω ψ(M − L): ω ψ(R) or Y. Where M is missing nothing pulls."""
+    compiled = fused()
+    function = compiled.sweep if compiled is not None else sweep_reference
+    function(M, L, plan.threshold, plan.a, keep, plan.relaxation)
 
 
-def count_residuals(R: FloatArray, missing: NDArray[np.bool_] | None, plan: StepPlan, sums: StepSums) -> None:
-    """Count the sizes of the residuals on the sampled rows, and how many of them still pull."""
-    sizes = np.abs(R[plan.sample])
-    pulls = pull(sizes, plan.threshold, plan.a)
-    kept = pulls >= 0.5 * sizes
-    if missing is not None:
-        kept &= ~missing[plan.sample]
-    sums.histogram += exponent_histogram(sizes, plan.noise, HISTOGRAM_LOWEST, HISTOGRAM_BINS)
-    sums.pull += float(np.sum((pulls / plan.noise) ** 2))
-    sums.kept += float(np.count_nonzero(kept))
-    sums.sampled += float(sizes.size)
+def sweep_reference(M: Work, L: Work, threshold: float, a: float, keep: float, relaxation: float) -> None:
+    """The same in numpy."""
+    R = M - L
+    pulls = pull(R, threshold, a)
+    pulls *= relaxation
+    np.nan_to_num(pulls, copy=False, nan=0.0)
+    L *= keep
+    L += pulls
+
+
+def count_residuals(M: Work, L: Work, plan: StepPlan, sums: StepSums) -> None:
+    """Count the sizes of the residuals M − L on the sampled rows, how much they pull, and how many still do."""
+    compiled = fused()
+    arguments = (M, L, plan.sample, plan.threshold, plan.a, plan.noise, HISTOGRAM_LOWEST, sums.histogram)
+    pulled, kept = (compiled.count if compiled is not None else count_reference)(*arguments)
+    sums.pull += pulled
+    sums.kept += kept
+    sums.sampled += float(plan.sample.size * M.shape[1])
+
+
+def count_reference(
+    M: Work,
+    L: Work,
+    rows: NDArray[np.intp],
+    threshold: float,
+    a: float,
+    unit: float,
+    lowest: int,
+    histogram: FloatArray,
+) -> tuple[float, float]:
+    """The same in numpy: (Σ(ψ/unit)², kept), counting sizes into the histogram."""
+    sizes = np.abs(M[rows] - L[rows])
+    sizes = sizes[~np.isnan(sizes)]
+    pulls = pull(sizes, threshold, a)
+    histogram += exponent_histogram(sizes, unit, lowest, histogram.size)
+    return float(np.sum((pulls / unit) ** 2)), float(np.count_nonzero(pulls >= 0.5 * sizes))
 
 
 def exponent_histogram(sizes: FloatArray, unit: float, lowest: int, bins: int, step: int = 1) -> FloatArray:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from dcfpca.rpca.subspace_settings import SubspaceSettings
 
-STICKY = 0.02  # measured figures within 2 % of the last count as the same
+STICKY = 0.02
+SINGLE_RANGE = 1e12  # scales whose squares and outliers float32 can hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,7 @@ class Schedule:
     relaxation: float  # ω
     unit: float  # the scale of the data, from the opening exchange
     columns: float  # n, from the opening exchange
+    single: float  # 1.0 while rounds are worked in single precision; once 0.0 it stays so
 
     def threshold(self, settings: SubspaceSettings) -> float:
         """θ: entries whose residual is larger begin to count as outliers."""
@@ -30,7 +33,8 @@ def opening_schedule(scale: float, columns: float, settings: SubspaceSettings) -
     """The first thresholds. Data that is zero throughout has no scale; any will do."""
     unit = scale if scale > 0.0 else 1.0
     level = settings.opening_factor * unit
-    return Schedule(level, level, unit, unit, 1.0, unit, columns)
+    single = settings.single < 1.0 and 1.0 / SINGLE_RANGE < unit < SINGLE_RANGE
+    return Schedule(level, level, unit, unit, 1.0, unit, columns, float(single))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,9 @@ class Measured:
     pulling: float  # the share of entries that still pull
 
 
-def next_schedule(schedule: Schedule, measured: Measured, resting: bool, settings: SubspaceSettings) -> Schedule:
+def next_schedule(
+    schedule: Schedule, measured: Measured, change: float, resting: bool, settings: SubspaceSettings
+) -> Schedule:
     """Let λ fall a little slower than the residual fell, and step further where fewer entries pull.
 
     While L is at rest there is nothing to lose by a low threshold, and λ falls freely; singular values that are only
@@ -58,7 +64,8 @@ def next_schedule(schedule: Schedule, measured: Measured, resting: bool, setting
     entry = schedule.entry * (1.0 if resting else fall)
     relaxation = _sticky(1.0 / max(measured.pulling, 1.0 / settings.largest_relaxation), schedule.relaxation)
     pull = _sticky(measured.pull, schedule.pull)
-    return Schedule(level, entry, noise, pull, relaxation, schedule.unit, schedule.columns)
+    single = schedule.single * float(min(change, noise / schedule.unit) > settings.single)
+    return Schedule(level, entry, noise, pull, relaxation, schedule.unit, schedule.columns, single)
 
 
 def settled(schedule: Schedule, settings: SubspaceSettings) -> bool:
@@ -67,5 +74,12 @@ def settled(schedule: Schedule, settings: SubspaceSettings) -> bool:
 
 
 def _sticky(new: float, old: float) -> float:
-    """The old figure unless the new one differs noticeably: counts jitter, and jitter would keep L from resting."""
-    return old if abs(new - old) <= STICKY * old else new
+    """The figure on a grid of 2 %, and the old one while it is next to it.
+
+    Counts jitter, and jitter would keep L from resting. A grid, because then runs that differ by rounding alone, as
+    the same data dealt out differently do, settle on the same thresholds.
+    """
+    if new <= 0.0:
+        return new
+    gridded = (1.0 + STICKY) ** round(math.log(new) / math.log1p(STICKY))
+    return old if abs(gridded - old) <= 1.5 * STICKY * old else gridded

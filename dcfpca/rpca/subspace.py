@@ -36,6 +36,7 @@ class State:
     schedule: Schedule
     change: float  # how far L moved in the last round, relatively
     quiet: int  # rounds in a row in which it hardly moved, with the thresholds settled
+    narrow: int  # rounds in a row, with the next, in which only entering directions are updated
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,19 +107,32 @@ class SubspaceMethod:
         schedule = opening_schedule(NORMAL_MEDIAN * median, count, self.settings)
         U = opening_basis(self.rows, self.width, self.seed, opening.memory)
         values = np.full(self.width, schedule.unit * np.sqrt(max(count, 1.0)))
-        state = State(U, np.ones(self.width), values, schedule, change=1.0, quiet=0)
+        state = State(U, np.ones(self.width), values, schedule, change=1.0, quiet=0, narrow=0)
         return self._consensus(1, state, Progress(rank=self.width, noise=schedule.noise), None)
 
     def _next(self, consensus: Consensus, total: Total) -> Consensus:
         old = self._state(consensus)
         measured = measure(old.schedule, total.parcel.scalars)
         settings = self.settings.hastened() if WARM in consensus.memory else self.settings
-        schedule = next_schedule(old.schedule, measured, old.change <= self.tolerance, settings)
-        U, values = rayleigh_ritz(old.U, total.parcel.tensor, old.values)
+        schedule = next_schedule(old.schedule, measured, old.change, old.change < self.tolerance, settings)
+        U, values = turned(old, total.parcel.tensor)
         weights = self._weights(values, schedule, total.parcel.scalars[0] * schedule.columns)
+        if old.narrow:
+            weights[old.weights == 0.0] = 0.0
         change = relative_change(old.U, old.weights * old.values, U, weights * values)
         quiet = old.quiet + 1 if change < self.tolerance and settled(schedule, self.settings) else 0
-        return self._close(consensus.round, State(U, weights, values, schedule, change, quiet))
+        narrow = self._narrow(old, weights, change)
+        if old.narrow and not narrow:
+            U = np.linalg.qr(U)[0]
+        return self._close(consensus.round, State(U, weights, values, schedule, change, quiet, narrow))
+
+    def _narrow(self, old: State, weights: FloatArray, change: float) -> int:
+        """How many rounds in a row, with the next, leave alone the directions that do not enter; 0 for a wide one."""
+        entering = np.count_nonzero(weights)
+        steady = entering == np.count_nonzero(old.weights) and change < self.settings.narrow_below
+        if not steady or not 0 < entering < self.width or old.narrow >= self.settings.narrow_rounds:
+            return 0
+        return old.narrow + 1
 
     def _close(self, done: int, state: State) -> Consensus:
         """End the round: either over, or the next one opens."""
@@ -146,16 +160,18 @@ class SubspaceMethod:
 
     def _consensus(self, number: int, state: State, progress: Progress, outcome: Outcome | None) -> Consensus:
         schedule = state.schedule
-        plan = [schedule.threshold(self.settings), schedule.noise, schedule.relaxation, schedule.columns]
+        threshold = schedule.threshold(self.settings)
+        single, narrow = schedule.single, float(state.narrow > 0)
+        plan = [threshold, schedule.noise, schedule.relaxation, single, narrow, schedule.columns]
         broadcast = Parcel(state.U, np.concatenate([plan, state.weights, state.values]))
-        memory = {"schedule": np.array(astuple(schedule)), "rest": np.array([state.change, float(state.quiet)])}
+        memory = {"schedule": np.array(astuple(schedule)), "rest": np.array([state.change, state.quiet, state.narrow])}
         return Consensus(number, broadcast, memory, progress, outcome)
 
     def _state(self, consensus: Consensus) -> State:
         weights, values = self._directions(consensus.broadcast)
         schedule = Schedule(*consensus.memory["schedule"])
-        change, quiet = consensus.memory["rest"]
-        return State(consensus.broadcast.tensor, weights, values, schedule, float(change), int(quiet))
+        change, quiet, narrow = consensus.memory["rest"]
+        return State(consensus.broadcast.tensor, weights, values, schedule, float(change), int(quiet), int(narrow))
 
 
 def measure(schedule: Schedule, scalars: FloatArray) -> Measured:
@@ -168,14 +184,24 @@ def measure(schedule: Schedule, scalars: FloatArray) -> Measured:
     return Measured(noise, float(deviation), kept / sampled)
 
 
-def rayleigh_ritz(U: FloatArray, tensor: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+def turned(old: State, tensor: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The next U and singular values; after a narrow round, those of the entering directions beside the old rest."""
+    unit, scales = update_unit(old.values), update_scales(old.values)
+    if not old.narrow:
+        return rayleigh_ritz(old.U, tensor * unit, scales)
+    entering = old.weights > 0.0
+    U, values = old.U.copy(), old.values.copy()
+    U[:, entering], values[entering] = rayleigh_ritz(old.U[:, entering], tensor[:, entering] * unit, scales[entering])
+    return U, values
+
+
+def rayleigh_ritz(U: FloatArray, Z: FloatArray, scales: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The left singular vectors and singular values of Y restricted to the row space that the sites used.
 
-    The sites sent Z = Y V̂ (over `update_unit`) with V̂ = YᵀU/σ. Since UᵀZ = σ V̂ᵀV̂, the aggregator can orthonormalize
-    V̂ without having it, which makes the singular values exact on that space instead of squared.
+    The sites sent Z = Y V̂ with V̂ = YᵀU/σ. Since UᵀZ = σ V̂ᵀV̂, the aggregator can orthonormalize V̂ without having it,
+    which makes the singular values exact on that space instead of squared.
     """
-    Z = tensor * update_unit(values)
-    gram = (U.T @ Z) / update_scales(values)[:, None]
+    gram = (U.T @ Z) / scales[:, None]
     # The values descend, so the upper triangle is the half whose rows were divided by the larger of two: it keeps
     # its digits where a direction has all but vanished.
     strengths, vectors = np.linalg.eigh(gram, UPLO="U")
@@ -195,5 +221,6 @@ def relative_change(old_U: FloatArray, old: FloatArray, new_U: FloatArray, new: 
     size = np.sqrt(np.sum(new**2))
     if size == 0.0:
         return 0.0 if not old.any() else 1.0
-    turned = (new_U - old_U @ (old_U.T @ new_U)) * new
-    return float(np.sqrt(np.sum(turned**2) + np.sum((np.sort(new) - np.sort(old)) ** 2)) / size)
+    there, was = new_U[:, new > 0.0], old_U[:, old > 0.0]
+    out = (there - was @ (was.T @ there)) * new[new > 0.0]
+    return float(np.sqrt(np.sum(out**2) + np.sum((np.sort(new) - np.sort(old)) ** 2)) / size)

@@ -14,7 +14,7 @@ OPENING_STEP = 4
 OPENING_BINS = 240
 OPENING = ("columns", *(f"size_{k}" for k in range(OPENING_BINS)))
 ROUND = ("columns", "pull", "kept", "sampled", *(f"residual_{k}" for k in range(HISTOGRAM_BINS)))
-PLAN = ("threshold", "noise", "relaxation", "columns")
+PLAN = ("threshold", "noise", "relaxation", "single", "narrow", "columns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,12 @@ class SubspaceSettings:
     passes: int = 2  # local passes per round
     largest_relaxation: float = 2.0
     floor: float = 1e-13  # thresholds stop falling at this share of the opening scale
+    narrow_below: float = 0.02  # while L moves less and the rank stands, only entering directions are updated …
+    narrow_rounds: int = 3  # … for this many rounds in a row
     sampled_rows: int = 128  # residuals are counted on this many rows at least …
     sampled_share: float = 0.125  # … and on this share of them
-    block_bytes: int = 1 << 20  # a block of columns that stays in a core's cache
+    block_bytes: int = 1 << 22  # a block of columns that stays in cache
+    single: float = 2e-5  # work in float32 while residual and movement are above this share of the data
 
     def __post_init__(self) -> None:
         if self.a <= 1.0 or self.b <= 1.0:

@@ -11,11 +11,15 @@ from scipy import sparse
 
 from dcfpca.rpca.columns import blocks
 from dcfpca.rpca.exchange import Columns, FloatArray, Parcel, ResultBlock
-from dcfpca.rpca.kernels import StepPlan, StepSums, block_step, exponent_histogram, observed_gaps, residual
+from dcfpca.rpca.fused import Work
+from dcfpca.rpca.kernels import Desk, Entering, StepPlan, StepSums, block_step, exponent_histogram, settle
+from dcfpca.rpca.projection import project
 from dcfpca.rpca.subspace_settings import OPENING_BINS, OPENING_LOWEST, OPENING_STEP, PLAN, SubspaceSettings
 from dcfpca.rpca.thresholds import firm
 
+SKETCHING_ROUNDS = 2  # while U is only a sketch, one pass tells as much as two
 FINISHING_PASSES = 8  # the final U is exact to the tolerance; these make V as exact
+STALE = 0.01  # a share of the final subspace that a site which took part in the last rounds has seen
 SMALLEST_SCALE = 1e-11  # of the largest: below lies rounding, which must not be blown up
 
 
@@ -27,7 +31,9 @@ class SubspaceSite:
         self._settings = settings
         self._U = np.zeros((rows, width))
         self._V = np.zeros((columns.shape[1], width))
+        self._answered = 0  # the last round this site took part in
         self._sample = sampled_rows(rows, seed, settings)
+        self._blocks = blocks(columns, settings.block_bytes)
         self._certificate: dict[str, float] = {}
 
     def answer(self, round: int, broadcast: Parcel) -> Parcel:
@@ -35,32 +41,38 @@ class SubspaceSite:
         if round == 0:
             return self._opening()
         # In round 1 U is random: one pass from L = 0 leaves the rows that nobody observed at exactly zero for good.
-        plan = self._plan(broadcast, passes=1 if round == 1 else self._settings.passes)
-        self._V = self._turned(plan.U)
-        self._U = plan.U
-        sums = StepSums.zeros(*plan.U.shape)
-        for start, stop in blocks(self._columns, self._settings.block_bytes):
-            block_step(self._columns.read(start, stop), self._V[start:stop], plan, sums)
-        return self._update(plan, sums, broadcast)
+        plan = self._plan(broadcast, passes=1 if round <= SKETCHING_ROUNDS else self._settings.passes)
+        missed = round > SKETCHING_ROUNDS and self._answered not in (round - 1, round)
+        start = self._projected(plan.entering.U) if missed else self._turned(plan.entering.U)
+        V = np.empty((start.shape[0], plan.width))
+        sums, desk = StepSums.zeros(plan), self._desk(plan)
+        for first, last in self._blocks:
+            block_step(self._columns.read(first, last), start[first:last], V[first:last], plan, sums, desk)
+        self._U, self._V, self._answered = np.asarray(plan.U, dtype=np.float64), V, round
+        return self._update(sums, broadcast)
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
         """U as last answered, and V."""
-        return {"U": self._U.copy(), "V": self._V.copy()}
+        return {"U": self._U.copy(), "V": self._V.copy(), "answered": np.array([self._answered])}
 
     def restore(self, snapshot: Mapping[str, NDArray[np.generic]]) -> None:
         """Take up an earlier snapshot."""
         self._U = np.array(snapshot["U"], dtype=np.float64)
         self._V = np.array(snapshot["V"], dtype=np.float64)
+        self._answered = int(np.asarray(snapshot["answered"], dtype=np.int64)[0])
 
     def finish(self, broadcast: Parcel) -> Iterator[ResultBlock]:
         """L = U D Vᵀ with V settled under the final U, and S = firm(M − L). Leaves the state as it was."""
-        plan = self._plan(broadcast, passes=FINISHING_PASSES)
-        V = self._turned(plan.U)
+        plan = self._plan(broadcast, passes=FINISHING_PASSES, final=True)
+        stale = _moved(self._U, plan.entering.U) > STALE
+        start = self._projected(plan.entering.U) if stale else self._turned(plan.entering.U)
         tally = Tally()
-        for start, stop in blocks(self._columns, self._settings.block_bytes):
-            M = self._columns.read(start, stop)
-            block_step(M, V[start:stop], plan, StepSums.zeros(*plan.U.shape))
-            yield _result(start, M, V[start:stop], plan, tally)
+        sums, desk = StepSums.zeros(plan), self._desk(plan)
+        for first, last in self._blocks:
+            M = self._columns.read(first, last)
+            V = np.empty((last - first, plan.width))
+            settle(M, start[first:last], V, plan, sums, desk)
+            yield _result(first, M, V, plan, tally)
         self._certificate = tally.figures()
 
     def certificate(self) -> dict[str, float]:
@@ -69,18 +81,24 @@ class SubspaceSite:
 
     def _opening(self) -> Parcel:
         sizes = np.zeros(OPENING_BINS)
-        for start, stop in blocks(self._columns, self._settings.block_bytes):
-            entries = np.abs(self._columns.read(start, stop))
+        for start, stop in self._blocks:
+            entries = np.abs(self._columns.read(start, stop)[self._sample])
             sizes += exponent_histogram(entries, 1.0, OPENING_LOWEST, OPENING_BINS, OPENING_STEP)
         return Parcel(np.zeros((0, 0)), np.concatenate([[float(self._columns.shape[1])], sizes]))
 
-    def _plan(self, broadcast: Parcel, passes: int) -> StepPlan:
-        threshold, noise, relaxation, _ = broadcast.scalars[: len(PLAN)]
-        weights, values = np.split(broadcast.scalars[len(PLAN) :], 2)
+    def _plan(self, broadcast: Parcel, passes: int, final: bool = False) -> StepPlan:
+        """The final step is always wide and in double precision; earlier ones as the aggregator says."""
+        threshold, noise, relaxation, single, narrow, _ = broadcast.scalars[: len(PLAN)]
+        U, (weights, values) = broadcast.tensor, np.split(broadcast.scalars[len(PLAN) :], 2)
+        scales = update_scales(values)
+        if narrow and not final:
+            places = np.flatnonzero(weights)
+            U, weights, scales = U[:, places], weights[places], scales[places]
+        work = U.astype(np.float32) if single and not final else U
         return StepPlan(
-            U=broadcast.tensor,
-            weights=weights,
-            scales=update_scales(values),
+            U=work,
+            entering=Entering.of(work, weights),
+            scales=scales,
             threshold=float(threshold),
             a=self._settings.a,
             relaxation=float(relaxation),
@@ -89,17 +107,34 @@ class SubspaceSite:
             sample=self._sample,
         )
 
-    def _turned(self, U: FloatArray) -> FloatArray:
-        """V carried over from the last subspace this site answered into this one."""
-        return self._V @ (self._U.T @ U)
+    def _desk(self, plan: StepPlan) -> Desk:
+        widest = max((stop - start for start, stop in self._blocks), default=0)
+        return Desk.of(self._columns.shape[0] * widest, plan)
 
-    def _update(self, plan: StepPlan, sums: StepSums, broadcast: Parcel) -> Parcel:
+    def _turned(self, U: Work) -> Work:
+        """V carried over from the last subspace this site answered into these directions."""
+        turn = self._U.astype(U.dtype, copy=False).T @ U
+        start: Work = self._V.astype(U.dtype, copy=False) @ turn
+        return start
+
+    def _projected(self, U: Work) -> Work:
+        """V from the data alone, for a site that was away: under the low threshold of a late round its stale V would
+        make outliers of everything."""
+        start = np.empty((self._columns.shape[1], U.shape[1]), dtype=U.dtype)
+        for first, last in self._blocks:
+            start[first:last] = project(U.astype(np.float64), self._columns.read(first, last)).coefficients
+        return start
+
+    def _update(self, sums: StepSums, broadcast: Parcel) -> Parcel:
         """Everything is sent in units that make it of order one, so that a fixed-point sum keeps all its digits."""
-        values = broadcast.scalars[len(PLAN) + plan.weights.size :]
-        everyone = broadcast.scalars[3]
+        weights, values = np.split(broadcast.scalars[len(PLAN) :], 2)
+        everyone = broadcast.scalars[len(PLAN) - 1]
         counts = np.concatenate([[sums.pull, sums.kept, sums.sampled], sums.histogram]) / (everyone * self._sample.size)
-        share = self._columns.shape[1] / everyone
-        return Parcel(sums.update(plan.U) / update_unit(values), np.concatenate([[share], counts]))
+        tensor = sums.tensor / update_unit(values)
+        if tensor.shape[1] < weights.size:  # a narrow round: the directions that do not enter rest
+            tensor, narrow = np.zeros(broadcast.tensor.shape), tensor
+            tensor[:, weights > 0.0] = narrow
+        return Parcel(tensor, np.concatenate([[self._columns.shape[1] / everyone], counts]))
 
 
 @dataclass(slots=True)
@@ -124,6 +159,12 @@ class Tally:
         }
 
 
+def _moved(old: FloatArray, U: FloatArray) -> float:
+    """The share of this subspace that lies outside the old one."""
+    shared = float(np.sum((old.T @ U) ** 2))
+    return 1.0 - shared / float(U.shape[1]) if U.shape[1] else 0.0
+
+
 def update_unit(values: FloatArray) -> float:
     """The unit of the tensor a site sends: about the largest singular value."""
     largest = float(values.max())
@@ -142,16 +183,18 @@ def sampled_rows(rows: int, seed: int, settings: SubspaceSettings) -> NDArray[np
 
 
 def _result(start: int, M: FloatArray, V: FloatArray, plan: StepPlan, tally: Tally) -> ResultBlock:
-    shrunk = V * plan.weights
-    missing = observed_gaps(M)
-    R = np.empty(M.shape)
-    residual(M, missing, plan.U, shrunk, R)
+    weights = np.zeros(plan.width)
+    weights[plan.entering.places] = plan.entering.weights
+    shrunk = V * weights
+    missing = np.isnan(M)
+    L = plan.U @ shrunk.T
+    R = np.where(missing, 0.0, M - L)
     S = firm(R, plan.threshold, plan.a)
     left = R - S
     tally.entries += M.size
     tally.outliers += int(np.count_nonzero(S))
-    tally.missing += 0 if missing is None else int(np.count_nonzero(missing))
+    tally.missing += int(np.count_nonzero(missing))
     tally.pull += float(np.sum(left**2))
     tally.drift += float(np.sum((shrunk + left.T @ plan.U - V) ** 2))
     tally.size += float(np.sum(V**2))
-    return ResultBlock(start, plan.U @ shrunk.T, sparse.csc_array(S), shrunk)
+    return ResultBlock(start, L, sparse.csc_array(S), shrunk)
