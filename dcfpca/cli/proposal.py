@@ -59,5 +59,5 @@ def _put(keys: dict[str, Any], dotted: str, value: Any) -> None:
     for name in tables:
         inner = inner.setdefault(name, {})
         if not isinstance(inner, dict):
-            raise BadInput(f"{dotted}: {name} is not a table", "docs/configuration.md lists the keys of a spec")
+            raise BadInput(f"{dotted}: {name} is not a table", "deploy/config/spec.toml shows every key of a spec")
     inner[last] = value
