@@ -19,7 +19,9 @@ PLAN = ("columns", "lambda", "rho", "learning_rate")
 # L deviate by 5 to 12; K η n_i: 15 to 100).
 MEASURED_LAMBDA = 0.02
 MEASURED_STEP = 15.0
-MEASURED_SHARE = 0.1  # of the largest ρ that can work
+# ρ‖L‖_* balances λ‖S‖₁ at ρ = λ√max(m, n). With the paper's ρ, hundreds of times smaller, columns of U beyond the true
+# rank go on to explain outliers for as long as the run lasts; half the balance keeps them at zero and biases L little.
+MEASURED_BALANCE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,8 @@ class GradientSettings:
     """Algorithm 1 of the paper. `None` means: measured from the data in the opening exchange.
 
     The authors' values are absolute, for data where U and V have entries near 1: with `lambda_` given, U starts
-    standard normal and ρ = 1/√min(m, n) as in the paper; with `lambda_` None both follow the scale of the data.
+    standard normal and ρ = 1/√min(m, n) as in the paper, which suits a `width` that is the true rank. With `lambda_`
+    None both follow the scale of the data, and ρ is large enough for `width` to be an upper bound.
     """
 
     local_iterations: int = 5  # K
@@ -35,9 +38,7 @@ class GradientSettings:
     decay: Literal["sqrt", "constant"] = "sqrt"  # η_t = η_0/√(t+1), or η_0
     lambda_: float | None = None  # λ
     rho: float | None = None  # ρ
-    inner_steps: int = (
-        1  # alternations of V and S per local iteration; 1 is the authors' schedule, 0 solves to tolerance
-    )
+    inner_steps: int = 1  # alternations of V and S per local iteration: 1 as the authors do, 0 to the tolerance
     inner_tolerance: float = 1e-6  # of that solve: relative residual of ρV = clip(M − UVᵀ, ±λ)ᵀU
     weights: Literal["equal", "columns"] = "equal"  # the paper's mean, or by column counts as in its experiments
 
@@ -99,11 +100,12 @@ def unit_of(settings: GradientSettings, scale: float, width: int) -> float:
 
 def plan_of(settings: GradientSettings, opening: Opening, unit: float) -> Plan:
     """Fill in what was left to be measured."""
-    lambda_ = MEASURED_LAMBDA * (opening.scale or 1.0) if settings.lambda_ is None else settings.lambda_
-    rho = unit / float(np.sqrt(min(opening.rows, opening.columns)))
+    longer, shorter = max(opening.rows, opening.columns), min(opening.rows, opening.columns)
     if settings.lambda_ is None:
-        # In a small matrix the paper's ρ breaks its own condition ρ ≤ λ√(mn); what is measured must not.
-        rho = min(rho, MEASURED_SHARE * lambda_ * float(np.sqrt(opening.rows * opening.columns)))
+        lambda_ = MEASURED_LAMBDA * (opening.scale or 1.0)
+        rho = MEASURED_BALANCE * lambda_ * float(np.sqrt(longer))
+    else:
+        lambda_, rho = settings.lambda_, 1.0 / float(np.sqrt(shorter))
     rate = MEASURED_STEP * opening.sites / (settings.local_iterations * opening.columns * unit)
     return Plan(
         columns=opening.columns,

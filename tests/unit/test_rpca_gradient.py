@@ -9,7 +9,7 @@ from dcfpca.errors import BadInput, BadMessage
 from dcfpca.rpca.columns import ArrayColumns, split
 from dcfpca.rpca.exchange import Consensus, FloatArray, Outcome, Parcel, Total
 from dcfpca.rpca.gradient import GradientMethod, GradientSettings
-from dcfpca.rpca.metrics import paper_error, relative_error
+from dcfpca.rpca.metrics import paper_error, relative_error, singular_value_error
 from dcfpca.rpca.objective import LeftFactor, Penalties, check_penalties, clipped_residual, huber_objective
 from dcfpca.rpca.simulate import exchange, simulate
 from dcfpca.rpca.synthetic import Outliers, Recipe, generate, paper_problem
@@ -250,3 +250,10 @@ def test_a_local_step_needs_far_less_memory_than_the_data() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 0.5 * M.nbytes
+
+
+def test_an_upper_bound_of_the_rank_does_not_spoil_the_singular_values() -> None:
+    problem = paper_problem(200, 10, 0.05, 5, seed=0)
+    result = simulate(GradientMethod(200, 20, rounds=100), problem.sites())
+    found, truth = (np.linalg.svd(matrix, compute_uv=False) for matrix in (result.low_rank, problem.L))
+    assert singular_value_error(found, truth, 10) < 0.0286  # as published

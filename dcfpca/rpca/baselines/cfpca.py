@@ -25,7 +25,7 @@ def cf_pca(
     *,
     settings: GradientSettings | None = None,
     tolerance: float = 0.0,
-    iterations: int = 100,
+    iterations: int = 200,
     seed: int = 0,
     observe: Observe | None = None,
 ) -> BaselineResult:
