@@ -203,6 +203,9 @@ def check_warm_start(spec: RunSpec, earlier: RunSpec) -> None:
     if "" not in (names := {earlier.features_sha256, spec.features_sha256}) and len(names) > 1:
         hint = "start from a run about the same features, in the same order"
         raise BadInput(f"the warm start does not fit: run {spec.warm_start} is about other features", hint)
+    if earlier.scaling != spec.scaling:
+        told = f'run {spec.warm_start} has scaling = "{earlier.scaling}"'
+        raise BadInput(f"the warm start does not fit: {told}", "use the same scaling, or another run")
 
 
 def _new_id() -> str:

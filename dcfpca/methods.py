@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from dcfpca.rpca.exchange import Method
 from dcfpca.rpca.gradient import GradientMethod
+from dcfpca.rpca.scaling import ScaledMethod
 from dcfpca.rpca.subspace import SubspaceMethod
 from dcfpca.spec import RunSpec
 
 
 def method_of(spec: RunSpec) -> Method:
     """The method of this spec; pure, and the same at the aggregator, at every site and in `simulate`."""
+    inner = _inner(spec)
+    return ScaledMethod(inner, spec.rows) if spec.scaling == "robust" else inner
+
+
+def _inner(spec: RunSpec) -> Method:
     match spec.method:
         case "subspace":
             return SubspaceMethod(

@@ -14,6 +14,7 @@ from dcfpca.errors import BadInput
 from dcfpca.features import features_digest
 from dcfpca.identity import MAX_NAME
 from dcfpca.rpca.gradient_settings import GradientSettings
+from dcfpca.rpca.scaling import SCALING_ROUNDS
 from dcfpca.rpca.subspace_settings import SubspaceSettings
 
 # The names that certificates may carry; see dcfpca.identity.
@@ -40,6 +41,9 @@ class RunSpec(BaseModel):
     max_rank: int | None = Field(None, ge=1, description="An upper bound; the rank is found (method subspace).")
     rounds: int = Field(100, ge=1, le=100_000, description="Stop after so many rounds.")
     tolerance: float = Field(1e-9, ge=0, lt=1, description="Stop when the subspace moves less; 0: never.")
+    scaling: Literal["none", "robust"] = Field(
+        "none", description="robust: each feature by its median and MAD over all sites, found by sums alone."
+    )
     warm_start: str = Field(
         "", max_length=100, description="Start from the subspace of this earlier finished run; empty: a random start."
     )
@@ -99,6 +103,11 @@ class RunSpec(BaseModel):
     def width(self) -> int:
         """Columns of the exchanged tensors: the rank, or its upper bound."""
         return self.rank or self.max_rank or 0
+
+    @property
+    def last_round(self) -> int:
+        """The highest round number that can occur; scaling takes rounds of its own before those of the method."""
+        return self.rounds + (SCALING_ROUNDS if self.scaling == "robust" else 0)
 
     @property
     def grace_seconds(self) -> float:

@@ -53,7 +53,7 @@ class Contract:
 def update_item(contract: Contract, ref: types.RoundRef, payload: bytes) -> tuple[Item, pb.UpdateHeader]:
     """An update of exactly the declared length, and the header that announces it in the declared shape."""
     _check_run(contract, ref)
-    _demand(0 <= ref.round <= contract.spec.rounds, "an update of a round the spec does not have")
+    _demand(0 <= ref.round <= contract.spec.last_round, "an update of a round the spec does not have")
     tensor = header_of(payload, contract.layout(ref.round), contract.dtype())
     _demand(len(payload) == size_of(tensor), "more or fewer bytes than the declared shape has")
     shape = f"{tensor.rows} × {tensor.columns} + {tensor.scalars} {_word(tensor.dtype)}"

@@ -53,10 +53,11 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
             spec = parse_spec(spec.model_dump() | {"rows": rows})
         if not spec.features_sha256:
             spec = parse_spec(spec.model_dump() | {"features_sha256": self._house.features_of_connected(spec.rows)})
-        size = method_of(spec).update_layout(1).size * 8
+        method = method_of(spec)
+        size = max(method.update_layout(round).size for round in (1, spec.last_round)) * 8
         if size > self._limits.max_update_mib << 20:
             raise BadInput(
-                f"updates of {spec.rows} × {spec.width} numbers take {size >> 20} MiB, "
+                f"updates of {spec.rows} rows and rank {spec.width} take {size >> 20} MiB, "
                 f"more than the {self._limits.max_update_mib} MiB that this aggregator accepts",
                 "lower the rank, or raise [limits] max_update_mib",
             )

@@ -1,0 +1,175 @@
+"""Robust centring and scaling per feature, agreed in the spec and found by sums alone.
+
+Opening rounds find each feature's median over all sites, then the median distance from it (MAD), both by the counting
+of `ordered`. The rounds of the method proper then run on (x − centre)/scale, and each site maps its result back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dcfpca.rpca.columns import blocks
+from dcfpca.rpca.exchange import Columns, Consensus, FloatArray, Layout, Method, Parcel, ResultBlock, Site, Total
+from dcfpca.rpca.ordered import COUNTS, DIGITS, count, refine, settled
+
+NORMAL_MEDIAN = 1.4826  # deviation of a normal variable over the median of its size
+SCALING_ROUNDS = 2 * DIGITS
+
+
+@dataclass(slots=True, eq=False)
+class ScaledColumns:
+    """(x − centre)/scale of a site's columns. Centre and scale come with every broadcast."""
+
+    columns: Columns
+    centre: FloatArray
+    scale: FloatArray
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(m, n_i)."""
+        return self.columns.shape
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Columns start … stop − 1, centred and scaled."""
+        block = self.columns.read(start, stop) - self.centre[:, None]
+        block /= self.scale[:, None]
+        return block
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledMethod:
+    """Another method, on centred and scaled data. Its round j is round j + SCALING_ROUNDS here."""
+
+    inner: Method
+    rows: int
+
+    def update_layout(self, round: int) -> Layout:
+        """Counts per feature while medians are sought, then what the inner method sends."""
+        if round < SCALING_ROUNDS:
+            return Layout(self.rows, COUNTS)
+        return self.inner.update_layout(round - SCALING_ROUNDS)
+
+    def broadcast_layout(self, round: int) -> Layout:
+        """Digits and centre while medians are sought; then the inner broadcast with centre and scale as scalars."""
+        if round < SCALING_ROUNDS:
+            return Layout(self.rows, 2) if round else Layout(0, 0)
+        inner = self.inner.broadcast_layout(round - SCALING_ROUNDS)
+        return Layout(inner.rows, inner.columns, (*inner.scalars, *_names(self.rows)))
+
+    def begin(self) -> Consensus:
+        """The consensus of round 0: nothing is known yet."""
+        return Consensus(0, Parcel(np.zeros((0, 0)), np.zeros(0)))
+
+    def advance(self, consensus: Consensus, total: Total) -> Consensus:
+        """One more digit of the medians, or one more round of the inner method."""
+        if consensus.round < SCALING_ROUNDS:
+            return self._refine(consensus, total)
+        broadcast, centre, scale = apart(consensus.broadcast, self.rows)
+        inside = replace(consensus, round=consensus.round - SCALING_ROUNDS, broadcast=broadcast)
+        return self._around(self.inner.advance(inside, total), centre, scale)
+
+    def site(self, columns: Columns) -> ScaledSite:
+        """The side of a participant that holds these columns."""
+        return ScaledSite(self.inner, columns)
+
+    def model(self, consensus: Consensus) -> dict[str, FloatArray]:
+        """The inner method's model, in scaled units, with centre and scale."""
+        broadcast, centre, scale = apart(consensus.broadcast, self.rows)
+        return self.inner.model(replace(consensus, broadcast=broadcast)) | {"centre": centre, "scale": scale}
+
+    def _refine(self, consensus: Consensus, total: Total) -> Consensus:
+        prefix, centre = found(consensus.broadcast, self.rows)
+        prefix = refine(total.parcel.tensor, prefix)
+        done = consensus.round + 1
+        if done == DIGITS:
+            centre, prefix = settled(prefix), np.zeros(self.rows)
+        if done < SCALING_ROUNDS:
+            return replace(consensus, round=done, broadcast=Parcel(np.column_stack([prefix, centre]), np.zeros(0)))
+        begun = self.inner.begin()
+        kept = replace(begun, memory={**begun.memory, **consensus.memory})
+        return self._around(kept, centre, scale_of(settled(prefix)))
+
+    def _around(self, inside: Consensus, centre: FloatArray, scale: FloatArray) -> Consensus:
+        scalars = np.concatenate([inside.broadcast.scalars, centre, scale])
+        return replace(inside, round=inside.round + SCALING_ROUNDS, broadcast=Parcel(inside.broadcast.tensor, scalars))
+
+
+class ScaledSite:
+    """Counts, then lets the inner method's site work on scaled columns."""
+
+    def __init__(self, inner: Method, columns: Columns) -> None:
+        rows = columns.shape[0]
+        self._columns = columns
+        self._scaled = ScaledColumns(columns, np.zeros(rows), np.ones(rows))
+        self._inner: Site = inner.site(self._scaled)
+
+    def answer(self, round: int, broadcast: Parcel) -> Parcel:
+        """Counts of the site's entries by feature, or the inner site's update."""
+        if round < SCALING_ROUNDS:
+            return self._count(round, broadcast)
+        return self._inner.answer(round - SCALING_ROUNDS, self._inside(broadcast))
+
+    def snapshot(self) -> dict[str, NDArray[np.generic]]:
+        """The inner site's state; centre and scale come with every broadcast."""
+        return self._inner.snapshot()
+
+    def restore(self, snapshot: Mapping[str, NDArray[np.generic]]) -> None:
+        """Take up an earlier snapshot."""
+        self._inner.restore(snapshot)
+
+    def finish(self, broadcast: Parcel) -> Iterator[ResultBlock]:
+        """The inner result in the data's own units: L = centre + scale · U Vᵀ."""
+        inside = self._inside(broadcast)
+        centre, scale = self._scaled.centre, self._scaled.scale
+        units = sparse.diags_array(scale, format="csc")
+        for block in self._inner.finish(inside):
+            L = block.L * scale[:, None] + centre[:, None]
+            yield ResultBlock(block.start, L, sparse.csc_array(units @ block.S), block.V)
+
+    def certificate(self) -> dict[str, float]:
+        """Of the inner site, in scaled units."""
+        return self._inner.certificate()
+
+    def _inside(self, broadcast: Parcel) -> Parcel:
+        inside, self._scaled.centre, self._scaled.scale = apart(broadcast, self._columns.shape[0])
+        return inside
+
+    def _count(self, round: int, broadcast: Parcel) -> Parcel:
+        rows = self._columns.shape[0]
+        prefix, centre = found(broadcast, rows)
+        counts = np.zeros((rows, COUNTS))
+        for start, stop in blocks(self._columns):
+            values = self._columns.read(start, stop)
+            if round >= DIGITS:
+                values = np.abs(values - centre[:, None])
+            counts += count(values, prefix, round % DIGITS)
+        return Parcel(counts, np.zeros(0))
+
+
+def found(broadcast: Parcel, rows: int) -> tuple[FloatArray, FloatArray]:
+    """The digits found so far and the centre, from the broadcast of a counting round; zeros in round 0."""
+    if broadcast.tensor.size == 0:
+        return np.zeros(rows), np.zeros(rows)
+    return broadcast.tensor[:, 0], broadcast.tensor[:, 1]
+
+
+def apart(broadcast: Parcel, rows: int) -> tuple[Parcel, FloatArray, FloatArray]:
+    """The inner method's broadcast, the centre and the scale."""
+    scalars, centre, scale = np.split(broadcast.scalars, [-2 * rows, -rows])
+    return Parcel(broadcast.tensor, scalars), centre, scale
+
+
+def scale_of(deviation: FloatArray) -> FloatArray:
+    """From MAD to a deviation; a feature of which more than half the entries are the same keeps its unit."""
+    return np.where(deviation > 0.0, NORMAL_MEDIAN * deviation, 1.0)
+
+
+@lru_cache(maxsize=8)
+def _names(rows: int) -> tuple[str, ...]:
+    return (*(f"centre_{k}" for k in range(rows)), *(f"scale_{k}" for k in range(rows)))
