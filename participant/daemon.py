@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import sqlite3
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from dcfpca.cli.diagnosis import Files
-from dcfpca.errors import BadMessage, DcfpcaError
+from dcfpca.errors import BadInput, BadMessage, DcfpcaError
 from dcfpca.features import features_digest
 from dcfpca.logs import log
 from dcfpca.names import PROTOCOL
@@ -88,7 +89,16 @@ class Daemon:
             log("assignment_rejected", level="warning", reason=str(error), hint=error.hint or None)
             return
         log("assignment_received", level="debug", run=assignment.run_id, key=assignment.key)
-        self._driver(assignment.run_id).take(event, assignment)
+        run_id = assignment.run_id
+        if run_id not in self._drivers and not self._concerns_us(run_id, event):
+            return
+        self._driver(run_id).take(event, assignment)
+        if self._drivers[run_id].is_over:
+            del self._drivers[run_id]
+
+    def _concerns_us(self, run_id: str, event: events.Assigned) -> bool:
+        """Nothing is remembered for runs that were never proposed here, however many an aggregator invents."""
+        return isinstance(event, events.Proposed | events.ExportWanted) or self._store.run(run_id) is not None
 
     def _driver(self, run_id: str) -> Driver:
         if run_id not in self._drivers:
@@ -143,6 +153,9 @@ async def serve(config: Config) -> None:
         log("started", participant=site.name, rows=facts.rows, columns=facts.columns, private=facts.policy.private)
         try:
             await _until_told(Daemon(config, site, store).serve())
+        except (sqlite3.Error, OSError) as error:
+            hint = "free space on its disk, or repair its rights; then start the daemon again, nothing is lost"
+            raise BadInput(f"the state in {config.state.dir} cannot be written: {error}", hint) from error
         finally:
             store.close()
             log("stopped", participant=site.name)

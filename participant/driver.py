@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
+
+import numpy as np
 
 from dcfpca.consent import consent_bytes
 from dcfpca.errors import BadMessage, DcfpcaError
@@ -24,7 +27,7 @@ from participant.contract import Contract
 from participant.egress import Egress
 from participant.engine import Engine
 from participant.link import Link
-from participant.results import Finding, write_results
+from participant.results import Finding, has_result, write_results
 from participant.session import Consent, Session, actions, events
 from participant.session.events import ConsensusHeader, Kind, Ref
 from participant.site import LocalSite
@@ -82,11 +85,14 @@ class Driver:
         past += [_with_seed(_decoded(body), seed) for body in self._means.store.inbox(self.run_id)]
         self.session.replay(past)
         self._perform(self.session.resume())
-        log("run_resumed", run=self.run_id, status=row.status, at=str(self.session.ref or "its beginning"))
+        log("run_resumed", run=self.run_id, status=row.status, ref=str(self.session.ref or "its beginning"))
 
     def take(self, event: events.Event, source: pb.Assignment | None = None) -> None:
         """React to one event: save what must be saved, then do what is to be done."""
         if isinstance(event, events.Opened):
+            if self._is_spent(event.ref):
+                log("attempt_sat_out", run=self.run_id, round=event.ref.round, attempt=event.ref.attempt)
+                return
             event = replace(event, seed=os.urandom(32))
         consent, ref = self.session.consent, self.session.ref
         reaction = self.session.handle(event)
@@ -96,12 +102,21 @@ class Driver:
             self._save(event, source, consent)
         self._perform(reaction.actions)
 
+    @property
+    def is_over(self) -> bool:
+        """Nothing is left to do, so that the driver may be forgotten and made anew from what is saved."""
+        return self.session.finished and not self._tasks
+
     async def stop(self) -> None:
         """Cancel what is under way; all of it can be taken up again."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _is_spent(self, ref: Ref) -> bool:
+        """Whether this attempt had a seed in an earlier life that could not be taken up again."""
+        return ref != self.session.ref and self._means.store.had_seed(self.run_id, ref)
 
     def _save(self, event: events.Event, source: pb.Assignment | None, before: Consent | None) -> None:
         store, session = self._means.store, self.session
@@ -127,40 +142,44 @@ class Driver:
         for action in wanted:
             match action:
                 case actions.Respond():
-                    self._start("respond", self._respond(action))
+                    self._start("respond", partial(self._respond, action))
                 case actions.AwaitApproval():
                     hint = f"dcfpca-participant approve {self.run_id} --config …"
                     log("approval_awaited", level="warning", run=self.run_id, hint=hint)
                 case actions.Compute():
-                    self._start("compute", self._compute(action))
+                    self._start("compute", partial(self._compute, action))
                 case actions.Finish():
-                    self._start("finish", self._finish(action))
+                    self._start("finish", partial(self._finish, action))
                 case actions.Forget():
                     log("run_ended", run=self.run_id, status=action.status, reason=action.reason)
                     self._site = None
                     self._drop_messages()
                 case actions.Export() | actions.RefuseExport():
-                    self._start(f"export {action.export_id}", self._export(action))
+                    self._start(f"export {action.export_id}", partial(self._export, action))
                 case actions.Complain():
                     log(
                         "assignment_refused", level="warning", run=self.run_id, kind=action.kind, reason=action.sentence
                     )
                 case _:
-                    self._start(_name(action), self._send(action))
+                    self._start(_name(action), partial(self._send, action))
 
-    def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         """Run beside; the same work is not started twice."""
         if name in self._tasks:
-            work.close()
             return
         task = asyncio.get_running_loop().create_task(self._guarded(name, work), name=f"{self.run_id} {name}")
         self._tasks[name] = task
-        task.add_done_callback(lambda _: self._tasks.pop(name, None))
+        task.add_done_callback(partial(self._ended, name))
 
-    async def _guarded(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
+        """Forget a task, unless its name has passed on to its successor already."""
+        if self._tasks.get(name) is task:
+            del self._tasks[name]
+
+    async def _guarded(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         """No failure of one run may take the daemon down; it is told, and the run goes on without the site."""
         try:
-            await work
+            await work()
         except DcfpcaError as error:
             log("action_failed", level="error", run=self.run_id, what=name, reason=str(error), hint=error.hint or None)
         except Exception as error:
@@ -253,6 +272,8 @@ class Driver:
 
     def _local_step(self, site: Site, action: actions.Compute, broadcast: Parcel) -> tuple[LocalStep, int]:
         vector = site.answer(action.round, broadcast).flat()
+        if not np.isfinite(vector).all():
+            raise BadMessage("the local step gave numbers that are not finite")
         step = LocalStep(action.round, action.consensus.sha256, vector, site.snapshot())
         return step, self._means.store.save_step(self.run_id, step)
 
@@ -304,15 +325,17 @@ class Driver:
         self.take(events.ResultsWritten(action.outcome))
 
     async def _export(self, action: actions.Export | actions.RefuseExport) -> None:
-        egress, consent = self._means.egress, self.session.consent
-        if isinstance(action, actions.RefuseExport) or consent is None:
-            reason = action.reason if isinstance(action, actions.RefuseExport) else "no such run here"
+        egress, consent, results = self._means.egress, self.session.consent, self._means.results
+        if "finish" in self._tasks:
+            await asyncio.wait([self._tasks["finish"]])
+        reason = action.reason if isinstance(action, actions.RefuseExport) else ""
+        if not reason and not has_result(results, self.run_id):
+            reason = "this participant has no result of the run"
+        if reason or consent is None:
             receipt = await egress.refuse_export(self.run_id, action.export_id, reason)
             log("export_refused", run=self.run_id, reason=reason, fate=codec.fate_of(receipt).value)
             return
-        if "finish" in self._tasks:
-            await asyncio.wait([self._tasks["finish"]])
-        receipts = await egress.export(consent.spec, self.run_id, action.export_id, self._means.results / self.run_id)
+        receipts = await egress.export(consent.spec, self.run_id, action.export_id, results / self.run_id)
         fates = [codec.fate_of(receipt).value for receipt in receipts]
         log("reconstruction_exported", run=self.run_id, fates=fates)
 

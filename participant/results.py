@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from dcfpca.methods import method_of
 from dcfpca.rpca.exchange import Consensus, FloatArray, Parcel, ResultBlock, Site
 from dcfpca.spec import RunSpec
 from dcfpca.version import __version__
 from participant.files import digest_of, directory_whole
+from participant.result_files import ColumnsFile, OutliersFile
 
 MANIFEST = "manifest.json"
 FILES = ("L.npy", "S.npz", "V.npy", "U.npy")
@@ -43,7 +43,11 @@ def write_results(
         np.save(target / "U.npy", broadcast.tensor[:, kept])
         _write_blocks(target, site.finish(broadcast), (spec.rows, columns), kept)
         manifest = _manifest(finding, spec, int(np.count_nonzero(kept)), columns, site.certificate())
-        manifest["files"] = {name: _file_facts(target / name) for name in FILES}
+        scaling = _write_scaling(target, method_of(spec).model(Consensus(0, broadcast)))
+        if scaling:
+            manifest["scaling"] = scaling
+        files = (*FILES, *(scaling[name] for name in ("centre", "scale") if scaling))
+        manifest["files"] = {name: _file_facts(target / name) for name in files}
         (target / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -64,19 +68,28 @@ def _entering(spec: RunSpec, broadcast: Parcel) -> np.ndarray[Any, np.dtype[np.b
 def _write_blocks(
     target: Path, blocks: Iterable[ResultBlock], shape: tuple[int, int], kept: np.ndarray[Any, np.dtype[np.bool_]]
 ) -> None:
-    """Stream L and V to disk; only the sparse S is held in memory, because its format needs all counts first."""
+    """Stream everything to disk as it comes; the matrix may be larger than memory."""
     rows, columns = shape
-    L = np.lib.format.open_memmap(target / "L.npy", "w+", np.float64, (rows, columns), fortran_order=True)
-    V = np.lib.format.open_memmap(target / "V.npy", "w+", np.float64, (columns, int(kept.sum())))
-    outliers = []
-    for block in blocks:
-        stop = block.start + block.L.shape[1]
-        L[:, block.start : stop] = block.L
-        V[block.start : stop] = block.V[:, kept]
-        outliers.append(block.S)
-    L.flush()
-    V.flush()
-    sparse.save_npz(target / "S.npz", sparse.csc_array(sparse.hstack(outliers, format="csc")))
+    width = int(kept.sum())
+    with (
+        ColumnsFile(target / "L.npy", rows, columns) as L,
+        ColumnsFile(target / "V.npy", width, columns, turned=True) as V,
+        OutliersFile(target / "S.npz", rows, columns) as S,
+    ):
+        for block in blocks:
+            L.append(block.L)
+            V.append(block.V[:, kept].T)
+            S.append(block.S)
+
+
+def _write_scaling(target: Path, model: Mapping[str, FloatArray]) -> dict[str, str]:
+    """Centre and scale by feature, where the run had them, and what the manifest says of them."""
+    if "centre" not in model:
+        return {}
+    np.save(target / "centre.npy", model["centre"])
+    np.save(target / "scale.npy", model["scale"])
+    meaning = "L = centre + scale * (U V^T), row by row; U is in scaled units, L and S are in the data's own"
+    return {"centre": "centre.npy", "scale": "scale.npy", "meaning": meaning}
 
 
 def _manifest(
@@ -111,7 +124,20 @@ def read_manifests(directory: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
 
 
+def has_result(directory: Path, run_id: str) -> bool:
+    """Whether the result of this run is there."""
+    return (directory / run_id / MANIFEST).exists()
+
+
 def load_model(directory: Path, run_id: str) -> FloatArray:
     """U of a finished run."""
     U: FloatArray = np.load(directory / run_id / "U.npy", allow_pickle=False)
     return U
+
+
+def load_scaling(directory: Path, run_id: str, rows: int) -> tuple[FloatArray, FloatArray]:
+    """Centre and scale of a finished run; 0 and 1 where it had none."""
+    folder = directory / run_id
+    if not (folder / "centre.npy").exists():
+        return np.zeros(rows), np.ones(rows)
+    return np.load(folder / "centre.npy", allow_pickle=False), np.load(folder / "scale.npy", allow_pickle=False)

@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import files as package_files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,15 +84,12 @@ class Store:
 
     def runs(self) -> list[RunRow]:
         """All runs, oldest first."""
-        rows = self._database.execute("SELECT * FROM runs ORDER BY proposed_ms, run_id").fetchall()
-        return [
-            RunRow(run, spec, digest, status, tuple(json.loads(why)), bool(private), bool(approved), at, outcome)
-            for run, spec, digest, status, why, private, approved, at, outcome in rows
-        ]
+        return [_run_row(row) for row in self._database.execute("SELECT * FROM runs ORDER BY proposed_ms, run_id")]
 
     def run(self, run_id: str) -> RunRow | None:
         """One run."""
-        return next((row for row in self.runs() if row.run_id == run_id), None)
+        row = self._database.execute("SELECT * FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+        return _run_row(row) if row else None
 
     def save_waiting(self, run_id: str, spec: bytes, digest: bytes, private: bool, at_ms: int) -> None:
         """A run waits for a person at the site."""
@@ -134,6 +132,11 @@ class Store:
         query = "SELECT seed FROM seeds WHERE run_id = ? AND seed IS NOT NULL"
         row = self._database.execute(query, (run_id,)).fetchone()
         return row[0] if row else b""
+
+    def had_seed(self, run_id: str, ref: Ref) -> bool:
+        """Whether this attempt was given a seed, spent or not."""
+        query = "SELECT 1 FROM seeds WHERE run_id = ? AND round = ? AND attempt = ?"
+        return self._database.execute(query, (run_id, ref.round, ref.attempt)).fetchone() is not None
 
     def save_inbox(self, run_id: str, body: bytes) -> None:
         """A message of the attempt now open, before it is answered."""
@@ -262,6 +265,11 @@ def _check_version(path: Path, database: sqlite3.Connection) -> None:
         raise BadInput(sentence, "install the newer version again")
     if found < VERSION:
         database.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _run_row(row: tuple[Any, ...]) -> RunRow:
+    run, spec, digest, status, why, private, approved, at, outcome = row
+    return RunRow(run, spec, digest, status, tuple(json.loads(why)), bool(private), bool(approved), at, outcome)
 
 
 def _step_file(run_id: str, round: int) -> str:
