@@ -141,3 +141,9 @@ def load_scaling(directory: Path, run_id: str, rows: int) -> tuple[FloatArray, F
     if not (folder / "centre.npy").exists():
         return np.zeros(rows), np.ones(rows)
     return np.load(folder / "centre.npy", allow_pickle=False), np.load(folder / "scale.npy", allow_pickle=False)
+
+
+def load_features(directory: Path, run_id: str) -> tuple[str, ...]:
+    """The features that the spec of a finished run named; empty where it named none."""
+    manifest = json.loads((directory / run_id / MANIFEST).read_text(encoding="utf-8"))
+    return tuple(manifest["spec"].get("features", ()))

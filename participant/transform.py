@@ -11,10 +11,11 @@ from scipy import sparse
 from dcfpca.errors import BadInput, Refused
 from dcfpca.rpca.columns import blocks
 from dcfpca.rpca.projection import project
+from dcfpca.rpca.scaling import ScaledColumns
 from participant.config import Config
-from participant.data import measure, open_matrix
+from participant.data import choose, measure, open_matrix
 from participant.files import directory_whole
-from participant.results import MANIFEST, load_model
+from participant.results import MANIFEST, load_features, load_model, load_scaling
 
 
 def transform(config: Config, run_id: str, source: Path, out: Path) -> dict[str, Any]:
@@ -26,22 +27,25 @@ def transform(config: Config, run_id: str, source: Path, out: Path) -> dict[str,
         raise BadInput(f"{out} is there already", "name a directory that is not")
     U = load_model(results, run_id)
     table = config.data.model_copy(update={"path": source, "query": "", "url": ""})
-    columns = open_matrix(table, config.state.dir / "spool", config.engine.memory_limit).columns
+    matrix = open_matrix(table, config.state.dir / "spool", config.engine.memory_limit)
+    columns = choose(matrix, load_features(results, run_id), str(source)).columns
     rows, count = columns.shape
     if rows != U.shape[0]:
         hint = "check [data] orientation, and that the features are those of the run"
         raise BadInput(f"{source} has {rows} rows, the model of run {run_id} has {U.shape[0]}", hint)
     measure(columns, str(source))
+    scaled = ScaledColumns(columns, *load_scaling(results, run_id, rows))
+    centre, scale = scaled.centre[:, None], scaled.scale[:, None]
     Q, triangle = np.linalg.qr(U)
     out.parent.mkdir(parents=True, exist_ok=True)
     with directory_whole(out) as target:
         L = np.lib.format.open_memmap(target / "L.npy", "w+", np.float64, (rows, count), fortran_order=True)
         V, scores, outliers = np.zeros((count, U.shape[1])), np.zeros((count, 2)), []
         for start, stop in blocks(columns):
-            block = project(Q, columns.read(start, stop))
-            L[:, start:stop] = Q @ block.coefficients.T
+            block = project(Q, scaled.read(start, stop))
+            L[:, start:stop] = centre + scale * (Q @ block.coefficients.T)
             V[start:stop] = np.linalg.lstsq(triangle, block.coefficients.T, rcond=None)[0].T
-            outliers.append(sparse.csc_array(block.outliers))
+            outliers.append(sparse.csc_array(scale * block.outliers))
             scores[start:stop, 0] = np.count_nonzero(block.outliers, axis=0) / rows
             scores[start:stop, 1] = block.noise
         L.flush()
