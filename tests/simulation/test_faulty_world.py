@@ -1,0 +1,178 @@
+"""Aggregator and sessions joined by a network that drops, delays, duplicates and reorders, with crashes anywhere.
+
+At every moment: at most one consensus per round, never below quorum, each the survivors' own sum, replay equal to the
+live state, never two different messages of a kind in one attempt. And once the faults end, the run finishes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from aggregator.run import events
+from aggregator.run.state import Status
+from dcfpca.spec import RunSpec, parse_spec
+from dcfpca.v1 import rounds_pb2 as pb
+from tests.support.simulated_aggregator import SimulatedAggregator
+from tests.support.simulated_site import SimulatedSite
+
+NAMES = ("ann", "bob", "cem", "dag")
+ROWS = 3
+Fault = tuple[int, int, int]
+
+
+def spec_of(**keys: Any) -> RunSpec:
+    return parse_spec(
+        {"rows": ROWS, "rank": 1, "rounds": 2, "tolerance": 0, "method": "gradient", "participants": NAMES}
+        | {"quorum": 3, "max_attempts": 3}
+        | keys
+    )
+
+
+class World:
+    """Everybody, and what is on the wire to each participant."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        draw = np.random.default_rng(1)
+        self.aggregator = SimulatedAggregator(spec)
+        self.sites = [SimulatedSite(name, spec, draw.standard_normal((ROWS, 2))) for name in NAMES]
+        self.wire: dict[str, list[pb.Assignment]] = {name: [] for name in NAMES}
+
+    def fault(self, what: int, who: int, which: int) -> None:
+        """One thing happens; whatever is impossible now does not."""
+        site, aggregator = self.sites[who % len(self.sites)], self.aggregator
+        wire, here = self.wire[site.name], aggregator.run.round
+        match what:
+            case 0 | 1:
+                wire += aggregator.wanted_of(site.name)
+            case 2 | 3 if wire:
+                site.hear(wire.pop(which % len(wire)))
+            case 4 if wire:
+                site.hear(wire[which % len(wire)])
+            case 5:
+                wire.clear()
+            case 6 | 7 if site.outbox:
+                site.send(which, aggregator, answered=True)
+            case 8 if site.outbox:
+                site.send(which, aggregator, answered=False)
+            case 9:
+                site.compute()
+            case 10:
+                site.crash()
+            case 11:
+                aggregator.crash()
+            case 12:
+                self.sum()
+            case 13 if here is not None:
+                place = {"round": here.round, "attempt": here.attempt, "phase": here.phase.value}
+                aggregator.tell(events.DeadlinePassed(at=0.0, **place))
+            case 14 if here is not None:
+                aggregator.tell(events.Left(at=0.0, participant=site.name))
+            case 15 if here is not None:
+                aggregator.tell(events.Joined(at=0.0, participant=site.name))
+            case 16:
+                aggregator.tell(events.Resumed(at=0.0))
+        self.check()
+
+    def sum(self) -> None:
+        vectors = {(site.name, round): vector for site in self.sites for round, vector in site.vectors.items()}
+        self.aggregator.sum(vectors)
+
+    def check(self) -> None:
+        """What holds at every moment."""
+        rounds = [done.round for done in self.aggregator.reached]
+        assert rounds == sorted(set(rounds)), "two consensuses for one round"
+        quorum = self.aggregator.spec.quorum_of(len(NAMES))
+        assert all(len(done.survivors) >= quorum for done in self.aggregator.reached)
+
+    def calm(self) -> None:
+        """No more faults: everybody is there and answers. The run must come to its end."""
+        for who in range(len(self.sites)):
+            self.fault(15, who, 0)
+        for _ in range(400):
+            if self.aggregator.run.status is Status.FINISHED and all(site.disk.finished for site in self.sites):
+                return
+            if not self._calm_turn():
+                self.fault(13, 0, 0)
+                self.fault(16, 0, 0)
+        raise AssertionError(f"the run hangs: {self.aggregator.run}")
+
+    def _calm_turn(self) -> bool:
+        """Everything that can be done is; whether anything was."""
+        before = (self.aggregator.run, [(len(site.outbox), site.disk.finished) for site in self.sites])
+        for site in self.sites:
+            self.wire[site.name] = self.aggregator.wanted_of(site.name)
+            while self.wire[site.name]:
+                site.hear(self.wire[site.name].pop(0))
+            site.compute()
+            for _ in range(len(site.outbox)):
+                if site.outbox:
+                    site.send(0, self.aggregator, answered=True)
+        self.sum()
+        self.check()
+        return before != (self.aggregator.run, [(len(site.outbox), site.disk.finished) for site in self.sites])
+
+
+def play(spec: RunSpec, faults: list[Fault]) -> World:
+    world = World(spec)
+    for fault in faults:
+        world.fault(*fault)
+    world.calm()
+    assert world.aggregator.replayed() == world.aggregator.run
+    assert [done.round for done in world.aggregator.reached] == list(range(spec.rounds + 1))
+    return world
+
+
+# Mostly things that move the run on, so that faults meet it in every phase.
+_WHAT = st.sampled_from([0, 1, 2, 2, 2, 3, 3, 4, 5, 6, 6, 6, 7, 7, 8, 9, 9, 10, 11, 12, 12, 13, 14, 15, 16])
+FAULTS = st.lists(st.tuples(_WHAT, st.integers(0, 3), st.integers(0, 5)), max_size=200)
+_QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
+
+
+def test_without_faults_everybody_is_in_every_sum() -> None:
+    world = play(spec_of(), [])
+    assert all(done.survivors == NAMES for done in world.aggregator.reached)
+    assert all(done.attempt == 1 for done in world.aggregator.reached)
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=_QUIET)
+@given(FAULTS)
+def test_a_secure_run_survives_whatever_happens(faults: list[Fault]) -> None:
+    play(spec_of(rounds=1), faults)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=_QUIET)
+@given(FAULTS)
+def test_a_plain_run_survives_whatever_happens(faults: list[Fault]) -> None:
+    play(spec_of(aggregation="plain"), faults)
+
+
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None, suppress_health_check=_QUIET)
+@given(st.sampled_from(["secure", "plain"]), FAULTS, FAULTS)
+def test_longer_trouble_is_survived_too(aggregation: str, faults: list[Fault], more: list[Fault]) -> None:
+    play(spec_of(aggregation=aggregation, rounds=1), faults + more)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("aggregation", "every"), [("secure", 5), ("plain", 3), ("plain", 7)])
+def test_crashes_all_along_the_way_leave_no_trace(aggregation: str, every: int) -> None:
+    """The usual order of things, with one party after the other crashing every few steps of it."""
+    world, steps = World(spec_of(aggregation=aggregation, rounds=1, quorum=4)), 0
+    for _ in range(200):
+        if world.aggregator.run.status is Status.FINISHED and all(site.disk.finished for site in world.sites):
+            break
+        for who in range(len(NAMES)):
+            for what in (0, 2, 2, 9, 6, 6, 12):
+                world.fault(what, who, 0)
+                steps += 1
+                if steps % every == 0:
+                    victim = steps // every % 5
+                    world.fault(11 if victim == 4 else 10, victim, 0)
+    assert world.aggregator.run.status is Status.FINISHED
+    assert all(done.survivors == NAMES for done in world.aggregator.reached)
+    assert all(done.attempt == 1 for done in world.aggregator.reached)

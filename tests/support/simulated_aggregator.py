@@ -1,0 +1,162 @@
+"""The aggregator's rules with a disk that survives and a memory that does not: no clock, no network, no threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from aggregator.run import events, secure
+from aggregator.run.assignments import assignments
+from aggregator.run.effects import Discard, Fate, Reply, Sum
+from aggregator.run.messages import out_of_turn
+from aggregator.run.rules import step
+from aggregator.run.state import Phase, Run, Status
+from aggregator.runner_facts import FactsOfStage
+from aggregator.store.codec import dump_event, load_event
+from aggregator.sums import RunningSum, UnusableSum, next_consensus
+from dcfpca.errors import BadMessage
+from dcfpca.methods import method_of
+from dcfpca.rpca.exchange import Consensus, FloatArray, Parcel, Total
+from dcfpca.spec import RunSpec
+from dcfpca.v1 import rounds_pb2 as pb
+from tests.support.secagg import verify
+
+START = Run(run_id="r1", created_at=0.0)
+PHASE_OF = {
+    events.KeysAdvertised: Phase.ADVERTISING,
+    events.SharesSent: Phase.SHARING,
+    events.BoundStated: Phase.SHARING,
+    events.UpdateReceived: Phase.UPLOADING,
+    events.SurvivorsAttested: Phase.ATTESTING,
+    events.SharesRevealed: Phase.UNMASKING,
+}
+
+
+@dataclass
+class _Sums:
+    consensus: Consensus
+
+
+@dataclass
+class Summed:
+    """One consensus that was reached, and from whose updates."""
+
+    round: int
+    attempt: int
+    survivors: tuple[str, ...]
+
+
+@dataclass
+class SimulatedAggregator:
+    """`journal`, `consensus` and `updates` are its disk, written together; everything else is lost in a crash."""
+
+    spec: RunSpec
+    journal: list[bytes] = field(default_factory=list)
+    updates: dict[tuple[int, int, str], bytes] = field(default_factory=dict)
+    reached: list[Summed] = field(default_factory=list)
+    run: Run = START
+    to_sum: Sum | None = None
+
+    def __post_init__(self) -> None:
+        self.spec_bytes = self.spec.canonical()
+        self.method = method_of(self.spec)
+        self.sums = _Sums(self.method.begin())
+        self.facts = FactsOfStage(self)  # type: ignore[arg-type]
+
+    def tell(self, event: events.Event, update: bytes = b"") -> Reply | None:
+        """One event, durable with all it leads to before anybody is answered."""
+        after, effects = step(self.spec, self.run, event)
+        if after is not self.run:
+            self.journal.append(dump_event(event))
+        accepted = any(isinstance(effect, Reply) and effect.fate is Fate.ACCEPTED for effect in effects)
+        if accepted and isinstance(event, events.UpdateReceived):
+            self.updates[event.round, event.attempt, event.participant] = update
+        self.run = after
+        for effect in effects:
+            match effect:
+                case Sum():
+                    self.to_sum = effect
+                case Discard(round, attempt):
+                    self.updates = {key: data for key, data in self.updates.items() if key[:2] > (round, attempt)}
+        return next((effect for effect in effects if isinstance(effect, Reply)), None)
+
+    def receive(self, event: events.RoundMessage, update: bytes = b"") -> Reply:
+        """A message of a participant, checked as at the service's door."""
+        phase = PHASE_OF[type(event)]
+        if out_of_turn(self.run, event.participant, event.round, event.attempt, phase) is None:
+            try:
+                self._check(event)
+            except BadMessage as error:
+                return Reply(Fate.REJECTED, str(error))
+        reply = self.tell(event, update)
+        assert reply is not None
+        return reply
+
+    def _check(self, event: events.RoundMessage) -> None:
+        book, round = self.facts.book(), self.run.round
+        assert round is not None
+        match event:
+            case events.KeysAdvertised():
+                secure.check_keys(self.spec, self.facts.spec_sha256, self.run, event, verify)
+            case events.SharesSent():
+                assert book is not None
+                secure.check_shares(book, event)
+            case events.BoundStated():
+                secure.check_bound(event)
+            case events.SurvivorsAttested():
+                assert book is not None
+                secure.check_attestation(book, round, event, verify)
+            case events.SharesRevealed():
+                assert book is not None
+                secure.check_reveal(book, round, event)
+            case events.UpdateReceived():
+                pass
+
+    def sum(self, vectors: dict[tuple[str, int], FloatArray]) -> None:
+        """Form the consensus; it must be what the survivors' own vectors, added in the open, lead to."""
+        effect, here = self.to_sum, self.run.round
+        self.to_sum = None
+        if effect is None or here is None or self.run.status is not Status.RUNNING or here.phase is not Phase.SUMMING:
+            return
+        if (here.round, here.attempt) != (effect.round, effect.attempt):
+            return
+        running = RunningSum(self.spec, self.method.update_layout(here.round))
+        for name in here.survivors:
+            running.add(0, self.updates[here.round, here.attempt, name])
+        place = {"at": 0.0, "round": here.round, "attempt": here.attempt}
+        try:
+            after = next_consensus(self.spec, self.method, self.sums.consensus, here, self.facts.book(), running)
+        except UnusableSum as error:
+            self.tell(events.SumFailed(**place, reason=str(error)))
+            return
+        self._check_sum(after, [vectors[name, here.round] for name in here.survivors])
+        self.reached.append(Summed(here.round, here.attempt, here.survivors))
+        self.tell(events.ConsensusReached(**place, outcome=after.outcome.value if after.outcome else ""))
+        self.sums.consensus = after
+
+    def _check_sum(self, after: Consensus, vectors: list[FloatArray]) -> None:
+        layout = self.method.update_layout(self.sums.consensus.round)
+        parcel = Parcel.unflatten(layout, np.sum(vectors, axis=0))
+        wanted = self.method.advance(self.sums.consensus, Total(parcel, len(vectors)))
+        assert np.allclose(after.broadcast.flat(), wanted.broadcast.flat(), rtol=1e-9, atol=1e-9)
+
+    def replayed(self) -> Run:
+        """The run as its journal tells it."""
+        run = START
+        for body in self.journal:
+            run, _ = step(self.spec, run, load_event(body))
+        return run
+
+    def crash(self) -> None:
+        """Lose the memory, and come back from the disk."""
+        assert self.replayed() == self.run
+        self.run = self.replayed()
+        self.facts = FactsOfStage(self)  # type: ignore[arg-type]
+        here = self.run.round
+        summing = here is not None and self.run.phase == "summing"
+        self.to_sum = Sum(here.round, here.attempt) if here is not None and summing else None
+
+    def wanted_of(self, name: str) -> list[pb.Assignment]:
+        """What a stream that is opened now is sent."""
+        return assignments(self.facts.now(), self.run, name)

@@ -1,0 +1,184 @@
+"""A participant's session with a disk that survives and a memory that does not."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from aggregator.rpc import translate
+from aggregator.run import events as told
+from aggregator.run.effects import Reply
+from dcfpca.consent import consent_bytes
+from dcfpca.methods import method_of
+from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.exchange import FloatArray, Site
+from dcfpca.spec import RunSpec
+from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.wire import parcel_from
+from participant import codec
+from participant.policy import SiteFacts, SitePolicy
+from participant.session import Consent, Session, actions, events
+from participant.session.events import Kind
+from tests.support.secagg import identity_of, verify
+from tests.support.simulated_aggregator import SimulatedAggregator
+
+_KIND: dict[type[Any], Kind] = {
+    actions.Advertise: Kind.KEYS,
+    actions.SendShares: Kind.SHARES,
+    actions.SendBound: Kind.BOUND,
+    actions.Submit: Kind.UPDATE,
+    actions.Attest: Kind.ATTESTATION,
+    actions.SendReveal: Kind.REVEAL,
+}
+
+
+@dataclass
+class Disk:
+    """What a killed site finds again."""
+
+    consent: Consent | None = None
+    finished: bool = False
+    inbox: list[events.Event] = field(default_factory=list)
+    step: tuple[events.Computed, Mapping[str, Any]] | None = None
+
+
+class SimulatedSite:
+    """One participant. `outbox` holds what is under way and sent again until it is answered."""
+
+    def __init__(self, name: str, spec: RunSpec, data: FloatArray) -> None:
+        self.name, self.spec, self.data = name, spec, data
+        self.disk = Disk()
+        policy = SitePolicy(allow_plain=True, min_cohort=2)
+        self._facts = SiteFacts(name, *data.shape, False, False, policy)
+        self._seeds = 0
+        self.vectors: dict[int, FloatArray] = {}
+        self.left: dict[tuple[int, int, str], bytes] = {}
+        self._shadow = method_of(spec).site(ArrayColumns(data))
+        self._begin()
+
+    def _begin(self) -> None:
+        self.session = Session("r1", self._facts, lambda: identity_of(self.name), self.disk.consent, self.disk.finished)
+        self.outbox: list[actions.Action] = []
+        self.computing: actions.Compute | None = None
+        self._site: Site | None = None
+
+    def crash(self) -> None:
+        """kill -9 and a new start."""
+        self._begin()
+        past: list[events.Event] = [self.disk.step[0]] if self.disk.step else []
+        self.session.replay([*past, *self.disk.inbox])
+        self._perform(self.session.resume())
+
+    def hear(self, assignment: pb.Assignment) -> None:
+        """An assignment arrives."""
+        event: events.Event = codec.decode(assignment)
+        if isinstance(event, events.Opened):
+            self._seeds += 1
+            event = replace(event, seed=hashlib.sha256(f"{self.name} {self._seeds}".encode()).digest())
+        self.take(event)
+
+    def take(self, event: events.Event) -> None:
+        before, ref = self.session.consent, self.session.ref
+        reaction = self.session.handle(event)
+        if self.session.ref != ref:
+            self.outbox = [action for action in self.outbox if type(action) not in _KIND]
+        if reaction.save:
+            self._save(event, before)
+        self._perform(reaction.actions)
+
+    def _save(self, event: events.Event, before: Consent | None) -> None:
+        if self.session.consent is not before:
+            self.disk.consent = self.session.consent
+        elif isinstance(event, events.Opened):
+            self.disk.inbox = [event]
+        elif isinstance(event, events.Ended | events.ResultsWritten):
+            self.disk.finished, self.disk.inbox, self.disk.step = True, [], None
+        else:
+            self.disk.inbox.append(event)
+
+    def _perform(self, wanted: tuple[actions.Action, ...]) -> None:
+        for action in wanted:
+            match action:
+                case actions.Compute():
+                    self.computing = action
+                case actions.Finish():
+                    self.take(events.ResultsWritten(action.outcome))
+                case actions.Complain() | actions.Forget():
+                    pass
+                case _ if action not in self.outbox:
+                    self.outbox.append(action)
+
+    def compute(self) -> None:
+        """The local step ends; its outcome is on the disk before anything of it leaves."""
+        action, self.computing = self.computing, None
+        if action is None:
+            return
+        method = method_of(self.spec)
+        broadcast = parcel_from(method.broadcast_layout(action.round), action.consensus.inline)
+        if self._site is None:
+            self._site = method.site(ArrayColumns(self.data))
+            if self.disk.step:
+                self._site.restore(self.disk.step[1])
+        vector = self._site.answer(action.round, broadcast).flat()
+        if action.round not in self.vectors:
+            self.vectors[action.round] = self._shadow.answer(action.round, broadcast).flat()
+        assert np.array_equal(vector, self.vectors[action.round]), "a restart changed the update"
+        computed = events.Computed(action.round, action.consensus.sha256, vector)
+        self.disk.step = (computed, self._site.snapshot())
+        self.take(computed)
+
+    def send(self, index: int, aggregator: SimulatedAggregator, *, answered: bool) -> None:
+        """One message reaches the aggregator; its answer may be lost, and then the message is sent again."""
+        action = self.outbox[index % len(self.outbox)]
+        if isinstance(action, actions.Respond):
+            reply = self._respond(action, aggregator)
+        else:
+            reply = self._message(action, aggregator)
+        if answered and action in self.outbox:
+            self.outbox.remove(action)
+            if type(action) in _KIND:
+                fate = events.Fate(reply.fate.value)
+                self.take(events.Acknowledged(action.ref, _KIND[type(action)], fate))  # type: ignore[union-attr]
+
+    def _respond(self, action: actions.Respond, aggregator: SimulatedAggregator) -> Reply:
+        identity = identity_of(self.name)
+        said = consent_bytes("r1", action.digest, self.name, accept=action.accept, private=action.private, reasons=[])
+        event = told.Responded(at=0.0, participant=self.name, accept=action.accept, signature=identity.sign(said))
+        assert verify(identity.certificate, self.name)
+        reply = aggregator.tell(event)
+        assert reply is not None
+        return reply
+
+    def _message(self, action: Any, aggregator: SimulatedAggregator) -> Reply:
+        ref, update = codec.encode_ref("r1", action.ref), b""
+        place = {"at": 0.0, "participant": self.name, "round": ref.round, "attempt": ref.attempt}
+        event: told.RoundMessage
+        match action:
+            case actions.Advertise():
+                event = translate.keys_advertised(codec.encode_advert("r1", action.ref, action.advert), self.name, 0.0)
+            case actions.SendShares():
+                event = translate.shares_sent(codec.encode_shares("r1", action.ref, action.shares), self.name, 0.0)
+            case actions.SendBound():
+                event = told.BoundStated(**place, exponent=action.bound.exponent)
+            case actions.Submit():
+                update = self.session.update_bytes(action.ref)
+                event = told.UpdateReceived(**place, sha256=hashlib.sha256(update).digest(), size=len(update))
+            case actions.Attest():
+                event = told.SurvivorsAttested(**place, signature=action.attestation.signature)
+            case actions.SendReveal():
+                event = translate.shares_revealed(codec.encode_reveal("r1", action.ref, action.reveal), self.name, 0.0)
+            case _:
+                raise AssertionError(action)
+        self._never_two(event, update)
+        return aggregator.receive(event, update)
+
+    def _never_two(self, event: told.RoundMessage, update: bytes) -> None:
+        """Of each kind at most one message leaves in an attempt, byte for byte; else masks would give way."""
+        key = (event.round, event.attempt, event.kind)
+        # Signatures are not deterministic everywhere; what they sign is.
+        body = update or repr(replace(event, at=0.0)).encode()
+        assert self.left.setdefault(key, body) == body, f"two different {event.kind} left in one attempt"
