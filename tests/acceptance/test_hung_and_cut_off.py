@@ -1,0 +1,96 @@
+"""Participants that hang, and networks that break in the middle of an upload."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dcfpca.rpca.synthetic import Recipe, generate
+from tests.support.federation import Federation, relative
+from tests.support.proxy import Proxy
+
+NAMES = ("alpha", "beta", "delta", "gamma")
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
+    problem = generate(Recipe(rows=24, columns=40, rank=2, sparsity=0.05, noise=0.05, counts=(10, 10, 10, 10)), 3)
+    with Federation(tmp_path_factory.mktemp("federation")) as made:
+        made.start_aggregator()
+        for name, own in zip(NAMES, problem.sites(), strict=True):
+            made.add_site(name, own.array)
+        made.start_sites(NAMES)
+        yield made
+
+
+@pytest.mark.slow
+def test_a_hung_participant_is_left_out_and_joins_again_when_it_wakes(federation: Federation) -> None:
+    run_id = federation.propose(
+        method="subspace", rank=2, rounds=400, tolerance=0, participants=NAMES, quorum=3, round_seconds=6
+    )
+    aggregator, hung = federation.aggregator, federation.processes["delta"]
+    aggregator.await_action("consensus_reached", run=run_id, round=1)
+    hung.signal(signal.SIGSTOP)
+    left_out = aggregator.await_line(lambda line: line["action"] == "consensus_reached" and line["survivors"] == 3)
+    assert left_out["dropouts"] == ["delta"]
+    seen = len(aggregator.lines)
+    hung.signal(signal.SIGCONT)
+    aggregator.await_line(lambda line: line["action"] == "consensus_reached" and line["survivors"] == 4, after=seen)
+    federation.operator.abort(run_id, "seen enough")
+    hung.await_action("run_ended", run=run_id)
+
+
+@pytest.mark.slow
+def test_too_few_for_a_quorum_pause_the_run_and_resume_takes_it_up(federation: Federation) -> None:
+    run_id = federation.propose(
+        method="subspace",
+        rank=2,
+        rounds=60,
+        tolerance=0,
+        participants=NAMES,
+        quorum=4,
+        round_seconds=2,
+        max_attempts=2,
+    )
+    federation.aggregator.await_action("consensus_reached", run=run_id, round=1)
+    federation.processes["delta"].kill()
+    view = federation.follow(run_id)
+    assert view.status == "paused"
+    assert "failed in 2 attempts" in view.reason
+    assert "delta" in view.reason
+    federation.start_site("delta").await_action("connected")
+    assert federation.operator.resume(run_id).status == "running"
+    done = federation.finish(run_id)
+    alone = federation.simulate(done, NAMES)
+    assert relative(federation.model(run_id), alone.consensus.broadcast.tensor) <= 1e-10
+
+
+@pytest.mark.slow
+def test_an_upload_cut_in_the_middle_goes_on_where_it_was(tmp_path: Path) -> None:
+    """An update of five pieces; the network breaks for good inside it and comes back."""
+    rows, rank, names = 160_000, 4, ("alpha", "beta", "gamma")
+    size = rows * rank * 8
+    draw = np.random.default_rng(7)
+    with Federation(tmp_path) as federation:
+        federation.start_aggregator()
+        proxy = Proxy(federation.address, cut_after=3 * size // 5)
+        for name in names:
+            data = draw.standard_normal((rows, rank)) @ draw.standard_normal((rank, 6))
+            federation.add_site(name, data, via=proxy.address if name == "alpha" else "")
+        federation.start_sites(names)
+        run_id = federation.propose(
+            method="gradient", rank=rank, rounds=1, aggregation="plain", participants=names, quorum=3, round_seconds=100
+        )
+        assert proxy.was_cut.wait(60)
+        kept = proxy.sent
+        proxy.heal()
+        view = federation.finish(run_id, 100)
+        alone = federation.simulate(view, names)
+        assert relative(federation.model(run_id), alone.consensus.broadcast.tensor) <= 1e-12
+        # The pieces that had arrived were not sent again: less than the whole update crossed after the cut.
+        assert proxy.sent - kept < size
+        proxy.close()

@@ -1,0 +1,85 @@
+"""A TCP proxy on loopback that can be cut and healed: the network between a participant and the aggregator."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+
+
+class Proxy:
+    """Forwards every connection to the target; `cut` breaks all of them and turns new ones away until `heal`."""
+
+    def __init__(self, target: str, cut_after: int | None = None) -> None:
+        host, port = target.rsplit(":", 1)
+        self._target = (host, int(port))
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._pairs: set[tuple[socket.socket, socket.socket]] = set()
+        self._lock = threading.Lock()
+        self._is_cut = False
+        self._cut_after = cut_after
+        self.sent = 0
+        self.was_cut = threading.Event()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """Break every connection and let none through."""
+        with self._lock:
+            self._is_cut, self._cut_after = True, None
+            pairs, self._pairs = self._pairs, set()
+        for pair in pairs:
+            for end in pair:
+                with contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+        self.was_cut.set()
+
+    def heal(self) -> None:
+        """Let connections through again."""
+        with self._lock:
+            self._is_cut = False
+
+    def close(self) -> None:
+        self.cut()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            with self._lock:
+                refused = self._is_cut
+            if refused:
+                client.close()
+                continue
+            try:
+                server = socket.create_connection(self._target, timeout=5)
+            except OSError:
+                client.close()
+                continue
+            server.settimeout(None)
+            with self._lock:
+                self._pairs.add((client, server))
+            threading.Thread(target=self._pump, args=(client, server, True), daemon=True).start()
+            threading.Thread(target=self._pump, args=(server, client, False), daemon=True).start()
+
+    def _pump(self, source: socket.socket, sink: socket.socket, upwards: bool) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                if upwards and self._count(len(data)):
+                    self.cut()
+                    break
+                sink.sendall(data)
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        if upwards:
+            # The other direction has its own thread; both ends are closed once, here.
+            source.close()
+
+    def _count(self, size: int) -> bool:
+        with self._lock:
+            self.sent += size
+            return self._cut_after is not None and self.sent >= self._cut_after
