@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 export PYTHONPATH :=
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check lint protos bench setup clean
+.PHONY: demo test check lint protos docs bench setup clean
 
 demo: $(STAMP)
 	$(BIN)/dcfpca demo
@@ -26,6 +26,9 @@ lint: $(STAMP)
 
 protos: $(STAMP)
 	$(BIN)/python protos/generate.py
+
+docs: $(STAMP)
+	$(BIN)/python docs/generate.py
 
 bench: $(STAMP)
 	$(BIN)/dcfpca bench solve --rows 500 --columns 500 --rank 25 --participants 10

@@ -1,0 +1,222 @@
+"""Generates docs/configuration.md and docs/cli.md from the models and commands themselves. `make docs` runs it."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import io
+import json
+import sys
+import textwrap
+import tokenize
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+import typer
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from aggregator.config import Config as AggregatorConfig
+from aggregator.main import app as aggregator_app
+from dcfpca.cli.main import app as operator_app
+from dcfpca.spec import RunSpec
+from participant.config import Config as ParticipantConfig
+from participant.main import app as participant_app
+
+HERE = Path(__file__).parent
+NOTE = "<!-- Written by docs/generate.py; change the descriptions in the code and run `make docs`. -->\n\n"
+NOT_FOR_USERS = {"engine.kind"}
+
+CONFIGURATION = """# Configuration reference
+
+Four files, all TOML. Relative paths are relative to the file they stand in. An unknown key, a value of the wrong kind
+or out of range is an error that names the key. [deploy/config](../deploy/config) has each file with every key to copy.
+
+The operator's file (`--config`, or the environment variable `DCFPCA_CONFIG`) has four keys, at top level or under
+`[operator]`: `aggregator` (HOST:PORT), `ca`, `cert`, `key`. Flags of the same names win over it.
+"""
+CLI = """# Command reference
+
+Three commands: `dcfpca` for operators and holders of the CA, `dcfpca-aggregator` for the service,
+`dcfpca-participant` for a site. `--json` prints one JSON document on stdout and nothing else; speech goes to stderr.
+Errors are one sentence after `error:` and what to do after `hint:`.
+
+Exit codes: **0** done, **1** refused or failed, **2** misuse (command line, configuration or spec).
+
+Commands of `dcfpca` that talk to the aggregator take `--aggregator HOST:PORT`, `--ca`, `--cert` and `--key`, or a file
+with these keys by `--config` or `DCFPCA_CONFIG`; below they are not repeated.
+"""
+
+
+def configuration() -> str:
+    """The text of configuration.md."""
+    parts = [NOTE + CONFIGURATION]
+    parts.append("\n## The aggregator: aggregator.toml\n" + "".join(_tables(AggregatorConfig)))
+    parts.append("\n## A participant: participant.toml\n" + "".join(_tables(ParticipantConfig)))
+    parts.append("\n## The spec of a run: spec.toml\n\n" + _spec())
+    return "".join(parts)
+
+
+def _tables(model: type[BaseModel]) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        section = _model_in(field)
+        assert section is not None, name
+        rows = [_row(key, own) for key, own in section.model_fields.items() if f"{name}.{key}" not in NOT_FOR_USERS]
+        doc = inspect.cleandoc(section.__doc__ or "").splitlines()[0]
+        yield f"\n### [{name}]\n\n{doc}\n\n{_HEAD}" + "".join(rows)
+
+
+def _spec() -> str:
+    text = (
+        "What the operator proposes; every site reviews and signs it, and nobody can change it afterwards.\n\n" + _HEAD
+    )
+    sections = ""
+    for key, field in RunSpec.model_fields.items():
+        if dataclasses.is_dataclass(field.annotation):
+            assert isinstance(field.annotation, type)
+            sections += _settings(key, field.annotation)
+        else:
+            text += _row(key, field)
+    return text + sections
+
+
+_OF_EVERY_COMMAND = {"help", "install_completion", "show_completion"}
+_HEAD = "| key | default | what it does |\n|---|---|---|\n"
+
+
+def _row(key: str, field: FieldInfo) -> str:
+    return f"| `{key}` | {_default(field)} | {_cell(field.description or '')}{_choices(field.annotation)} |\n"
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    return "–" if value is None or value is PydanticUndefined else f"`{_toml(value)}`"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)
+
+
+def _choices(annotation: Any) -> str:
+    words = [word for word in get_args(annotation) if isinstance(word, str | int) and not isinstance(word, bool)]
+    return f" One of {', '.join(f'`{_toml(word)}`' for word in words)}." if words else ""
+
+
+def _model_in(field: FieldInfo) -> type[BaseModel] | None:
+    kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def _settings(name: str, settings: type[Any]) -> str:
+    """The tunables of a method; what they do is said in the comments beside them."""
+    comments = _comments(settings)
+    rows = []
+    for field in dataclasses.fields(settings):
+        value = "–" if field.default is None else f"`{_toml(field.default)}`"
+        rows.append(f"| `{field.name}` | {value} | {_cell(comments.get(field.name, ''))} |\n")
+    return (
+        f"\n### [{name}]\n\nTunables of the method `{name}`; none needs setting in ordinary use.\n\n{_HEAD}"
+        + "".join(rows)
+    )
+
+
+def _comments(settings: type[Any]) -> dict[str, str]:
+    source = textwrap.dedent(inspect.getsource(settings))
+    told = {
+        token.start[0]: token.string.lstrip("# ")
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT
+    }
+    fields = [node for node in ast.parse(source).body[0].body if isinstance(node, ast.AnnAssign)]  # type: ignore[attr-defined]
+    return {
+        node.target.id: " ".join(told[line] for line in range(node.lineno, (node.end_lineno or 0) + 1) if line in told)
+        for node in fields
+        if isinstance(node.target, ast.Name)
+    }
+
+
+def commands() -> str:
+    """The text of cli.md."""
+    apps = {"dcfpca": operator_app, "dcfpca-aggregator": aggregator_app, "dcfpca-participant": participant_app}
+    parts = [NOTE + CLI]
+    for name, app in apps.items():
+        parts.append(f"\n## {name}\n")
+        parts += [_command(path, node) for path, node in leaves(name, typer.main.get_command(app))]
+    return "".join(parts)
+
+
+def leaves(path: str, node: click.Command) -> Iterator[tuple[str, click.Command]]:
+    """Every command that does something, by its full name."""
+    below = getattr(node, "commands", None)
+    if below is None:
+        yield path, node
+        return
+    for name, child in sorted(below.items()):
+        if not child.hidden:
+            yield from leaves(f"{path} {name}", child)
+
+
+def _command(path: str, node: click.Command) -> str:
+    arguments = [p for p in node.params if p.param_type_name == "argument"]
+    words = [f"[{_name(p)}]" if not p.required else _name(p) for p in arguments]
+    usage = " ".join([path, *words, "[OPTIONS]"])
+    about = " ".join(inspect.cleandoc(node.help or "").split())
+    rows = [_parameter(p) for p in node.params if _is_shown(p)]
+    table = "\n| | |\n|---|---|\n" + "".join(rows) if rows else ""
+    return f"\n### {path}\n\n{about}\n\n    {usage}\n{table}"
+
+
+def _is_shown(parameter: click.Parameter) -> bool:
+    if getattr(parameter, "rich_help_panel", None) == "Connection":
+        return False
+    return not getattr(parameter, "hidden", False) and parameter.name not in (
+        "help",
+        "install_completion",
+        "show_completion",
+    )
+
+
+def _name(parameter: click.Parameter) -> str:
+    return parameter.metavar or (parameter.name or "").upper()
+
+
+def _parameter(parameter: click.Parameter) -> str:
+    if parameter.param_type_name == "argument":
+        return f"| `{_name(parameter)}` | {_cell(getattr(parameter, 'help', '') or '')} |\n"
+    names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
+    return f"| {names} | {_cell(getattr(parameter, 'help', '') or '')}{_stated(parameter)} |\n"
+
+
+def _stated(parameter: click.Parameter) -> str:
+    if parameter.required:
+        return " Required."
+    default = parameter.default
+    if callable(default) or default in (None, "", False, ()) or str(default).startswith("Sentinel"):
+        return ""
+    return f" Default: `{'true' if default is True else default}`."
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def main() -> None:
+    """Write both files."""
+    (HERE / "configuration.md").write_text(configuration(), encoding="utf-8")
+    (HERE / "cli.md").write_text(commands(), encoding="utf-8")
+    sys.stdout.write("docs/configuration.md and docs/cli.md are written\n")
+
+
+if __name__ == "__main__":
+    main()
