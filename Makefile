@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 export PYTHONPATH :=
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check lint protos docs bench setup clean
+.PHONY: demo test check lint protos docs bench setup clean dist image verify-deploy
 
 demo: $(STAMP)
 	$(BIN)/dcfpca demo
@@ -41,6 +41,18 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $(STAMP)
+
+# What is released, tried in an empty environment: sdist, wheel and SBOM.
+dist:
+	deploy/verify.sh dist
+
+# The image dcfpca:VERSION and dcfpca:latest; deploy/Dockerfile says how to reach an index of your own.
+image:
+	docker build -f deploy/Dockerfile -t dcfpca:latest -t dcfpca:$$(sed -n 's/^__version__ = "\(.*\)"/\1/p' dcfpca/version.py) .
+
+# Lints, builds and runs everything in deploy/; says what it had to skip.
+verify-deploy:
+	deploy/verify.sh
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
