@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 
 NAMES = ("a", "b", "c")
 PRIVATE = "c"
-START = ("run", "start", "--rank", "2", "--rounds", "40", "--participants", ",".join(NAMES), "--round-seconds", "30")
+START = ("run", "start", "--rank", "3", "--rounds", "40", "--participants", ",".join(NAMES), "--round-seconds", "30")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Stage:
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    problem = draw(rows=60, columns=90, rank=2, sites=3, seed=1)
+    problem = draw(rows=100, columns=150, rank=3, sites=3, seed=1)
     with Children() as children:
         federation = Federation(tmp_path_factory.mktemp("federation"), children)
         federation.start_aggregator()
@@ -102,7 +102,7 @@ def terminal(stage: Stage, capsys: pytest.CaptureFixture[str]) -> Terminal:
 
 def test_participants_are_listed_with_state_rows_and_days_left(terminal: Terminal) -> None:
     listed = json.loads(terminal.type("participants", "list", "--json").out)
-    assert [(one["name"], one["state"], one["rows"]) for one in listed] == [(name, "connected", 60) for name in NAMES]
+    assert [(one["name"], one["state"], one["rows"]) for one in listed] == [(name, "connected", 100) for name in NAMES]
     assert all(one["certificate_days"] > 0 for one in listed)
     assert "connected" in terminal.type("participants", "list").out
 
@@ -159,7 +159,7 @@ def test_export_brings_the_model_and_public_reconstructions_and_names_the_refusa
     assert f"{PRIVATE} refused: " in said.err
     assert not (out / PRIVATE).exists()
     U = np.load(out / "U.npy")
-    assert U.shape == (60, 2)
+    assert U.shape == (100, 3)
     site = stage.federation.results_directory("a", run_id)
     assert (out / "a" / "L.npy").read_bytes() == (site / "L.npy").read_bytes()
     again = terminal.type("run", "export", run_id, "--out", str(out))
@@ -190,10 +190,10 @@ def test_a_spec_that_cannot_be_is_misuse(terminal: Terminal) -> None:
 
 
 def test_rows_that_contradict_the_sites_are_refused_with_both_numbers(terminal: Terminal) -> None:
-    said = terminal.type(*START, "--rows", "61", "--watch", "--json")
+    said = terminal.type(*START, "--rows", "101", "--watch", "--json")
     assert said.code == 1
-    assert "61" in said.err
-    assert "60" in said.err
+    assert "101" in said.err
+    assert "100" in said.err
 
 
 def test_sites_that_do_not_allow_plain_refuse_by_name_and_the_command_fails(terminal: Terminal) -> None:
