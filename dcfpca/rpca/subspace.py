@@ -113,7 +113,8 @@ class SubspaceMethod:
     def _next(self, consensus: Consensus, total: Total) -> Consensus:
         old = self._state(consensus)
         measured = measure(old.schedule, total.parcel.scalars)
-        settings = self.settings.hastened() if WARM in consensus.memory else self.settings
+        paced = self.settings.paced(min(float(self.rows), old.schedule.columns))
+        settings = paced.hastened() if WARM in consensus.memory else paced
         schedule = next_schedule(old.schedule, measured, old.change, old.change < self.tolerance, settings)
         U, values = turned(old, total.parcel.tensor)
         weights = self._weights(values, schedule, total.parcel.scalars[0] * schedule.columns)

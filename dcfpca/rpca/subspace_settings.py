@@ -27,6 +27,8 @@ class SubspaceSettings:
     opening_factor: float = 2.0  # λ_0 as a multiple of the opening scale
     fall_lead: float = 1.3  # λ falls this much slower than the measured residual …
     fall_fastest: float = 0.33  # … but by no more than this …
+    caution_lead: float = 12.0  # both are raised by this over the smaller side of the matrix
+    caution_fastest: float = 5.0
     fall_slowest: float = 0.9  # … and no less than this per round;
     gap: float = 40.0  # while λ is this many times the noise or more, what it lets pass are outliers: then …
     fall_gap: float = 0.75  # … it falls at least this much,
@@ -48,6 +50,12 @@ class SubspaceSettings:
             raise BadInput(f"Firm thresholding needs a and b above 1, not {self.a} and {self.b}.", "Try a = 3, b = 2.")
         if self.passes < 1:
             raise BadInput("A round needs at least one local pass.", "Set passes to 1 or more.")
+
+    def paced(self, smaller_side: float) -> SubspaceSettings:
+        """For a matrix of this many rows or columns: the fewer, the less even its residuals, the slower λ must fall."""
+        caution = 1.0 / max(smaller_side, 1.0)
+        fastest = min(self.fall_fastest + self.caution_fastest * caution, self.fall_slowest)
+        return replace(self, fall_fastest=fastest, fall_lead=self.fall_lead + self.caution_lead * caution)
 
     def hastened(self) -> SubspaceSettings:
         """For a run that begins at a known subspace: λ may fall as fast as the residual does."""
