@@ -28,6 +28,7 @@ class Server(Section):
     cert: Path = Field(description="The aggregator's certificate; its names must match what participants dial.")
     key: Path = Field(description="Its private key, readable by the service alone.")
     crl: Path | None = Field(None, description="The CA's revocation list; read again whenever it changes.")
+    threads: int = Field(1, ge=1, description="Threads of the linear algebra; more pay for tensors of many MB only.")
     drain_seconds: float = Field(10, ge=0, description="How long open calls may finish when the service stops.")
 
 

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 from cryptography.hazmat.primitives.serialization import Encoding
+from threadpoolctl import threadpool_limits
 
 from aggregator.config import Config, load_config
 from aggregator.dashboard import Dashboard
@@ -47,6 +48,7 @@ def serve(config: ConfigPath) -> None:
     """Serve until told to stop (SIGTERM or Ctrl-C)."""
     settings = load_config(config)
     logs.setup(settings.telemetry.log, settings.telemetry.level)
+    threadpool_limits(limits=settings.server.threads)
     asyncio.run(_serve(settings))
 
 

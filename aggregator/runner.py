@@ -16,7 +16,8 @@ from aggregator.runner_facts import FactsOfStage
 from aggregator.runner_sums import Summing
 from aggregator.signal import Signal
 from aggregator.store.database import StoreFailed
-from aggregator.store.store import Commit, StoredRun, UploadKey
+from aggregator.store.spool import UploadKey
+from aggregator.store.store import Commit, StoredRun
 from dcfpca.logs import log
 from dcfpca.methods import method_of
 
@@ -79,10 +80,15 @@ class Runner:
     async def start(self) -> None:
         """Take up the run where the store left it."""
         if not self.run.status.over and self.run.round is not None:
-            await self._keeper.do(lambda store: self.sums.rebuild(store, self.run))
+            lost = await self._keeper.do(lambda store: self.sums.rebuild(store, self.run))
+            if lost:
+                here, reason = self.run.round, f"the stored updates of {', '.join(lost)} are gone or torn"
+                self.tell(
+                    events.UpdatesLost(at=self._keeper.now(), round=here.round, attempt=here.attempt, reason=reason)
+                )
         self._task = asyncio.create_task(self._work(), name=f"run {self.run.run_id}")
         self._arm()
-        if self.run.round is not None and self.run.phase == "summing":
+        if self.run.round is not None and self.run.phase == "summing" and self._inbox.empty():
             self._sum(Sum(self.run.round.round, self.run.round.attempt))
 
     async def stop(self) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from aggregator.run import events, secure
 from aggregator.run.effects import Sum
 from aggregator.run.state import Round, Run
-from aggregator.store.store import Store, UploadKey
+from aggregator.store.spool import UploadKey
+from aggregator.store.store import Store
 from aggregator.sums import RunningSum, UnusableSum, next_consensus
 from dcfpca import secagg
 from dcfpca.errors import BadInput, DcfpcaError
@@ -52,14 +53,20 @@ class Summing:
 
     def add_stored(self, store: Store, key: UploadKey) -> None:
         """Add an accepted update from the store."""
-        for offset, data in store.chunks(key):
+        for offset, data in store.spool.chunks(key):
             self.add(key.round, offset, data)
 
-    def rebuild(self, store: Store, run: Run) -> None:
-        """After a restart: the sum of everything that had been accepted in the open attempt."""
+    def rebuild(self, store: Store, run: Run) -> list[str]:
+        """After a restart: the sum of everything that had been accepted in the open attempt; whose update is lost."""
         assert run.round is not None
+        lost = []
         for participant, digest in run.round.updates.items():
-            self.add_stored(store, UploadKey(run.run_id, run.round.round, run.round.attempt, participant, digest))
+            key = UploadKey(run.run_id, run.round.round, run.round.attempt, participant, digest)
+            if store.spool.is_whole(key):
+                self.add_stored(store, key)
+            else:
+                lost.append(participant)
+        return lost
 
     def discard(self) -> None:
         """The attempt is over."""
@@ -97,8 +104,11 @@ class Summing:
             book = secure.book_of(self._spec, spec_digest(spec_bytes), run, round)
         try:
             return next_consensus(self._spec, self._method, self.consensus, round, book, running)
-        except (ArithmeticError, ValueError) as error:
-            raise BadInput(f"the sum of round {round.round} cannot be used: {error}") from error
+        except DcfpcaError:
+            raise
+        except Exception as error:
+            # Whatever it is, it would come again: the run fails with the reason instead of waiting for ever.
+            raise BadInput(f"round {round.round} cannot be summed: {type(error).__name__}: {error}") from error
 
     def reached(self, journal: Sequence[events.Event]) -> Reached | None:
         """The pending consensus, if this batch of events makes it the run's."""

@@ -15,12 +15,18 @@ from aggregator.rpc.limits import Meter
 from aggregator.rpc.roles import may_call
 from aggregator.telemetry import Telemetry
 from aggregator.trust import Caller, Trust
-from dcfpca.errors import BadIdentity, DcfpcaError, Refused
+from dcfpca.errors import BadIdentity, BadMessage, DcfpcaError, Refused
 from dcfpca.logs import log
 from dcfpca.names import PROTOCOL
 from dcfpca.version import __version__
 
+_ILLEGIBLE = object()
 _CALLER: ContextVar[Caller] = ContextVar("caller")
+
+
+def _unless_encoded(serializer: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+    """A message that many are sent is encoded once, by the one who makes it."""
+    return lambda message: message if isinstance(message, bytes) else serializer(message)
 
 
 def caller() -> Caller:
@@ -56,14 +62,15 @@ class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
             (True, True): grpc.stream_stream_rpc_method_handler,
         }[handler.request_streaming, handler.response_streaming]
         guarded = self._streaming(behaviour, method) if handler.response_streaming else self._unary(behaviour, method)
-        return make(guarded, handler.request_deserializer, handler.response_serializer)
+        read = handler.request_deserializer if handler.request_streaming else _readable(handler.request_deserializer)
+        return make(guarded, read, _unless_encoded(handler.response_serializer))
 
     def _unary(self, behaviour: Callable[..., Any], method: str) -> Callable[..., Any]:
         async def call(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
             try:
                 who = self._admit(method, context)
                 with self._meter.call(str(who.identity), time.monotonic()), self._telemetry.call(method):
-                    answer = await behaviour(request, context)
+                    answer = await behaviour(_legible(request), context)
                 context.set_trailing_metadata(_about_us())
             except aio.AbortError:
                 raise
@@ -79,7 +86,7 @@ class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
             try:
                 who = self._admit(method, context)
                 with self._meter.call(str(who.identity), time.monotonic()):
-                    result = behaviour(request, context)
+                    result = behaviour(_legible(request), context)
                     if hasattr(result, "__aiter__"):
                         async for message in result:
                             yield message
@@ -111,3 +118,21 @@ class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
         log("call_refused", level="warning", method=method.rsplit("/", 1)[-1], status=code.name, reason=str(error),
             caller=str(known.identity) if known else context.peer())  # fmt: skip
         await context.abort(code, message)
+
+
+def _readable(read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """A reader that does not raise: where it does, gRPC leaves the caller of a unary method without any answer."""
+
+    def careful(body: bytes) -> Any:
+        try:
+            return read(body)
+        except Exception:
+            return _ILLEGIBLE
+
+    return careful
+
+
+def _legible(request: Any) -> Any:
+    if request is _ILLEGIBLE:
+        raise BadMessage("what came is no message of this protocol")
+    return request

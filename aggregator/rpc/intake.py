@@ -16,7 +16,7 @@ from aggregator.run.effects import Fate, Reply
 from aggregator.run.messages import out_of_turn
 from aggregator.run.state import Phase
 from aggregator.runner import Piece, Runner
-from aggregator.store.store import UploadKey
+from aggregator.store.spool import UploadKey
 from aggregator.sums import update_dtype
 from dcfpca.errors import BadMessage
 from dcfpca.names import CHUNK_BYTES
@@ -43,7 +43,7 @@ class Intake:
         check_header(self._header.tensor, layout, update_dtype(self._runner.spec))
         self._size = size_of(self._header.tensor)
         await self._take_over()
-        if await self._keeper.do(lambda store: store.has_other(self._key)):
+        if await self._keeper.do(lambda store: store.spool.has_other(self._key)):
             return receipt(Reply(Fate.REJECTED, "a different update has begun to arrive in this attempt before"))
         last = await self._alone(parts)
         return receipt(await self._runner.post(self._event(), last))
@@ -74,10 +74,10 @@ class Intake:
 
     async def _collect(self, parts: AsyncIterator[pb.UpdatePart]) -> Piece | None:
         """Store all pieces but the last one, which goes into the transaction that accepts the update."""
-        offset = await self._keeper.do(lambda store: store.received(self._key))
+        offset = await self._keeper.do(lambda store: store.spool.received(self._key))
         sha, last = hashlib.sha256(), None
         if offset:
-            sha = await self._keeper.do(lambda store: store.digest_so_far(self._key))
+            sha = await self._keeper.do(lambda store: store.spool.digest_so_far(self._key))
         async for chunk in self._missing(parts, offset):
             offset += len(chunk.data)
             sha.update(chunk.data)
@@ -85,9 +85,9 @@ class Intake:
             if not self._is_wanted():
                 return None
             if offset < self._size:
-                await self._keeper.do(lambda store, piece=last: store.add_chunk(*piece))  # type: ignore[misc]
+                await self._keeper.do(lambda store, piece=last: store.spool.add(*piece))  # type: ignore[misc]
         if sha.digest() != self._header.tensor.sha256:
-            await self._keeper.do(lambda store: store.forget_upload(self._key))
+            await self._keeper.do(lambda store: store.spool.forget(self._key))
             raise BadMessage("the bytes of the update do not match their announced digest")
         return last
 

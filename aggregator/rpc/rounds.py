@@ -24,7 +24,7 @@ from aggregator.run.messages import out_of_turn
 from aggregator.run.state import Phase
 from aggregator.runner import Runner
 from aggregator.store.people import Acquaintance
-from aggregator.store.store import UploadKey
+from aggregator.store.spool import UploadKey
 from aggregator.trust import Trust
 from dcfpca.consent import consent_bytes
 from dcfpca.errors import BadIdentity, BadMessage
@@ -49,7 +49,7 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
     def __init__(self, house: House, trust: Trust, limits: Limits) -> None:
         self._house, self._trust, self._limits = house, trust, limits
 
-    async def Subscribe(self, request: pb.SubscribeRequest, context: Context) -> AsyncIterator[pb.Assignment]:  # noqa: N802
+    async def Subscribe(self, request: pb.SubscribeRequest, context: Context) -> AsyncIterator[bytes]:  # noqa: N802
         """Assignments, now and whenever they change, until the stream ends or is cut."""
         who = caller()
         if request.protocol != PROTOCOL:
@@ -75,7 +75,7 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
             self._house.presence.leave(connection)
             log("participant_disconnected", participant=who.name)
 
-    async def _stream(self, connection: Connection) -> AsyncIterator[pb.Assignment]:
+    async def _stream(self, connection: Connection) -> AsyncIterator[bytes]:
         sent: dict[str, frozenset[str]] = {}
         cut = asyncio.create_task(connection.cut.wait())
         try:
@@ -86,7 +86,7 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
                     facts, run = runner.facts.now(), runner.run
                     sent[run.run_id] = wanted_keys(facts, run, connection.name)
                     for assignment in assignments(facts, run, connection.name, before):
-                        runner.traffic.sent += assignment.ByteSize()
+                        runner.traffic.sent += len(assignment)
                         yield assignment
                 changed = asyncio.create_task(self._house.stage.wait(seen))
                 await asyncio.wait({changed, cut}, return_when=asyncio.FIRST_COMPLETED)
@@ -226,8 +226,10 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
         """Where a broken upload goes on."""
         ref = request.ref
         self._runner(ref.run_id)
+        if len(request.tensor.sha256) != 32:
+            raise BadMessage("the tensor's digest is not a SHA-256")
         key = UploadKey(ref.run_id, ref.round, ref.attempt, caller().name, request.tensor.sha256)
-        offset = await self._house.keeper.do(lambda store: store.received(key))
+        offset = await self._house.keeper.do(lambda store: store.spool.received(key))
         return pb.ResumeUploadResponse(offset=offset)
 
     async def ExportReconstruction(  # noqa: N802

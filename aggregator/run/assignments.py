@@ -7,7 +7,7 @@ whether it has done one before. So there is no outbox that could be lost or sent
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from aggregator.run import exports
@@ -23,6 +23,10 @@ from dcfpca.v1.types_pb2 import RoundRef, TensorHeader
 Wanted = tuple[str, str, Callable[[], Any]]
 
 
+# What is wanted of everybody in the same words.
+_ALIKE = frozenset({"run_proposed", "round_opened", "survivors_announced", "run_finished"})
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What an assignment needs beside the run's state; the shell looks it up once per stage."""
@@ -34,15 +38,26 @@ class Facts:
     consensus: TensorHeader | None = None
     inline_consensus: bytes = b""
     book: secagg.Book | None = None
+    encoded: dict[str, bytes] = field(default_factory=dict)
 
 
-def assignments(facts: Facts, run: Run, participant: str, sent: Collection[str] = ()) -> list[pb.Assignment]:
-    """Everything that is wanted of this participant in this run, in the order to do it, less what has been sent."""
-    return [
-        pb.Assignment(run_id=run.run_id, key=key, deadline_ms=facts.deadline_ms, **{field: make()})
-        for key, field, make in _wanted(facts, run, participant)
-        if key not in sent
-    ]
+def assignments(facts: Facts, run: Run, participant: str, sent: Collection[str] = ()) -> list[bytes]:
+    """Everything that is wanted of this participant in this run, in the order to do it, less what has been sent.
+
+    Serialized `Assignment` messages: what is the same for everybody, the consensus above all, is encoded once.
+    """
+    messages = []
+    for key, what, make in _wanted(facts, run, participant):
+        if key in sent:
+            continue
+        body = facts.encoded.get(key)
+        if body is None:
+            message = pb.Assignment(run_id=run.run_id, key=key, deadline_ms=facts.deadline_ms, **{what: make()})
+            body = message.SerializeToString()
+        if what in _ALIKE:
+            facts.encoded[key] = body
+        messages.append(body)
+    return messages
 
 
 def wanted_keys(facts: Facts, run: Run, participant: str) -> frozenset[str]:

@@ -122,6 +122,16 @@ class SumFailed(Happened):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UpdatesLost(Happened):
+    """Accepted updates of this attempt did not survive a power cut or a restore; the round needs a new attempt."""
+
+    kind: Literal["updates_lost"] = "updates_lost"
+    round: int
+    attempt: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlinePassed(Happened):
     """The time allotted to a phase of this attempt is over."""
 
@@ -195,6 +205,7 @@ Event = (
     | RoundMessage
     | ConsensusReached
     | SumFailed
+    | UpdatesLost
     | DeadlinePassed
     | Joined
     | Left

@@ -37,6 +37,9 @@ def step(spec: RunSpec, run: Run, event: events.Event) -> Step:
             return _consensus_reached(spec, run, event)
         case events.SumFailed():
             return _sum_failed(spec, run, event)
+        case events.UpdatesLost():
+            current = is_current(run, event.round, event.attempt)
+            return phases.reopen(spec, run, event.at, event.reason) if current else (run, ())
         case events.DeadlinePassed():
             return _deadline_passed(spec, run, event)
         case events.Joined():

@@ -33,18 +33,6 @@ CREATE TABLE rounds (
     PRIMARY KEY (run_id, round)
 ) WITHOUT ROWID;
 
--- Pieces of updates of the open attempt, kept until its sum is formed. A half-arrived update goes on from here.
-CREATE TABLE chunks (
-    run_id      TEXT NOT NULL,
-    round       INTEGER NOT NULL,
-    attempt     INTEGER NOT NULL,
-    participant TEXT NOT NULL,
-    sha256      BLOB NOT NULL,           -- of the whole update
-    offset      INTEGER NOT NULL,
-    data        BLOB NOT NULL,
-    PRIMARY KEY (run_id, round, attempt, participant, sha256, offset)
-);
-
 -- Everyone who ever connected.
 CREATE TABLE participants (
     name        TEXT PRIMARY KEY,

@@ -1,11 +1,9 @@
-"""The store: runs, journal, consensus, update chunks, participants. Synchronous; one thread uses it at a time."""
+"""The store: runs, journal, consensus, participants. Synchronous; one thread uses it at a time."""
 
 from __future__ import annotations
 
-import hashlib
 import os
-import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,19 +12,9 @@ from aggregator.run.rules import step
 from aggregator.run.state import Run
 from aggregator.store.codec import dump_consensus, dump_event, dump_run, load_consensus, load_event, load_run
 from aggregator.store.database import lock, open_database, transaction
+from aggregator.store.spool import Spool, UploadKey
 from dcfpca.rpca.exchange import Consensus
 from dcfpca.spec import RunSpec, parse_spec
-
-
-@dataclass(frozen=True, slots=True)
-class UploadKey:
-    """Names one update of one attempt."""
-
-    run_id: str
-    round: int
-    attempt: int
-    participant: str
-    sha256: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +43,11 @@ class Commit:
 
 
 class Store:
-    """Everything durable, in one file."""
+    """Everything durable: one database, and beside it the updates of the rounds now open."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.spool = Spool(path.with_name(f"{path.name}.updates"))
         self._lock = lock(path)
         try:
             self.connection = open_database(path)
@@ -92,6 +81,8 @@ class Store:
         """
         run_id = commit.run.run_id
         first = commit.seq - len(commit.events) + 1
+        for piece in commit.chunks:
+            self.spool.add(*piece)
         with transaction(self.connection, wait_for_disk=commit.checkpoint) as db:
             if commit.checkpoint:
                 db.execute("DELETE FROM events WHERE run_id = ?", (run_id,))
@@ -100,66 +91,13 @@ class Store:
             else:
                 rows = [(run_id, first + index, dump_event(event)) for index, event in enumerate(commit.events)]
                 db.executemany("INSERT OR REPLACE INTO events VALUES (?, ?, ?)", rows)
-            for key, offset, data in commit.chunks:
-                _insert_chunk(db, key, offset, data)
             if commit.consensus:
                 body = dump_consensus(commit.consensus)
                 db.execute("UPDATE consensus SET body = ? WHERE run_id = ?", (body, run_id))
             if commit.round_view:
                 db.execute("INSERT OR REPLACE INTO rounds VALUES (?, ?, ?)", (run_id, *commit.round_view))
-            for gone in commit.discard:
-                # Earlier ones too: a piece may have come in after its attempt was over.
-                db.execute("DELETE FROM chunks WHERE run_id = ? AND (round, attempt) <= (?, ?)", (run_id, *gone))
-
-    def add_chunk(self, key: UploadKey, offset: int, data: bytes) -> None:
-        """Keep one piece of an update that is still arriving."""
-        with transaction(self.connection, wait_for_disk=False) as db:
-            _insert_chunk(db, key, offset, data)
-
-    def received(self, key: UploadKey) -> int:
-        """How many bytes of this update have arrived without a gap."""
-        length = 0
-        for offset, size in self.connection.execute(
-            "SELECT offset, length(data) FROM chunks WHERE run_id = ? AND round = ? AND attempt = ?"
-            " AND participant = ? AND sha256 = ? ORDER BY offset",
-            _key(key),
-        ):
-            if offset != length:
-                break
-            length += size
-        return length
-
-    def chunks(self, key: UploadKey) -> Iterator[tuple[int, bytes]]:
-        """The pieces of an update in order."""
-        yield from self.connection.execute(
-            "SELECT offset, data FROM chunks WHERE run_id = ? AND round = ? AND attempt = ?"
-            " AND participant = ? AND sha256 = ? ORDER BY offset",
-            _key(key),
-        )
-
-    def has_other(self, key: UploadKey) -> bool:
-        """Whether pieces of another update of the same participant and attempt have arrived."""
-        other = self.connection.execute(
-            "SELECT 1 FROM chunks WHERE run_id = ? AND round = ? AND attempt = ? AND participant = ? AND sha256 != ?"
-            " LIMIT 1",
-            _key(key),
-        )
-        return other.fetchone() is not None
-
-    def digest_so_far(self, key: UploadKey) -> hashlib._Hash:
-        """SHA-256 over the pieces that have arrived, to be continued with the rest."""
-        sha = hashlib.sha256()
-        for _, data in self.chunks(key):
-            sha.update(data)
-        return sha
-
-    def forget_upload(self, key: UploadKey) -> None:
-        """Drop the pieces of an update that turned out wrong."""
-        with transaction(self.connection) as db:
-            db.execute(
-                "DELETE FROM chunks WHERE run_id = ? AND round = ? AND attempt = ? AND participant = ? AND sha256 = ?",
-                _key(key),
-            )
+        for gone in commit.discard:
+            self.spool.discard(run_id, *gone)
 
     def load_runs(self) -> list[StoredRun]:
         """Every run, oldest first, with its journal replayed."""
@@ -188,11 +126,3 @@ class Store:
         """Raise StoreFailed or BadInput when a transaction cannot be made."""
         with transaction(self.connection) as db:
             db.execute(f"PRAGMA user_version = {db.execute('PRAGMA user_version').fetchone()[0]}")
-
-
-def _key(key: UploadKey) -> tuple[str, int, int, str, bytes]:
-    return (key.run_id, key.round, key.attempt, key.participant, key.sha256)
-
-
-def _insert_chunk(db: sqlite3.Connection, key: UploadKey, offset: int, data: bytes) -> None:
-    db.execute("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?)", (*_key(key), offset, data))

@@ -159,4 +159,4 @@ class SimulatedAggregator:
 
     def wanted_of(self, name: str) -> list[pb.Assignment]:
         """What a stream that is opened now is sent."""
-        return assignments(self.facts.now(), self.run, name)
+        return [pb.Assignment.FromString(body) for body in assignments(self.facts.now(), self.run, name)]

@@ -16,7 +16,7 @@ from aggregator.run import events
 from aggregator.run.state import Run
 from aggregator.store.audit import Signer
 from aggregator.store.database import VERSION, StoreFailed
-from aggregator.store.store import Commit, Store, UploadKey
+from aggregator.store.store import Commit, Store
 from dcfpca.errors import BadInput
 from dcfpca.methods import method_of
 from tests.support.rules import Machine, spec_of
@@ -111,19 +111,16 @@ def test_a_full_disk_refuses_the_write_whole_and_keeps_what_was_there(tmp_path: 
     pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
     store.connection.execute(f"PRAGMA max_page_count = {pages + 3}")
     machine = Machine(SPEC).enrol("ann")
-    key = UploadKey("r1", 0, 1, "ann", b"d" * 32)
-    event = events.Responded(at=2.0, participant="ann", accept=True)
-    too_much = Commit(run=machine.run, seq=1, events=[event], chunks=[(key, 0, bytes(1 << 20))])
+    event = events.Responded(at=2.0, participant="ann", accept=True, reasons=("x" * (1 << 20),))
+    too_much = Commit(run=machine.run, seq=1, events=[event])
     with pytest.raises(StoreFailed, match="the disk is full"):
         store.commit(too_much)
-    assert store.received(key) == 0
     (stored,) = store.load_runs()
     assert (stored.seq, stored.run.enrolled) == (0, {})
     store.connection.execute("PRAGMA max_page_count = 1000000")
     store.commit(too_much)
     (stored,) = store.load_runs()
     assert list(stored.run.enrolled) == ["ann"]
-    assert store.received(key) == 1 << 20
     store.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -15,7 +16,9 @@ from aggregator.run.rules import step
 from aggregator.run.state import Run
 from aggregator.runner import _is_turn
 from aggregator.store.codec import dump_consensus, dump_event, dump_run, load_consensus, load_event, load_run
-from aggregator.store.store import Commit, Store, UploadKey
+from aggregator.store.spool import Spool, UploadKey
+from aggregator.store.store import Commit, Store
+from dcfpca.errors import BadMessage
 from dcfpca.methods import method_of
 from dcfpca.rpca.exchange import Consensus, Outcome, Parcel, Progress
 from tests.support.rules import NAMES, Machine, secure_until, spec_of
@@ -146,19 +149,28 @@ def test_a_consensus_is_read_back_bit_by_bit() -> None:
     assert np.array_equal(back.progress.singular_values, progress.singular_values)
 
 
-def test_pieces_of_an_update_count_only_without_a_gap(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store.db")
+def test_pieces_of_an_update_are_kept_only_without_a_gap(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "updates")
+    key = UploadKey("r1", 1, 1, "ann", hashlib.sha256(b"1234567890").digest())
+    spool.add(key, 0, b"1234")
+    with pytest.raises(BadMessage, match="byte 4 was due"):
+        spool.add(key, 6, b"7890")
+    assert spool.received(key) == 4
+    assert not spool.is_whole(key)
+    spool.add(key, 4, b"567890")
+    spool.add(key, 0, b"1234")
+    assert spool.received(key) == 10
+    assert spool.is_whole(key)
+
+
+def test_a_different_update_of_the_same_attempt_is_noticed(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "updates")
     key = UploadKey("r1", 1, 1, "ann", b"d" * 32)
-    store.add_chunk(key, 0, b"12345678")
-    store.add_chunk(key, 16, b"12345678")
-    assert store.received(key) == 8
-    store.add_chunk(key, 8, b"12345678")
-    assert store.received(key) == 24
-    assert not store.has_other(key)
-    assert store.has_other(UploadKey("r1", 1, 1, "ann", b"e" * 32))
-    assert not store.has_other(UploadKey("r1", 1, 2, "ann", b"e" * 32))
-    assert not store.has_other(UploadKey("r1", 1, 1, "bob", b"e" * 32))
-    store.close()
+    spool.add(key, 0, b"1234")
+    assert not spool.has_other(key)
+    assert spool.has_other(UploadKey("r1", 1, 1, "ann", b"e" * 32))
+    assert not spool.has_other(UploadKey("r1", 1, 2, "ann", b"e" * 32))
+    assert not spool.has_other(UploadKey("r1", 1, 1, "bob", b"e" * 32))
 
 
 def test_an_attempt_that_is_over_takes_its_pieces_and_earlier_ones_along_and_no_later_ones(tmp_path: Path) -> None:
@@ -167,7 +179,7 @@ def test_an_attempt_that_is_over_takes_its_pieces_and_earlier_ones_along_and_no_
     store.create_run(run, spec.canonical(), "request", method_of(spec).begin())
     keys = [UploadKey("r1", *place, "ann", b"d" * 32) for place in ((0, 9), (1, 1), (1, 2), (1, 3), (2, 1))]
     for key in keys:
-        store.add_chunk(key, 0, b"12345678")
+        store.spool.add(key, 0, b"12345678")
     store.commit(Commit(run=run, seq=0, events=[], discard=[(1, 2)]))
-    assert [store.received(key) for key in keys] == [0, 0, 0, 8, 8]
+    assert [store.spool.received(key) for key in keys] == [0, 0, 0, 8, 8]
     store.close()
