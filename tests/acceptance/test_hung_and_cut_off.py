@@ -30,7 +30,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
 @pytest.mark.slow
 def test_a_hung_participant_is_left_out_and_joins_again_when_it_wakes(federation: Federation) -> None:
     run_id = federation.propose(
-        method="subspace", rank=2, rounds=400, tolerance=0, participants=NAMES, quorum=3, round_seconds=6
+        method="gradient", rank=2, rounds=400, tolerance=0, participants=NAMES, quorum=3, round_seconds=6
     )
     aggregator, hung = federation.aggregator, federation.processes["delta"]
     aggregator.await_action("consensus_reached", run=run_id, round=1)
@@ -47,13 +47,13 @@ def test_a_hung_participant_is_left_out_and_joins_again_when_it_wakes(federation
 @pytest.mark.slow
 def test_too_few_for_a_quorum_pause_the_run_and_resume_takes_it_up(federation: Federation) -> None:
     run_id = federation.propose(
-        method="subspace",
+        method="gradient",
         rank=2,
         rounds=60,
         tolerance=0,
         participants=NAMES,
         quorum=4,
-        round_seconds=2,
+        round_seconds=4,
         max_attempts=2,
     )
     federation.aggregator.await_action("consensus_reached", run=run_id, round=1)

@@ -16,6 +16,8 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
+        self._all: list[socket.socket] = []
+        self._pumps: list[threading.Thread] = []
         self._lock = threading.Lock()
         self._is_cut = False
         self._cut_after = cut_after
@@ -42,6 +44,10 @@ class Proxy:
     def close(self) -> None:
         self.cut()
         self._listener.close()
+        for pump in self._pumps:
+            pump.join(5)
+        for end in self._all:
+            end.close()
 
     def _accept(self) -> None:
         while True:
@@ -60,10 +66,12 @@ class Proxy:
                 client.close()
                 continue
             server.settimeout(None)
+            self._all += [client, server]
             with self._lock:
                 self._pairs.add((client, server))
-            threading.Thread(target=self._pump, args=(client, server, True), daemon=True).start()
-            threading.Thread(target=self._pump, args=(server, client, False), daemon=True).start()
+            for ways in ((client, server, True), (server, client, False)):
+                self._pumps.append(threading.Thread(target=self._pump, args=ways, daemon=True))
+                self._pumps[-1].start()
 
     def _pump(self, source: socket.socket, sink: socket.socket, upwards: bool) -> None:
         with contextlib.suppress(OSError):
@@ -75,9 +83,6 @@ class Proxy:
         for end in (source, sink):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
-        if upwards:
-            # The other direction has its own thread; both ends are closed once, here.
-            source.close()
 
     def _count(self, size: int) -> bool:
         with self._lock:
