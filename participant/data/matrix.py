@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -65,8 +66,8 @@ class ChosenColumns:
 class WindowedColumns:
     """Reads a stretch of columns at a time and hands out pieces of it.
 
-    Small blocks suit a core's cache but not a disk, nor a format that decodes whole chunks. The window is all that is
-    held in memory, whatever the number of columns; a pass over the matrix reads it once.
+    Small blocks suit a core's cache but not a disk, nor a format that decodes whole chunks. This window and the next,
+    which is read while this one is worked on, are all that is held in memory, whatever the number of columns.
     """
 
     shape: tuple[int, int]
@@ -74,16 +75,29 @@ class WindowedColumns:
     width: int
     _begin: int = 0
     _held: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    _ahead: tuple[int, Future[FloatArray]] | None = None
+    _reader: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "read-ahead"))
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Columns start … stop − 1, from the window if it lies there."""
         if not self._begin <= start <= stop <= self._begin + self._held.shape[1]:
             begin = start - start % self.width
             end = min(max(begin + self.width, stop), self.shape[1])
-            self._held = np.zeros((0, 0))  # before the next is read, so that there are never two
-            self._held = np.asarray(self.fetch(begin, end), dtype=np.float64)
+            self._held = np.zeros((0, 0))  # before the next is read, so that there are never three
+            self._held = self._window(begin, end)
             self._begin = begin
+            if end < self.shape[1]:
+                self._ahead = end, self._reader.submit(self._load, end, min(end + self.width, self.shape[1]))
         return self._held[:, start - self._begin : stop - self._begin]
+
+    def _window(self, begin: int, end: int) -> FloatArray:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[0] == begin and ahead[1].result().shape[1] >= end - begin:
+            return ahead[1].result()
+        return self._load(begin, end)
+
+    def _load(self, begin: int, end: int) -> FloatArray:
+        return np.asarray(self.fetch(begin, end), dtype=np.float64)
 
 
 def window_width(rows: int, chunk: int = 1, window_bytes: int = WINDOW_BYTES) -> int:
