@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from aggregator.store.database import StoreFailed
 from dcfpca.errors import BadIdentity, BadInput, BadMessage, DcfpcaError, Refused
@@ -68,6 +69,8 @@ def as_ours(error: Exception, method: str) -> DcfpcaError:
         return error
     if isinstance(error, NotImplementedError):
         return Unheard("this service does not offer the method")
+    if isinstance(error, DecodeError):
+        return BadMessage("what came is no message of this protocol")
     where = traceback.extract_tb(error.__traceback__)[-1]
     log(
         "call_failed",

@@ -27,9 +27,12 @@ _ORDER = list(Phase)
 
 
 def receive(spec: RunSpec, run: Run, event: events.RoundMessage) -> Step:
-    """Take a message of the present attempt, or say why not. Whoever speaks is no longer silent."""
+    """Take a message of the present attempt, or say why not. Whoever says something sensible is no longer silent."""
     refusal = out_of_turn(run, event.participant, event.round, event.attempt, _PHASE[type(event)])
-    heard = replace(run, silent=run.silent - {event.participant}) if event.participant in run.silent else run
+    sensible = refusal is None or refusal.fate is Fate.LATE
+    heard = (
+        replace(run, silent=run.silent - {event.participant}) if sensible and event.participant in run.silent else run
+    )
     assert run.round is not None or refusal
     if refusal:
         return heard, (_duplicate_or(refusal, run, event),)

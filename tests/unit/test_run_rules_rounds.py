@@ -197,6 +197,13 @@ def test_one_who_speaks_again_is_waited_for_again() -> None:
     assert awaited(machine.run) == ("dag",)
 
 
+def test_one_who_speaks_out_of_turn_is_not_waited_for_again() -> None:
+    machine = running(quorum=3).upload("ann", "bob", "cem").overdue().reach()
+    before = machine.run
+    assert machine.say(events.UpdateReceived, "dag", round=7, sha256=b"z" * 32, size=8).fate is Fate.REJECTED
+    assert machine.run is before
+
+
 def test_one_who_left_is_not_waited_for_and_may_still_answer() -> None:
     machine = running().upload("ann", "bob").tell(events.Left, participant="dag").tell(events.Left, participant="cem")
     assert machine.place[3] == "uploading", "two of four are no majority"

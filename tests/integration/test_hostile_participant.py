@@ -1,0 +1,179 @@
+"""An authenticated but hostile participant, inside the cohort and outside it, against every call there is.
+
+The long form: DCFPCA_FUZZ_CASES=100000 pytest tests/integration/test_hostile_participant.py --timeout=7200
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import uuid
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from dcfpca.consent import consent_bytes
+from dcfpca.identity import Role
+from dcfpca.methods import method_of
+from dcfpca.pki import Credentials, sign
+from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.simulate import simulate
+from dcfpca.spec import RunSpec, parse_spec
+from dcfpca.v1 import admin_pb2
+from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
+from tests.support.federation import relative
+from tests.support.honest import honest_sites
+from tests.support.hostility import Case, Scene, case
+from tests.support.service import Service, service
+
+HONEST = ("ann", "bob", "cem")
+HOSTILE = "mallory"
+ROWS, RANK = 6, 2
+CASES = int(os.environ.get("DCFPCA_FUZZ_CASES", "400"))
+PATIENCE = 20.0
+DEFECTS = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DEADLINE_EXCEEDED)
+
+
+def spec_of(aggregation: str, rounds: int) -> RunSpec:
+    return parse_spec(
+        {
+            "method": "gradient",
+            "rows": ROWS,
+            "rank": RANK,
+            "rounds": rounds,
+            "tolerance": 0,
+            "aggregation": aggregation,
+            "participants": (*HONEST, HOSTILE),
+            "quorum": 3,
+            "round_seconds": 4,
+            "max_attempts": 50,
+        }
+    )
+
+
+def honest_data() -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
+    draw = np.random.default_rng(8)
+    return {name: draw.standard_normal((ROWS, 5)) for name in HONEST}
+
+
+async def enrol(aggregator: Service, run_id: str, spec: RunSpec, own: Credentials) -> grpc.aio.Channel:
+    """The hostile one enrols properly, so that it is in the cohort."""
+    channel = aggregator.channel_of(own)
+    said = consent_bytes(run_id, spec.digest(), HOSTILE, accept=True, private=False, reasons=[])
+    answer = await RoundServiceStub(channel).Respond(
+        pb.RespondRequest(run_id=run_id, spec_sha256=spec.digest(), accept=True, signature=sign(own.private_key, said))
+    )
+    assert answer.fate == 1
+    return channel
+
+
+async def attack(channel: grpc.aio.Channel, one: Case) -> tuple[grpc.StatusCode, str]:
+    """The status of one call; a stream of assignments that is let in is hung up on."""
+    path = f"/{one.method.containing_service.full_name}/{one.method.name}"
+    kind = "_".join(
+        "stream" if streams else "unary" for streams in (one.method.client_streaming, one.method.server_streaming)
+    )
+    body: Any = _stream(one.messages) if one.method.client_streaming else one.messages[0]
+    call = getattr(channel, kind)(path)(body, timeout=PATIENCE)
+    try:
+        if one.method.server_streaming:
+            async for _ in call:
+                call.cancel()
+        else:
+            await call
+    except grpc.aio.AioRpcError as error:
+        return error.code(), error.details() or ""
+    except asyncio.CancelledError:
+        pass
+    return grpc.StatusCode.OK, ""
+
+
+async def _stream(messages: tuple[bytes, ...]) -> Any:
+    for message in messages:
+        yield message
+
+
+def is_defect(code: grpc.StatusCode, details: str) -> bool:
+    # Bytes that are no message at all are turned away by gRPC itself, with this status.
+    return code in DEFECTS and "deserializing" not in details
+
+
+def memory_kib() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4
+
+
+async def fuzz(
+    aggregator: Service, run_id: str, channels: list[grpc.aio.Channel], seed: int, cases: int
+) -> Counter[str]:
+    """So many hostile calls, whatever the run does meanwhile; what they got."""
+    runner, draw, told = aggregator.house.runners[run_id], random.Random(seed), Counter[str]()
+    for number in range(cases):
+        here = runner.run.round
+        layout = runner.method.update_layout(here.round if here else 0)
+        place = (here.round, here.attempt) if here else (0, 1)
+        scene = Scene(run_id, *place, layout.rows, layout.columns, len(layout.scalars), HOSTILE)
+        one = case(draw, scene)
+        code, details = await attack(channels[number % len(channels)], one)
+        told[code.name] += 1
+        assert not is_defect(code, details), (number, one.method.name, one.what, code, details)
+    return told
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200 if CASES > 10_000 else 120)
+@pytest.mark.parametrize("aggregation", ["plain", "secure"])
+async def test_whatever_it_sends_the_honest_ones_finish_with_the_right_answer(tmp_path: Path, aggregation: str) -> None:
+    spec, data = spec_of(aggregation, rounds=2), honest_data()
+    limits = {"upload_seconds": 1, "calls_per_second": 1e6, "call_burst": 10**6}
+    async with service(tmp_path, **limits) as aggregator, honest_sites(aggregator, data):
+        operator = aggregator.operator()
+        proposal = admin_pb2.ProposeRunRequest(spec=spec.canonical(), request_id=uuid.uuid4().hex)
+        run_id = (await operator.ProposeRun(proposal)).run_id
+        inside = await enrol(aggregator, run_id, spec, aggregator.credentials(Role.PARTICIPANT, HOSTILE))
+        channels = [inside, inside, aggregator.channel(Role.PARTICIPANT, "stranger")]
+        await fuzz(aggregator, run_id, channels, 1, CASES // 8)
+        before = memory_kib()
+        told = await fuzz(aggregator, run_id, channels, 2, CASES // 2)
+        assert told["INVALID_ARGUMENT"] > 0
+        runner = aggregator.house.runners[run_id]
+        async with asyncio.timeout(60):
+            while not runner.run.status.over:
+                await fuzz(aggregator, run_id, channels, 3, 1)
+        assert runner.run.status.value == "finished", runner.run.reason
+        assert memory_kib() - before < 64 * 1024
+        alone = simulate(method_of(spec), [ArrayColumns(data[name]) for name in HONEST])
+        assert relative(runner.sums.consensus.broadcast.tensor, alone.consensus.broadcast.tensor) <= 1e-10
+
+
+@pytest.mark.slow
+async def test_an_upload_that_says_no_more_is_cut_and_costs_the_others_nothing(tmp_path: Path) -> None:
+    spec, data = spec_of("plain", rounds=2), honest_data()
+    async with service(tmp_path, upload_seconds=0.3) as aggregator, honest_sites(aggregator, data):
+        proposal = admin_pb2.ProposeRunRequest(spec=spec.canonical(), request_id=uuid.uuid4().hex)
+        run_id = (await aggregator.operator().ProposeRun(proposal)).run_id
+        own = aggregator.credentials(Role.PARTICIPANT, HOSTILE)
+        stub = RoundServiceStub(await enrol(aggregator, run_id, spec, own))
+        runner = aggregator.house.runners[run_id]
+        layout = runner.method.update_layout(0)
+        call = stub.SubmitUpdate(timeout=PATIENCE)
+        header = pb.UpdateHeader()
+        header.ref.run_id, header.ref.attempt = run_id, 1
+        header.tensor.dtype, header.tensor.rows = 1, layout.rows
+        header.tensor.columns, header.tensor.scalars, header.tensor.sha256 = (
+            layout.columns,
+            len(layout.scalars),
+            bytes(32),
+        )
+        await call.write(pb.UpdatePart(header=header))
+        assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert "nothing came for" in (await call.details() or "")
+        async with asyncio.timeout(60):
+            while not runner.run.status.over:
+                await runner.changed.wait(runner.changed.version)
+        assert runner.run.status.value == "finished"
