@@ -1,0 +1,62 @@
+"""`dcfpca bench solve`: a robust PCA of known truth, solved in this process, with its figures."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Literal
+
+import typer
+
+from dcfpca.cli.runs import Json
+from dcfpca.cli.solving import Solved
+from dcfpca.cli.solving import solve as measure
+from dcfpca.cli.speech import print_json, result
+from dcfpca.errors import BadInput
+from dcfpca.rpca.columns import equal_counts
+from dcfpca.rpca.exchange import Method
+from dcfpca.rpca.gradient import GradientMethod
+from dcfpca.rpca.subspace import SubspaceMethod
+from dcfpca.rpca.synthetic import Outliers, Recipe, generate
+
+
+def solve(
+    rows: Annotated[int, typer.Option(min=1, help="Rows of the matrix.")] = 500,
+    columns: Annotated[int, typer.Option(min=1, help="Columns of the matrix, over all sites.")] = 500,
+    rank: Annotated[
+        int, typer.Option(min=1, help="The true rank; the solver is told it unless --max-rank is given.")
+    ] = 25,
+    max_rank: Annotated[int | None, typer.Option(min=1, help="Tell the solver only this upper bound.")] = None,
+    sparsity: Annotated[float, typer.Option(help="Share of entries that are outliers.")] = 0.05,
+    outliers: Annotated[Outliers, typer.Option(help="Kind of outliers.")] = Outliers.IMPULSE,
+    participants: Annotated[int, typer.Option(min=1, help="How many sites, of equal size.")] = 10,
+    method: Annotated[Literal["subspace", "gradient"], typer.Option(help="The method.")] = "subspace",
+    noise: Annotated[float, typer.Option(help="Dense noise, relative to the deviation of L.")] = 0.0,
+    missing: Annotated[float, typer.Option(help="Share of entries that are not observed.")] = 0.0,
+    rounds: Annotated[int, typer.Option(min=1, help="At most this many rounds.")] = 150,
+    tolerance: Annotated[float, typer.Option(help="Stop when L moves less, relatively.")] = 1e-11,
+    seed: Annotated[int, typer.Option(help="Draws the problem and the start.")] = 0,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of the matrix products.")] = 1,
+    as_json: Json = False,
+) -> None:
+    """Solve a problem of known truth and print error, rounds, rank, seconds and memory."""
+    counts = equal_counts(columns, participants)
+    problem = generate(Recipe(rows, columns, rank, sparsity, outliers, noise, missing, counts=counts), seed)
+    chosen = _method(method, rows, rank, max_rank, rounds, tolerance, seed)
+    _print(measure(chosen, problem, threads), as_json)
+
+
+def _method(name: str, rows: int, rank: int, max_rank: int | None, rounds: int, tolerance: float, seed: int) -> Method:
+    width = rank if max_rank is None else max_rank
+    if width > rows:
+        raise BadInput(f"The bound {width} is larger than the {rows} rows.", "Lower --max-rank.")
+    if name == "gradient":
+        return GradientMethod(rows, width, rounds, tolerance, seed)
+    return SubspaceMethod(rows, width, rounds, tolerance, seed, fixed_rank=max_rank is None)
+
+
+def _print(solved: Solved, as_json: bool) -> None:
+    if as_json:
+        print_json(asdict(solved))
+        return
+    for key, value in asdict(solved).items():
+        result(f"{key:>20}  {value:.3g}" if isinstance(value, float) else f"{key:>20}  {value}")
