@@ -50,9 +50,9 @@ class Spool:
             raise StoreFailed(f"an update cannot be kept: {error.strerror}", hint) from error
 
     def received(self, key: UploadKey) -> int:
-        """How many bytes of this update have arrived."""
+        """How many bytes of this update have arrived; of a piece torn by a crash only whole numbers count."""
         path = self._path(key)
-        return path.stat().st_size if path.exists() else 0
+        return path.stat().st_size // 8 * 8 if path.exists() else 0
 
     def has_other(self, key: UploadKey) -> bool:
         """Whether a different update of the same participant has begun to arrive in this attempt."""
@@ -71,14 +71,17 @@ class Spool:
 
     def digest_so_far(self, key: UploadKey) -> hashlib._Hash:
         """SHA-256 over what has arrived, to be continued with the rest."""
-        sha = hashlib.sha256()
-        for _, data in self.chunks(key):
-            sha.update(data)
+        sha, arrived = hashlib.sha256(), self.received(key)
+        for offset, data in self.chunks(key):
+            sha.update(data[: arrived - offset])
         return sha
 
     def is_whole(self, key: UploadKey) -> bool:
         """Whether the file holds what the digest says."""
-        return self.digest_so_far(key).digest() == key.sha256
+        sha = hashlib.sha256()
+        for _, data in self.chunks(key):
+            sha.update(data)
+        return sha.digest() == key.sha256
 
     def forget(self, key: UploadKey) -> None:
         """Drop an update that turned out wrong."""

@@ -151,15 +151,26 @@ def test_a_consensus_is_read_back_bit_by_bit() -> None:
 
 def test_pieces_of_an_update_are_kept_only_without_a_gap(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "updates")
-    key = UploadKey("r1", 1, 1, "ann", hashlib.sha256(b"1234567890").digest())
-    spool.add(key, 0, b"1234")
-    with pytest.raises(BadMessage, match="byte 4 was due"):
-        spool.add(key, 6, b"7890")
-    assert spool.received(key) == 4
+    whole = b"12345678abcdefgh!"
+    key = UploadKey("r1", 1, 1, "ann", hashlib.sha256(whole).digest())
+    spool.add(key, 0, whole[:8])
+    with pytest.raises(BadMessage, match="byte 8 was due"):
+        spool.add(key, 9, whole[9:])
+    assert spool.received(key) == 8
     assert not spool.is_whole(key)
-    spool.add(key, 4, b"567890")
-    spool.add(key, 0, b"1234")
-    assert spool.received(key) == 10
+    spool.add(key, 8, whole[8:])
+    spool.add(key, 0, whole[:8])
+    assert spool.is_whole(key)
+
+
+def test_a_piece_torn_by_a_crash_is_taken_up_at_a_whole_number(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "updates")
+    whole = b"12345678abcdefghABCDEFGH"
+    key = UploadKey("r1", 1, 1, "ann", hashlib.sha256(whole).digest())
+    spool.add(key, 0, whole[:13])
+    assert spool.received(key) == 8
+    assert spool.digest_so_far(key).digest() == hashlib.sha256(whole[:8]).digest()
+    spool.add(key, 8, whole[8:])
     assert spool.is_whole(key)
 
 
