@@ -43,7 +43,13 @@ def test_tensors_of_a_hundred_megabytes_go_through(tmp_path: Path) -> None:
             federation.add_site(name, draw.standard_normal((rows, 24)))
         federation.start_sites(names)
         run = federation.propose(
-            method="gradient", rank=rank, rounds=1, aggregation="plain", participants=names, round_seconds=200
+            method="gradient",
+            gradient={"local_iterations": 1},
+            rank=rank,
+            rounds=1,
+            aggregation="plain",
+            participants=names,
+            round_seconds=200,
         )
         view = federation.finish(run, 220)
         assert federation.model(view.run_id).shape == (rows, rank)

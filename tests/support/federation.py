@@ -101,7 +101,8 @@ class Federation:
             },
             "store": {"path": "store.db"},
             "limits": self._limits,
-            "telemetry": {"log": "json", "level": level, "ready_file": "ready"},
+            "telemetry": {"log": "json", "level": level, "ready_file": "ready", "metrics": ""},
+            "dashboard": {"listen": ""},
         }
         path.write_text(to_toml(tables))
         return path
