@@ -80,9 +80,10 @@ class Assembly:
         """Take the next chunk."""
         if chunk.offset != len(self._data):
             raise BadMessage(f"a chunk at byte {chunk.offset} came where byte {len(self._data)} was due")
-        if len(self._data) + len(chunk.data) > self._size:
+        data = chunk.data
+        if len(self._data) + len(data) > self._size:
             raise BadMessage(f"more than the announced {self._size} bytes came")
-        self._data += chunk.data
+        self._data += data
 
     def finish(self) -> bytearray:
         """All bytes, once complete and matching the digest."""

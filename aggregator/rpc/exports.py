@@ -90,11 +90,12 @@ class ExportIntake:
         try:
             with partial.open("wb") as file:
                 async for part in punctual(parts, self._limits.upload_seconds):
-                    size += len(part.chunk.data)
-                    if part.chunk.offset != size - len(part.chunk.data) or size > header.size:
+                    data = part.chunk.data
+                    size += len(data)
+                    if part.chunk.offset != size - len(data) or size > header.size:
                         raise BadMessage("the pieces of the file are not in order, or more than announced")
-                    sha.update(part.chunk.data)
-                    await asyncio.to_thread(file.write, part.chunk.data)
+                    sha.update(data)
+                    await asyncio.to_thread(file.write, data)
                 file.flush()
                 os.fsync(file.fileno())
             if size != header.size or sha.digest() != header.sha256:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,8 +22,15 @@ from aggregator.sums import update_dtype
 from dcfpca.errors import BadMessage
 from dcfpca.names import CHUNK_BYTES
 from dcfpca.v1 import rounds_pb2 as pb
-from dcfpca.v1.types_pb2 import DTYPE_FLOAT64, DTYPE_UINT32, Chunk, Receipt
+from dcfpca.v1.types_pb2 import DTYPE_FLOAT64, DTYPE_UINT32, Receipt
 from dcfpca.wire import check_header, size_of
+
+
+class Slice(NamedTuple):
+    """A piece of an update. Taken out of its message once: every look at a field of protobuf's copies the bytes."""
+
+    offset: int
+    data: bytes
 
 
 class Intake:
@@ -34,7 +42,7 @@ class Intake:
         self._key = UploadKey(ref.run_id, ref.round, ref.attempt, who, header.tensor.sha256)
         self._size = 0
 
-    async def take(self, parts: AsyncIterator[pb.UpdatePart]) -> Receipt:
+    async def take(self, parts: AsyncIterator[Slice]) -> Receipt:
         """Everything up to the receipt. Raises BadMessage on what the spec does not allow."""
         if not self._is_wanted():
             # The rules answer, not we: a repeat of an accepted update must stay a duplicate.
@@ -60,7 +68,7 @@ class Intake:
             under_way.cancel()
             await asyncio.wait([under_way])
 
-    async def _alone(self, parts: AsyncIterator[pb.UpdatePart]) -> Piece | None:
+    async def _alone(self, parts: AsyncIterator[Slice]) -> Piece | None:
         uploads = self._runner.uploads
         task = uploads[self._who] = asyncio.ensure_future(self._collect(parts))
         task.add_done_callback(lambda _: uploads.pop(self._who, None))
@@ -72,7 +80,7 @@ class Intake:
                 raise
             raise BadMessage("this upload was given up for a newer one of the same participant") from None
 
-    async def _collect(self, parts: AsyncIterator[pb.UpdatePart]) -> Piece | None:
+    async def _collect(self, parts: AsyncIterator[Slice]) -> Piece | None:
         """Store all pieces but the last one, which goes into the transaction that accepts the update."""
         offset = await self._keeper.do(lambda store: store.spool.received(self._key))
         sha, last = hashlib.sha256(), None
@@ -91,13 +99,12 @@ class Intake:
             raise BadMessage("the bytes of the update do not match their announced digest")
         return last
 
-    async def _missing(self, parts: AsyncIterator[pb.UpdatePart], kept: int) -> AsyncIterator[Chunk]:
+    async def _missing(self, parts: AsyncIterator[Slice], kept: int) -> AsyncIterator[Slice]:
         """The pieces from byte `kept` on; one who does not know how much is kept may begin at the beginning."""
         place: int | None = None
         if kept == self._size:
             return
-        async for part in punctual(parts, self._pause):
-            chunk = part.chunk
+        async for chunk in punctual(parts, self._pause):
             if place is None:
                 place = 0 if chunk.offset == 0 else kept
             self._check(chunk, place)
@@ -110,7 +117,7 @@ class Intake:
                 return
         raise BadMessage(f"the upload ended after {place or kept} of {self._size} bytes")
 
-    def _check(self, chunk: Chunk, place: int) -> None:
+    def _check(self, chunk: Slice, place: int) -> None:
         size, dtype = len(chunk.data), self._header.tensor.dtype
         if chunk.offset != place or not 0 < size <= CHUNK_BYTES or size % (4 if dtype == DTYPE_UINT32 else 8):
             raise BadMessage(f"a piece of {size} bytes at {chunk.offset} came where byte {place} was due")

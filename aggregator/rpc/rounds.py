@@ -16,7 +16,7 @@ from aggregator.rpc import translate
 from aggregator.rpc.exports import ExportIntake
 from aggregator.rpc.faults import AlreadyHere, Draining, Missing, OutOfTurn, Overloaded
 from aggregator.rpc.guard import caller
-from aggregator.rpc.intake import Intake
+from aggregator.rpc.intake import Intake, Slice
 from aggregator.run import events, secure
 from aggregator.run.assignments import assignments, wanted_keys
 from aggregator.run.effects import Fate, Reply
@@ -213,7 +213,7 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
             raise BadMessage("an update begins with its header")
         runner, who = self._runner(first.header.ref.run_id), caller()
         intake = Intake(runner, self._house.keeper, who.name, first.header, self._limits.upload_seconds)
-        parts = _counted(request_iterator, runner)
+        parts = _slices(request_iterator, runner)
         try:
             answer = await intake.take(parts)
         except BadMessage:
@@ -289,10 +289,11 @@ def _book(runner: Runner) -> Any:
     return book
 
 
-async def _counted(parts: AsyncIterator[pb.UpdatePart], runner: Runner) -> AsyncIterator[pb.UpdatePart]:
+async def _slices(parts: AsyncIterator[pb.UpdatePart], runner: Runner) -> AsyncIterator[Slice]:
     async for part in parts:
-        runner.traffic.received += len(part.chunk.data)
-        yield part
+        piece = Slice(part.chunk.offset, part.chunk.data)
+        runner.traffic.received += len(piece.data)
+        yield piece
 
 
 def _log_fate(what: str, participant: str, ref: RoundRef | events.RoundMessage, answer: Receipt) -> None:
