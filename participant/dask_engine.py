@@ -1,0 +1,195 @@
+"""The local step on a Dask cluster: the site's columns are dealt out to workers and stay there.
+
+A shard of columns on a worker is a site of the method in small: updates of `subspace` are sums over columns, so the
+sums of the shards are the site's own. What comes back is one update, added up on the workers, and the shards' part of
+V_i, which the daemon needs to survive a restart. A worker that dies takes nothing with it: its shards are read again
+from disk elsewhere and its tasks run again from the state that the daemon holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcfpca.errors import Unreachable
+from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.exchange import Columns, FloatArray, Method, Parcel, ResultBlock, Site
+from participant.data import DataTable, open_matrix
+from participant.data.arrays import extra
+from participant.data.matrix import ChosenColumns
+from participant.engine import Engine
+
+SHARD_BYTES = 128 << 20
+SHARDS_PER_WORKER = 2
+CONNECT_SECONDS = 15
+
+Snapshot = Mapping[str, NDArray[np.generic]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Columns start … stop − 1 of the site's matrix, and how a worker comes by them."""
+
+    table: DataTable
+    rows: tuple[int, ...] | None  # the features that the spec chose; None: all
+    start: int
+    stop: int
+
+
+class DaskEngine(Engine):
+    """Like `Engine`, but sites work on the cluster at `scheduler`; empty: on processes of this machine."""
+
+    def __init__(self, scheduler: str, table: DataTable, threads: int = 0) -> None:
+        super().__init__(threads)
+        self._table = table
+        self._cluster: Any = None
+        distributed = extra("distributed", "dask")
+        try:
+            if not scheduler:
+                self._cluster = distributed.LocalCluster(
+                    n_workers=self.threads, threads_per_worker=1, dashboard_address=None
+                )
+            self.client: Any = distributed.Client(self._cluster or scheduler, timeout=CONNECT_SECONDS)
+        except (OSError, ValueError):
+            hint = "start it with `dask scheduler`, or correct [engine] scheduler"
+            raise Unreachable(f"the Dask scheduler {scheduler} does not answer", hint) from None
+
+    def site(self, method: Method, columns: Columns) -> Site:
+        """The site's side of the method, spread over the workers."""
+        rows = tuple(columns.rows.tolist()) if isinstance(columns, ChosenColumns) else None
+        workers = max(1, len(self.client.scheduler_info()["workers"]))
+        shards = [Shard(self._table, rows, start, stop) for start, stop in cut(columns.shape, workers)]
+        return DaskSite(self.client, method, shards)
+
+    def close(self) -> None:
+        """Let go of the cluster."""
+        self.client.close()
+        if self._cluster is not None:
+            self._cluster.close()
+
+
+def cut(shape: tuple[int, int], workers: int) -> list[tuple[int, int]]:
+    """Ranges of columns: some for every worker, none larger than a shard may be."""
+    rows, columns = shape
+    largest = max(1, SHARD_BYTES // (8 * max(rows, 1)))
+    width = min(largest, -(-columns // (SHARDS_PER_WORKER * workers)))
+    return [(start, min(start + width, columns)) for start in range(0, columns, width)]
+
+
+class DaskSite:
+    """Deals out each step to the shards and adds up what they answer."""
+
+    def __init__(self, client: Any, method: Method, shards: Sequence[Shard]) -> None:
+        self._client = client
+        self._method = method
+        self._shards = tuple(shards)
+        self._blocks = [client.submit(load, shard, pure=False) for shard in shards]
+        self._states: list[Snapshot] = [{} for _ in shards]
+        self._certificate: dict[str, float] = {}
+
+    def answer(self, round: int, broadcast: Parcel) -> Parcel:
+        """The sum of the shards' updates."""
+        # Submitted, not scattered: what was scattered dies with the worker that holds it.
+        told = self._client.submit(_same, broadcast, pure=False)
+        steps = [
+            self._client.submit(step, block, self._method, state, round, told, pure=False)
+            for block, state in zip(self._blocks, self._states, strict=True)
+        ]
+        updates = [self._client.submit(_update_of, one, pure=False) for one in steps]
+        states = [self._client.submit(_state_of, one, pure=False) for one in steps]
+        total = self._client.submit(add, updates, pure=False)
+        vector, kept = self._client.gather([total, states])
+        self._states = kept
+        return Parcel.unflatten(self._method.update_layout(round), vector)
+
+    def snapshot(self) -> dict[str, NDArray[np.generic]]:
+        """The shards' states, in one."""
+        return {f"{place}.{key}": value for place, state in enumerate(self._states) for key, value in state.items()}
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Take up an earlier snapshot, made with as many shards."""
+        states: list[dict[str, NDArray[np.generic]]] = [{} for _ in self._shards]
+        for name, value in snapshot.items():
+            place, _, key = name.partition(".")
+            states[int(place)][key] = value
+        self._states = list(states)
+
+    def finish(self, broadcast: Parcel) -> Iterator[ResultBlock]:
+        """The shards' results, one after the other."""
+        figures: list[tuple[int, dict[str, float]]] = []
+        for shard, block, state in zip(self._shards, self._blocks, self._states, strict=True):
+            done = self._client.submit(conclude, block, self._method, state, broadcast, pure=False)
+            parts, certificate = done.result()
+            figures.append((shard.stop - shard.start, certificate))
+            yield from (replace(part, start=part.start + shard.start) for part in parts)
+        self._certificate = combined(figures)
+
+    def certificate(self) -> dict[str, float]:
+        """Figures of the last `finish`, over all shards."""
+        return dict(self._certificate)
+
+
+def load(shard: Shard) -> FloatArray:
+    """On a worker: read the shard's columns from where the data lies."""
+    block = open_matrix(shard.table).columns.read(shard.start, shard.stop)
+    return np.array(block if shard.rows is None else block[list(shard.rows)], order="F")
+
+
+def step(
+    block: FloatArray, method: Method, state: Snapshot, round: int, broadcast: Parcel
+) -> tuple[FloatArray, dict[str, NDArray[np.generic]]]:
+    """On a worker: one local step on a shard; a function of its arguments alone, so that it can be run again."""
+    site = _site(block, method, state)
+    return site.answer(round, broadcast).flat(), site.snapshot()
+
+
+def conclude(
+    block: FloatArray, method: Method, state: Snapshot, broadcast: Parcel
+) -> tuple[list[ResultBlock], dict[str, float]]:
+    """On a worker: the result of a shard."""
+    site = _site(block, method, state)
+    return list(site.finish(broadcast)), site.certificate()
+
+
+def add(vectors: Sequence[FloatArray]) -> FloatArray:
+    """On a worker: the sum, in the order of the shards."""
+    return reduce(np.add, vectors)
+
+
+def combined(figures: Sequence[tuple[int, dict[str, float]]]) -> dict[str, float]:
+    """Certificates of shards as one: shares and mean squares weighted by columns, the worst residual of optimality."""
+    columns = sum(count for count, _ in figures)
+    found: dict[str, float] = {}
+    for name in figures[0][1]:
+        values = [(count / columns, certificate[name]) for count, certificate in figures]
+        if name == "stationarity":
+            found[name] = max(value for _, value in values)
+        elif name.endswith("_rms"):
+            found[name] = float(np.sqrt(sum(weight * value**2 for weight, value in values)))
+        else:
+            found[name] = sum(weight * value for weight, value in values)
+    return found
+
+
+def _site(block: FloatArray, method: Method, state: Snapshot) -> Site:
+    site = method.site(ArrayColumns(block))
+    if state:
+        site.restore(state)
+    return site
+
+
+def _same(broadcast: Parcel) -> Parcel:
+    return broadcast
+
+
+def _update_of(step: tuple[FloatArray, Any]) -> FloatArray:
+    return step[0]
+
+
+def _state_of(step: tuple[Any, Snapshot]) -> Snapshot:
+    return step[1]

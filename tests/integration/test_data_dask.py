@@ -1,0 +1,149 @@
+"""The local step on a Dask cluster gives the local engine's result, and outlives a worker."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from threading import Thread
+
+import numpy as np
+import pytest
+
+from dcfpca.errors import Unreachable
+from dcfpca.methods import method_of
+from dcfpca.rpca.exchange import Columns, Consensus, FloatArray, Method, Site, Total
+from dcfpca.rpca.simulate import collect
+from dcfpca.spec import parse_spec
+from participant.dask_engine import DaskEngine, cut
+from participant.data import DataTable, choose, open_matrix
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),  # of Dask's own making, in threads that end after the test
+]
+# Early rounds in single precision, the default, agree to single precision only; their limit agrees as well as others.
+EXACT = {"single": 1.0}
+NAMES = tuple(f"f{k}" for k in range(60))
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> DataTable:
+    folder = tmp_path_factory.mktemp("data")
+    rng = np.random.default_rng(0)
+    L = rng.standard_normal((60, 3)) @ rng.standard_normal((3, 900))
+    M = L + np.where(rng.random(L.shape) < 0.05, 20.0, 0.0)
+    M[rng.random(M.shape) < 0.02] = np.nan
+    np.save(folder / "M.npy", M)
+    (folder / "names.txt").write_text("\n".join(NAMES))
+    return DataTable(path=folder / "M.npy", feature_names=folder / "names.txt")
+
+
+@pytest.fixture(scope="module")
+def engine(table: DataTable) -> Iterator[DaskEngine]:
+    """Two workers, each a process of its own."""
+    made = DaskEngine("", table, threads=2)
+    yield made
+    made.close()
+
+
+def run(method: Method, site: Site, rounds: int = 6) -> tuple[Consensus, list[FloatArray]]:
+    consensus, updates = method.begin(), []
+    for _ in range(rounds + 1):
+        update = site.answer(consensus.round, consensus.broadcast)
+        updates.append(update.flat())
+        consensus = method.advance(consensus, Total(update, 1))
+    return consensus, updates
+
+
+def close(one: FloatArray, other: FloatArray) -> bool:
+    return float(np.linalg.norm(one - other)) <= 1e-10 * float(np.linalg.norm(other))
+
+
+@pytest.mark.parametrize("scaling", ["none", "robust"])
+def test_the_cluster_gives_the_local_engines_result(engine: DaskEngine, table: DataTable, scaling: str) -> None:
+    spec = parse_spec({"rows": 60, "max_rank": 5, "scaling": scaling, "subspace": EXACT})
+    method, columns = method_of(spec), open_matrix(table).columns
+    rounds = spec.last_round - spec.rounds + 5
+    alone, spread = method.site(columns), engine.site(method, columns)
+    ours, updates = run(method, spread, rounds)
+    theirs, expected = run(method, alone, rounds)
+    assert all(close(one, other) for one, other in zip(updates, expected, strict=True))
+    found, wanted = collect(spread, ours.broadcast), collect(alone, theirs.broadcast)
+    assert close(found.L, wanted.L)
+    assert close(found.S.toarray(), wanted.S.toarray())
+    assert found.certificate.keys() == wanted.certificate.keys()
+
+
+def test_a_whole_run_ends_with_the_local_engines_result(engine: DaskEngine, table: DataTable) -> None:
+    method, columns = method_of(parse_spec({"rows": 60, "max_rank": 5, "tolerance": 1e-12})), open_matrix(table).columns
+    ends = []
+    for site in (engine.site(method, columns), method.site(columns)):
+        consensus = method.begin()
+        while consensus.outcome is None:
+            update = site.answer(consensus.round, consensus.broadcast)
+            consensus = method.advance(consensus, Total(update, 1))
+        ends.append(collect(site, consensus.broadcast))
+    assert close(ends[0].L, ends[1].L)
+
+
+def test_features_are_chosen_on_the_workers(engine: DaskEngine, table: DataTable) -> None:
+    wanted = tuple(reversed(NAMES[:40]))
+    method = method_of(parse_spec({"features": wanted, "rank": 3, "subspace": EXACT}))
+    columns: Columns = choose(open_matrix(table), wanted, "here").columns
+    _, updates = run(method, engine.site(method, columns), 3)
+    _, expected = run(method, method.site(columns), 3)
+    assert close(updates[-1], expected[-1])
+
+
+def test_a_restored_site_goes_on_as_if_nothing_had_happened(engine: DaskEngine, table: DataTable) -> None:
+    method, columns = method_of(parse_spec({"rows": 60, "rank": 3})), open_matrix(table).columns
+    site = engine.site(method, columns)
+    consensus, _ = run(method, site, 3)
+    fresh = engine.site(method, columns)
+    fresh.restore(site.snapshot())
+    np.testing.assert_array_equal(
+        fresh.answer(consensus.round, consensus.broadcast).flat(),
+        site.answer(consensus.round, consensus.broadcast).flat(),
+    )
+
+
+def test_a_worker_killed_in_mid_round_does_not_lose_the_round(engine: DaskEngine, table: DataTable) -> None:
+    method, columns = method_of(parse_spec({"rows": 60, "rank": 3, "subspace": EXACT})), open_matrix(table).columns
+    site = engine.site(method, columns)
+    consensus, _ = run(method, site, 3)
+    before, alone = site.snapshot(), method.site(columns)
+    run(method, alone, 3)
+    expected = alone.answer(consensus.round, consensus.broadcast).flat()
+    assert close(site.answer(consensus.round, consensus.broadcast).flat(), expected)
+    site.restore(before)
+    victim = next(iter(engine.client.run(os.getpid).values()))
+    answers: list[FloatArray] = []
+    # Something long occupies both workers, so that the round is under way, and waiting, when one of them dies.
+    busy = [engine.client.submit(_occupy, number, pure=False) for number in range(2)]
+    thread = Thread(target=lambda: answers.append(site.answer(consensus.round, consensus.broadcast).flat()))
+    thread.start()
+    os.kill(victim, signal.SIGKILL)
+    thread.join(100)
+    engine.client.cancel(busy)
+    assert len(answers) == 1
+    assert close(answers[0], expected)
+    assert victim not in engine.client.run(os.getpid).values()
+
+
+def _occupy(number: int) -> float:
+    """Some seconds of work."""
+    rng = np.random.default_rng(number)
+    return float(sum(np.linalg.svd(rng.standard_normal((200, 200)), compute_uv=False)[0] for _ in range(40)))
+
+
+def test_a_scheduler_that_is_not_there_is_said(table: DataTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("participant.dask_engine.CONNECT_SECONDS", 1)
+    with pytest.raises(Unreachable, match=r"tcp://127\.0\.0\.1:1 does not answer"):
+        DaskEngine("tcp://127.0.0.1:1", table, threads=1)
+
+
+def test_every_worker_gets_shards_and_none_too_large() -> None:
+    assert cut((10, 100), workers=2) == [(0, 25), (25, 50), (50, 75), (75, 100)]
+    assert cut((10, 1), workers=8) == [(0, 1)]
+    assert max(stop - start for start, stop in cut((1000, 10**6), workers=1)) * 8000 <= 128 << 20
