@@ -73,9 +73,10 @@ class EngineTable(_Table):
     memory_limit: Size = Field(
         0, ge=0, description='For the matrix, such as "2 GiB": a larger one is read in blocks. 0: as the system allows.'
     )
-    kind: Literal["method", "idle"] = Field(
-        "method", description="method: do the local step. idle: send zeros, to measure the exchange alone."
+    kind: Literal["method", "dask", "idle"] = Field(
+        "method", description="method: do the local step here. dask: on a cluster. idle: send zeros, to measure."
     )
+    scheduler: str = Field("", description="Of the Dask cluster, such as tcp://host:8786; empty: processes here.")
 
 
 class Config(_Table):
@@ -103,5 +104,5 @@ def load_config(path: Path) -> Config:
     try:
         return Config.model_validate(keys, context={"directory": str(path.resolve().parent)})
     except ValidationError as error:
-        hint = "see deploy/participant.toml for an example with every key"
+        hint = "see deploy/config/participant.toml for an example with every key"
         raise BadInput(f"the configuration {path} is not valid: {describe(error)}", hint) from None
