@@ -65,7 +65,8 @@ class LightSite:
         """Everything up to the end of the run."""
         hello = pb.SubscribeRequest(protocol=1, software="light", rows=self._data.shape[0])
         try:
-            async for told in self._stub.Subscribe(hello):
+            # A thousand handshakes at once time each other out; they are tried again, as a daemon would.
+            async for told in self._stub.Subscribe(hello, wait_for_ready=True):
                 match told.WhichOneof("what"):
                     case "run_proposed":
                         await self._enrol(told.run_id, told.run_proposed)

@@ -52,6 +52,7 @@ EVENTS: st.SearchStrategy[events.Event] = st.one_of(
         reveal=st.builds(Reveal, st.just(()), st.lists(st.tuples(_names, _blob), max_size=2).map(tuple)),
     ),
     st.builds(events.ConsensusReached, at=_at, round=_round, attempt=_attempt, outcome=st.sampled_from(["", "done"])),
+    st.builds(events.UpdatesLost, at=_at, round=_round, attempt=_attempt, reason=st.text(max_size=5)),
     st.builds(
         events.SumFailed, at=_at, round=_round, attempt=_attempt, reason=st.text(max_size=5), fatal=st.booleans()
     ),
