@@ -31,6 +31,9 @@ TRANSIENT = frozenset(
         grpc.StatusCode.RESOURCE_EXHAUSTED,
         grpc.StatusCode.CANCELLED,
         grpc.StatusCode.ABORTED,
+        # The aggregator failed at the call; it may be put right while the round is open, and the call is idempotent.
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.UNKNOWN,
     }
 )
 _OPTIONS = [
@@ -207,7 +210,8 @@ async def _patiently(once: Callable[[bool], Awaitable[T]]) -> T:
             return await once(first)
         except grpc.aio.AioRpcError as error:
             if error.code() not in TRANSIENT:
-                raise BadMessage(f"the aggregator turned a message away: {error.details()}") from error
+                said, _, hint = (error.details() or error.code().name).partition("\nhint: ")
+                raise BadMessage(f"the aggregator turned a message away: {said}", hint) from error
         except (grpc.aio.UsageError, asyncio.CancelledError):
             # gRPC cancels calls when their channel is replaced by one with renewed credentials; that is not for us.
             task = asyncio.current_task()
