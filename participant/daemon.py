@@ -41,7 +41,7 @@ class Daemon:
         self._store = store
         self._link = Link(config.aggregator.address, site.credentials)
         egress = Egress(self._link, store.ledger, config.policy)
-        engine = Engine(config.engine.threads, idle=config.engine.kind == "idle")
+        engine = engine_of(config)
         self._telemetry = Telemetry()
         self._telemetry.watch_certificate(lambda: site.credentials.not_after)
         self._means = Means(site, store, self._link, egress, engine, config.results.dir, self._telemetry)
@@ -76,6 +76,7 @@ class Daemon:
         for driver in self._drivers.values():
             await driver.stop()
         await self._link.close()
+        self._means.engine.close()
 
     async def _listen(self, connection: Connection) -> None:
         hello = self._hello()
@@ -141,6 +142,16 @@ class Daemon:
             rows=self._site.facts.rows,
             features_sha256=features_digest(features) if (features := self._site.facts.features) else b"",
         )
+
+
+def engine_of(config: Config) -> Engine:
+    """Where the local step runs, by the configuration."""
+    wanted = config.engine
+    if wanted.kind == "dask":
+        from participant.dask_engine import DaskEngine  # noqa: PLC0415  an extra, and slow to import
+
+        return DaskEngine(wanted.scheduler, config.data, wanted.threads)
+    return Engine(wanted.threads, idle=wanted.kind == "idle")
 
 
 async def serve(config: Config) -> None:

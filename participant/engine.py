@@ -33,6 +33,9 @@ class Engine:
         """The site's side of the method."""
         return IdleSite(method, columns) if self._idle else method.site(columns)
 
+    def close(self) -> None:
+        """Let go of what the engine holds beside its threads, which is nothing."""
+
     async def run(self, work: Callable[[], T]) -> T:
         """The outcome of `work`, awaited."""
         loop = asyncio.get_running_loop()

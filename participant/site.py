@@ -18,7 +18,7 @@ from dcfpca.rpca.exchange import Columns
 from dcfpca.spec import RunSpec
 from participant.config import Config
 from participant.data import DataFacts, Matrix, choose, measure, open_matrix
-from participant.policy import SiteFacts
+from participant.policy import SiteFacts, SitePolicy
 
 
 @dataclass(slots=True)
@@ -94,6 +94,14 @@ class LocalSite:
         self.believer.renew(credentials)
 
 
+def _policy(config: Config) -> SitePolicy:
+    """On a cluster only methods whose updates are sums over columns can run, whatever the policy allows."""
+    if config.engine.kind != "dask":
+        return config.policy
+    able = tuple(method for method in config.policy.methods if method == "subspace")
+    return config.policy.model_copy(update={"methods": able})
+
+
 def open_site(config: Config) -> LocalSite:
     """Load and check everything that the configuration names; the first thing wrong is raised as its sentence."""
     identity = config.identity
@@ -109,7 +117,7 @@ def open_site(config: Config) -> LocalSite:
         columns=data.columns,
         has_missing=data.missing > 0,
         allows_missing=config.data.missing == "allow",
-        policy=config.policy,
+        policy=_policy(config),
         features=matrix.features,
     )
     return LocalSite(credentials, believer, matrix, facts, data)

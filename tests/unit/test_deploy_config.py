@@ -30,7 +30,7 @@ MODELS: dict[str, type[BaseModel]] = {
 UNSAID = {"spec.toml": {"rank"}}
 # Defaults that are not the example's: a path as the reference has to show one, and what only measurements use.
 SHOWN_ONLY = {"telemetry.ready_file", "identity.crl", "data.feature_names"}
-NOT_FOR_USERS = {"engine.kind"}
+NOT_FOR_USERS: set[str] = set()
 
 
 def _with_defaults(name: str) -> str:
