@@ -44,8 +44,8 @@ class Shown(Federation):
 
     def aggregator_config(self, level: str = "debug") -> Path:
         path = super().aggregator_config(level)
-        text = path.read_text().replace("[telemetry]\n", '[telemetry]\nmetrics = "127.0.0.1:0"\n')
-        path.write_text(text + f'\n[dashboard]\nlisten = "{self._listen}"\n')
+        shown = path.read_text().replace('metrics = ""', 'metrics = "127.0.0.1:0"')
+        path.write_text(shown.replace('[dashboard]\nlisten = ""', f'[dashboard]\nlisten = "{self._listen}"'))
         return path
 
     _listen = "127.0.0.1:0"
@@ -191,7 +191,9 @@ def test_the_runs_report_opens_by_itself_and_shows_the_rank(
     assert page.evaluate("document.querySelectorAll('svg').length") >= 5
     assert page.evaluate("[...document.querySelectorAll('svg')].every((s) => s.getBoundingClientRect().height > 40)")
     for dark in (False, True):
-        assert browser.page(out.as_uri(), 390, dark=dark).evaluate(CONTRAST)[0] >= 4.5
+        phone = browser.page(out.as_uri(), 390, dark=dark)
+        assert phone.evaluate(CONTRAST)[0] >= 4.5
+        assert phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_the_sites_own_report_shows_its_pictures(
