@@ -16,6 +16,8 @@ from dcfpca.rpca.exchange import Columns
 from participant.data.matrix import WINDOW_BYTES, WindowedColumns, window_width
 from participant.data.source import DataTable
 
+WINDOW_SHARE = 16  # of the memory limit: a window, the next one, and the pages it is read through
+
 
 def read_npy(path: Path, table: DataTable, memory_limit: int) -> Columns:
     """A memory map, or under a memory limit windows of it, so that no page of the file stays with the process."""
@@ -39,7 +41,7 @@ def windowed(array: NDArray[Any], turned: bool, memory_limit: int) -> WindowedCo
         return held
 
     rows, columns = array.shape[::-1] if turned else array.shape
-    width = window_width(rows, window_bytes=min(WINDOW_BYTES, memory_limit // 8))
+    width = window_width(rows, window_bytes=min(WINDOW_BYTES, memory_limit // WINDOW_SHARE))
     return WindowedColumns((rows, columns), fetch, width)
 
 
@@ -104,7 +106,7 @@ def _chunked(path: Path, name: str, dataset: Any, table: DataTable, memory_limit
     turned = table.orientation == "samples-in-rows"
     rows, columns = dataset.shape[::-1] if turned else dataset.shape
     chunk = (dataset.chunks or (1, 1))[0 if turned else 1]
-    window = min(WINDOW_BYTES, memory_limit // 8) if memory_limit else WINDOW_BYTES
+    window = min(WINDOW_BYTES, memory_limit // WINDOW_SHARE) if memory_limit else WINDOW_BYTES
 
     def fetch(start: int, stop: int) -> NDArray[Any]:
         try:
