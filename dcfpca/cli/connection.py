@@ -32,6 +32,8 @@ _CHANNEL_OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.min_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 3_000),
+    # An aggregator that was moved, or restarted as a container, comes back under another address.
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     ("grpc.max_receive_message_length", 64 << 20),
 )
 

@@ -45,6 +45,8 @@ _OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 5_000),
     ("grpc.max_reconnect_backoff_ms", 500),
+    # An aggregator that was moved, or restarted as a container, comes back under another address.
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     # All connections of one process to one address would otherwise share one socket, across credentials.
     ("grpc.use_local_subchannel_pool", 1),
 ]
