@@ -52,6 +52,7 @@ def test_secure_gradient_agrees_with_the_simulation_to_fixed_point(federation: F
     assert distance(federation, method="gradient") <= 1e-10
 
 
+@pytest.mark.slow
 def test_secure_subspace_agrees_with_the_simulation_to_fixed_point(federation: Federation) -> None:
     assert distance(federation, method="subspace") <= 1e-10
 

@@ -21,6 +21,7 @@ from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.v1 import admin_pb2, rounds_pb2
 from tests.support.federation import Federation
 
+pytestmark = pytest.mark.slow
 NAMES = ("alpha", "beta", "gamma", "hidden")
 METHODS = [
     method
@@ -127,7 +128,6 @@ def channel_of(federation: Federation, files: SiteFiles) -> grpc.Channel:
     return grpc.secure_channel(federation.address, tls, options=[("grpc.use_local_subchannel_pool", 1)])
 
 
-@pytest.mark.slow
 def test_no_call_of_anybody_gives_the_private_reconstruction(federation: Federation, run_id: str) -> None:
     hidden = secrets_of(federation, run_id)
     assert len(hidden) > 100

@@ -81,6 +81,7 @@ EVENTS: st.SearchStrategy[events.Event] = st.one_of(
 )
 
 
+@settings(max_examples=60, deadline=None)
 @given(EVENTS)
 def test_an_event_is_read_back_as_it_was_written(event: events.Event) -> None:
     assert load_event(dump_event(event)) == event
@@ -98,7 +99,7 @@ STARTS = [
 ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.sampled_from(STARTS), st.lists(EVENTS, max_size=20), st.data())
 def test_replaying_the_journal_gives_the_live_run(
     tmp_path_factory: pytest.TempPathFactory, start: Run, told: list[events.Event], data: st.DataObject
