@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
+import time
 from datetime import UTC, datetime
 from pathlib import Path
+
+import pytest
 
 from dcfpca.cli.connection import Settings
 from dcfpca.cli.diagnosis import Address, Files
@@ -107,6 +111,20 @@ async def test_a_name_that_does_not_resolve_fails_at_dns(tmp_path: Path) -> None
         files = site.identity(Role.PARTICIPANT, "a")
         found = await asyncio.to_thread(_examine, files, "aggregator.invalid", site.port)
     assert [(one.what, one.level) for one in found] == [("DNS", Level.FAIL)]
+
+
+async def test_a_clock_that_is_a_minute_behind_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class SlowClock:
+        @staticmethod
+        def time() -> float:
+            return time.time() - 60
+
+    monkeypatch.setattr("dcfpca.cli.doctor_network.time", SlowClock)
+    async with service(tmp_path) as site:
+        found = await _look(site, site.identity(Role.PARTICIPANT, "a"))
+    finding = next(one for one in found if one.what == "clock")
+    assert finding.level is Level.WARN
+    assert re.search(r"(59\.\d|60\.\d) s behind", finding.sentence)
 
 
 async def test_an_aggregator_that_is_not_serving_says_so(tmp_path: Path) -> None:
