@@ -81,8 +81,8 @@ class Driver:
             past.append(events.Proposed(row.spec, row.digest))
         if step is not None:
             past.append(events.Computed(step.round, step.consensus, step.vector))
-        seed = self._means.store.seed(self.run_id)
-        past += [_with_seed(_decoded(body), seed) for body in self._means.store.inbox(self.run_id)]
+        seed, before = self._means.store.seed(self.run_id)
+        past += [_with_seed(_decoded(body), seed, before) for body in self._means.store.inbox(self.run_id)]
         self.session.replay(past)
         self._perform(self.session.resume())
         log("run_resumed", run=self.run_id, status=row.status, ref=str(self.session.ref or "its beginning"))
@@ -93,7 +93,8 @@ class Driver:
             if self._is_spent(event.ref):
                 log("attempt_sat_out", run=self.run_id, round=event.ref.round, attempt=event.ref.attempt)
                 return
-            event = replace(event, seed=os.urandom(32))
+            before = self.session.opened_for(event.ref.round)
+            event = replace(event, seed=os.urandom(32), opened_before=before)
         consent, ref = self.session.consent, self.session.ref
         reaction = self.session.handle(event)
         if self.session.ref != ref:
@@ -130,7 +131,8 @@ class Driver:
             case events.Opened():
                 # A plain attempt has no secrets and only one answer, so there is nothing that must not change.
                 if session.consent is not None and session.consent.spec.aggregation == "secure":
-                    store.open_attempt(self.run_id, event.ref, event.seed, _without_consensus(source))
+                    body = _without_consensus(source)
+                    store.open_attempt(self.run_id, event.ref, event.seed, body, event.opened_before)
             case events.Ended() | events.TurnedDown():
                 store.end(self.run_id, "ended", event.reason)
             case events.ResultsWritten():
@@ -368,11 +370,11 @@ def _decoded(body: bytes) -> events.Assigned:
     return codec.decode(pb.Assignment.FromString(body))
 
 
-def _with_seed(event: events.Assigned, seed: bytes) -> events.Event:
+def _with_seed(event: events.Assigned, seed: bytes, before: tuple[str, ...]) -> events.Event:
     if isinstance(event, events.Opened):
         if not seed:
             raise BadMessage("the seed of the open attempt is gone")
-        return replace(event, seed=seed)
+        return replace(event, seed=seed, opened_before=before)
     return event
 
 

@@ -19,6 +19,8 @@ CREATE TABLE IF NOT EXISTS seeds (
     round   INTEGER NOT NULL,
     attempt INTEGER NOT NULL,
     seed    BLOB,                          -- NULL once spent
+    -- JSON list: the survivors for whom an earlier attempt at this round was opened. It is opened for no others.
+    opened_before TEXT NOT NULL DEFAULT '[]',
     PRIMARY KEY (run_id, round, attempt)
 ) STRICT;
 

@@ -119,19 +119,24 @@ class Store:
         rows = self._database.execute("SELECT run_id FROM runs WHERE status = 'waiting' AND approved = 1")
         return [row[0] for row in rows]
 
-    def open_attempt(self, run_id: str, ref: Ref, seed: bytes, body: bytes) -> None:
-        """A new attempt: its seed, and the message that opened it. The attempt before is over, and its seed wiped."""
+    def open_attempt(self, run_id: str, ref: Ref, seed: bytes, body: bytes, before: tuple[str, ...] = ()) -> None:
+        """A new attempt: its seed, the message that opened it, and for whom the round's sum was `before` opened.
+
+        The attempt before is over, and its seed wiped.
+        """
         with self._database as database:
             self._wipe(run_id)
-            values = (run_id, ref.round, ref.attempt, seed)
-            database.execute("INSERT INTO seeds (run_id, round, attempt, seed) VALUES (?, ?, ?, ?)", values)
+            values = (run_id, ref.round, ref.attempt, seed, json.dumps(before))
+            database.execute(
+                "INSERT INTO seeds (run_id, round, attempt, seed, opened_before) VALUES (?, ?, ?, ?, ?)", values
+            )
             database.execute("INSERT INTO inbox (run_id, body) VALUES (?, ?)", (run_id, body))
 
-    def seed(self, run_id: str) -> bytes:
-        """The seed of the attempt now open; empty when there is none."""
-        query = "SELECT seed FROM seeds WHERE run_id = ? AND seed IS NOT NULL"
+    def seed(self, run_id: str) -> tuple[bytes, tuple[str, ...]]:
+        """The seed of the attempt now open, empty when there is none, and for whom the round was opened before."""
+        query = "SELECT seed, opened_before FROM seeds WHERE run_id = ? AND seed IS NOT NULL"
         row = self._database.execute(query, (run_id,)).fetchone()
-        return row[0] if row else b""
+        return (row[0], tuple(json.loads(row[1]))) if row else (b"", ())
 
     def had_seed(self, run_id: str, ref: Ref) -> bool:
         """Whether this attempt was given a seed, spent or not."""

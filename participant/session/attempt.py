@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from dcfpca.errors import BadMessage
 from dcfpca.rpca.exchange import FloatArray
-from dcfpca.secagg import Context, Identity, ParticipantSide, dtype_of
+from dcfpca.secagg import Context, Identity, ParticipantSide, Survivors, dtype_of
 from dcfpca.secagg.errors import CohortTooSmall, OutOfTurn
 from dcfpca.spec import RunSpec
 from participant.policy import SiteFacts, check_roster
@@ -121,4 +121,6 @@ def begin(run_id: str, spec: RunSpec, site: SiteFacts, identity: Identity, opene
         min_cohort=site.policy.min_cohort,
         precision=spec.precision,
     )
-    return Attempt(opened, site, ParticipantSide(context, identity, opened.seed), spec.precision)
+    before = Survivors(opened.opened_before) if opened.opened_before else None
+    side = ParticipantSide(context, identity, opened.seed, opened_before=before)
+    return Attempt(opened, site, side, spec.precision)

@@ -66,13 +66,17 @@ class Approved:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A round is open. `seed` is fresh entropy from the shell, used only if the attempt is new."""
+    """A round is open. `seed` is fresh entropy from the shell, used only if the attempt is new.
+
+    `opened_before` are the survivors for whom the sum of an earlier attempt at this round was opened, if one was.
+    """
 
     ref: Ref
     digest: bytes
     cohort: tuple[str, ...]
     consensus: ConsensusHeader
     seed: bytes = field(repr=False, default=b"")
+    opened_before: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,13 @@ class Session:
         """The latest attempt that was opened to this site."""
         return self._attempt.ref if self._attempt else None
 
+    def opened_for(self, round: int) -> tuple[str, ...]:
+        """The survivors for whom this site has helped to open the sum of this round; empty when it has not."""
+        attempt = self._attempt
+        if attempt is None or attempt.side is None or attempt.ref.round != round or attempt.side.opened is None:
+            return ()
+        return attempt.side.opened.members
+
     def handle(self, event: Event) -> Reaction:
         """Take one event. What may not be answered gives a Complain and changes nothing."""
         try:

@@ -102,8 +102,8 @@ def test_a_new_attempt_wipes_the_seed_and_the_messages_of_the_one_before(directo
     store.open_attempt("run-1", Ref(1, 1), b"1" * 32, b"opened 1.1")
     store.save_inbox("run-1", b"roster 1.1")
     assert store.inbox("run-1") == [b"opened 1.1", b"roster 1.1"]
-    store.open_attempt("run-1", Ref(1, 2), b"2" * 32, b"opened 1.2")
-    assert store.seed("run-1") == b"2" * 32
+    store.open_attempt("run-1", Ref(1, 2), b"2" * 32, b"opened 1.2", ("a", "b"))
+    assert store.seed("run-1") == (b"2" * 32, ("a", "b"))
     assert store.inbox("run-1") == [b"opened 1.2"]
     store.close()
     left = b"".join(path.read_bytes() for path in directory.iterdir())
@@ -115,7 +115,7 @@ def test_an_attempt_gets_one_seed_and_never_a_second(directory: Path) -> None:
     store.open_attempt("run-1", Ref(1, 1), b"1" * 32, b"")
     with pytest.raises(sqlite3.IntegrityError):
         store.open_attempt("run-1", Ref(1, 1), b"2" * 32, b"")
-    assert store.seed("run-1") == b"1" * 32
+    assert store.seed("run-1")[0] == b"1" * 32
 
 
 def test_the_end_of_a_run_leaves_nothing_secret_behind(directory: Path) -> None:
@@ -123,7 +123,7 @@ def test_the_end_of_a_run_leaves_nothing_secret_behind(directory: Path) -> None:
     store.save_consent("run-1", CONSENT, 1)
     store.open_attempt("run-1", Ref(1, 1), b"1" * 32, b"opened")
     store.end("run-1", "finished", "converged")
-    assert store.seed("run-1") == b""
+    assert store.seed("run-1")[0] == b""
     assert store.inbox("run-1") == []
     assert b"1" * 32 not in b"".join(path.read_bytes() for path in directory.iterdir())
     (row,) = store.runs()
@@ -136,12 +136,12 @@ def test_after_a_power_cut_the_open_attempt_is_sat_out_and_after_a_kill_it_is_no
     store.open_attempt("run-1", Ref(1, 1), b"1" * 32, b"opened")
     killed = Store(directory)
     killed.take_over()
-    assert killed.seed("run-1") == b"1" * 32
+    assert killed.seed("run-1")[0] == b"1" * 32
     with sqlite3.connect(directory / DATABASE) as database:
         database.execute("UPDATE boot SET boot_id = 'another start of the machine'")
     store = Store(directory)
     store.take_over()
-    assert store.seed("run-1") == b""
+    assert store.seed("run-1")[0] == b""
     assert store.inbox("run-1") == []
 
 

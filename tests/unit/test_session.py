@@ -66,6 +66,7 @@ class Cohort:
     spec: RunSpec = field(default_factory=spec_of)
     sessions: dict[str, Session] = field(default_factory=dict)
     said: dict[str, list[events.Event]] = field(default_factory=lambda: {name: [] for name in SITES})
+    opened_before: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.sessions = {name: enrolled(name, self.spec) for name in SITES}
@@ -79,7 +80,8 @@ class Cohort:
     def open(self) -> None:
         adverts = []
         for name in SITES:
-            compute, advertise = self.tell(name, opened(self.spec, seed=name.encode() * 32))
+            opening = opened(self.spec, seed=name.encode() * 32, opened_before=self.opened_before)
+            compute, advertise = self.tell(name, opening)
             assert isinstance(compute, actions.Compute)
             assert isinstance(advertise, actions.Advertise)
             secagg.accept_advert(self.context, advertise.advert, verify)
@@ -198,6 +200,27 @@ def test_another_survivor_set_is_refused_and_changes_nothing() -> None:
     assert isinstance(complaint, actions.Complain)
     assert complaint.kind == "InconsistentSurvivors"
     assert kinds(session.handle(events.SurvivorsAnnounced(Ref(1, 1), secagg.Survivors(SITES)))) == ["Attest"]
+
+
+def test_a_round_that_was_opened_is_not_opened_again_for_other_survivors() -> None:
+    first = Cohort()
+    first.open()
+    first.share()
+    first.submit()
+    assert first.sessions["a"].opened_for(1) == ()
+    first.unmask()
+    assert first.sessions["a"].opened_for(1) == SITES
+    assert first.sessions["a"].opened_for(2) == ()
+    second = Cohort(opened_before=SITES)
+    second.open()
+    second.share()
+    second.submit()
+    fewer = secagg.Survivors(("a", "b", "c"))
+    (complaint,) = second.sessions["a"].handle(events.SurvivorsAnnounced(Ref(1, 1), fewer)).actions
+    assert isinstance(complaint, actions.Complain)
+    assert complaint.kind == "DifferencedSum"
+    same = secagg.Survivors(SITES)
+    assert kinds(second.sessions["a"].handle(events.SurvivorsAnnounced(Ref(1, 1), same))) == ["Attest"]
 
 
 def test_a_sum_over_fewer_survivors_than_the_policy_demands_is_not_signed() -> None:
