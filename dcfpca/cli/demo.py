@@ -6,6 +6,7 @@ import tempfile
 import time
 import uuid
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -18,12 +19,14 @@ from dcfpca.cli.export import gather
 from dcfpca.cli.mishaps import Mishaps
 from dcfpca.cli.operator import Operator
 from dcfpca.cli.progress import Progress
+from dcfpca.cli.report import write_report
 from dcfpca.cli.runs import Json
 from dcfpca.cli.speech import print_json, say
 from dcfpca.cli.watching import Watch, unless_finished
 from dcfpca.demo.children import Children, ending_in_order
 from dcfpca.demo.federation import Federation, SitePlan
 from dcfpca.demo.problem import draw, files_below, score, site_names
+from dcfpca.report.run import run_report
 from dcfpca.rpca.synthetic import Problem
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import admin_pb2 as pb
@@ -109,6 +112,10 @@ def _play(scene: Scene, problem: Problem, federation: Federation) -> Outcome:
         say(f"all connected by mutual TLS to {federation.address}; {names[-1]} is flagged private")
         view = _follow(scene, operator, federation, names)
         gathered, exported = _export(operator, view, federation.directory / "export")
+        report = federation.directory / "report.html"
+        write_report(
+            report, run_report(operator.run(view.run_id), f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"), force=False
+        )
     results = {name: federation.results_directory(name, view.run_id) for name in names}
     return Outcome(
         directory=federation.directory,
@@ -118,7 +125,8 @@ def _play(scene: Scene, problem: Problem, federation: Federation) -> Outcome:
         results=results,
         method=scene.method,
         exported=exported,
-        files=tuple(path for directory in (*results.values(), exported) for path in files_below(directory)),
+        report=report,
+        files=(*(path for directory in (*results.values(), exported) for path in files_below(directory)), report),
         seconds=time.monotonic() - began,
     )
 

@@ -27,6 +27,7 @@ class Outcome:
     refusals: tuple[pb.Refusal, ...]
     results: Mapping[str, Path]
     exported: Path
+    report: Path
     files: tuple[Path, ...]
     seconds: float
     method: str
@@ -77,7 +78,8 @@ def tell(outcome: Outcome) -> None:
         *(Text(f"\n{one.participant} did not export: {'; '.join(one.reasons)}") for one in outcome.refusals),
         Text(f"\neverything that left {private}, by its own ledger:"),
         _ledger(read_ledger(config)),
-        Text(f"\nconfigs, keys, logs, results and the export are in {outcome.directory}"),
+        Text(f"\nthe whole run as a page for your browser: {outcome.report}"),
+        Text(f"configs, keys, logs, results and the export are in {outcome.directory}"),
         Text(f"look again: dcfpca-participant ledger --config {config}"),
     ]
     speech.show(Group(*parts))
