@@ -124,6 +124,13 @@ def subscribe_item(request: pb.SubscribeRequest) -> Item:
     return _item("subscription", f"{request.rows} rows", request, None)
 
 
+def progress_item(contract: Contract, request: pb.ReportProgressRequest) -> Item:
+    """A percentage."""
+    _check_run(contract, request.ref)
+    _demand(request.percent <= 100, "more than a percentage")
+    return _item("progress", f"{request.percent} %", request, request.ref)
+
+
 def refusal_item(request: pb.ExportRefusal) -> Item:
     """The sentence that says why the reconstruction stays here."""
     _demand(len(request.reason) <= SENTENCE_CHARACTERS, "a reason longer than a sentence")

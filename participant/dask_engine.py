@@ -23,6 +23,7 @@ from participant.data import DataTable, open_matrix
 from participant.data.arrays import extra
 from participant.data.matrix import ChosenColumns
 from participant.engine import Engine
+from participant.progress import MeteredColumns
 
 SHARD_BYTES = 128 << 20
 SHARDS_PER_WORKER = 2
@@ -61,7 +62,8 @@ class DaskEngine(Engine):
 
     def site(self, method: Method, columns: Columns) -> Site:
         """The site's side of the method, spread over the workers."""
-        rows = tuple(columns.rows.tolist()) if isinstance(columns, ChosenColumns) else None
+        there = columns.columns if isinstance(columns, MeteredColumns) else columns
+        rows = tuple(there.rows.tolist()) if isinstance(there, ChosenColumns) else None
         workers = max(1, len(self.client.scheduler_info()["workers"]))
         shards = [Shard(self._table, rows, start, stop) for start, stop in cut(columns.shape, workers)]
         return DaskSite(self.client, method, shards)

@@ -82,6 +82,12 @@ class Egress:
         self._record(contract.export_item(header))
         return await self._link.export(header, path)
 
+    async def report(self, agreed: Contract, ref: Ref, percent: int) -> None:
+        """Tell how far the local step has come, for people to look at."""
+        request = pb.ReportProgressRequest(ref=codec.encode_ref(agreed.run_id, ref), percent=percent)
+        self._record(contract.progress_item(agreed, request))
+        await self._link.report(request)
+
     async def refuse_export(self, run_id: str, export_id: str, reason: str) -> types.Receipt:
         """Send the refusal."""
         refusal = pb.ExportRefusal(run_id=run_id, export_id=export_id, reason=reason)

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from dcfpca import secagg
 from dcfpca.errors import BadIdentity
 from dcfpca.identity import Role
+from dcfpca.logs import log
 from dcfpca.pki import Credentials, load_credentials, sign, verify_peer
 from dcfpca.pki.revocation import load_revocations
 from dcfpca.rpca.exchange import Columns
@@ -19,6 +20,7 @@ from dcfpca.spec import RunSpec
 from participant.config import Config
 from participant.data import DataFacts, Matrix, choose, measure, open_matrix
 from participant.policy import SiteFacts, SitePolicy
+from participant.progress import Meter, MeteredColumns
 
 
 @dataclass(slots=True)
@@ -110,7 +112,9 @@ def open_site(config: Config) -> LocalSite:
     )
     believer = Believer(credentials, identity.crl)
     matrix = open_matrix(config.data, config.state.dir / "spool", config.engine.memory_limit)
-    data = measure(matrix.columns, config.data.origin)
+    meter = Meter(lambda percent: log("data_checked", path=config.data.origin, percent=percent))
+    meter.begin(matrix.columns.shape[1])
+    data = measure(MeteredColumns(matrix.columns, meter), config.data.origin)
     facts = SiteFacts(
         name=credentials.identity.name,
         rows=data.rows,

@@ -136,6 +136,10 @@ class Link:
         """Step 6."""
         return await self._call("Unmask", request)
 
+    async def report(self, request: pb.ReportProgressRequest) -> types.Receipt:
+        """How far the local step has come."""
+        return await self._call("ReportProgress", request)
+
     async def upload(self, header: pb.UpdateHeader, payload: bytes) -> types.Receipt:
         """Send an update; after a broken connection only what has not arrived."""
 

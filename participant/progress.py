@@ -1,0 +1,60 @@
+"""How far long local work has come: a percentage, told now and then, and nothing else about the data."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dcfpca.rpca.exchange import Columns, FloatArray
+from dcfpca.spec import RunSpec
+
+TELL_SECONDS = 5.0
+
+
+class Meter:
+    """Counts columns as they are read and tells the percentage, at most once in `every` seconds."""
+
+    def __init__(
+        self,
+        told: Callable[[int], None],
+        every: float = TELL_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._told, self._every, self._clock = told, every, clock
+        self._wanted, self._done, self._last = 1, 0, clock()
+
+    def begin(self, columns: int) -> None:
+        """Work on so many columns begins, passes counted."""
+        self._wanted, self._done, self._last = max(columns, 1), 0, self._clock()
+
+    def advance(self, columns: int) -> None:
+        """So many columns more are read."""
+        self._done += columns
+        now = self._clock()
+        if now - self._last >= self._every:
+            self._last = now
+            self._told(min(99, 100 * self._done // self._wanted))
+
+
+def passes_of(spec: RunSpec) -> int:
+    """How often a local step reads each column."""
+    return spec.gradient.local_iterations if spec.method == "gradient" else 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeteredColumns:
+    """Columns whose reading is counted."""
+
+    columns: Columns
+    meter: Meter
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(m, n_i)."""
+        return self.columns.shape
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Columns start … stop − 1."""
+        self.meter.advance(stop - start)
+        return self.columns.read(start, stop)
