@@ -21,7 +21,14 @@ from tests.support.processes import Process
 
 NAMES = ("alpha", "beta", "gamma")
 ROWS, RANK = 24, 2
-SPEC: dict[str, Any] = {"rank": RANK, "rounds": 8, "tolerance": 0.0, "participants": NAMES, "round_seconds": 60.0}
+SPEC: dict[str, Any] = {
+    "rank": RANK,
+    "rounds": 8,
+    "tolerance": 0.0,
+    "participants": NAMES,
+    "round_seconds": 600.0,
+    "enrol_seconds": 300.0,
+}
 PHASES = ("advertising", "sharing", "uploading", "attesting", "unmasking", "finished")
 
 
