@@ -118,7 +118,7 @@ PY
 }
 
 long_run() { # starts a run that goes on until ROUNDS and returns once ROUND is open
-    run=$(operator run start --max-rank 10 --rounds "$1" --tolerance 0 --round-seconds 20 --json 2>/dev/null | field run_id) || return 1
+    run=$(operator run start --max-rank 10 --rounds "$1" --tolerance 0 --round-seconds 60 --json 2>/dev/null | field run_id) || return 1
     until_round "$run" "$2"
 }
 
@@ -144,6 +144,7 @@ restart_resumes() {
     until_round "$run" 40 || return 1
     "${engine[@]}" kill --signal KILL v-aggregator >/dev/null
     "${engine[@]}" start v-aggregator >/dev/null
+    until_healthy aggregator || return 1
     finishes "$run" 900
 }
 
