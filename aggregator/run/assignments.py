@@ -68,7 +68,8 @@ def wanted_keys(facts: Facts, run: Run, participant: str) -> frozenset[str]:
 def _wanted(facts: Facts, run: Run, me: str) -> list[Wanted]:
     if run.status is Status.ENROLLING:
         return _proposal(facts, run, me)
-    if me not in run.cohort or me in run.refusals:
+    # A run that ended before it had a cohort is over for those who had enrolled.
+    if me not in (run.cohort or run.enrolled) or me in run.refusals:
         return []
     if run.status is Status.RUNNING and run.round is not None:
         return _in_round(facts, run, run.round, me)

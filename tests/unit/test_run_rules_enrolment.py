@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from aggregator.run import events
+from aggregator.run.assignments import Facts, assignments
 from aggregator.run.effects import Discard, Fate, Sum
 from aggregator.run.phases import awaited, deadline
+from dcfpca.v1 import rounds_pb2 as pb
 from tests.support.rules import NAMES, Machine, secure_until, spec_of
 
 
@@ -140,3 +142,12 @@ def test_withdrawing_in_mid_round_of_a_secure_run_lets_it_go_on() -> None:
     assert machine.place[3] == "uploading"
     assert machine.run.round is not None
     assert machine.run.round.members == NAMES[:3]
+
+
+def test_those_who_enrolled_in_a_run_that_never_began_are_told_of_its_end() -> None:
+    machine = Machine(spec_of()).enrol("ann")
+    facts = Facts(machine.spec, machine.spec.canonical(), machine.spec.digest())
+    machine.tell(events.EnrolmentClosed, overdue=True)
+    (told,) = [pb.Assignment.FromString(body) for body in assignments(facts, machine.run, "ann")]
+    assert told.run_finished.status == "failed"
+    assert assignments(facts, machine.run, "bob") == []
