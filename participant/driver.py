@@ -27,6 +27,7 @@ from participant.contract import Contract
 from participant.egress import Egress
 from participant.engine import Engine
 from participant.link import Link
+from participant.progress import Meter, MeteredColumns, passes_of
 from participant.results import Finding, has_result, write_results
 from participant.session import Consent, Session, actions, events
 from participant.session.events import ConsensusHeader, Kind, Ref
@@ -72,6 +73,8 @@ class Driver:
         self._site: Site | None = None
         self._site_lock = asyncio.Lock()
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._meter = Meter(self._progressed)
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def restore(self, row: RunRow) -> None:
         """Take up a run from before a restart."""
@@ -247,7 +250,7 @@ class Driver:
         return await self._means.engine.run(lambda: self.session.update_bytes(ref))
 
     async def _compute(self, action: actions.Compute) -> None:
-        started = time.monotonic()
+        started, self._loop = time.monotonic(), asyncio.get_running_loop()
         try:
             async with self._site_lock:
                 broadcast = await self._consensus(action.consensus, action.round)
@@ -273,18 +276,32 @@ class Driver:
         self.take(events.Computed(step.round, step.consensus, step.vector))
 
     def _local_step(self, site: Site, action: actions.Compute, broadcast: Parcel) -> tuple[LocalStep, int]:
+        self._meter.begin(passes_of(self._contract().spec) * self._means.site.facts.columns)
         vector = site.answer(action.round, broadcast).flat()
         if not np.isfinite(vector).all():
             raise BadMessage("the local step gave numbers that are not finite")
         step = LocalStep(action.round, action.consensus.sha256, vector, site.snapshot())
         return step, self._means.store.save_step(self.run_id, step)
 
+    def _progressed(self, percent: int) -> None:
+        """Called from the thread of the local step."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._report, percent)
+
+    def _report(self, percent: int) -> None:
+        ref = self.session.ref
+        if ref is not None and not self.session.finished:
+            log("step_progress", run=self.run_id, round=ref.round, percent=percent)
+            agreed = self._contract()
+            self._start(f"message {ref} progress", lambda: self._means.egress.report(agreed, ref, percent))
+
     def _opened_site(self) -> Site:
         """The site's side of the method, from its last saved step."""
         if self._site is None:
             assert self.session.consent is not None
             spec = self.session.consent.spec
-            site = self._means.engine.site(method_of(spec), self._means.site.columns(spec))
+            columns = MeteredColumns(self._means.site.columns(spec), self._meter)
+            site = self._means.engine.site(method_of(spec), columns)
             if (step := self._means.store.step(self.run_id)) is not None:
                 site.restore(step.snapshot)
             self._site = site
