@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from importlib import resources
 
@@ -18,6 +19,8 @@ LOOK_SECONDS = 2.0
 """How long the overview may be old where nothing signals a change, such as days left of a certificate."""
 REST_SECONDS = 0.2
 """Least time between two messages of a stream: people do not read faster."""
+REST_SHARE = 20
+"""Looking must not cost the service its work: a stream rests this many times as long as its overview took to make."""
 BEAT_SECONDS = 15.0
 """A sign of life on a silent stream, by which a broken one is noticed."""
 
@@ -59,7 +62,9 @@ class Dashboard:
         told, run_version, after, silent = b"", -1, -1, 0.0
         while True:
             seen = [(signal, signal.version) for signal in self._signals(runner)]
+            began = time.monotonic()
             news = _message("overview", overview(self._house, self._trust))
+            rest = max(REST_SECONDS, REST_SHARE * (time.monotonic() - began))
             if news != told:
                 told, silent = news, 0.0
                 yield news
@@ -70,8 +75,8 @@ class Dashboard:
             if silent >= BEAT_SECONDS:
                 silent = 0.0
                 yield b": still here\n\n"
-            await asyncio.sleep(REST_SECONDS)
-            silent += REST_SECONDS + await _changed(seen, LOOK_SECONDS)
+            await asyncio.sleep(rest)
+            silent += rest + await _changed(seen, LOOK_SECONDS)
 
     def _signals(self, runner: Runner | None) -> list[Signal]:
         return [self._house.stage, runner.changed] if runner else [self._house.stage]
