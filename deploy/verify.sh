@@ -26,7 +26,7 @@ step() { # WHAT COMMAND…
     if "$@" >"$scratch/step.log" 2>&1; then
         echo "ok      $what ($((SECONDS - began)) s)"
         # Without systemd podman says at every start that it will not ask for health by itself; we ask.
-        sed '/systemd connection/d; s/^/        /' "$scratch/step.log" | tail -3
+        sed '/systemd connection/d; /syslog/d; s/^/        /' "$scratch/step.log" | tail -3
     else
         echo "FAILED  $what ($((SECONDS - began)) s)"
         tail -20 "$scratch/step.log" | sed 's/^/        /'
