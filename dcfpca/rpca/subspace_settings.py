@@ -34,7 +34,7 @@ class SubspaceSettings:
     fall_gap: float = 0.75  # … it falls at least this much,
     fall_resting: float = 0.03  # … and while L does not move, this much
     rank_entry: float = 1.0  # c_ρ: singular values under c_ρ √max(m,n) λ do not enter L
-    rank_noise: float = 1.0  # c_n: nor those under c_n (√m + √n) times the deviation of ω ψ(R)
+    rank_noise: float = 1.1  # c_n: nor those under c_n (√m + √n) times the deviation of ω ψ(R)
     passes: int = 2  # local passes per round
     largest_relaxation: float = 2.0  # ω is never larger
     floor: float = 1e-13  # thresholds stop falling at this share of the opening scale

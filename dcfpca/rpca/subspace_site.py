@@ -18,7 +18,7 @@ from dcfpca.rpca.subspace_settings import OPENING_BINS, OPENING_LOWEST, OPENING_
 from dcfpca.rpca.thresholds import firm
 
 SKETCHING_ROUNDS = 2  # while U is only a sketch, one pass tells as much as two
-FINISHING_PASSES = 4  # the final U is exact to the tolerance; these make V as exact
+FINISHING_PASSES = 2  # the final U is exact to the tolerance; these make V as exact
 STALE = 0.01  # a share of the final subspace that a site which took part in the last rounds has seen
 SMALLEST_SCALE = 1e-11  # of the largest: below lies rounding, which must not be blown up
 

@@ -1,0 +1,217 @@
+"""The figures of docs/results-solver.md: `python benchmarks/solver.py SET [--out FILE]`.
+
+Every case is drawn from a seed, solved in this process with default settings, and written as one JSON line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from dcfpca.cli.solving import solve
+from dcfpca.rpca.baselines import accelerated_alternating_projections, alm
+from dcfpca.rpca.columns import equal_counts, split
+from dcfpca.rpca.metrics import relative_error, relative_squared_error, singular_value_error
+from dcfpca.rpca.simulate import simulate
+from dcfpca.rpca.subspace import SubspaceMethod
+from dcfpca.rpca.synthetic import Outliers, Problem, Recipe, generate, paper_problem
+
+Row = dict[str, object]
+TOLERANCE = 1e-11
+
+
+def method(problem: Problem, factor: float, rounds: int = 150) -> SubspaceMethod:
+    """Told the rank for factor 1, else only the upper bound factor × rank."""
+    width = round(problem.rank * factor)
+    return SubspaceMethod(problem.M.shape[0], width, rounds, TOLERANCE, fixed_rank=factor == 1)
+
+
+def figures(problem: Problem, factor: float, **about: object) -> Row:
+    solved = asdict(solve(method(problem, factor), problem))
+    return {**about, "bound": factor, "true_rank": problem.rank, **solved}
+
+
+def easy() -> Iterator[Row]:
+    for size in (500, 1000, 3000):
+        for kind in (Outliers.IMPULSE, Outliers.UNIFORM):
+            for factor in (1, 2):
+                recipe = Recipe(size, size, size // 20, 0.05, kind, counts=equal_counts(size, 10))
+                yield figures(generate(recipe, 0), factor, size=size, kind=kind.value)
+
+
+def cells() -> Iterator[Row]:
+    for factor in (1, 1.3, 2):
+        for share in (0.05, 0.10, 0.15, 0.20):
+            for sparsity in (0.05, 0.10, 0.15, 0.20, 0.25, 0.30):
+                problem = paper_problem(500, round(500 * share), sparsity, 10, 0)
+                run = simulate(method(problem, factor), problem.sites())
+                error = relative_squared_error(run.low_rank, problem.L)
+                rank = run.consensus.progress.rank
+                yield {"bound": factor, "r/n": share, "s": sparsity, "squared_error_L": error} | {
+                    "rank": rank, "true_rank": problem.rank, "rounds": run.consensus.round,
+                    "outcome": str(run.consensus.outcome),
+                }  # fmt: skip
+
+
+def kinds() -> Iterator[Row]:
+    cases: list[tuple[str, Recipe]] = []
+    counts = equal_counts(300, 10)
+    for sparsity in (0.05, 0.15):
+        cases += [(kind.value, Recipe(300, 300, 15, sparsity, kind, counts=counts)) for kind in Outliers]
+        cases.append(("condition 100", Recipe(300, 300, 15, sparsity, condition=100.0, counts=counts)))
+        cases.append(("a third of the factors", Recipe(300, 300, 15, sparsity, third=True, counts=counts)))
+        cases.append(("20 % missing", Recipe(300, 300, 15, sparsity, missing=0.2, counts=counts)))
+        cases.append(("1 % noise", Recipe(300, 300, 15, sparsity, noise=0.01, counts=counts)))
+    for name, recipe in cases:
+        for factor in (1, 2):
+            problem = generate(recipe, 0)
+            run = simulate(method(problem, factor), problem.sites())
+            row: Row = {"case": name, "s": recipe.sparsity, "bound": factor, "rounds": run.consensus.round}
+            row |= {"relative_error_L": relative_error(run.low_rank, problem.L), "rank": run.consensus.progress.rank}
+            if recipe.noise:
+                row["oracle"] = relative_error(oracle(problem), problem.L)
+            yield row
+
+
+def oracle(problem: Problem) -> np.ndarray:
+    """Least squares of the true rank on the entries that are truly clean."""
+    clean, L = np.where(problem.S == 0.0, problem.M, np.nan), np.zeros_like(problem.M)
+    for _ in range(200):
+        P, s, Q = np.linalg.svd(np.where(np.isnan(clean), L, clean), full_matrices=False)
+        L = (P[:, : problem.rank] * s[: problem.rank]) @ Q[: problem.rank]
+    return L
+
+
+def splits() -> Iterator[Row]:
+    for noise in (0.0, 0.01):
+        problem = generate(Recipe(300, 400, 15, 0.1, noise=noise, missing=0.05, counts=(400,)), 0)
+        for factor in (1, 2):
+            pooled = simulate(method(problem, factor), problem.sites()).low_rank
+            for counts in (equal_counts(400, 10), equal_counts(400, 50), (1, 2, 300, 97), (391, *(1,) * 9)):
+                dealt = simulate(method(problem, factor), split(problem.M, counts)).low_rank
+                row: Row = {"noise": noise, "bound": factor, "sites": len(counts), "largest": max(counts)}
+                yield row | {"difference": relative_error(dealt, pooled)}
+
+
+def values(sizes: tuple[int, ...] = (200, 500, 1000, 5000)) -> Iterator[Row]:
+    for size in sizes:
+        problem = paper_problem(size, size // 20, 0.05, 10, 0)
+        chosen = method(problem, 2, rounds=40)
+        run = simulate(chosen, problem.sites())
+        found = chosen.model(run.consensus)["singular_values"]
+        left, right = np.linalg.qr(problem.L[:, : problem.rank])[0], problem.L
+        truth = np.linalg.svd(left.T @ right, compute_uv=False)
+        error = singular_value_error(found, truth, problem.rank)
+        yield {"size": size, "singular_value_error": error, "rank": run.consensus.progress.rank} | {
+            "true_rank": problem.rank, "rounds": run.consensus.round}  # fmt: skip
+
+
+def speed(sizes: tuple[int, ...] = (500, 1000, 3000)) -> Iterator[Row]:
+    """CPU seconds on one thread to ‖L−L₀‖²/‖L₀‖² of 1e-6 and 1e-10, the result formed; the best of three in turn."""
+    for size in sizes:
+        problem = paper_problem(size, size // 20, 0.05, 10, 0)
+        peers = _peers(problem)
+        needed = {name: _iterations(run, problem) for name, run in peers.items()}
+        best: dict[tuple[str, float], float] = {}
+        for _ in range(3):
+            for factor in (1, 2):
+                taken = solve(method(problem, factor, rounds=12), problem).seconds_to
+                name = "subspace, rank given" if factor == 1 else "subspace, bound 2r"
+                for level in (1e-6, 1e-10):
+                    _keep(best, (name, level), taken[{1e-6: "1e-6", 1e-10: "1e-10"}[level]])
+            for name, run in peers.items():
+                for level, count in needed[name].items():
+                    began = time.process_time()
+                    run(count, None)
+                    _keep(best, (name, level), time.process_time() - began)
+        for (name, level), seconds in best.items():
+            yield {"size": size, "solver": name, "level": level, "cpu_seconds": seconds}
+
+
+def _peers(problem: Problem) -> dict[str, Callable[..., object]]:
+    M, rank = problem.M, problem.rank
+    peers: dict[str, Callable[..., object]] = {
+        "accelerated alternating projections": lambda count, look: accelerated_alternating_projections(
+            M, rank, tolerance=0.0, iterations=count, observe=look
+        ),
+        "ALM, partial SVD": lambda count, look: alm(M, tolerance=0.0, iterations=count, observe=look),
+    }
+    if M.shape[0] <= 1000:
+        peers["ALM, full SVD"] = lambda count, look: alm(
+            M, partial=False, tolerance=0.0, iterations=count, observe=look
+        )
+    return peers
+
+
+def _keep(best: dict[tuple[str, float], float], key: tuple[str, float], seconds: float | None) -> None:
+    if seconds is not None:
+        best[key] = min(best.get(key, np.inf), seconds)
+
+
+def _iterations(run: Callable[..., object], problem: Problem) -> dict[float, int]:
+    reached: dict[float, int] = {}
+
+    def look(number: int, L: np.ndarray, _: np.ndarray) -> None:
+        error = relative_squared_error(L, problem.L)
+        for level in (1e-6, 1e-10):
+            if error <= level:
+                reached.setdefault(level, number)
+
+    run(25, look)
+    return reached
+
+
+def step() -> Iterator[Row]:
+    """The local step alone: share of the GEMM peak, distance from one read of M per pass, memory."""
+    for rows, columns, rank in ((2000, 4000, 5), (2000, 4000, 50), (2000, 4000, 100), (2000, 4000, 200)):
+        problem = paper_problem_of(rows, columns, rank)
+        solved = solve(method(problem, 1, rounds=10), problem)
+        reading = _read_seconds(problem.M)
+        passes = 2.0
+        row: Row = {"rows": rows, "columns": columns, "rank": rank, "gemm_fraction": solved.gemm_fraction}
+        row |= {"seconds_per_round": solved.seconds_per_round, "read_seconds_per_pass": reading}
+        row |= {"passes_over_read": solved.seconds_per_round / passes / reading}
+        yield row | {"memory_over_matrix": solved.peak_bytes / solved.matrix_bytes}
+
+
+def paper_problem_of(rows: int, columns: int, rank: int) -> Problem:
+    return generate(Recipe(rows, columns, rank, 0.05, counts=equal_counts(columns, 2)), 0)
+
+
+def _read_seconds(M: np.ndarray) -> float:
+    best = np.inf
+    for _ in range(5):
+        began = time.process_time()
+        M.sum()
+        best = min(best, time.process_time() - began)
+    return best
+
+
+SETS: dict[str, Callable[[], Iterator[Row]]] = {
+    "easy": easy, "cells": cells, "kinds": kinds, "split": splits, "values": values, "speed": speed, "step": step,
+}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("set", choices=sorted(SETS))
+    parser.add_argument("--out", type=Path)
+    wanted = parser.parse_args()
+    with threadpool_limits(1):
+        for row in SETS[wanted.set]():
+            line = json.dumps(row)
+            print(line, flush=True)
+            if wanted.out:
+                with wanted.out.open("a") as file:
+                    file.write(line + "\n")
+
+
+if __name__ == "__main__":
+    main()
