@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from threading import Thread
 
 import numpy as np
@@ -17,6 +18,7 @@ from dcfpca.rpca.simulate import collect
 from dcfpca.spec import parse_spec
 from participant.dask_engine import DaskEngine, cut
 from participant.data import DataTable, choose, open_matrix
+from tests.support.federation import Federation, relative
 
 pytestmark = [
     pytest.mark.slow,
@@ -135,6 +137,24 @@ def _occupy(number: int) -> float:
     """Some seconds of work."""
     rng = np.random.default_rng(number)
     return float(sum(np.linalg.svd(rng.standard_normal((200, 200)), compute_uv=False)[0] for _ in range(40)))
+
+
+def test_a_daemon_with_a_cluster_takes_part_like_any_other(tmp_path: Path, table: DataTable) -> None:
+    assert table.path is not None
+    matrix, names = np.load(table.path), ("a", "b", "c")
+    with Federation(tmp_path) as federation:
+        federation.start_aggregator()
+        federation.add_site("a", matrix[:, :500], tables={"engine": {"kind": "dask", "threads": 2}})
+        federation.add_site("b", matrix[:, 500:700])
+        federation.add_site("c", matrix[:, 700:])
+        federation.start_sites(names)
+        keys = {"rank": 3, "rounds": 4, "tolerance": 0, "participants": names, "round_seconds": 60}
+        view = federation.run(**keys, subspace=EXACT)
+        alone = federation.simulate(view, names)
+        assert relative(federation.result("a", view.run_id).L, alone.results[0].L) <= 1e-10
+        refused = federation.follow(federation.propose(**keys, method="gradient", enrol_seconds=20))
+        assert [one.participant for one in refused.refusals] == ["a"]
+        federation.stop_all()
 
 
 def test_a_scheduler_that_is_not_there_is_said(table: DataTable, monkeypatch: pytest.MonkeyPatch) -> None:
