@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from aggregator.runner import Runner
 
 
+BROADCAST_BYTES = 16 << 20
+"""What the streams of a run may hold together: in a large cohort the consensus is fetched, some at a time."""
+
+
 class FactsOfStage:
     """Caches the facts of the present stage, the encoded consensus, and the roster's book."""
 
@@ -60,7 +64,8 @@ class FactsOfStage:
         due = deadline(self._runner.spec, run)
         live = run.status in (Status.RUNNING, Status.FINISHED)
         header, payload = self.consensus() if live else (None, b"")
-        inline = payload if run.status is Status.RUNNING and len(payload) <= INLINE_BYTES else b""
+        small = len(payload) <= INLINE_BYTES and len(payload) * len(run.cohort) <= BROADCAST_BYTES
+        inline = payload if run.status is Status.RUNNING and small else b""
         return Facts(
             spec=self._runner.spec,
             spec_bytes=self._runner.spec_bytes,

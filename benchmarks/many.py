@@ -58,7 +58,16 @@ async def _clients(address: str, authority: str, names: list[str], rows: int) ->
     threadpool_limits(1)
     ca, draw = open_authority(Path(authority)), np.random.default_rng(abs(hash(names[0])) % 2**32)
     sites = [LightSite(address, *papers_of(ca, name), draw.standard_normal((rows, COLUMNS))) for name in names]
-    ended = await asyncio.gather(*(site.take_part() for site in sites))
+
+    async def pause() -> None:
+        await asyncio.sleep(float(draw.uniform(0.5, 2.0)))
+
+    async def part(number: int, site: LightSite) -> str:
+        # Daemons of a consortium do not all start in one moment.
+        await asyncio.sleep(0.01 * number)
+        return await site.take_part(pause)
+
+    ended = await asyncio.gather(*(part(number, site) for number, site in enumerate(sites)))
     assert set(ended) == {"finished"}, set(ended)
 
 
@@ -81,9 +90,9 @@ def measure(root: Path, participants: int, rounds: int, rows: int, rank: int, pr
             process.start()
         seen = 0
         while seen < participants:
-            seen = sum(line["action"] == "participant_connected" for line in aggregator.events())
+            seen = sum(1 for one in federation.operator.participants() if one.state == "connected")
             assert all(process.is_alive() for process in crowd)
-            time.sleep(0.2)
+            time.sleep(0.5)
         connected = aggregator.memory_kib()
         forget_peak(aggregator)
         run_id = federation.propose(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from aggregator.keeper import Keeper
+from aggregator.rpc.places import Places
 from aggregator.rpc.punctual import punctual
 from aggregator.rpc.translate import receipt
 from aggregator.run import events
@@ -33,12 +35,22 @@ class Slice(NamedTuple):
     data: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What every intake works with; `pause` is the longest silence inside an upload, in seconds."""
+
+    keeper: Keeper
+    places: Places
+    pause: float
+
+
 class Intake:
     """Takes one update; what arrived before a broken connection is kept and need not be sent again."""
 
-    def __init__(self, runner: Runner, keeper: Keeper, who: str, header: pb.UpdateHeader, pause: float) -> None:
+    def __init__(self, runner: Runner, means: Means, who: str, header: pb.UpdateHeader) -> None:
         ref = header.ref
-        self._runner, self._keeper, self._who, self._header, self._pause = runner, keeper, who, header, pause
+        self._runner, self._who, self._header = runner, who, header
+        self._keeper, self._places, self._pause = means.keeper, means.places, means.pause
         self._key = UploadKey(ref.run_id, ref.round, ref.attempt, who, header.tensor.sha256)
         self._size = 0
 
@@ -51,10 +63,14 @@ class Intake:
         check_header(self._header.tensor, layout, update_dtype(self._runner.spec))
         self._size = size_of(self._header.tensor)
         await self._take_over()
+        async with self._places.hold(self._who):
+            return receipt(await self._take_in_place(parts))
+
+    async def _take_in_place(self, parts: AsyncIterator[Slice]) -> Reply | None:
         if await self._keeper.do(lambda store: store.spool.has_other(self._key)):
-            return receipt(Reply(Fate.REJECTED, "a different update has begun to arrive in this attempt before"))
+            return Reply(Fate.REJECTED, "a different update has begun to arrive in this attempt before")
         last = await self._alone(parts)
-        return receipt(await self._runner.post(self._event(), last))
+        return await self._runner.post(self._event(), last)
 
     def _is_wanted(self) -> bool:
         run, key = self._runner.run, self._key

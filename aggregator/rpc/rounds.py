@@ -16,7 +16,8 @@ from aggregator.rpc import translate
 from aggregator.rpc.exports import ExportIntake
 from aggregator.rpc.faults import AlreadyHere, Draining, Missing, OutOfTurn, Overloaded
 from aggregator.rpc.guard import caller
-from aggregator.rpc.intake import Intake, Slice
+from aggregator.rpc.intake import Intake, Means, Slice
+from aggregator.rpc.places import Places
 from aggregator.run import events, secure
 from aggregator.run.assignments import assignments, wanted_keys
 from aggregator.run.effects import Fate, Reply
@@ -39,6 +40,9 @@ from dcfpca.wire import chunks
 Context: TypeAlias = "aio.ServicerContext[Any, Any]"
 
 
+TRANSFERS = 32
+"""Uploads, and downloads, at a time: each holds a piece of at most 1 MiB in memory."""
+
 MAX_REASONS, MAX_REASON_CHARACTERS = 100, 20_000
 """Of one answer; they are kept with the run and shown to every operator who looks at it."""
 
@@ -48,6 +52,7 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
 
     def __init__(self, house: House, trust: Trust, limits: Limits) -> None:
         self._house, self._trust, self._limits = house, trust, limits
+        self._uploads, self._downloads = Places(TRANSFERS), Places(TRANSFERS)
 
     async def Subscribe(self, request: pb.SubscribeRequest, context: Context) -> AsyncIterator[bytes]:  # noqa: N802
         """Assignments, now and whenever they change, until the stream ends or is cut."""
@@ -141,9 +146,7 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
             self._house.look_at_enrolment(request.run_id)
         return translate.receipt(reply)
 
-    async def FetchConsensus(  # noqa: N802
-        self, request: pb.FetchConsensusRequest, context: Context
-    ) -> AsyncIterator[TensorPart]:
+    async def FetchConsensus(self, request: pb.FetchConsensusRequest, context: Context) -> None:  # noqa: N802
         """The consensus of the open round, or the final one."""
         runner = self._runner(request.run_id)
         if caller().name not in runner.run.cohort:
@@ -152,10 +155,19 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
         if held.round != request.round or (held.outcome is not None) != request.final:
             raise Missing(f"the consensus of round {request.round} is not held any more, or not yet")
         header, payload = runner.facts.consensus()
-        yield TensorPart(header=header)
-        for chunk in chunks(payload, request.offset):
-            runner.traffic.sent += len(chunk.data)
-            yield TensorPart(chunk=chunk)
+        async with self._downloads.hold(caller().name):
+            await self._write(context, TensorPart(header=header))
+            for chunk in chunks(payload, request.offset):
+                runner.traffic.sent += len(chunk.data)
+                await self._write(context, TensorPart(chunk=chunk))
+
+    async def _write(self, context: Context, part: TensorPart) -> None:
+        """Write a piece; one who does not read for too long is cut."""
+        try:
+            async with asyncio.timeout(self._limits.upload_seconds):
+                await context.write(part)
+        except TimeoutError:
+            raise BadMessage(f"nothing was read for {self._limits.upload_seconds:g} seconds") from None
 
     async def AdvertiseKeys(self, request: pb.AdvertiseKeysRequest, context: Context) -> Receipt:  # noqa: N802
         """Step 1 of the secure sum."""
@@ -212,7 +224,8 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
         if first is None or first.WhichOneof("part") != "header":
             raise BadMessage("an update begins with its header")
         runner, who = self._runner(first.header.ref.run_id), caller()
-        intake = Intake(runner, self._house.keeper, who.name, first.header, self._limits.upload_seconds)
+        means = Means(self._house.keeper, self._uploads, self._limits.upload_seconds)
+        intake = Intake(runner, means, who.name, first.header)
         parts = _slices(request_iterator, runner)
         try:
             answer = await intake.take(parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -26,7 +26,7 @@ from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
-from dcfpca.wire import chunks, header_of, parcel_from
+from dcfpca.wire import chunks, header_of, parcel_from, size_of
 
 OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.keepalive_time_ms", 60_000)]
 
@@ -60,38 +60,56 @@ class LightSite:
         self._name, self._key, self._data = papers.name, key, data
         self._spec: RunSpec | None = None
         self._site: Site | None = None
+        self._last = (-1, b"")
 
-    async def take_part(self) -> str:
-        """Everything up to the end of the run."""
-        hello = pb.SubscribeRequest(protocol=1, software="light", rows=self._data.shape[0])
+    async def take_part(self, pause: Callable[[], Awaitable[None]]) -> str:
+        """Everything up to the end of the run; a broken connection is tried again after a pause, as a daemon would."""
         try:
-            # A thousand handshakes at once time each other out; they are tried again, as a daemon would.
-            async for told in self._stub.Subscribe(hello, wait_for_ready=True):
-                match told.WhichOneof("what"):
-                    case "run_proposed":
-                        await self._enrol(told.run_id, told.run_proposed)
-                    case "round_opened":
-                        await self._answer(told.round_opened)
-                    case "run_finished":
-                        return str(told.run_finished.status)
+            while True:
+                try:
+                    return await self._listen()
+                except grpc.aio.AioRpcError as error:
+                    if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                        raise
+                await pause()
         finally:
             await self._channel.close()
+
+    async def _listen(self) -> str:
+        hello = pb.SubscribeRequest(protocol=1, software="light", rows=self._data.shape[0])
+        async for told in self._stub.Subscribe(hello, wait_for_ready=True):
+            match told.WhichOneof("what"):
+                case "run_proposed":
+                    await self._enrol(told.run_id, told.run_proposed)
+                case "round_opened":
+                    await self._answer(told.round_opened)
+                case "run_finished":
+                    return str(told.run_finished.status)
         return "the stream ended"
 
     async def _enrol(self, run_id: str, proposed: pb.RunProposed) -> None:
         self._spec = parse_spec(proposed.spec)
-        self._site = method_of(self._spec).site(ArrayColumns(self._data))
+        self._site = self._site or method_of(self._spec).site(ArrayColumns(self._data))
         digest = proposed.spec_sha256
         said = consent_bytes(run_id, digest, self._name, accept=True, private=False, reasons=[])
         request = pb.RespondRequest(run_id=run_id, spec_sha256=digest, accept=True, signature=sign(self._key, said))
         await self._stub.Respond(request)
 
+    async def _consensus(self, opened: pb.RoundOpened) -> bytes:
+        if opened.inline_consensus or not size_of(opened.consensus):
+            return opened.inline_consensus
+        request = pb.FetchConsensusRequest(run_id=opened.ref.run_id, round=opened.ref.round)
+        return b"".join([part.chunk.data async for part in self._stub.FetchConsensus(request)])
+
     async def _answer(self, opened: pb.RoundOpened) -> None:
         assert self._spec is not None
         assert self._site is not None
         method, round = method_of(self._spec), opened.ref.round
-        broadcast = parcel_from(method.broadcast_layout(round), opened.inline_consensus)
-        payload = self._site.answer(round, broadcast).flat().astype("<f8").tobytes()
+        broadcast = parcel_from(method.broadcast_layout(round), await self._consensus(opened))
+        if self._last[0] != round:
+            # A round is computed once, whatever becomes of the connection: the site's state moves on with it.
+            self._last = (round, self._site.answer(round, broadcast).flat().astype("<f8").tobytes())
+        payload = self._last[1]
         tensor = header_of(payload, method.update_layout(round), types.DTYPE_FLOAT64)
 
         async def parts() -> AsyncIterator[pb.UpdatePart]:
