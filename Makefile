@@ -2,14 +2,17 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# What the product needs, and what its developers need besides: `make demo` waits only for the first.
+RUNTIME := $(VENV)/.runtime
 STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The variables that would let the caller's Python leak into ours.
 export PYTHONPATH :=
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test check lint protos docs bench setup clean dist image verify-deploy
 
-demo: $(STAMP)
+demo: $(RUNTIME)
 	$(BIN)/dcfpca demo
 
 test: lint
@@ -35,11 +38,14 @@ bench: $(STAMP)
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml
+$(RUNTIME): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("error: Python 3.11 or newer is needed, this is %d.%d; name another with make PYTHON=…" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(PIP) -e .
+	touch $(RUNTIME)
+
+$(STAMP): $(RUNTIME)
+	$(PIP) -e '.[dev]'
 	touch $(STAMP)
 
 # What is released, tried in an empty environment: sdist, wheel and SBOM.
