@@ -16,6 +16,7 @@ from aggregator.rpc.limits import Meter
 from aggregator.rpc.rounds import RoundServicer
 from aggregator.trust import Trust
 from dcfpca.errors import BadInput
+from dcfpca.pki import Credentials
 from dcfpca.v1 import admin_pb2, admin_pb2_grpc, rounds_pb2, rounds_pb2_grpc
 
 SERVICES = (
@@ -41,6 +42,7 @@ class Server:
 
     def __init__(self, config: Config, house: House, trust: Trust) -> None:
         self._trust, self._drain = trust, config.server.drain_seconds
+        self._shown: Credentials | None = None
         self.health = HealthServicer()
         self._server = aio.server(interceptors=[Guard(trust, Meter(config.limits), house.telemetry)], options=_OPTIONS)
         rounds = RoundServicer(house, trust, config.limits)
@@ -62,13 +64,22 @@ class Server:
         return port
 
     def _credentials(self) -> grpc.ServerCredentials:
-        """TLS that asks for the present certificate at every handshake, so that renewal needs no restart."""
-        return grpc.dynamic_ssl_server_credentials(
-            self._configuration(), self._configuration, require_client_authentication=True
-        )
+        """TLS that asks at every handshake whether the certificate has changed, so that renewal needs no restart."""
+        first = self._renewed()
+        assert first is not None
+        # The stubs forget that None means: no change.
+        return grpc.dynamic_ssl_server_credentials(first, self._renewed, True)  # type: ignore[arg-type]
 
-    def _configuration(self) -> grpc.ServerCertificateConfiguration:
+    def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
+        """The certificate to show where it is another than before, else None.
+
+        Handing over the same one at every handshake would be simpler, but gRPC replaces its TLS state each time, and
+        two handshakes at once then free it twice: a burst of connections aborted the process.
+        """
         shown = self._trust.credentials
+        if shown is self._shown:
+            return None
+        self._shown = shown
         return grpc.ssl_server_certificate_configuration([(shown.key_pem, shown.cert_pem)], shown.ca_pem)
 
     async def start(self) -> None:

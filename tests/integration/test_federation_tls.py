@@ -144,3 +144,22 @@ async def test_an_identity_over_its_rate_is_told_to_slow_down_and_others_are_not
                 codes.append(error.code().name)
         assert codes == ["OK"] * 3 + ["RESOURCE_EXHAUSTED"] * 2
         await AdminServiceStub(aggregator.channel(Role.OPERATOR, "calm")).ListRuns(admin_pb2.ListRunsRequest())
+
+
+async def test_tls_is_given_a_certificate_only_when_it_is_another_one(aggregator: Service) -> None:
+    """gRPC frees its TLS state twice when it is replaced during a burst of handshakes, and aborts."""
+    assert aggregator.server._renewed() is None
+    aggregator.trust.credentials = aggregator.trust._load()
+    assert aggregator.server._renewed() is not None
+    assert aggregator.server._renewed() is None
+
+
+async def test_a_burst_of_connections_is_let_in(aggregator: Service) -> None:
+    names = [f"p{index}" for index in range(60)]
+    stubs = [aggregator.participant(name) for name in names]
+    calls = [stub.Subscribe(HELLO, wait_for_ready=True) for stub in stubs]
+    async with asyncio.timeout(60):
+        while aggregator.house.presence.names() < set(names):
+            await aggregator.house.stage.wait(aggregator.house.stage.version)
+    for call in calls:
+        call.cancel()

@@ -24,7 +24,7 @@ class Process:
         self.module = module
         self.lines: list[str] = []
         self._news = threading.Condition()
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "GRPC_VERBOSITY": "NONE"}
+        environment = {"GRPC_VERBOSITY": "NONE"} | os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
         self._child = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
             stdout=subprocess.PIPE,
