@@ -3,6 +3,8 @@
 
 image=dcfpca:verify
 net=dcfpca-verify
+# One name and address for the aggregator, wherever its container is and whether it runs: what a Service is in Kubernetes.
+subnet=10.213.77.0/24 address=10.213.77.10
 parties=(aggregator operator site-a site-b site-c)
 # shellcheck disable=SC2034  # used by name in run_party
 hardened=(--read-only --tmpfs /tmp --cap-drop all --security-opt no-new-privileges --pids-limit 256 --memory 1g)
@@ -46,15 +48,16 @@ one_shot() { # as the one-shot services of compose.yaml
 
 prepare() {
     clear_federation
-    "${engine[@]}" network create "$net" >/dev/null
+    "${engine[@]}" network create --subnet "$subnet" "$net" >/dev/null
     one_shot "$image" sh /demo/certificates.sh >"$scratch/certificates.log" 2>&1 || { cat "$scratch/certificates.log"; return 1; }
     one_shot "$image" python /demo/data.py
 }
 
 run_party() { # NAME VOLUME ALIAS CONFIG COMMAND…
-    local name=$1 volume=$2 alias=$3 config=$4
+    local name=$1 volume=$2 alias=$3 config=$4 more=(--no-healthcheck --add-host "aggregator:$address")
     shift 4
-    "${engine[@]}" run --detach --name "v-$name" --network "$net" --network-alias "$alias" "${hardened[@]}" \
+    [ "$config" = aggregator ] && more=(--ip "$address")
+    "${engine[@]}" run --detach --name "v-$name" --network "$net" --network-alias "$alias" "${hardened[@]}" "${more[@]}" \
         -v "$volume:/var/lib/dcfpca" -v "$PWD/deploy/demo/$config.toml:/etc/dcfpca/$config.toml:ro" \
         -e "DCFPCA_CONFIG=/etc/dcfpca/$config.toml" "$image" "$@" >/dev/null
 }
