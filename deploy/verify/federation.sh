@@ -4,7 +4,8 @@
 image=dcfpca:verify
 net=dcfpca-verify
 # One name and address for the aggregator, wherever its container is and whether it runs: what a Service is in Kubernetes.
-subnet=10.213.77.0/24 address=10.213.77.10
+# The hardware address, too: neighbours go on sending to the old one for half a minute.
+subnet=10.213.77.0/24 address=10.213.77.10 hardware=02:42:0a:d5:4d:0a
 parties=(aggregator operator site-a site-b site-c)
 # shellcheck disable=SC2034  # used by name in run_party
 hardened=(--read-only --tmpfs /tmp --cap-drop all --security-opt no-new-privileges --pids-limit 256 --memory 1g)
@@ -56,7 +57,7 @@ prepare() {
 run_party() { # NAME VOLUME ALIAS CONFIG COMMAND…
     local name=$1 volume=$2 alias=$3 config=$4 more=(--no-healthcheck --add-host "aggregator:$address")
     shift 4
-    [ "$config" = aggregator ] && more=(--ip "$address")
+    [ "$config" = aggregator ] && more=(--ip "$address" --mac-address "$hardware")
     "${engine[@]}" run --detach --name "v-$name" --network "$net" --network-alias "$alias" "${hardened[@]}" "${more[@]}" \
         -v "$volume:/var/lib/dcfpca" -v "$PWD/deploy/demo/$config.toml:/etc/dcfpca/$config.toml:ro" \
         -e "DCFPCA_CONFIG=/etc/dcfpca/$config.toml" "$image" "$@" >/dev/null
@@ -126,8 +127,9 @@ long_run() { # starts a run that goes on until ROUNDS and returns once ROUND is 
 }
 
 until_round() {
+    local round
     for _ in $(seq 40); do
-        [ "$(operator run show "$1" --json | field round)" -ge "$2" ] && return
+        round=$(operator run show "$1" --json 2>/dev/null | field round 2>/dev/null) && [ "$round" -ge "$2" ] && return
     done
     echo "round $2 of $1 is never reached"
     return 1
