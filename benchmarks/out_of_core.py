@@ -59,7 +59,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--rank", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--finish", action="store_true", help="also write the result")
     parser.add_argument("--dir", default=None, help="where the matrix is made")
     parser.add_argument("--json", default="")
