@@ -1,4 +1,4 @@
-"""The figures of docs/results-solver.md: `python benchmarks/solver.py SET [--out FILE]`.
+"""The figures of docs/results.md: `python benchmarks/solver.py SET [--out FILE]`.
 
 Every case is drawn from a seed, solved in this process with default settings, and written as one JSON line.
 """
