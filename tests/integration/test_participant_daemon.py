@@ -86,6 +86,21 @@ def assert_ledger_is_whole(state: Path, run: str) -> None:
 
 
 @pytest.mark.slow
+def test_the_aggregators_certificate_is_renewed_during_a_run_without_losing_a_round(federation: Federation) -> None:
+    aggregator = federation.processes["agg"]
+    seen = len(aggregator.lines)
+    run = federation.propose(**SPEC | {"rounds": 60})
+    aggregator.await_action("consensus_reached", after=seen, round=2)
+    out, hosts = federation.files["agg"].key.parent, ["localhost", "127.0.0.1"]
+    now, given = datetime.now(UTC), {"hosts": hosts, "days": 29, "force": True}
+    issue_credentials(federation.authority, Role.AGGREGATOR, "agg", out, now=now, **given)
+    aggregator.await_action("credentials_reloaded", after=seen)
+    view = federation.finish(run)
+    assert len(view.rounds) == 61
+    assert all(len(round.survivors) == len(NAMES) for round in view.rounds)
+
+
+@pytest.mark.slow
 def test_certificates_and_keys_are_renewed_during_a_run_without_losing_a_round(federation: Federation) -> None:
     site = federation.processes["gamma"]
     seen = len(site.lines)
