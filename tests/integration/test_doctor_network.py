@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -84,6 +87,27 @@ async def test_a_participants_certificate_is_no_operators(tmp_path: Path) -> Non
     assert "role participant" in found[0].sentence
 
 
+@contextmanager
+def _rude_service() -> Iterator[int]:
+    """A service that answers everybody with a line of HTTP and hangs up; its port."""
+
+    def answer() -> None:
+        with suppress(OSError):
+            while True:
+                peer, _ = listener.accept()
+                with peer, suppress(OSError):
+                    peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
 async def test_a_closed_port_fails_at_tcp_and_another_service_at_tls(tmp_path: Path) -> None:
     async with service(tmp_path) as site:
         files = site.identity(Role.PARTICIPANT, "a")
@@ -93,15 +117,8 @@ async def test_a_closed_port_fails_at_tcp_and_another_service_at_tls(tmp_path: P
         assert _last(found)[:2] == ("TCP", Level.FAIL)
         assert [one.what for one in found] == ["DNS", "TCP"]
 
-        async def rude(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-            await writer.drain()
-            writer.close()
-
-        other = await asyncio.start_server(rude, "127.0.0.1", 0)
-        found = await asyncio.to_thread(_examine, files, "127.0.0.1", other.sockets[0].getsockname()[1])
-        other.close()
-        await other.wait_closed()
+        with _rude_service() as port:
+            found = await asyncio.to_thread(_examine, files, "127.0.0.1", port)
     assert _last(found)[:2] == ("TLS", Level.FAIL)
     assert found[-2].what == "TCP"
 
