@@ -21,8 +21,7 @@ from aggregator.rpc.places import Places
 from aggregator.run import events, secure
 from aggregator.run.assignments import assignments, wanted_keys
 from aggregator.run.effects import Fate, Reply
-from aggregator.run.messages import out_of_turn
-from aggregator.run.state import Phase
+from aggregator.run.messages import PHASE_OF, out_of_turn
 from aggregator.runner import Runner
 from aggregator.store.people import Acquaintance
 from aggregator.store.spool import UploadKey
@@ -178,7 +177,6 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
             runner,
             event,
             request,
-            Phase.ADVERTISING,
             lambda: secure.check_keys(runner.spec, digest, runner.run, event, self._trust.participant_key),
         )
 
@@ -186,15 +184,13 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
         """Step 2."""
         runner = self._runner(request.ref.run_id)
         event = translate.shares_sent(request, caller().name, self._now())
-        return await self._receive(
-            runner, event, request, Phase.SHARING, lambda: secure.check_shares(_book(runner), event)
-        )
+        return await self._receive(runner, event, request, lambda: secure.check_shares(_book(runner), event))
 
     async def StateBound(self, request: pb.StateBoundRequest, context: Context) -> Receipt:  # noqa: N802
         """Step 3."""
         runner = self._runner(request.ref.run_id)
         event = translate.bound_stated(request, caller().name, self._now())
-        return await self._receive(runner, event, request, Phase.SHARING, lambda: secure.check_bound(event))
+        return await self._receive(runner, event, request, lambda: secure.check_bound(event))
 
     async def AttestSurvivors(self, request: pb.AttestSurvivorsRequest, context: Context) -> Receipt:  # noqa: N802
         """Step 5."""
@@ -205,7 +201,7 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
             assert runner.run.round is not None
             secure.check_attestation(_book(runner), runner.run.round, event, self._trust.participant_key)
 
-        return await self._receive(runner, event, request, Phase.ATTESTING, check)
+        return await self._receive(runner, event, request, check)
 
     async def Unmask(self, request: pb.UnmaskRequest, context: Context) -> Receipt:  # noqa: N802
         """Step 6."""
@@ -216,7 +212,7 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
             assert runner.run.round is not None
             secure.check_reveal(_book(runner), runner.run.round, event)
 
-        return await self._receive(runner, event, request, Phase.UNMASKING, check)
+        return await self._receive(runner, event, request, check)
 
     async def SubmitUpdate(self, request_iterator: AsyncIterator[pb.UpdatePart], context: Context) -> Receipt:  # noqa: N802
         """The update, plain or masked."""
@@ -266,11 +262,11 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
         return translate.receipt(None)
 
     async def _receive(
-        self, runner: Runner, event: events.RoundMessage, request: Message, phase: Phase, check: Callable[[], None]
+        self, runner: Runner, event: events.RoundMessage, request: Message, check: Callable[[], None]
     ) -> Receipt:
         """Check a message of the secure sum where it is in turn, then let the rules decide."""
         runner.traffic.received += request.ByteSize()
-        if out_of_turn(runner.run, event.participant, event.round, event.attempt, phase) is None:
+        if out_of_turn(runner.run, event.participant, event.round, event.attempt, PHASE_OF[type(event)]) is None:
             try:
                 check()
             except BadMessage as error:

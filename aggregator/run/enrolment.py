@@ -74,7 +74,7 @@ def withdraw(spec: RunSpec, run: Run, event: Responded) -> Step:
         gone = (Discard(run.round.round, run.round.attempt),) if run.round else ()
         reason = f"too few are left for a quorum{_because(spec, run)}"
         return ended(run, Status.FAILED, reason, event.at), (ACCEPTED, *gone)
-    run, effects = progress(spec, run, event.at)
+    run, effects = progress(spec, run)
     return run, (ACCEPTED, *effects)
 
 

@@ -15,7 +15,7 @@ from dcfpca.spec import RunSpec
 Step = tuple[Run, tuple[Effect, ...]]
 T = TypeVar("T")
 
-_PHASE = {
+PHASE_OF: Mapping[type[events.RoundMessage], Phase] = {
     events.KeysAdvertised: Phase.ADVERTISING,
     events.SharesSent: Phase.SHARING,
     events.BoundStated: Phase.SHARING,
@@ -28,7 +28,7 @@ _ORDER = list(Phase)
 
 def receive(spec: RunSpec, run: Run, event: events.RoundMessage) -> Step:
     """Take a message of the present attempt, or say why not. Whoever says something sensible is no longer silent."""
-    refusal = out_of_turn(run, event.participant, event.round, event.attempt, _PHASE[type(event)])
+    refusal = out_of_turn(run, event.participant, event.round, event.attempt, PHASE_OF[type(event)])
     sensible = refusal is None or refusal.fate is Fate.LATE
     heard = (
         replace(run, silent=run.silent - {event.participant}) if sensible and event.participant in run.silent else run
@@ -40,7 +40,7 @@ def receive(spec: RunSpec, run: Run, event: events.RoundMessage) -> Step:
     taken = _take(heard.round, event)
     if isinstance(taken, Reply):
         return heard, (taken,)
-    run, effects = progress(spec, replace(heard, round=taken), event.at)
+    run, effects = progress(spec, replace(heard, round=taken))
     return run, (ACCEPTED, *_added(event), *effects)
 
 

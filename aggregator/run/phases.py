@@ -91,13 +91,13 @@ def awaited(run: Run) -> tuple[str, ...]:
     return tuple(name for name in candidates(run, run.round) if name in active and name not in done)
 
 
-def progress(spec: RunSpec, run: Run, at: float) -> Step:
+def progress(spec: RunSpec, run: Run) -> Step:
     """Move on when the present phase is complete."""
     if run.status is not Status.RUNNING or run.round is None or run.round.phase is Phase.SUMMING:
         return run, ()
     enough = len(answered(run.round)) >= required(spec, run, run.round)
     if enough and (not awaited(run) or _threshold_suffices(run.round)):
-        return advance(run, at)
+        return advance(run)
     return run, ()
 
 
@@ -106,7 +106,7 @@ def _threshold_suffices(round: Round) -> bool:
     return round.phase in (Phase.ATTESTING, Phase.UNMASKING) and len(round.roster) <= COMPLETE_UP_TO
 
 
-def advance(run: Run, at: float) -> Step:
+def advance(run: Run) -> Step:
     """Enter the next phase with those who answered in this one."""
     assert run.round is not None
     round, done = run.round, tuple(sorted(answered(run.round)))
@@ -134,7 +134,7 @@ def overdue(spec: RunSpec, run: Run, at: float) -> Step:
     assert run.round is not None
     have, need = len(answered(run.round)), required(spec, run, run.round)
     if have >= need:
-        return advance(run, at)
+        return advance(run)
     who = sorted(set(candidates(run, run.round)) - set(answered(run.round)))
     return reopen(
         spec, run, at, f"{have} of the {need} needed answered while {run.round.phase}; missing {', '.join(who)}"

@@ -45,7 +45,7 @@ def step(spec: RunSpec, run: Run, event: events.Event) -> Step:
         case events.Joined():
             return _joined(run, event), ()
         case events.Left():
-            return phases.progress(spec, replace(run, absent=run.absent | {event.participant}), event.at)
+            return phases.progress(spec, replace(run, absent=run.absent | {event.participant}))
         case events.Aborted():
             return _aborted(run, event)
         case events.Resumed():

@@ -9,7 +9,7 @@ import numpy as np
 from aggregator.run import events, secure
 from aggregator.run.assignments import assignments
 from aggregator.run.effects import Discard, Fate, Reply, Sum
-from aggregator.run.messages import out_of_turn
+from aggregator.run.messages import PHASE_OF, out_of_turn
 from aggregator.run.rules import step
 from aggregator.run.state import Phase, Run, Status
 from aggregator.runner_facts import FactsOfStage
@@ -23,14 +23,6 @@ from dcfpca.v1 import rounds_pb2 as pb
 from tests.support.secagg import verify
 
 START = Run(run_id="r1", created_at=0.0)
-PHASE_OF = {
-    events.KeysAdvertised: Phase.ADVERTISING,
-    events.SharesSent: Phase.SHARING,
-    events.BoundStated: Phase.SHARING,
-    events.UpdateReceived: Phase.UPLOADING,
-    events.SurvivorsAttested: Phase.ATTESTING,
-    events.SharesRevealed: Phase.UNMASKING,
-}
 
 
 @dataclass
