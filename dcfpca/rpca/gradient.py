@@ -12,8 +12,18 @@ import numpy as np
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.exchange import Columns, Consensus, FloatArray, Layout, Outcome, Parcel, Progress, Total
-from dcfpca.rpca.gradient_settings import OPENING, PLAN, ROUND, GradientSettings, Opening, Plan, plan_of, unit_of
+from dcfpca.rpca.gradient_settings import (
+    OPENING,
+    PLAN,
+    GradientSettings,
+    Opening,
+    Plan,
+    plan_of,
+    round_scalars,
+    unit_of,
+)
 from dcfpca.rpca.gradient_site import GradientSite
+from dcfpca.rpca.gradient_strengths import singular_values, unit_of_strengths
 from dcfpca.rpca.objective import check_penalties
 from dcfpca.rpca.start import opening_factor
 
@@ -38,8 +48,8 @@ class GradientMethod:
             raise BadInput("A run needs at least one round and a tolerance that is not negative.")
 
     def update_layout(self, round: int) -> Layout:
-        """Two scalars in round 0; then U_i, the share of columns and a mark of divergence."""
-        return Layout(0, 0, OPENING) if round == 0 else Layout(self.rows, self.width, ROUND)
+        """Two scalars in round 0; then U_i, the share of columns, a mark of divergence and the strengths."""
+        return Layout(0, 0, OPENING) if round == 0 else Layout(self.rows, self.width, round_scalars(self.width))
 
     def broadcast_layout(self, round: int) -> Layout:
         """Nothing in round 0; then U and the plan."""
@@ -53,12 +63,14 @@ class GradientMethod:
         """The opening gives the plan and the first U; every further round the mean of the sites' U_i."""
         if consensus.round == 0:
             return self._open(consensus, total)
-        share, diverged = total.parcel.scalars
+        share, diverged = total.parcel.scalars[:2]
         weight = share if self.settings.weights == "columns" else float(total.contributors)
         U = total.parcel.tensor / weight
         if diverged > 0.5 or not np.isfinite(U).all():
             return replace(consensus, outcome=Outcome.DIVERGED)
-        return self._step(consensus, U, share * Plan.of(consensus.broadcast.scalars).columns)
+        columns = Plan.of(consensus.broadcast.scalars).columns
+        strengths = total.parcel.scalars[2:] * columns * unit_of_strengths(consensus.broadcast.tensor)
+        return self._step(consensus, U, share * columns, singular_values(U, strengths))
 
     def site(self, columns: Columns) -> GradientSite:
         """The side of a participant that holds these columns."""
@@ -67,8 +79,8 @@ class GradientMethod:
         return GradientSite(columns, self.width, self.settings)
 
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:
-        """The consensus U. Its strengths stay at the sites with V_i, so there are no singular values to show."""
-        return {"U": consensus.broadcast.tensor, "singular_values": np.zeros(0)}
+        """The consensus U, and the singular values of U Vᵀ with the V of the last round."""
+        return {"U": consensus.broadcast.tensor, "singular_values": consensus.progress.singular_values}
 
     def _open(self, asked: Consensus, total: Total) -> Consensus:
         columns, columns_scale = (float(value) for value in total.parcel.scalars)
@@ -87,7 +99,7 @@ class GradientMethod:
             progress=Progress(rank=self.width, threshold=plan.lambda_),
         )
 
-    def _step(self, consensus: Consensus, U: FloatArray, columns: float) -> Consensus:
+    def _step(self, consensus: Consensus, U: FloatArray, columns: float, values: FloatArray) -> Consensus:
         plan = replace(Plan.of(consensus.broadcast.scalars), columns=columns)
         before = consensus.broadcast.tensor
         change = float(np.linalg.norm(U - before)) / max(float(np.linalg.norm(before)), np.finfo(float).tiny)
@@ -97,7 +109,7 @@ class GradientMethod:
             round=consensus.round if outcome else consensus.round + 1,
             broadcast=Parcel(U, plan.scalars()),
             memory={"still": still},
-            progress=Progress(change=change, rank=self.width, threshold=plan.lambda_),
+            progress=Progress(change=change, rank=self.width, threshold=plan.lambda_, singular_values=values),
             outcome=outcome,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -12,7 +13,7 @@ from dcfpca.rpca.exchange import FloatArray
 from dcfpca.rpca.objective import Penalties
 
 OPENING = ("columns", "columns_scale")  # n_i and n_i × scale_i
-ROUND = ("share of columns", "diverged")
+ROUND = ("share of columns", "diverged")  # then the strengths, see `round_scalars`
 PLAN = ("columns", "lambda", "rho", "learning_rate")
 
 # λ and η in units of the data, fitted to the authors' values for their problems (λ: 0.1 to 0.2 where the entries of
@@ -22,6 +23,12 @@ MEASURED_STEP = 15.0
 # ρ‖L‖_* balances λ‖S‖₁ at ρ = λ√max(m, n). With the paper's ρ, hundreds of times smaller, columns of U beyond the true
 # rank go on to explain outliers for as long as the run lasts; half the balance keeps them at zero and biases L little.
 MEASURED_BALANCE = 0.5
+
+
+@lru_cache(maxsize=8)
+def round_scalars(width: int) -> tuple[str, ...]:
+    """What every site sends beside U_i: ROUND, and its share of VᵀV, the upper triangle by rows (see `strengths`)."""
+    return (*ROUND, *(f"strength_{j}_{k}" for j in range(width) for k in range(j, width)))
 
 
 @dataclass(frozen=True, slots=True)

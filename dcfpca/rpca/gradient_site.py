@@ -12,6 +12,7 @@ from dcfpca.errors import BadInput, BadMessage
 from dcfpca.rpca.columns import blocks
 from dcfpca.rpca.exchange import Columns, FloatArray, Parcel, ResultBlock
 from dcfpca.rpca.gradient_settings import GradientSettings, Plan
+from dcfpca.rpca.gradient_strengths import packed, unit_of_strengths
 from dcfpca.rpca.objective import LeftFactor, clipped_residual
 from dcfpca.rpca.thresholds import soft
 
@@ -43,8 +44,10 @@ class GradientSite:
         # An overflow is not an error here but the news that the run diverges, which the mark passes on.
         with np.errstate(over="ignore", invalid="ignore"):
             U = self._local_iterations(broadcast.tensor, plan, plan.step(round, self._settings.decay))
-        diverged = U is None
-        return Parcel(weight * (broadcast.tensor if U is None else U), np.array([share, float(diverged)]))
+            gram = packed(self._V, plan.columns * unit_of_strengths(broadcast.tensor))
+        if U is None or not np.isfinite(gram).all():
+            return Parcel(weight * broadcast.tensor, np.concatenate([[share, 1.0], np.zeros_like(gram)]))
+        return Parcel(weight * U, np.concatenate([[share, 0.0], gram]))
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
         """V_i and the U it belongs to."""

@@ -177,7 +177,7 @@ def test_a_non_finite_sum_is_divergence_not_a_broadcast() -> None:
     M, _ = _small()
     method = GradientMethod(rows=20, width=3, rounds=5)
     opened, _ = _one_round(method, M, (30,))
-    poisoned = Total(Parcel(np.full((20, 3), np.nan), np.array([30.0, 0.0])), 1)
+    poisoned = Total(Parcel(np.full((20, 3), np.nan), np.zeros(len(method.update_layout(1).scalars))), 1)
     after = method.advance(opened, poisoned)
     assert after.outcome is Outcome.DIVERGED
     np.testing.assert_array_equal(after.broadcast.tensor, opened.broadcast.tensor)
@@ -257,3 +257,24 @@ def test_an_upper_bound_of_the_rank_does_not_spoil_the_singular_values() -> None
     result = simulate(GradientMethod(200, 20, rounds=100), problem.sites())
     found, truth = (np.linalg.svd(matrix, compute_uv=False) for matrix in (result.low_rank, problem.L))
     assert singular_value_error(found, truth, 10) < 0.0286  # as published
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_the_model_has_the_singular_values_of_the_consensus_and_the_sites_factors(missing: float) -> None:
+    M, _ = _small(missing)
+    method = GradientMethod(rows=20, width=5, rounds=1)
+    sites = [method.site(own) for own in split(M, (4, 26))]
+    opened = method.advance(method.begin(), exchange(method, method.begin(), sites))
+    done = method.advance(opened, exchange(method, opened, sites))
+    V = np.concatenate([site.snapshot()["V"] for site in sites]).astype(float)
+    model = method.model(done)
+    truth = np.linalg.svd(model["U"] @ V.T, compute_uv=False)
+    np.testing.assert_allclose(model["singular_values"], truth[:5], rtol=1e-9)
+
+
+def test_the_models_singular_values_are_those_of_the_result_once_the_run_has_settled() -> None:
+    problem = paper_problem(120, 6, 0.05, 4, seed=0)
+    method = GradientMethod(120, 12, rounds=80)
+    run = simulate(method, problem.sites())
+    truth = np.linalg.svd(run.low_rank, compute_uv=False)
+    assert singular_value_error(method.model(run.consensus)["singular_values"], truth, 6) < 5e-3
