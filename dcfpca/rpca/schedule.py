@@ -9,6 +9,9 @@ from dcfpca.rpca.subspace_settings import SubspaceSettings
 
 STICKY = 0.02
 SINGLE_RANGE = 1e12  # scales whose squares and outliers float32 can hold
+# Narrower products gain no time in float32. What it costs is agreement: data that no low rank fits exactly converges
+# slowly, and carries the rounding of its early rounds, which depends on the split, to the end.
+SINGLE_WIDTH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +32,11 @@ class Schedule:
         return max(self.level, settings.noise_factor * self.noise, settings.floor * self.unit)
 
 
-def opening_schedule(scale: float, columns: float, settings: SubspaceSettings) -> Schedule:
+def opening_schedule(scale: float, columns: float, width: int, settings: SubspaceSettings) -> Schedule:
     """The first thresholds. Data that is zero throughout has no scale; any will do."""
     unit = scale if scale > 0.0 else 1.0
     level = settings.opening_factor * unit
-    single = settings.single < 1.0 and 1.0 / SINGLE_RANGE < unit < SINGLE_RANGE
+    single = settings.single < 1.0 and width >= SINGLE_WIDTH and 1.0 / SINGLE_RANGE < unit < SINGLE_RANGE
     return Schedule(level, level, unit, unit, 1.0, unit, columns, float(single))
 
 

@@ -104,7 +104,7 @@ class SubspaceMethod:
                 f"Rank {self.width} does not fit {count:.0f} columns.", f"Choose a rank from 1 to {count:.0f}."
             )
         median = histogram_median(np.array(sizes), 1.0, OPENING_LOWEST, OPENING_STEP)
-        schedule = opening_schedule(NORMAL_MEDIAN * median, count, self.settings)
+        schedule = opening_schedule(NORMAL_MEDIAN * median, count, self.width, self.settings)
         U = opening_basis(self.rows, self.width, self.seed, opening.memory)
         values = np.full(self.width, schedule.unit * np.sqrt(max(count, 1.0)))
         state = State(U, np.ones(self.width), values, schedule, change=1.0, quiet=0, narrow=0)
