@@ -1,6 +1,7 @@
 """An authenticated but hostile participant, inside the cohort and outside it, against every call there is.
 
-The long form: DCFPCA_FUZZ_CASES=100000 pytest tests/integration/test_hostile_participant.py --timeout=7200
+The long form: DCFPCA_FUZZ_CASES=100000 pytest tests/integration/test_hostile_participant.py --timeout=7200 -rP
+(DCFPCA_FUZZ_SEED for other cases than last time).
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import sys
 import uuid
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +31,17 @@ from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import admin_pb2
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
+from participant.contract import Contract
 from tests.support.federation import relative
 from tests.support.honest import honest_sites
-from tests.support.hostility import Case, Scene, case
+from tests.support.hostility import OPERATORS, Case, Scene, Tape, case
 from tests.support.service import Service, service
 
 HONEST = ("ann", "bob", "cem")
 HOSTILE = "mallory"
 ROWS, RANK = 6, 2
 CASES = int(os.environ.get("DCFPCA_FUZZ_CASES", "400"))
+SEED = int(os.environ.get("DCFPCA_FUZZ_SEED", "1"))
 CASES_A_RUN = 200
 PATIENCE = 20.0
 DEFECTS = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DEADLINE_EXCEEDED)
@@ -110,54 +115,74 @@ def memory_kib() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4
 
 
-async def fuzz(
-    aggregator: Service, run_id: str, channels: list[grpc.aio.Channel], seed: int, cases: int
-) -> Counter[str]:
-    """So many hostile calls, whatever the run does meanwhile; what they got."""
-    runner, draw, told = aggregator.house.runners[run_id], random.Random(seed), Counter[str]()
-    for number in range(cases):
-        here = runner.run.round
-        layout = runner.method.update_layout(here.round if here else 0)
-        place = (here.round, here.attempt) if here else (0, 1)
-        scene = Scene(run_id, *place, layout.rows, layout.columns, len(layout.scalars), HOSTILE)
-        one = case(draw, scene)
-        code, details = await attack(channels[number % len(channels)], one)
-        told[code.name] += 1
-        assert not is_defect(code, details), (number, one.method.name, one.what, code, details)
-    return told
+async def fuzz(attacked: Attacked, channels: list[grpc.aio.Channel], draw: random.Random) -> str:
+    """One hostile call, whatever the run does meanwhile; what it got."""
+    runner = attacked.runner
+    here = runner.run.round
+    layout = runner.method.update_layout(here.round if here else 0)
+    place = (here.round, here.attempt) if here else (0, 1)
+    dtype = Contract("", "", runner.spec).dtype()
+    shape = (layout.rows, layout.columns, len(layout.scalars))
+    scene = Scene(runner.run.run_id, *place, *shape, HOSTILE, dtype, attacked.other_run)
+    one = case(draw, scene, attacked.tape)
+    code, details = await attack(draw.choice(channels), one)
+    assert not is_defect(code, details), (one.method.name, one.what, code, details)
+    if one.method in OPERATORS and one.method.name != "FetchAuditLog":
+        assert code is grpc.StatusCode.PERMISSION_DENIED
+    return code.name
 
 
-async def one_run(aggregator: Service, spec: RunSpec, own: Credentials, seed: int) -> Runner:
-    """A run that is attacked from its first moment to its last."""
+@dataclass(frozen=True)
+class Attacked:
+    """A run under attack, and what the attacker has of others."""
+
+    runner: Runner
+    other_run: str
+    tape: Tape
+
+
+async def one_run(aggregator: Service, spec: RunSpec, own: Credentials, other_run: str, tape: Tape) -> Attacked:
+    """A run of the honest ones, with the hostile one in its cohort."""
     proposal = admin_pb2.ProposeRunRequest(spec=spec.canonical(), request_id=uuid.uuid4().hex)
     run_id = (await aggregator.operator().ProposeRun(proposal)).run_id
-    inside = await enrol(aggregator, run_id, spec, own)
-    channels = [inside, inside, aggregator.channel(Role.PARTICIPANT, "stranger")]
-    told = await fuzz(aggregator, run_id, channels, seed, CASES_A_RUN)
+    await (await enrol(aggregator, run_id, spec, own)).close()
+    return Attacked(aggregator.house.runners[run_id], other_run, tape)
+
+
+async def attack_run(attacked: Attacked, channels: list[grpc.aio.Channel], draw: random.Random) -> Counter[str]:
+    """Attack a run from its first moment to its last; what the calls got."""
+    told = Counter[str]()
+    async with asyncio.timeout(120):
+        while not attacked.runner.run.status.over or told.total() < CASES_A_RUN:
+            told[await fuzz(attacked, channels, draw)] += 1
     assert told["INVALID_ARGUMENT"] > 0
-    runner = aggregator.house.runners[run_id]
-    async with asyncio.timeout(90):
-        while not runner.run.status.over:
-            await fuzz(aggregator, run_id, channels, -seed, 1)
-    for channel in channels[1:]:
-        await channel.close()
-    return runner
+    return told
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200 if CASES > 10_000 else 240)
 @pytest.mark.parametrize("aggregation", ["plain", "secure"])
-async def test_whatever_it_sends_the_honest_ones_finish_with_the_right_answer(tmp_path: Path, aggregation: str) -> None:
+async def test_whatever_it_sends_the_honest_ones_finish_with_the_right_answer(
+    tmp_path: Path, aggregation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec, data, levels = spec_of(aggregation, rounds=2), honest_data(), []
     alone = simulate(method_of(spec), [ArrayColumns(data[name]) for name in HONEST])
     limits = {"upload_seconds": 1, "calls_per_second": 1e6, "call_burst": 10**6}
+    tape, other, draw, told = Tape(monkeypatch), "another", random.Random(SEED), Counter[str]()
     async with service(tmp_path, **limits) as aggregator, honest_sites(aggregator, data):
         own = aggregator.credentials(Role.PARTICIPANT, HOSTILE)
-        for seed in range(1, CASES // CASES_A_RUN + 1):
-            runner = await one_run(aggregator, spec, own, seed)
-            assert runner.run.status.value == "finished", runner.run.reason
-            assert relative(runner.sums.consensus.broadcast.tensor, alone.consensus.broadcast.tensor) <= 1e-10
+        inside = aggregator.channel_of(own)
+        channels = [inside, inside, aggregator.channel(Role.PARTICIPANT, "stranger")]
+        while told.total() < CASES:
+            attacked = await one_run(aggregator, spec, own, other, tape)
+            told += await attack_run(attacked, channels, draw)
+            run, other = attacked.runner.run, attacked.runner.run.run_id
+            assert run.status.value == "finished", run.reason
+            got = attacked.runner.sums.consensus.broadcast.tensor
+            assert relative(got, alone.consensus.broadcast.tensor) <= 1e-10
             levels.append(memory_kib())
+    told_in_all = f"{told.total()} calls in {len(levels)} runs: {dict(told)}; memory {levels[0]} to {levels[-1]} KiB"
+    sys.stdout.write(told_in_all + "\n")
     # Runs are remembered, attacks are not.
     half = len(levels) // 2
     assert levels[-1] - levels[half] < 32 * 1024 + 100 * (len(levels) - half)
