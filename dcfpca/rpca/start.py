@@ -10,11 +10,12 @@ import numpy as np
 from dcfpca.rpca.exchange import Consensus, FloatArray
 
 WARM = "warm"  # the place in a consensus' memory where an earlier U lies
+START = 0x5742  # keys the draws of a start, so that synthetic data of the same seed never holds the same numbers
 
 
 def opening_basis(rows: int, width: int, seed: int, memory: Mapping[str, FloatArray]) -> FloatArray:
     """Orthonormal columns: an earlier U first, where there is one, and random directions for the rest."""
-    random = np.random.default_rng(seed).standard_normal((rows, width))
+    random = _gaussian(rows, width, seed)
     warm = memory.get(WARM, np.zeros((rows, 0)))[:, :width]
     basis: FloatArray = np.linalg.qr(np.concatenate([warm, random[:, warm.shape[1] :]], axis=1))[0]
     return basis
@@ -32,8 +33,12 @@ def opening_factor(rows: int, width: int, seed: int, unit: float, memory: Mappin
 
     A basis with orthonormal columns says nothing of strengths; its columns get the length of random ones.
     """
-    random: FloatArray = np.sqrt(unit) * np.random.default_rng(seed).standard_normal((rows, width))
+    random: FloatArray = np.sqrt(unit) * _gaussian(rows, width, seed)
     warm = memory.get(WARM, np.zeros((rows, 0)))[:, :width]
     if warm.size and np.allclose(np.linalg.norm(warm, axis=0), 1.0):
         warm = np.sqrt(unit * rows) * warm
     return np.concatenate([warm, random[:, warm.shape[1] :]], axis=1)
+
+
+def _gaussian(rows: int, width: int, seed: int) -> FloatArray:
+    return np.random.default_rng((START, seed)).standard_normal((rows, width))
