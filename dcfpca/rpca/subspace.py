@@ -130,7 +130,7 @@ class SubspaceMethod:
     def _narrow(self, old: State, weights: FloatArray, change: float) -> int:
         """How many rounds in a row, with the next, leave alone the directions that do not enter; 0 for a wide one."""
         entering = np.count_nonzero(weights)
-        steady = entering == np.count_nonzero(old.weights) and change < self.settings.narrow_below
+        steady = entering == np.count_nonzero(old.weights) and self.tolerance <= change < self.settings.narrow_below
         if not steady or not 0 < entering < self.width or old.narrow >= self.settings.narrow_rounds:
             return 0
         return old.narrow + 1
