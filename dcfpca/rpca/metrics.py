@@ -45,6 +45,16 @@ def best_f1(scores: FloatArray, labels: NDArray[np.bool_]) -> float:
     return float(f1[last].max())
 
 
+def average_precision(scores: FloatArray, labels: NDArray[np.bool_]) -> float:
+    """The mean over all positives of the precision at the threshold that just flags them (area under the PR curve)."""
+    order = np.argsort(-scores, kind="stable")
+    hits = np.cumsum(labels[order])
+    last = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))
+    precision = hits[last] / (last + 1)
+    gained = np.diff(hits[last], prepend=0)
+    return float(precision @ gained / max(int(hits[-1]), 1))
+
+
 def area_under_curve(scores: FloatArray, labels: NDArray[np.bool_]) -> float:
     """The chance that a positive outscores a negative, ties counting half (area under the ROC curve)."""
     positives = int(labels.sum())

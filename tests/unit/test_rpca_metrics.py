@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.metrics import f1_score, roc_auc_score
+from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
 from dcfpca.rpca import metrics
 
@@ -42,6 +42,12 @@ def test_area_under_curve_agrees_with_scikit_learn_and_counts_ties_half() -> Non
     scores = np.round(labels + rng.standard_normal(80), 1)
     assert metrics.area_under_curve(scores, labels) == pytest.approx(roc_auc_score(labels, scores))
     assert metrics.area_under_curve(np.zeros(4), np.array([True, False, True, False])) == 0.5
+
+
+def test_average_precision_agrees_with_scikit_learn_also_where_scores_tie() -> None:
+    rng = np.random.default_rng(3)
+    scores, labels = rng.integers(0, 9, 200).astype(float), rng.random(200) < 0.2
+    assert metrics.average_precision(scores, labels) == pytest.approx(average_precision_score(labels, scores))
 
 
 def test_area_under_curve_of_one_class_is_undefined() -> None:
