@@ -1,0 +1,41 @@
+"""`dcfpca bench paper`: the paper's figures, tables and theorems, measured here."""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dcfpca.cli.speech import result, say, span
+
+
+class Choice(StrEnum):
+    """The figures by name."""
+
+    MAIN = "main"
+    PHASE = "phase"
+    SINGULAR = "singular"
+    RANK = "rank"
+    LOCAL_ITERATIONS = "local-iterations"
+    THEOREMS = "theorems"
+
+
+def paper(
+    figure: Annotated[Choice | None, typer.Option(help="Only this one; all without.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller matrices and fewer rounds: minutes.")] = False,
+    out: Annotated[Path, typer.Option(help="Directory for paper-FIGURE.json, .png and .svg.")] = Path("paper-figures"),
+) -> None:
+    """Reproduce the figures and tables of the paper, with the published numbers beside ours."""
+    # The optimizer among the theorems takes half a second to import, which no other command should wait for.
+    from dcfpca.paper.figures import FIGURES, produce  # noqa: PLC0415
+    from dcfpca.paper.pictures import require_matplotlib  # noqa: PLC0415
+
+    require_matplotlib()
+    for name in [figure] if figure else list(Choice):
+        chosen, began = FIGURES[name.value], time.monotonic()
+        plan = chosen.quick if quick else chosen.full
+        written = produce(chosen, plan, out, lambda text, about=name: say(f"{about}: {text}"), quick=quick)  # type: ignore[misc]
+        result(f"{written} ({span(time.monotonic() - began)})")

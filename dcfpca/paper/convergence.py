@@ -1,0 +1,82 @@
+"""The paper's first figure: err by round for DCF-PCA, and by iteration for what sees the whole matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from dcfpca.paper.published import CENTRAL_TUNING, Level, Tuning, published_floors, tuning_of
+from dcfpca.paper.tracks import Track, centralized, federated
+from dcfpca.rpca.baselines import alm, apgm
+from dcfpca.rpca.columns import equal_counts
+from dcfpca.rpca.gradient import GradientMethod, GradientSettings
+from dcfpca.rpca.subspace import SubspaceMethod
+from dcfpca.rpca.synthetic import Outliers, Problem, Recipe, generate
+
+TOLERANCE = 1e-11
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Sizes with their kind of outliers, and how far each solver is followed."""
+
+    problems: tuple[tuple[int, Outliers], ...]
+    rounds: int = 60
+    central_rounds: int = 100
+    apgm_iterations: int = 150
+    alm_iterations: int = 25
+
+
+FULL = Plan(
+    ((500, Outliers.IMPULSE), (500, Outliers.UNIFORM), (1000, Outliers.IMPULSE), (3000, Outliers.IMPULSE)),
+)
+QUICK = Plan(((200, Outliers.IMPULSE), (500, Outliers.IMPULSE)), 45, 90, 100, 25)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One panel: all solvers on the same matrix, and the paper's floors."""
+
+    size: int
+    rank: int
+    sparsity: float
+    outliers: str
+    tuning: Tuning
+    tracks: tuple[Track, ...]
+    published: tuple[Level, ...]
+
+
+def measure(plan: Plan, say: Callable[[str], None]) -> Iterator[Case]:
+    """One case per size; r = .05 n and s = .05 as in the paper."""
+    for size, outliers in plan.problems:
+        tuning = tuning_of(size)
+        recipe = Recipe(size, size, size // 20, 0.05, outliers, counts=equal_counts(size, tuning.sites))
+        problem = generate(recipe, 0)
+        tracks = tuple(_tracks(plan, tuning, problem, lambda text, n=size: say(f"n = {n}: {text}")))  # type: ignore[misc]
+        yield Case(size, size // 20, 0.05, outliers.value, tuning, tracks, published_floors(size))
+
+
+def _tracks(plan: Plan, tuning: Tuning, problem: Problem, say: Callable[[str], None]) -> Iterator[Track]:
+    rows, rank, M = problem.M.shape[0], problem.rank, problem.M
+    say("gradient")
+    yield federated("gradient", GradientMethod(rows, rank, plan.rounds, settings=settings_of(tuning)), problem)
+    say("subspace")
+    yield federated("subspace", SubspaceMethod(rows, rank, plan.rounds, TOLERANCE), problem)
+    yield federated(
+        "subspace, bound 2r", SubspaceMethod(rows, 2 * rank, plan.rounds, TOLERANCE, fixed_rank=False), problem
+    )
+    say("CF-PCA")
+    alone = Problem(M, problem.L, problem.S, rank, (M.shape[1],))
+    one = GradientSettings(1, CENTRAL_TUNING.learning_rate / M.shape[1], lambda_=CENTRAL_TUNING.lambda_)
+    yield federated("CF-PCA", GradientMethod(rows, rank, plan.central_rounds, settings=one), alone)
+    say("APGM")
+    yield centralized("APGM", lambda look: apgm(M, iterations=plan.apgm_iterations, observe=look), problem)
+    say("ALM")
+    yield centralized("ALM", lambda look: alm(M, iterations=plan.alm_iterations, observe=look), problem)
+
+
+def settings_of(tuning: Tuning) -> GradientSettings:
+    """Algorithm 1 with the authors' values, ρ = 1/√min(m, n)."""
+    return GradientSettings(
+        local_iterations=tuning.local_iterations, learning_rate=tuning.learning_rate, lambda_=tuning.lambda_
+    )

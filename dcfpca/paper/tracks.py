@@ -1,0 +1,117 @@
+"""A solver followed round by round: the paper's err, the error of L beside it, and the solver's own CPU seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dcfpca.rpca.baselines.result import BaselineResult, Observe
+from dcfpca.rpca.exchange import Consensus, FloatArray, Method, Parcel, Site
+from dcfpca.rpca.gradient_settings import Plan
+from dcfpca.rpca.gradient_site import GradientSite
+from dcfpca.rpca.simulate import collect, exchange
+from dcfpca.rpca.synthetic import Problem
+from dcfpca.rpca.thresholds import soft
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """One curve. `errors` are the paper's err after each round (or iteration), `errors_L` are ‖L−L₀‖/‖L₀‖."""
+
+    solver: str
+    errors: tuple[float, ...]
+    errors_L: tuple[float, ...]  # noqa: N815 — L keeps its capital
+    rank: int
+    cpu_seconds: float
+
+    def rounds_to(self, level: float) -> int | None:
+        """The first round whose err is at most this."""
+        return next((number for number, error in enumerate(self.errors, start=1) if error <= level), None)
+
+
+@dataclass(slots=True)
+class Gauge:
+    """Adds up squared distances from the truth over blocks of columns, so that no second matrix is formed."""
+
+    problem: Problem
+    scale: float = field(init=False)
+    scale_L: float = field(init=False)  # noqa: N815
+    errors: list[float] = field(default_factory=list)
+    errors_L: list[float] = field(default_factory=list)  # noqa: N815
+
+    def __post_init__(self) -> None:
+        self.scale_L = _squared(self.problem.L)
+        self.scale = self.scale_L + _squared(self.problem.S)
+
+    def take(self, parts: Sequence[tuple[FloatArray, FloatArray]]) -> None:
+        """Note the errors of L and S given site by site."""
+        start, off_L, off_S = 0, 0.0, 0.0
+        for L, S in parts:
+            own = slice(start, start + L.shape[1])
+            off_L += _squared(L - self.problem.L[:, own])
+            off_S += _squared(S - self.problem.S[:, own])
+            start = own.stop
+        self.errors.append((off_L + off_S) / self.scale)
+        self.errors_L.append(float(np.sqrt(off_L / self.scale_L)))
+
+    def track(self, solver: str, rank: int, cpu_seconds: float) -> Track:
+        """All that was noted."""
+        return Track(solver, tuple(self.errors), tuple(self.errors_L), rank, cpu_seconds)
+
+
+def federated(solver: str, method: Method, problem: Problem) -> Track:
+    """A method over the problem's sites in sequence, as the paper simulates it."""
+    return followed(solver, method, problem)[0]
+
+
+def followed(solver: str, method: Method, problem: Problem) -> tuple[Track, Consensus]:
+    """The same with the last consensus, from which the method's model can be had."""
+    sites: list[Site] = [method.site(own) for own in problem.sites()]
+    gauge, spent, consensus = Gauge(problem), 0.0, method.begin()
+    while consensus.outcome is None:
+        opening, began = consensus.round == 0, time.process_time()
+        consensus = method.advance(consensus, exchange(method, consensus, sites))
+        spent += time.process_time() - began
+        if not opening:
+            gauge.take(_present(sites, consensus.broadcast, problem))
+    return gauge.track(solver, consensus.progress.rank, spent), consensus
+
+
+def centralized(solver: str, run: Callable[[Observe], BaselineResult], problem: Problem) -> Track:
+    """A baseline that sees the whole matrix; looking at it is not on the clock."""
+    gauge, looking = Gauge(problem), 0.0
+
+    def look(_: int, L: FloatArray, S: FloatArray) -> None:
+        nonlocal looking
+        began = time.process_time()
+        gauge.take([(L, S)])
+        looking += time.process_time() - began
+
+    began = time.process_time()
+    result = run(look)
+    return gauge.track(solver, result.rank, time.process_time() - began - looking)
+
+
+def _present(sites: Sequence[Site], broadcast: Parcel, problem: Problem) -> list[tuple[FloatArray, FloatArray]]:
+    """L and S of every site after this round.
+
+    Of `gradient` these are the paper's own iterates, U Vᵀ and soft(M − U Vᵀ, λ) with the V of the round: what it would
+    form at the end costs many rounds' work, because V is then solved to the end.
+    """
+    parts: list[tuple[FloatArray, FloatArray]] = []
+    for site, columns in zip(sites, problem.sites(), strict=True):
+        if isinstance(site, GradientSite):
+            L = broadcast.tensor @ np.asarray(site.snapshot()["V"], dtype=np.float64).T
+            parts.append((L, soft(columns.array - L, Plan.of(broadcast.scalars).lambda_)))
+        else:
+            result = collect(site, broadcast)
+            parts.append((result.L, result.S.toarray()))
+    return parts
+
+
+def _squared(matrix: FloatArray) -> float:
+    flat = matrix.ravel()
+    return float(flat @ flat)
