@@ -1,10 +1,11 @@
 """A matrix larger than memory at one site: peak memory, and time per round against one read of the file.
 
-    python benchmarks/out_of_core.py --gib 4 --memory-limit 512MiB --json out.json
+    python -m benchmarks.out_of_core --gib 4 --memory-limit 512MiB --json out.json
 
-The matrix is made on disk (m × n, low rank with gross errors), read once as a yardstick, then taken through the opening
-exchange and some rounds of `subspace` by a process of its own, whose peak resident memory is what is reported. The
-page cache is emptied of the file before every pass, so that each pass reads the disk.
+The matrix is made on disk (m × n, low rank with gross errors). A process of its own then does what a daemon does with
+it: the opening exchange and some rounds of `subspace` by the daemon's engine, each saved to disk like a daemon's step,
+and the result. Its peak resident memory is what is reported. Before every round the file is read once from start to end
+as a yardstick; the page cache is emptied of it before each reading and each round, so that both read the disk.
 """
 
 from __future__ import annotations
@@ -18,15 +19,20 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 
+import participant.daemon  # noqa: F401  so that a daemon's own memory is counted
 from dcfpca.methods import method_of
-from dcfpca.rpca.exchange import Total
+from dcfpca.rpca.exchange import Site, Total
 from dcfpca.spec import parse_spec
-from participant.config import _in_bytes
+from participant.arrays import write_arrays
+from participant.config import EngineTable
 from participant.data import DataTable, open_matrix
+from participant.engine import Engine
+from participant.files import write_whole
 from participant.results import Finding, write_results
 
 BATCH = 4096
@@ -41,8 +47,8 @@ def main() -> None:
         path = Path(folder) / "M.npy"
         columns = int(options.gib * 2**30 / 8 / options.rows)
         generate(path, options.rows, columns, options.rank)
-        words = [sys.executable, __file__, *sys.argv[1:], "--worker", str(path)]
-        done = subprocess.run(words, capture_output=True, text=True, check=False, env=_one_thread(options.threads))
+        words = [sys.executable, "-m", "benchmarks.out_of_core", *sys.argv[1:], "--worker", str(path)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:
             sys.exit(done.stderr)
     report = json.loads(done.stdout)
@@ -59,16 +65,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--rank", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=0, help="0: as many as there are cores")
     parser.add_argument("--finish", action="store_true", help="also write the result")
     parser.add_argument("--dir", default=None, help="where the matrix is made")
     parser.add_argument("--json", default="")
     parser.add_argument("--worker", default="", help=argparse.SUPPRESS)
     return parser.parse_args()
-
-
-def _one_thread(threads: int) -> dict[str, str]:
-    return os.environ | {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
 
 
 def generate(path: Path, rows: int, columns: int, rank: int) -> None:
@@ -105,40 +107,45 @@ def read_once(path: Path) -> float:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    path = Path(options.worker)
-    reading = read_once(path)
-    limit = _in_bytes(options.memory_limit)
-    before = peak_mib()
+    path, before = Path(options.worker), peak_mib()
+    limit = EngineTable(memory_limit=options.memory_limit).memory_limit
     columns = open_matrix(DataTable(path=path), path.parent / "spool", limit).columns
     spec = parse_spec({"rows": options.rows, "max_rank": options.rank, "rounds": options.rounds, "tolerance": 0})
+    engine = Engine(options.threads, memory_limit=limit, scratch=path.parent / "spool")
     method = method_of(spec)
-    site, consensus, seconds, work = method.site(columns), method.begin(), [], []
+    site, consensus, rounds = engine.site(method, columns), method.begin(), []
     while consensus.outcome is None:
+        reading = read_once(path)
         forget(path)
         started, spent = time.perf_counter(), time.process_time()
         update = site.answer(consensus.round, consensus.broadcast)
-        seconds.append(time.perf_counter() - started)
-        work.append(time.process_time() - spent)
+        save(path.parent / "run.step", site)
+        seconds, cpu = time.perf_counter() - started, time.process_time() - spent
+        rounds.append({"read_seconds": reading, "seconds": seconds, "ratio": seconds / reading, "cpu_seconds": cpu})
         consensus = method.advance(consensus, Total(update, 1))
     report = {
         "gib": path.stat().st_size / 2**30,
         "shape": list(columns.shape),
         "rank": options.rank,
-        "threads": options.threads,
+        "threads": engine.threads,
         "memory_limit_mib": limit / 2**20,
-        "peak_mib": peak_mib(),
         "peak_before_mib": before,
+        "peak_mib": peak_mib(),
+        "peak_over_limit": peak_mib() * 2**20 / limit,
         "coefficients_mib": columns.shape[1] * options.rank * 8 / 2**20,
-        "read_once_seconds": reading,
-        "opening_seconds": seconds[0],
-        "round_seconds": seconds[1:],
-        "round_cpu_seconds": work[1:],
+        "opening": rounds[0],
+        "rounds": rounds[1:],
+        "median_ratio": median(one["ratio"] for one in rounds[1:]),
         "load_average": os.getloadavg(),
-        "round_over_read": [value / reading for value in seconds[1:]],
     }
     if options.finish:
         report |= finish(path, spec, site, consensus, columns.shape[1])
     return report
+
+
+def save(path: Path, site: Site) -> None:
+    """As the daemon does before anything leaves."""
+    write_whole(path, lambda file: write_arrays(file, site.snapshot()))
 
 
 def finish(path: Path, spec: Any, site: Any, consensus: Any, columns: int) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from dcfpca.errors import BadInput
 
 Arrays = Mapping[str, NDArray[np.generic]]
+PIECE = 4 << 20
 
 
 def write_arrays(file: BinaryIO, arrays: Arrays) -> int:
@@ -27,22 +29,40 @@ def write_arrays(file: BinaryIO, arrays: Arrays) -> int:
         content = array.reshape(-1).view(np.uint8).data
         file.write(content)
         checksum = zlib.crc32(content, checksum)
+        give_back(array)
     return checksum
 
 
 def read_arrays(path: Path, checksum: int) -> dict[str, NDArray[Any]]:
-    """The arrays of a file whose checksum is known; BadInput when it is not that file any more."""
+    """The arrays of a file whose checksum is known, mapped; BadInput when it is not that file any more."""
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
-    if zlib.crc32(content) != checksum:
+        with path.open("rb") as file:
+            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:  # an empty file cannot be mapped
+        raise BadInput(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if _checksum(content) != checksum:
         raise BadInput(f"{path} is damaged")
-    head, _, _ = content.partition(b"\n")
-    offset, arrays = len(head) + 1, {}
-    for name, dtype, shape in json.loads(head):
-        count = int(np.prod(shape, dtype=np.int64))
-        array = np.frombuffer(content, dtype=np.dtype(dtype), count=count, offset=offset).reshape(shape)
-        arrays[name] = array
-        offset += array.nbytes
+    head = content.readline()
+    offset, arrays = len(head), {}
+    for name, kind, shape in json.loads(head):
+        arrays[name] = np.ndarray(shape, np.dtype(kind), content, offset)
+        offset += arrays[name].nbytes
     return arrays
+
+
+def _checksum(content: mmap.mmap) -> int:
+    found = 0
+    with memoryview(content) as view:
+        for start in range(0, len(view), PIECE):
+            found = zlib.crc32(view[start : start + PIECE], found)
+            content.madvise(mmap.MADV_DONTNEED)
+    return found
+
+
+def give_back(array: NDArray[Any]) -> None:
+    """Let go of the memory behind an array that is mapped from a file; what is read again is mapped again."""
+    owner: Any = array
+    while isinstance(owner, np.ndarray | memoryview):
+        owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
+    if isinstance(owner, mmap.mmap):
+        owner.madvise(mmap.MADV_DONTNEED)

@@ -151,7 +151,8 @@ def engine_of(config: Config) -> Engine:
         from participant.dask_engine import DaskEngine  # noqa: PLC0415  an extra, and slow to import
 
         return DaskEngine(wanted.scheduler, config.data, wanted.threads)
-    return Engine(wanted.threads, idle=wanted.kind == "idle")
+    scratch = config.state.dir / "spool"
+    return Engine(wanted.threads, idle=wanted.kind == "idle", memory_limit=wanted.memory_limit, scratch=scratch)
 
 
 async def serve(config: Config) -> None:

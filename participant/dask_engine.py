@@ -1,14 +1,14 @@
 """The local step on a Dask cluster: the site's columns are dealt out to workers and stay there.
 
 A shard of columns on a worker is a site of the method in small: updates of `subspace` are sums over columns, so the
-sums of the shards are the site's own. What comes back is one update, added up on the workers, and the shards' part of
-V_i, which the daemon needs to survive a restart. A worker that dies takes nothing with it: its shards are read again
-from disk elsewhere and its tasks run again from the state that the daemon holds.
+sums of the shards are the site's own. What comes back is one update, added up on the workers; the shards of M_i and V_i
+stay there. A worker that dies takes nothing with it: Dask knows how its shards came to be and has others do it again.
+A daemon that restarts has no V_i, and its shards find theirs from the data, as a site does that was away for a round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -17,19 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.errors import Unreachable
-from dcfpca.rpca.columns import ArrayColumns
 from dcfpca.rpca.exchange import Columns, FloatArray, Method, Parcel, ResultBlock, Site
 from participant.data import DataTable, open_matrix
 from participant.data.arrays import extra
 from participant.data.matrix import ChosenColumns
 from participant.engine import Engine
+from participant.parted import CUT, combined, conclude, step
 from participant.progress import MeteredColumns
+from participant.shelf import State
 
 SHARD_BYTES = 128 << 20
 SHARDS_PER_WORKER = 2
 CONNECT_SECONDS = 15
-
-Snapshot = Mapping[str, NDArray[np.generic]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +67,12 @@ class DaskEngine(Engine):
         shards = [Shard(self._table, rows, start, stop) for start, stop in cut(columns.shape, workers)]
         return DaskSite(self.client, method, shards)
 
+    def resume(self, site: Site, snapshot: State) -> None:
+        """Whatever the snapshot holds, the workers begin with the data."""
+
     def close(self) -> None:
         """Let go of the cluster."""
+        super().close()
         self.client.close()
         if self._cluster is not None:
             self._cluster.close()
@@ -91,7 +94,7 @@ class DaskSite:
         self._method = method
         self._shards = tuple(shards)
         self._blocks = [client.submit(load, shard, pure=False) for shard in shards]
-        self._states: list[Snapshot] = [{} for _ in shards]
+        self._states: list[Any] = [{} for _ in shards]
         self._certificate: dict[str, float] = {}
 
     def answer(self, round: int, broadcast: Parcel) -> Parcel:
@@ -103,23 +106,17 @@ class DaskSite:
             for block, state in zip(self._blocks, self._states, strict=True)
         ]
         updates = [self._client.submit(_update_of, one, pure=False) for one in steps]
-        states = [self._client.submit(_state_of, one, pure=False) for one in steps]
+        self._states = [self._client.submit(_state_of, one, pure=False) for one in steps]
         total = self._client.submit(add, updates, pure=False)
-        vector, kept = self._client.gather([total, states])
-        self._states = kept
-        return Parcel.unflatten(self._method.update_layout(round), vector)
+        return Parcel.unflatten(self._method.update_layout(round), total.result())
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
-        """The shards' states, in one."""
-        return {f"{place}.{key}": value for place, state in enumerate(self._states) for key, value in state.items()}
+        """How the columns are cut; what there is to know of them is on the workers."""
+        return {CUT: np.array([shard.stop for shard in self._shards])}
 
-    def restore(self, snapshot: Snapshot) -> None:
-        """Take up an earlier snapshot, made with as many shards."""
-        states: list[dict[str, NDArray[np.generic]]] = [{} for _ in self._shards]
-        for name, value in snapshot.items():
-            place, _, key = name.partition(".")
-            states[int(place)][key] = value
-        self._states = list(states)
+    def restore(self, snapshot: State) -> None:
+        """Nothing to take up: V_i did not come back from the workers, and is found from the data."""
+        self._states = [{} for _ in self._shards]
 
     def finish(self, broadcast: Parcel) -> Iterator[ResultBlock]:
         """The shards' results, one after the other."""
@@ -142,47 +139,9 @@ def load(shard: Shard) -> FloatArray:
     return np.array(block if shard.rows is None else block[list(shard.rows)], order="F")
 
 
-def step(
-    block: FloatArray, method: Method, state: Snapshot, round: int, broadcast: Parcel
-) -> tuple[FloatArray, dict[str, NDArray[np.generic]]]:
-    """On a worker: one local step on a shard; a function of its arguments alone, so that it can be run again."""
-    site = _site(block, method, state)
-    return site.answer(round, broadcast).flat(), site.snapshot()
-
-
-def conclude(
-    block: FloatArray, method: Method, state: Snapshot, broadcast: Parcel
-) -> tuple[list[ResultBlock], dict[str, float]]:
-    """On a worker: the result of a shard."""
-    site = _site(block, method, state)
-    return list(site.finish(broadcast)), site.certificate()
-
-
 def add(vectors: Sequence[FloatArray]) -> FloatArray:
     """On a worker: the sum, in the order of the shards."""
     return reduce(np.add, vectors)
-
-
-def combined(figures: Sequence[tuple[int, dict[str, float]]]) -> dict[str, float]:
-    """Certificates of shards as one: shares and mean squares weighted by columns, the worst residual of optimality."""
-    columns = sum(count for count, _ in figures)
-    found: dict[str, float] = {}
-    for name in figures[0][1]:
-        values = [(count / columns, certificate[name]) for count, certificate in figures]
-        if name == "stationarity":
-            found[name] = max(value for _, value in values)
-        elif name.endswith("_rms"):
-            found[name] = float(np.sqrt(sum(weight * value**2 for weight, value in values)))
-        else:
-            found[name] = sum(weight * value for weight, value in values)
-    return found
-
-
-def _site(block: FloatArray, method: Method, state: Snapshot) -> Site:
-    site = method.site(ArrayColumns(block))
-    if state:
-        site.restore(state)
-    return site
 
 
 def _same(broadcast: Parcel) -> Parcel:
@@ -193,5 +152,5 @@ def _update_of(step: tuple[FloatArray, Any]) -> FloatArray:
     return step[0]
 
 
-def _state_of(step: tuple[Any, Snapshot]) -> Snapshot:
+def _state_of(step: tuple[Any, State]) -> State:
     return step[1]

@@ -303,7 +303,7 @@ class Driver:
             columns = MeteredColumns(self._means.site.columns(spec), self._meter)
             site = self._means.engine.site(method_of(spec), columns)
             if (step := self._means.store.step(self.run_id)) is not None:
-                site.restore(step.snapshot)
+                self._means.engine.resume(site, step.snapshot)
             self._site = site
         return self._site
 

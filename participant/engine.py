@@ -5,36 +5,101 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 from queue import SimpleQueue
 from typing import TypeVar
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
+from dcfpca.methods import adds_up
 from dcfpca.rpca.exchange import Columns, Method, Site
+from participant.data.matrix import ChosenColumns, WindowedColumns
 from participant.idle import IdleSite
+from participant.parted import CUT, PartedSite, Workshop
+from participant.progress import MeteredColumns
+from participant.shelf import State
 
 T = TypeVar("T")
 Job = Callable[[], None]
+LEAST_PART_BYTES = 4 << 20  # smaller ones cost more to hand round than to work on
+LARGEST_PART_BYTES = 32 << 20
+PARTS = 16  # of a matrix in memory, where its size allows
+ROOM_PER_PART = 4  # times its size: the part, its result, and as much again for those that wait
 
 
 class Engine:
     """Runs work off the event loop. Its threads do not keep a stopping daemon alive: what they compute is redone."""
 
-    def __init__(self, threads: int = 0, *, idle: bool = False) -> None:
+    def __init__(
+        self, threads: int = 0, *, idle: bool = False, memory_limit: int = 0, scratch: Path | None = None
+    ) -> None:
         self._idle = idle
         self.threads = threads or os.cpu_count() or 1
-        # The limit is the process's, not the thread's, so it is set once and stays.
-        threadpool_limits(limits=self.threads)
+        # The limit is the process's, not the thread's, so it is set once and changed only while parts are worked on.
+        self._algebra = ThreadpoolController()
+        self._algebra.limit(limits=self.threads)
+        self._parted, self._parted_lock = 0, threading.Lock()
+        self._memory_limit, self._scratch = memory_limit, scratch
+        self._pools: dict[int, ThreadPoolExecutor] = {}
         self._jobs: SimpleQueue[Job] = SimpleQueue()
         self._waiting_threads = 0
 
     def site(self, method: Method, columns: Columns) -> Site:
         """The site's side of the method."""
-        return IdleSite(method, columns) if self._idle else method.site(columns)
+        if self._idle:
+            return IdleSite(method, columns)
+        width = self._part_width(columns)
+        if width >= columns.shape[1] or not adds_up(method):
+            return method.site(columns)
+        return PartedSite(method, columns, width, self._workshop(8 * columns.shape[0] * width, columns))
+
+    def resume(self, site: Site, snapshot: State) -> None:
+        """Let the site go on from a snapshot. One made under another [engine] is left: the site was away, so to say."""
+        if (CUT in snapshot) == (not isinstance(site, PartedSite)):
+            return
+        site.restore(snapshot)
 
     def close(self) -> None:
-        """Let go of what the engine holds beside its threads, which is nothing."""
+        """Let go of what the engine holds."""
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _part_width(self, columns: Columns) -> int:
+        """How many columns make a part: a window of what is read from disk, else so many that every thread has some."""
+        rows, count = columns.shape
+        if (window := _window(columns)) is not None:
+            return window
+        if self.threads == 1:
+            return count
+        wanted = min(max(8 * rows * count // PARTS, LEAST_PART_BYTES), LARGEST_PART_BYTES)
+        return max(1, wanted // (8 * rows))
+
+    def _workshop(self, part_bytes: int, columns: Columns) -> Workshop:
+        threads = self.threads
+        if self._memory_limit:
+            threads = min(threads, max(1, self._memory_limit // (ROOM_PER_PART * part_bytes) - 2))
+        if _window(columns) is not None:
+            threads += 1  # one waits for the disk
+        pool = self._pools.setdefault(threads, ThreadPoolExecutor(threads, "parts"))
+        return Workshop(pool, threads + 1, self._scratch, self._one_thread_each)
+
+    @contextmanager
+    def _one_thread_each(self) -> Iterator[None]:
+        """While parts are worked on, each by a thread, the linear algebra must not divide its work once more."""
+        with self._parted_lock:
+            self._parted += 1
+            if self._parted == 1:
+                self._algebra.limit(limits=1)
+        try:
+            yield
+        finally:
+            with self._parted_lock:
+                self._parted -= 1
+                if self._parted == 0:
+                    self._algebra.limit(limits=self.threads)
 
     async def run(self, work: Callable[[], T]) -> T:
         """The outcome of `work`, awaited."""
@@ -73,3 +138,10 @@ class Engine:
     def _work(self) -> None:
         while True:
             self._jobs.get()()
+
+
+def _window(columns: Columns) -> int | None:
+    """The width of the windows through which these columns are read; None where they are in memory or mapped."""
+    while isinstance(columns, MeteredColumns | ChosenColumns):
+        columns = columns.columns
+    return columns.width if isinstance(columns, WindowedColumns) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from threading import Lock
 
 from dcfpca.rpca.exchange import Columns, FloatArray
 from dcfpca.spec import RunSpec
@@ -23,6 +24,7 @@ class Meter:
     ) -> None:
         self._told, self._every, self._clock = told, every, clock
         self._wanted, self._done, self._last = 1, 0, clock()
+        self._lock = Lock()
 
     def begin(self, columns: int) -> None:
         """Work on so many columns begins, passes counted."""
@@ -30,11 +32,12 @@ class Meter:
 
     def advance(self, columns: int) -> None:
         """So many columns more are read."""
-        self._done += columns
-        now = self._clock()
-        if now - self._last >= self._every:
-            self._last = now
-            self._told(min(99, 100 * self._done // self._wanted))
+        with self._lock:  # parts of the site may be read at once
+            self._done += columns
+            now = self._clock()
+            if now - self._last >= self._every:
+                self._last = now
+                self._told(min(99, 100 * self._done // self._wanted))
 
 
 def passes_of(spec: RunSpec) -> int:

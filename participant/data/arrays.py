@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -13,44 +12,29 @@ from numpy.typing import NDArray
 from dcfpca.errors import BadInput
 from dcfpca.rpca.columns import ArrayColumns
 from dcfpca.rpca.exchange import Columns
-from participant.data.matrix import WINDOW_BYTES, WindowedColumns, window_width
+from participant.data.matrix import ChunkedColumns
 from participant.data.source import DataTable
-
-WINDOW_SHARE = 16  # of the memory limit: a window, the next one, and the pages it is read through
+from participant.data.stretches import stretches_of
 
 
 def read_npy(path: Path, table: DataTable, memory_limit: int) -> Columns:
-    """A memory map, or under a memory limit windows of it, so that no page of the file stays with the process."""
+    """A memory map, or under a memory limit stretches of the file, because mapped pages count as memory."""
     if path.stat().st_size == 0:
         raise BadInput(f"the data {path} is empty", "write the matrix with numpy.save")
     array = _map_npy(path)
     check_array(path, array.shape, array.dtype)
     turned = table.orientation == "samples-in-rows"
-    if memory_limit == 0 or array.nbytes < memory_limit // 4:
-        return ArrayColumns(array.T if turned else array)
-    return windowed(array, turned, memory_limit)
+    if memory_limit:
+        return stretches_of(path, array, turned=turned)
+    return ArrayColumns(array.T if turned else array)
 
 
-def windowed(array: NDArray[Any], turned: bool, memory_limit: int) -> WindowedColumns:
-    """Windows of a memory map; its pages are given back after each, because mapped pages count as memory."""
-
-    def fetch(start: int, stop: int) -> NDArray[Any]:
-        # A copy in the layout of the file: one stretch of the disk, or one per row.
-        held = np.array(array[start:stop], np.float64).T if turned else np.array(array[:, start:stop], np.float64)
-        array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
-        return held
-
-    rows, columns = array.shape[::-1] if turned else array.shape
-    width = window_width(rows, window_bytes=min(WINDOW_BYTES, memory_limit // WINDOW_SHARE))
-    return WindowedColumns((rows, columns), fetch, width)
-
-
-def _map_npy(path: Path) -> NDArray[Any]:
+def _map_npy(path: Path) -> np.memmap[Any, Any]:
     try:
-        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise _not_an_array(path, error) from None
-    if not isinstance(array, np.ndarray):
+    if not isinstance(array, np.memmap):
         raise BadInput(f"the data {path} is an archive, not a single array", 'set [data] format = "npz"')
     return array
 
@@ -83,7 +67,7 @@ def read_hdf5(path: Path, table: DataTable, memory_limit: int) -> Columns:
     found: list[str] = []
     file.visititems(lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) else None)
     name = _only(path, found, table.dataset.strip("/"))
-    return _chunked(path, name, file[name], table, memory_limit)
+    return _chunked(path, name, file[name], table)
 
 
 def read_zarr(path: Path, table: DataTable, memory_limit: int) -> Columns:
@@ -93,20 +77,19 @@ def read_zarr(path: Path, table: DataTable, memory_limit: int) -> Columns:
     try:
         opened = zarr.open(store=str(path), mode="r")
         if isinstance(opened, zarr.Array):
-            return _chunked(path, "", opened, table, memory_limit)
+            return _chunked(path, "", opened, table)
         name = _only(path, [name for name, _ in opened.arrays()], table.dataset.strip("/"))
-        return _chunked(path, name, opened[name], table, memory_limit)
+        return _chunked(path, name, opened[name], table)
     except (ValueError, KeyError, FileNotFoundError, zipfile.BadZipFile):
         raise BadInput(f"the data {path} is not a Zarr store, or is damaged", "write it again") from None
 
 
-def _chunked(path: Path, name: str, dataset: Any, table: DataTable, memory_limit: int) -> Columns:
+def _chunked(path: Path, name: str, dataset: Any, table: DataTable) -> Columns:
     place = f"{path} ({name})" if name else str(path)
     check_array(place, dataset.shape, dataset.dtype)
     turned = table.orientation == "samples-in-rows"
     rows, columns = dataset.shape[::-1] if turned else dataset.shape
     chunk = (dataset.chunks or (1, 1))[0 if turned else 1]
-    window = min(WINDOW_BYTES, memory_limit // WINDOW_SHARE) if memory_limit else WINDOW_BYTES
 
     def fetch(start: int, stop: int) -> NDArray[Any]:
         try:
@@ -115,7 +98,7 @@ def _chunked(path: Path, name: str, dataset: Any, table: DataTable, memory_limit
             sentence = f"the data {place} is damaged at columns {start} to {stop - 1}"
             raise BadInput(sentence, "write it again, or restore it from a backup") from None
 
-    return WindowedColumns((rows, columns), fetch, window_width(rows, min(chunk, columns), window))
+    return ChunkedColumns((rows, columns), fetch, min(chunk, columns))
 
 
 def extra(module: str, name: str) -> Any:

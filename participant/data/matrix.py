@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.errors import BadInput
+from dcfpca.rpca.columns import ArrayColumns
 from dcfpca.rpca.exchange import Columns, FloatArray
 
-WINDOW_BYTES = 64 << 20
+WINDOW_BYTES = 32 << 20
+WINDOW_SHARE = 64  # of the memory limit is a window: several are worked on at once, and results take as much again
+HELD_SHARE = 4  # a matrix smaller than this share of the memory limit is held in memory
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +37,11 @@ class JoinedColumns:
     def shape(self) -> tuple[int, int]:
         """(m, n_i)."""
         return self.parts[0].shape[0], sum(part.shape[1] for part in self.parts)
+
+    @property
+    def grain(self) -> int:
+        """Of the part with the coarsest."""
+        return max(grain_of(part) for part in self.parts)
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Columns start … stop − 1, from as many parts as they lie in."""
@@ -62,42 +71,82 @@ class ChosenColumns:
         return self.columns.read(start, stop)[self.rows]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkedColumns:
+    """An array that its format decodes in chunks of `grain` columns."""
+
+    shape: tuple[int, int]
+    fetch: Callable[[int, int], NDArray[np.generic]]
+    grain: int
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Columns start … stop − 1."""
+        return np.asarray(self.fetch(start, stop), dtype=np.float64)
+
+
 @dataclass(slots=True, eq=False)
 class WindowedColumns:
     """Reads a stretch of columns at a time and hands out pieces of it.
 
     Small blocks suit a core's cache but not a disk, nor a format that decodes whole chunks. This window and the next,
-    which is read while this one is worked on, are all that is held in memory, whatever the number of columns.
+    which is read while this one is worked on, are all that is held in memory, whatever the number of columns. Whoever
+    asks for exactly a window gets it as it was read, and nothing is held; several threads may do so at once.
     """
 
-    shape: tuple[int, int]
-    fetch: Callable[[int, int], NDArray[np.generic]]
+    source: Columns
     width: int
     _begin: int = 0
     _held: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     _ahead: tuple[int, Future[FloatArray]] | None = None
     _reader: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "read-ahead"))
+    _lock: Lock = field(default_factory=Lock)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(m, n_i)."""
+        return self.source.shape
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Columns start … stop − 1, from the window if it lies there."""
-        if not self._begin <= start <= stop <= self._begin + self._held.shape[1]:
-            begin = start - start % self.width
-            end = min(max(begin + self.width, stop), self.shape[1])
-            self._held = np.zeros((0, 0))  # before the next is read, so that there are never three
-            self._held = self._window(begin, end)
-            self._begin = begin
-            if end < self.shape[1]:
-                self._ahead = end, self._reader.submit(self._load, end, min(end + self.width, self.shape[1]))
-        return self._held[:, start - self._begin : stop - self._begin]
+        if start % self.width == 0 and stop == min(start + self.width, self.shape[1]):
+            return self.source.read(start, stop)
+        with self._lock:
+            if not self._begin <= start <= stop <= self._begin + self._held.shape[1]:
+                self._move(start, stop)
+            piece = self._held[:, start - self._begin : stop - self._begin]
+            if stop == self.shape[1]:
+                self._held = np.zeros((0, 0))  # the pass is over
+            return piece
+
+    def _move(self, start: int, stop: int) -> None:
+        begin = start - start % self.width
+        end = min(max(begin + self.width, stop), self.shape[1])
+        self._held = np.zeros((0, 0))  # before the next is read, so that there are never three
+        self._held, self._begin = self._window(begin, end), begin
+        if end < self.shape[1]:
+            self._ahead = end, self._reader.submit(self.source.read, end, min(end + self.width, self.shape[1]))
 
     def _window(self, begin: int, end: int) -> FloatArray:
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] == begin and ahead[1].result().shape[1] >= end - begin:
             return ahead[1].result()
-        return self._load(begin, end)
+        return self.source.read(begin, end)
 
-    def _load(self, begin: int, end: int) -> FloatArray:
-        return np.asarray(self.fetch(begin, end), dtype=np.float64)
+
+def bounded(columns: Columns, memory_limit: int) -> Columns:
+    """The columns behind a window where they are read from disk; held whole where they are small beside the limit."""
+    grain, (rows, count) = grain_of(columns), columns.shape
+    if grain == 0:
+        return columns
+    if 8 * rows * count <= memory_limit // HELD_SHARE:
+        return ArrayColumns(columns.read(0, count))
+    window_bytes = min(WINDOW_BYTES, memory_limit // WINDOW_SHARE) if memory_limit else WINDOW_BYTES
+    return WindowedColumns(columns, window_width(rows, grain, window_bytes))
+
+
+def grain_of(columns: Columns) -> int:
+    """How many columns the disk gives at a time; 0 for those that need no reading."""
+    return int(getattr(columns, "grain", 0))
 
 
 def window_width(rows: int, chunk: int = 1, window_bytes: int = WINDOW_BYTES) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from dcfpca.errors import BadInput
 from dcfpca.rpca.exchange import Columns
 from participant.data.arrays import read_hdf5, read_npy, read_npz, read_zarr
-from participant.data.matrix import JoinedColumns, Matrix, check_names, choose
+from participant.data.matrix import JoinedColumns, Matrix, bounded, check_names, choose
 from participant.data.source import DataTable, Orientation
 from participant.data.sql import read_query
 from participant.data.tables import Place, read_arrow, read_csv, read_parquet
@@ -38,15 +38,18 @@ def open_matrix(table: DataTable, spool: Path | None = None, memory_limit: int =
     beside it is read through a window and never held.
     """
     place = Place(spool, memory_limit)
-    if table.query:
-        return choose(read_query(table, place), table.features, table.origin)
+    matrix = read_query(table, place) if table.query else _read_path(table, place)
+    within = Matrix(bounded(matrix.columns, memory_limit), matrix.features)
+    return choose(within, table.features, table.origin)
+
+
+def _read_path(table: DataTable, place: Place) -> Matrix:
     assert table.path is not None
     try:
-        matrix = _read_any(table.path, table, place)
+        return _named(_read_any(table.path, table, place), table)
     except OSError as error:
         hint = "check [data] path and that this user may read it"
         raise BadInput(f"the data {table.path} cannot be read: {error.strerror or error}", hint) from None
-    return choose(_named(matrix, table), table.features, table.origin)
 
 
 def open_columns(path: Path, format: str = "", orientation: Orientation = "features-in-rows") -> Columns:

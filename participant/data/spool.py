@@ -6,6 +6,7 @@ nothing of it is left when the process ends, however it ends.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -15,7 +16,7 @@ import numpy as np
 from dcfpca.errors import BadInput
 from dcfpca.rpca.columns import ArrayColumns
 from dcfpca.rpca.exchange import Columns, FloatArray
-from participant.data.arrays import windowed
+from participant.data.stretches import StretchColumns
 
 
 def spool(
@@ -32,7 +33,9 @@ def spool(
         if lines == 0 or width == 0:
             raise BadInput(f"the data {origin} is empty: it has no rows of numbers", "check how it was written")
         file.flush()
+        if memory_limit:
+            kind = np.dtype(np.float64)
+            place = os.dup(file.fileno())
+            return StretchColumns(place, origin, (lines, width), dtype=kind, offset=0, lines_are_columns=turned)
         array = np.memmap(file, np.float64, "r", shape=(lines, width))
-    if memory_limit and array.nbytes >= memory_limit // 4:
-        return windowed(array, turned, memory_limit)
     return ArrayColumns(array.T if turned else array)

@@ -47,9 +47,13 @@ def _from_server(table: DataTable, place: Place) -> Matrix:
     problems = extra("sqlalchemy.exc", "sql")
     try:
         engine = alchemy.create_engine(table.url)
-    except (problems.SQLAlchemyError, ImportError) as error:
+    except (problems.NoSuchModuleError, ImportError) as error:
         hint = "write dialect+driver://user@host/database, and install the driver"
         raise BadInput(f"[data] url is not usable: {_first_line(error)}", hint) from None
+    except (problems.SQLAlchemyError, ValueError):
+        # Their words may quote the URL, and with it a password.
+        hint = "write dialect+driver://user@host:port/database; signs in a password are written as %40 and so on"
+        raise BadInput("[data] url is not usable: it cannot be read as a URL", hint) from None
     try:
         with (
             engine.connect().execution_options(stream_results=True) as connection,
