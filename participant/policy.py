@@ -92,7 +92,10 @@ def _feature_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
         absent = difference(site.features, spec.features)
         return [f"the local matrix lacks the features {absent}"] if absent else []
     if spec.features_sha256 and site.features and features_digest(site.features).hex() != spec.features_sha256:
-        return ["the local features are not those of the spec, in name or in order (their digests differ)"]
+        return [
+            "the local features are not those of the spec, in name or in order (their digests differ;"
+            " a spec that names its features tells which)"
+        ]
     return []
 
 

@@ -30,12 +30,14 @@ def measure(columns: Columns, path: Path | str) -> DataFacts:
     for start, stop in blocks(columns, SCAN_BYTES):
         block = columns.read(start, stop)
         if np.isinf(block).any():
-            column = start + int(np.flatnonzero(np.isinf(block).any(axis=0))[0])
+            row, column = (int(place) for place in np.argwhere(np.isinf(block))[0])
+            where = f"sample {start + column}, feature {row} (both counted from 0)"
             hint = "replace infinite entries by NaN, which counts as unobserved, or by their values"
-            raise BadInput(f"the data {path} has an infinite entry in column {column}", hint)
+            raise BadInput(f"the data {path} has an infinite entry in {where}", hint)
         absent = np.isnan(block)
         if absent.all(axis=0).any():
             column = start + int(np.flatnonzero(absent.all(axis=0))[0])
-            raise BadInput(f"the data {path} has no entry at all in column {column}", "leave the column out")
+            hint = "leave the sample out"
+            raise BadInput(f"the data {path} has no entry at all in sample {column} (counted from 0)", hint)
         missing += int(np.count_nonzero(absent))
     return DataFacts(rows, count, missing)

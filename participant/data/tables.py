@@ -33,6 +33,9 @@ def read_csv(path: Path, table: DataTable, place: Place) -> Matrix:
     csv = extra("pyarrow.csv", "data")
     if path.stat().st_size == 0:
         raise BadInput(f"the data {path} is empty", "check how it was written")
+    with path.open("rb") as file:
+        if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):
+            raise BadInput(f"the data {path} is text in UTF-16", "save it as CSV in UTF-8")
     reader = _CsvReader(path, table, csv)
     names = _wanted(reader.names(), table, str(path))
     return collect(reader.batches(names), names, table, str(path), place)
@@ -81,6 +84,8 @@ class _CsvReader:
             column, line = int(found[1]), found[2]
             name = names[column] if column < len(names) else f"number {column + 1}"
             hint = "correct it, leave the column out with [data] features, or add the entry to missing_markers"
+            if len(names) == 1 and re.search(r"[;\t|]", name):
+                hint = "it seems to have another delimiter: see [data] delimiter"
             return BadInput(f"the data {self._path} has no number in line {line}, column {name}", hint)
         return BadInput(f"the data {self._path} is not a CSV file, or is damaged", "check its encoding and delimiter")
 
@@ -129,7 +134,10 @@ def _wanted(names: list[str], table: DataTable, origin: str) -> list[str]:
     check_names(names, origin)
     if table.feature_column and table.feature_column not in names:
         raise BadInput(f"the data {origin} has no column {table.feature_column}", "see [data] feature_column")
-    if table.orientation == "features-in-rows" or not table.features:
+    if table.orientation == "features-in-rows":
+        return names
+    if not table.features:
+        _demand_names(names, origin)
         return names
     if absent := missing_features(names, table.features):
         hint = f"its columns are {', '.join(names[:20])}"
@@ -137,18 +145,25 @@ def _wanted(names: list[str], table: DataTable, origin: str) -> list[str]:
     return list(table.features)
 
 
+def _demand_names(names: Sequence[str], origin: str) -> None:
+    """A column without a name is more often a row number than a feature."""
+    if "" in names:
+        hint = "name it if it is a feature, or choose the features with [data] features"
+        raise BadInput(f"the data {origin} has no name for column {names.index('') + 1}", hint)
+
+
 def collect(batches: Iterator[Any], names: Sequence[str], table: DataTable, origin: str, place: Place) -> Matrix:
     """Record batches as a matrix on disk, with the names of its features."""
     turned = table.orientation == "samples-in-rows"
     labels: list[str] = []
-    label = "" if turned else table.feature_column
+    label = None if turned else table.feature_column or None
     numbers = (_numbers(batch, label, labels, origin) for batch in batches)
     columns = spool(numbers, origin, place.directory, turned=turned, memory_limit=place.memory_limit)
     check_names(labels, origin)
     return Matrix(columns, tuple(names) if turned and table.header else tuple(labels))
 
 
-def _numbers(batch: Any, label: str, labels: list[str], origin: str) -> FloatArray:
+def _numbers(batch: Any, label: str | None, labels: list[str], origin: str) -> FloatArray:
     found = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if name == label:
@@ -162,6 +177,8 @@ def _entries(name: str, column: Any, origin: str) -> FloatArray:
     """A column as float64, with NaN where it has no value."""
     pa = extra("pyarrow", "data")
     kind = column.type
+    if pa.types.is_dictionary(kind) and not pa.types.is_string(kind.value_type):
+        column, kind = column.dictionary_decode(), kind.value_type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or _castable(pa, kind)):
         hint = "leave it out with [data] features, or store numbers"
         raise BadInput(f"the data {origin} holds {kind} in column {name}, not numbers", hint)

@@ -94,7 +94,7 @@ def test_missing_entries_are_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "rows", "said"), [(np.inf, 1, "infinite entry in column 3"), (np.nan, 4, "column 3")]
+    ("value", "rows", "said"), [(np.inf, 1, "infinite entry in sample 3"), (np.nan, 4, "no entry at all in sample 3")]
 )
 def test_infinities_and_columns_without_entries_are_refused(tmp_path: Path, value: float, rows: int, said: str) -> None:
     matrix = np.ones((4, 6))
