@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export PYTHONPATH :=
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check lint protos docs bench setup clean dist image verify-deploy
+.PHONY: demo test check lint protos docs results bench setup clean dist image verify-deploy
 
 demo: $(RUNTIME)
 	$(BIN)/dcfpca demo
@@ -32,6 +32,10 @@ protos: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python docs/generate.py
+
+# docs/results.md and the paper's figures, from the data under benchmarks/results.
+results: $(STAMP)
+	$(BIN)/python -m benchmarks.report
 
 bench: $(STAMP)
 	$(BIN)/dcfpca bench solve --rows 500 --columns 500 --rank 25 --participants 10

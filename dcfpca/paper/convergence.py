@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from dcfpca.paper.published import CENTRAL_TUNING, Level, Tuning, published_floors, tuning_of
+from dcfpca.paper.published import Level, Tuning, central_tuning, published_floors, tuning_of
 from dcfpca.paper.tracks import Track, centralized, federated
 from dcfpca.rpca.baselines import alm, apgm
 from dcfpca.rpca.columns import equal_counts
@@ -67,8 +67,8 @@ def _tracks(plan: Plan, tuning: Tuning, problem: Problem, say: Callable[[str], N
     )
     say("CF-PCA")
     alone = Problem(M, problem.L, problem.S, rank, (M.shape[1],))
-    one = GradientSettings(1, CENTRAL_TUNING.learning_rate / M.shape[1], lambda_=CENTRAL_TUNING.lambda_)
-    yield federated("CF-PCA", GradientMethod(rows, rank, plan.central_rounds, settings=one), alone)
+    central = settings_of(central_tuning(M.shape[1], rank))
+    yield federated("CF-PCA", GradientMethod(rows, rank, plan.central_rounds, settings=central), alone)
     say("APGM")
     yield centralized("APGM", lambda look: apgm(M, iterations=plan.apgm_iterations, observe=look), problem)
     say("ALM")

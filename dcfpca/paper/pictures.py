@@ -48,7 +48,7 @@ def save(picture: Picture, stem: Path) -> None:
 
 def convergence(cases: Sequence[convergence_figure.Case]) -> Picture:
     """Above the paper's err, below the error of L, one column per size; crosses are the published floors."""
-    picture, grid = _sheet(2, len(cases), 3.6, 3.0)
+    picture, grid = sheet(2, len(cases), 3.6, 3.0)
     for column, case in enumerate(cases):
         for track in case.tracks:
             style = {"color": COLOURS[track.solver], "label": track.solver, "lw": 1.6}
@@ -76,7 +76,7 @@ def phase(cells: Sequence[phase_figure.Cell]) -> Picture:
         "subspace, rank given": lambda cell: cell.subspace.error,
         "subspace, bound 2r": lambda cell: cell.subspace_bound.error,
     }
-    picture, grid = _sheet(1, len(pick), 3.4, 2.8)
+    picture, grid = sheet(1, len(pick), 3.4, 2.8)
     for place, (name, value) in zip(grid[0], pick.items(), strict=True):
         table = np.array([[value(at[share, s]) for s in sparsities] for share in shares])
         _map(place, name, np.log10(np.maximum(table, 1e-16)), shares, sparsities)
@@ -85,7 +85,7 @@ def phase(cells: Sequence[phase_figure.Cell]) -> Picture:
 
 def singular(cases: Sequence[spectra.Case]) -> Picture:
     """The singular values of the truth and of what was found."""
-    picture, grid = _sheet(1, len(cases), 6.0, 3.6)
+    picture, grid = sheet(1, len(cases), 6.0, 3.6)
     for place, case in zip(grid[0], cases, strict=True):
         place.semilogy(range(1, case.rank + 1), case.truth, "ko", mfc="none", ms=9, label="L₀")
         for spectrum, colour, mark in zip(case.spectra, SEQUENCE, "+.x", strict=False):
@@ -101,7 +101,7 @@ def singular(cases: Sequence[spectra.Case]) -> Picture:
 
 def rank(cases: Sequence[spectra.Case]) -> Picture:
     """The paper's measure of the singular values' error by size."""
-    picture, grid = _sheet(1, 1, 6.0, 3.6)
+    picture, grid = sheet(1, 1, 6.0, 3.6)
     place = grid[0, 0]
     place.loglog(
         [case.size for case in cases],
@@ -122,7 +122,7 @@ def rank(cases: Sequence[spectra.Case]) -> Picture:
 
 def local_iterations(cases: Sequence[ablation.Case]) -> Picture:
     """err by round for each K."""
-    picture, grid = _sheet(1, 1, 6.0, 3.6)
+    picture, grid = sheet(1, 1, 6.0, 3.6)
     for case, colour in zip(cases, SEQUENCE, strict=False):
         errors = case.track.errors
         grid[0, 0].semilogy(range(1, len(errors) + 1), errors, color=colour, label=f"K = {case.local_iterations}")
@@ -136,7 +136,7 @@ def local_iterations(cases: Sequence[ablation.Case]) -> Picture:
 
 def theorems(cases: Sequence[theory.Bound | theory.Line]) -> Picture:
     """Left the mean squared gradient under its bound, right the error of the best L by ρ."""
-    picture, grid = _sheet(1, 2, 5.2, 3.6)
+    picture, grid = sheet(1, 2, 5.2, 3.6)
     bounds = [cast(theory.Bound, case) for case in cases if case.kind == "theorem 1"]
     for bound, colour in zip(bounds, SEQUENCE, strict=False):
         word = f"η = {bound.learning_rate:.2g}" + ("" if bound.allowed else " (not allowed)")
@@ -157,7 +157,8 @@ def theorems(cases: Sequence[theory.Bound | theory.Line]) -> Picture:
     return picture
 
 
-def _sheet(rows: int, columns: int, width: float, height: float) -> tuple[Picture, Any]:
+def sheet(rows: int, columns: int, width: float, height: float) -> tuple[Picture, Any]:
+    """An empty picture of rows × columns charts, each this wide and high in inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
 

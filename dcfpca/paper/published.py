@@ -26,7 +26,6 @@ class Tuning:
 
 # Convergence, m = n, r = .05 n, s = .05. CF-PCA, APGM and ALM are read off the plot without a size of their own.
 FLOORS = {500: Level("gradient", 2e-6, 45), 1000: Level("gradient", 6e-6, 60), 3000: Level("gradient", 2e-6, 40)}
-CENTRAL_TUNING = Tuning(1, 1, 5.0, 0.2)  # of CF-PCA, ours: it is not printed; η_0 is 5/n
 CENTRAL_FLOORS = (Level("CF-PCA", 3e-6, 90), Level("APGM", 6e-5, 140), Level("ALM", 3e-7, 8))
 TUNINGS = {500: Tuning(5, 5, 0.2, 0.1), 1000: Tuning(10, 5, 0.03, 0.2), 3000: Tuning(10, 5, 0.01, 0.2)}
 
@@ -58,6 +57,11 @@ def phase(rank_share: float, sparsity: float) -> float | None:
 def published_floors(size: int) -> tuple[Level, ...]:
     """What the plot of this size shows; for a size of ours, what it shows without a size."""
     return ((FLOORS[size],) if size in FLOORS else ()) + CENTRAL_FLOORS
+
+
+def central_tuning(size: int, rank: int) -> Tuning:
+    """Of CF-PCA, ours, for none is printed: λ follows the size of L's entries, η_0 = 5/n."""
+    return Tuning(1, 1, 5.0 / size, 0.05 * float(rank) ** 0.5)
 
 
 def scaled(tuning: Tuning, size: int) -> Tuning:

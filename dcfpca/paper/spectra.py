@@ -9,8 +9,8 @@ import numpy as np
 
 from dcfpca.paper.convergence import TOLERANCE, settings_of
 from dcfpca.paper.published import SINGULAR_VALUE_ERRORS, tuning_of
-from dcfpca.paper.tracks import followed
-from dcfpca.rpca.exchange import FloatArray, Method
+from dcfpca.paper.tracks import federated
+from dcfpca.rpca.exchange import Consensus, FloatArray, Method
 from dcfpca.rpca.gradient import GradientMethod, GradientSettings
 from dcfpca.rpca.metrics import singular_value_error
 from dcfpca.rpca.subspace import SubspaceMethod
@@ -36,11 +36,12 @@ RANK_QUICK = Plan((200, 500), 40)
 
 @dataclass(frozen=True, slots=True)
 class Spectrum:
-    """The singular values that one method's model shows, and the paper's measure of their error."""
+    """The singular values that one method's model shows, and the paper's measure of their error, also by round."""
 
     solver: str
     values: tuple[float, ...]
     error: float
+    errors: tuple[float, ...]
     relative_error_L: float  # noqa: N815 — L keeps its capital
     rounds: int
     lambda_: float | None = None
@@ -94,8 +95,14 @@ def _methods(plan: Plan, size: int, width: int) -> dict[str, Method]:
 
 
 def _spectrum(solver: str, method: Method, problem: Problem, truth: FloatArray) -> Spectrum:
-    track, consensus = followed(solver, method, problem)
-    values = method.model(consensus)["singular_values"]
-    error = singular_value_error(values, truth, problem.rank)
-    lambda_, rho = consensus.broadcast.scalars[1:3] if isinstance(method, GradientMethod) else (None, None)
-    return Spectrum(solver, tuple(values.tolist()), error, track.errors_L[-1], len(track.errors), lambda_, rho)
+    values, penalties = list[FloatArray](), list[FloatArray]()
+
+    def look(now: Consensus) -> None:
+        values.append(method.model(now)["singular_values"])
+        penalties.append(now.broadcast.scalars[1:3])
+
+    track = federated(solver, method, problem, look)
+    errors = tuple(singular_value_error(found, truth, problem.rank) for found in values)
+    lambda_, rho = penalties[-1] if isinstance(method, GradientMethod) else (None, None)
+    last = tuple(values[-1].tolist())
+    return Spectrum(solver, last, errors[-1], errors, track.errors_L[-1], len(errors), lambda_, rho)

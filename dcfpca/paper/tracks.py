@@ -62,13 +62,8 @@ class Gauge:
         return Track(solver, tuple(self.errors), tuple(self.errors_L), rank, cpu_seconds)
 
 
-def federated(solver: str, method: Method, problem: Problem) -> Track:
-    """A method over the problem's sites in sequence, as the paper simulates it."""
-    return followed(solver, method, problem)[0]
-
-
-def followed(solver: str, method: Method, problem: Problem) -> tuple[Track, Consensus]:
-    """The same with the last consensus, from which the method's model can be had."""
+def federated(solver: str, method: Method, problem: Problem, look: Callable[[Consensus], None] | None = None) -> Track:
+    """A method over the problem's sites in sequence, as the paper simulates it; `look` sees every round's consensus."""
     sites: list[Site] = [method.site(own) for own in problem.sites()]
     gauge, spent, consensus = Gauge(problem), 0.0, method.begin()
     while consensus.outcome is None:
@@ -77,7 +72,9 @@ def followed(solver: str, method: Method, problem: Problem) -> tuple[Track, Cons
         spent += time.process_time() - began
         if not opening:
             gauge.take(_present(sites, consensus.broadcast, problem))
-    return gauge.track(solver, consensus.progress.rank, spent), consensus
+            if look is not None:
+                look(consensus)
+    return gauge.track(solver, consensus.progress.rank, spent)
 
 
 def centralized(solver: str, run: Callable[[Observe], BaselineResult], problem: Problem) -> Track:

@@ -1,0 +1,52 @@
+"""How costs grow, and a matrix larger than memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.sections import Section, document, paragraphs, table
+
+
+def growth(results: Path) -> Section | None:
+    """A site's round by n_i, m and rank; bytes by E."""
+    data = document(results / "growth.json")
+    if data is None:
+        return None
+    site, base = data.site, data.base
+    bytes_by_cohort = [
+        [str(one.participants), str(one.neighbours), f"{one.total / 1000:.0f} kB"] for one in data.bytes_per_participant
+    ]
+    return Section(
+        "Growth",
+        ("python -m benchmarks.growth --json benchmarks/results/growth.json",),
+        paragraphs(
+            f"One site's round of `subspace` around m = {base.rows}, n_i = {base.columns}, rank {base.rank}, CPU "
+            "seconds: "
+            f"proportional to n_i^{site.columns.exponent:.2f}, m^{site.rows.exponent:.2f} and "
+            f"rank^{site.rank.exponent:.2f}. Bytes that a participant sends in a secure round at m = 1000, rank 20, "
+            "from "
+            "encoded messages:",
+            table(["participants", "neighbours", "sent"], bytes_by_cohort),
+        ),
+    )
+
+
+def out_of_core(results: Path) -> Section | None:
+    """A matrix larger than the memory the site may use."""
+    data = document(results / "out_of_core.json")
+    if data is None or not hasattr(data, "round_seconds"):
+        return None
+    rounds = sorted(data.round_seconds)
+    return Section(
+        "Larger than memory",
+        ("python benchmarks/out_of_core.py",),
+        paragraphs(
+            f"A {data.shape[0]} × {data.shape[1]:,} matrix of {data.gib:.1f} GiB on disk under a limit of "
+            f"{data.memory_limit_mib:.0f} MiB: peak {data.peak_mib:.0f} MiB (of which {data.peak_before_mib:.0f} "
+            "before it "
+            f"was opened, {data.coefficients_mib:.0f} coefficients). One read takes {data.read_once_seconds:.1f} s, "
+            "a round "
+            f"{rounds[0]:.1f} to {rounds[-1]:.1f} s on {data.threads} thread. [data.md](data.md) tells what this shows "
+            "and what it does not.",
+        ),
+    )
