@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from dcfpca.complaints import describe
 from dcfpca.errors import BadInput
-from dcfpca.spec import describe
 
 WebAddress = Annotated[str, Field(pattern=r"^$|^(\[[0-9a-fA-F:]+\]|[^:\s/]+):[0-9]{1,5}$")]
 
@@ -43,11 +43,15 @@ class Limits(Section):
 
     max_update_mib: int = Field(1024, ge=1, description="Largest update of a run that is accepted for proposal.")
     max_export_mib: int = Field(16384, ge=1, description="Largest exported file.")
+    max_open_runs: int = Field(100, ge=1, description="Most runs at a time that are not over.")
     max_participants: int = Field(1000, ge=1, description="Most participants connected at a time.")
+    max_connections: int = Field(4000, ge=1, description="Most connections at a time, of whomever; more are closed.")
+    handshake_seconds: float = Field(10, gt=0, description="Longest time a peer may take to prove who it is.")
     calls_per_second: float = Field(1000, gt=0, description="Sustained calls of one identity.")
     call_burst: int = Field(2000, ge=1, description="Calls that one identity may make at once above that rate.")
     concurrent_calls: int = Field(32, ge=1, description="Calls of one identity in progress at a time.")
     upload_seconds: float = Field(30, gt=0, description="Longest pause inside an upload before it is cut.")
+    read_seconds: float = Field(60, gt=0, description="Longest time a peer may leave a piece unread before it is cut.")
 
 
 class Telemetry(Section):
@@ -86,7 +90,7 @@ def load_config(path: Path) -> Config:
         raw = tomllib.loads(path.read_text())
     except OSError as error:
         raise BadInput(f"the configuration {path} cannot be read: {error.strerror}", "check --config") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(f"the configuration {path} is not valid TOML: {error}", "correct it at that place") from error
     try:
         config = Config.model_validate(raw)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter
+from collections.abc import Coroutine
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 from aggregator.enrolment_timing import Quiet
 from aggregator.keeper import Keeper
@@ -23,6 +25,8 @@ from dcfpca.logs import log
 from dcfpca.methods import method_of
 from dcfpca.rpca.exchange import Consensus
 from dcfpca.spec import RunSpec
+
+T = TypeVar("T")
 
 KEEP_TELLING_SECONDS = 7 * 86400
 """How long participants that were away are told of a run that is over."""
@@ -41,6 +45,7 @@ class House:
         self._quiet: dict[str, Quiet] = {}
         self._timers: set[asyncio.TimerHandle] = set()
         self._proposing = asyncio.Lock()
+        self._under_way: set[asyncio.Task[Any]] = set()
         self.draining = False
 
     async def start(self) -> None:
@@ -61,15 +66,26 @@ class House:
             runner.changed.fire()
 
     async def stop(self) -> None:
-        """Stop every run where it is."""
+        """Stop every run where it is, once what operators asked for is done."""
+        await asyncio.gather(*self._under_way, return_exceptions=True)
         for timer in self._timers:
             timer.cancel()
         for quiet in self._quiet.values():
             quiet.cancel()
         await asyncio.gather(*(runner.stop() for runner in self.runners.values()))
 
+    async def finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of work that is done to its end, its line in the audit log included, if the caller hangs up."""
+        task = asyncio.create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(task)
+
     async def propose(self, spec: RunSpec, operator: str, request_id: str) -> Runner:
         """Make a run of this spec; a repeated request id gives the run it made before."""
+        return await self.finish(self._propose(spec, operator, request_id))
+
+    async def _propose(self, spec: RunSpec, operator: str, request_id: str) -> Runner:
         async with self._proposing:
             earlier = await self.keeper.do(lambda store: store.run_of_request(request_id))
             return self.runners[earlier] if earlier else await self._begin(spec, operator, request_id)

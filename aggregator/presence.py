@@ -6,16 +6,12 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from cryptography import x509
-
 
 @dataclass(slots=True, eq=False)
 class Connection:
     """One open stream of assignments."""
 
     name: str
-    fingerprint: str
-    certificate: x509.Certificate
     cut: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -26,11 +22,11 @@ class Presence:
         self._open: dict[str, Connection] = {}
         self._changed = changed
 
-    def enter(self, name: str, fingerprint: str, certificate: x509.Certificate) -> Connection | None:
+    def enter(self, name: str) -> Connection | None:
         """Register a stream; None when this identity has one already."""
         if name in self._open:
             return None
-        connection = Connection(name, fingerprint, certificate)
+        connection = Connection(name)
         self._open[name] = connection
         self._changed(name)
         return connection
@@ -49,18 +45,7 @@ class Presence:
         """Everybody who is connected."""
         return frozenset(self._open)
 
-    def connections(self) -> list[Connection]:
-        """Every open stream."""
-        return list(self._open.values())
-
     def cut_all(self) -> None:
         """End every stream; the service stops."""
         for connection in self._open.values():
             connection.cut.set()
-
-    def cut(self, fingerprint: str) -> int:
-        """End the streams opened with this certificate; how many there were."""
-        found = [connection for connection in self._open.values() if connection.fingerprint == fingerprint]
-        for connection in found:
-            connection.cut.set()
-        return len(found)

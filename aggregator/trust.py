@@ -16,7 +16,15 @@ from aggregator.config import Server
 from dcfpca.errors import BadIdentity, DcfpcaError
 from dcfpca.identity import Identity, Role, fingerprint
 from dcfpca.logs import log
-from dcfpca.pki import Credentials, check_role, load_credentials, load_revocations, parse_certificate, verify_peer
+from dcfpca.pki import (
+    Credentials,
+    check_role,
+    load_credentials,
+    load_revocations,
+    parse_certificate,
+    serial_of,
+    verify_peer,
+)
 
 LOOK_SECONDS = 1.0
 """How often the files are looked at; revocation has to take effect within seconds."""
@@ -47,6 +55,7 @@ class Trust:
         self.credentials = self._load()
         self._revoked_by_ca = self._load_list()
         self._callers: dict[bytes, Caller] = {}
+        self._serials: dict[str, str] = {}
 
     def caller(self, shown: bytes) -> Caller:
         """Who shows this certificate (PEM or DER); raises BadIdentity when it is not to be believed, or no longer."""
@@ -54,9 +63,13 @@ class Trust:
         now = datetime.now(UTC)
         if known and known.certificate.not_valid_after_utc > now:
             return known
-        identity, key = verify_peer(shown, self.credentials.authorities, self.revoked, None, now)
+        identity, key = verify_peer(shown, self.credentials.authorities, frozenset(), None, now)
         certificate = parse_certificate(shown)
         caller = Caller(identity, fingerprint(certificate), certificate, key)
+        self._serials[caller.fingerprint] = serial_of(certificate)
+        if self.is_revoked(caller.fingerprint):
+            hint = "ask the holder of the CA for a new certificate"
+            raise BadIdentity(f"the certificate of {identity} has been revoked", hint)
         self._callers[shown] = caller
         return caller
 
@@ -68,14 +81,18 @@ class Trust:
             raise BadIdentity(f"the certificate of {who.name} was shown for {name}")
         return who.key
 
-    def still_believes(self, certificate: x509.Certificate) -> bool:
-        """Whether a certificate that was believed when its stream opened still is."""
-        pem = certificate.public_bytes(Encoding.PEM)
+    def believes(self, who: Caller) -> bool:
+        """Whether somebody who was believed when a call began still is."""
+        pem = who.certificate.public_bytes(Encoding.PEM)
         try:
             verify_peer(pem, self.credentials.authorities, self.revoked, None, datetime.now(UTC))
         except DcfpcaError:
             return False
         return True
+
+    def is_revoked(self, mark: str) -> bool:
+        """Whether the certificate of this fingerprint, shown here before, has been revoked by us or by the CA."""
+        return mark in self.revoked or self._serials.get(mark) in self.revoked
 
     @property
     def revoked(self) -> frozenset[str]:

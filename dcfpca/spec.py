@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from dcfpca.complaints import describe
 from dcfpca.errors import BadInput
 from dcfpca.features import features_digest
 from dcfpca.identity import MAX_NAME
@@ -150,18 +151,5 @@ def parse_spec_toml(text: str, origin: str) -> dict[str, Any]:
     """The keys of a spec file; they are validated when the command line's own keys have been added."""
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadInput(f"{origin} is not valid TOML: {error}", "see deploy/config/spec.toml for an example") from error
-
-
-def describe(error: ValidationError) -> str:
-    """All complaints of a pydantic validation in one line: `key: what is wrong`, with `;` between."""
-    return "; ".join(_complaint(item["loc"], item["msg"], item["type"]) for item in error.errors())
-
-
-def _complaint(loc: tuple[int | str, ...], message: str, kind: str) -> str:
-    key = ".".join(str(part) for part in loc)
-    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        return f"{key}: there is no such key"
-    said = message.removeprefix("Value error, ")
-    return f"{key}: {said}" if key else said

@@ -23,7 +23,7 @@ from pydantic_core import PydanticUndefined
 
 from aggregator.config import Config as AggregatorConfig
 from aggregator.main import app as aggregator_app
-from dcfpca.cli.main import app as operator_app
+from dcfpca.cli.main import command_tree
 from dcfpca.spec import RunSpec
 from participant.config import Config as ParticipantConfig
 from participant.main import app as participant_app
@@ -148,11 +148,15 @@ def _comments(settings: type[Any]) -> dict[str, str]:
 
 def commands() -> str:
     """The text of cli.md."""
-    apps = {"dcfpca": operator_app, "dcfpca-aggregator": aggregator_app, "dcfpca-participant": participant_app}
+    trees = {
+        "dcfpca": command_tree(),
+        "dcfpca-aggregator": typer.main.get_command(aggregator_app),
+        "dcfpca-participant": typer.main.get_command(participant_app),
+    }
     parts = [NOTE + CLI]
-    for name, app in apps.items():
+    for name, tree in trees.items():
         parts.append(f"\n## {name}\n")
-        parts += [_command(path, node) for path, node in leaves(name, typer.main.get_command(app))]
+        parts += [_command(path, node) for path, node in leaves(name, tree)]
     return "".join(parts)
 
 

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.functional_validators import BeforeValidator
 
+from dcfpca.complaints import describe
 from dcfpca.errors import BadInput
-from dcfpca.spec import describe
 from participant.data.source import DataTable, FilePath
 from participant.policy import SitePolicy
 
@@ -99,7 +99,7 @@ def load_config(path: Path) -> Config:
     except OSError as error:
         hint = "name the file with --config"
         raise BadInput(f"the configuration {path} cannot be read: {error.strerror}", hint) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(f"the configuration {path} is not valid TOML: {error}", "correct it and start again") from None
     try:
         return Config.model_validate(keys, context={"directory": str(path.resolve().parent)})

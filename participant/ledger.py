@@ -44,6 +44,13 @@ class Entry:
         line = [LABEL, self.sequence, self.at_ms, content, self.previous.hex()]
         return hashlib.sha256(json.dumps(line, sort_keys=True, separators=(",", ":")).encode()).digest()
 
+    def is_sealed(self) -> bool:
+        """Whether the hash is that of the content; content of another type than was written is none of ours."""
+        try:
+            return self.hash == self.computed_hash()
+        except (AttributeError, TypeError, ValueError):
+            return False
+
 
 class Ledger:
     """Appends to and reads the ledger table of a site's store."""
@@ -63,7 +70,12 @@ class Ledger:
     def entries(self, run_id: str = "") -> Iterator[Entry]:
         """All entries in order, of one run or of all."""
         query = "SELECT * FROM ledger WHERE ? IN ('', run_id) ORDER BY sequence"
-        return (_entry(row) for row in self._database.execute(query, (run_id,)))
+        try:
+            for row in self._database.execute(query, (run_id,)):
+                yield _entry(row)
+        except sqlite3.DatabaseError as error:
+            hint = "somebody or something damaged the file; compare with a backup"
+            raise BadInput(f"the ledger cannot be read: {error}", hint) from None
 
     def digests(self, run_id: str, round: int | None, attempt: int | None, kind: str) -> set[bytes]:
         """Digests of what has left under this key; more than one would be two different messages for one purpose."""
@@ -80,7 +92,7 @@ def verify(entries: Iterable[Entry]) -> int:
     sequence, previous = 0, FIRST
     for entry in entries:
         sequence += 1
-        if entry.sequence != sequence or entry.previous != previous or entry.hash != entry.computed_hash():
+        if entry.sequence != sequence or entry.previous != previous or not entry.is_sealed():
             hint = "somebody changed the file; compare with a backup and with the aggregator's audit log"
             raise Refused(f"the ledger was altered at entry {sequence}", hint)
         previous = entry.hash

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from dcfpca.cli.doctor import conclude
 from dcfpca.cli.report import write_report
 from dcfpca.cli.speech import FAILED, print_json, report_error, result, say
 from dcfpca.errors import BadInput, DcfpcaError, Refused
+from dcfpca.heads import check_seen, note_seen
 from dcfpca.version import __version__
 from participant import views
 from participant.config import load_config
@@ -83,12 +85,21 @@ def ledger(
     config: ConfigOption = Path("participant.toml"),
     run: RunOption = "",
     verify_chain: Annotated[bool, typer.Option("--verify", help="Check that nothing was altered.")] = False,
+    seen: Annotated[
+        Path | None,
+        typer.Option(help="With --verify: a file, kept elsewhere, that notes how far the ledger has been seen."),
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="Every entry, not one line per kind of message.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """What has left this site?"""
+    if seen and not verify_chain:
+        raise BadInput("--seen compares a verified ledger with what was seen before", "add --verify")
     store = _store(config)
     verified = verify(store.ledger.entries()) if verify_chain else None
+    if seen:
+        hashes = {entry.sequence: entry.hash for entry in store.ledger.entries()}
+        note_seen(seen, check_seen(seen, hashes, "the ledger"))
     entries = list(store.ledger.entries(run))
     if as_json:
         print_json(views.ledger_document(entries, verified))
@@ -169,6 +180,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         app(args=None if arguments is None else list(arguments))
     except DcfpcaError as error:
         report_error(error)
+        sys.exit(FAILED)
+    except sqlite3.DatabaseError as error:
+        hint = "restore it from a backup, or move the directory away; open runs then go on without this site"
+        report_error(BadInput(f"the site's state cannot be used: {error}", hint))
         sys.exit(FAILED)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dcfpca.errors import BadInput
 from dcfpca.methods import method_of
 from dcfpca.rpca.exchange import Consensus, FloatArray, Parcel, ResultBlock, Site
 from dcfpca.spec import RunSpec
@@ -19,6 +20,8 @@ from participant.result_files import ColumnsFile, OutliersFile
 
 MANIFEST = "manifest.json"
 FILES = ("L.npy", "S.npz", "V.npy", "U.npy")
+_NPY = b"\x93NUMPY\x01"  # the version we write, whose head is short
+_MANIFEST_KEYS = {"run", "method", "rounds", "rank", "outcome", "files", "spec"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,20 @@ def _file_facts(path: Path) -> dict[str, Any]:
 def read_manifests(directory: Path) -> list[dict[str, Any]]:
     """The manifests of all results that are there, oldest first."""
     paths = sorted(directory.glob(f"[!.]*/{MANIFEST}"), key=lambda path: path.stat().st_mtime)
-    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    return [_read_manifest(path) for path in paths]
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    """What we wrote, as far as others rely on it; it may have been damaged since."""
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        sound = isinstance(manifest["run"], str) and isinstance(manifest["spec"], dict)
+        sound = sound and isinstance(manifest["files"], dict) and not _MANIFEST_KEYS - manifest.keys()
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        sound = False
+    if not sound:
+        raise BadInput(f"{path} is damaged", "restore the result from a backup, or remove its directory")
+    return manifest
 
 
 def has_result(directory: Path, run_id: str) -> bool:
@@ -131,8 +147,20 @@ def has_result(directory: Path, run_id: str) -> bool:
 
 def load_model(directory: Path, run_id: str) -> FloatArray:
     """U of a finished run."""
-    U: FloatArray = np.load(directory / run_id / "U.npy", allow_pickle=False)
-    return U
+    return _read_array(directory / run_id / "U.npy")
+
+
+def _read_array(path: Path) -> FloatArray:
+    """Mapped first, so that a head which promises more than there is takes no memory."""
+    try:
+        with path.open("rb") as file:
+            if file.read(len(_NPY)) != _NPY:
+                raise ValueError(path)
+        array: FloatArray = np.array(np.load(path, mmap_mode="r", allow_pickle=False))
+    except Exception as error:  # numpy reads the head as Python would, and fails as variously
+        hint = "restore the result from a backup, or take part in the run again"
+        raise BadInput(f"{path} is damaged or missing", hint) from error
+    return array
 
 
 def load_scaling(directory: Path, run_id: str, rows: int) -> tuple[FloatArray, FloatArray]:
@@ -140,10 +168,10 @@ def load_scaling(directory: Path, run_id: str, rows: int) -> tuple[FloatArray, F
     folder = directory / run_id
     if not (folder / "centre.npy").exists():
         return np.zeros(rows), np.ones(rows)
-    return np.load(folder / "centre.npy", allow_pickle=False), np.load(folder / "scale.npy", allow_pickle=False)
+    return _read_array(folder / "centre.npy"), _read_array(folder / "scale.npy")
 
 
 def load_features(directory: Path, run_id: str) -> tuple[str, ...]:
     """The features that the spec of a finished run named; empty where it named none."""
-    manifest = json.loads((directory / run_id / MANIFEST).read_text(encoding="utf-8"))
-    return tuple(manifest["spec"].get("features", ()))
+    features = _read_manifest(directory / run_id / MANIFEST)["spec"].get("features", ())
+    return tuple(features) if isinstance(features, list) else ()

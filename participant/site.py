@@ -19,20 +19,22 @@ from dcfpca.rpca.exchange import Columns
 from dcfpca.spec import RunSpec
 from participant.config import Config
 from participant.data import DataFacts, Matrix, choose, measure, open_matrix
-from participant.policy import SiteFacts, SitePolicy
+from participant.policy import SiteFacts
 from participant.progress import Meter, MeteredColumns
 
 
 @dataclass(slots=True)
 class Believer:
-    """Judges peers' certificates by the consortium's CA and revocation list; each certificate once an hour."""
+    """Judges peers' certificates by the consortium's CA and revocation list: once an hour, and when that changes."""
 
     credentials: Credentials
     crl: Path | None
     _believed: dict[bytes, tuple[str, EllipticCurvePublicKey, datetime]] = field(default_factory=dict)
+    _crl_seen: tuple[int, int, int] | None = None
 
     def verify(self, certificate: bytes, name: str) -> EllipticCurvePublicKey:
         """The public key in a peer's certificate, if it is a participant of this consortium with this name."""
+        self._look_at_list()
         now = datetime.now(UTC)
         known = self._believed.get(certificate)
         if known is None or (now - known[2]).total_seconds() > 3600:
@@ -46,6 +48,15 @@ class Believer:
         """Judge by another CA bundle from now on."""
         self.credentials = credentials
         self._believed.clear()
+
+    def _look_at_list(self) -> None:
+        if self.crl is None:
+            return
+        status = self.crl.stat() if self.crl.exists() else None
+        seen = (status.st_mtime_ns, status.st_size, status.st_ino) if status else None
+        if seen != self._crl_seen:
+            self._crl_seen = seen
+            self._believed.clear()
 
     def _look(self, certificate: bytes, now: datetime) -> tuple[str, EllipticCurvePublicKey, datetime]:
         ours, authorities = self.credentials.identity, self.credentials.authorities
@@ -96,14 +107,6 @@ class LocalSite:
         self.believer.renew(credentials)
 
 
-def _policy(config: Config) -> SitePolicy:
-    """On a cluster only methods whose updates are sums over columns can run, whatever the policy allows."""
-    if config.engine.kind != "dask":
-        return config.policy
-    able = tuple(method for method in config.policy.methods if method == "subspace")
-    return config.policy.model_copy(update={"methods": able})
-
-
 def open_site(config: Config) -> LocalSite:
     """Load and check everything that the configuration names; the first thing wrong is raised as its sentence."""
     identity = config.identity
@@ -121,7 +124,7 @@ def open_site(config: Config) -> LocalSite:
         columns=data.columns,
         has_missing=data.missing > 0,
         allows_missing=config.data.missing == "allow",
-        policy=_policy(config),
+        policy=config.policy,
         features=matrix.features,
     )
     return LocalSite(credentials, believer, matrix, facts, data)

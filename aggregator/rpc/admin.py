@@ -13,8 +13,10 @@ from grpc import aio
 from aggregator.config import Limits
 from aggregator.house import House
 from aggregator.rpc.exports import read_export
-from aggregator.rpc.faults import Draining, Missing, OutOfTurn
+from aggregator.rpc.faults import Draining, Missing, OutOfTurn, Overloaded
 from aggregator.rpc.guard import caller
+from aggregator.rpc.lookup import runner_of
+from aggregator.rpc.open_calls import OpenCalls
 from aggregator.rpc.views import export_view, participant_view, run_view
 from aggregator.run import events
 from aggregator.run.state import Status
@@ -33,6 +35,9 @@ from dcfpca.wire import chunks, header_of
 Context: TypeAlias = "aio.ServicerContext[Any, Any]"
 
 
+AUDIT_PAGE = 200
+"""Entries of the audit log read at a time: many may fetch it, and it is never in memory as a whole."""
+
 VIEW_SECONDS = 0.0005
 """The least time between two views of a watched run, for each participant in it."""
 
@@ -40,16 +45,26 @@ VIEW_SECONDS = 0.0005
 class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     """What operators may ask; the guard has established that they are operators."""
 
-    def __init__(self, house: House, trust: Trust, limits: Limits) -> None:
-        self._house, self._trust, self._limits = house, trust, limits
+    def __init__(self, house: House, trust: Trust, limits: Limits, calls: OpenCalls) -> None:
+        self._house, self._trust, self._limits, self._calls = house, trust, limits, calls
 
     async def ProposeRun(self, request: pb.ProposeRunRequest, context: Context) -> pb.RunView:  # noqa: N802
         """Start a run."""
         if not 8 <= len(request.request_id) <= 100:
             raise BadInput("the request id is missing or not 8 to 100 characters long")
+        await self._check_room(request.request_id)
         spec = await self._complete(parse_spec(request.spec))
         runner = await self._house.propose(spec, str(caller().identity), request.request_id)
         return await run_view(self._house, runner)
+
+    async def _check_room(self, request_id: str) -> None:
+        """Every open run holds its consensus in memory, so there is an end to them; a repeat opens no other."""
+        open_now = sum(not runner.run.status.over for runner in self._house.runners.values())
+        if open_now < self._limits.max_open_runs:
+            return
+        if await self._house.keeper.do(lambda store: store.run_of_request(request_id)) is None:
+            hint = "abort those that nobody needs, or raise [limits] max_open_runs"
+            raise Overloaded(f"{open_now} runs are open, which is the most allowed", hint)
 
     async def _complete(self, spec: RunSpec) -> RunSpec:
         """The spec with its rows and the digest of their names, checked against what this aggregator can carry."""
@@ -75,11 +90,11 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
 
     async def GetRun(self, request: pb.GetRunRequest, context: Context) -> pb.RunView:  # noqa: N802
         """One run."""
-        return await run_view(self._house, self._runner(request.run_id))
+        return await run_view(self._house, runner_of(self._house, request.run_id))
 
     async def WatchRun(self, request: pb.WatchRunRequest, context: Context) -> AsyncIterator[pb.RunView]:  # noqa: N802
         """The run whenever it changes, until it is over."""
-        runner, after = self._runner(request.run_id), request.after_round
+        runner, after = runner_of(self._house, request.run_id), request.after_round
         while True:
             seen, over = runner.changed.version, runner.run.status.over
             view = await run_view(self._house, runner, after)
@@ -95,20 +110,19 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
 
     async def AbortRun(self, request: pb.AbortRunRequest, context: Context) -> pb.RunView:  # noqa: N802
         """End a run."""
-        runner, who = self._runner(request.run_id), caller()
+        runner, who = runner_of(self._house, request.run_id), caller()
         if not runner.run.status.over:
             reason = f"aborted by {who.name}" + (f": {request.reason[:500]}" if request.reason else "")
-            await runner.post(events.Aborted(at=self._house.keeper.now(), reason=reason))
-            await self._record("run_aborted", request.run_id, reason=request.reason[:500])
+            event = events.Aborted(at=self._house.keeper.now(), reason=reason)
+            await self._act(runner, event, "run_aborted", reason=request.reason[:500])
         return await run_view(self._house, runner)
 
     async def ResumeRun(self, request: pb.ResumeRunRequest, context: Context) -> pb.RunView:  # noqa: N802
         """Let a paused run go on."""
-        runner = self._runner(request.run_id)
+        runner = runner_of(self._house, request.run_id)
         if runner.run.status is not Status.PAUSED:
             raise OutOfTurn(f"run {request.run_id} is {runner.run.status.value}, not paused")
-        await runner.post(events.Resumed(at=self._house.keeper.now()))
-        await self._record("run_resumed", request.run_id)
+        await self._act(runner, events.Resumed(at=self._house.keeper.now()), "run_resumed")
         return await run_view(self._house, runner)
 
     async def ListParticipants(  # noqa: N802
@@ -116,7 +130,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     ) -> pb.ListParticipantsResponse:
         """Everyone who ever connected."""
         views = [
-            participant_view(self._house, who, who.fingerprint in self._trust.revoked)
+            participant_view(self._house, who, self._trust.is_revoked(who.fingerprint))
             for _, who in sorted(self._house.introduced.items())
         ]
         return pb.ListParticipantsResponse(participants=views)
@@ -140,8 +154,8 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
             if not runner.spec.export:
                 hint = "propose the run with `export = true` (--export), so that every site can review it"
                 raise OutOfTurn("the spec of this run did not announce that reconstructions would be asked for", hint)
-            await runner.post(events.ExportRequested(at=self._house.keeper.now(), export_id=secrets.token_hex(8)))
-            await self._record("export_requested", request.run_id)
+            event = events.ExportRequested(at=self._house.keeper.now(), export_id=secrets.token_hex(8))
+            await self._act(runner, event, "export_requested")
         return self._export(runner)
 
     async def GetExport(self, request: pb.GetExportRequest, context: Context) -> pb.ExportView:  # noqa: N802
@@ -164,25 +178,32 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         self, request: pb.FetchAuditLogRequest, context: Context
     ) -> AsyncIterator[pb.AuditEntry]:
         """The whole log when no run is named, so that the chain can be verified; else the run's entries."""
-        for entry in await self._house.keeper.do(lambda store: audit.entries(store.connection)):
-            if request.run_id in ("", entry.run_id):
-                yield entry
+        after = 0
+        while page := await self._house.keeper.do(lambda store: audit.entries(store.connection, after, AUDIT_PAGE)):  # noqa: B023
+            for entry in page:
+                if request.run_id in ("", entry.run_id):
+                    yield entry
+            after = page[-1].sequence
 
     async def RevokeParticipant(  # noqa: N802
         self, request: pb.RevokeParticipantRequest, context: Context
     ) -> pb.RevokeParticipantResponse:
-        """Turn a certificate away and cut its streams."""
+        """Turn a certificate away and cut its calls."""
         known = self._house.introduced.get(request.name)
         mark = request.fingerprint.lower() or (known.fingerprint if known else "")
         if len(mark) != 64 or set(mark) - set("0123456789abcdef"):
             hint = "name one of `dcfpca participants list`, or give a SHA-256 fingerprint"
             raise Missing(f"no certificate is known for {request.name[:80]!r}", hint)
-        at, reason = self._house.keeper.now(), request.reason[:500]
-        await self._house.keeper.do(lambda store: people.revoke(store.connection, mark, request.name, reason, at))
-        self._trust.revoke(mark)
-        cut = self._house.presence.cut(mark)
-        await self._record("participant_revoked", "", name=request.name, fingerprint=mark, reason=reason)
+        cut = await self._house.finish(self._revoke(mark, request.name[:200], request.reason[:500]))
         return pb.RevokeParticipantResponse(fingerprints=[mark], streams_cut=cut)
+
+    async def _revoke(self, mark: str, name: str, reason: str) -> int:
+        at = self._house.keeper.now()
+        await self._house.keeper.do(lambda store: people.revoke(store.connection, mark, name, reason, at))
+        self._trust.revoke(mark)
+        # Recorded first: an operator that turns itself away is cut, too.
+        await self._record("participant_revoked", "", name=name, fingerprint=mark, reason=reason)
+        return self._calls.cut(self._trust.believes)
 
     def _export(self, runner: Runner) -> pb.ExportView:
         if runner.run.export is None:
@@ -190,16 +211,19 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         return export_view(runner.run, runner.run.export)
 
     def _finished(self, run_id: str) -> Runner:
-        runner = self._runner(run_id)
+        runner = runner_of(self._house, run_id)
         if runner.run.status is not Status.FINISHED:
             raise OutOfTurn(f"run {run_id} is {runner.run.status.value}, not finished", runner.run.reason)
         return runner
 
-    def _runner(self, run_id: str) -> Runner:
-        runner = self._house.runner(run_id)
-        if runner is None:
-            raise Missing(f"there is no run {run_id[:80]!r}", "`dcfpca run list` shows them")
-        return runner
+    async def _act(self, runner: Runner, event: events.Event, action: str, **detail: object) -> None:
+        """Do what an operator wants of a run, and record it: both, whenever the operator hangs up."""
+
+        async def both() -> None:
+            await runner.post(event)
+            await self._record(action, runner.run.run_id, **detail)
+
+        await self._house.finish(both())
 
     async def _record(self, action: str, run_id: str, **detail: object) -> None:
         await self._house.keeper.record(action, actor=str(caller().identity), run_id=run_id, **detail)

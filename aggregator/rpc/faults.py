@@ -26,6 +26,10 @@ class Overloaded(DcfpcaError):
     """Over a limit; later it may pass."""
 
 
+class TooSlow(DcfpcaError):
+    """The peer did not read or write for too long; over a better line it may pass."""
+
+
 class Draining(DcfpcaError):
     """The service stops or restarts; another try in a moment will do."""
 
@@ -47,6 +51,7 @@ _STATUS: tuple[tuple[type[DcfpcaError], grpc.StatusCode], ...] = (
     (Unheard, Code.UNIMPLEMENTED),
     (OutOfTurn, Code.FAILED_PRECONDITION),
     (Overloaded, Code.RESOURCE_EXHAUSTED),
+    (TooSlow, Code.DEADLINE_EXCEEDED),
     (AlreadyHere, Code.ALREADY_EXISTS),
     (StoreFailed, Code.UNAVAILABLE),
     (Draining, Code.UNAVAILABLE),

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 import grpc
 from grpc import aio
 
-from aggregator.rpc.faults import as_ours, status_of
+from aggregator.config import Limits
+from aggregator.rpc.faults import Overloaded, TooSlow, as_ours, status_of
 from aggregator.rpc.limits import Meter
-from aggregator.rpc.roles import may_call
+from aggregator.rpc.open_calls import OpenCalls
 from aggregator.telemetry import Telemetry
 from aggregator.trust import Caller, Trust
 from dcfpca.errors import BadIdentity, BadMessage, DcfpcaError, Refused
 from dcfpca.logs import log
 from dcfpca.names import PROTOCOL
+from dcfpca.roles import may_call
 from dcfpca.version import __version__
 
 _ILLEGIBLE = object()
 _CALLER: ContextVar[Caller] = ContextVar("caller")
+_NOBODY = "whoever shows a certificate that is not believed"
 
 
 def _unless_encoded(serializer: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
@@ -43,8 +48,10 @@ def _about_us() -> tuple[tuple[str, str], ...]:
 class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
     """Wraps every handler; nothing behind it needs to ask for permission again."""
 
-    def __init__(self, trust: Trust, meter: Meter, telemetry: Telemetry) -> None:
-        self._trust, self._meter, self._telemetry = trust, meter, telemetry
+    def __init__(self, trust: Trust, limits: Limits, telemetry: Telemetry) -> None:
+        self._trust, self._meter, self._telemetry = trust, Meter(limits), telemetry
+        self._read_seconds = limits.read_seconds
+        self.calls = OpenCalls()
 
     async def intercept_service(
         self, continuation: Callable[[Any], Awaitable[Any]], details: grpc.HandlerCallDetails
@@ -68,8 +75,7 @@ class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
     def _unary(self, behaviour: Callable[..., Any], method: str) -> Callable[..., Any]:
         async def call(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
             try:
-                who = self._admit(method, context)
-                with self._meter.call(str(who.identity), time.monotonic()), self._telemetry.call(method):
+                with self._admitted(method, context), self._telemetry.call(method):
                     answer = await behaviour(_legible(request), context)
                 context.set_trailing_metadata(_about_us())
             except aio.AbortError:
@@ -82,16 +88,14 @@ class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
         return call
 
     def _streaming(self, behaviour: Callable[..., Any], method: str) -> Callable[..., Any]:
-        async def call(request: Any, context: aio.ServicerContext[Any, Any]) -> AsyncIterator[Any]:
+        async def call(request: Any, context: aio.ServicerContext[Any, Any]) -> None:
             try:
-                who = self._admit(method, context)
-                with self._meter.call(str(who.identity), time.monotonic()):
-                    result = behaviour(_legible(request), context)
-                    if hasattr(result, "__aiter__"):
-                        async for message in result:
-                            yield message
-                    else:
-                        await result
+                with self._admitted(method, context):
+                    try:
+                        await self._send(behaviour(_legible(request), context), context)
+                    except TooSlow as error:
+                        # Said inside the caller's places: gRPC keeps what is unread until it is read or hung up on.
+                        await self._abort(context, method, error)
             except aio.AbortError:
                 raise
             except Exception as error:
@@ -100,24 +104,61 @@ class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
 
         return call
 
-    def _admit(self, method: str, context: aio.ServicerContext[Any, Any]) -> Caller:
+    async def _send(self, result: Any, context: aio.ServicerContext[Any, Any]) -> None:
+        """Send what a behaviour has to say; the standard health service writes for itself."""
+        if not hasattr(result, "__aiter__"):
+            await result
+            return
+        async with aclosing(result) as messages:
+            async for message in messages:
+                await self._write(message, context)
+
+    async def _write(self, message: Any, context: aio.ServicerContext[Any, Any]) -> None:
+        """Send one message of a stream; who does not read for too long may not hold it, and what it stands for."""
+        try:
+            async with asyncio.timeout(self._read_seconds):
+                await context.write(message)
+        except TimeoutError:
+            raise TooSlow(f"nothing was read for {self._read_seconds:g} seconds", "read what was asked for") from None
+
+    @contextmanager
+    def _admitted(self, method: str, context: aio.ServicerContext[Any, Any]) -> Iterator[None]:
+        """Let a call in for as long as it takes, or raise."""
         shown = context.auth_context().get("x509_pem_cert")
         if not shown:
             raise BadIdentity("no certificate was shown", "connect with mutual TLS")
-        who = self._trust.caller(next(iter(shown)))
-        if not may_call(who.identity.role, method):
-            name = method.rsplit("/", 1)[-1]
-            raise Refused(f"the role {who.identity.role} may not call {name}", "use a certificate of the right role")
+        who = self._known(next(iter(shown)))
         _CALLER.set(who)
-        return who
+        # Counted before anything else is asked, so that being refused cannot be had without limit either.
+        with self._meter.call(str(who.identity), time.monotonic()), self.calls.hold(who):
+            if not may_call(who.identity.role, method):
+                name, hint = _short(method), "use a certificate of the right role"
+                raise Refused(f"the role {who.identity.role} may not call {name}", hint)
+            yield
+
+    def _known(self, shown: bytes) -> Caller:
+        """Who shows this certificate; all those who are not believed share one place among the callers."""
+        try:
+            return self._trust.caller(shown)
+        except BadIdentity:
+            with self._meter.call(_NOBODY, time.monotonic()):
+                raise
 
     async def _abort(self, context: aio.ServicerContext[Any, Any], method: str, error: DcfpcaError) -> None:
         code, message = status_of(error)
         self._telemetry.call_ended(method, code.name)
         known = _CALLER.get(None)
-        log("call_refused", level="warning", method=method.rsplit("/", 1)[-1], status=code.name, reason=str(error),
-            caller=str(known.identity) if known else context.peer())  # fmt: skip
+        if not isinstance(error, Overloaded) or self._is_news(known):
+            log("call_refused", level="warning", method=_short(method), status=code.name, reason=str(error),
+                caller=str(known.identity) if known else context.peer())  # fmt: skip
         await context.abort(code, message)
+
+    def _is_news(self, known: Caller | None) -> bool:
+        return self._meter.is_news(str(known.identity) if known else _NOBODY, time.monotonic())
+
+
+def _short(method: str) -> str:
+    return method.rsplit("/", 1)[-1]
 
 
 def _readable(read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:

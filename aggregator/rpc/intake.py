@@ -12,7 +12,6 @@ import numpy as np
 
 from aggregator.keeper import Keeper
 from aggregator.rpc.places import Places
-from aggregator.rpc.punctual import punctual
 from aggregator.rpc.translate import receipt
 from aggregator.run import events
 from aggregator.run.effects import Fate, Reply
@@ -37,11 +36,10 @@ class Slice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What every intake works with; `pause` is the longest silence inside an upload, in seconds."""
+    """What every intake works with."""
 
     keeper: Keeper
     places: Places
-    pause: float
 
 
 class Intake:
@@ -50,7 +48,7 @@ class Intake:
     def __init__(self, runner: Runner, means: Means, who: str, header: pb.UpdateHeader) -> None:
         ref = header.ref
         self._runner, self._who, self._header = runner, who, header
-        self._keeper, self._places, self._pause = means.keeper, means.places, means.pause
+        self._keeper, self._places = means.keeper, means.places
         self._key = UploadKey(ref.run_id, ref.round, ref.attempt, who, header.tensor.sha256)
         self._size = 0
 
@@ -120,7 +118,7 @@ class Intake:
         place: int | None = None
         if kept == self._size:
             return
-        async for chunk in punctual(parts, self._pause):
+        async for chunk in parts:
             if place is None:
                 place = 0 if chunk.offset == 0 else kept
             self._check(chunk, place)

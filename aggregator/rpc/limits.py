@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,12 +10,16 @@ from dataclasses import dataclass
 from aggregator.config import Limits
 from aggregator.rpc.faults import Overloaded
 
+TELL_SECONDS = 10.0
+"""How often it is told of one identity that it is over its limits."""
+
 
 @dataclass(slots=True)
 class _Account:
     tokens: float
     at: float
     open: int = 0
+    told_at: float = -math.inf
 
 
 class Meter:
@@ -40,3 +45,11 @@ class Meter:
             yield
         finally:
             account.open -= 1
+
+    def is_news(self, who: str, now: float) -> bool:
+        """Whether it is worth a line that somebody is over the limits: a flood of calls must not flood the log."""
+        account = self._accounts[who]
+        if now - account.told_at < TELL_SECONDS:
+            return False
+        account.told_at = now
+        return True

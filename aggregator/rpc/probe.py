@@ -15,11 +15,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from aggregator.config import Config
 from dcfpca.errors import Unreachable
 from dcfpca.identity import Role
-from dcfpca.pki import Credentials, load_credentials
+from dcfpca.pki import Credentials, days_left, load_credentials
 
 
 def probe(config: Config, seconds: float = 5) -> str:
-    """The address that answered SERVING; anything else is raised as Unreachable."""
+    """Which address answered SERVING, and how long its certificate lasts; anything else is raised as Unreachable."""
     files = config.server
     own = load_credentials(files.ca, files.cert, files.key, now=datetime.now(UTC), role=Role.AGGREGATOR)
     address = _local(_listening(config))
@@ -27,7 +27,8 @@ def probe(config: Config, seconds: float = 5) -> str:
     if word != health_pb2.HealthCheckResponse.SERVING:
         hint = "its log says why: the store, the certificate, or it is stopping"
         raise Unreachable(f"the aggregator at {address} answers, but says that it is not serving", hint)
-    return address
+    days = int(days_left(own.certificate, datetime.now(UTC)))
+    return f"{address} is serving, and its certificate lasts {days} more days"
 
 
 def _ask(address: str, own: Credentials, seconds: float) -> int:

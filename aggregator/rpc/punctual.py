@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TypeVar
 
-from dcfpca.errors import BadMessage
+from aggregator.rpc.faults import TooSlow
 
 T = TypeVar("T")
 
 
 async def punctual(parts: AsyncIterator[T], pause: float) -> AsyncIterator[T]:
-    """The same messages; raises BadMessage when one is longer in coming than `pause` seconds."""
+    """The same messages; raises TooSlow when one is longer in coming than `pause` seconds."""
     while True:
         try:
             async with asyncio.timeout(pause):
@@ -20,5 +20,5 @@ async def punctual(parts: AsyncIterator[T], pause: float) -> AsyncIterator[T]:
         except StopAsyncIteration:
             return
         except TimeoutError:
-            raise BadMessage(f"nothing came for {pause:g} seconds in the middle of an upload") from None
+            raise TooSlow(f"nothing came for {pause:g} seconds in the middle of an upload") from None
         yield part

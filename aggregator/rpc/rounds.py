@@ -17,7 +17,9 @@ from aggregator.rpc.exports import ExportIntake
 from aggregator.rpc.faults import AlreadyHere, Draining, Missing, OutOfTurn, Overloaded
 from aggregator.rpc.guard import caller
 from aggregator.rpc.intake import Intake, Means, Slice
+from aggregator.rpc.lookup import runner_of
 from aggregator.rpc.places import Places
+from aggregator.rpc.punctual import punctual
 from aggregator.run import events, secure
 from aggregator.run.assignments import assignments, wanted_keys
 from aggregator.run.effects import Fate, Reply
@@ -25,9 +27,9 @@ from aggregator.run.messages import PHASE_OF, out_of_turn
 from aggregator.runner import Runner
 from aggregator.store.people import Acquaintance
 from aggregator.store.spool import UploadKey
-from aggregator.trust import Trust
+from aggregator.trust import Caller, Trust
 from dcfpca.consent import consent_bytes
-from dcfpca.errors import BadIdentity, BadMessage
+from dcfpca.errors import BadMessage
 from dcfpca.logs import log
 from dcfpca.names import PROTOCOL
 from dcfpca.pki import verify
@@ -51,7 +53,7 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
 
     def __init__(self, house: House, trust: Trust, limits: Limits) -> None:
         self._house, self._trust, self._limits = house, trust, limits
-        self._uploads, self._downloads = Places(TRANSFERS), Places(TRANSFERS)
+        self._uploads, self._downloads, self._exports = (Places(TRANSFERS) for _ in range(3))
 
     async def Subscribe(self, request: pb.SubscribeRequest, context: Context) -> AsyncIterator[bytes]:  # noqa: N802
         """Assignments, now and whenever they change, until the stream ends or is cut."""
@@ -65,7 +67,7 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
         if len(self._house.presence.names()) >= self._limits.max_participants:
             raise Overloaded("as many participants are connected as the aggregator allows", "try again later")
         await self._house.introduce(self._introduction(request))
-        connection = self._house.presence.enter(who.name, who.fingerprint, who.certificate)
+        connection = self._house.presence.enter(who.name)
         if connection is None:
             hint = "stop the other daemon, or give this one its own certificate"
             raise AlreadyHere(f"a participant daemon with the identity {who.name} is connected already", hint)
@@ -97,10 +99,6 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
                 changed.cancel()
         finally:
             cut.cancel()
-        if not self._trust.still_believes(connection.certificate):
-            raise BadIdentity(
-                "this certificate has been revoked or has expired", "ask the holder of the CA for a new one"
-            )
         raise Draining("the aggregator is stopping", "connect again in a moment")
 
     def _introduction(self, request: pb.SubscribeRequest) -> Acquaintance:
@@ -119,7 +117,7 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
 
     async def Respond(self, request: pb.RespondRequest, context: Context) -> Receipt:  # noqa: N802
         """Enrol, refuse or withdraw."""
-        runner, who = self._runner(request.run_id), caller()
+        runner, who = runner_of(self._house, request.run_id), caller()
         if request.spec_sha256 != runner.facts.spec_sha256:
             return translate.receipt(Reply(Fate.REJECTED, "the digest is not that of this run's spec"))
         if len(request.reasons) > MAX_REASONS or sum(map(len, request.reasons)) > MAX_REASON_CHARACTERS:
@@ -134,6 +132,9 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
         )
         if not verify(who.key, request.signature, said):
             return translate.receipt(Reply(Fate.REJECTED, "the signature is not this participant's over this answer"))
+        return translate.receipt(await self._house.finish(self._answered(runner, request, who)))
+
+    async def _answered(self, runner: Runner, request: pb.RespondRequest, who: Caller) -> Reply | None:
         reply = await runner.post(translate.responded(request, who.name, who.fingerprint, self._now()))
         if reply and reply.fate is Fate.ACCEPTED:
             word = "participant_enrolled" if request.accept else "participant_refused"
@@ -143,11 +144,13 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
                 word, actor=str(who.identity), run_id=request.run_id, reasons=list(request.reasons)
             )
             self._house.look_at_enrolment(request.run_id)
-        return translate.receipt(reply)
+        return reply
 
-    async def FetchConsensus(self, request: pb.FetchConsensusRequest, context: Context) -> None:  # noqa: N802
+    async def FetchConsensus(  # noqa: N802
+        self, request: pb.FetchConsensusRequest, context: Context
+    ) -> AsyncIterator[TensorPart]:
         """The consensus of the open round, or the final one."""
-        runner = self._runner(request.run_id)
+        runner = runner_of(self._house, request.run_id)
         if caller().name not in runner.run.cohort:
             raise OutOfTurn("this participant is not in the run's cohort")
         held = runner.sums.consensus
@@ -155,22 +158,14 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
             raise Missing(f"the consensus of round {request.round} is not held any more, or not yet")
         header, payload = runner.facts.consensus()
         async with self._downloads.hold(caller().name):
-            await self._write(context, TensorPart(header=header))
+            yield TensorPart(header=header)
             for chunk in chunks(payload, request.offset):
                 runner.traffic.sent += len(chunk.data)
-                await self._write(context, TensorPart(chunk=chunk))
-
-    async def _write(self, context: Context, part: TensorPart) -> None:
-        """Write a piece; one who does not read for too long is cut."""
-        try:
-            async with asyncio.timeout(self._limits.upload_seconds):
-                await context.write(part)
-        except TimeoutError:
-            raise BadMessage(f"nothing was read for {self._limits.upload_seconds:g} seconds") from None
+                yield TensorPart(chunk=chunk)
 
     async def AdvertiseKeys(self, request: pb.AdvertiseKeysRequest, context: Context) -> Receipt:  # noqa: N802
         """Step 1 of the secure sum."""
-        runner = self._runner(request.ref.run_id)
+        runner = runner_of(self._house, request.ref.run_id)
         event = translate.keys_advertised(request, caller().name, self._now())
         digest = runner.facts.spec_sha256
         return await self._receive(
@@ -182,19 +177,19 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
 
     async def ShareKeys(self, request: pb.ShareKeysRequest, context: Context) -> Receipt:  # noqa: N802
         """Step 2."""
-        runner = self._runner(request.ref.run_id)
+        runner = runner_of(self._house, request.ref.run_id)
         event = translate.shares_sent(request, caller().name, self._now())
         return await self._receive(runner, event, request, lambda: secure.check_shares(_book(runner), event))
 
     async def StateBound(self, request: pb.StateBoundRequest, context: Context) -> Receipt:  # noqa: N802
         """Step 3."""
-        runner = self._runner(request.ref.run_id)
+        runner = runner_of(self._house, request.ref.run_id)
         event = translate.bound_stated(request, caller().name, self._now())
         return await self._receive(runner, event, request, lambda: secure.check_bound(event))
 
     async def AttestSurvivors(self, request: pb.AttestSurvivorsRequest, context: Context) -> Receipt:  # noqa: N802
         """Step 5."""
-        runner = self._runner(request.ref.run_id)
+        runner = runner_of(self._house, request.ref.run_id)
         event = translate.survivors_attested(request, caller().name, self._now())
 
         def check() -> None:
@@ -205,7 +200,7 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
 
     async def Unmask(self, request: pb.UnmaskRequest, context: Context) -> Receipt:  # noqa: N802
         """Step 6."""
-        runner = self._runner(request.ref.run_id)
+        runner = runner_of(self._house, request.ref.run_id)
         event = translate.shares_revealed(request, caller().name, self._now())
 
         def check() -> None:
@@ -216,15 +211,14 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
 
     async def SubmitUpdate(self, request_iterator: AsyncIterator[pb.UpdatePart], context: Context) -> Receipt:  # noqa: N802
         """The update, plain or masked."""
-        first = await anext(request_iterator, None)
+        parts = punctual(request_iterator, self._limits.upload_seconds)
+        first = await anext(parts, None)
         if first is None or first.WhichOneof("part") != "header":
             raise BadMessage("an update begins with its header")
-        runner, who = self._runner(first.header.ref.run_id), caller()
-        means = Means(self._house.keeper, self._uploads, self._limits.upload_seconds)
-        intake = Intake(runner, means, who.name, first.header)
-        parts = _slices(request_iterator, runner)
+        runner, who = runner_of(self._house, first.header.ref.run_id), caller()
+        intake = Intake(runner, Means(self._house.keeper, self._uploads), who.name, first.header)
         try:
-            answer = await intake.take(parts)
+            answer = await intake.take(_slices(parts, runner))
         except BadMessage:
             self._house.telemetry.message("update", Fate.REJECTED.value)
             raise
@@ -234,7 +228,7 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
     async def ResumeUpload(self, request: pb.UpdateHeader, context: Context) -> pb.ResumeUploadResponse:  # noqa: N802
         """Where a broken upload goes on."""
         ref = request.ref
-        self._runner(ref.run_id)
+        runner_of(self._house, ref.run_id)
         if len(request.tensor.sha256) != 32:
             raise BadMessage("the tensor's digest is not a SHA-256")
         key = UploadKey(ref.run_id, ref.round, ref.attempt, caller().name, request.tensor.sha256)
@@ -245,16 +239,19 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
         self, request_iterator: AsyncIterator[pb.ExportPart], context: Context
     ) -> Receipt:
         """A file of a reconstruction, or the refusal to send one."""
-        first = await anext(request_iterator, None)
+        parts = punctual(request_iterator, self._limits.upload_seconds)
+        first = await anext(parts, None)
         if first is None or first.WhichOneof("part") not in ("header", "refusal"):
             raise BadMessage("an export begins with a header or a refusal")
         about = first.header if first.WhichOneof("part") == "header" else first.refusal
-        intake = ExportIntake(self._runner(about.run_id), self._house.keeper, caller().name, self._limits)
-        return await intake.take(first, request_iterator)
+        intake = ExportIntake(runner_of(self._house, about.run_id), self._house, caller(), self._limits)
+        # One at a time of each, so that nobody's unfinished files fill the disk.
+        async with self._exports.hold(caller().name):
+            return await intake.take(first, parts)
 
     async def ReportProgress(self, request: pb.ReportProgressRequest, context: Context) -> Receipt:  # noqa: N802
         """A percentage for people to look at."""
-        runner, who = self._runner(request.ref.run_id), caller()
+        runner, who = runner_of(self._house, request.ref.run_id), caller()
         if who.name not in runner.run.cohort or request.percent > 100:
             return translate.receipt(Reply(Fate.REJECTED, "not in the run's cohort, or not a percentage"))
         runner.percent[who.name] = request.percent
@@ -280,12 +277,6 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
     def _tell_fate(self, what: str, participant: str, ref: RoundRef | events.RoundMessage, answer: Receipt) -> None:
         self._house.telemetry.message(what, translate.word_of(answer))
         _log_fate(what, participant, ref, answer)
-
-    def _runner(self, run_id: str) -> Runner:
-        runner = self._house.runner(run_id)
-        if runner is None:
-            raise Missing(f"there is no run {run_id[:80]!r}")
-        return runner
 
     def _now(self) -> float:
         return self._house.keeper.now()

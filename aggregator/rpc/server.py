@@ -8,11 +8,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
-from aggregator.config import Config
+from aggregator.config import Config, Limits
 from aggregator.house import House
 from aggregator.rpc.admin import AdminServicer
 from aggregator.rpc.guard import Guard
-from aggregator.rpc.limits import Meter
 from aggregator.rpc.rounds import RoundServicer
 from aggregator.trust import Trust
 from dcfpca.errors import BadInput
@@ -37,6 +36,14 @@ _OPTIONS = [
 ]
 
 
+def _limits(limits: Limits) -> list[tuple[str, int]]:
+    """What a peer may cost before it has proved who it is."""
+    return [
+        ("grpc.server_handshake_timeout_ms", round(limits.handshake_seconds * 1000)),
+        ("grpc.max_allowed_incoming_connections", limits.max_connections),
+    ]
+
+
 class Server:
     """The listening service."""
 
@@ -44,10 +51,12 @@ class Server:
         self._trust, self._drain = trust, config.server.drain_seconds
         self._shown: Credentials | None = None
         self.health = HealthServicer()
-        self._server = aio.server(interceptors=[Guard(trust, Meter(config.limits), house.telemetry)], options=_OPTIONS)
+        guard = Guard(trust, config.limits, house.telemetry)
+        self.calls = guard.calls
+        self._server = aio.server(interceptors=[guard], options=[*_OPTIONS, *_limits(config.limits)])
         rounds = RoundServicer(house, trust, config.limits)
         rounds_pb2_grpc.add_RoundServiceServicer_to_server(rounds, self._server)
-        admin = AdminServicer(house, trust, config.limits)
+        admin = AdminServicer(house, trust, config.limits, guard.calls)
         admin_pb2_grpc.add_AdminServiceServicer_to_server(admin, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)
         reflection.enable_server_reflection((*SERVICES, "grpc.health.v1.Health"), self._server)

@@ -52,10 +52,10 @@ def append(
     return entry
 
 
-def entries(db: sqlite3.Connection) -> list[AuditEntry]:
-    """The whole log; a part of it could not be verified."""
+def entries(db: sqlite3.Connection, after: int = 0, limit: int = -1) -> list[AuditEntry]:
+    """The entries behind this one, so many at most; only the whole log can be verified."""
     names = [field.name for field in AuditEntry.DESCRIPTOR.fields]
-    rows = db.execute("SELECT * FROM audit ORDER BY sequence").fetchall()
+    rows = db.execute("SELECT * FROM audit WHERE sequence > ? ORDER BY sequence LIMIT ?", (after, limit)).fetchall()
     return [AuditEntry(**dict(zip(names, row, strict=True))) for row in rows]
 
 

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import io
 import json
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field, TypeAdapter
 
 from aggregator.run.events import Event
 from aggregator.run.state import Run
+from dcfpca.errors import BadInput
 from dcfpca.rpca.exchange import Consensus, Outcome, Parcel, Progress
 
 _EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])
 _RUN: TypeAdapter[Run] = TypeAdapter(Run)
+
+
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    """Whatever the libraries say of damaged bytes (there is no end to their errors), as our sentence."""
+    try:
+        yield
+    except Exception as error:
+        hint = "restore the store from a backup (deploy/RUNBOOK.md); it has not been changed"
+        raise BadInput(f"the store holds {what} that is damaged", hint) from error
 
 
 def dump_event(event: Event) -> bytes:
@@ -24,7 +37,8 @@ def dump_event(event: Event) -> bytes:
 
 def load_event(body: bytes) -> Event:
     """The event in this JSON."""
-    return _EVENT.validate_json(body)
+    with _reading("an event"):
+        return _EVENT.validate_json(body)
 
 
 def dump_run(run: Run) -> bytes:
@@ -34,7 +48,8 @@ def dump_run(run: Run) -> bytes:
 
 def load_run(body: bytes) -> Run:
     """The run in this JSON."""
-    return _RUN.validate_json(body)
+    with _reading("a run"):
+        return _RUN.validate_json(body)
 
 
 def dump_consensus(consensus: Consensus) -> bytes:
@@ -58,8 +73,13 @@ def dump_consensus(consensus: Consensus) -> bytes:
 
 def load_consensus(body: bytes) -> Consensus:
     """The consensus in this npz."""
-    with np.load(io.BytesIO(body), allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
+    with _reading("a consensus"):
+        with np.load(io.BytesIO(body), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        return _consensus(arrays)
+
+
+def _consensus(arrays: dict[str, np.ndarray[Any, Any]]) -> Consensus:
     head = json.loads(arrays.pop("head").tobytes())
     progress = Progress(
         change=head["change"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,7 +15,8 @@ from dcfpca.cli.connection import Settings, configured, connected
 from dcfpca.cli.runs import Json, Run
 from dcfpca.cli.speech import Json as JsonValue
 from dcfpca.cli.speech import add_row, moment, print_json, say, show, table
-from dcfpca.errors import BadIdentity, Refused
+from dcfpca.errors import BadIdentity, BadInput, Refused
+from dcfpca.heads import Head, check_seen, note_seen
 from dcfpca.identity import Role
 from dcfpca.pki import load_certificates, parse_certificate, verify, verify_peer
 from dcfpca.v1 import admin_pb2 as pb
@@ -27,20 +29,36 @@ def audit(
     verified: Annotated[
         bool, typer.Option("--verify", help="Check the whole log's chain of hashes and every signature.")
     ] = False,
+    seen: Annotated[
+        Path | None,
+        typer.Option(help="With --verify: a file of yours that notes how far the log has been seen. Made if missing."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show who did what in a run, from the aggregator's hash-chained, signed audit log."""
+    """Show who did what in a run, from the aggregator's hash-chained, signed audit log; participants may, too."""
+    if seen and not verified:
+        raise BadInput("--seen compares a verified log with what was seen before", "add --verify")
     with connected(settings) as operator:
         entries = list(operator.audit("" if verified else run))
-        operator.run(run)
     checked = check(entries, load_certificates(settings.files.ca)) if verified else None
+    if seen:
+        note_seen(seen, check_seen(seen, {entry.sequence: entry.hash for entry in entries}, "the audit log"))
     own = [entry for entry in entries if entry.run_id == run]
+    if not own:
+        raise Refused(f"the audit log has no run {run!r}", "`dcfpca run list` shows an operator the runs there are")
     if as_json:
-        print_json({"run_id": run, "verified": checked, "entries": [_document(entry) for entry in own]})
+        print_json(document(run, checked, own, entries[-1]))
         return
     if checked is not None:
         say(f"the log is whole: {checked} entries, each chained to the one before and signed by the aggregator")
+        say(f"its last entry is {Head(entries[-1].sequence, entries[-1].hash)}")
     _show(own)
+
+
+def document(run: str, checked: int | None, own: Sequence[pb.AuditEntry], last: pb.AuditEntry) -> dict[str, JsonValue]:
+    """What `--json` prints; `last` is the head of the log where all of it was read."""
+    head: JsonValue = None if checked is None else {"sequence": last.sequence, "hash": last.hash.hex()}
+    return {"run_id": run, "verified": checked, "head": head, "entries": [_document(entry) for entry in own]}
 
 
 def check(entries: Iterable[pb.AuditEntry], authorities: Sequence[x509.Certificate]) -> int:
@@ -72,9 +90,6 @@ def _document(entry: pb.AuditEntry) -> dict[str, JsonValue]:
 
 
 def _show(entries: Sequence[pb.AuditEntry]) -> None:
-    if not entries:
-        say("the log has no entry about this run")
-        return
     made = table("#", "at", "action", "actor", "detail")
     for entry in entries:
         detail = "" if entry.detail == "{}" else entry.detail

@@ -1,4 +1,4 @@
-"""The operator's connection: where its settings come from, and the channel made of them."""
+"""The connection of a command: where its settings come from, and the channel made of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from dcfpca.cli.diagnosis import Address, Files
 from dcfpca.cli.faults import explain
 from dcfpca.cli.operator import Operator
 from dcfpca.errors import BadInput
-from dcfpca.identity import Role
 from dcfpca.pki import Credentials, load_credentials
 
 _KEYS = ("aggregator", "ca", "cert", "key")
@@ -40,7 +39,7 @@ _CHANNEL_OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the operator's command needs to connect."""
+    """What a command needs to connect."""
 
     address: Address
     files: Files
@@ -60,18 +59,28 @@ def connect_settings(flags: dict[str, str | None], config: Path | None) -> Setti
 
 
 def _read_config(path: Path) -> dict[str, str]:
-    """The connection's keys, at top level or under [operator]; paths in it are relative to the file."""
+    """The connection's keys, at top level or under [operator]; or those of a participant's configuration."""
     try:
         content = tomllib.loads(path.read_text())
     except OSError as error:
         raise BadInput(
             f"the config {path} cannot be read: {error.strerror}", "check --config or DCFPCA_CONFIG"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(f"the config {path} is not valid TOML: {error}", f"write {_EXAMPLE}, one per line") from None
+    if isinstance(content.get("identity"), dict):
+        content = _of_participant(content)
     section = content.pop("operator", {})
     keys = content | section if isinstance(section, dict) else content | {"operator": section}
     return {key: _value(path, key, value) for key, value in keys.items()}
+
+
+def _of_participant(content: dict[str, Any]) -> dict[str, Any]:
+    """A site has its own file already: it connects to the same aggregator as the same participant."""
+    aggregator = content.get("aggregator")
+    address = aggregator.get("address") if isinstance(aggregator, dict) else aggregator
+    keys = {key: content["identity"][key] for key in ("ca", "cert", "key") if key in content["identity"]}
+    return keys if address is None else {"aggregator": address, **keys}
 
 
 def _value(path: Path, key: str, value: object) -> str:
@@ -84,12 +93,12 @@ def _value(path: Path, key: str, value: object) -> str:
 
 @contextmanager
 def connected(settings: Settings) -> Iterator[Operator]:
-    """Check the certificate, open the channel, and turn gRPC's errors into ours."""
+    """Check the certificate, open the channel, and turn gRPC's errors into ours. Its role decides at each call."""
     files = settings.files
-    own = load_credentials(files.ca, files.cert, files.key, now=datetime.now(UTC), role=Role.OPERATOR)
+    own = load_credentials(files.ca, files.cert, files.key, now=datetime.now(UTC))
     with channel_to(settings.address, own) as channel:
         try:
-            yield Operator(channel, settings.address, own.identity.name)
+            yield Operator(channel, settings.address, own.identity)
         except grpc.RpcError as error:
             raise explain(error, settings.address, files) from error
 
@@ -107,8 +116,8 @@ def _flag(name: str, help: str, **more: Any) -> Any:
 _FLAGS = {
     "aggregator": Annotated[str | None, _flag("aggregator", "HOST:PORT of the aggregator.")],
     "ca": Annotated[str | None, _flag("ca", "The consortium's CA certificate.")],
-    "cert": Annotated[str | None, _flag("cert", "The operator's certificate.")],
-    "key": Annotated[str | None, _flag("key", "The operator's private key.")],
+    "cert": Annotated[str | None, _flag("cert", "The certificate: an operator's, or for `run audit` a participant's.")],
+    "key": Annotated[str | None, _flag("key", "Its private key.")],
     "config": Annotated[Path | None, _flag("config", "TOML file with these keys.", envvar="DCFPCA_CONFIG")],
 }
 

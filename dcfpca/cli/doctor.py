@@ -48,7 +48,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
 def _permitted(settings: Settings, own: Credentials) -> Finding:
     with channel_to(settings.address, own) as channel:
         try:
-            there = Operator(channel, settings.address, own.identity.name).participants()
+            there = Operator(channel, settings.address, own.identity).participants()
         except grpc.RpcError as error:
             return fail("operator", explain(error, settings.address, settings.files))
     connected = sum(one.state == "connected" for one in there)

@@ -6,18 +6,20 @@ import dataclasses
 import json
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dcfpca.cli import speech
 from dcfpca.cli.connection import operates
-from dcfpca.cli.downloads import Saved, fetch_model, fetch_reconstruction, refuse_unless_empty, staged
 from dcfpca.cli.operator import Operator
 from dcfpca.cli.runs import Json, Run
 from dcfpca.cli.views import refusal_document
 from dcfpca.errors import Refused, Unreachable
 from dcfpca.v1 import admin_pb2 as pb
+
+if TYPE_CHECKING:
+    from dcfpca.cli.downloads import Saved
 
 MANIFEST = "manifest.json"
 _POLL_SECONDS = 0.2
@@ -32,14 +34,16 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write U, the singular values and the reconstructions of public participants; refusals are shown with names."""
-    refuse_unless_empty(out)
+    from dcfpca.cli import downloads  # noqa: PLC0415  brings the numerics, which to list commands must not cost
+
+    downloads.refuse_unless_empty(out)
     view = operator.run(run)
     if view.status != "finished":
         raise Refused(f"run {run} has not finished, it is {view.status}", f"`dcfpca run watch {run}` shows when it has")
     gathered = gather(operator, view, wait)
-    with staged(out) as work:
-        files = fetch_model(operator, run, work)
-        files += [fetch_reconstruction(operator, run, told, work) for told in gathered.files]
+    with downloads.staged(out) as work:
+        files = downloads.fetch_model(operator, run, work)
+        files += [downloads.fetch_reconstruction(operator, run, told, work) for told in gathered.files]
         document = describe(view, gathered, files)
         (work / MANIFEST).write_text(json.dumps(document, indent=2) + "\n")
     _tell(out, gathered, files, as_json)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from dcfpca.cli import certs, participants, runs
 from dcfpca.cli.audit import audit
-from dcfpca.cli.bench import app as bench_app
-from dcfpca.cli.demo import demo
 from dcfpca.cli.doctor import doctor
 from dcfpca.cli.export import export
 from dcfpca.cli.report import report
@@ -25,7 +25,6 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.command()(demo)
 app.command()(doctor)
 runs.app.command()(export)
 runs.app.command()(report)
@@ -33,7 +32,45 @@ runs.app.command()(audit)
 app.add_typer(runs.app, name="run")
 app.add_typer(participants.app, name="participants")
 app.add_typer(certs.app, name="certs")
-app.add_typer(bench_app, name="bench")
+
+
+LATE = {
+    "demo": ("dcfpca.cli.demo:demo", "Show it all on this machine: certificates, services, a run, results, a refusal."),
+    "bench": ("dcfpca.cli.bench:app", "Measure speed on this machine."),
+}
+"""Commands that bring the numerics with them, a second of imports: loaded when they are called, not to be listed."""
+
+
+def _late(name: str) -> Any:
+    module, _, attribute = LATE[name][0].partition(":")
+    found, shelf = getattr(import_module(module), attribute), typer.Typer()
+    if isinstance(found, typer.Typer):
+        shelf.add_typer(found, name=name)
+    else:
+        shelf.command(name)(found)
+    return typer.main.get_group(shelf).commands[name]
+
+
+def _add_late(name: str) -> None:
+    # Everything behind the name is the real command's to read, `--help` included.
+    passed_on = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+
+    @app.command(name, help=LATE[name][1], context_settings=passed_on)
+    def call(context: typer.Context) -> None:
+        command = _late(name)
+        with command.make_context(name, context.args, parent=context.parent) as inside:
+            command.invoke(inside)
+
+
+for _name in LATE:
+    _add_late(_name)
+
+
+def command_tree() -> TyperGroup:
+    """All commands as they are when called, for those who describe or check them."""
+    tree = typer.main.get_group(app)
+    tree.commands.update({name: _late(name) for name in LATE})
+    return tree
 
 
 def _print_version(wanted: bool) -> None:

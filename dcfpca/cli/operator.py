@@ -1,13 +1,16 @@
-"""What an operator asks of the aggregator, call by call, with types and deadlines."""
+"""What is asked of the aggregator from outside a run, call by call, with types and deadlines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import cast
+from typing import Any, cast
 
 import grpc
 
 from dcfpca.cli.diagnosis import Address
+from dcfpca.errors import BadIdentity
+from dcfpca.identity import Identity, Role
+from dcfpca.roles import ROLES, may_call
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.v1 import types_pb2
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
@@ -16,13 +19,38 @@ SECONDS = 15.0
 """How long a small call may take."""
 
 
+class Permitted:
+    """The calls of AdminService that the table of roles allows to an identity; another is refused before it is made.
+
+    The aggregator refuses it, too; this says so without a connection, and in the words of who holds the certificate.
+    """
+
+    def __init__(self, stub: AdminServiceStub, identity: Identity) -> None:
+        self._stub, self._identity = stub, identity
+
+    def __getattr__(self, name: str) -> Any:
+        method = f"/dcfpca.v1.AdminService/{name}"
+        if not may_call(self._identity.role, method):
+            needed = " or ".join(sorted(ROLES.get(method, ())))
+            sentence = f"{self._identity} is a certificate for the role {self._identity.role}, and this needs {needed}"
+            raise BadIdentity(sentence, _WHAT_IS_LEFT[self._identity.role])
+        return getattr(self._stub, name)
+
+
+_OPERATE = "use a certificate issued with `dcfpca certs issue operator …`"
+_WHAT_IS_LEFT = {
+    Role.OPERATOR: "",
+    Role.PARTICIPANT: f"{_OPERATE}; a participant's reads the audit log (`dcfpca run audit`) and nothing else",
+    Role.AGGREGATOR: _OPERATE,
+}
+
+
 class Operator:
     """A connected operator. Errors are gRPC's own; `connected` turns those that nobody handles into sentences."""
 
-    def __init__(self, channel: grpc.Channel, address: Address, name: str) -> None:
-        self._stub = AdminServiceStub(channel)
+    def __init__(self, channel: grpc.Channel, address: Address, identity: Identity) -> None:
+        self._stub: Any = Permitted(AdminServiceStub(channel), identity)
         self.address = address
-        self.name = name
 
     def propose(self, spec: bytes, request_id: str) -> pb.RunView:
         """Propose a run; a repeat with the same request_id returns the same run."""

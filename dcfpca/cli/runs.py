@@ -11,7 +11,6 @@ import typer
 from dcfpca.cli.connection import operates
 from dcfpca.cli.operator import Operator
 from dcfpca.cli.progress import Progress
-from dcfpca.cli.proposal import proposal
 from dcfpca.cli.speech import FAILED, print_json, result, say, show
 from dcfpca.cli.views import run_document, run_listing, run_picture, runs_table
 from dcfpca.cli.watching import Patience, Watch, unless_finished
@@ -72,6 +71,8 @@ def start(
         "warm_start": warm_start,
         "label": label,
     }
+    from dcfpca.cli.proposal import proposal  # noqa: PLC0415  brings the numerics, which no other command here needs
+
     proposed = proposal(spec, flags, settings or ())
     _proceed(operator, operator.propose(proposed.canonical(), uuid.uuid4().hex), watch, as_json)
 

@@ -86,7 +86,7 @@ def read_index(path: Path) -> Index:
         raise BadInput(f"there is no certificate authority in {path.parent}", hint) from None
     except OSError as error:
         raise BadInput(f"the index {path} cannot be read: {error.strerror}", "check who may read it") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise BadInput(f"the index {path} is damaged", "restore it from a backup of the CA directory") from None
 
 

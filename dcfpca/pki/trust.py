@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from dcfpca.errors import BadIdentity
 from dcfpca.identity import Identity, Role, fingerprint, identity_of
@@ -86,6 +88,7 @@ def check_issued(certificate: x509.Certificate, authorities: Sequence[x509.Certi
         hint = "the file named as ca holds a role certificate: use the consortium's ca.crt"
         raise BadIdentity(f"the issuer {issuer.subject.rfc4514_string()} is not a certificate authority", hint)
     check_public_key(issuer.public_key(), "the CA certificate")
+    _check_signature(certificate)
     consortium = identity_of(certificate).consortium
     if not _permits(issuer, consortium):
         sentence = f"the CA {issuer.subject.rfc4514_string()} may not issue certificates for consortium {consortium!r}"
@@ -103,11 +106,33 @@ def _issuer_of(certificate: x509.Certificate, authorities: Sequence[x509.Certifi
     raise BadIdentity(f"the certificate of {_who(certificate)} was not issued by a trusted CA", hint)
 
 
+def _check_signature(certificate: x509.Certificate) -> None:
+    """SHA-1 and older let two certificates share one signature."""
+    used = certificate.signature_hash_algorithm
+    if not isinstance(used, hashes.SHA256 | hashes.SHA384 | hashes.SHA512):
+        sentence = f"the certificate of {_who(certificate)} is signed with {used.name if used else 'no hash'}"
+        raise BadIdentity(sentence, "have it issued again with SHA-256")
+
+
 def _is_authority(certificate: x509.Certificate) -> bool:
     try:
         return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except x509.ExtensionNotFound:
         return False
+
+
+def _check_purposes(certificate: x509.Certificate, role: Role, what: str) -> None:
+    """Everybody shows a certificate as a client; only an aggregator also as a server."""
+    try:
+        stated = set(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
+    except x509.ExtensionNotFound:
+        stated = set()
+    needed = {ExtendedKeyUsageOID.CLIENT_AUTH: "client"}
+    if role is Role.AGGREGATOR:
+        needed[ExtendedKeyUsageOID.SERVER_AUTH] = "server"
+    if lacking := [word for purpose, word in needed.items() if purpose not in stated]:
+        hint = "have one made with `dcfpca certs`, or with that extended key usage"
+        raise BadIdentity(f"{what} does not say that it is for TLS as a {' and a '.join(lacking)}", hint)
 
 
 def _permits(authority: x509.Certificate, consortium: str) -> bool:
@@ -116,8 +141,12 @@ def _permits(authority: x509.Certificate, consortium: str) -> bool:
         constraints = authority.extensions.get_extension_for_class(x509.NameConstraints).value
     except x509.ExtensionNotFound:
         return True
-    permitted = [n.value for n in constraints.permitted_subtrees or () if isinstance(n, x509.UniformResourceIdentifier)]
-    return not permitted or consortium in permitted
+    permitted, excluded = _uris(constraints.permitted_subtrees), _uris(constraints.excluded_subtrees)
+    return consortium not in excluded and (not permitted or consortium in permitted)
+
+
+def _uris(names: Iterable[x509.GeneralName] | None) -> list[str]:
+    return [name.value for name in names or () if isinstance(name, x509.UniformResourceIdentifier)]
 
 
 def _who(certificate: x509.Certificate) -> str:
@@ -137,7 +166,9 @@ def check_role_certificate(
         raise BadIdentity(f"{what} is that of an authority, not of a role", "have one made with `dcfpca certs`")
     if certificate.not_valid_after_utc - certificate.not_valid_before_utc > timedelta(days=MAX_ROLE_DAYS) + BACKDATE:
         raise BadIdentity(f"{what} is valid for more than {MAX_ROLE_DAYS} days", "have a shorter one issued")
-    return identity_of(certificate), check_public_key(certificate.public_key(), what)
+    identity, key = identity_of(certificate), check_public_key(certificate.public_key(), what)
+    _check_purposes(certificate, identity.role, what)
+    return identity, key
 
 
 def is_revoked(certificate: x509.Certificate, revoked: AbstractSet[str]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,8 +52,8 @@ async def test_the_probe_passes_exactly_while_the_aggregator_serves_and_sigterm_
     config = _config(tmp_path)
     process = await _serving(tmp_path)
     try:
-        address = await asyncio.to_thread(probe, config)
-        assert address.startswith("127.0.0.1:")
+        said = await asyncio.to_thread(probe, config)
+        assert re.fullmatch(r"127\.0\.0\.1:\d+ is serving, and its certificate lasts [01] more days", said)
         process.terminate()
         _, said = await asyncio.wait_for(process.communicate(), SECONDS)
         assert process.returncode == 0, said

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from aggregator.main import main as aggregator_main
+from dcfpca.cli.main import main as operator_main
 from dcfpca.errors import DcfpcaError
 from dcfpca.identity import Role
 from dcfpca.pki import create_authority, issue_credentials
@@ -146,6 +147,21 @@ def test_a_certificate_of_another_ca(alone: Federation, capsys: pytest.CaptureFi
 def test_a_key_that_others_can_read(alone: Federation, capsys: pytest.CaptureFixture[str]) -> None:
     alone.files["solo"].key.chmod(0o644)
     assert "solo.key" in refused(alone, capsys)
+
+
+def test_an_aggregators_key_that_others_can_read(alone: Federation, capsys: pytest.CaptureFixture[str]) -> None:
+    alone.files["agg"].key.chmod(0o640)
+    assert "agg.key can be read or changed by other users" in complaint(_aggregator, alone.aggregator_config(), capsys)
+
+
+def test_an_operators_key_that_others_can_read(alone: Federation, capsys: pytest.CaptureFixture[str]) -> None:
+    files = alone.files["op"]
+    files.key.chmod(0o604)
+    flags = ["--aggregator", "127.0.0.1:9", "--ca", str(files.ca), "--cert", str(files.certificate)]
+    with pytest.raises(SystemExit) as stopped:
+        operator_main(["run", "list", *flags, "--key", str(files.key)])
+    assert stopped.value.code == 1
+    assert "op.key can be read or changed by other users" in capsys.readouterr().err
 
 
 def test_an_aggregator_that_is_not_there_is_told_once_and_waited_for(alone: Federation) -> None:

@@ -18,7 +18,7 @@ from scipy import sparse
 from dcfpca.cli.connection import channel_to
 from dcfpca.cli.diagnosis import Address
 from dcfpca.cli.operator import Operator
-from dcfpca.identity import Role
+from dcfpca.identity import Identity, Role
 from dcfpca.methods import method_of
 from dcfpca.pki import SiteFiles, create_authority, issue_credentials, load_credentials
 from dcfpca.rpca.columns import ArrayColumns
@@ -161,7 +161,7 @@ class Federation:
 
     @property
     def operator(self) -> Operator:
-        return Operator(self.channel(), Address.parse(self.address), "op")
+        return Operator(self.channel(), Address.parse(self.address), Identity("acme", Role.OPERATOR, "op"))
 
     def channel(self) -> grpc.Channel:
         """The operator's channel."""

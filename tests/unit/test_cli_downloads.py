@@ -17,6 +17,7 @@ from dcfpca.cli.diagnosis import Address
 from dcfpca.cli.downloads import fetch_model, fetch_reconstruction, staged
 from dcfpca.cli.operator import Operator
 from dcfpca.errors import BadInput, BadMessage, DcfpcaError
+from dcfpca.identity import Identity, Role
 from dcfpca.names import CHUNK_BYTES
 from dcfpca.rpca.exchange import Layout
 from dcfpca.v1 import admin_pb2 as pb
@@ -61,7 +62,7 @@ def served(aggregator: Aggregator) -> Iterator[Operator]:
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        yield Operator(channel, Address("127.0.0.1", port), "op")
+        yield Operator(channel, Address("127.0.0.1", port), Identity("acme", Role.OPERATOR, "op"))
     server.stop(None).wait()
 
 

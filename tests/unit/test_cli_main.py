@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 
-from dcfpca.cli.main import app, main
+from dcfpca.cli.main import command_tree, main
 from dcfpca.version import __version__
 
 CONNECTION = {"--aggregator", "--ca", "--cert", "--key", "--config"}
@@ -29,7 +28,7 @@ def leaves(node: object, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ..
     return [leaf for name, child in commands.items() for leaf in leaves(child, (*path, name))]
 
 
-COMMANDS = leaves(typer.main.get_command(app))
+COMMANDS = leaves(command_tree())
 
 
 def options(command: object) -> set[str]:

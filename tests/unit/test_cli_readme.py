@@ -8,10 +8,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import typer
 
 from aggregator.config import Config as AggregatorConfig
-from dcfpca.cli.main import app
+from dcfpca.cli.main import command_tree
 from dcfpca.spec import parse_spec
 from participant.config import Config as ParticipantConfig
 
@@ -22,7 +21,7 @@ COMMANDS = [line.split("#")[0].strip() for line in README.splitlines() if re.mat
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_of_the_readme_exists_with_its_flags(command: str) -> None:
-    node, words = typer.main.get_command(app), shlex.split(command)[1:]
+    node, words = command_tree(), shlex.split(command)[1:]
     while words and words[0] in getattr(node, "commands", {}):
         node = node.commands[words.pop(0)]  # type: ignore[attr-defined]
     assert not getattr(node, "commands", {}), f"{command} ends at a group"

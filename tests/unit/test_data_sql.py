@@ -53,6 +53,7 @@ def test_sqlalchemy_reads_any_database(folder: Path) -> None:
         ({"query": "SELECT 'x' AS a", "url": "sqlite://"}, "no number in row 1, column a"),
         ({"query": "SELECT nothing", "url": "sqlite://"}, "does not answer"),
         ({"query": "SELECT 1", "url": "nonsense"}, "url is not usable"),
+        ({"query": "SELECT 1", "url": "postgresql://me:geheim@host:po rt/x"}, "url is not usable"),
         ({"query": "SELECT 1", "url": "martian://host/db"}, "url is not usable"),
     ],
 )

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dcfpca.errors import Refused
+from dcfpca.errors import BadInput, Refused
+from dcfpca.heads import check_seen, note_seen
 from participant.ledger import Item, verify
 from participant.store import DATABASE, Store
 
@@ -65,3 +66,28 @@ def test_the_chain_goes_on_after_a_restart(store: Store, tmp_path: Path) -> None
 def test_digests_of_one_purpose_are_found(store: Store) -> None:
     assert store.ledger.digests("run-1", 3, 1, "masked update") == {b"\x03" * 32}
     assert store.ledger.digests("run-1", 3, 2, "masked update") == set()
+
+
+def test_entries_cut_off_at_the_end_are_noticed_by_who_noted_the_last(store: Store, tmp_path: Path) -> None:
+    def look() -> None:
+        hashes = {entry.sequence: entry.hash for entry in store.ledger.entries()}
+        note_seen(tmp_path / "seen", check_seen(tmp_path / "seen", hashes, "the ledger"))
+
+    look()
+    store.ledger.append(item(round=9), at_ms=2000)
+    look()
+    with sqlite3.connect(tmp_path / "state" / DATABASE) as database:
+        database.execute("DELETE FROM ledger WHERE sequence = 6")
+    assert verify(store.ledger.entries()) == 5, "the chain alone cannot show it"
+    with pytest.raises(Refused, match="entry 6"):
+        look()
+
+
+def test_a_ledger_whose_file_is_damaged_is_one_sentence(store: Store, tmp_path: Path) -> None:
+    store.close()
+    path = tmp_path / "state" / DATABASE
+    body = bytearray(path.read_bytes())
+    body[4096:] = bytes(len(body) - 4096)
+    path.write_bytes(body)
+    with pytest.raises(BadInput, match="cannot be"):
+        list(Store(tmp_path / "state").ledger.entries())

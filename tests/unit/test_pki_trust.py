@@ -6,12 +6,15 @@ import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from dcfpca.errors import BadIdentity, BadInput
 from dcfpca.identity import Identity, Role, fingerprint
@@ -89,6 +92,83 @@ def test_what_the_ca_may_not_sign_is_refused_even_with_its_signature(authority: 
     for words, certificate in cases.items():
         with pytest.raises(BadIdentity, match=words):
             verify_peer(der(certificate), [authority.certificate], frozenset(), None, NOW)
+
+
+def made_otherwise(
+    authority: Authority,
+    uris: tuple[str, ...] = ("spiffe://acme/participant/hospital-a",),
+    purposes: tuple[x509.ObjectIdentifier, ...] = (ExtendedKeyUsageOID.CLIENT_AUTH,),
+    key: CertificatePublicKeyTypes | None = None,
+    hash: hashes.HashAlgorithm | None = None,
+) -> x509.Certificate:
+    """What another CA software could make under the consortium's CA."""
+    names = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uri) for uri in uris])
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([]))
+        .issuer_name(authority.certificate.subject)
+        .public_key(key or KEY.public_key())
+        .serial_number(78)
+        .not_valid_before(NOW)
+        .not_valid_after(NOW + timedelta(days=30))
+        .add_extension(names, critical=True)
+    )
+    if purposes:
+        builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
+    return builder.sign(authority.key, hash or hashes.SHA256())
+
+
+def test_a_certificate_of_other_software_is_believed_if_it_says_the_same(authority: Authority) -> None:
+    identity, _ = verify_peer(
+        der(made_otherwise(authority)), [authority.certificate], frozenset(), Role.PARTICIPANT, NOW
+    )
+    assert identity == SITE.identity
+
+
+AGGREGATOR = ("spiffe://acme/aggregator/agg",)
+CLIENT, SERVER = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"uris": ("spiffe://acme/participant/a", "spiffe://acme/operator/a")}, "2 URI names"),
+        ({"uris": ("spiffe://acme/operator",)}, "is not an identity"),
+        ({"uris": ("spiffe://acme/root/a",)}, "is not a role"),
+        ({"uris": ("spiffe://acme/participant/../operator",)}, "is not an identity"),
+        ({"purposes": ()}, "for TLS as a client"),
+        ({"purposes": (SERVER,)}, "for TLS as a client"),
+        ({"purposes": (ExtendedKeyUsageOID.CODE_SIGNING,)}, "for TLS as a client"),
+        ({"uris": AGGREGATOR, "purposes": (CLIENT,)}, "for TLS as a server"),
+        ({"key": rsa.generate_private_key(65537, 2048).public_key()}, "elliptic curve"),
+        ({"key": ec.generate_private_key(ec.SECP224R1()).public_key()}, "secp224r1"),
+        ({"key": ed25519.Ed25519PrivateKey.generate().public_key()}, "elliptic curve"),
+        ({"hash": hashes.SHA224()}, "signed with sha224"),
+    ],
+)
+def test_a_certificate_with_odd_names_purposes_keys_or_hashes_is_refused(
+    authority: Authority, given: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(BadIdentity, match=words):
+        verify_peer(der(made_otherwise(authority, **given)), [authority.certificate], frozenset(), None, NOW)
+
+
+def test_a_ca_that_excludes_the_consortium_may_not_sign_for_it(authority: Authority) -> None:
+    scope = x509.NameConstraints(None, [x509.UniformResourceIdentifier("acme")])
+    excluding = (
+        x509.CertificateBuilder()
+        .subject_name(authority.certificate.subject)
+        .issuer_name(authority.certificate.subject)
+        .public_key(authority.key.public_key())
+        .serial_number(5)
+        .not_valid_before(NOW)
+        .not_valid_after(NOW + timedelta(days=300))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(scope, critical=True)
+        .sign(authority.key, hashes.SHA256())
+    )
+    with pytest.raises(BadIdentity, match="may not issue"):
+        verify_peer(der(made_otherwise(authority)), [excluding], frozenset(), None, NOW)
 
 
 def test_a_participant_cannot_issue_certificates_itself(authority: Authority) -> None:

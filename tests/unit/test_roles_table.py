@@ -11,8 +11,8 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from aggregator.rpc.roles import ROLES, may_call
 from dcfpca.identity import Role
+from dcfpca.roles import ROLES, may_call
 from dcfpca.v1 import admin_pb2, rounds_pb2
 from tests.support.service import Service, service
 

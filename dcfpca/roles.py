@@ -1,4 +1,7 @@
-"""Which role may call which method: one table, checked for completeness against the service descriptors by a test."""
+"""Which role may call which method: one table, checked for completeness against the service descriptors by a test.
+
+The aggregator enforces it; the command reads it, to say at once what a certificate cannot be used for.
+"""
 
 from __future__ import annotations
 
