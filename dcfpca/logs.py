@@ -54,7 +54,8 @@ class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line = {"at": moment, "level": record.levelname.lower(), "action": record.getMessage()}
-        return json.dumps(line | getattr(record, _FIELDS, {}), ensure_ascii=False, default=str)
+        text = json.dumps(line | getattr(record, _FIELDS, {}), ensure_ascii=False, default=str)
+        return text if text.isprintable() else json.dumps(line | getattr(record, _FIELDS, {}), default=str)
 
 
 def _text(value: Value) -> str:
@@ -63,4 +64,7 @@ def _text(value: Value) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     text = ",".join(value) if isinstance(value, list | tuple) else str(value)
-    return json.dumps(text, ensure_ascii=False) if not text or set(text) & set(' "=\n\t') else text
+    if not text.isprintable():
+        # Peers choose some of these words: none may move a terminal's cursor or begin a line of its own.
+        return json.dumps(text)
+    return json.dumps(text, ensure_ascii=False) if not text or set(text) & set(' "=') else text

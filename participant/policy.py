@@ -116,9 +116,8 @@ def _policy_reasons(spec: RunSpec, policy: SitePolicy) -> list[str]:
 def _cohort_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
     reasons = []
     if site.columns < site.policy.min_columns:
-        reasons.append(
-            f"the site has {site.columns} columns and takes part with {site.policy.min_columns} or more only"
-        )
+        # How many it has is nobody's business: reasons leave the site.
+        reasons.append(f"the site has fewer columns than the {site.policy.min_columns} with which it takes part")
     if spec.participants and site.name not in spec.participants:
         reasons.append(f"the spec names a fixed cohort, and {site.name} is not in it")
     if spec.participants and len(spec.participants) < site.policy.min_cohort:

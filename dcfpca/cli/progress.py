@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dcfpca.cli.outlook import OVER, Seen, seconds_left
-from dcfpca.cli.speech import figure, size, span, stderr
+from dcfpca.cli.speech import figure, plain, size, span, stderr
 from dcfpca.cli.views import coloured, refusal_line
 from dcfpca.v1 import admin_pb2 as pb
 
@@ -65,7 +65,7 @@ class Progress(AbstractContextManager["Progress"]):
 
     def note(self, text: str) -> None:
         """Say something beside the picture."""
-        self._console.print(text, markup=False)
+        self._console.print(plain(text), markup=False)
 
     def _once(self, text: str) -> None:
         if text not in self._told:
@@ -110,9 +110,9 @@ def picture(seen: Seen) -> RenderableType:
     if rounds:
         lines.append(Text(f"  {round_line(rounds[-1])}"))
     if view.awaited and view.status not in OVER:
-        lines.append(Text(f"  awaiting {', '.join(_awaited(view))} ({view.phase})", style="dim"))
+        lines.append(Text(plain(f"  awaiting {', '.join(_awaited(view))} ({view.phase})"), style="dim"))
     if view.reason:
-        lines.append(Text(f"  {view.reason}"))
+        lines.append(Text(plain(f"  {view.reason}")))
     lines.append(Text(f"  total {size(seen.bytes_received())} received, {size(seen.bytes_sent())} sent", style="dim"))
     return Group(*lines)
 

@@ -25,14 +25,21 @@ def stderr() -> Console:
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
+def plain(text: str) -> str:
+    """The text without what could move a terminal's cursor or colour: sites and operators chose some of its words."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(sign if sign.isprintable() or sign == "\n" else "\N{REPLACEMENT CHARACTER}" for sign in text)
+
+
 def say(text: str) -> None:
     """One line for the person at the terminal."""
-    stderr().print(text, markup=False)
+    stderr().print(plain(text), markup=False)
 
 
 def result(text: str) -> None:
     """One line of result on stdout."""
-    sys.stdout.write(f"{text}\n")
+    sys.stdout.write(f"{plain(text)}\n")
 
 
 def show(renderable: RenderableType) -> None:
@@ -45,7 +52,8 @@ def show(renderable: RenderableType) -> None:
 
 def print_json(document: Json) -> None:
     """The one JSON document of `--json`. NaN and infinity, which JSON does not know, become null."""
-    sys.stdout.write(json.dumps(_finite(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    text = json.dumps(_finite(document), indent=2, ensure_ascii=False, allow_nan=False)
+    sys.stdout.write((text if plain(text) == text else json.dumps(_finite(document), indent=2, allow_nan=False)) + "\n")
 
 
 def _finite(value: Json) -> Json:
@@ -62,10 +70,10 @@ def report_error(error: DcfpcaError) -> int:
     """Say what is wrong and what to do; returns the exit code."""
     console = stderr()
     console.print("[bold red]error:[/] ", end="")
-    console.print(str(error), markup=False)
+    console.print(plain(str(error)), markup=False)
     if error.hint:
         console.print("[bold]hint:[/] ", end="")
-        console.print(error.hint, markup=False)
+        console.print(plain(error.hint), markup=False)
     return MISUSED if isinstance(error, BadInput) else FAILED
 
 
@@ -79,7 +87,7 @@ def table(*headings: str) -> Table:
 
 def add_row(made: Table, *cells: str | Text | None) -> None:
     """Add a row of literal texts: what sites and operators wrote is never read as markup."""
-    made.add_row(*(cell if isinstance(cell, Text) else Text(cell or "") for cell in cells))
+    made.add_row(*(cell if isinstance(cell, Text) else Text(plain(cell or "")) for cell in cells))
 
 
 def moment(milliseconds: int) -> str | None:

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dcfpca.cli.speech import Json, add_row, figure, moment, size, span, table
+from dcfpca.cli.speech import Json, add_row, figure, moment, plain, size, span, table
 from dcfpca.v1 import admin_pb2 as pb
 
 _COLOURS = {
@@ -153,7 +153,7 @@ def _facts(view: pb.RunView) -> Table:
     rank = f"rank {spec.get('rank')}" if spec.get("rank") else f"rank at most {spec.get('max_rank')}"
     facts: dict[str, str | Text | None] = {
         "run": view.run_id,
-        "status": coloured(view.status) + Text(f": {view.reason}" if view.reason else ""),
+        "status": coloured(view.status) + Text(plain(f": {view.reason}") if view.reason else ""),
         "label": spec.get("label") or None,
         "method": f"{spec.get('method')}, {spec.get('rows')} rows, {rank}, {spec.get('aggregation')} aggregation",
         "spec": view.spec_sha256.hex(),

@@ -1,8 +1,12 @@
+import io
 import json
+import logging
 import math
+from typing import Literal
 
 import pytest
 
+from dcfpca import logs
 from dcfpca.cli import speech
 from dcfpca.errors import BadIdentity, BadInput, DcfpcaError, Refused, Unreachable
 
@@ -65,3 +69,35 @@ def test_markup_in_a_cell_is_shown_and_not_obeyed(capsys: pytest.CaptureFixture[
     speech.add_row(made, "[red]site[/]", None)
     speech.show(made)
     assert "[red]site[/]" in capsys.readouterr().out
+
+
+EVIL = "ok\x1b[2J\x1b]0;owned\x07 \x9b31m\r\u2028fake"
+
+
+def test_nothing_that_a_peer_wrote_reaches_the_terminal_as_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    made = speech.table("reason")
+    speech.add_row(made, EVIL)
+    speech.show(made)
+    speech.say(EVIL)
+    speech.result(EVIL)
+    speech.report_error(Refused(EVIL, EVIL))
+    captured = capsys.readouterr()
+    assert (captured.out + captured.err).replace("\n", "").isprintable()
+    speech.print_json({"reason": EVIL})
+    text = capsys.readouterr().out
+    assert json.loads(text) == {"reason": EVIL}
+    assert text.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("form", ["human", "json"])
+def test_nor_does_a_log_line_hold_one(form: Literal["human", "json"], monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, logger = io.StringIO(), logging.getLogger("dcfpca")
+    monkeypatch.setattr(logger, "handlers", list(logger.handlers))
+    for name in ("propagate", "level"):
+        monkeypatch.setattr(logger, name, getattr(logger, name))
+    logs.setup(form, "info", stream)
+    logs.log("participant_connected", participant="ann", software=EVIL, reasons=[EVIL])
+    line = stream.getvalue()
+    assert line.count("\n") == 1
+    assert line.rstrip("\n").isprintable()
+    assert "ok" in line

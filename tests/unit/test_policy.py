@@ -62,7 +62,7 @@ def test_fewer_own_columns_than_the_rank_are_fine_but_a_rank_above_the_rows_is_n
         ({"rounds": 11}, {"max_rounds": 10}, "11 rounds are more than the 10"),
         ({"participants": ("a", "b")}, {}, "2 participants and the site demands at least 3"),
         ({"participants": ("b", "c", "d")}, {}, "a is not in it"),
-        ({}, {"min_columns": 21}, "20 columns and takes part with 21"),
+        ({}, {"min_columns": 21}, "fewer columns than the 21"),
     ],
 )
 def test_each_rule_of_the_policy_refuses_by_itself(changes: dict[str, Any], policy: dict[str, Any], words: str) -> None:
