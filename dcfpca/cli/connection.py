@@ -29,7 +29,8 @@ _CHANNEL_OPTIONS = (
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.initial_reconnect_backoff_ms", 200),
-    ("grpc.min_reconnect_backoff_ms", 200),
+    # How long one attempt may take: TCP and TLS over a slow line or with a busy aggregator need more than a moment.
+    ("grpc.min_reconnect_backoff_ms", 5_000),
     ("grpc.max_reconnect_backoff_ms", 3_000),
     # An aggregator that was moved, or restarted as a container, comes back under another address.
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
