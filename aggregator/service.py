@@ -47,7 +47,7 @@ async def _serve(config: Config) -> None:
     _say_ready(config, server.port)
     watchers = [
         asyncio.create_task(trust.watch(lambda: _certificates_changed(keeper, server, trust))),
-        asyncio.create_task(_cut_expired(server)),
+        asyncio.create_task(cut_expired(server)),
         asyncio.create_task(watch_health(server, keeper, trust)),
     ]
     await _until_told_to_stop()
@@ -81,7 +81,7 @@ def _certificates_changed(keeper: Keeper, server: Server, trust: Trust) -> None:
     server.calls.cut(trust.believes)
 
 
-async def _cut_expired(server: Server) -> None:
+async def cut_expired(server: Server) -> None:
     """A certificate that was in force when a stream began does not keep it open for ever."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)

@@ -7,12 +7,15 @@ import ssl
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import grpc
 import pytest
 
+from aggregator.service import cut_expired
 from dcfpca.identity import Role
+from dcfpca.pki import load_credentials
 from dcfpca.v1 import admin_pb2, rounds_pb2
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
@@ -114,6 +117,32 @@ async def test_revoking_cuts_an_upload_under_way(tmp_path: Path) -> None:
         assert (await status_of(upload))[0] is grpc.StatusCode.UNAUTHENTICATED
         assert (await status_of(stream))[0] is grpc.StatusCode.UNAUTHENTICATED
         await until(lambda: not aggregator.house.presence.is_here("ann"))
+
+
+async def test_a_stream_does_not_outlive_its_certificate(tmp_path: Path) -> None:
+    async with service(tmp_path) as aggregator:
+        born = datetime.now(UTC) - timedelta(days=1) + timedelta(seconds=2)
+        files = aggregator.identity(Role.PARTICIPANT, "brief", now=born, days=1)
+        own = load_credentials(files.ca, files.certificate, files.key, now=datetime.now(UTC))
+        call = RoundServiceStub(aggregator.channel_of(own)).Subscribe(HELLO)
+        await call.wait_for_connection()
+        watcher = asyncio.create_task(cut_expired(aggregator.server))
+        assert (await status_of(call))[0] is grpc.StatusCode.UNAUTHENTICATED
+        watcher.cancel()
+
+
+async def test_runs_without_end_are_not_opened_without_end(tmp_path: Path) -> None:
+    async with service(tmp_path, max_open_runs=2) as aggregator:
+        stub, first = aggregator.operator(), uuid.uuid4().hex
+        one = await stub.ProposeRun(admin_pb2.ProposeRunRequest(spec=SPEC, request_id=first))
+        await proposed(aggregator)
+        code, details = await status_of(stub.ProposeRun(admin_pb2.ProposeRunRequest(spec=SPEC, request_id="one more")))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "2 runs are open" in details
+        again = await stub.ProposeRun(admin_pb2.ProposeRunRequest(spec=SPEC, request_id=first))
+        assert again.run_id == one.run_id
+        await stub.AbortRun(admin_pb2.AbortRunRequest(run_id=one.run_id))
+        await proposed(aggregator)
 
 
 async def test_being_refused_cannot_be_had_without_limit(tmp_path: Path) -> None:
