@@ -1,16 +1,17 @@
-"""A TCP proxy on loopback that can be cut and healed: the network between a participant and the aggregator."""
+"""A TCP proxy on loopback that can be slow, cut and healed: the network between a participant and the aggregator."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import threading
+import time
 
 
 class Proxy:
     """Forwards every connection to the target; `cut` breaks all of them and turns new ones away until `heal`."""
 
-    def __init__(self, target: str, cut_after: int | None = None) -> None:
+    def __init__(self, target: str, cut_after: int | None = None, delay: float = 0.0) -> None:
         host, port = target.rsplit(":", 1)
         self._target = (host, int(port))
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -20,7 +21,7 @@ class Proxy:
         self._pumps: list[threading.Thread] = []
         self._lock = threading.Lock()
         self._is_cut = False
-        self._cut_after = cut_after
+        self._cut_after, self._delay = cut_after, delay
         self.sent = 0
         self.was_cut = threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
@@ -79,6 +80,7 @@ class Proxy:
                 if upwards and self._count(len(data)):
                     self.cut()
                     break
+                time.sleep(self._delay)
                 sink.sendall(data)
         for end in (source, sink):
             with contextlib.suppress(OSError):
