@@ -28,7 +28,7 @@ from dcfpca.pki import Credentials, sign
 from dcfpca.rpca.columns import ArrayColumns
 from dcfpca.rpca.simulate import simulate
 from dcfpca.spec import RunSpec, parse_spec
-from dcfpca.v1 import admin_pb2
+from dcfpca.v1 import admin_pb2, types_pb2
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
 from participant.contract import Contract
@@ -198,6 +198,32 @@ async def test_whatever_it_sends_the_honest_ones_finish_with_the_right_answer(
     # Runs are remembered, attacks are not.
     half = len(levels) // 2
     assert levels[-1] - levels[half] < 32 * 1024 + 100 * (len(levels) - half)
+
+
+async def test_messages_that_name_another_participant_are_rejected(tmp_path: Path) -> None:
+    spec = spec_of("secure", rounds=2)
+    async with service(tmp_path) as aggregator:
+        proposal = admin_pb2.ProposeRunRequest(spec=spec.canonical(), request_id=uuid.uuid4().hex)
+        run_id = (await aggregator.operator().ProposeRun(proposal)).run_id
+        ann, stub = aggregator.credentials(Role.PARTICIPANT, "ann"), aggregator.participant(HOSTILE)
+        ref = types_pb2.RoundRef(run_id=run_id, round=0, attempt=1)
+        keys = pb.AdvertisedKeys(participant="ann", sealing_key=bytes(32), masking_key=bytes(32))
+        for call, words in (
+            (stub.AdvertiseKeys(pb.AdvertiseKeysRequest(ref=ref, keys=keys)), "the keys are those of ann"),
+            (
+                stub.ShareKeys(pb.ShareKeysRequest(ref=ref, shares=[pb.SealedShares(sender="ann", recipient="bob")])),
+                "shares of somebody else",
+            ),
+        ):
+            assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert words in (await call.details() or "")
+        said = consent_bytes(run_id, spec.digest(), "ann", accept=True, private=False, reasons=[])
+        stolen = pb.RespondRequest(
+            run_id=run_id, spec_sha256=spec.digest(), accept=True, signature=sign(ann.private_key, said)
+        )
+        answer = await stub.Respond(stolen)
+        assert (answer.fate, "not this participant's" in answer.reason) == (types_pb2.FATE_REJECTED, True)
+        assert aggregator.house.runners[run_id].run.enrolled == {}
 
 
 @pytest.mark.slow
