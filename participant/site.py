@@ -73,7 +73,7 @@ class LocalSite:
 
     credentials: Credentials
     believer: Believer
-    matrix: Matrix
+    matrix: Matrix = field(repr=False)
     facts: SiteFacts
     data: DataFacts
 

@@ -60,8 +60,8 @@ class LocalStep:
 
     round: int
     consensus: bytes
-    vector: FloatArray
-    snapshot: Mapping[str, NDArray[np.generic]]
+    vector: FloatArray = field(repr=False)
+    snapshot: Mapping[str, NDArray[np.generic]] = field(repr=False)
 
 
 class Store:

@@ -41,8 +41,8 @@ class Layout:
 class Parcel:
     """A tensor and its accompanying scalars; a broadcast, an update and a sum all have this form."""
 
-    tensor: FloatArray
-    scalars: FloatArray
+    tensor: FloatArray = field(repr=False)
+    scalars: FloatArray = field(repr=False)
 
     def flat(self) -> FloatArray:
         """One contiguous vector: the tensor in row-major order, then the scalars."""

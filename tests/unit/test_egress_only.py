@@ -1,16 +1,28 @@
-"""One door: whatever the daemon's code grows into, only `egress` reaches the calls that send."""
+"""One door: only `egress` reaches the calls that send, and nothing of the data or the keys shows anywhere else."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from dcfpca.errors import BadInput
+from dcfpca.identity import Role
+from dcfpca.pki import create_authority, issue_credentials
+from dcfpca.rpca.exchange import Parcel
 from dcfpca.v1 import rounds_pb2
+from participant.config import load_config
+from participant.data import open_matrix
+from participant.data.source import DataTable
 from participant.egress import Egress
 from participant.link import Link
+from participant.site import open_site
+from participant.store import LocalStep
+from tests.support.federation import to_toml
 
 PACKAGE = Path(__file__).parents[2] / "participant"
 DOOR, LINK = PACKAGE / "egress.py", PACKAGE / "link"
@@ -72,3 +84,33 @@ def test_every_call_of_the_service_that_carries_something_has_its_way_through_th
     # Five small messages share one method; opening the stream is recorded by another.
     assert door == {"subscribed", "respond", "send", "submit", "export", "report", "refuse_export"}
     assert len(calls - {"Subscribe", "FetchConsensus", "ResumeUpload"}) == len(SENDING) - 1
+
+
+def test_no_number_of_the_site_shows_in_what_a_log_or_an_error_could_quote(tmp_path: Path) -> None:
+    telling = np.full((3, 4), 12345.678)
+    step = LocalStep(1, bytes(32), telling.ravel(), {"V": telling})
+    assert "12345" not in repr([step, Parcel(telling, telling[0])])
+    authority = create_authority(tmp_path / "ca", "acme", datetime.now(UTC))
+    files = issue_credentials(authority, Role.PARTICIPANT, "ann", tmp_path / "ann", now=datetime.now(UTC))
+    np.save(tmp_path / "data.npy", telling)
+    tables = {
+        "aggregator": {"address": "localhost:1"},
+        "identity": {"ca": str(files.ca), "cert": str(files.certificate), "key": str(files.key)},
+        "data": {"path": "data.npy"},
+        "state": {"dir": "state"},
+        "results": {"dir": "results"},
+    }
+    (tmp_path / "participant.toml").write_text(to_toml(tables))
+    site = open_site(load_config(tmp_path / "participant.toml"))
+    secret = files.key.read_text().splitlines()[1]
+    assert "12345" not in repr(site)
+    assert secret not in repr(site)
+    assert secret[:16] not in repr(site.credentials) + repr(site.believer) + repr(authority)
+
+
+def test_a_password_in_a_database_url_shows_nowhere() -> None:
+    table = DataTable(query="SELECT 1", url="postgresql://me:geheim@host/db")
+    assert "geheim" not in repr(table) + table.origin
+    with pytest.raises(BadInput) as caught:
+        open_matrix(DataTable(query="SELECT 1", url="postgresql://me:geheim@host:po rt/db"), Path("spool"))
+    assert "geheim" not in str(caught.value) + caught.value.hint
