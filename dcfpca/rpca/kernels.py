@@ -32,7 +32,8 @@ class StepPlan:
     scales: FloatArray  # what each direction's coefficients are divided by in the update
     threshold: float  # θ
     a: float  # a of firm thresholding
-    relaxation: float  # ω
+    relaxation: float  # ω of the passes that only settle V
+    step: float  # ω of the last pass, which the update is made of
     noise: float  # the unit of the histogram
     passes: int
     sample: NDArray[np.intp]  # rows on which residuals are counted
@@ -76,6 +77,39 @@ class StepSums:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Push:
+    """Momentum: Y has β (L − L_before) added, and the update with it. Both are products of thin factors, so that no
+    more than coefficients are worked on: V changes block by block, the update at the end, by two sums of p × p."""
+
+    factor: float  # β
+    before: FloatArray  # n_i × p, the coefficients of L_before in …
+    U_before: FloatArray  # … the subspace it was made in
+    turn: FloatArray  # U_beforeᵀ U
+    now_sum: FloatArray  # Σ over blocks of the coefficients of L, transposed, times V̂
+    before_sum: FloatArray  # the same of L_before
+
+    @staticmethod
+    def of(factor: float, before: FloatArray, U_before: FloatArray, U: Work) -> Push:
+        """Nothing added yet."""
+        width, turn = U.shape[1], U_before.T @ U
+        return Push(factor, before, U_before, turn, np.zeros((width, width)), np.zeros(turn.shape))
+
+    def turn_block(self, first: int, V: FloatArray, fitted: FloatArray) -> None:
+        """Add the push to V of the block that begins here, whose L has the coefficients `fitted`."""
+        V += self.factor * (fitted - self.before[first : first + V.shape[0]] @ self.turn)
+
+    def add_block(self, first: int, fitted: FloatArray, right: Work) -> None:
+        """Take the block into the sums; `right` is its V̂."""
+        self.now_sum[:] += fitted.T @ right
+        self.before_sum[:] += self.before[first : first + right.shape[0]].T @ right
+
+    def tensor(self, U: Work) -> FloatArray:
+        """What the update gains, all blocks taken."""
+        gained: FloatArray = self.factor * (U @ self.now_sum - self.U_before @ self.before_sum)
+        return gained
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Desk:
     """Room for one block and its residual, in the precision of the round; contiguous, as the compiled loops want it."""
 
@@ -95,34 +129,61 @@ class Desk:
         return laid, self.L[: M.size].reshape(M.shape)
 
 
-def block_step(M: FloatArray, start: Work, V: FloatArray, plan: StepPlan, sums: StepSums, desk: Desk) -> None:
-    """The local passes on one block, from these coefficients of the entering directions; fills V, adds to the sums."""
-    Y = settle(M, start, V, plan, sums, desk)
-    right = (V / plan.scales).astype(plan.U.dtype)
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """A site's coefficients (n_i × p) after its passes, or a block's: those of Y, and of the L that Y was made from."""
+
+    V: FloatArray
+    L: FloatArray
+
+    @staticmethod
+    def room(columns: int, width: int) -> Fit:
+        """Room for so many columns."""
+        return Fit(np.empty((columns, width)), np.zeros((columns, width)))
+
+    def block(self, first: int, last: int) -> Fit:
+        """These columns' part, as views."""
+        return Fit(self.V[first:last], self.L[first:last])
+
+
+def block_step(
+    M: FloatArray, start: Work, fit: Fit, plan: StepPlan, sums: StepSums, desk: Desk, push: Push | None, first: int
+) -> None:
+    """The local passes on one block, from these coefficients of the entering directions; fills `fit`, adds to the sums.
+
+    `first` is the block's first column within the site.
+    """
+    Y = settle(M, start, fit, plan, sums, desk)
+    if push is not None:
+        push.turn_block(first, fit.V, fit.L)
+    right = (fit.V / plan.scales).astype(plan.U.dtype)
     sums.tensor += Y @ right
+    if push is not None:
+        push.add_block(first, fit.L, right)
 
 
-def settle(M: FloatArray, start: Work, V: FloatArray, plan: StepPlan, sums: StepSums, desk: Desk) -> Work:
-    """The local passes on one block: fills V (b × p) and returns Y, which lies on the desk."""
+def settle(M: FloatArray, start: Work, fit: Fit, plan: StepPlan, sums: StepSums, desk: Desk) -> Work:
+    """The local passes on one block: fills `fit` and returns Y, which lies on the desk."""
     entering = plan.entering
     laid, L = desk.lay(M)
     shrunk = start * entering.weights
     for _ in range(plan.passes - 1):
         np.matmul(entering.U, shrunk.T, out=L)
-        sweep(laid, L, plan, keep=0.0)
+        sweep(laid, L, plan, 0.0, plan.relaxation)
         shrunk = (shrunk + L.T @ entering.U) * entering.weights
     np.matmul(entering.U, shrunk.T, out=L)
     count_residuals(laid, L, plan, sums)
-    sweep(laid, L, plan, keep=1.0)
-    V[:] = L.T @ plan.U
+    sweep(laid, L, plan, 1.0, plan.step)
+    fit.V[:] = L.T @ plan.U
+    fit.L[:, entering.places] = shrunk
     return L
 
 
-def sweep(M: Work, L: Work, plan: StepPlan, keep: float) -> None:
+def sweep(M: Work, L: Work, plan: StepPlan, keep: float, relaxation: float) -> None:
     """L ← keep·L + ω ψ(M − L): ω ψ(R) or Y. Where M is missing nothing pulls."""
     compiled = fused()
     function = compiled.sweep if compiled is not None else sweep_reference
-    function(M, L, plan.threshold, plan.a, keep, plan.relaxation)
+    function(M, L, plan.threshold, plan.a, keep, relaxation)
 
 
 def sweep_reference(M: Work, L: Work, threshold: float, a: float, keep: float, relaxation: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dcfpca.rpca.subspace_settings import SubspaceSettings
 
@@ -12,6 +12,21 @@ SINGLE_RANGE = 1e12  # scales whose squares and outliers float32 can hold
 # Narrower products gain no time in float32. What it costs is agreement: data that no low rank fits exactly converges
 # slowly, and carries the rounding of its early rounds, which depends on the split, to the end.
 SINGLE_WIDTH = 16
+
+
+# Heavy ball: the figures of a random pattern, a little on the side of more momentum, and never far from them.
+RESTART = 2.0  # L moved this many times as far as in the round before: the way it went is not the way to go
+SMALLEST_PULL = 0.05
+MORE_MOMENTUM = 1.2
+MOST_MOMENTUM = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """How far L moved, relatively, in the last round and in the one before."""
+
+    now: float
+    before: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +38,8 @@ class Schedule:
     noise: float  # σ̄, from the residuals of the round before
     pull: float  # the deviation of ω ψ(R), from the same residuals
     relaxation: float  # ω
+    step: float  # ω of the last pass of a round, with momentum
+    momentum: float  # β
     unit: float  # the scale of the data, from the opening exchange
     columns: float  # n, from the opening exchange
     single: float  # 1.0 while rounds are worked in single precision; once 0.0 it stays so
@@ -37,7 +54,7 @@ def opening_schedule(scale: float, columns: float, width: int, settings: Subspac
     unit = scale if scale > 0.0 else 1.0
     level = settings.opening_factor * unit
     single = settings.single < 1.0 and width >= SINGLE_WIDTH and 1.0 / SINGLE_RANGE < unit < SINGLE_RANGE
-    return Schedule(level, level, unit, unit, 1.0, unit, columns, float(single))
+    return Schedule(level, level, unit, unit, 1.0, 1.0, 0.0, unit, columns, float(single))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +85,27 @@ def next_schedule(
     relaxation = _sticky(1.0 / max(measured.pulling, 1.0 / settings.largest_relaxation), schedule.relaxation)
     pull = _sticky(measured.pull, schedule.pull)
     single = schedule.single * float(min(change, noise / schedule.unit) > settings.single)
-    return Schedule(level, entry, noise, pull, relaxation, schedule.unit, schedule.columns, single)
+    unit, columns = schedule.unit, schedule.columns
+    return Schedule(level, entry, noise, pull, relaxation, relaxation, 0.0, unit, columns, single)
+
+
+def accelerated(schedule: Schedule, freedom: float, movement: Movement, settings: SubspaceSettings) -> Schedule:
+    """With the step and momentum of the heavy-ball method that suit the share of entries that do not pull.
+
+    Near the solution a pass multiplies the error by 1 − ω A, where A = P_T P_Ω P_T: onto the tangent space T of the
+    matrices of this rank (`freedom` is its share of all dimensions), onto the entries Ω that pull, and back. For an Ω
+    at random the spectrum of A is known (free probability), and with it the best step and momentum. For any other Ω
+    they are safe as long as ω < 2 (1 + β), which they are.
+    """
+    if movement.now > settings.momentum_below or movement.now > RESTART * movement.before:
+        return schedule
+    idle = 1.0 - 1.0 / schedule.relaxation
+    one, other = math.sqrt(idle * (1.0 - freedom)), math.sqrt(freedom * (1.0 - idle))
+    largest = math.sqrt(max(1.0 - (one - other) ** 2, 0.0))
+    smallest = math.sqrt(max(1.0 - (one + other) ** 2, SMALLEST_PULL)) if idle + freedom < 1.0 else SMALLEST_PULL**0.5
+    step = 4.0 / (largest + smallest) ** 2
+    momentum = MORE_MOMENTUM * ((largest - smallest) / (largest + smallest)) ** 2
+    return replace(schedule, step=min(step, settings.largest_relaxation), momentum=min(momentum, MOST_MOMENTUM))
 
 
 def settled(schedule: Schedule, settings: SubspaceSettings) -> bool:

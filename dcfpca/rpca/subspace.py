@@ -14,7 +14,7 @@ import numpy as np
 from dcfpca.errors import BadInput
 from dcfpca.rpca.exchange import Columns, Consensus, FloatArray, Layout, Outcome, Parcel, Progress, Total
 from dcfpca.rpca.kernels import HISTOGRAM_LOWEST, histogram_median
-from dcfpca.rpca.schedule import Measured, Schedule, next_schedule, opening_schedule, settled
+from dcfpca.rpca.schedule import Measured, Movement, Schedule, accelerated, next_schedule, opening_schedule, settled
 from dcfpca.rpca.start import WARM, opening_basis, remembered
 from dcfpca.rpca.subspace_settings import OPENING_LOWEST, OPENING_STEP, PLAN, SubspaceSettings
 from dcfpca.rpca.subspace_settings import broadcast_layout as _broadcast_layout
@@ -122,10 +122,16 @@ class SubspaceMethod:
             weights[old.weights == 0.0] = 0.0
         change = relative_change(old.U, old.weights * old.values, U, weights * values)
         quiet = old.quiet + 1 if change < self.tolerance and settled(schedule, self.settings) else 0
+        freedom = self._freedom(int(np.count_nonzero(weights)), schedule.columns)
+        schedule = accelerated(schedule, freedom, Movement(change, old.change), self.settings)
         narrow = self._narrow(old, weights, change)
         if old.narrow and not narrow:
             U = np.linalg.qr(U)[0]
         return self._close(consensus.round, State(U, weights, values, schedule, change, quiet, narrow))
+
+    def _freedom(self, rank: int, columns: float) -> float:
+        """The share of all dimensions that matrices near one of this rank, of the same rank, fill."""
+        return rank * (self.rows + columns - rank) / (self.rows * max(columns, 1.0))
 
     def _narrow(self, old: State, weights: FloatArray, change: float) -> int:
         """How many rounds in a row, with the next, leave alone the directions that do not enter; 0 for a wide one."""
@@ -162,8 +168,8 @@ class SubspaceMethod:
     def _consensus(self, number: int, state: State, progress: Progress, outcome: Outcome | None) -> Consensus:
         schedule = state.schedule
         threshold = schedule.threshold(self.settings)
-        single, narrow = schedule.single, float(state.narrow > 0)
-        plan = [threshold, schedule.noise, schedule.relaxation, single, narrow, schedule.columns]
+        pace = [schedule.relaxation, schedule.step, schedule.momentum]
+        plan = [threshold, schedule.noise, *pace, schedule.single, float(state.narrow > 0), schedule.columns]
         broadcast = Parcel(state.U, np.concatenate([plan, state.weights, state.values]))
         memory = {"schedule": np.array(astuple(schedule)), "rest": np.array([state.change, state.quiet, state.narrow])}
         return Consensus(number, broadcast, memory, progress, outcome)

@@ -14,7 +14,7 @@ OPENING_STEP = 4
 OPENING_BINS = 240
 OPENING = ("columns", *(f"size_{k}" for k in range(OPENING_BINS)))
 ROUND = ("columns", "pull", "kept", "sampled", *(f"residual_{k}" for k in range(HISTOGRAM_BINS)))
-PLAN = ("threshold", "noise", "relaxation", "single", "narrow", "columns")
+PLAN = ("threshold", "noise", "relaxation", "step", "momentum", "single", "narrow", "columns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,7 @@ class SubspaceSettings:
     rank_noise: float = 1.1  # c_n: nor those under c_n (√m + √n) times the deviation of ω ψ(R)
     passes: int = 2  # local passes per round
     largest_relaxation: float = 2.0  # ω is never larger
+    momentum_below: float = 0.1  # while L moves less, it is also carried on the way it went; 0: never
     floor: float = 1e-13  # thresholds stop falling at this share of the opening scale
     narrow_below: float = 0.02  # while L moves less and the rank stands, only entering directions are updated …
     narrow_rounds: int = 3  # … for this many rounds in a row

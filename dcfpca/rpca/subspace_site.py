@@ -12,7 +12,7 @@ from scipy import sparse
 from dcfpca.rpca.columns import blocks
 from dcfpca.rpca.exchange import Columns, FloatArray, Parcel, ResultBlock
 from dcfpca.rpca.fused import Work
-from dcfpca.rpca.kernels import Desk, Entering, StepPlan, StepSums, block_step, exponent_histogram, settle
+from dcfpca.rpca.kernels import Desk, Entering, Fit, Push, StepPlan, StepSums, block_step, exponent_histogram, settle
 from dcfpca.rpca.projection import project
 from dcfpca.rpca.subspace_settings import OPENING_BINS, OPENING_LOWEST, OPENING_STEP, PLAN, SubspaceSettings
 from dcfpca.rpca.thresholds import firm
@@ -24,13 +24,14 @@ SMALLEST_SCALE = 1e-11  # of the largest: below lies rounding, which must not be
 
 
 class SubspaceSite:
-    """Holds U as last answered and V; a site that missed rounds goes on from where it was."""
+    """Holds U as last answered, V, and the L of then; a site that missed rounds goes on from where it was."""
 
     def __init__(self, columns: Columns, rows: int, width: int, seed: int, settings: SubspaceSettings) -> None:
         self._columns = columns
         self._settings = settings
         self._U = np.zeros((rows, width))
         self._V = np.zeros((columns.shape[1], width))
+        self._fitted = np.zeros((columns.shape[1], width))  # the coefficients of the last L in the last U
         self._answered = 0  # the last round this site took part in
         self._sample = sampled_rows(rows, seed, settings)
         self._blocks = blocks(columns, settings.block_bytes)
@@ -44,21 +45,27 @@ class SubspaceSite:
         plan = self._plan(broadcast, passes=1 if round <= SKETCHING_ROUNDS else self._settings.passes)
         missed = round > SKETCHING_ROUNDS and self._answered not in (round - 1, round)
         start = self._projected(plan.entering.U) if missed else self._turned(plan.entering.U)
-        V = np.empty((start.shape[0], plan.width))
-        sums, desk = StepSums.zeros(plan), self._desk(plan)
+        fit, sums, desk = Fit.room(start.shape[0], plan.width), StepSums.zeros(plan), self._desk(plan)
+        push = None if missed else self._push(broadcast, plan)
         for first, last in self._blocks:
-            block_step(self._columns.read(first, last), start[first:last], V[first:last], plan, sums, desk)
-        self._U, self._V, self._answered = np.asarray(plan.U, dtype=np.float64), V, round
+            M, block = self._columns.read(first, last), fit.block(first, last)
+            block_step(M, start[first:last], block, plan, sums, desk, push, first)
+        if push is not None:
+            sums.tensor += push.tensor(plan.U)
+        self._U, self._V, self._fitted = np.asarray(plan.U, dtype=np.float64), fit.V, fit.L
+        self._answered = round
         return self._update(sums, broadcast)
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
-        """U as last answered, and V."""
-        return {"U": self._U.copy(), "V": self._V.copy(), "answered": np.array([self._answered])}
+        """U as last answered, V, and the coefficients of the last L."""
+        arrays = {"U": self._U.copy(), "V": self._V.copy(), "fitted": self._fitted.copy()}
+        return {**arrays, "answered": np.array([self._answered])}
 
     def restore(self, snapshot: Mapping[str, NDArray[np.generic]]) -> None:
         """Take up an earlier snapshot."""
         self._U = np.array(snapshot["U"], dtype=np.float64)
         self._V = np.array(snapshot["V"], dtype=np.float64)
+        self._fitted = np.array(snapshot["fitted"], dtype=np.float64)
         self._answered = int(np.asarray(snapshot["answered"], dtype=np.int64)[0])
 
     def finish(self, broadcast: Parcel) -> Iterator[ResultBlock]:
@@ -70,9 +77,9 @@ class SubspaceSite:
         sums, desk = StepSums.zeros(plan), self._desk(plan)
         for first, last in self._blocks:
             M = self._columns.read(first, last)
-            V = np.empty((last - first, plan.width))
-            settle(M, start[first:last], V, plan, sums, desk)
-            yield _result(first, M, V, plan, tally)
+            fit = Fit.room(last - first, plan.width)
+            settle(M, start[first:last], fit, plan, sums, desk)
+            yield _result(first, M, fit.V, plan, tally)
         self._certificate = tally.figures()
 
     def certificate(self) -> dict[str, float]:
@@ -88,7 +95,7 @@ class SubspaceSite:
 
     def _plan(self, broadcast: Parcel, passes: int, final: bool = False) -> StepPlan:
         """The final step is always wide and in double precision; earlier ones as the aggregator says."""
-        threshold, noise, relaxation, single, narrow, _ = broadcast.scalars[: len(PLAN)]
+        threshold, noise, relaxation, step, _, single, narrow, _ = broadcast.scalars[: len(PLAN)]
         U, (weights, values) = broadcast.tensor, np.split(broadcast.scalars[len(PLAN) :], 2)
         scales = update_scales(values)
         if narrow and not final:
@@ -102,10 +109,16 @@ class SubspaceSite:
             threshold=float(threshold),
             a=self._settings.a,
             relaxation=float(relaxation),
+            step=float(relaxation if final else step),
             noise=float(noise),
             passes=passes,
             sample=self._sample,
         )
+
+    def _push(self, broadcast: Parcel, plan: StepPlan) -> Push | None:
+        """The momentum the aggregator asks for; none for a site that was away, whose last L is an old one."""
+        momentum = float(broadcast.scalars[PLAN.index("momentum")])
+        return Push.of(momentum, self._fitted, self._U, plan.U) if momentum else None
 
     def _desk(self, plan: StepPlan) -> Desk:
         widest = max((stop - start for start, stop in self._blocks), default=0)
