@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -71,10 +72,8 @@ def start(
         "warm_start": warm_start,
         "label": label,
     }
-    from dcfpca.cli.proposal import proposal  # noqa: PLC0415  brings the numerics, which no other command here needs
-
-    proposed = proposal(spec, flags, settings or ())
-    _proceed(operator, operator.propose(proposed.canonical(), uuid.uuid4().hex), watch, as_json)
+    proposed = _canonical(spec, flags, settings or ())
+    _proceed(operator, operator.propose(proposed, uuid.uuid4().hex), watch, as_json)
 
 
 @app.command("list")
@@ -138,6 +137,13 @@ def abort(
 def resume(operator: Operator, run: Run, watch: Follow = False, as_json: Json = False) -> None:
     """Let a paused run go on with a new attempt at the same round."""
     _proceed(operator, operator.resume(run), watch, as_json)
+
+
+def _canonical(path: Path | None, flags: Mapping[str, Any], settings: Sequence[str]) -> bytes:
+    """The spec as it is proposed."""
+    from dcfpca.cli.proposal import proposal  # noqa: PLC0415  brings the numerics, which no other command here needs
+
+    return proposal(path, flags, settings).canonical()
 
 
 def _names(text: str) -> list[str]:
