@@ -14,16 +14,20 @@ import numpy as np
 from dcfpca.errors import BadInput
 from dcfpca.rpca.exchange import Columns, Consensus, FloatArray, Layout, Outcome, Parcel, Progress, Total
 from dcfpca.rpca.kernels import HISTOGRAM_LOWEST, histogram_median
+from dcfpca.rpca.locks import FreeingSite
 from dcfpca.rpca.schedule import Measured, Movement, Schedule, accelerated, next_schedule, opening_schedule, settled
 from dcfpca.rpca.start import WARM, opening_basis, remembered
 from dcfpca.rpca.subspace_settings import OPENING_LOWEST, OPENING_STEP, PLAN, SubspaceSettings
 from dcfpca.rpca.subspace_settings import broadcast_layout as _broadcast_layout
 from dcfpca.rpca.subspace_settings import update_layout as _update_layout
-from dcfpca.rpca.subspace_site import SubspaceSite, update_scales, update_unit
+from dcfpca.rpca.subspace_site import update_scales, update_unit
 from dcfpca.rpca.thresholds import firm_weights
 
 NORMAL_MEDIAN = 1.4826  # deviation of a normal variable over the median of its size
 NUMERICALLY_ABSENT = 1e-12  # of the largest
+# Rounding alone makes singular values of about ε √max(m,n) σ_1; a run that goes on for long without a tolerance to stop
+# it comes down to them, and they must not pass for directions.
+ROUNDING = 8.0 * np.finfo(np.float64).eps
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,9 +83,9 @@ class SubspaceMethod:
             return remembered(consensus, self._open(consensus, total))
         return remembered(consensus, self._next(consensus, total))
 
-    def site(self, columns: Columns) -> SubspaceSite:
+    def site(self, columns: Columns) -> FreeingSite:
         """The side of a participant that holds these columns."""
-        return SubspaceSite(columns, self.rows, self.width, self.seed, self.settings)
+        return FreeingSite(columns, self.rows, self.width, self.seed, self.settings)
 
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:
         """U (m × rank) and the singular values of L."""
@@ -162,6 +166,7 @@ class SubspaceMethod:
         bar = self.settings.rank_entry * np.sqrt(max(self.rows, columns)) * schedule.entry
         if not self.fixed_rank:
             bar = max(bar, self.settings.rank_noise * (np.sqrt(self.rows) + np.sqrt(columns)) * schedule.pull)
+        bar = max(bar, ROUNDING * np.sqrt(max(self.rows, columns)) * values[0])
         # A cap at half the largest keeps an early overestimate from emptying L.
         return firm_weights(values, min(bar, values[0] / 2.0), self.settings.b)
 
