@@ -36,9 +36,3 @@ def _inner(spec: RunSpec) -> Method:
                 seed=spec.seed,
                 settings=spec.gradient,
             )
-
-
-def adds_up(method: Method) -> bool:
-    """Whether a site's update is the sum of its columns' own, so that parts of the site can answer by themselves."""
-    inner = method.inner if isinstance(method, ScaledMethod) else method
-    return isinstance(inner, SubspaceMethod)

@@ -1,9 +1,9 @@
 """The local step on a Dask cluster: the site's columns are dealt out to workers and stay there.
 
-A shard of columns on a worker is a site of the method in small: updates of `subspace` are sums over columns, so the
-sums of the shards are the site's own. What comes back is one update, added up on the workers; the shards of M_i and V_i
-stay there. A worker that dies takes nothing with it: Dask knows how its shards came to be and has others do it again.
-A daemon that restarts has no V_i, and its shards find theirs from the data, as a site does that was away for a round.
+A shard of columns on a worker is a site of the method in small, and `dcfpca.rpca.spread` puts their answers together.
+What comes back are m × r sums, added up on the workers; the shards of M_i and V_i stay there. A worker that dies takes
+nothing with it: Dask knows how its shards came to be and has others do it again. A daemon that restarts has no V_i, and
+its shards find theirs from the data, as a site does that was away for a round.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.errors import Unreachable
+from dcfpca.rpca.columns import block_width
 from dcfpca.rpca.exchange import Columns, FloatArray, Method, Parcel, ResultBlock, Site
+from dcfpca.rpca.spread import Work, spread_answer
 from participant.data import DataTable, open_matrix
 from participant.data.arrays import extra
 from participant.data.matrix import ChosenColumns
@@ -65,7 +67,7 @@ class DaskEngine(Engine):
         rows = tuple(there.rows.tolist()) if isinstance(there, ChosenColumns) else None
         workers = max(1, len(self.client.scheduler_info()["workers"]))
         shards = [Shard(self._table, rows, start, stop) for start, stop in cut(columns.shape, workers)]
-        return DaskSite(self.client, method, shards)
+        return DaskSite(self.client, method, columns, shards)
 
     def resume(self, site: Site, snapshot: State) -> None:
         """Whatever the snapshot holds, the workers begin with the data."""
@@ -79,18 +81,19 @@ class DaskEngine(Engine):
 
 
 def cut(shape: tuple[int, int], workers: int) -> list[tuple[int, int]]:
-    """Ranges of columns: some for every worker, none larger than a shard may be."""
+    """Ranges of columns, whole blocks each: some for every worker, none larger than a shard may be."""
     rows, columns = shape
-    largest = max(1, SHARD_BYTES // (8 * max(rows, 1)))
-    width = min(largest, -(-columns // (SHARDS_PER_WORKER * workers)))
+    block = block_width(rows)
+    blocks = -(-columns // (SHARDS_PER_WORKER * workers * block))
+    width = block * max(1, min(SHARD_BYTES // (8 * max(rows, 1) * block), blocks))
     return [(start, min(start + width, columns)) for start in range(0, columns, width)]
 
 
 class DaskSite:
     """Deals out each step to the shards and adds up what they answer."""
 
-    def __init__(self, client: Any, method: Method, shards: Sequence[Shard]) -> None:
-        self._client = client
+    def __init__(self, client: Any, method: Method, columns: Columns, shards: Sequence[Shard]) -> None:
+        self._client, self.columns = client, columns
         self._method = method
         self._shards = tuple(shards)
         self._blocks = [client.submit(load, shard, pure=False) for shard in shards]
@@ -98,17 +101,22 @@ class DaskSite:
         self._certificate: dict[str, float] = {}
 
     def answer(self, round: int, broadcast: Parcel) -> Parcel:
-        """The sum of the shards' updates."""
+        """The shards' answers as the site's own."""
+        return spread_answer(self._method, self, round, broadcast)
+
+    def total(self, work: Work) -> FloatArray:
+        """The sum over the shards, added up on the workers."""
         # Submitted, not scattered: what was scattered dies with the worker that holds it.
-        told = self._client.submit(_same, broadcast, pure=False)
+        told = self._client.submit(_same, work, pure=False)
         steps = [
-            self._client.submit(step, block, self._method, state, round, told, pure=False)
+            self._client.submit(step, block, self._method, state, told, pure=False)
             for block, state in zip(self._blocks, self._states, strict=True)
         ]
-        updates = [self._client.submit(_update_of, one, pure=False) for one in steps]
-        self._states = [self._client.submit(_state_of, one, pure=False) for one in steps]
-        total = self._client.submit(add, updates, pure=False)
-        return Parcel.unflatten(self._method.update_layout(round), total.result())
+        vectors = [self._client.submit(_vector_of, one, pure=False) for one in steps]
+        states = [self._client.submit(_state_of, one, pure=False) for one in steps]
+        total: FloatArray = self._client.submit(add, vectors, pure=False).result()
+        self._states = states
+        return total
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
         """How the columns are cut; what there is to know of them is on the workers."""
@@ -144,11 +152,11 @@ def add(vectors: Sequence[FloatArray]) -> FloatArray:
     return reduce(np.add, vectors)
 
 
-def _same(broadcast: Parcel) -> Parcel:
-    return broadcast
+def _same(work: Work) -> Work:
+    return work
 
 
-def _update_of(step: tuple[FloatArray, Any]) -> FloatArray:
+def _vector_of(step: tuple[FloatArray, Any]) -> FloatArray:
     return step[0]
 
 

@@ -14,9 +14,9 @@ from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-from dcfpca.methods import adds_up
+from dcfpca.rpca.columns import block_width
 from dcfpca.rpca.exchange import Columns, Method, Site
-from participant.data.matrix import ChosenColumns, WindowedColumns
+from participant.data.matrix import ChosenColumns, WindowedColumns, window_width
 from participant.idle import IdleSite
 from participant.parted import CUT, PartedSite, Workshop
 from participant.progress import MeteredColumns
@@ -52,7 +52,7 @@ class Engine:
         if self._idle:
             return IdleSite(method, columns)
         width = self._part_width(columns)
-        if width >= columns.shape[1] or not adds_up(method):
+        if width >= columns.shape[1]:
             return method.site(columns)
         return PartedSite(method, columns, width, self._workshop(8 * columns.shape[0] * width, columns))
 
@@ -75,7 +75,7 @@ class Engine:
         if self.threads == 1:
             return count
         wanted = min(max(8 * rows * count // PARTS, LEAST_PART_BYTES), LARGEST_PART_BYTES)
-        return max(1, wanted // (8 * rows))
+        return window_width(rows, block_width(rows), wanted)
 
     def _workshop(self, part_bytes: int, columns: Columns) -> Workshop:
         threads = self.threads

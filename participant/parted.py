@@ -1,8 +1,8 @@
 """A site worked part by part: several parts at once, each read, stepped and let go before the next.
 
-Updates of `subspace` are sums over columns, so the sum of the parts' updates is the site's own. A part is a site of the
-method in small; while it waits for its next round its state lies on disk. So memory does not grow with the number of
-columns, and while one part is read from disk others are worked on.
+A part is a site of the method in small, and `dcfpca.rpca.spread` puts their answers together. While a part waits for
+its next round its state lies on disk. So memory does not grow with the number of columns, and while one part is read
+from disk others are worked on.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from dcfpca.logs import log
 from dcfpca.rpca.columns import ArrayColumns
 from dcfpca.rpca.exchange import Columns, FloatArray, Method, Parcel, ResultBlock, Site
+from dcfpca.rpca.spread import Work, spread_answer
 from participant.arrays import give_back
 from participant.shelf import Shelf, State, unshared
 
@@ -40,10 +41,11 @@ class Workshop:
 
 
 class PartedSite:
-    """The site's side of a method whose updates are sums over columns."""
+    """The site's side of a method, put together from its parts."""
 
     def __init__(self, method: Method, columns: Columns, width: int, workshop: Workshop) -> None:
-        self._method, self._columns, self._workshop = method, columns, workshop
+        self._method, self._workshop = method, workshop
+        self.columns = columns
         count = columns.shape[1]
         self._cut = np.array([count, width])
         self._parts = [(start, min(start + width, count)) for start in range(0, count, width)]
@@ -51,15 +53,18 @@ class PartedSite:
         self._certificate: dict[str, float] = {}
 
     def answer(self, round: int, broadcast: Parcel) -> Parcel:
-        """The sum of the parts' updates, added in their order, so that it does not depend on the threads."""
-        layout, after = self._method.update_layout(round), Shelf(self._workshop.scratch)
-        total = np.zeros(layout.size)
-        for vector, state in self._over_parts(partial(self._step, round, broadcast)):
-            total += vector
+        """The parts' answers as the site's own."""
+        return spread_answer(self._method, self, round, broadcast)
+
+    def total(self, work: Work) -> FloatArray:
+        """The sum over the parts, added in their order, so that it does not depend on the threads."""
+        after, vectors = Shelf(self._workshop.scratch), []
+        for vector, state in self._over_parts(partial(self._step, work)):
+            vectors = [vectors[0] + vector] if vectors else [vector]
             after.put(state)
         self._shelf.close()
         self._shelf = after
-        return Parcel.unflatten(layout, total)
+        return vectors[0]
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
         """The parts' states, mapped from disk, and how the columns were cut."""
@@ -93,14 +98,14 @@ class PartedSite:
         with self._workshop.one_thread_each():
             yield from in_order(self._workshop, work, len(self._parts))
 
-    def _step(self, round: int, broadcast: Parcel, place: int) -> tuple[FloatArray, State]:
-        return step(self._read(place), self._method, self._shelf.get(place), round, broadcast)
+    def _step(self, work: Work, place: int) -> tuple[FloatArray, State]:
+        return step(self._read(place), self._method, self._shelf.get(place), work)
 
     def _conclude(self, broadcast: Parcel, place: int) -> tuple[list[ResultBlock], dict[str, float]]:
         return conclude(self._read(place), self._method, self._shelf.get(place), broadcast)
 
     def _read(self, place: int) -> FloatArray:
-        return self._columns.read(*self._parts[place])
+        return self.columns.read(*self._parts[place])
 
 
 def in_order(workshop: Workshop, work: Callable[[int], T], count: int) -> Iterator[T]:
@@ -120,11 +125,11 @@ def in_order(workshop: Workshop, work: Callable[[int], T], count: int) -> Iterat
 
 
 def step(
-    block: FloatArray, method: Method, state: State, round: int, broadcast: Parcel
+    block: FloatArray, method: Method, state: State, work: Work
 ) -> tuple[FloatArray, dict[str, NDArray[np.generic]]]:
-    """One local step on a part; a function of its arguments alone, so that it can be run anywhere, and again."""
+    """One piece of work on a part; a function of its arguments alone, so that it can be run anywhere, and again."""
     site = _site(block, method, state)
-    vector = site.answer(round, broadcast).flat()
+    vector = work(site)
     after = site.snapshot()
     # A state of zeros is that of a new site, and there are many parts: it need not be kept.
     return vector, after if any(np.any(array) for array in after.values()) else {}

@@ -41,8 +41,13 @@ class ArrayColumns:
 def blocks(columns: Columns, block_bytes: int = BLOCK_BYTES) -> list[tuple[int, int]]:
     """Cut a site's columns into ranges (start, stop) whose float64 block has at most about `block_bytes`."""
     rows, count = columns.shape
-    width = max(1, block_bytes // (8 * max(rows, 1)))
+    width = block_width(rows, block_bytes)
     return [(start, min(start + width, count)) for start in range(0, count, width)]
+
+
+def block_width(rows: int, block_bytes: int = BLOCK_BYTES) -> int:
+    """How many columns make a block. Parts of a site hold whole blocks, so that a cut does not change the blocks."""
+    return max(1, block_bytes // (8 * max(rows, 1)))
 
 
 def split(matrix: NDArray[Any], counts: tuple[int, ...]) -> list[ArrayColumns]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +15,7 @@ from dcfpca.rpca.columns import blocks
 from dcfpca.rpca.exchange import Columns, FloatArray, Parcel, ResultBlock
 from dcfpca.rpca.gradient_settings import GradientSettings, Plan
 from dcfpca.rpca.gradient_strengths import packed, unit_of_strengths
-from dcfpca.rpca.objective import LeftFactor, clipped_residual
+from dcfpca.rpca.objective import LeftFactor, Penalties, clipped_residual
 from dcfpca.rpca.thresholds import soft
 
 SCALE_SAMPLE = 1 << 18  # entries that the site's scale is taken from
@@ -32,22 +34,21 @@ class GradientSite:
         self._started = False
         self._certificate: dict[str, float] = {}
 
+    @property
+    def columns(self) -> Columns:
+        """The site's matrix."""
+        return self._columns
+
     def answer(self, round: int, broadcast: Parcel) -> Parcel:
         """Round 0: column count and scale. Then: U after K local iterations, or a mark that it is no longer finite."""
-        count = float(self._columns.shape[1])
-        if round == 0:
-            return Parcel(np.zeros((0, 0)), np.array([count, count * self._scale()]))
-        plan = Plan.of(broadcast.scalars)
-        # A share, not a count: all that is sent is of order one, so that a fixed-point sum keeps its digits.
-        share = count / plan.columns
-        weight = share if self._settings.weights == "columns" else 1.0
-        # An overflow is not an error here but the news that the run diverges, which the mark passes on.
+        return local_answer(self, self._settings, round, broadcast)
+
+    def fit(self, U: FloatArray, penalties: Penalties) -> Fitted:
+        """Fit V (and with it S) to this U; one pass over the data. LinAlgError where U is beyond all bounds."""
+        # An overflow is not an error here but the news that the run diverges, which the answer passes on.
         with np.errstate(over="ignore", invalid="ignore"):
-            U = self._local_iterations(broadcast.tensor, plan, plan.step(round, self._settings.decay))
-            gram = packed(self._V, plan.columns * unit_of_strengths(broadcast.tensor))
-        if U is None or not np.isfinite(gram).all():
-            return Parcel(weight * broadcast.tensor, np.concatenate([[share, 1.0], np.zeros_like(gram)]))
-        return Parcel(weight * U, np.concatenate([[share, 0.0], gram]))
+            slope = self._slope(LeftFactor.of(U, penalties))
+            return Fitted(slope, packed(self._V, 1.0))
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
         """V_i and the U it belongs to."""
@@ -82,18 +83,6 @@ class GradientSite:
         """Of the last `finish`: the relative residual of ρV = clip(M − UVᵀ, ±λ)ᵀU, and the share of outliers."""
         return dict(self._certificate)
 
-    def _local_iterations(self, U: FloatArray, plan: Plan, step: float) -> FloatArray | None:
-        for _ in range(self._settings.local_iterations):
-            try:
-                slope = self._slope(LeftFactor.of(U, plan.penalties))
-            except np.linalg.LinAlgError:
-                return None
-            share = self._columns.shape[1] / plan.columns
-            U = U - step * (slope + share * plan.penalties.rho * U)
-            if not np.isfinite(U).all():
-                return None
-        return U
-
     def _slope(self, factor: LeftFactor) -> FloatArray:
         """(U Vᵀ + S − M) V, after fitting V (and with it S) to this U; one pass over the data."""
         slope = np.zeros_like(factor.U)
@@ -117,22 +106,79 @@ class GradientSite:
             V = V - factor.solve(factor.gradient(M, V)[0])
         return V
 
-    def _scale(self) -> float:
-        """A robust deviation of the observed entries, from a sample that is the same every time."""
-        rows, count = self._columns.shape
-        stride = max(1, rows * count // SCALE_SAMPLE) | 1  # odd, so that it does not walk along a row of a block
-        sizes = np.concatenate([self._sizes(start, stop)[::stride] for start, stop in blocks(self._columns)])
-        middle = 1.4826 * float(np.median(sizes)) if sizes.size else 0.0
-        if middle > 0.0 or not sizes.any():
-            return middle
-        return float(np.sqrt(np.mean(sizes[sizes > 0] ** 2)))  # more than half of the entries are zero
 
-    def _sizes(self, start: int, stop: int) -> FloatArray:
-        block = self._columns.read(start, stop)
-        sizes = np.abs(block[~np.isnan(block)])
-        if np.isinf(sizes).any():
-            raise BadInput(
-                f"The matrix holds an infinite value in columns {start} to {stop - 1}.",
-                "Replace it, or mark the entry as missing (NaN).",
-            )
-        return sizes
+@dataclass(frozen=True, slots=True, eq=False)
+class Fitted:
+    """What a pass over the columns tells: the slope (U Vᵀ + S − M) V, and VᵀV as its upper triangle. Both add up."""
+
+    slope: FloatArray
+    gram: FloatArray
+
+
+class GradientWork(Protocol):
+    """What the local iterations need of the site's columns, wherever these are."""
+
+    @property
+    def columns(self) -> Columns:
+        """The site's matrix."""
+        ...
+
+    def fit(self, U: FloatArray, penalties: Penalties) -> Fitted:
+        """Fit V to this U."""
+        ...
+
+
+def local_answer(work: GradientWork, settings: GradientSettings, round: int, broadcast: Parcel) -> Parcel:
+    """The local step of Algorithm 1."""
+    count = float(work.columns.shape[1])
+    if round == 0:
+        return Parcel(np.zeros((0, 0)), np.array([count, count * scale_of(work.columns)]))
+    plan = Plan.of(broadcast.scalars)
+    # A share, not a count: all that is sent is of order one, so that a fixed-point sum keeps its digits.
+    share = count / plan.columns
+    weight = share if settings.weights == "columns" else 1.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = _local_iterations(work, settings, broadcast.tensor, plan, plan.step(round, settings.decay))
+        gram = found[1] / (plan.columns * unit_of_strengths(broadcast.tensor)) if found else np.zeros(0)
+    if found is None or not np.isfinite(gram).all():
+        width = broadcast.tensor.shape[1]
+        return Parcel(weight * broadcast.tensor, np.concatenate([[share, 1.0], np.zeros(width * (width + 1) // 2)]))
+    return Parcel(weight * found[0], np.concatenate([[share, 0.0], gram]))
+
+
+def _local_iterations(
+    work: GradientWork, settings: GradientSettings, U: FloatArray, plan: Plan, step: float
+) -> tuple[FloatArray, FloatArray] | None:
+    """U after K iterations, and VᵀV of the last; None when U is no longer finite."""
+    share, gram = work.columns.shape[1] / plan.columns, np.zeros(0)
+    for _ in range(settings.local_iterations):
+        try:
+            fitted = work.fit(U, plan.penalties)
+        except np.linalg.LinAlgError:
+            return None
+        U, gram = U - step * (fitted.slope + share * plan.penalties.rho * U), fitted.gram
+        if not np.isfinite(U).all():
+            return None
+    return U, gram
+
+
+def scale_of(columns: Columns) -> float:
+    """A robust deviation of the observed entries, from a sample that is the same every time."""
+    rows, count = columns.shape
+    stride = max(1, rows * count // SCALE_SAMPLE) | 1  # odd, so that it does not walk along a row of a block
+    sizes = np.concatenate([_sizes(columns, start, stop)[::stride] for start, stop in blocks(columns)])
+    middle = 1.4826 * float(np.median(sizes)) if sizes.size else 0.0
+    if middle > 0.0 or not sizes.any():
+        return middle
+    return float(np.sqrt(np.mean(sizes[sizes > 0] ** 2)))  # more than half of the entries are zero
+
+
+def _sizes(columns: Columns, start: int, stop: int) -> FloatArray:
+    block = columns.read(start, stop)
+    sizes = np.abs(block[~np.isnan(block)])
+    if np.isinf(sizes).any():
+        raise BadInput(
+            f"The matrix holds an infinite value in columns {start} to {stop - 1}.",
+            "Replace it, or mark the entry as missing (NaN).",
+        )
+    return sizes

@@ -107,36 +107,37 @@ class ScaledSite:
         rows = columns.shape[0]
         self._columns = columns
         self._scaled = ScaledColumns(columns, np.zeros(rows), np.ones(rows))
-        self._inner: Site = inner.site(self._scaled)
+        self.inner: Site = inner.site(self._scaled)
 
     def answer(self, round: int, broadcast: Parcel) -> Parcel:
         """Counts of the site's entries by feature, or the inner site's update."""
         if round < SCALING_ROUNDS:
             return self._count(round, broadcast)
-        return self._inner.answer(round - SCALING_ROUNDS, self._inside(broadcast))
+        return self.inner.answer(round - SCALING_ROUNDS, self.enter(broadcast))
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
         """The inner site's state; centre and scale come with every broadcast."""
-        return self._inner.snapshot()
+        return self.inner.snapshot()
 
     def restore(self, snapshot: Mapping[str, NDArray[np.generic]]) -> None:
         """Take up an earlier snapshot."""
-        self._inner.restore(snapshot)
+        self.inner.restore(snapshot)
 
     def finish(self, broadcast: Parcel) -> Iterator[ResultBlock]:
         """The inner result in the data's own units: L = centre + scale · U Vᵀ."""
-        inside = self._inside(broadcast)
+        inside = self.enter(broadcast)
         centre, scale = self._scaled.centre, self._scaled.scale
         units = sparse.diags_array(scale, format="csc")
-        for block in self._inner.finish(inside):
+        for block in self.inner.finish(inside):
             L = block.L * scale[:, None] + centre[:, None]
             yield ResultBlock(block.start, L, sparse.csc_array(units @ block.S), block.V)
 
     def certificate(self) -> dict[str, float]:
         """Of the inner site, in scaled units."""
-        return self._inner.certificate()
+        return self.inner.certificate()
 
-    def _inside(self, broadcast: Parcel) -> Parcel:
+    def enter(self, broadcast: Parcel) -> Parcel:
+        """The inner method's broadcast; the inner site's columns are scaled as this one says from now on."""
         inside, self._scaled.centre, self._scaled.scale = apart(broadcast, self._columns.shape[0])
         return inside
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.columns import BLOCK_BYTES, ArrayColumns, block_width
 from dcfpca.rpca.exchange import Columns, FloatArray
 
 WINDOW_BYTES = 32 << 20
@@ -141,7 +141,8 @@ def bounded(columns: Columns, memory_limit: int) -> Columns:
     if 8 * rows * count <= memory_limit // HELD_SHARE:
         return ArrayColumns(columns.read(0, count))
     window_bytes = min(WINDOW_BYTES, memory_limit // WINDOW_SHARE) if memory_limit else WINDOW_BYTES
-    return WindowedColumns(columns, window_width(rows, grain, window_bytes))
+    whole = block_width(rows) if grain == 1 and window_bytes >= BLOCK_BYTES else grain
+    return WindowedColumns(columns, window_width(rows, whole, window_bytes))
 
 
 def grain_of(columns: Columns) -> int:
