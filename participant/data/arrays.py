@@ -32,7 +32,10 @@ def read_npy(path: Path, table: DataTable, memory_limit: int) -> Columns:
 def _map_npy(path: Path) -> np.memmap[Any, Any]:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    except OSError:
+        raise
+    # numpy reads the head as Python does: a damaged one shows as a SyntaxError, TokenError, OverflowError and more.
+    except Exception as error:
         raise _not_an_array(path, error) from None
     if not isinstance(array, np.memmap):
         raise BadInput(f"the data {path} is an archive, not a single array", 'set [data] format = "npz"')
@@ -65,9 +68,12 @@ def read_hdf5(path: Path, table: DataTable, memory_limit: int) -> Columns:
     except OSError:
         raise BadInput(f"the data {path} is not an HDF5 file, or is damaged", "write it again") from None
     found: list[str] = []
-    file.visititems(lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) else None)
-    name = _only(path, found, table.dataset.strip("/"))
-    return _chunked(path, name, file[name], table)
+    try:
+        file.visititems(lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) else None)
+        dataset = file[name := _only(path, found, table.dataset.strip("/"))]
+        return _chunked(path, name, dataset, table)
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError):
+        raise BadInput(f"the data {path} is damaged", "write it again, or restore it from a backup") from None
 
 
 def read_zarr(path: Path, table: DataTable, memory_limit: int) -> Columns:

@@ -1,0 +1,164 @@
+"""What comes over the wire or lies in a store: messages, specs, journal, ledger, audit log."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from aggregator.run import events
+from aggregator.run.state import Run
+from aggregator.store import codec as store_codec
+from dcfpca import wire
+from dcfpca.audit import entry_hash, verify_log
+from dcfpca.heads import check_seen
+from dcfpca.methods import method_of
+from dcfpca.spec import parse_spec, parse_spec_toml
+from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.v1 import types_pb2 as types
+from dcfpca.v1.admin_pb2 import AuditEntry
+from participant.arrays import read_arrays, write_arrays
+from participant.codec import decode, fate_of
+from participant.ledger import Item, verify
+from participant.store import DATABASE, Store
+from tests.support.decoding import Decoder, from_file
+
+ROOT = Path(__file__).parents[2]
+NOW = datetime.now(UTC)
+
+
+def assignment(folder: Path) -> Decoder:
+    ref = types.RoundRef(run_id="run-1", round=2, attempt=1)
+    keys = pb.AdvertisedKeys(participant="ann", sealing_key=bytes(32), masking_key=bytes(32), signature=bytes(70))
+    relayed = pb.KeysRelayed(ref=ref, roster=["ann", "bob"], root=bytes(32), path=[bytes(32)], keys=[keys])
+    sound = pb.Assignment(run_id="run-1", key="k", keys_relayed=relayed).SerializeToString()
+    return Decoder(sound, lambda body: decode(pb.Assignment.FromString(body)))
+
+
+def opened(folder: Path) -> Decoder:
+    ref = types.RoundRef(run_id="run-1", round=2, attempt=1)
+    header = types.TensorHeader(dtype=1, rows=3, columns=2, sha256=bytes(32))
+    told = pb.RoundOpened(
+        ref=ref, spec_sha256=bytes(32), cohort=["ann", "bob"], consensus=header, inline_consensus=b"12"
+    )
+    sound = pb.Assignment(run_id="run-1", round_opened=told).SerializeToString()
+    return Decoder(sound, lambda body: decode(pb.Assignment.FromString(body)))
+
+
+def receipt(folder: Path) -> Decoder:
+    sound = types.Receipt(fate=1, reason="well").SerializeToString()
+    return Decoder(sound, lambda body: fate_of(types.Receipt.FromString(body)))
+
+
+def tensor(folder: Path) -> Decoder:
+    payload = np.arange(8.0).tobytes()
+    layout = method_of(parse_spec({"rows": 4, "rank": 2})).update_layout(1)
+    header = wire.header_of(payload, layout, types.DTYPE_FLOAT64)
+    header.rows, header.columns, header.scalars = 4, 2, 0
+    parts = [types.TensorPart(header=header), *(types.TensorPart(chunk=chunk) for chunk in wire.chunks(payload))]
+    sound = b"".join(len(one).to_bytes(2, "big") + one for one in (part.SerializeToString() for part in parts))
+
+    def read(body: bytes) -> object:
+        size = int.from_bytes(body[:2], "big")
+        assembly = wire.Assembly(types.TensorPart.FromString(body[2 : 2 + size]).header)
+        assembly.add(types.TensorPart.FromString(body[4 + size :]).chunk)
+        return wire.to_array(header, assembly.finish())
+
+    return Decoder(sound, read)
+
+
+def spec(folder: Path) -> Decoder:
+    keys = {"rows": 9, "rank": 2, "participants": ("ann", "bob", "cem"), "features_sha256": "a" * 64, "export": True}
+    return Decoder(parse_spec(keys).canonical(), parse_spec)
+
+
+def spec_file(folder: Path) -> Decoder:
+    sound = (ROOT / "deploy/config/spec.toml").read_bytes()
+    return Decoder(sound, lambda body: parse_spec_toml(body.decode("latin-1"), "spec.toml"))
+
+
+def stored_event(folder: Path) -> Decoder:
+    event = events.UpdateReceived(at=1.5, participant="ann", round=1, attempt=1, sha256=bytes(range(32)), size=64)
+    return Decoder(store_codec.dump_event(event), store_codec.load_event)
+
+
+def stored_run(folder: Path) -> Decoder:
+    return Decoder(store_codec.dump_run(Run(run_id="r", created_at=1.0, operator="op")), store_codec.load_run)
+
+
+def stored_consensus(folder: Path) -> Decoder:
+    begin = method_of(parse_spec({"rows": 9, "rank": 2})).begin()
+    return Decoder(store_codec.dump_consensus(begin), store_codec.load_consensus)
+
+
+def step_file(folder: Path) -> Decoder:
+    with (folder / "sound").open("wb") as file:
+        checksum = write_arrays(file, {"update": np.arange(6.0), "site.S": np.zeros((2, 3))})
+    sound = (folder / "sound").read_bytes()
+    return Decoder(sound, from_file(folder / "step", lambda path: read_arrays(path, checksum)))
+
+
+def ledger(folder: Path) -> Decoder:
+    made = Store(folder / "made")
+    for number in range(40):
+        made.ledger.append(Item("answer", "1 signature", 5, bytes(32), "run-1", number, 1), at_ms=number)
+    made.close()
+    with sqlite3.connect(folder / "made" / DATABASE) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    database.close()
+
+    def read(path: Path) -> object:
+        for beside in path.parent.glob(f"{DATABASE}-*"):
+            beside.unlink()
+        store = Store(path.parent)
+        try:
+            return verify(store.ledger.entries())
+        finally:
+            store.close()
+
+    (folder / "state").mkdir()
+    return Decoder((folder / "made" / DATABASE).read_bytes(), from_file(folder / "state" / DATABASE, read), slow=20)
+
+
+def audit_log(folder: Path) -> Decoder:
+    previous, parts = bytes(32), b""
+    for number in (1, 2):
+        entry = AuditEntry(sequence=number, at_ms=5, actor="op", action="run_proposed", detail="{}", previous=previous)
+        entry.hash = previous = entry_hash(entry)
+        one = entry.SerializeToString()
+        parts += len(one).to_bytes(2, "big") + one
+
+    def read(body: bytes) -> object:
+        found = []
+        while body:
+            size = int.from_bytes(body[:2], "big")
+            found.append(AuditEntry.FromString(body[2 : 2 + size]))
+            body = body[2 + size :]
+        return verify_log(found, lambda *_: True)
+
+    return Decoder(parts, read)
+
+
+def head(folder: Path) -> Decoder:
+    sound = b'{"sequence": 1, "hash": "' + b"ab" * 32 + b'"}\n'
+    read = from_file(folder / "head", lambda path: check_seen(path, {1: b"\xab" * 32}, "the log"))
+    return Decoder(sound, read)
+
+
+DECODERS = (
+    assignment,
+    opened,
+    receipt,
+    tensor,
+    spec,
+    spec_file,
+    stored_event,
+    stored_run,
+    stored_consensus,
+    step_file,
+    ledger,
+    audit_log,
+    head,
+)
