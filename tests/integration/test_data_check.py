@@ -1,0 +1,73 @@
+"""`dcfpca-participant check` says of every malformed file what is wrong with it and where: a sentence and a hint."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from participant.main import main
+from tests.support.federation import Federation
+from tests.support.malformed import malformed
+
+SAMPLES = {"orientation": "samples-in-rows", "missing": "allow"}
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Federation:
+    """Sites on their own; there is no aggregator, and none is reached."""
+    made = Federation(tmp_path_factory.mktemp("check"))
+    made.address = "127.0.0.1:9"
+    return made
+
+
+def config(federation: Federation, path: Path, **keys: object) -> Path:
+    federation.add_site("solo", None, tables={"data": {"path": str(path), **SAMPLES, **keys}})
+    return federation.root / "sites" / "solo" / "participant.toml"
+
+
+@pytest.mark.parametrize("memory_limit", ["0", "1 MiB"])
+def test_malformed_files_are_refused_by_the_command(
+    alone: Federation, tmp_path: Path, capsys: pytest.CaptureFixture[str], memory_limit: str
+) -> None:
+    for name, said in malformed(tmp_path).items():
+        file = config(alone, tmp_path / name)
+        file.write_text(file.read_text().replace("[engine]", f'[engine]\nmemory_limit = "{memory_limit}"'))
+        with pytest.raises(SystemExit) as ended:
+            main(["check", "--config", str(file)])
+        spoken = capsys.readouterr()
+        sentence = " ".join(spoken.err.split())
+        assert ended.value.code == 1
+        assert spoken.out == ""
+        assert "error: " in sentence
+        assert "hint: " in sentence
+        assert said in sentence, sentence
+        assert name in sentence
+        assert "Traceback" not in sentence
+        assert "secret" not in sentence
+
+
+def test_a_table_of_samples_is_described_as_the_method_sees_it(alone: Federation, tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text("id,height,weight\n1,1.5,60\n2,1.7,\n3,1.6,70\n")
+    file = config(alone, tmp_path / "d.csv", features=["weight", "height"])
+    command = [sys.executable, "-m", "participant.main", "check", "--config", str(file), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    told = json.loads(done.stdout)
+    assert (told["data"]["rows"], told["data"]["columns"], told["data"]["missing"]) == (2, 3, 1)
+
+
+def test_a_matrix_larger_than_the_limit_is_checked_like_any_other(
+    alone: Federation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    M = np.random.default_rng(0).standard_normal((50, 9000))
+    M[3, 8000] = np.inf
+    np.save(tmp_path / "M.npy", M)
+    file = config(alone, tmp_path / "M.npy", orientation="features-in-rows")
+    file.write_text(file.read_text().replace("[engine]", '[engine]\nmemory_limit = "1 MiB"'))
+    with pytest.raises(SystemExit):
+        main(["check", "--config", str(file)])
+    assert "infinite entry in sample 8000, feature 3" in " ".join(capsys.readouterr().err.split())
