@@ -32,7 +32,8 @@ from dcfpca.rpca.synthetic import Recipe, generate
 
 ROWS, RANK = 500, 25
 COHORTS = (3, 6, 12, 24)
-COLUMNS = (1000, 4000, 16000)
+COLUMNS = (4000, 16000, 64000, 256000)
+MOST_COLUMNS = 64000  # at one site, for memory's sake
 SITES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 ROUNDS = 5
 
@@ -75,7 +76,11 @@ def sites() -> dict[str, Any]:
     """A site's step by how many share the n columns."""
     with threadpool_limits(1):
         steps = [
-            _step(name, n, count) for name in ("gradient", "subspace") for n in COLUMNS for count in SITES if count < n
+            _step(name, n, count)
+            for name in ("gradient", "subspace")
+            for n in COLUMNS
+            for count in SITES
+            if n / count <= MOST_COLUMNS
         ]
         adding = _adding()
     return {"rows": ROWS, "rank": RANK, "adding_seconds": adding, "steps": [asdict(step) for step in steps]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from benchmarks.composed import Curve, curves, exchange_of, exponent
+from benchmarks.composed import Curve, Exchange, curves, exchange_of, exponent
 from benchmarks.sections import Section, document, paragraphs, picture, power, table
 
 
@@ -14,9 +14,10 @@ def costs(results: Path) -> Section | None:
     exchange, sites = (document(results / f"paper-costs-{part}.json") for part in ("exchange", "sites"))
     if exchange is None or sites is None:
         return None
-    line = exchange_of(exchange.runs, "secure")
+    line, plain = (exchange_of(exchange.runs, kind) for kind in ("secure", "plain"))
     found = curves(sites.steps, line)
-    shown = [[one.method, f"{one.columns}", *_seconds(one)] for one in found]
+    cheaper = {(one.method, one.columns): one.best for one in curves(sites.steps, plain)}
+    shown = [_seconds(one, cheaper[one.method, one.columns]) for one in found]
     slopes = {name: exponent([one for one in found if one.method == name]) for name in ("gradient", "subspace")}
     return Section(
         "The paper: what a round costs",
@@ -31,19 +32,29 @@ def costs(results: Path) -> Section | None:
             "the "
             "exchange grows with E. This machine has two cores and not E machines, so the round is composed of parts "
             "that were measured apart: the local step of a site with n/E columns (one thread, alone), the aggregator's "
-            f"step, and the secure exchange of real processes, {line.fixed * 1000:.0f} ms + {line.each * 1000:.1f} "
-            "ms · E "
-            "by a line through the rounds above, in which the participants' own share is included because they all run "
-            "here. Network latency is nil.",
+            f"step, and the exchange of real processes by a line through the rounds above: secure {_line(line)}, plain "
+            f"{_line(plain)}. In it the participants' own share is included, because they all run here, and there "
+            "is no "
+            "latency of a network.",
             picture("paper-costs", "seconds of a round by E"),
             table(
-                ["method", "n", "√n", "best E (model)", "best E (composed)", "round there, s", "round at E = 1"], shown
+                ["method", "n", "√n", "best E: secure", "plain", "composed", "round there, s", "at fewest E, s"], shown
             ),
-            "The best E grows as "
+            "By the model, c₀ + c₁ n/E for the site and a line for the exchange, the best E grows as "
             + " and ".join(f"n^{value:.2f} for `{name}`" for name, value in slopes.items())
-            + " (the paper: n^0.5); where it lies depends on what a site's message costs, which the paper leaves open.",
+            + " (the paper: n^0.5). Where it lies depends on what a site's message costs, which the paper leaves open.",
         ),
+        (_nearest(found),),
     )
+
+
+def _line(exchange: Exchange) -> str:
+    return f"{exchange.fixed * 1000:.0f} ms + {exchange.each * 1000:.1f} ms · E"
+
+
+def _nearest(found: list[Curve]) -> str:
+    told = ", ".join(f"{one.best:.0f} at n = {one.columns} (`{one.method}`)" for one in found)
+    return f"The best E is proportional to √n but smaller: {told}; a site's message costs too much here for more sites."
 
 
 def _bytes(exchange: Any) -> list[str]:
@@ -85,6 +96,10 @@ def _names(sites: Any) -> list[str]:
     return list(dict.fromkeys(step.method for step in sites.steps))
 
 
-def _seconds(one: Curve) -> list[str]:
-    lowest = min(one.seconds)
-    return [f"{one.columns**0.5:.0f}", f"{one.best:.0f}", str(one.lowest), power(lowest), power(one.seconds[0])]
+def _seconds(one: Curve, plain: float) -> list[str]:
+    best = [f"{one.best:.0f}", f"{plain:.0f}", str(one.lowest)]
+    return [one.method, f"{one.columns}", f"{one.columns**0.5:.0f}", *best, power(min(one.seconds)), _first(one)]
+
+
+def _first(one: Curve) -> str:
+    return f"{power(one.seconds[0])} (E = {one.sites[0]})"

@@ -18,10 +18,12 @@ TOLERANCE = 1e-11
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Sizes with their kind of outliers, and how far each solver is followed."""
+    """Sizes with their kind of outliers, and how far each solver is followed; less far where a round takes long."""
 
     problems: tuple[tuple[int, Outliers], ...]
     rounds: int = 60
+    long_rounds: int = 45
+    long_from: int = 3000
     central_rounds: int = 100
     apgm_iterations: int = 150
     alm_iterations: int = 25
@@ -30,7 +32,7 @@ class Plan:
 FULL = Plan(
     ((500, Outliers.IMPULSE), (500, Outliers.UNIFORM), (1000, Outliers.IMPULSE), (3000, Outliers.IMPULSE)),
 )
-QUICK = Plan(((200, Outliers.IMPULSE), (500, Outliers.IMPULSE)), 45, 90, 100, 25)
+QUICK = Plan(((200, Outliers.IMPULSE), (500, Outliers.IMPULSE)), 45, central_rounds=90, apgm_iterations=100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +60,13 @@ def measure(plan: Plan, say: Callable[[str], None]) -> Iterator[Case]:
 
 def _tracks(plan: Plan, tuning: Tuning, problem: Problem, say: Callable[[str], None]) -> Iterator[Track]:
     rows, rank, M = problem.M.shape[0], problem.rank, problem.M
+    rounds = plan.rounds if rows < plan.long_from else plan.long_rounds
     say("gradient")
-    yield federated("gradient", GradientMethod(rows, rank, plan.rounds, settings=settings_of(tuning)), problem)
+    yield federated("gradient", GradientMethod(rows, rank, rounds, settings=settings_of(tuning)), problem)
     say("subspace")
-    yield federated("subspace", SubspaceMethod(rows, rank, plan.rounds, TOLERANCE), problem)
-    yield federated(
-        "subspace, bound 2r", SubspaceMethod(rows, 2 * rank, plan.rounds, TOLERANCE, fixed_rank=False), problem
-    )
+    yield federated("subspace", SubspaceMethod(rows, rank, rounds, TOLERANCE), problem)
+    bound = SubspaceMethod(rows, 2 * rank, rounds, TOLERANCE, fixed_rank=False)
+    yield federated("subspace, bound 2r", bound, problem)
     say("CF-PCA")
     alone = Problem(M, problem.L, problem.S, rank, (M.shape[1],))
     central = settings_of(central_tuning(M.shape[1], rank))

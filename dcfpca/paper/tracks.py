@@ -13,8 +13,10 @@ from dcfpca.rpca.exchange import Consensus, FloatArray, Method, Parcel, Site
 from dcfpca.rpca.gradient_settings import Plan
 from dcfpca.rpca.gradient_site import GradientSite
 from dcfpca.rpca.simulate import collect, exchange
+from dcfpca.rpca.subspace import SubspaceMethod
+from dcfpca.rpca.subspace_settings import PLAN
 from dcfpca.rpca.synthetic import Problem
-from dcfpca.rpca.thresholds import soft
+from dcfpca.rpca.thresholds import firm, soft
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ def federated(solver: str, method: Method, problem: Problem, look: Callable[[Con
         consensus = method.advance(consensus, exchange(method, consensus, sites))
         spent += time.process_time() - began
         if not opening:
-            gauge.take(_present(sites, consensus.broadcast, problem))
+            gauge.take(_present(method, sites, consensus, problem))
             if look is not None:
                 look(consensus)
     return gauge.track(solver, consensus.progress.rank, spent)
@@ -92,21 +94,42 @@ def centralized(solver: str, run: Callable[[Observe], BaselineResult], problem: 
     return gauge.track(solver, result.rank, time.process_time() - began - looking)
 
 
-def _present(sites: Sequence[Site], broadcast: Parcel, problem: Problem) -> list[tuple[FloatArray, FloatArray]]:
+def _present(
+    method: Method, sites: Sequence[Site], consensus: Consensus, problem: Problem
+) -> list[tuple[FloatArray, FloatArray]]:
     """L and S of every site after this round.
 
-    Of `gradient` these are the paper's own iterates, U Vᵀ and soft(M − U Vᵀ, λ) with the V of the round: what it would
-    form at the end costs many rounds' work, because V is then solved to the end.
+    These are the iterates, one pass from what the site holds: what it would form at the end costs many rounds' work,
+    because V is then solved to the end. Only the last round of `subspace` shows the result itself.
     """
     parts: list[tuple[FloatArray, FloatArray]] = []
     for site, columns in zip(sites, problem.sites(), strict=True):
         if isinstance(site, GradientSite):
-            L = broadcast.tensor @ np.asarray(site.snapshot()["V"], dtype=np.float64).T
-            parts.append((L, soft(columns.array - L, Plan.of(broadcast.scalars).lambda_)))
+            parts.append(_gradient_iterate(site, consensus.broadcast, columns.array))
+        elif isinstance(method, SubspaceMethod) and consensus.outcome is None:
+            parts.append(_subspace_iterate(method, site, consensus.broadcast, columns.array))
         else:
-            result = collect(site, broadcast)
+            result = collect(site, consensus.broadcast)
             parts.append((result.L, result.S.toarray()))
     return parts
+
+
+def _gradient_iterate(site: GradientSite, broadcast: Parcel, M: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The paper's own: U Vᵀ and soft(M − U Vᵀ, λ) with the V of the round."""
+    L = broadcast.tensor @ np.asarray(site.snapshot()["V"], dtype=np.float64).T
+    return L, soft(M - L, Plan.of(broadcast.scalars).lambda_)
+
+
+def _subspace_iterate(
+    method: SubspaceMethod, site: Site, broadcast: Parcel, M: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """L = U D Uᵀ(M − S) with S = firm(M − the site's last L)."""
+    state = {name: np.asarray(value, dtype=np.float64) for name, value in site.snapshot().items()}
+    plan, weights = broadcast.scalars[: len(PLAN)], broadcast.scalars[len(PLAN) :][: method.width]
+    threshold, U = float(plan[PLAN.index("threshold")]), broadcast.tensor
+    S = firm(M - state["U"] @ state["fitted"].T, threshold, method.settings.a)
+    L = (U * weights) @ (U.T @ (M - S))
+    return L, firm(M - L, threshold, method.settings.a)
 
 
 def _squared(matrix: FloatArray) -> float:

@@ -22,7 +22,7 @@ from dcfpca.rpca.synthetic import Outliers
 pytestmark = pytest.mark.slow  # a quarter of a minute of work in all, most of it matplotlib's
 
 TINY = {
-    "main": convergence.Plan(((80, Outliers.IMPULSE),), 30, 10, 60, 20),
+    "main": convergence.Plan(((80, Outliers.IMPULSE),), 30, central_rounds=10, apgm_iterations=60),
     "phase": phase.Plan(60, (0.05, 0.10), (0.05, 0.15), 25),
     "singular": spectra.Plan((80,), 60),
     "rank": spectra.Plan((60, 80), 40, long_rounds=20, long_from=70),
