@@ -7,7 +7,9 @@ from dcfpca.errors import BadInput
 from dcfpca.rpca import baselines
 from dcfpca.rpca.baselines import BaselineResult, Ending
 from dcfpca.rpca.baselines.altproj import _tangent_projection
+from dcfpca.rpca.baselines.scaledgd import _kept_out
 from dcfpca.rpca.baselines.spectrum import Thresholding, full, leading
+from dcfpca.rpca.baselines.sweeps import clean, multiply, sweeps
 from dcfpca.rpca.columns import ArrayColumns
 from dcfpca.rpca.exchange import FloatArray
 from dcfpca.rpca.gradient import GradientMethod, GradientSettings
@@ -43,6 +45,50 @@ def test_alternating_projections_find_the_truth_of_known_rank(kind: Outliers) ->
     assert relative_error(result.L, problem.L) < 1e-6
     assert _is_explained(result, problem.M, 1e-9)
     np.testing.assert_array_equal(result.S[problem.S == 0], 0.0)
+
+
+@pytest.mark.parametrize("kind", [Outliers.IMPULSE, Outliers.UNIFORM])
+@pytest.mark.parametrize(
+    "solve",
+    [
+        lambda M: baselines.godec(M, 6, 1500, tolerance=1e-9),
+        lambda M: baselines.scaled_gradient_descent(M, 6, sparsity=0.05, tolerance=1e-9),
+        lambda M: baselines.ircur(M, 6, tolerance=1e-9),
+    ],
+    ids=["godec", "scaledgd", "ircur"],
+)
+def test_solvers_told_the_rank_find_the_truth_and_leave_the_matrix_alone(solve, kind: Outliers) -> None:  # type: ignore[no-untyped-def]
+    problem = _problem(kind)
+    before = problem.M.copy()
+    result = solve(problem.M)
+    assert result.outcome is Ending.CONVERGED
+    assert relative_error(result.L, problem.L) < 1e-6
+    assert _is_explained(result, problem.M, 1e-8)
+    np.testing.assert_array_equal(problem.M, before)
+
+
+def test_ircur_works_from_rows_and_columns_it_chose() -> None:
+    problem = generate(Recipe(rows=300, columns=400, rank=3, sparsity=0.05), seed=1)
+    result = baselines.ircur(problem.M, 3, sampling=4.0, tolerance=1e-9)
+    assert relative_error(result.L, problem.L) < 1e-6
+
+
+def test_scaled_gradient_descent_keeps_out_what_is_large_in_its_row_and_in_its_column() -> None:
+    R = np.array([[9.0, 8.0, 0.0], [7.0, 1.0, 0.0], [0.0, 2.0, -6.0]])
+    np.testing.assert_array_equal(_kept_out(R, 1 / 3), [[0.0, 8.0, 0.0], [7.0, 1.0, 0.0], [0.0, 2.0, 0.0]])
+
+
+def test_compiled_sweeps_are_the_numpy_ones() -> None:
+    rng = np.random.default_rng(6)
+    M, L, dual = (rng.standard_normal((7, 9)) for _ in range(3))
+    for mine, reference in ((sweeps().clean, clean), (sweeps().multiply, multiply)):
+        found = []
+        for sweep in (mine, reference):
+            out, own = np.empty_like(M), dual.copy()
+            squared = sweep(M, L, 0.7, out) if reference is clean else sweep(M, L, own, out, 0.7, 1.6)  # type: ignore[operator]
+            found.append((squared, out, own))
+        for one, other in zip(*found, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
 def test_apgm_and_alm_solve_the_same_convex_problem() -> None:
@@ -116,3 +162,7 @@ def test_missing_entries_and_impossible_ranks_are_refused() -> None:
         baselines.apgm(np.zeros(3))
     with pytest.raises(BadInput, match="Rank 4"):
         baselines.accelerated_alternating_projections(np.ones((3, 3)), 4)
+    with pytest.raises(BadInput, match="9 outliers"):
+        baselines.godec(np.ones((3, 3)), 1, 9)
+    with pytest.raises(BadInput, match="share of outliers"):
+        baselines.scaled_gradient_descent(np.ones((3, 3)), 1, sparsity=0.6)

@@ -14,6 +14,7 @@ import numpy as np
 
 from dcfpca.rpca.baselines.result import BaselineResult, Ending, Observe, complete_matrix
 from dcfpca.rpca.baselines.spectrum import Factors, Thresholding, by_rows, largest_value
+from dcfpca.rpca.baselines.sweeps import sweeps
 from dcfpca.rpca.exchange import FloatArray
 
 
@@ -64,19 +65,12 @@ def _advance(M: FloatArray, low: Factors, now: _Iterate, threshold: float, growt
 
     With T = M − L + Y/μ and C = clip(T, ±λ/μ): S = T − C, the residual M − L − S is C − Y/μ, and the new Y is μC.
     """
-    scaled, right, squared = low.U * low.values, low.V.T, 0.0
+    scaled, right, squared, multiply = low.U * low.values, low.V.T, 0.0, sweeps().multiply
 
     def sweep(rows: slice) -> None:
         nonlocal squared
-        T = M[rows] - scaled[rows] @ right
-        T += now.dual[rows]
-        C = np.clip(T, -threshold, threshold)
-        gap = C - now.dual[rows]
-        squared += float(np.vdot(gap, gap))
-        np.multiply(C, 1.0 / growth, out=now.dual[rows])
-        np.subtract(M[rows], T, out=T)
-        T += C
-        np.add(T, now.dual[rows], out=now.target[rows])
+        L = scaled[rows] @ right
+        squared += multiply(M[rows], L, now.dual[rows], now.target[rows], threshold, growth)
 
     by_rows(M.shape, sweep)
     now.residual = float(np.sqrt(squared))

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import qr, svd
 
-from dcfpca.errors import BadInput
-from dcfpca.rpca.baselines.result import BaselineResult, Ending, Observe, complete_matrix
+from dcfpca.rpca.baselines.result import BaselineResult, Ending, Observe, complete_matrix, fitting_rank
 from dcfpca.rpca.baselines.spectrum import Factors, by_rows, largest_value, leading
+from dcfpca.rpca.baselines.sweeps import sweeps
 from dcfpca.rpca.exchange import FloatArray
 
 
@@ -30,8 +30,7 @@ def accelerated_alternating_projections(
     `incoherence` is the paper's μ (1 is a perfectly spread L), which sets β = 1.1 μr/(2√(mn)).
     """
     M = complete_matrix(M)
-    if not 1 <= rank <= min(M.shape):
-        raise BadInput(f"Rank {rank} does not fit a matrix of shape {M.shape}.")
+    fitting_rank(rank, M)
     rng = np.random.default_rng(0)
     norm = float(np.linalg.norm(M))
     beta = 1.1 * incoherence * rank / (2.0 * np.sqrt(M.size))
@@ -54,16 +53,11 @@ def accelerated_alternating_projections(
 
 def _clean(M: FloatArray, low: Factors, threshold: float, cleaned: FloatArray) -> float:
     """cleaned ← M − S with S = hard(M − L, threshold), which is L where S takes over; returns ‖M − L − S‖."""
-    scaled, right, squared = low.U * low.values, low.V.T, 0.0
+    scaled, right, squared, clean = low.U * low.values, low.V.T, 0.0, sweeps().clean
 
     def sweep(rows: slice) -> None:
         nonlocal squared
-        L = scaled[rows] @ right
-        gap = M[rows] - L
-        inside = np.abs(gap) <= threshold
-        gap *= inside
-        squared += float(np.vdot(gap, gap))
-        np.add(L, gap, out=cleaned[rows])
+        squared += clean(M[rows], scaled[rows] @ right, threshold, cleaned[rows])
 
     by_rows(M.shape, sweep)
     return float(np.sqrt(squared))

@@ -46,3 +46,9 @@ def complete_matrix(M: FloatArray) -> FloatArray:
             "Use the method subspace or gradient, which treat NaN as unobserved.",
         )
     return M
+
+
+def fitting_rank(rank: int, M: FloatArray) -> None:
+    """Refuse a rank that no matrix of this shape has."""
+    if not 1 <= rank <= min(M.shape):
+        raise BadInput(f"Rank {rank} does not fit a matrix of shape {M.shape}.")

@@ -10,7 +10,7 @@ from scipy.linalg import qr, svd
 
 from dcfpca.rpca.exchange import FloatArray
 
-ROW_BLOCK_BYTES = 1 << 19  # row blocks of this size stay in cache through a chain of elementwise steps
+ROW_BLOCK_BYTES = 1 << 20  # row blocks of this size stay in cache through a chain of elementwise steps
 
 
 @dataclass(frozen=True, slots=True, eq=False)
