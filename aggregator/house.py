@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from aggregator.enrolment_timing import Quiet
 from aggregator.keeper import Keeper
 from aggregator.presence import Presence
 from aggregator.run import events
+from aggregator.run.restored import Seen, news_in
 from aggregator.run.state import Run, Status
 from aggregator.runner import Runner
 from aggregator.signal import Signal
@@ -53,7 +54,7 @@ class House:
         known = await self.keeper.do(lambda store: people.everyone(store.connection))
         self.introduced = {who.name: who for who in known}
         for stored in await self.keeper.do(lambda store: store.load_runs()):
-            await self._add(stored)
+            await self._add(stored, restarted=True)
         for runner in self.runners.values():
             for name in runner.run.cohort:
                 self._leave_after_grace(runner, name)
@@ -91,7 +92,7 @@ class House:
             return self.runners[earlier] if earlier else await self._begin(spec, operator, request_id)
 
     async def _begin(self, spec: RunSpec, operator: str, request_id: str) -> Runner:
-        run = Run(run_id=_new_id(), created_at=self.keeper.now(), operator=operator)
+        run = Run(run_id=_new_id(), created_at=self.keeper.now(), operator=operator, seal=secrets.token_bytes(32))
         begin, spec_bytes = self._opening(spec), spec.canonical()
         await self.keeper.do(lambda store: store.create_run(run, spec_bytes, request_id, begin))
         digest = spec.digest().hex()
@@ -155,17 +156,29 @@ class House:
         self.introduced[who.name] = who
         await self.keeper.do(lambda store: people.remember(store.connection, who))
 
+    async def hear_of(self, name: str, seen: Sequence[Seen]) -> None:
+        """Take in how far a participant has seen its runs go; one that a backup set back goes on beyond."""
+        for one in seen:
+            runner = self.runners.get(one.run_id)
+            if runner is None or (runner.run.cohort and name not in runner.run.cohort):
+                continue
+            digest = runner.facts.consensus()[0].sha256
+            news = news_in(runner.run, digest, name, one, self.keeper.now())
+            if news is not None and not runner.run.status.over:
+                log("site_ahead", level="warning", run=one.run_id, participant=name, round=one.round)
+                await runner.post(news)
+
     def certificate_days(self, name: str) -> int:
         """Whole days until the certificate that this participant showed last expires."""
         end = datetime.fromtimestamp(self.introduced[name].not_after, UTC)
         return (end - datetime.fromtimestamp(self.keeper.now(), UTC)).days
 
-    async def _add(self, stored: StoredRun) -> Runner:
+    async def _add(self, stored: StoredRun, *, restarted: bool = False) -> Runner:
         runner = Runner(stored, self.keeper, lambda: self._stage_changed(stored.run.run_id))
         self.runners[stored.run.run_id] = runner
         self._quiet[stored.run.run_id] = Quiet(runner, self.presence, self.keeper.now)
         self.telemetry.stage_changed(runner.run, None, self.keeper.now())
-        await runner.start()
+        await (runner.restart() if restarted else runner.start())
         self._quiet[stored.run.run_id].look()
         return runner
 

@@ -58,7 +58,7 @@ def health(config: ConfigPath) -> None:
 
 @app.command()
 def backup(config: ConfigPath, out: Annotated[Path, typer.Option("--out", help="The copy to write.")]) -> None:
-    """Copy the store, consistently, while the service runs; an open run goes on from it if no site is rounds ahead."""
+    """Copy the store, consistently, while the service runs; from it an open run goes on, beyond what its sites saw."""
     source = load_config(config).store.path
     if not source.exists():
         raise BadInput(f"there is no store at {source}", "check [store] path")

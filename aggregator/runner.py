@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from aggregator.keeper import Keeper
 from aggregator.run import events
-from aggregator.run.effects import Accumulate, Discard, Effect, Reply, Sum
+from aggregator.run.effects import Accumulate, Discard, Effect, Recast, Reply, Sum
 from aggregator.run.phases import deadline
+from aggregator.run.restored import recast
 from aggregator.run.rules import step
 from aggregator.run.state import Run, Status
 from aggregator.runner_facts import FactsOfStage
@@ -20,6 +21,7 @@ from aggregator.store.spool import UploadKey
 from aggregator.store.store import Commit, StoredRun
 from dcfpca.logs import log
 from dcfpca.methods import method_of
+from dcfpca.rpca.exchange import Consensus
 
 _STOP = None
 RETRY_SECONDS = 1.0
@@ -73,23 +75,33 @@ class Runner:
         self._keeper, self._stage_changed = keeper, stage_changed
         self._inbox: asyncio.Queue[Letter | None] = asyncio.Queue()
         self._timer: asyncio.TimerHandle | None = None
+        self._due: float | None = None
         self._task: asyncio.Task[None] | None = None
         self._failed: BaseException | None = None
         self._stopping = False
 
     async def start(self) -> None:
-        """Take up the run where the store left it."""
-        if not self.run.status.over and self.run.round is not None:
-            lost = await self._keeper.do(lambda store: self.sums.rebuild(store, self.run))
-            if lost:
-                here, reason = self.run.round, f"the stored updates of {', '.join(lost)} are gone or torn"
-                self.tell(
-                    events.UpdatesLost(at=self._keeper.now(), round=here.round, attempt=here.attempt, reason=reason)
-                )
+        """Begin with a run that was just proposed."""
         self._task = asyncio.create_task(self._work(), name=f"run {self.run.run_id}")
         self._arm()
-        if self.run.round is not None and self.run.phase == "summing" and self._inbox.empty():
+
+    async def restart(self) -> None:
+        """Take up a run where the store left it."""
+        # Before any timer is set: those who lost their connections must have the time to come back.
+        self.tell(events.Restarted(at=self._keeper.now()))
+        lost = await self._rebuild() if not self.run.status.over else False
+        self._task = asyncio.create_task(self._work(), name=f"run {self.run.run_id}")
+        if self.run.round is not None and self.run.phase == "summing" and not lost:
             self._sum(Sum(self.run.round.round, self.run.round.attempt))
+
+    async def _rebuild(self) -> bool:
+        """Form the running sum again; whether updates that had been accepted are lost."""
+        here = self.run.round
+        lost = await self._keeper.do(lambda store: self.sums.rebuild(store, self.run)) if here is not None else []
+        if here is not None and lost:
+            reason = f"the stored updates of {', '.join(lost)} are gone or torn"
+            self.tell(events.UpdatesLost(at=self._keeper.now(), round=here.round, attempt=here.attempt, reason=reason))
+        return bool(lost)
 
     async def stop(self) -> None:
         """Finish the batch at hand and stop; the store has everything."""
@@ -165,14 +177,14 @@ class Runner:
     async def _commit(self, batch: Batch, letters: Sequence[Letter]) -> None:
         before, after = self.run, batch.run
         self._seq += len(batch.journal)
-        reached = self.sums.reached(batch.journal)
+        reached, consensus = self.sums.reached(batch.journal), self._consensus_after(batch)
         commit = Commit(
             run=after,
             seq=self._seq,
             events=batch.journal,
             checkpoint=_is_turn(before, after),
             chunks=[letter.chunk for letter in letters if letter.chunk and letter.event in batch.journal],
-            consensus=reached.consensus if reached else None,
+            consensus=consensus,
             round_view=(reached.view.round, reached.view.SerializeToString()) if reached else None,
             discard=[(e.round, e.attempt) for e in batch.effects if isinstance(e, Discard)],
         )
@@ -180,8 +192,18 @@ class Runner:
         self.run = after
         if reached:
             self.sums.adopt(reached)
+        if consensus:
+            self.sums.consensus = consensus
         await self._perform(_still_wanted(batch.effects), {chunk[0]: chunk for chunk in commit.chunks})
         self._announce(before)
+
+    def _consensus_after(self, batch: Batch) -> Consensus | None:
+        """The consensus that a batch of events leads to, where it is another one."""
+        reached = self.sums.reached(batch.journal)
+        numbered = [effect for effect in batch.effects if isinstance(effect, Recast)]
+        if numbered:
+            return recast(reached.consensus if reached else self.sums.consensus, numbered[-1])
+        return reached.consensus if reached else None
 
     async def _durably(self, commit: Commit) -> None:
         """Write until it is written: a full disk holds the run up, and room lets it go on by itself."""
@@ -206,7 +228,7 @@ class Runner:
                     self.sums.discard()
                 case Sum():
                     self._sum(effect)
-                case Reply():
+                case Reply() | Recast():
                     pass
 
     async def _accumulate(self, update: Accumulate, at_hand: Mapping[UploadKey, Piece]) -> None:
@@ -223,9 +245,10 @@ class Runner:
     def _announce(self, before: Run) -> None:
         if before.stage() != self.run.stage():
             self.percent.clear()
-            self._arm()
             self._stage_changed()
             self._tell_log(before)
+        if deadline(self.spec, self.run) != self._due:
+            self._arm()
         self.changed.fire()
 
     def _tell_log(self, before: Run) -> None:
@@ -236,12 +259,12 @@ class Runner:
             log("phase_entered", level="debug", run=self.run.run_id, round=at.round, attempt=at.attempt, phase=at.phase)
 
     def _arm(self) -> None:
-        """One timer per run, set from the stored times, so that a restart does not move a deadline."""
+        """One timer per run, set from the stored times; a restart only moves what came too soon after it."""
         if self._timer:
             self._timer.cancel()
-        due = deadline(self.spec, self.run)
-        if due is not None:
-            delay = max(0.0, due - self._keeper.now())
+        self._due = deadline(self.spec, self.run)
+        if self._due is not None:
+            delay = max(0.0, self._due - self._keeper.now())
             self._timer = asyncio.get_running_loop().call_later(delay, self._overdue)
 
     def _overdue(self) -> None:

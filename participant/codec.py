@@ -24,6 +24,7 @@ from participant.session import events
 from participant.session.events import ConsensusHeader, Ref
 
 # A run's name becomes part of file names at the site, and it is the aggregator who chooses it.
+TICKET_BYTES = 64
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -79,7 +80,20 @@ def _ref(ref: types.RoundRef, run_id: str) -> Ref:
 
 def _opened(opened: pb.RoundOpened, run_id: str) -> events.Opened:
     header = _header(opened.consensus, opened.inline_consensus)
-    return events.Opened(_ref(opened.ref, run_id), opened.spec_sha256, _names(opened.cohort), header)
+    ref, cohort = _ref(opened.ref, run_id), _names(opened.cohort)
+    return events.Opened(ref, opened.spec_sha256, cohort, header, ticket=_ticket(opened))
+
+
+def _ticket(opened: pb.RoundOpened) -> bytes:
+    if len(opened.ticket) > TICKET_BYTES:
+        raise BadMessage("a round was opened with a ticket of an unknown kind", "upgrade this site")
+    return opened.ticket
+
+
+def encode_seen(run_id: str, opened: events.Opened) -> pb.Seen:
+    """The last attempt that was opened to this site, for an aggregator that may have forgotten it."""
+    ref = encode_ref(run_id, opened.ref)
+    return pb.Seen(ref=ref, consensus_sha256=opened.consensus.sha256, ticket=opened.ticket)
 
 
 def _header(header: types.TensorHeader, inline: bytes = b"") -> ConsensusHeader:

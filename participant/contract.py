@@ -22,6 +22,7 @@ from dcfpca.wire import header_of, size_of
 from participant.ledger import Item
 
 SEALED_BYTES = 2 * SHARE_BYTES + 16
+TICKET_BYTES = 64
 SIGNATURE_BYTES = 104  # ECDSA P-384 in DER
 SENTENCE_CHARACTERS = 2000
 ARTIFACTS = ("L.npy", "S.npz")
@@ -50,16 +51,19 @@ class Contract:
         return method_of(self.spec).update_layout(round)
 
 
-def update_item(contract: Contract, ref: types.RoundRef, payload: bytes) -> tuple[Item, pb.UpdateHeader]:
+def update_item(
+    contract: Contract, ref: types.RoundRef, payload: bytes, ticket: bytes = b""
+) -> tuple[Item, pb.UpdateHeader]:
     """An update of exactly the declared length, and the header that announces it in the declared shape."""
     _check_run(contract, ref)
+    _demand(len(ticket) <= TICKET_BYTES, "a ticket of an undeclared size")
     _demand(0 <= ref.round <= contract.spec.last_round, "an update of a round the spec does not have")
     tensor = header_of(payload, contract.layout(ref.round), contract.dtype())
     _demand(len(payload) == size_of(tensor), "more or fewer bytes than the declared shape has")
     shape = f"{tensor.rows} × {tensor.columns} + {tensor.scalars} {_word(tensor.dtype)}"
     kind = "plain update" if contract.spec.aggregation == "plain" else "masked update"
     item = Item(kind, shape, len(payload), tensor.sha256, ref.run_id, ref.round, ref.attempt)
-    return item, pb.UpdateHeader(ref=ref, tensor=tensor)
+    return item, pb.UpdateHeader(ref=ref, tensor=tensor, ticket=ticket)
 
 
 def keys_item(contract: Contract, request: pb.AdvertiseKeysRequest) -> Item:
@@ -119,8 +123,10 @@ def respond_item(request: pb.RespondRequest) -> Item:
 
 
 def subscribe_item(request: pb.SubscribeRequest) -> Item:
-    """The opening words: version, abilities, number of rows."""
+    """The opening words: version, abilities, number of rows, and which attempts were opened to the site."""
     _demand(len(request.features_sha256) in (0, 32), "a digest of an undeclared size")
+    _demand(all(len(one.consensus_sha256) == 32 for one in request.seen), "a digest of an undeclared size")
+    _demand(all(len(one.ticket) <= TICKET_BYTES for one in request.seen), "a ticket of an undeclared size")
     return _item("subscription", f"{request.rows} rows", request, None)
 
 

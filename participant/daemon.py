@@ -79,8 +79,7 @@ class Daemon:
         self._means.engine.close()
 
     async def _listen(self, connection: Connection) -> None:
-        hello = self._hello()
-        async for assignment in connection.assignments(hello, lambda: self._means.egress.subscribed(hello)):
+        async for assignment in connection.assignments(self._hello, self._means.egress.subscribed):
             self._deliver(assignment)
 
     def _deliver(self, assignment: pb.Assignment) -> None:
@@ -133,6 +132,7 @@ class Daemon:
             await asyncio.to_thread(self._store.flush)
 
     def _hello(self) -> pb.SubscribeRequest:
+        """Who this is, and how far it has seen its runs go."""
         policy = self._config.policy
         abilities = {"secagg": True, "plain": policy.allow_plain, "export": policy.allow_export and not policy.private}
         return pb.SubscribeRequest(
@@ -141,7 +141,12 @@ class Daemon:
             capabilities=[name for name, able in abilities.items() if able],
             rows=self._site.facts.rows,
             features_sha256=features_digest(features) if (features := self._site.facts.features) else b"",
+            seen=[codec.encode_seen(run_id, opened) for run_id, opened in self._open_attempts() if opened.ticket],
         )
+
+    def _open_attempts(self) -> list[tuple[str, events.Opened]]:
+        latest = [(run_id, driver.session.latest) for run_id, driver in self._drivers.items()]
+        return [(run_id, opened) for run_id, opened in latest if opened is not None]
 
 
 def engine_of(config: Config) -> Engine:

@@ -226,7 +226,8 @@ class Driver:
     async def _send(self, action: actions.RoundMessage) -> None:
         if isinstance(action, actions.Submit):
             payload = await self._update_bytes(action.ref)
-            receipt = await self._means.egress.submit(self._contract(), action.ref, payload)
+            ticket = latest.ticket if (latest := self.session.latest) and latest.ref == action.ref else b""
+            receipt = await self._means.egress.submit(self._contract(), action.ref, payload, ticket)
         else:
             receipt = await self._means.egress.send(self._contract(), action)
         kind, fate, ref = _KINDS[type(action)], codec.fate_of(receipt), action.ref

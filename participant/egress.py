@@ -64,9 +64,9 @@ class Egress:
                 self._record_once(contract.reveal_item(agreed, reveal))
                 return await self._link.unmask(reveal)
 
-    async def submit(self, agreed: Contract, ref: Ref, payload: bytes) -> types.Receipt:
+    async def submit(self, agreed: Contract, ref: Ref, payload: bytes, ticket: bytes = b"") -> types.Receipt:
         """Send an update, going on where an earlier connection broke."""
-        item, header = contract.update_item(agreed, codec.encode_ref(agreed.run_id, ref), payload)
+        item, header = contract.update_item(agreed, codec.encode_ref(agreed.run_id, ref), payload, ticket)
         self._record_once(item)
         return await self._link.upload(header, payload)
 

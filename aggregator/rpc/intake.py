@@ -16,6 +16,7 @@ from aggregator.rpc.translate import receipt
 from aggregator.run import events
 from aggregator.run.effects import Fate, Reply
 from aggregator.run.messages import out_of_turn
+from aggregator.run.restored import ticket_of
 from aggregator.run.state import Phase
 from aggregator.runner import Piece, Runner
 from aggregator.store.spool import UploadKey
@@ -57,6 +58,8 @@ class Intake:
         if not self._is_wanted():
             # The rules answer, not we: a repeat of an accepted update must stay a duplicate.
             return receipt(await self._runner.post(self._event()))
+        if not self._is_of_this_opening():
+            return receipt(Reply(Fate.LATE, "this attempt was opened anew by a restored aggregator"))
         layout = self._runner.method.update_layout(self._key.round)
         check_header(self._header.tensor, layout, update_dtype(self._runner.spec))
         self._size = size_of(self._header.tensor)
@@ -75,6 +78,11 @@ class Intake:
         if out_of_turn(run, self._who, key.round, key.attempt, Phase.UPLOADING):
             return False
         return run.round is not None and self._who not in run.round.updates
+
+    def _is_of_this_opening(self) -> bool:
+        run, ticket = self._runner.run, self._header.ticket
+        digest = self._runner.facts.consensus()[0].sha256
+        return not ticket or run.round is None or ticket == ticket_of(run, run.round, digest)
 
     async def _take_over(self) -> None:
         """End an upload that this participant has under way: its connection broke, or it would not send another."""

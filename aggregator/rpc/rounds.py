@@ -67,6 +67,7 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
         if len(self._house.presence.names()) >= self._limits.max_participants:
             raise Overloaded("as many participants are connected as the aggregator allows", "try again later")
         await self._house.introduce(self._introduction(request))
+        await self._house.hear_of(who.name, translate.seen(request))
         connection = self._house.presence.enter(who.name)
         if connection is None:
             hint = "stop the other daemon, or give this one its own certificate"

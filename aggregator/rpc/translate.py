@@ -5,6 +5,7 @@ from __future__ import annotations
 from aggregator.run import events
 from aggregator.run.effects import Fate, Reply
 from aggregator.run.records import Keys, Reveal
+from aggregator.run.restored import Seen
 from dcfpca.errors import BadMessage
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import (
@@ -15,12 +16,24 @@ from dcfpca.v1.types_pb2 import (
     Receipt,
 )
 
+MAX_SEEN = 1000
+"""Runs that one participant may have open."""
+
 _FATES = {
     Fate.ACCEPTED: FATE_ACCEPTED,
     Fate.DUPLICATE: FATE_DUPLICATE,
     Fate.REJECTED: FATE_REJECTED,
     Fate.LATE: FATE_LATE,
 }
+
+
+def seen(request: pb.SubscribeRequest) -> list[Seen]:
+    """How far a participant says that it has seen its runs go."""
+    if len(request.seen) > MAX_SEEN:
+        raise BadMessage(f"more than {MAX_SEEN} runs are named", "end some of them")
+    return [
+        Seen(one.ref.run_id, one.ref.round, one.ref.attempt, one.consensus_sha256, one.ticket) for one in request.seen
+    ]
 
 
 def receipt(reply: Reply | None) -> Receipt:

@@ -13,6 +13,7 @@ from typing import Any
 from aggregator.run import exports
 from aggregator.run.phases import candidates
 from aggregator.run.records import Keys
+from aggregator.run.restored import ticket_of
 from aggregator.run.state import Phase, Round, Run, Status
 from dcfpca import secagg
 from dcfpca.spec import RunSpec
@@ -95,7 +96,7 @@ def _in_round(facts: Facts, run: Run, round: Round, me: str) -> list[Wanted]:
         return [_standby(run, round, f"round {round.round} goes on without this participant")]
     ref = RoundRef(run_id=run.run_id, round=round.round, attempt=round.attempt)
     requests: dict[Phase, tuple[str, Callable[[], Any]]] = {
-        Phase.ADVERTISING: ("round_opened", lambda: _opened(facts, run, ref)),
+        Phase.ADVERTISING: ("round_opened", lambda: _opened(facts, run, round, ref)),
         Phase.SHARING: ("keys_relayed", lambda: _keys_relayed(facts, round, ref, me)),
         Phase.UPLOADING: ("mask_wanted", lambda: _mask_wanted(round, ref, me)),
         Phase.ATTESTING: ("survivors_announced", lambda: pb.SurvivorsAnnounced(ref=ref, survivors=round.survivors)),
@@ -112,13 +113,15 @@ def _standby(run: Run, round: Round, reason: str) -> Wanted:
     return (f"{run.run_id}/{round.round}.{round.attempt}/standby", "standby", lambda: pb.Standby(reason=reason))
 
 
-def _opened(facts: Facts, run: Run, ref: RoundRef) -> pb.RoundOpened:
+def _opened(facts: Facts, run: Run, round: Round, ref: RoundRef) -> pb.RoundOpened:
+    digest = facts.consensus.sha256 if facts.consensus is not None else b""
     return pb.RoundOpened(
         ref=ref,
         spec_sha256=facts.spec_sha256,
         cohort=run.cohort,
         consensus=facts.consensus,
         inline_consensus=facts.inline_consensus,
+        ticket=ticket_of(run, round, digest),
     )
 
 

@@ -49,7 +49,15 @@ class Discard:
     attempt: int
 
 
-Effect = Reply | Accumulate | Sum | Discard
+@dataclass(frozen=True, slots=True)
+class Recast:
+    """Let the consensus of the open round be that of this round from now on; the final one if the run is `over`."""
+
+    round: int
+    over: bool = False
+
+
+Effect = Reply | Accumulate | Sum | Discard | Recast
 
 ACCEPTED = Reply(Fate.ACCEPTED)
 DUPLICATE = Reply(Fate.DUPLICATE, "this message had been accepted before")

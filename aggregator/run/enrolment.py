@@ -48,7 +48,7 @@ def close(spec: RunSpec, run: Run, at: float) -> Step:
     if width > len(cohort):
         reason = f"a cohort of {len(cohort)} cannot reach the quorum of {width}"
         return ended(run, Status.FAILED, reason, at), ()
-    run = replace(run, status=Status.RUNNING, cohort=cohort, reason="")
+    run = replace(run, status=Status.RUNNING, cohort=cohort, reason="", restarted_at=0.0)
     return open_round(spec, run, 0, 1, at), ()
 
 

@@ -132,6 +132,24 @@ class UpdatesLost(Happened):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeenAhead(SaidInRound):
+    """A participant showed the ticket of an attempt that this run opened, but that its store has forgotten.
+
+    `same_consensus`: it began with the consensus that the run has now.
+    """
+
+    kind: Literal["seen_ahead"] = "seen_ahead"
+    same_consensus: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restarted(Happened):
+    """The aggregator took the run up again; nobody is connected yet."""
+
+    kind: Literal["restarted"] = "restarted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlinePassed(Happened):
     """The time allotted to a phase of this attempt is over."""
 
@@ -206,6 +224,8 @@ Event = (
     | ConsensusReached
     | SumFailed
     | UpdatesLost
+    | SeenAhead
+    | Restarted
     | DeadlinePassed
     | Joined
     | Left

@@ -35,13 +35,22 @@ def open_round(spec: RunSpec, run: Run, round: int, attempt: int, at: float, fir
 
 
 def deadline(spec: RunSpec, run: Run) -> float | None:
-    """When the present phase must be complete; None while nothing is awaited from participants."""
+    """When the present phase must be complete; None while nothing is awaited from participants.
+
+    Not before those who lost their connections to a restart have had the time of a round to come back.
+    """
     if run.status is Status.ENROLLING:
-        return run.created_at + spec.enrol_seconds
+        patience = min(spec.enrol_seconds, spec.round_seconds) if run.restarted_at else 0.0
+        return max(run.created_at + spec.enrol_seconds, run.restarted_at + patience)
     if run.status is not Status.RUNNING or run.round is None or run.round.phase is Phase.SUMMING:
         return None
-    share = _SHARE_OF_DEADLINE[run.round.phase] if spec.aggregation == "secure" else 1.0
-    return run.round.opened_at + share * spec.round_seconds
+    due = _due(spec, run.round)
+    return max(due, run.restarted_at + spec.round_seconds) if run.restarted_at else due
+
+
+def _due(spec: RunSpec, round: Round) -> float:
+    share = _SHARE_OF_DEADLINE[round.phase] if spec.aggregation == "secure" else 1.0
+    return round.opened_at + share * spec.round_seconds
 
 
 def candidates(run: Run, round: Round) -> tuple[str, ...]:
@@ -126,11 +135,26 @@ def advance(run: Run) -> Step:
     return replace(run, round=after), effects
 
 
+def came_back(spec: RunSpec, run: Run, participant: str, at: float) -> Step:
+    """A participant is back after a restart; once a quorum is, the usual deadlines hold again.
+
+    An attempt whose time ran out meanwhile is opened anew, and not held against the round: nobody could answer.
+    """
+    run = replace(run, back=run.back | {participant})
+    if run.round is None or len(run.back & set(run.cohort)) < spec.quorum_of(len(run.cohort)):
+        return run, ()
+    run = replace(run, restarted_at=0.0, back=frozenset())
+    assert run.round is not None
+    if run.status is Status.RUNNING and run.round.phase is not Phase.SUMMING and at >= _due(spec, run.round):
+        return reopen_for_free(spec, run, at, "its time ran out while the aggregator was restarted")
+    return run, ()
+
+
 def overdue(spec: RunSpec, run: Run, at: float) -> Step:
     """The phase's time is over: go on with those who answered if they are enough, else reopen the round."""
     assert run.round is not None
     missing = awaited(run)
-    run = replace(run, silent=run.silent | set(missing))
+    run = replace(run, silent=run.silent | set(missing), restarted_at=0.0, back=frozenset())
     assert run.round is not None
     have, need = len(answered(run.round)), required(spec, run, run.round)
     if have >= need:
@@ -139,6 +163,12 @@ def overdue(spec: RunSpec, run: Run, at: float) -> Step:
     return reopen(
         spec, run, at, f"{have} of the {need} needed answered while {run.round.phase}; missing {', '.join(who)}"
     )
+
+
+def reopen_for_free(spec: RunSpec, run: Run, at: float, reason: str) -> Step:
+    """A new attempt where the participants had no part in the failure: `max_attempts` counts from it."""
+    assert run.round is not None
+    return reopen(spec, replace(run, round=replace(run.round, first_attempt=run.round.attempt + 1)), at, reason)
 
 
 def reopen(spec: RunSpec, run: Run, at: float, reason: str) -> Step:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from aggregator.run import enrolment, events, exports, messages, phases
+from aggregator.run import enrolment, events, exports, messages, phases, restored
 from aggregator.run.effects import Discard, Effect
 from aggregator.run.state import Phase, Run, Status, ended
 from dcfpca.spec import RunSpec
@@ -39,11 +39,15 @@ def step(spec: RunSpec, run: Run, event: events.Event) -> Step:
             return _sum_failed(spec, run, event)
         case events.UpdatesLost():
             current = is_current(run, event.round, event.attempt)
-            return phases.reopen(spec, run, event.at, event.reason) if current else (run, ())
+            return phases.reopen_for_free(spec, run, event.at, event.reason) if current else (run, ())
+        case events.SeenAhead():
+            return restored.catch_up(spec, run, event)
+        case events.Restarted():
+            return _restarted(run, event), ()
         case events.DeadlinePassed():
             return _deadline_passed(spec, run, event)
         case events.Joined():
-            return _joined(run, event), ()
+            return _joined(spec, run, event)
         case events.Left():
             return phases.progress(spec, replace(run, absent=run.absent | {event.participant}))
         case events.Aborted():
@@ -64,10 +68,19 @@ def is_current(run: Run, round: int, attempt: int) -> bool:
     return open_now and run.round is not None and (run.round.round, run.round.attempt) == (round, attempt)
 
 
-def _joined(run: Run, event: events.Joined) -> Run:
-    if event.participant in run.refusals or event.participant not in run.absent | run.silent:
+def _restarted(run: Run, event: events.Restarted) -> Run:
+    if run.status not in (Status.ENROLLING, Status.RUNNING):
         return run
-    return replace(run, absent=run.absent - {event.participant}, silent=run.silent - {event.participant})
+    return replace(run, restarted_at=event.at, back=frozenset())
+
+
+def _joined(spec: RunSpec, run: Run, event: events.Joined) -> Step:
+    who = event.participant
+    if who in run.refusals:
+        return run, ()
+    if who in run.absent | run.silent:
+        run = replace(run, absent=run.absent - {who}, silent=run.silent - {who})
+    return phases.came_back(spec, run, who, event.at) if run.restarted_at else (run, ())
 
 
 def _consensus_reached(spec: RunSpec, run: Run, event: events.ConsensusReached) -> Step:

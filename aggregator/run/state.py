@@ -67,11 +67,16 @@ class Export(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run(Record):
-    """Everything the rules need to go on. `absent` have no connection, `silent` missed a deadline while connected."""
+    """Everything the rules need to go on. `absent` have no connection, `silent` missed a deadline while connected.
+
+    `seal` is the secret of the run's tickets. While `restarted_at` is set, the run waits for a quorum to come back
+    after a restart of the aggregator; `back` are those who have.
+    """
 
     run_id: str
     created_at: float
     operator: str = ""
+    seal: bytes = field(default=b"", repr=False)
     status: Status = Status.ENROLLING
     reason: str = ""
     enrolled: Mapping[str, Consent] = field(default_factory=dict)
@@ -79,6 +84,8 @@ class Run(Record):
     cohort: tuple[str, ...] = ()
     absent: frozenset[str] = frozenset()
     silent: frozenset[str] = frozenset()
+    restarted_at: float = 0.0
+    back: frozenset[str] = frozenset()
     round: Round | None = None
     ended_at: float = 0.0
     export: Export | None = None

@@ -8,18 +8,30 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SubscribeRequest(_message.Message):
-    __slots__ = ("protocol", "software", "capabilities", "rows", "features_sha256")
+    __slots__ = ("protocol", "software", "capabilities", "rows", "features_sha256", "seen")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_FIELD_NUMBER: _ClassVar[int]
     CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     FEATURES_SHA256_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     software: str
     capabilities: _containers.RepeatedScalarFieldContainer[str]
     rows: int
     features_sha256: bytes
-    def __init__(self, protocol: _Optional[int] = ..., software: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ..., rows: _Optional[int] = ..., features_sha256: _Optional[bytes] = ...) -> None: ...
+    seen: _containers.RepeatedCompositeFieldContainer[Seen]
+    def __init__(self, protocol: _Optional[int] = ..., software: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ..., rows: _Optional[int] = ..., features_sha256: _Optional[bytes] = ..., seen: _Optional[_Iterable[_Union[Seen, _Mapping]]] = ...) -> None: ...
+
+class Seen(_message.Message):
+    __slots__ = ("ref", "consensus_sha256", "ticket")
+    REF_FIELD_NUMBER: _ClassVar[int]
+    CONSENSUS_SHA256_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
+    ref: _types_pb2.RoundRef
+    consensus_sha256: bytes
+    ticket: bytes
+    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., consensus_sha256: _Optional[bytes] = ..., ticket: _Optional[bytes] = ...) -> None: ...
 
 class Assignment(_message.Message):
     __slots__ = ("run_id", "key", "deadline_ms", "run_proposed", "round_opened", "keys_relayed", "mask_wanted", "survivors_announced", "unmask_wanted", "run_finished", "export_wanted", "standby")
@@ -58,18 +70,20 @@ class RunProposed(_message.Message):
     def __init__(self, spec: _Optional[bytes] = ..., spec_sha256: _Optional[bytes] = ...) -> None: ...
 
 class RoundOpened(_message.Message):
-    __slots__ = ("ref", "spec_sha256", "cohort", "consensus", "inline_consensus")
+    __slots__ = ("ref", "spec_sha256", "cohort", "consensus", "inline_consensus", "ticket")
     REF_FIELD_NUMBER: _ClassVar[int]
     SPEC_SHA256_FIELD_NUMBER: _ClassVar[int]
     COHORT_FIELD_NUMBER: _ClassVar[int]
     CONSENSUS_FIELD_NUMBER: _ClassVar[int]
     INLINE_CONSENSUS_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
     ref: _types_pb2.RoundRef
     spec_sha256: bytes
     cohort: _containers.RepeatedScalarFieldContainer[str]
     consensus: _types_pb2.TensorHeader
     inline_consensus: bytes
-    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., spec_sha256: _Optional[bytes] = ..., cohort: _Optional[_Iterable[str]] = ..., consensus: _Optional[_Union[_types_pb2.TensorHeader, _Mapping]] = ..., inline_consensus: _Optional[bytes] = ...) -> None: ...
+    ticket: bytes
+    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., spec_sha256: _Optional[bytes] = ..., cohort: _Optional[_Iterable[str]] = ..., consensus: _Optional[_Union[_types_pb2.TensorHeader, _Mapping]] = ..., inline_consensus: _Optional[bytes] = ..., ticket: _Optional[bytes] = ...) -> None: ...
 
 class AdvertisedKeys(_message.Message):
     __slots__ = ("participant", "sealing_key", "masking_key", "signature", "certificate", "commitment", "binding")
@@ -230,12 +244,14 @@ class StateBoundRequest(_message.Message):
     def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., exponent: _Optional[int] = ...) -> None: ...
 
 class UpdateHeader(_message.Message):
-    __slots__ = ("ref", "tensor")
+    __slots__ = ("ref", "tensor", "ticket")
     REF_FIELD_NUMBER: _ClassVar[int]
     TENSOR_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
     ref: _types_pb2.RoundRef
     tensor: _types_pb2.TensorHeader
-    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., tensor: _Optional[_Union[_types_pb2.TensorHeader, _Mapping]] = ...) -> None: ...
+    ticket: bytes
+    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., tensor: _Optional[_Union[_types_pb2.TensorHeader, _Mapping]] = ..., ticket: _Optional[bytes] = ...) -> None: ...
 
 class UpdatePart(_message.Message):
     __slots__ = ("header", "chunk")

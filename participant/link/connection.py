@@ -43,15 +43,16 @@ class Connection:
         self._backoff = Backoff()
 
     async def assignments(
-        self, hello: pb.SubscribeRequest, dialling: Callable[[], None]
+        self, greeting: Callable[[], pb.SubscribeRequest], dialling: Callable[[pb.SubscribeRequest], None]
     ) -> AsyncIterator[pb.Assignment]:
         """Assignments for as long as the daemon lives; raises DcfpcaError when there is no point in going on.
 
         `dialling` is called before a connection is tried, though not again until one has come about.
         """
         while True:
+            hello = greeting()
             if not self._dialled:
-                dialling()
+                dialling(hello)
                 self._dialled = True
             try:
                 async for assignment in self._link.subscribe(hello, self._connected):

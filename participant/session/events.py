@@ -69,6 +69,7 @@ class Opened:
     """A round is open. `seed` is fresh entropy from the shell, used only if the attempt is new.
 
     `opened_before` are the survivors for whom the sum of an earlier attempt at this round was opened, if one was.
+    `ticket` is for the aggregator to know its own announcement again.
     """
 
     ref: Ref
@@ -77,6 +78,7 @@ class Opened:
     consensus: ConsensusHeader
     seed: bytes = field(repr=False, default=b"")
     opened_before: tuple[str, ...] = ()
+    ticket: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

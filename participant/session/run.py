@@ -71,6 +71,9 @@ class Reaction:
 
 NOTHING = Reaction()
 
+OVER = "the run is over at this site; it is not taken up again"
+"""What an aggregator is told that opens a round of a run that has ended: its store was restored from before."""
+
 
 class Session:
     """One run at one site."""
@@ -98,6 +101,11 @@ class Session:
     def ref(self) -> Ref | None:
         """The latest attempt that was opened to this site."""
         return self._attempt.ref if self._attempt else None
+
+    @property
+    def latest(self) -> Opened | None:
+        """How the latest attempt was opened, while the run goes on."""
+        return self._attempt.opened if self._attempt and not self.finished else None
 
     def opened_for(self, round: int) -> tuple[str, ...]:
         """The survivors for whom this site has helped to open the sum of this round; empty when it has not."""
@@ -154,8 +162,7 @@ class Session:
                 self._over()
                 return Reaction(save=True)
             case TurnedDown():
-                self._over()
-                return Reaction((Forget("turned down", event.reason),), save=True)
+                return self._turned_down(event)
             case StoodBy():
                 return NOTHING
             case _:
@@ -194,14 +201,16 @@ class Session:
         if self.consent is not None and not self.consent.accept:
             return Reaction((self._response(self.consent),))
         consent = self._consented(event.digest)
+        if self.finished:
+            return Reaction((Respond(consent.digest, accept=False, reasons=(OVER,), private=consent.private),))
         latest = self.ref
-        if self.finished or (latest is not None and event.ref < latest):
+        if latest is not None and event.ref < latest:
             return NOTHING
+        self._check_same_run(event)
         if latest == event.ref and self._attempt is not None:
             return Reaction((*self._compute(), *self._attempt.start()))
         if reasons := check_cohort(consent.spec, self._site, event.cohort):
             return self._withdraw(consent, reasons)
-        self._check_same_run(event)
         return self._begin(consent, event)
 
     def _begin(self, consent: Consent, event: Opened) -> Reaction:
@@ -210,7 +219,7 @@ class Session:
         self._cohort = self._cohort or event.cohort
         self._attempt = attempt
         computed = self._computed
-        if computed is not None and computed.round == event.ref.round:
+        if computed is not None and _answers(computed, event):
             attempt.vector = computed.vector
         return Reaction((*self._compute(), *attempt.start()), save=True)
 
@@ -247,7 +256,7 @@ class Session:
         attempt = self._attempt
         if attempt is None or self.finished:
             return NOTHING
-        if attempt.ref.round != event.round:
+        if not _answers(event, attempt.opened):
             return Reaction(self._compute())
         return Reaction(attempt.computed(event.vector))
 
@@ -276,6 +285,12 @@ class Session:
         self._attempt = None
         return Reaction((Finish(event.round, event.reason, event.consensus),))
 
+    def _turned_down(self, event: TurnedDown) -> Reaction:
+        if self.finished:
+            return NOTHING
+        self._over()
+        return Reaction((Forget("turned down", event.reason),), save=True)
+
     def _over(self) -> None:
         """Nothing more is done in this run; what it held in memory goes."""
         self.finished = True
@@ -287,3 +302,8 @@ class Session:
         else:
             reason = review_export(self.consent.spec, self._site.policy)
         return (RefuseExport(event.export_id, reason),) if reason else (Export(event.export_id),)
+
+
+def _answers(computed: Computed, opened: Opened) -> bool:
+    """Whether this local step is the one that the attempt asks for: of its round, and on its consensus."""
+    return (computed.round, computed.consensus_sha256) == (opened.ref.round, opened.consensus.sha256)

@@ -41,6 +41,15 @@ class World:
         self.aggregator = SimulatedAggregator(spec)
         self.sites = [SimulatedSite(name, spec, draw.standard_normal((ROWS, 2))) for name in NAMES]
         self.wire: dict[str, list[pb.Assignment]] = {name: [] for name in NAMES}
+        self.connected: set[str] = set()
+        self.backups = [self.aggregator.back_up()]
+
+    def listen(self, site: SimulatedSite) -> list[pb.Assignment]:
+        """What the aggregator tells this site now; it connects first where it has to."""
+        if site.name not in self.connected:
+            self.connected.add(site.name)
+            self.aggregator.greet(site.name, site.session.latest)
+        return self.aggregator.wanted_of(site.name)
 
     def fault(self, what: int, who: int, which: int) -> None:
         """One thing happens; whatever is impossible now does not."""
@@ -48,7 +57,7 @@ class World:
         wire, here = self.wire[site.name], aggregator.run.round
         match what:
             case 0 | 1:
-                wire += aggregator.wanted_of(site.name)
+                wire += self.listen(site)
             case 2 | 3 if wire:
                 site.hear(wire.pop(which % len(wire)))
             case 4 if wire:
@@ -63,23 +72,36 @@ class World:
                 site.compute()
             case 10:
                 site.crash()
+                self.connected.discard(site.name)
             case 11:
                 aggregator.crash()
+                self.connected.clear()
             case 12:
                 self.sum()
             case 13 if here is not None:
                 place = {"round": here.round, "attempt": here.attempt, "phase": here.phase.value}
-                aggregator.tell(events.DeadlinePassed(at=0.0, **place))
+                aggregator.tell(events.DeadlinePassed(at=aggregator.clock, **place))
             case 14 if here is not None:
-                aggregator.tell(events.Left(at=0.0, participant=site.name))
+                aggregator.tell(events.Left(at=aggregator.clock, participant=site.name))
             case 15 if here is not None:
-                aggregator.tell(events.Joined(at=0.0, participant=site.name))
+                aggregator.tell(events.Joined(at=aggregator.clock, participant=site.name))
             case 16:
-                aggregator.tell(events.Resumed(at=0.0))
+                aggregator.tell(events.Resumed(at=aggregator.clock))
+            case 17:
+                self.backups.append(aggregator.back_up())
+            case 18:
+                self.restore(which)
         self.check()
 
+    def restore(self, which: int) -> None:
+        """The aggregator comes back from one of its backups; streams are broken, calls are made again."""
+        self.aggregator.restore(self.backups[-1 - which % len(self.backups)])
+        self.connected.clear()
+        for wire in self.wire.values():
+            wire.clear()
+
     def sum(self) -> None:
-        vectors = {(site.name, round): vector for site in self.sites for round, vector in site.vectors.items()}
+        vectors = {(site.name, *asked): vector for site in self.sites for asked, vector in site.vectors.items()}
         self.aggregator.sum(vectors)
 
     def check(self) -> None:
@@ -94,18 +116,18 @@ class World:
         for who in range(len(self.sites)):
             self.fault(15, who, 0)
         for _ in range(400):
-            if self.aggregator.run.status is Status.FINISHED and all(site.disk.finished for site in self.sites):
+            if self.aggregator.run.status.over and all(site.disk.finished for site in self.sites):
                 return
-            if not self._calm_turn():
+            if not self.calm_turn():
                 self.fault(13, 0, 0)
                 self.fault(16, 0, 0)
         raise AssertionError(f"the run hangs: {self.aggregator.run}")
 
-    def _calm_turn(self) -> bool:
+    def calm_turn(self) -> bool:
         """Everything that can be done is; whether anything was."""
         before = (self.aggregator.run, [(len(site.outbox), site.disk.finished) for site in self.sites])
         for site in self.sites:
-            self.wire[site.name] = self.aggregator.wanted_of(site.name)
+            self.wire[site.name] = self.listen(site)
             while self.wire[site.name]:
                 site.hear(self.wire[site.name].pop(0))
             site.compute()
@@ -122,6 +144,7 @@ def play(spec: RunSpec, faults: list[Fault]) -> World:
     for fault in faults:
         world.fault(*fault)
     world.calm()
+    assert world.aggregator.run.status is Status.FINISHED
     assert world.aggregator.replayed() == world.aggregator.run
     assert [done.round for done in world.aggregator.reached] == list(range(spec.rounds + 1))
     return world
@@ -176,3 +199,61 @@ def test_crashes_all_along_the_way_leave_no_trace(aggregation: str, every: int) 
     assert world.aggregator.run.status is Status.FINISHED
     assert all(done.survivors == NAMES for done in world.aggregator.reached)
     assert all(done.attempt == 1 for done in world.aggregator.reached)
+
+
+# As above, with backups made and restored at any time.
+_WHAT_ELSE = st.sampled_from([0, 1, 2, 2, 2, 3, 3, 6, 6, 6, 7, 7, 8, 9, 9, 10, 11, 12, 12, 13, 15, 17, 17, 18])
+RESTORES = st.lists(st.tuples(_WHAT_ELSE, st.integers(0, 3), st.integers(0, 5)), max_size=250)
+
+
+def restored(spec: RunSpec, faults: list[Fault]) -> World:
+    """Whatever backup is restored when, the run ends, and no site is asked for a thing twice (which sites check)."""
+    world = World(spec)
+    for fault in faults:
+        world.fault(*fault)
+    world.calm()
+    run = world.aggregator.run
+    assert world.aggregator.replayed() == run
+    if run.status is Status.FAILED:
+        # Only where there is nothing to go on from: no consensus yet, or sites that have their results.
+        assert "propose the run again" in run.reason or "the run is over at this site" in run.reason, run.reason
+    else:
+        assert run.status is Status.FINISHED
+    return world
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=_QUIET)
+@given(RESTORES)
+def test_a_secure_run_goes_on_from_any_backup(faults: list[Fault]) -> None:
+    restored(spec_of(rounds=3), faults)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=_QUIET)
+@given(RESTORES)
+def test_a_plain_run_goes_on_from_any_backup(faults: list[Fault]) -> None:
+    restored(spec_of(aggregation="plain", rounds=5), faults)
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None, suppress_health_check=_QUIET)
+@given(st.sampled_from(["secure", "plain"]), RESTORES, RESTORES)
+def test_backups_restored_again_and_again_are_survived_too(
+    aggregation: str, faults: list[Fault], more: list[Fault]
+) -> None:
+    restored(spec_of(aggregation=aggregation, rounds=4), faults + more)
+
+
+def test_a_run_set_back_three_rounds_goes_on_beyond_its_sites() -> None:
+    """The usual order of things; a backup of round 2 is restored when the sites are in round 5."""
+    world = World(spec_of(rounds=12, quorum=4))
+    while (here := world.aggregator.run.round) is None or here.round < 2:
+        world.calm_turn()
+    world.fault(17, 0, 0)
+    while world.aggregator.run.round is not None and world.aggregator.run.round.round < 5:
+        world.calm_turn()
+    ahead = max(site.session.ref.round for site in world.sites if site.session.ref)
+    world.fault(18, 0, 0)
+    world.calm()
+    rounds = [done.round for done in world.aggregator.reached]
+    assert rounds == [0, 1, *range(ahead + 1, 13)]
+    assert world.aggregator.run.status is Status.FINISHED

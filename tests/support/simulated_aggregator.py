@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from aggregator.run import events, secure
 from aggregator.run.assignments import assignments
-from aggregator.run.effects import Discard, Fate, Reply, Sum
+from aggregator.run.effects import Discard, Fate, Recast, Reply, Sum
 from aggregator.run.messages import PHASE_OF, out_of_turn
+from aggregator.run.restored import Seen, news_in, recast, ticket_of
 from aggregator.run.rules import step
 from aggregator.run.state import Phase, Run, Status
 from aggregator.runner_facts import FactsOfStage
@@ -20,9 +22,10 @@ from dcfpca.methods import method_of
 from dcfpca.rpca.exchange import Consensus, FloatArray, Parcel, Total
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
+from participant.session import events as site_events
 from tests.support.secagg import verify
 
-START = Run(run_id="r1", created_at=0.0)
+START = Run(run_id="r1", created_at=0.0, seal=bytes(32))
 
 
 @dataclass
@@ -39,6 +42,16 @@ class Summed:
     survivors: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Backup:
+    """A copy of the disk."""
+
+    journal: tuple[bytes, ...]
+    updates: Mapping[tuple[int, int, str], bytes]
+    consensus: Consensus
+    reached: tuple[Summed, ...]
+
+
 @dataclass
 class SimulatedAggregator:
     """`journal`, `consensus` and `updates` are its disk, written together; everything else is lost in a crash."""
@@ -49,6 +62,7 @@ class SimulatedAggregator:
     reached: list[Summed] = field(default_factory=list)
     run: Run = START
     to_sum: Sum | None = None
+    clock: float = 1.0
 
     def __post_init__(self) -> None:
         self.spec_bytes = self.spec.canonical()
@@ -69,13 +83,17 @@ class SimulatedAggregator:
             match effect:
                 case Sum():
                     self.to_sum = effect
+                case Recast():
+                    self.sums.consensus = recast(self.sums.consensus, effect)
                 case Discard(round, attempt):
                     self.updates = {key: data for key, data in self.updates.items() if key[:2] > (round, attempt)}
         return next((effect for effect in effects if isinstance(effect, Reply)), None)
 
-    def receive(self, event: events.RoundMessage, update: bytes = b"") -> Reply:
+    def receive(self, event: events.RoundMessage, update: bytes = b"", ticket: bytes = b"") -> Reply:
         """A message of a participant, checked as at the service's door."""
-        phase = PHASE_OF[type(event)]
+        phase, here = PHASE_OF[type(event)], self.run.round
+        if ticket and here and ticket != ticket_of(self.run, here, self.facts.consensus()[0].sha256):
+            return Reply(Fate.LATE, "this attempt was opened anew")
         if out_of_turn(self.run, event.participant, event.round, event.attempt, phase) is None:
             try:
                 self._check(event)
@@ -105,7 +123,7 @@ class SimulatedAggregator:
             case events.UpdateReceived():
                 pass
 
-    def sum(self, vectors: dict[tuple[str, int], FloatArray]) -> None:
+    def sum(self, vectors: dict[tuple[str, int, bytes], FloatArray]) -> None:
         """Form the consensus; it must be what the survivors' own vectors, added in the open, lead to."""
         effect, here = self.to_sum, self.run.round
         self.to_sum = None
@@ -116,13 +134,14 @@ class SimulatedAggregator:
         running = RunningSum(self.spec, self.method.update_layout(here.round))
         for name in here.survivors:
             running.add(0, self.updates[here.round, here.attempt, name])
-        place = {"at": 0.0, "round": here.round, "attempt": here.attempt}
+        place = {"at": self.clock, "round": here.round, "attempt": here.attempt}
         try:
             after = next_consensus(self.spec, self.method, self.sums.consensus, here, self.facts.book(), running)
         except UnusableSum as error:
             self.tell(events.SumFailed(**place, reason=str(error)))
             return
-        self._check_sum(after, [vectors[name, here.round] for name in here.survivors])
+        begun_with = self.facts.consensus()[0].sha256
+        self._check_sum(after, [vectors[name, here.round, begun_with] for name in here.survivors])
         self.reached.append(Summed(here.round, here.attempt, here.survivors))
         self.tell(events.ConsensusReached(**place, outcome=after.outcome.value if after.outcome else ""))
         self.sums.consensus = after
@@ -148,6 +167,27 @@ class SimulatedAggregator:
         here = self.run.round
         summing = here is not None and self.run.phase == "summing"
         self.to_sum = Sum(here.round, here.attempt) if here is not None and summing else None
+
+    def back_up(self) -> Backup:
+        """Copy the disk."""
+        return Backup(tuple(self.journal), dict(self.updates), self.sums.consensus, tuple(self.reached))
+
+    def restore(self, backup: Backup) -> None:
+        """Come back from a copy that was made some time ago."""
+        self.journal, self.updates, self.reached = list(backup.journal), dict(backup.updates), list(backup.reached)
+        self.sums.consensus = backup.consensus
+        self.run = self.replayed()
+        self.clock += 1.0
+        self.crash()
+
+    def greet(self, name: str, opened: site_events.Opened | None) -> None:
+        """A participant connects and shows the last attempt that was opened to it."""
+        if opened is None:
+            return
+        seen = Seen("r1", opened.ref.round, opened.ref.attempt, opened.consensus.sha256, opened.ticket)
+        news = news_in(self.run, self.facts.consensus()[0].sha256, name, seen, self.clock)
+        if news is not None:
+            self.tell(news)
 
     def wanted_of(self, name: str) -> list[pb.Assignment]:
         """What a stream that is opened now is sent."""

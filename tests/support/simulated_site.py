@@ -55,7 +55,7 @@ class SimulatedSite:
         policy = SitePolicy(allow_plain=True, min_cohort=2)
         self._facts = SiteFacts(name, *data.shape, False, False, policy)
         self._seeds = 0
-        self.vectors: dict[int, FloatArray] = {}
+        self.vectors: dict[tuple[int, bytes], FloatArray] = {}
         self.left: dict[tuple[int, int, str], bytes] = {}
         self._shadow = method_of(spec).site(ArrayColumns(data))
         self._begin()
@@ -124,9 +124,10 @@ class SimulatedSite:
             if self.disk.step:
                 self._site.restore(self.disk.step[1])
         vector = self._site.answer(action.round, broadcast).flat()
-        if action.round not in self.vectors:
-            self.vectors[action.round] = self._shadow.answer(action.round, broadcast).flat()
-        assert np.array_equal(vector, self.vectors[action.round]), "a restart changed the update"
+        asked = (action.round, action.consensus.sha256)
+        if asked not in self.vectors:
+            self.vectors[asked] = self._shadow.answer(action.round, broadcast).flat()
+        assert np.array_equal(vector, self.vectors[asked]), "a restart changed the update"
         computed = events.Computed(action.round, action.consensus.sha256, vector)
         self.disk.step = (computed, self._site.snapshot())
         self.take(computed)
@@ -146,35 +147,45 @@ class SimulatedSite:
 
     def _respond(self, action: actions.Respond, aggregator: SimulatedAggregator) -> Reply:
         identity = identity_of(self.name)
-        said = consent_bytes("r1", action.digest, self.name, accept=action.accept, private=action.private, reasons=[])
-        event = told.Responded(at=0.0, participant=self.name, accept=action.accept, signature=identity.sign(said))
+        said = consent_bytes(
+            "r1", action.digest, self.name, accept=action.accept, private=action.private, reasons=action.reasons
+        )
+        at, signature = aggregator.clock, identity.sign(said)
+        event = told.Responded(at=at, participant=self.name, accept=action.accept, signature=signature)
         assert verify(identity.certificate, self.name)
         reply = aggregator.tell(event)
         assert reply is not None
         return reply
 
     def _message(self, action: Any, aggregator: SimulatedAggregator) -> Reply:
-        ref, update = codec.encode_ref("r1", action.ref), b""
-        place = {"at": 0.0, "participant": self.name, "round": ref.round, "attempt": ref.attempt}
+        ref, update, ticket = codec.encode_ref("r1", action.ref), b"", b""
+        place = {"at": aggregator.clock, "participant": self.name, "round": ref.round, "attempt": ref.attempt}
         event: told.RoundMessage
         match action:
             case actions.Advertise():
-                event = translate.keys_advertised(codec.encode_advert("r1", action.ref, action.advert), self.name, 0.0)
+                event = translate.keys_advertised(
+                    codec.encode_advert("r1", action.ref, action.advert), self.name, aggregator.clock
+                )
             case actions.SendShares():
-                event = translate.shares_sent(codec.encode_shares("r1", action.ref, action.shares), self.name, 0.0)
+                event = translate.shares_sent(
+                    codec.encode_shares("r1", action.ref, action.shares), self.name, aggregator.clock
+                )
             case actions.SendBound():
                 event = told.BoundStated(**place, exponent=action.bound.exponent)
             case actions.Submit():
-                update = self.session.update_bytes(action.ref)
+                update, latest = self.session.update_bytes(action.ref), self.session.latest
+                ticket = latest.ticket if latest else b""
                 event = told.UpdateReceived(**place, sha256=hashlib.sha256(update).digest(), size=len(update))
             case actions.Attest():
                 event = told.SurvivorsAttested(**place, signature=action.attestation.signature)
             case actions.SendReveal():
-                event = translate.shares_revealed(codec.encode_reveal("r1", action.ref, action.reveal), self.name, 0.0)
+                event = translate.shares_revealed(
+                    codec.encode_reveal("r1", action.ref, action.reveal), self.name, aggregator.clock
+                )
             case _:
                 raise AssertionError(action)
         self._never_two(event, update)
-        return aggregator.receive(event, update)
+        return aggregator.receive(event, update, ticket)
 
     def _never_two(self, event: told.RoundMessage, update: bytes) -> None:
         """Of each kind at most one message leaves in an attempt, byte for byte; else masks would give way."""

@@ -382,7 +382,11 @@ def test_a_finished_run_is_written_once() -> None:
     assert session.handle(ended()).actions == (actions.Finish(9, "converged", HEADER),)
     assert session.handle(events.ResultsWritten("converged")).save
     assert session.handle(ended()) == Reaction()
-    assert session.handle(opened(spec_of(), round=10)) == Reaction()
+    # Only an aggregator that was set back to before the end asks: it is told that this site will not go along.
+    (told,) = session.handle(opened(spec_of(), round=10)).actions
+    assert isinstance(told, actions.Respond)
+    assert not told.accept
+    assert session.handle(events.TurnedDown("late")) == Reaction()
 
 
 @pytest.mark.parametrize("status", ["aborted", "failed"])

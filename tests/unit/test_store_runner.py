@@ -34,13 +34,14 @@ async def running(path: Path, spec: RunSpec = SPEC) -> AsyncIterator[tuple[Runne
     """A run whose cohort has enrolled."""
     store = Store(path)
     keeper = Keeper(store, Signer(lambda data: data, b""), "test")
-    if not store.load_runs():
+    fresh = not store.load_runs()
+    if fresh:
         store.create_run(
             Run(run_id="r1", created_at=keeper.now()), spec.canonical(), "request-1", method_of(spec).begin()
         )
     (stored,) = store.load_runs()
     made = Runner(StoredRun(*(getattr(stored, name) for name in StoredRun.__slots__)), keeper, lambda: None)
-    await made.start()
+    await (made.start() if fresh else made.restart())
     try:
         for name in NAMES:
             await made.post(events.Responded(at=keeper.now(), participant=name, accept=True))

@@ -1,0 +1,78 @@
+"""A backup made while a run goes on, restored after the sites have moved on: the run goes on beyond them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from aggregator.main import app
+from dcfpca.rpca.synthetic import Recipe, generate
+from tests.support.federation import Federation, relative
+
+NAMES = ("alpha", "beta", "gamma")
+SPEC = {"rank": 2, "participants": NAMES, "quorum": 3, "round_seconds": 24.0}
+
+
+@pytest.fixture
+def federation(tmp_path: Path) -> Iterator[Federation]:
+    problem = generate(Recipe(rows=24, columns=33, rank=2, sparsity=0.05, noise=0.05, counts=(14, 10, 9)), 3)
+    with Federation(tmp_path) as made:
+        made.start_aggregator()
+        for name, own in zip(NAMES, problem.sites(), strict=True):
+            made.add_site(name, own.array)
+        made.start_sites(NAMES)
+        yield made
+
+
+def back_up(federation: Federation) -> Path:
+    """Copy the store of the aggregator that runs."""
+    copy = federation.root / "copy.db"
+    config = federation.root / "aggregator.toml"
+    done = CliRunner().invoke(app, ["backup", "--config", str(config), "--out", str(copy)])
+    assert done.exit_code == 0, done.output
+    return copy
+
+
+def restore(federation: Federation, copy: Path) -> None:
+    """The machine is lost with all it had; another one starts from the copy under the same address."""
+    federation.aggregator.kill()
+    for path in federation.root.glob("store.db*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    copy.rename(federation.root / "store.db")
+    federation.start_aggregator()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("aggregation", ["secure", "plain"])
+def test_an_open_run_goes_on_from_a_backup_that_is_rounds_behind(federation: Federation, aggregation: str) -> None:
+    run_id = federation.propose(**SPEC, rounds=400, tolerance=1e-9, aggregation=aggregation)
+    federation.aggregator.await_action("consensus_reached", run=run_id, round=5)
+    copy = back_up(federation)
+    federation.aggregator.await_action("consensus_reached", run=run_id, round=9)
+    restore(federation, copy)
+    view = federation.finish(run_id)
+    rounds = [done.round for done in view.rounds]
+    assert rounds == sorted(set(rounds))
+    assert len(rounds) < view.round + 1, "the forgotten rounds are not made up for"
+    alone = federation.simulate(view, NAMES)
+    for name, mine in zip(NAMES, alone.results, strict=True):
+        # Another way there, and so another rounding; the same answer.
+        assert relative(federation.result(name, run_id).L, mine.L) <= 1e-6
+
+
+@pytest.mark.slow
+def test_a_run_that_the_sites_have_finished_is_not_taken_up_again(federation: Federation) -> None:
+    run_id = federation.propose(**SPEC, method="gradient", rounds=12, tolerance=0)
+    federation.aggregator.await_action("consensus_reached", run=run_id, round=4)
+    copy = back_up(federation)
+    federation.finish(run_id)
+    before = [federation.result(name, run_id).manifest for name in NAMES]
+    restore(federation, copy)
+    view = federation.follow(run_id)
+    assert view.status == "failed"
+    assert "over at this site" in view.reason
+    assert [federation.result(name, run_id).manifest for name in NAMES] == before
