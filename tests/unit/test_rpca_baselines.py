@@ -69,7 +69,7 @@ def test_solvers_told_the_rank_find_the_truth_and_leave_the_matrix_alone(solve, 
 
 def test_ircur_works_from_rows_and_columns_it_chose() -> None:
     problem = generate(Recipe(rows=300, columns=400, rank=3, sparsity=0.05), seed=1)
-    result = baselines.ircur(problem.M, 3, sampling=4.0, tolerance=1e-9)
+    result = baselines.ircur(problem.M, 3, sampling=4.0, decay=0.8, tolerance=1e-9)
     assert relative_error(result.L, problem.L) < 1e-6
 
 
