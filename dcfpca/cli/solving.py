@@ -15,13 +15,14 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from dcfpca.rpca.exchange import Consensus, FloatArray, Layout, Method, Parcel, Site, Total
-from dcfpca.rpca.fused import Work, fused
+from dcfpca.rpca.fused import fused
 from dcfpca.rpca.metrics import paper_error, relative_squared_error
 from dcfpca.rpca.simulate import collect
 from dcfpca.rpca.subspace import SubspaceMethod
 from dcfpca.rpca.subspace_settings import PLAN
 from dcfpca.rpca.subspace_site import SKETCHING_ROUNDS
 from dcfpca.rpca.synthetic import Problem
+from dcfpca.rpca.work import Work
 
 LEVELS = ("1e-6", "1e-10", "1e-20")  # of ‖L−L₀‖²/‖L₀‖²
 
@@ -65,12 +66,16 @@ def solve(method: Method, problem: Problem, threads: int = 1) -> Solved:
 
 def _load_compiled_loops() -> None:
     """Loaded once per process, not per solve, so they are loaded before the clock starts."""
-    loops = fused()
+    loops, ends = fused(), np.zeros(2, np.int64)
     for dtype in (np.float32, np.float64):
         M: Work = np.zeros((2, 2), dtype)
-        if loops is not None:
-            loops.sweep(M, M.copy(), 1.0, 2.0, 1.0, 1.0)
-            loops.count(M, M, np.arange(2), 1.0, 2.0, 1.0, -14, np.zeros(20))
+        marked = np.zeros((2, 2), np.uint8)
+        loops.sweep(M, M.copy(), 1.0, 2.0, 1.0, 1.0)
+        loops.mark(M, M.copy(), marked, 1.0, 2.0, 1.0)
+        loops.amend(marked, M.copy(), M, M, M, M.copy())
+        loops.count(M, M, np.arange(2), 1.0, 2.0, 1.0, -14, np.zeros(20))
+    loops.outliers_by_column(M, M, 1.0, ends)
+    loops.gather_outliers(M, M, 1.0, 2.0, ends, np.zeros(0, np.int32), np.zeros(0))
 
 
 def _solve(method: Method, problem: Problem, now: Callable[[], float]) -> Solved:

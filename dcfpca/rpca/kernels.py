@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.rpca.exchange import FloatArray
-from dcfpca.rpca.fused import Work, fused
-from dcfpca.rpca.thresholds import pull
+from dcfpca.rpca.fused import fused
+from dcfpca.rpca.work import Flags, Work
 
 # Residual sizes are counted in powers of two around the last known noise, from 2⁻¹⁴ to 2⁵ times it.
 HISTOGRAM_LOWEST = -14
 HISTOGRAM_BINS = 20
+AMENDED_SHARE = 0.12  # up to this share of outliers, amending them costs less than a pass over all entries
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +39,11 @@ class StepPlan:
     passes: int
     sample: NDArray[np.intp]  # rows on which residuals are counted
     entering: Entering
+
+    @property
+    def amending(self) -> bool:
+        """Whether later passes only amend; by a figure all sites share, so that the split does not matter."""
+        return self.passes > 1 and 1.0 - 1.0 / self.relaxation <= AMENDED_SHARE
 
     @property
     def width(self) -> int:
@@ -57,7 +63,12 @@ class Entering:
     def of(U: Work, weights: FloatArray) -> Entering:
         """Pick them; no copy where all enter."""
         places = np.flatnonzero(weights)
-        return Entering(places, U if places.size == weights.size else U[:, places], weights[places].astype(U.dtype))
+        return Entering(places, picked(U, places), weights[places].astype(U.dtype))
+
+
+def picked(U: Work, places: NDArray[np.intp]) -> Work:
+    """These columns, row after row in memory as the loops want them; no copy where it is all of them."""
+    return U if places.size == U.shape[1] else np.take(U, places, axis=1)
 
 
 @dataclass(slots=True, eq=False)
@@ -82,17 +93,18 @@ class Push:
     more than coefficients are worked on: V changes block by block, the update at the end, by two sums of p × p."""
 
     factor: float  # β
-    before: FloatArray  # n_i × p, the coefficients of L_before in …
-    U_before: FloatArray  # … the subspace it was made in
-    turn: FloatArray  # U_beforeᵀ U
-    now_sum: FloatArray  # Σ over blocks of the coefficients of L, transposed, times V̂
-    before_sum: FloatArray  # the same of L_before
+    before: Work  # n_i × p, the coefficients of L_before in …
+    U_before: Work  # … the subspace it was made in
+    turn: Work  # U_beforeᵀ U
+    now_sum: Work  # Σ over blocks of the coefficients of L, transposed, times V̂
+    before_sum: Work  # the same of L_before
 
     @staticmethod
-    def of(factor: float, before: FloatArray, U_before: FloatArray, U: Work) -> Push:
+    def of(factor: float, before: FloatArray, U_before: Work, turn: Work) -> Push:
         """Nothing added yet."""
-        width, turn = U.shape[1], U_before.T @ U
-        return Push(factor, before, U_before, turn, np.zeros((width, width)), np.zeros(turn.shape))
+        dtype, width = turn.dtype, turn.shape[1]
+        sums = np.zeros((width, width), dtype), np.zeros(turn.shape, dtype)
+        return Push(factor, before.astype(dtype, copy=False), U_before.astype(dtype, copy=False), turn, *sums)
 
     def turn_block(self, first: int, V: FloatArray, fitted: FloatArray) -> None:
         """Add the push to V of the block that begins here, whose L has the coefficients `fitted`."""
@@ -100,12 +112,14 @@ class Push:
 
     def add_block(self, first: int, fitted: FloatArray, right: Work) -> None:
         """Take the block into the sums; `right` is its V̂."""
-        self.now_sum[:] += fitted.T @ right
+        self.now_sum[:] += fitted.astype(right.dtype, copy=False).T @ right
         self.before_sum[:] += self.before[first : first + right.shape[0]].T @ right
 
-    def tensor(self, U: Work) -> FloatArray:
+    def tensor(self, U: Work) -> Work:
         """What the update gains, all blocks taken."""
-        gained: FloatArray = self.factor * (U @ self.now_sum - self.U_before @ self.before_sum)
+        gained: Work = U @ self.now_sum
+        gained -= self.U_before @ self.before_sum
+        gained *= self.factor
         return gained
 
 
@@ -115,18 +129,24 @@ class Desk:
 
     M: Work
     L: Work
+    marked: Flags
 
     @staticmethod
     def of(size: int, plan: StepPlan) -> Desk:
         """A desk for blocks of up to this many entries."""
-        return Desk(np.empty(size, plan.U.dtype), np.empty(size, plan.U.dtype))
+        marked = np.empty(size if plan.amending else 0, np.uint8)
+        return Desk(np.empty(size, plan.U.dtype), np.empty(size, plan.U.dtype), marked)
 
     def lay(self, M: FloatArray) -> tuple[Work, Work]:
         """M put on the desk, and the room beside it."""
-        laid = self.M[: M.size].reshape(M.shape)
+        laid = self.laid(M.shape)
         with np.errstate(over="ignore"):  # an outlier beyond float32 becomes Inf, which does not pull either
             np.copyto(laid, M)
         return laid, self.L[: M.size].reshape(M.shape)
+
+    def laid(self, shape: tuple[int, ...]) -> Work:
+        """What was last put on the desk, of this shape."""
+        return self.M[: shape[0] * shape[1]].reshape(shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,76 +183,55 @@ def block_step(
 
 
 def settle(M: FloatArray, start: Work, fit: Fit, plan: StepPlan, sums: StepSums, desk: Desk) -> Work:
-    """The local passes on one block: fills `fit` and returns Y, which lies on the desk."""
-    entering = plan.entering
+    """The local passes on one block: fills `fit` and returns Y, which lies on the desk.
+
+    While few entries are outliers only the first pass looks at all of them. The others amend Y where the first found
+    a residual that does not pull whole, which costs as many products as there are outliers.
+    """
+    loops, entering = fused(), plan.entering
     laid, L = desk.lay(M)
     shrunk = start * entering.weights
-    for _ in range(plan.passes - 1):
+    for _ in range(0 if plan.amending else plan.passes - 1):
         np.matmul(entering.U, shrunk.T, out=L)
-        sweep(laid, L, plan, 0.0, plan.relaxation)
+        loops.sweep(laid, L, plan.threshold, plan.a, 0.0, plan.relaxation)
         shrunk = (shrunk + L.T @ entering.U) * entering.weights
-    np.matmul(entering.U, shrunk.T, out=L)
+    if shrunk.any():
+        np.matmul(entering.U, shrunk.T, out=L)
+    else:
+        L.fill(0.0)
     count_residuals(laid, L, plan, sums)
-    sweep(laid, L, plan, 1.0, plan.step)
+    if plan.amending:
+        _amended(laid, L, shrunk, fit, plan, desk)
+        return L
+    loops.sweep(laid, L, plan.threshold, plan.a, 1.0, plan.step)
     fit.V[:] = L.T @ plan.U
     fit.L[:, entering.places] = shrunk
     return L
 
 
-def sweep(M: Work, L: Work, plan: StepPlan, keep: float, relaxation: float) -> None:
-    """L ← keep·L + ω ψ(M − L): ω ψ(R) or Y. Where M is missing nothing pulls."""
-    compiled = fused()
-    function = compiled.sweep if compiled is not None else sweep_reference
-    function(M, L, plan.threshold, plan.a, keep, relaxation)
-
-
-def sweep_reference(M: Work, L: Work, threshold: float, a: float, keep: float, relaxation: float) -> None:
-    """The same in numpy."""
-    R = M - L
-    pulls = pull(R, threshold, a)
-    pulls *= relaxation
-    np.nan_to_num(pulls, copy=False, nan=0.0)
-    L *= keep
-    L += pulls
+def _amended(M: Work, L: Work, shrunk: Work, fit: Fit, plan: StepPlan, desk: Desk) -> None:
+    """Make Y of L, then let the entries that do not pull whole follow L as it moves on, pass by pass."""
+    loops, entering = fused(), plan.entering
+    marked = desk.marked[: M.size].reshape(M.shape)
+    loops.mark(M, L, marked, plan.threshold, plan.a, plan.step)
+    V = L.T @ plan.U
+    for _ in range(plan.passes - 1):
+        before, shrunk = shrunk, V[:, entering.places] * entering.weights
+        gained = np.zeros_like(V)
+        loops.amend(marked, L, entering.U, shrunk - before, plan.U, gained)
+        V += gained
+    fit.V[:] = V
+    fit.L[:, entering.places] = shrunk
 
 
 def count_residuals(M: Work, L: Work, plan: StepPlan, sums: StepSums) -> None:
     """Count the sizes of the residuals M − L on the sampled rows, how much they pull, and how many still do."""
-    compiled = fused()
-    arguments = (M, L, plan.sample, plan.threshold, plan.a, plan.noise, HISTOGRAM_LOWEST, sums.histogram)
-    pulled, kept = (compiled.count if compiled is not None else count_reference)(*arguments)
+    pulled, kept = fused().count(
+        M, L, plan.sample, plan.threshold, plan.a, plan.noise, HISTOGRAM_LOWEST, sums.histogram
+    )
     sums.pull += pulled
     sums.kept += kept
     sums.sampled += float(plan.sample.size * M.shape[1])
-
-
-def count_reference(
-    M: Work,
-    L: Work,
-    rows: NDArray[np.intp],
-    threshold: float,
-    a: float,
-    unit: float,
-    lowest: int,
-    histogram: FloatArray,
-) -> tuple[float, float]:
-    """The same in numpy: (Σ(ψ/unit)², kept), counting sizes into the histogram."""
-    sizes = np.abs(M[rows] - L[rows])
-    sizes = sizes[~np.isnan(sizes)]
-    pulls = pull(sizes, threshold, a)
-    histogram += exponent_histogram(sizes, unit, lowest, histogram.size)
-    return float(np.sum((pulls / unit) ** 2)), float(np.count_nonzero(pulls >= 0.5 * sizes))
-
-
-def exponent_histogram(sizes: FloatArray, unit: float, lowest: int, bins: int, step: int = 1) -> FloatArray:
-    """Counts of the non-zero sizes by powers of 2^step: bin k starts at unit·2^(lowest − 1 + k·step).
-
-    The first and last bins also take what lies beyond. Counts, unlike medians, add up over sites.
-    """
-    positive = sizes[sizes > 0.0]
-    _, exponents = np.frexp(positive / unit)
-    places = np.clip((exponents - lowest) // step, 0, bins - 1)
-    return np.bincount(places, minlength=bins).astype(np.float64)
 
 
 def histogram_median(counts: FloatArray, unit: float, lowest: int, step: int = 1) -> float:

@@ -11,11 +11,12 @@ from scipy import sparse
 
 from dcfpca.rpca.columns import blocks
 from dcfpca.rpca.exchange import Columns, FloatArray, Parcel, ResultBlock
-from dcfpca.rpca.fused import Work
-from dcfpca.rpca.kernels import Desk, Entering, Fit, Push, StepPlan, StepSums, block_step, exponent_histogram, settle
+from dcfpca.rpca.fused import fused
+from dcfpca.rpca.kernels import Desk, Entering, Fit, Push, StepPlan, StepSums, block_step, picked, settle
 from dcfpca.rpca.projection import project
+from dcfpca.rpca.reference import exponent_histogram
 from dcfpca.rpca.subspace_settings import OPENING_BINS, OPENING_LOWEST, OPENING_STEP, PLAN, SubspaceSettings
-from dcfpca.rpca.thresholds import firm
+from dcfpca.rpca.work import Work
 
 SKETCHING_ROUNDS = 2  # while U is only a sketch, one pass tells as much as two
 FINISHING_PASSES = 2  # the final U is exact to the tolerance; these make V as exact
@@ -29,7 +30,7 @@ class SubspaceSite:
     def __init__(self, columns: Columns, rows: int, width: int, seed: int, settings: SubspaceSettings) -> None:
         self._columns = columns
         self._settings = settings
-        self._U = np.zeros((rows, width))
+        self._U: Work = np.zeros((rows, width))
         self._V = np.zeros((columns.shape[1], width))
         self._fitted = np.zeros((columns.shape[1], width))  # the coefficients of the last L in the last U
         self._answered = 0  # the last round this site took part in
@@ -44,21 +45,22 @@ class SubspaceSite:
         # In round 1 U is random: one pass from L = 0 leaves the rows that nobody observed at exactly zero for good.
         plan = self._plan(broadcast, passes=1 if round <= SKETCHING_ROUNDS else self._settings.passes)
         missed = round > SKETCHING_ROUNDS and self._answered not in (round - 1, round)
-        start = self._projected(plan.entering.U) if missed else self._turned(plan.entering.U)
+        turn = self._turn(plan.U)
+        start = self._projected(plan.entering.U) if missed else self._turned(turn, plan)
         fit, sums, desk = Fit.room(start.shape[0], plan.width), StepSums.zeros(plan), self._desk(plan)
-        push = None if missed else self._push(broadcast, plan)
+        push = None if missed else self._push(broadcast, turn)
         for first, last in self._blocks:
             M, block = self._columns.read(first, last), fit.block(first, last)
             block_step(M, start[first:last], block, plan, sums, desk, push, first)
         if push is not None:
             sums.tensor += push.tensor(plan.U)
-        self._U, self._V, self._fitted = np.asarray(plan.U, dtype=np.float64), fit.V, fit.L
+        self._U, self._V, self._fitted = plan.U, fit.V, fit.L
         self._answered = round
         return self._update(sums, broadcast)
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
         """U as last answered, V, and the coefficients of the last L."""
-        arrays = {"U": self._U.copy(), "V": self._V.copy(), "fitted": self._fitted.copy()}
+        arrays = {"U": self._U.astype(np.float64), "V": self._V.copy(), "fitted": self._fitted.copy()}
         return {**arrays, "answered": np.array([self._answered])}
 
     def restore(self, snapshot: Mapping[str, NDArray[np.generic]]) -> None:
@@ -71,15 +73,16 @@ class SubspaceSite:
     def finish(self, broadcast: Parcel) -> Iterator[ResultBlock]:
         """L = U D Vᵀ with V settled under the final U, and S = firm(M − L). Leaves the state as it was."""
         plan = self._plan(broadcast, passes=FINISHING_PASSES, final=True)
-        stale = _moved(self._U, plan.entering.U) > STALE
-        start = self._projected(plan.entering.U) if stale else self._turned(plan.entering.U)
-        tally = Tally()
+        start = self._start(plan.entering.U)
+        tally, enters = Tally(), np.split(broadcast.scalars[len(PLAN) :], 2)[0] > 0.0
         sums, desk = StepSums.zeros(plan), self._desk(plan)
         for first, last in self._blocks:
-            M = self._columns.read(first, last)
-            fit = Fit.room(last - first, plan.width)
+            M, fit = self._columns.read(first, last), Fit.room(last - first, plan.width)
             settle(M, start[first:last], fit, plan, sums, desk)
-            yield _result(first, M, fit.V, plan, tally)
+            L, S, shrunk = tally.result(fit, plan, desk.laid(M.shape))
+            V = np.zeros((last - first, enters.size))
+            V[:, enters] = shrunk
+            yield ResultBlock(first, L, S, V)
         self._certificate = tally.figures()
 
     def certificate(self) -> dict[str, float]:
@@ -94,13 +97,13 @@ class SubspaceSite:
         return Parcel(np.zeros((0, 0)), np.concatenate([[float(self._columns.shape[1])], sizes]))
 
     def _plan(self, broadcast: Parcel, passes: int, final: bool = False) -> StepPlan:
-        """The final step is always wide and in double precision; earlier ones as the aggregator says."""
+        """The final step is in double precision and about what enters; earlier ones are as the broadcast says."""
         threshold, noise, relaxation, step, _, single, narrow, _ = broadcast.scalars[: len(PLAN)]
         U, (weights, values) = broadcast.tensor, np.split(broadcast.scalars[len(PLAN) :], 2)
         scales = update_scales(values)
-        if narrow and not final:
+        if narrow or final:
             places = np.flatnonzero(weights)
-            U, weights, scales = U[:, places], weights[places], scales[places]
+            U, weights, scales = picked(U, places), weights[places], scales[places]
         work = U.astype(np.float32) if single and not final else U
         return StepPlan(
             U=work,
@@ -115,20 +118,29 @@ class SubspaceSite:
             sample=self._sample,
         )
 
-    def _push(self, broadcast: Parcel, plan: StepPlan) -> Push | None:
+    def _push(self, broadcast: Parcel, turn: Work) -> Push | None:
         """The momentum the aggregator asks for; none for a site that was away, whose last L is an old one."""
         momentum = float(broadcast.scalars[PLAN.index("momentum")])
-        return Push.of(momentum, self._fitted, self._U, plan.U) if momentum else None
+        return Push.of(momentum, self._fitted, self._U, turn) if momentum else None
 
     def _desk(self, plan: StepPlan) -> Desk:
         widest = max((stop - start for start, stop in self._blocks), default=0)
         return Desk.of(self._columns.shape[0] * widest, plan)
 
-    def _turned(self, U: Work) -> Work:
-        """V carried over from the last subspace this site answered into these directions."""
-        turn = self._U.astype(U.dtype, copy=False).T @ U
-        start: Work = self._V.astype(U.dtype, copy=False) @ turn
+    def _start(self, U: Work) -> Work:
+        """V for the result: carried over, or from the data where this site has not seen the final subspace."""
+        turn = self._turn(U)
+        seen = float(np.sum(turn**2)) / U.shape[1] if U.shape[1] else 1.0
+        return self._projected(U) if 1.0 - seen > STALE else self._V @ turn
+
+    def _turned(self, turn: Work, plan: StepPlan) -> Work:
+        """V carried over from the last subspace this site answered into the directions that enter."""
+        start: Work = self._V.astype(turn.dtype, copy=False) @ picked(turn, plan.entering.places)
         return start
+
+    def _turn(self, U: Work) -> Work:
+        turn: Work = self._U.astype(U.dtype, copy=False).T @ U
+        return turn
 
     def _projected(self, U: Work) -> Work:
         """V from the data alone, for a site that was away: under the low threshold of a late round its stale V would
@@ -161,8 +173,28 @@ class Tally:
     drift: float = 0.0
     size: float = 0.0
 
+    def result(self, fit: Fit, plan: StepPlan, M: FloatArray) -> tuple[FloatArray, sparse.csc_array, FloatArray]:
+        """L, S and the coefficients of L of one block, taken into the sums."""
+        shrunk = fit.V * plan.entering.weights
+        L = plan.U @ shrunk.T
+        self.drift += float(np.sum((shrunk - fit.L) ** 2))
+        self.size += float(np.sum(shrunk**2))
+        return L, self.outliers_of(M, L, plan.threshold, plan.a), shrunk
+
+    def outliers_of(self, M: FloatArray, L: FloatArray, threshold: float, a: float) -> sparse.csc_array:
+        """S = firm(M − L) of one block, taken into the sums."""
+        loops, counts = fused(), np.zeros(M.shape[1], np.int64)
+        missing, squares = loops.outliers_by_column(M, L, threshold, counts)
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        rows, values = np.empty(ends[-1], np.int32), np.empty(ends[-1])
+        self.pull += squares + loops.gather_outliers(M, L, threshold, a, ends[:-1].copy(), rows, values)
+        self.entries += M.size
+        self.missing += missing
+        self.outliers += int(ends[-1])
+        return sparse.csc_array((values, rows, ends), shape=M.shape)
+
     def figures(self) -> dict[str, float]:
-        """Shares of outliers and missing entries, RMS of what is left, and how far V is from a fixed point."""
+        """Shares of outliers and missing entries, RMS of what is left, and how far V still moved in the last pass."""
         observed = max(self.entries - self.missing, 1)
         return {
             "outlier_share": self.outliers / observed,
@@ -170,12 +202,6 @@ class Tally:
             "residual_rms": float(np.sqrt(self.pull / observed)),
             "stationarity": float(np.sqrt(self.drift / self.size)) if self.size > 0.0 else 0.0,
         }
-
-
-def _moved(old: FloatArray, U: FloatArray) -> float:
-    """The share of this subspace that lies outside the old one."""
-    shared = float(np.sum((old.T @ U) ** 2))
-    return 1.0 - shared / float(U.shape[1]) if U.shape[1] else 0.0
 
 
 def update_unit(values: FloatArray) -> float:
@@ -193,21 +219,3 @@ def sampled_rows(rows: int, seed: int, settings: SubspaceSettings) -> NDArray[np
     """The rows on which every site counts residuals: the same for all, so that the split does not matter."""
     count = min(rows, max(settings.sampled_rows, round(settings.sampled_share * rows)))
     return np.sort(np.random.default_rng(seed).choice(rows, count, replace=False))
-
-
-def _result(start: int, M: FloatArray, V: FloatArray, plan: StepPlan, tally: Tally) -> ResultBlock:
-    weights = np.zeros(plan.width)
-    weights[plan.entering.places] = plan.entering.weights
-    shrunk = V * weights
-    missing = np.isnan(M)
-    L = plan.U @ shrunk.T
-    R = np.where(missing, 0.0, M - L)
-    S = firm(R, plan.threshold, plan.a)
-    left = R - S
-    tally.entries += M.size
-    tally.outliers += int(np.count_nonzero(S))
-    tally.missing += int(np.count_nonzero(missing))
-    tally.pull += float(np.sum(left**2))
-    tally.drift += float(np.sum((shrunk + left.T @ plan.U - V) ** 2))
-    tally.size += float(np.sum(V**2))
-    return ResultBlock(start, L, sparse.csc_array(S), shrunk)

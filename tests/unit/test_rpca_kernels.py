@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
+from scipy import sparse
 
-from dcfpca.rpca.fused import fused
-from dcfpca.rpca.kernels import count_reference, exponent_histogram, histogram_median, sweep_reference
+from dcfpca.rpca import reference
+from dcfpca.rpca.fused import Loops, compiled, fused, in_numpy
+from dcfpca.rpca.kernels import histogram_median
+from dcfpca.rpca.reference import exponent_histogram
+from dcfpca.rpca.thresholds import firm
 
 SIZES = np.random.default_rng(0).standard_normal((40, 30))
-compiled = pytest.mark.skipif(fused() is None, reason="numba is not installed")
+needs_compiler = pytest.mark.skipif(compiled() is None, reason="numba is not installed")
+precisions = pytest.mark.parametrize("dtype", [np.float64, np.float32])
+
+
+def loops() -> Loops:
+    there = compiled()
+    assert there is not None
+    return there
 
 
 def matrix(dtype: type) -> tuple[np.ndarray, np.ndarray]:
@@ -18,32 +31,75 @@ def matrix(dtype: type) -> tuple[np.ndarray, np.ndarray]:
     return M, np.roll(SIZES, 1, axis=0).astype(dtype)
 
 
-@compiled
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_compiled_loops_are_used_where_they_can_be() -> None:
+    assert fused() == (compiled() or in_numpy())
+
+
+@needs_compiler
+@precisions
 @pytest.mark.parametrize("keep", [0.0, 1.0])
 def test_the_compiled_sweep_agrees_with_numpy(dtype: type, keep: float) -> None:
     M, L = matrix(dtype)
     expected, found = L.copy(), L.copy()
-    sweep_reference(M, expected, 1.3, 2.0, keep, 1.1)
-    compiled_loops = fused()
-    assert compiled_loops is not None
-    compiled_loops.sweep(M, found, 1.3, 2.0, keep, 1.1)
+    reference.sweep(M, expected, 1.3, 2.0, keep, 1.1)
+    loops().sweep(M, found, 1.3, 2.0, keep, 1.1)
     np.testing.assert_allclose(found, expected, rtol=10 * np.finfo(dtype).eps, atol=10 * np.finfo(dtype).eps)
     assert found[3, 4] == keep * L[3, 4]
     assert found[0, 0] == keep * L[0, 0]
 
 
-@compiled
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@needs_compiler
+@precisions
 def test_the_compiled_counts_agree_with_numpy(dtype: type) -> None:
     M, L = matrix(dtype)
     rows = np.array([0, 3, 5, 17, 39])
     expected, found = np.zeros(20), np.zeros(20)
-    reference = count_reference(M, L, rows, 1.3, 2.0, 0.9, -14, expected)
-    compiled_loops = fused()
-    assert compiled_loops is not None
-    np.testing.assert_allclose(compiled_loops.count(M, L, rows, 1.3, 2.0, 0.9, -14, found), reference, rtol=1e-5)
+    counted = reference.count(M, L, rows, 1.3, 2.0, 0.9, -14, expected)
+    np.testing.assert_allclose(loops().count(M, L, rows, 1.3, 2.0, 0.9, -14, found), counted, rtol=1e-5)
     np.testing.assert_array_equal(found, expected)
+
+
+@needs_compiler
+@precisions
+def test_marking_sweeps_and_tells_which_entries_do_not_pull_whole(dtype: type) -> None:
+    M, L = matrix(dtype)
+    swept, found, expected = L.copy(), L.copy(), L.copy()
+    marked, known = np.zeros(M.shape, np.uint8), np.zeros(M.shape, np.uint8)
+    reference.sweep(M, swept, 1.3, 2.0, 1.0, 1.1)
+    loops().mark(M, found, marked, 1.3, 2.0, 1.1)
+    reference.mark(M, expected, known, 1.3, 2.0, 1.1)
+    np.testing.assert_allclose(found, swept, rtol=10 * np.finfo(dtype).eps, atol=10 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(expected, swept, rtol=10 * np.finfo(dtype).eps, atol=10 * np.finfo(dtype).eps)
+    np.testing.assert_array_equal(marked, ~(np.abs(M - L) <= 1.3))
+    np.testing.assert_array_equal(marked, known)
+
+
+@pytest.mark.parametrize("form", [pytest.param(compiled, marks=needs_compiler), in_numpy])
+@precisions
+def test_amending_is_the_product_at_the_marked_entries_alone(form: Callable[[], Loops], dtype: type) -> None:
+    rng = np.random.default_rng(1)
+    U, moved = rng.standard_normal((40, 7)).astype(dtype), rng.standard_normal((30, 5)).astype(dtype)
+    Y, marked = SIZES.astype(dtype), (rng.random(SIZES.shape) < 0.2).astype(np.uint8)
+    left, before, gained = np.ascontiguousarray(U[:, :5]), Y.copy(), np.zeros((30, 7), dtype)
+    form().amend(marked, Y, left, moved, U, gained)
+    more = np.where(marked, left @ moved.T, 0.0)
+    np.testing.assert_allclose(Y, before + more, rtol=1e-5, atol=100 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(gained, more.T @ U, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("form", [pytest.param(compiled, marks=needs_compiler), in_numpy])
+def test_the_outliers_are_gathered_column_by_column(form: Callable[[], Loops]) -> None:
+    M, L = matrix(np.float64)
+    counts = np.zeros(30, np.int64)
+    missing, squares = form().outliers_by_column(M, L, 1.3, counts)
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    rows, values = np.empty(ends[-1], np.int32), np.empty(ends[-1])
+    squares += form().gather_outliers(M, L, 1.3, 2.0, ends[:-1].copy(), rows, values)
+    R = np.nan_to_num(M - L)
+    S = firm(R, 1.3, 2.0)
+    np.testing.assert_allclose(sparse.csc_array((values, rows, ends), shape=M.shape).toarray(), S, rtol=1e-12)
+    assert missing == 1
+    assert squares == pytest.approx(float(np.sum((R - S) ** 2)))
 
 
 def test_counts_add_up_over_any_split_and_give_the_median() -> None:

@@ -1,0 +1,92 @@
+"""The loops of `loops` in numpy: the reference they are tested against, and what runs where there is no compiler."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.thresholds import firm, pull
+from dcfpca.rpca.work import Flags, Work
+
+
+def sweep(M: Work, L: Work, threshold: float, a: float, keep: float, relaxation: float) -> None:
+    """L ← keep·L + ω ψ(M − L)."""
+    pulls = _pulls(M, L, threshold, a, relaxation)
+    L *= keep
+    L += pulls
+
+
+def mark(M: Work, L: Work, marked: Flags, threshold: float, a: float, relaxation: float) -> None:
+    """L ← L + ω ψ(M − L), marking the entries whose residual does not pull whole."""
+    size = np.abs(M - L)
+    marked[:] = ~(size <= np.maximum(a * threshold - size, 0.0) / (a - 1.0))
+    L += _pulls(M, L, threshold, a, relaxation)
+
+
+def amend(marked: Flags, Y: Work, left: Work, moved: Work, U: Work, gained: Work) -> None:
+    """At the marked entries, and only there: Y ← Y + left · movedᵀ, and gained ← what YᵀU gains by it."""
+    more = np.where(marked, left @ moved.T, 0.0).astype(Y.dtype)
+    Y += more
+    gained += more.T @ U
+
+
+def count(
+    M: Work,
+    L: Work,
+    rows: NDArray[np.intp],
+    threshold: float,
+    a: float,
+    unit: float,
+    lowest: int,
+    histogram: FloatArray,
+) -> tuple[float, float]:
+    """(Σ(ψ/unit)², how many pull by half or more) over these rows, counting sizes into the histogram."""
+    sizes = np.abs(M[rows] - L[rows])
+    sizes = sizes[~np.isnan(sizes)]
+    pulls = pull(sizes, threshold, a)
+    histogram += exponent_histogram(sizes, unit, lowest, histogram.size)
+    return float(np.sum((pulls / unit) ** 2)), float(np.count_nonzero(pulls >= 0.5 * sizes))
+
+
+def outliers_by_column(M: Work, L: Work, threshold: float, counts: NDArray[np.int64]) -> tuple[int, float]:
+    """How many entries are missing, and the sum of squares of those within θ; counts each column's outliers."""
+    size = np.abs(M - L)
+    counts += np.count_nonzero(size > threshold, axis=0)
+    return int(np.count_nonzero(np.isnan(size))), float(np.sum(size[size <= threshold] ** 2))
+
+
+def gather_outliers(
+    M: Work,
+    L: Work,
+    threshold: float,
+    a: float,
+    places: NDArray[np.int64],
+    rows: NDArray[np.int32],
+    values: FloatArray,
+) -> float:
+    """Fill in firm(M − L) column by column, `places` being where each column begins; the rest's sum of squares."""
+    R = (M - L).T
+    columns, found = np.nonzero(np.abs(R) > threshold)
+    residuals = R[columns, found]
+    rows[:], values[:] = found, firm(residuals, threshold, a)
+    places += np.bincount(columns, minlength=places.size)
+    return float(np.sum((residuals - values) ** 2))
+
+
+def exponent_histogram(sizes: FloatArray, unit: float, lowest: int, bins: int, step: int = 1) -> FloatArray:
+    """Counts of the non-zero sizes by powers of 2^step: bin k starts at unit·2^(lowest − 1 + k·step).
+
+    The first and last bins also take what lies beyond. Counts, unlike medians, add up over sites.
+    """
+    positive = sizes[sizes > 0.0]
+    _, exponents = np.frexp(positive / unit)
+    places = np.clip((exponents - lowest) // step, 0, bins - 1)
+    return np.bincount(places, minlength=bins).astype(np.float64)
+
+
+def _pulls(M: Work, L: Work, threshold: float, a: float, relaxation: float) -> Work:
+    pulls: Work = pull(M - L, threshold, a)
+    pulls *= relaxation
+    np.nan_to_num(pulls, copy=False, nan=0.0)
+    return pulls

@@ -1,0 +1,12 @@
+"""The arrays a local step works on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Early rounds are worked in single precision: what they are about is far above its rounding.
+Work = NDArray[Any]
+Flags = NDArray[np.uint8]
