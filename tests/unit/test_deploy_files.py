@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,7 @@ from participant.config import load_config as load_participant
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
+PACKAGES = ("dcfpca", "aggregator", "participant")
 CHARTS = sorted((DEPLOY / "helm").glob("*/Chart.yaml"))
 
 
@@ -43,6 +47,23 @@ def test_the_lock_satisfies_every_dependency_and_hashes_every_file() -> None:
     assert all("--hash=sha256:" in entry for entry in re.split(r"(?m)^(?=[a-z0-9-]+==)", text)[1:])
 
 
+def _imported() -> set[str]:
+    """The first names of everything that the software imports, wherever in a file."""
+    trees = [ast.parse(path.read_text()) for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return {name.split(".")[0] for name in plain | {n.module or "" for n in nodes if isinstance(n, ast.ImportFrom)}}
+
+
+def test_whatever_is_imported_is_declared_and_not_only_there_by_luck() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = [line for name, lines in project["optional-dependencies"].items() if name != "dev" for line in lines]
+    declared = {canonicalize_name(Requirement(line).name) for line in [*project["dependencies"], *extras]}
+    distributions = packages_distributions()
+    for name in _imported() - set(sys.stdlib_module_names) - set(PACKAGES) - {""}:
+        assert {canonicalize_name(one) for one in distributions.get(name, [name])} & declared, f"import {name}"
+
+
 def test_the_lock_names_no_index() -> None:
     assert "://" not in (DEPLOY / "requirements.lock").read_text()
 
@@ -61,3 +82,12 @@ def test_units_and_charts_start_the_service_as_its_command_line_wants_it(role: s
     command = rf"dcfpca-{role},? serve,? --config,? \S+{role}\.toml"
     for path in (f"systemd/dcfpca-{role}.service", f"helm/{role}/templates/statefulset.yaml"):
         assert re.search(command, (DEPLOY / path).read_text()), path
+
+
+def test_every_dependency_of_the_product_is_pinned_by_a_range_and_has_its_reason() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    product = text[text.index("dependencies = [") : text.index("dev = [")]
+    named = [line for line in product.splitlines() if ">=" in line]
+    assert len(named) > 15
+    for line in named:
+        assert re.search(r'>=[0-9.]+,<[0-9]+"\]?,?\s+# \w', line), line
