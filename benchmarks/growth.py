@@ -1,8 +1,9 @@
 """What a round costs as the problem grows: in columns n_i, rows m, rank r at a site, and in participants E.
 
-    python -m benchmarks.growth --json growth.json
-    python -m benchmarks.growth --federation 4 16 64      # real processes as well; takes minutes
+    python -m benchmarks.growth --json growth.json --figures docs/figures
+    python -m benchmarks.growth --json growth.json --no-site --federation 8 64 512  # the real aggregator; takes minutes
 
+What is in the JSON file already and is not measured again stays there.
 Site figures are CPU seconds of the local step on one thread, the median of a few rounds, with the exponent of the power
 law fitted to them (1: linear). Bytes per participant and round are those of the protocol's own messages, encoded. The
 federation's figures (seconds per round, the aggregator's memory) come from `benchmarks.many`.
@@ -47,14 +48,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", default="", help="write the document here too")
     parser.add_argument("--federation", type=int, nargs="*", default=[], metavar="E", help="cohorts of real processes")
+    parser.add_argument("--no-site", action="store_true", help="leave the site's figures as they are")
+    parser.add_argument("--figures", default="", metavar="DIR", help="draw them, as SVG and PNG (extra `bench`)")
     options = parser.parse_args()
     threadpool_limits(limits=1)
-    report: dict[str, Any] = {"base": BASE, "site": {key: site_series(key) for key in SERIES}}
+    kept = Path(options.json) if options.json else None
+    report: dict[str, Any] = json.loads(kept.read_text()) if kept and kept.exists() else {}
+    if not options.no_site:
+        report |= {"base": BASE, "site": {key: site_series(key) for key in SERIES}}
     report["bytes_per_participant"] = [bytes_of(cohort) for cohort in COHORTS]
-    report["federation"] = [federation(cohort) for cohort in options.federation]
+    known = {point["participants"]: point for point in report.get("federation", [])}
+    known |= {cohort: federation(cohort) for cohort in options.federation}
+    report["federation"] = [known[cohort] for cohort in sorted(known)]
     text = json.dumps(report, indent=2)
-    if options.json:
-        Path(options.json).write_text(text + "\n")
+    if kept:
+        kept.write_text(text + "\n")
+    if options.figures:
+        draw(report, Path(options.figures))
     print(text)
 
 
@@ -109,6 +119,67 @@ def federation(cohort: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         figures = measure(Path(folder), cohort, rounds=3, rows=1000, rank=10, processes=2)
     return asdict(figures) | {"beyond_connections_kib": figures.beyond_connections_kib}
+
+
+def draw(report: dict[str, Any], folder: Path) -> None:
+    """growth-site, growth-bytes and growth-aggregator, each as SVG and PNG."""
+    import matplotlib  # noqa: PLC0415  the extra `bench`
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot  # noqa: PLC0415
+
+    folder.mkdir(parents=True, exist_ok=True)
+    matplotlib.rcParams["svg.hashsalt"] = "growth"
+    charts = {"site": draw_site, "bytes": draw_bytes, "aggregator": draw_aggregator}
+    for name, chart in charts.items():
+        if name == "aggregator" and not report["federation"]:
+            continue
+        figure = chart(pyplot, report)
+        for ending in ("svg", "png"):
+            metadata = {"Date": None} if ending == "svg" else {}
+            figure.savefig(folder / f"growth-{name}.{ending}", bbox_inches="tight", dpi=110, metadata=metadata)
+        pyplot.close(figure)
+
+
+def draw_site(pyplot: Any, report: dict[str, Any]) -> Any:
+    figure, panels = pyplot.subplots(1, 3, figsize=(10, 3), sharey=True)
+    words = {"columns": "columns $n_i$", "rows": "rows $m$", "rank": "rank $r$"}
+    for panel, (key, series) in zip(panels, report["site"].items(), strict=True):
+        sizes = np.array([point[key] for point in series["points"]], dtype=float)
+        seconds = np.array([point["cpu_seconds"] for point in series["points"]])
+        panel.loglog(sizes, seconds, "o-", label=f"measured, exponent {series['exponent']:.2f}")
+        panel.loglog(sizes, seconds[-1] * sizes / sizes[-1], ":", color="gray", label="linear")
+        panel.set_xlabel(words[key])
+        panel.legend(fontsize=7)
+    panels[0].set_ylabel("CPU seconds per round")
+    return figure
+
+
+def draw_bytes(pyplot: Any, report: dict[str, Any]) -> Any:
+    figure, panel = pyplot.subplots(figsize=(5, 3))
+    points = report["bytes_per_participant"]
+    cohorts = [point["participants"] for point in points]
+    for key in ("total", "update", "shares", "reveal"):
+        panel.loglog(cohorts, [point[key] / 1024 for point in points], "o-", markersize=3, label=key)
+    panel.axvline(64, color="gray", linestyle=":")
+    panel.set_xlabel("participants $E$ (m = 1000, r = 20; neighbour graph beyond 64)")
+    panel.set_ylabel("KiB sent per round")
+    panel.legend(fontsize=7)
+    return figure
+
+
+def draw_aggregator(pyplot: Any, report: dict[str, Any]) -> Any:
+    figure, (memory, seconds) = pyplot.subplots(1, 2, figsize=(9, 3))
+    points = report["federation"]
+    cohorts = [point["participants"] for point in points]
+    memory.semilogx(cohorts, [point["beyond_connections_kib"] / 1024 for point in points], "o-")
+    memory.set_ylim(bottom=0)
+    memory.set_ylabel("MiB beyond the connections")
+    seconds.loglog(cohorts, [point["seconds_per_round"] for point in points], "o-")
+    seconds.set_ylabel("seconds per round, all on two cores")
+    for panel in (memory, seconds):
+        panel.set_xlabel("participants $E$")
+    return figure
 
 
 if __name__ == "__main__":

@@ -48,9 +48,9 @@ def main() -> None:
         columns = int(options.gib * 2**30 / 8 / options.rows)
         generate(path, options.rows, columns, options.rank)
         words = [sys.executable, "-m", "benchmarks.out_of_core", *sys.argv[1:], "--worker", str(path)]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False)
         if done.returncode:
-            sys.exit(done.stderr)
+            sys.exit(done.returncode)
     report = json.loads(done.stdout)
     text = json.dumps(report, indent=2)
     if options.json:
@@ -122,6 +122,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         save(path.parent / "run.step", site)
         seconds, cpu = time.perf_counter() - started, time.process_time() - spent
         rounds.append({"read_seconds": reading, "seconds": seconds, "ratio": seconds / reading, "cpu_seconds": cpu})
+        print(json.dumps(rounds[-1] | {"peak_mib": peak_mib()}), file=sys.stderr, flush=True)
         consensus = method.advance(consensus, Total(update, 1))
     report = {
         "gib": path.stat().st_size / 2**30,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -112,11 +112,18 @@ class DaskSite:
             self._client.submit(step, block, self._method, state, told, pure=False)
             for block, state in zip(self._blocks, self._states, strict=True)
         ]
+        for shard, one in zip(self._shards, steps, strict=True):
+            one.add_done_callback(partial(self._done, shard.stop - shard.start))
         vectors = [self._client.submit(_vector_of, one, pure=False) for one in steps]
         states = [self._client.submit(_state_of, one, pure=False) for one in steps]
         total: FloatArray = self._client.submit(add, vectors, pure=False).result()
         self._states = states
         return total
+
+    def _done(self, columns: int, step: Any) -> None:
+        """For the percentage that is told of long steps."""
+        if isinstance(self.columns, MeteredColumns) and step.status == "finished":
+            self.columns.meter.advance(columns)
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
         """How the columns are cut; what there is to know of them is on the workers."""

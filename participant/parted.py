@@ -58,13 +58,14 @@ class PartedSite:
 
     def total(self, work: Work) -> FloatArray:
         """The sum over the parts, added in their order, so that it does not depend on the threads."""
-        after, vectors = Shelf(self._workshop.scratch), []
+        after, total = Shelf(self._workshop.scratch), None
         for vector, state in self._over_parts(partial(self._step, work)):
-            vectors = [vectors[0] + vector] if vectors else [vector]
+            total = vector if total is None else total + vector
             after.put(state)
+        assert total is not None
         self._shelf.close()
         self._shelf = after
-        return vectors[0]
+        return total
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
         """The parts' states, mapped from disk, and how the columns were cut."""

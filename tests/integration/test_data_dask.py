@@ -20,6 +20,7 @@ from dcfpca.rpca.simulate import SiteResult, collect
 from dcfpca.spec import parse_spec
 from participant.dask_engine import DaskEngine, cut
 from participant.data import DataTable, choose, open_matrix
+from participant.progress import Meter, MeteredColumns
 from tests.support.federation import Federation, relative
 
 pytestmark = [
@@ -95,6 +96,16 @@ def test_a_whole_run_ends_with_the_local_engines_result(engine: DaskEngine, tabl
     _, spread = ending(method, engine.site(method, columns))
     _, alone = ending(method, method.site(columns))
     assert close(spread.L, alone.L)
+
+
+def test_the_percentage_of_a_step_on_the_workers_is_told(engine: DaskEngine, table: DataTable) -> None:
+    told: list[int] = []
+    method, columns = method_of(parse_spec({"rows": 60, "rank": 3})), open_matrix(table).columns
+    meter = Meter(told.append, every=0.0)
+    meter.begin(columns.shape[1])
+    engine.site(method, MeteredColumns(columns, meter)).answer(0, method.begin().broadcast)
+    assert told == sorted(told)
+    assert told[-1] >= 50
 
 
 def test_features_are_chosen_on_the_workers(engine: DaskEngine, table: DataTable) -> None:
