@@ -1,0 +1,150 @@
+"""Several solvers on one problem of known truth, in turn in one process on one thread: who is there first.
+
+A peer is run once to see in which iteration it reaches a level of ‖L−L₀‖²/‖L₀‖², then timed doing exactly so many, its
+L and S formed; looking is never on the clock. Where a peer has a setting that trades speed against safety, each of a
+few values enters, and the fastest that gets there counts. Ours runs as it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from dcfpca.cli.solving import solve
+from dcfpca.rpca import baselines
+from dcfpca.rpca.baselines.result import Observe
+from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.metrics import relative_squared_error
+from dcfpca.rpca.subspace import SubspaceMethod
+from dcfpca.rpca.synthetic import Problem
+
+LEVELS = {"1e-6": 1e-6, "1e-10": 1e-10}
+OUR_ROUNDS, THEIR_ITERATIONS = 16, 45
+Run = Callable[[int, Observe | None], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """A peer with one choice of its settings; `told` is what it is given beyond the matrix."""
+
+    name: str
+    told: str
+    setting: str
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """CPU seconds to a level, or None if it was not reached; iterations or rounds taken, and the setting that won."""
+
+    solver: str
+    told: str
+    level: str
+    cpu_seconds: float | None
+    iterations: int | None
+    setting: str = ""
+
+
+def contest(problem: Problem, peers: Sequence[Entrant], repeats: int = 3) -> Iterator[Finish]:
+    """Every solver to every level, the best of `repeats`."""
+    with threadpool_limits(1):
+        for told, fixed_rank, width in (("rank", True, problem.rank), ("bound 2r", False, 2 * problem.rank)):
+            method = SubspaceMethod(problem.M.shape[0], width, OUR_ROUNDS, 1e-11, fixed_rank=fixed_rank)
+            runs = [solve(method, problem) for _ in range(repeats)]
+            for level in LEVELS:
+                taken = [run.seconds_to[level] for run in runs]
+                best = min((seconds for seconds in taken if seconds is not None), default=None)
+                yield Finish("subspace", told, level, best, runs[0].rounds_to[level])
+        for name in dict.fromkeys(peer.name for peer in peers):
+            yield from _best([peer for peer in peers if peer.name == name], problem, repeats)
+
+
+def entrants(problem: Problem) -> list[Entrant]:
+    """The baselines of this library, told all that they ask for."""
+    M, rank, count = problem.M, problem.rank, int(np.count_nonzero(problem.S))
+    share = count / M.size
+
+    def projections(decay: float) -> Run:
+        return lambda number, look: baselines.accelerated_alternating_projections(
+            M, rank, decay=decay, tolerance=0.0, iterations=number, observe=look
+        )
+
+    def lagrangian(growth: float) -> Run:
+        return lambda number, look: baselines.alm(M, growth=growth, tolerance=0.0, iterations=number, observe=look)
+
+    def descent(step: float) -> Run:
+        return lambda number, look: baselines.scaled_gradient_descent(
+            M, rank, sparsity=share, step=step, tolerance=0.0, iterations=number, observe=look
+        )
+
+    def cur(sampling: float, decay: float) -> Run:
+        return lambda number, look: baselines.ircur(
+            M, rank, sampling=sampling, decay=decay, tolerance=0.0, iterations=number, observe=look
+        )
+
+    def go(number: int, look: Observe | None) -> object:
+        return baselines.godec(M, rank, count, tolerance=0.0, iterations=number, observe=look)
+
+    both = "rank, share of outliers"
+    found = [
+        Entrant("accelerated alternating projections", "rank", f"decay {decay}", projections(decay))
+        for decay in (0.4, 0.5)
+    ]
+    found += [Entrant("ALM, partial SVD", "nothing", f"growth {growth}", lagrangian(growth)) for growth in (1.6, 2.0)]
+    found += [Entrant("ScaledGD", both, f"step {step}", descent(step)) for step in (0.5, 0.9)]
+    found += [Entrant("GoDec", "rank, number of outliers", "", go)]
+    found += [
+        Entrant("IRCUR", "rank", f"sampling {sampling}, decay {decay}", cur(sampling, decay))
+        for sampling, decay in ((0.6, 0.65), (1.0, 0.65), (2.0, 0.8))
+        # Most of the matrix is no sample any more.
+        if sampling == 0.6 or sampling * rank * np.log(M.shape[0]) < M.shape[0] / 2
+    ]
+    return found
+
+
+def _best(peers: Sequence[Entrant], problem: Problem, repeats: int) -> Iterator[Finish]:
+    """The fastest of one peer's settings, level by level."""
+    needed = {peer.setting: iterations_to(peer, problem) for peer in peers}
+    for level in LEVELS:
+        timed = [
+            Finish(peer.name, peer.told, level, _seconds(peer, count, repeats), count, peer.setting)
+            for peer in peers
+            if (count := needed[peer.setting].get(level)) is not None
+        ]
+        lost = Finish(peers[0].name, peers[0].told, level, None, None)
+        yield min(timed, key=lambda finish: finish.cpu_seconds or 0.0, default=lost)
+
+
+def iterations_to(peer: Entrant, problem: Problem) -> dict[str, int]:
+    """In which iteration the peer first reaches each level; those it does not reach are left out."""
+    reached: dict[str, int] = {}
+
+    def look(number: int, L: FloatArray, _: FloatArray) -> None:
+        error = relative_squared_error(L, problem.L)
+        for level, value in LEVELS.items():
+            if error <= value:
+                reached.setdefault(level, number)
+        if len(reached) == len(LEVELS):
+            raise _AllReached
+
+    with suppress(_AllReached):
+        peer.run(THEIR_ITERATIONS, look)
+    return reached
+
+
+class _AllReached(Exception):
+    """Nothing more to see."""
+
+
+def _seconds(peer: Entrant, count: int, repeats: int) -> float:
+    best = np.inf
+    for _ in range(repeats):
+        began = time.process_time()
+        peer.run(count, None)
+        best = min(best, time.process_time() - began)
+    return float(best)
