@@ -34,9 +34,7 @@ def project(Q: FloatArray, M: FloatArray) -> Projection:
     observed = ~np.isnan(M)
     scale = _deviations(np.where(observed, M, 0.0), observed)
     scale[scale == 0.0] = 1.0
-    V = _huber_start(Q, M / scale) * scale[:, None]
-    for column in range(M.shape[1]):
-        V[column] = _refine(Q[observed[:, column]], M[observed[:, column], column], V[column])
+    V = _refined(Q, M, observed, _huber_start(Q, M / scale) * scale[:, None])
     R = np.where(observed, M - Q @ V.T, 0.0)
     noise = np.maximum(_deviations(R, observed), SMALLEST_SHARE * scale)
     return Projection(V, np.where(np.abs(R) > OUTLIER_DEVIATIONS * noise, R, 0.0), noise)
@@ -51,27 +49,44 @@ def _huber_start(Q: FloatArray, M: FloatArray) -> FloatArray:
     return V
 
 
-def _refine(Q: FloatArray, column: FloatArray, start: FloatArray) -> FloatArray:
-    """Least squares on the entries that agree with the fit, until the same ones agree again."""
-    v, agreed = start, np.zeros(0, dtype=bool)
+def _refined(Q: FloatArray, M: FloatArray, observed: NDArray[np.bool_], start: FloatArray) -> FloatArray:
+    """Least squares on the entries that agree with the fit, until the same ones agree again; all columns at once."""
+    V, agreed = start.copy(), np.zeros(M.shape, dtype=bool)
+    floor = SMALLEST_SHARE * np.max(np.abs(M), axis=0, initial=0.0, where=observed)
+    pending = np.arange(M.shape[1])
     for _ in range(REFINEMENTS):
-        agreeing = _agreeing(column - Q @ v, column)
-        if np.array_equal(agreeing, agreed) or agreeing.sum() < Q.shape[1]:
+        own = M[:, pending]
+        sizes = np.where(observed[:, pending], np.abs(own - Q @ V[pending].T), np.inf)
+        agreeing = sizes <= np.maximum(OUTLIER_DEVIATIONS * _deviations(sizes, observed[:, pending]), floor[pending])
+        go_on = (agreeing != agreed[:, pending]).any(axis=0) & (agreeing.sum(axis=0) >= Q.shape[1])
+        pending, agreeing = pending[go_on], agreeing[:, go_on]
+        if pending.size == 0:
             break
-        v = np.asarray(np.linalg.lstsq(Q[agreeing], column[agreeing], rcond=None)[0], dtype=np.float64)
-        agreed = agreeing
-    return v
+        V[pending] = _least_squares(Q, np.where(agreeing, own[:, go_on], 0.0), agreeing)
+        agreed[:, pending] = agreeing
+    return V
 
 
-def _agreeing(R: FloatArray, column: FloatArray) -> NDArray[np.bool_]:
-    size = np.abs(R)
-    floor = SMALLEST_SHARE * float(np.max(np.abs(column), initial=0.0))
-    within: NDArray[np.bool_] = size <= max(OUTLIER_DEVIATIONS * NORMAL_MEDIAN * float(np.median(size)), floor)
-    return within
+def _least_squares(Q: FloatArray, M: FloatArray, chosen: NDArray[np.bool_]) -> FloatArray:
+    """The fit of each column on its chosen entries, elsewhere M is 0. By normal equations, which Q's columns suit."""
+    width, (upper, lower) = Q.shape[1], np.triu_indices(Q.shape[1])
+    grams = np.empty((M.shape[1], width, width))
+    grams[:, upper, lower] = grams[:, lower, upper] = chosen.T.astype(np.float64) @ (Q[:, upper] * Q[:, lower])
+    V = np.zeros((M.shape[1], width))
+    try:
+        for _ in range(2):  # the second corrects the first's rounding
+            left = np.where(chosen, M - Q @ V.T, 0.0)
+            V += np.linalg.solve(grams, (left.T @ Q)[:, :, None])[:, :, 0]
+    except np.linalg.LinAlgError:
+        pairs = zip(chosen.T, M.T, strict=True)
+        return np.stack([np.linalg.lstsq(Q[own], column[own], rcond=None)[0] for own, column in pairs])
+    return V
 
 
 def _deviations(R: FloatArray, observed: NDArray[np.bool_]) -> FloatArray:
-    """A robust standard deviation per column, over what is observed."""
-    sizes = np.abs(R)
-    found = [float(np.median(sizes[observed[:, j], j])) if observed[:, j].any() else 0.0 for j in range(R.shape[1])]
-    return NORMAL_MEDIAN * np.array(found)
+    """A robust standard deviation per column, over what is observed; 0 where nothing is."""
+    counts = observed.sum(axis=0)
+    ordered = np.sort(np.where(observed, np.abs(R), np.inf), axis=0)
+    places, columns = np.maximum(counts - 1, 0), np.arange(R.shape[1])
+    medians = 0.5 * (ordered[places // 2, columns] + ordered[(places + 1) // 2, columns])
+    return np.where(counts > 0, NORMAL_MEDIAN * medians, 0.0)
