@@ -18,7 +18,9 @@ from benchmarks.sections import (
     paper_convergence,
     paper_costs,
     paper_recovery,
+    paper_runs,
     paper_theory,
+    peers,
     real_data,
     solver,
     wrapped,
@@ -28,6 +30,7 @@ from dcfpca.paper import figures as paper
 ROOT = Path(__file__).parents[1]
 RESULTS, PAGE, FIGURES = ROOT / "benchmarks" / "results", ROOT / "docs" / "results.md", ROOT / "docs" / "figures"
 SECTIONS: tuple[Renderer, ...] = (
+    paper_runs.runs,
     paper_convergence.main,
     paper_recovery.phase,
     paper_recovery.spectra,
@@ -39,6 +42,7 @@ SECTIONS: tuple[Renderer, ...] = (
     solver.kinds,
     solver.split,
     solver.speed,
+    peers.peers,
     solver.step,
     real_data.real_data,
     growth.growth,

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from benchmarks.sections import Section, document, paragraphs, table
+from benchmarks.sections import Section, document, paragraphs, picture, power, table
+
+FIGURES = Path(__file__).parents[2] / "docs" / "figures"
+PICTURES = {
+    "growth-site": "CPU seconds of a site's round",
+    "growth-bytes": "bytes by participants",
+    "growth-aggregator": "the aggregator's memory and time by participants",
+}
 
 
 def growth(results: Path) -> Section | None:
@@ -27,8 +35,27 @@ def growth(results: Path) -> Section | None:
             "from "
             "encoded messages:",
             table(["participants", "neighbours", "sent"], bytes_by_cohort),
+            *_federation(data.federation),
+            *(picture(name, about) for name, about in PICTURES.items() if (FIGURES / f"{name}.svg").exists()),
         ),
     )
+
+
+def _federation(cohorts: list[Any]) -> list[str]:
+    if not cohorts:
+        return []
+    rows = [
+        [str(one.participants), power(one.seconds_per_round), *(f"{kib / 1024:.0f} MiB" for kib in _memory(one))]
+        for one in cohorts
+    ]
+    return [
+        "The real aggregator with light participants, m = 1000, rank 10:",
+        table(["participants", "round, s", "idle", "connected", "peak"], rows),
+    ]
+
+
+def _memory(one: Any) -> tuple[float, float, float]:
+    return one.idle_kib, one.connected_kib, one.peak_kib
 
 
 def out_of_core(results: Path) -> Section | None:
