@@ -1,27 +1,18 @@
 # shellcheck shell=bash
-# Sourced by deploy/verify.sh: a federation of containers, hardened as in production, and what befalls it.
+# Sourced by deploy/verify.sh: the federation of compose.yaml, brought up as a user would, and what befalls it.
+# Nothing here depends on the machine's speed: a site that is stopped (SIGSTOP) holds a run open in its round, rounds
+# have deadlines that are not reached, and what is awaited is an event, with a limit that only a fault reaches.
 
 image=dcfpca:verify
-net=dcfpca-verify
-# One name and address for the aggregator, wherever its container is and whether it runs: what a Service is in Kubernetes.
-# The hardware address, too: neighbours go on sending to the old one for half a minute.
-subnet=10.213.77.0/24 address=10.213.77.10 hardware=02:42:0a:d5:4d:0a
-parties=(aggregator operator site-a site-b site-c)
-# shellcheck disable=SC2034  # used by name in run_party
-hardened=(--read-only --tmpfs /tmp --cap-drop all --security-opt no-new-privileges --pids-limit 256 --memory 1g)
+project=dcfpca-verify
+sites=(site-a site-b site-c)
+export DCFPCA_VERSION=verify DCFPCA_PORT=17443 DCFPCA_DASHBOARD_PORT=17480
 
 build_image() {
-    printf '[global]\ncert = /run/secrets/ca.crt\n' >"$build/pip.conf"
-    local args=(-f deploy/Dockerfile -t "$image" --build-arg "VERSION=$(version)"
-        --build-arg "REVISION=$(git rev-parse HEAD 2>/dev/null || true)")
-    local ca=${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}
-    [ -e "$ca" ] && args+=(--secret "id=pip_conf,src=$build/pip.conf" --secret "id=ca_bundle,src=$ca")
-    if [ "$builder" = docker ]; then
-        docker build "${args[@]}" . >"$build/build.log" 2>&1
-    else
-        "${buildah[@]}" build --layers --isolation chroot --format docker --pull-never "${args[@]}" . \
-            >"$build/build.log" 2>&1
-    fi || { tail -20 "$build/build.log"; return 1; }
+    build_args
+    timeout 400 "${builder[@]}" -f deploy/Dockerfile -t "$image" --build-arg "VERSION=$(version)" \
+        --build-arg "REVISION=$(git rev-parse HEAD 2>/dev/null || true)" "${secrets[@]}" . >"$build/build.log" 2>&1 ||
+        { tail -20 "$build/build.log"; return 1; }
     state_size
 }
 
@@ -34,82 +25,98 @@ state_size() {
     echo "image: $((whole / 1000000)) MB, of which base $((base / 1000000)) MB and ours $(((whole - base) / 1000000)) MB"
 }
 
+composed() { timeout 200 "${compose[@]}" -p "$project" -f deploy/compose.yaml "$@"; }
+
+container() { # SERVICE: its name, which every compose makes up in its own way
+    [ "$1" = elsewhere ] && echo "$project-elsewhere" && return
+    "${engine[@]}" ps --all --filter "label=com.docker.compose.project=$project" \
+        --filter "label=com.docker.compose.service=$1" --format '{{.Names}}' | head -1
+}
+
+inside() { # SERVICE COMMAND…
+    local name
+    name=$(container "$1")
+    shift
+    timeout 60 "${engine[@]}" exec "$name" "$@"
+}
+
+operator() { timeout "${limit:-60}" "${engine[@]}" exec "$project-operator" dcfpca "$@"; }
+
+await() { # WHAT COMMAND…: until the command succeeds, for two minutes at most
+    local what=$1 ends=$((SECONDS + 120))
+    shift
+    until "$@" >/dev/null 2>&1; do
+        [ $SECONDS -lt $ends ] || { echo "not within 120 s: $what"; tell_logs; return 1; }
+        sleep 0.2
+    done
+}
+
+tell_logs() {
+    local service
+    for service in aggregator "${sites[@]}"; do
+        "${engine[@]}" logs --tail 3 "$(container $service)" 2>&1 | sed "s/^/$service: /" | cut -c1-300
+    done
+}
+
 clear_federation() {
-    "${engine[@]}" rm --force --volumes "${parties[@]/#/v-}" v-elsewhere >/dev/null 2>&1 || true
-    "${engine[@]}" volume rm --force v-ca v-elsewhere "${parties[@]/#/v-}" >/dev/null 2>&1 || true
-    "${engine[@]}" network rm --force "$net" >/dev/null 2>&1 || true
+    "${engine[@]}" rm --force "$project-elsewhere" >/dev/null 2>&1 || true
+    "${engine[@]}" rm --force "$project-operator" >/dev/null 2>&1 || true
+    composed down --volumes --timeout 5 >/dev/null 2>&1 || true
+    "${engine[@]}" volume rm --force "$project-elsewhere" >/dev/null 2>&1 || true
 }
 
-one_shot() { # as the one-shot services of compose.yaml
-    local mounts=(-v "$PWD/deploy/demo:/demo:ro" -v v-ca:/parties/ca) party
-    for party in "${parties[@]}"; do mounts+=(-v "v-$party:/parties/$party"); done
-    "${engine[@]}" run --rm --no-healthcheck --user 0:0 --network none --read-only --tmpfs /tmp --cap-drop all \
-        --cap-add CHOWN --cap-add DAC_OVERRIDE "${mounts[@]}" "$@"
-}
-
-prepare() {
+compose_up() {
     clear_federation
-    "${engine[@]}" network create --subnet "$subnet" "$net" >/dev/null
-    one_shot "$image" sh /demo/certificates.sh >"$scratch/certificates.log" 2>&1 || { cat "$scratch/certificates.log"; return 1; }
-    one_shot "$image" python /demo/data.py
+    composed up -d >"$build/up.log" 2>&1 || { tail -10 "$build/up.log"; return 1; }
+    composed --profile operator run -d --name "$project-operator" operator sleep infinity >>"$build/up.log" 2>&1 ||
+        { tail -10 "$build/up.log"; return 1; }
+    one_shots_ended && await "the aggregator becomes healthy" is_healthy aggregator && await "three participants connect" all_connected
 }
 
-run_party() { # NAME VOLUME ALIAS CONFIG COMMAND…
-    local name=$1 volume=$2 alias=$3 config=$4 more=(--no-healthcheck --add-host "aggregator:$address")
-    shift 4
-    [ "$config" = aggregator ] && more=(--ip "$address" --mac-address "$hardware")
-    "${engine[@]}" run --detach --name "v-$name" --network "$net" --network-alias "$alias" "${hardened[@]}" "${more[@]}" \
-        -v "$volume:/var/lib/dcfpca" -v "$PWD/deploy/demo/$config.toml:/etc/dcfpca/$config.toml:ro" \
-        -e "DCFPCA_CONFIG=/etc/dcfpca/$config.toml" "$image" "$@" >/dev/null
-}
-
-start_aggregator() { # [NAME VOLUME]
-    run_party "${1:-aggregator}" "${2:-v-aggregator}" aggregator aggregator \
-        dcfpca-aggregator serve --config /etc/dcfpca/aggregator.toml
-    until_healthy "${1:-aggregator}"
-}
-
-until_healthy() { # asked as the engine's own timer would; podman has one only where systemd runs
-    local check=(exec "v-$1" dcfpca-aggregator health --config /etc/dcfpca/aggregator.toml)
-    [ "$builder" = docker ] || check=(healthcheck run "v-$1")
-    for _ in $(seq 40); do
-        "${engine[@]}" "${check[@]}" >/dev/null 2>&1 && return
-        sleep 0.5
+one_shots_ended() { # well
+    local service
+    for service in certificates data; do
+        [ "$("${engine[@]}" wait "$(container $service)")" = 0 ] ||
+            { echo "$service:"; "${engine[@]}" logs --tail 5 "$(container $service)" 2>&1; return 1; }
     done
-    "${engine[@]}" logs "v-$1" | tail -5
-    echo "v-$1 does not become healthy"
-    return 1
 }
 
-become_healthy() {
-    start_aggregator || return 1
-    [ "$("${engine[@]}" exec v-aggregator id -u)" = 10001 ] || { echo "it runs as root"; return 1; }
-    "${engine[@]}" exec v-aggregator grep -q '^CapEff:[[:space:]]*0*$' /proc/1/status || { echo "it has capabilities"; return 1; }
-    if "${engine[@]}" exec v-aggregator touch /opt/dcfpca/x 2>/dev/null; then echo "its root can be written"; return 1; fi
+is_healthy() { # asked as the engine's own timer would; podman has one only where systemd runs
+    if is_docker; then
+        inside "$1" dcfpca-aggregator health --config /etc/dcfpca/aggregator.toml
+    else
+        timeout 60 "${engine[@]}" healthcheck run "$(container "$1")"
+    fi
 }
 
-start_sites() {
-    local site
-    for site in site-a site-b site-c; do
-        run_party "$site" "v-$site" "$site" participant dcfpca-participant serve --config /etc/dcfpca/participant.toml
-    done
-    run_party operator v-operator operator operator sleep infinity
-    for _ in $(seq 15); do
-        [ "$(operator participants list --json | count_connected)" = 3 ] && return
-        sleep 0.5
-    done
-    for site in site-a site-b site-c; do "${engine[@]}" logs "v-$site" 2>&1 | tail -3; done
-    return 1
-}
-
-operator() { "${engine[@]}" exec v-operator dcfpca "$@"; }
+all_connected() { [ "$(operator participants list --json | count_connected)" = 3 ]; }
 
 count_connected() { python -c 'import json, sys; print(sum(p["state"] == "connected" for p in json.load(sys.stdin)))'; }
 
 field() { python -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
 
+is_hardened() {
+    local service
+    for service in aggregator "${sites[@]}"; do
+        [ "$(inside $service id -u)" = 10001 ] || { echo "$service runs as root"; return 1; }
+        inside $service grep -q '^CapEff:[[:space:]]*0*$' /proc/1/status || { echo "$service has capabilities"; return 1; }
+        inside $service grep -q '^NoNewPrivs:[[:space:]]*1$' /proc/1/status || { echo "$service may gain privileges"; return 1; }
+        if inside $service touch /opt/dcfpca/x 2>/dev/null; then echo "the root of $service can be written"; return 1; fi
+    done
+}
+
+secure_run() { # with the very commands at the head of compose.yaml
+    local run
+    run=$(composed --profile operator run --rm operator dcfpca run start --max-rank 10 --json 2>"$scratch/run.log" | field run_id) ||
+        { tail -5 "$scratch/run.log"; return 1; }
+    finishes "$run" 0 || return 1
+    composed run --rm -v "$PWD/deploy/verify/score.py:/score.py:ro" -e "RUN=$run" data python /score.py 2>"$scratch/run.log" ||
+        { tail -5 "$scratch/run.log"; return 1; }
+}
+
 finishes() { # RUN ROUNDS: it ends well, with every round once
-    operator run watch "$1" --json >"$scratch/run.json" 2>"$scratch/watch.log" || { tail -3 "$scratch/watch.log"; return 1; }
+    limit=180 operator run watch "$1" --json >"$scratch/run.json" 2>"$scratch/watch.log" ||
+        { tell_logs; operator run show "$1" --json | field reason; tail -3 "$scratch/watch.log"; return 1; }
     python - "$scratch/run.json" "$2" <<'PY'
 import json, sys
 run, wanted = json.load(open(sys.argv[1])), int(sys.argv[2])
@@ -121,67 +128,73 @@ print(f"finished after {max(rounds)} rounds, rank {run['rounds'][-1]['rank']}")
 PY
 }
 
-long_run() { # starts a run that goes on until ROUNDS and returns once ROUND is open
-    run=$(operator run start --max-rank 10 --rounds "$1" --tolerance 0 --round-seconds 60 --json 2>/dev/null | field run_id) || return 1
-    until_round "$run" "$2"
+long_run() { # ROUNDS: starts a run that goes on until then, and returns once it is under way
+    run=$(operator run start --max-rank 10 --rounds "$1" --tolerance 0 --round-seconds 1200 --json 2>/dev/null | field run_id) || return 1
+    await "round 3 of $run" is_past 3
 }
 
-until_round() {
-    local round
-    for _ in $(seq 40); do
-        round=$(operator run show "$1" --json 2>/dev/null | field round 2>/dev/null) && [ "$round" -ge "$2" ] && return
-    done
-    echo "round $2 of $1 is never reached"
-    return 1
+is_past() { [ "$(round_of_run)" -ge "$1" ]; }
+
+round_of_run() { operator run show "$run" --json | field round; }
+
+hold() { # the run stays in its round for as long as this site is stopped; sets held to that round
+    "${engine[@]}" kill --signal STOP "$(container site-a)" >/dev/null || return 1
+    held=$(round_of_run)
+    [ "$(operator run show "$run" --json | field status)" = running ] || { echo "the run ended too soon to be disturbed"; return 1; }
 }
 
-secure_run() {
-    local run
-    run=$(operator run start --max-rank 10 --json | field run_id) || return 1
-    finishes "$run" 0 || return 1
-    one_shot -v "$PWD/deploy/verify/score.py:/score.py:ro" -e "RUN=$run" "$image" python /score.py
-}
+release() { "${engine[@]}" kill --signal CONT "$(container site-a)" >/dev/null; }
 
 restart_resumes() {
-    long_run 400 20 || return 1
-    "${engine[@]}" restart --time 30 v-aggregator >/dev/null
-    until_healthy aggregator || return 1
-    until_round "$run" 40 || return 1
-    "${engine[@]}" kill --signal KILL v-aggregator >/dev/null
-    "${engine[@]}" start v-aggregator >/dev/null
-    until_healthy aggregator || return 1
+    local name
+    name=$(container aggregator)
+    long_run 400 && hold || return 1
+    "${engine[@]}" restart --time 30 "$name" >/dev/null
+    release && await "healthy after the restart" is_healthy aggregator && await "the run goes on" is_past $((held + 2)) || return 1
+    echo "restarted in round $held"
+    hold || return 1
+    "${engine[@]}" kill --signal KILL "$name" >/dev/null
+    "${engine[@]}" start "$name" >/dev/null
+    release && await "healthy after kill -9" is_healthy aggregator || return 1
+    echo "killed in round $held"
     finishes "$run" 400
 }
 
 backup_continues() { # taken from the serving aggregator in the middle of a run; then it is lost, and restored elsewhere
-    long_run 300 20 || return 1
-    # A site that hangs holds the round open, so that no site gets ahead of the copy: sites do not go back to a round.
-    "${engine[@]}" kill --signal STOP v-site-a >/dev/null
-    "${engine[@]}" exec v-aggregator dcfpca-aggregator backup --config /etc/dcfpca/aggregator.toml \
-        --out /var/lib/dcfpca/backup.db || return 1
-    local before now
-    before=$(operator run show "$run" --json | field round)
-    "${engine[@]}" kill --signal KILL v-aggregator >/dev/null
-    "${engine[@]}" kill --signal CONT v-site-a >/dev/null
-    put_elsewhere || return 1
-    start_aggregator elsewhere v-elsewhere || return 1
-    now=$(operator run show "$run" --json | field round)
-    echo "lost in round $before of 300, restored in round $now"
-    finishes "$run" 300
+    long_run 400 && hold || return 1
+    local copied=$held
+    inside aggregator dcfpca-aggregator backup --config /etc/dcfpca/aggregator.toml --out /var/lib/dcfpca/backup.db || return 1
+    release && await "the run goes on after the backup" is_past $((copied + 3)) && hold || return 1
+    "${engine[@]}" kill --signal KILL "$(container aggregator)" >/dev/null
+    put_elsewhere && release && start_elsewhere || return 1
+    echo "copied in round $copied, lost in round $held, restored elsewhere"
+    finishes "$run" 400
 }
 
+volume() { "${engine[@]}" inspect --format '{{range .Mounts}}{{if eq .Destination "/var/lib/dcfpca"}}{{.Name}}{{end}}{{end}}' "$(container "$1")"; }
+
 put_elsewhere() { # the copy and the certificates, on another volume; nothing else of the lost aggregator
-    "${engine[@]}" run --rm --no-healthcheck --user 0:0 --network none -v v-aggregator:/from:ro -v v-elsewhere:/to \
-        "$image" sh -c 'mkdir /to/store && cp /from/backup.db /to/store/aggregator.db && cp -a /from/tls /to/ &&
-            chown -R 10001:10001 /to' && "${engine[@]}" rm --force v-aggregator >/dev/null
+    "${engine[@]}" run --rm --no-healthcheck --user 0:0 --network none -v "$(volume aggregator):/from:ro" \
+        -v "$project-elsewhere:/to" "$image" sh -c 'mkdir /to/store && cp /from/backup.db /to/store/aggregator.db &&
+            cp -a /from/tls /to/ && chown -R 10001:10001 /to'
+}
+
+start_elsewhere() { # another container, volume and address; the name now leads there
+    local net
+    net=$("${engine[@]}" inspect --format '{{range $name, $_ := .NetworkSettings.Networks}}{{$name}} {{end}}' "$(container site-a)")
+    "${engine[@]}" rm --force "$(container aggregator)" >/dev/null
+    "${engine[@]}" run --detach --name "$project-elsewhere" --network "${net%% *}" --network-alias aggregator "${hardened[@]}" \
+        -v "$project-elsewhere:/var/lib/dcfpca" -v "$PWD/deploy/demo/aggregator.toml:/etc/dcfpca/aggregator.toml:ro" "$image" >/dev/null
+    await "healthy elsewhere" is_healthy elsewhere
 }
 
 drains() { # SIGTERM, as every platform stops a container; also in the middle of a run
-    long_run 1000 5 || return 1
-    local name code
-    for name in "$@"; do
-        "${engine[@]}" stop --time 30 "v-$name" >/dev/null
-        code=$("${engine[@]}" inspect --format '{{.State.ExitCode}}' "v-$name")
-        [ "$code" = 0 ] || { echo "v-$name exits $code"; "${engine[@]}" logs "v-$name" 2>&1 | tail -5; return 1; }
+    long_run 1000 || return 1
+    local service name code
+    for service in elsewhere "${sites[@]}"; do
+        name=$(container "$service")
+        "${engine[@]}" stop --time 30 "$name" >/dev/null
+        code=$("${engine[@]}" inspect --format '{{.State.ExitCode}}' "$name")
+        [ "$code" = 0 ] || { echo "$service exits $code"; "${engine[@]}" logs --tail 5 "$name" 2>&1; return 1; }
     done
 }

@@ -24,38 +24,53 @@ lint_units() { # systemd itself reads them, as if the software were installed wh
     done
 }
 
-lint_charts() { # with the defaults and with everything switched on
-    local chart values out
+lint_charts() { # with the defaults, with everything switched on, and with each choice of that switched off again
+    local chart values
     for chart in aggregator participant; do
         for values in minimal full; do
-            out=$scratch/$chart-$values.yaml
             helm lint --quiet --strict "deploy/helm/$chart" --values "deploy/helm/ci/$chart-$values.yaml" &&
-                helm template it "deploy/helm/$chart" --values "deploy/helm/ci/$chart-$values.yaml" >"$out" &&
-                judge_manifests "$out" || return 1
+                render "$chart" "$values" "$scratch/$chart-$values.yaml" || return 1
         done
+        without "$chart" Certificate certManager.enabled=false &&
+            without "$chart" ServiceMonitor metrics.serviceMonitor.enabled=false &&
+            without "$chart" NetworkPolicy networkPolicy.enabled=false || return 1
     done
+    judge_manifests "$scratch"/{aggregator,participant}-*.yaml
+}
+
+render() { # CHART VALUES OUT [--set KEY=VALUE]
+    helm template it "deploy/helm/$1" --values "deploy/helm/ci/$1-$2.yaml" "${@:4}" >"$3"
+}
+
+without() { # CHART KIND KEY=VALUE: everything switched on has the kind, and with this value it has not
+    local out=$scratch/$1-no-$2.yaml
+    render "$1" full "$out" --set "$3" || return 1
+    grep -qx "kind: $2" "$scratch/$1-full.yaml" || { echo "$1 has no $2 with everything switched on"; return 1; }
+    if grep -x "kind: $2" "$out"; then echo "$1 has a $2 in spite of $3"; return 1; fi
 }
 
 judge_manifests() { # against the schemas of Kubernetes; kinds of other projects have none there
-    python - "$1" "$scratch/core.yaml" <<'PY'
+    python - "$scratch/core.yaml" "$@" <<'PY'
 import sys, yaml
-ours = [d for d in yaml.safe_load_all(open(sys.argv[1])) if d]
+ours = [d for path in sys.argv[2:] for d in yaml.safe_load_all(open(path)) if d]
 core = [d for d in ours if not d["apiVersion"].startswith(("monitoring.coreos.com", "cert-manager.io"))]
-yaml.safe_dump_all(core, open(sys.argv[2], "w"))
-print(f"{len(core)} manifests judged, {len(ours) - len(core)} of other projects not")
+yaml.safe_dump_all(core, open(sys.argv[1], "w"))
+print(f"{len(sys.argv) - 2} renderings: {len(core)} manifests judged, {len(ours) - len(core)} of other projects not")
 PY
     kubernetes-validate --strict --quiet -k 1.31 "$scratch/core.yaml"
 }
 
-lint_values() { # the schema refuses what would not work
-    local wrong
-    for wrong in 'replicas=2' 'aggregator.address=nowhere' 'persistence.size=big'; do
-        if helm template it deploy/helm/participant --values deploy/helm/ci/participant-minimal.yaml --set "$wrong" \
-            >/dev/null 2>&1; then
-            echo "the values schema lets $wrong through"
-            return 1
-        fi
-    done
+lint_values() { # the schema refuses what would not work, and names the key
+    refused participant replicas replicas=2 && refused participant aggregator.address aggregator.address=nowhere &&
+        refused participant persistence.size persistence.size=big && refused participant policy.max_rank policy.max_rank.most=9 &&
+        refused aggregator replicas replicas=2 && refused aggregator persistence.size persistence.size=big &&
+        refused aggregator certManager.consortium certManager.enabled=true && refused aggregator service.type service.type=Open
+}
+
+refused() { # CHART NAMED KEY=VALUE
+    local said
+    if said=$(helm template it "deploy/helm/$1" --set "$3" 2>&1); then echo "the values schema lets $3 through"; return 1; fi
+    grep -qF -- "$2" <<<"$said" || { echo "$3 is refused without naming $2: $said"; return 1; }
 }
 
 lint_chart_configs() { # what the charts write is read by the services themselves
