@@ -131,6 +131,8 @@ class SubspaceMethod:
         narrow = self._narrow(old, weights, change)
         if old.narrow and not narrow:
             U = np.linalg.qr(U)[0]
+        # A direction that vanished goes on as any: next round it has what any direction has of that which is not in L.
+        values = np.maximum(values, schedule.pull * np.sqrt(schedule.columns))
         return self._close(consensus.round, State(U, weights, values, schedule, change, quiet, narrow))
 
     def _freedom(self, rank: int, columns: float) -> float:
@@ -214,6 +216,10 @@ def rayleigh_ritz(U: FloatArray, Z: FloatArray, scales: FloatArray) -> tuple[Flo
     which makes the singular values exact on that space instead of squared.
     """
     gram = (U.T @ Z) / scales[:, None]
+    # The scales are the strengths of the round before, which a direction that had vanished may exceed by far: it must
+    # not make the others look absent. One that fell short of them is left short, for what it has may be rounding.
+    lengths = np.sqrt(np.maximum(np.diag(gram), 1.0))
+    gram, Z = gram / lengths / lengths[:, None], Z / lengths
     # The values descend, so the upper triangle is the half whose rows were divided by the larger of two: it keeps
     # its digits where a direction has all but vanished.
     strengths, vectors = np.linalg.eigh(gram, UPLO="U")

@@ -108,3 +108,14 @@ def test_a_column_without_observations_is_zero_and_harms_nothing(fixed_rank: boo
     M[:, 5] = np.nan
     L[:, 5] = 0.0
     assert relative_error(solve(M, width, fixed_rank).low_rank, L) <= 1e-9
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("width", [12, 16, 25])
+def test_data_without_any_outlier_is_exact_below_any_bound(width: int, seed: int) -> None:
+    # The spare directions vanish to rounding in one round and have all of the residual in the next.
+    rng = np.random.default_rng(seed)
+    L = rng.standard_normal((50, 8)) @ rng.standard_normal((8, 200))
+    run = solve(L, width, False, (100, 60, 40))
+    assert run.consensus.progress.rank == 8
+    assert relative_error(run.low_rank, L) <= 1e-9
