@@ -150,6 +150,7 @@ def draw_site(pyplot: Any, report: dict[str, Any]) -> Any:
         panel.loglog(sizes, seconds, "o-", label=f"measured, exponent {series['exponent']:.2f}")
         panel.loglog(sizes, seconds[-1] * sizes / sizes[-1], ":", color="gray", label="linear")
         panel.set_xlabel(words[key])
+        mark(panel, sizes)
         panel.legend(fontsize=7)
     panels[0].set_ylabel("CPU seconds per round")
     return figure
@@ -164,6 +165,7 @@ def draw_bytes(pyplot: Any, report: dict[str, Any]) -> Any:
     panel.axvline(64, color="gray", linestyle=":")
     panel.set_xlabel("participants $E$ (m = 1000, r = 20; neighbour graph beyond 64)")
     panel.set_ylabel("KiB sent per round")
+    mark(panel, [3, 8, 16, 32, 64, 128, 256, 512, 1000])
     panel.legend(fontsize=7)
     return figure
 
@@ -179,7 +181,15 @@ def draw_aggregator(pyplot: Any, report: dict[str, Any]) -> Any:
     seconds.set_ylabel("seconds per round, all on two cores")
     for panel in (memory, seconds):
         panel.set_xlabel("participants $E$")
+        mark(panel, cohorts)
+    figure.tight_layout()
     return figure
+
+
+def mark(panel: Any, sizes: Any) -> None:
+    """Name the sizes that were measured along a logarithmic axis, and nothing between."""
+    panel.set_xticks(sizes, [f"{size:.0f}" for size in sizes], fontsize=7)
+    panel.minorticks_off()
 
 
 if __name__ == "__main__":
