@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from numbers import Integral
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -54,7 +56,11 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     sparse_ : (samples, features), scipy CSR; what was taken out as outlier.
     outliers_ : (samples, features) of bool; where that is.
     location_ : (features,), the medians, or zeros.
-    outcome_ : how the run ended, as a sentence.
+    outcome_ : how the run ended, as a sentence; also whether features or samples stay apart, or the bound on the rank
+        was reached: then the answer is not to be trusted as it is.
+    certificate_ : figures to judge the result by: `stationarity` (how far one more pass would move it, relatively),
+        `outlier_share`, `missing_share`, `residual_rms`, and with method "subspace" `rows_apart` and `columns_apart`
+        (how many features and samples have most of their entries among the outliers).
     """
 
     def __init__(
@@ -85,6 +91,8 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.location_ = _medians(X) if self.center else np.zeros(X.shape[1])
         run = simulate(method, [ArrayColumns((X - self.location_).T if self.center else X.T)])
         self._keep(run, method.model(run.consensus)["U"])
+        bounded = self.rank is None and self.method == "subspace"
+        self.outcome_ += _apart(self.certificate_) + (_at_bound(self.rank_, _bound(self, X)) if bounded else "")
         return self
 
     def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: object) -> FloatArray:
@@ -123,9 +131,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return tags
 
     def _method(self, X: FloatArray) -> Method:
-        samples, features = X.shape
-        width = _width(self.rank, self.max_rank, min(samples, features))
-        common = (features, width, self.max_iter, self.tol, self.random_state)
+        common = (X.shape[1], _bound(self, X), self.max_iter, self.tol, self.random_state)
         if self.method == "gradient":
             if isinstance(self.settings, SubspaceSettings):
                 raise BadInput("settings are those of subspace, the method is gradient.", "Pass GradientSettings.")
@@ -150,6 +156,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.outliers_ = self.sparse_.toarray() != 0.0
         assert run.consensus.outcome is not None
         self.outcome_ = run.consensus.outcome.value
+        self.certificate_ = result.certificate
 
     def _project(self, X: FloatArray) -> Projection:
         """Robust projection of every sample, in blocks."""
@@ -169,13 +176,31 @@ def _validated(estimator: RobustPCA, X: ArrayLike, reset: bool) -> FloatArray:
     return checked
 
 
-def _width(rank: int | None, max_rank: int | None, smaller_side: int) -> int:
+def _bound(estimator: RobustPCA, X: FloatArray) -> int:
+    """The rank that was given, or the bound on it, or the default bound: a quarter of the smaller side."""
+    rank, max_rank, smaller_side = estimator.rank, estimator.max_rank, int(min(X.shape))
     if rank is not None and max_rank is not None:
         raise BadInput("Both rank and max_rank are given.", "Give rank if it is known, max_rank if only a bound is.")
-    width = rank or max_rank or max(1, smaller_side // 4)
-    if not 1 <= width <= smaller_side:
-        raise BadInput(f"Rank {width} does not fit the data.", f"Choose a rank from 1 to {smaller_side}.")
-    return width
+    given = rank if rank is not None else max_rank
+    if given is None:
+        return max(1, smaller_side // 4)
+    if not isinstance(given, Integral) or not 1 <= given <= smaller_side:
+        raise BadInput(f"Rank {given} does not fit the data.", f"Choose a whole number from 1 to {smaller_side}.")
+    return int(given)
+
+
+def _apart(certificate: Mapping[str, float]) -> str:
+    """What to add to the outcome where features or samples do not follow the low-rank part."""
+    counts = {"feature": certificate.get("rows_apart", 0.0), "sample": certificate.get("columns_apart", 0.0)}
+    told = [f"{count:.0f} {name}{'s' if count > 1 else ''}" for name, count in counts.items() if count]
+    if not told:
+        return ""
+    return f"; but most entries of {' and '.join(told)} are outliers: they are not explained, look at outliers_"
+
+
+def _at_bound(rank: int, bound: int) -> str:
+    """What to add to the outcome where a larger bound might give a larger rank."""
+    return f"; the rank is as large as its bound {bound}: try a larger max_rank" if rank == bound > 1 else ""
 
 
 def _medians(X: FloatArray) -> FloatArray:

@@ -10,6 +10,7 @@ row is a matter of U; the site can only say that it does not follow it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,7 +94,7 @@ def _replaced(
     return ResultBlock(block.start, all_L, sparse.csc_array(all_S), all_V)
 
 
-def _majority(outliers: NDArray[np.generic], observed: NDArray[np.generic]) -> NDArray[np.bool_]:
+def _majority(outliers: NDArray[Any], observed: NDArray[Any]) -> NDArray[np.bool_]:
     """Which rows or columns have more than half of their observed entries, of enough, among the outliers."""
     said: NDArray[np.bool_] = (outliers > HALF * observed) & (observed >= FEWEST)
     return said

@@ -146,6 +146,8 @@ def test_all_zero_data_has_rank_zero() -> None:
     [
         {"rank": 2, "max_rank": 3},
         {"rank": 61},
+        {"max_rank": 0},
+        {"rank": 2.5},
         {"method": "magic"},
         {"method": "gradient", "settings": SubspaceSettings()},
         {"settings": GradientSettings()},
@@ -154,6 +156,40 @@ def test_all_zero_data_has_rank_zero() -> None:
 def test_impossible_options_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(BadInput):
         RobustPCA(**options).fit(_problem().M.T)  # type: ignore[arg-type]
+
+
+def test_a_feature_that_follows_nothing_is_told_in_the_outcome() -> None:
+    X = _problem().M.T.copy()
+    X[:, 7] = 500.0
+    model = RobustPCA(max_rank=8).fit(X)
+    assert "most entries of 1 feature are outliers" in model.outcome_
+    assert model.certificate_["rows_apart"] == 1.0
+    assert model.outliers_[:, 7].all()
+    plain = RobustPCA(max_rank=8).fit(_problem().M.T)
+    assert "outliers" not in plain.outcome_
+    assert plain.certificate_["stationarity"] < 1e-8
+
+
+def test_a_bound_that_was_reached_is_told_in_the_outcome() -> None:
+    problem = _problem(sparsity=0.0, noise=0.01)
+    assert "as large as its bound 3: try a larger max_rank" in RobustPCA(max_rank=3).fit(problem.M.T).outcome_
+    assert "bound" not in RobustPCA(max_rank=6).fit(problem.M.T).outcome_
+    assert "bound" not in RobustPCA(rank=4).fit(problem.M.T).outcome_
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
+def test_a_table_of_200_samples_needs_no_settings_at_any_scale(scale: float) -> None:
+    problem = _problem(rows=50, columns=200, rank=3, noise=0.05)
+    model = RobustPCA().fit(scale * problem.M.T)
+    assert model.rank_ == 3
+    assert relative_error(model.low_rank_ / scale, problem.L.T) < 0.05
+
+
+def test_infinity_is_refused_in_plain_words() -> None:
+    X = _problem().M.T.copy()
+    X[0, 0] = np.inf
+    with pytest.raises(ValueError, match="contains infinity"):
+        RobustPCA().fit(X)
 
 
 def test_an_unfitted_model_says_so() -> None:
