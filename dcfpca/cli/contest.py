@@ -95,7 +95,7 @@ def entrants(problem: Problem) -> list[Entrant]:
         Entrant("accelerated alternating projections", "rank", f"decay {decay}", projections(decay))
         for decay in (0.4, 0.5)
     ]
-    found += [Entrant("ALM, partial SVD", "nothing", f"growth {growth}", lagrangian(growth)) for growth in (1.6, 2.0)]
+    found += [Entrant("ALM, partial SVD", "nothing", f"growth {growth}", lagrangian(growth)) for growth in (2.0, 3.0)]
     found += [Entrant("ScaledGD", both, f"step {step}", descent(step)) for step in (0.5, 0.9)]
     found += [Entrant("GoDec", "rank, number of outliers", "", go)]
     found += [

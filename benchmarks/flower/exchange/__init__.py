@@ -1,0 +1,1 @@
+"""One tensor to every node and one back, round after round."""
