@@ -62,7 +62,7 @@ class House:
     def drain(self) -> None:
         """End every stream, of participants and of operators that watch; the service is about to stop."""
         self.draining = True
-        self.presence.cut_all()
+        self.stage.fire()
         for runner in self.runners.values():
             runner.changed.fire()
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(slots=True, eq=False)
@@ -12,7 +11,6 @@ class Connection:
     """One open stream of assignments."""
 
     name: str
-    cut: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Presence:
@@ -44,8 +42,3 @@ class Presence:
     def names(self) -> frozenset[str]:
         """Everybody who is connected."""
         return frozenset(self._open)
-
-    def cut_all(self) -> None:
-        """End every stream; the service stops."""
-        for connection in self._open.values():
-            connection.cut.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -25,6 +26,10 @@ from dcfpca.rpca.exchange import Consensus
 
 _STOP = None
 RETRY_SECONDS = 1.0
+COMPANY_SECONDS = 0.01
+"""How long a message that completes nothing waits for others, to be made durable with them: a phase needs them all."""
+COMPANY = 16
+"""So many are enough: what they bring with them stays in memory meanwhile."""
 
 Piece = tuple[UploadKey, int, bytes]
 """A part of an update: of which one, where it starts, and its bytes."""
@@ -159,8 +164,18 @@ class Runner:
             letters.append(letter)
         return letters or None
 
-    async def _handle(self, letters: Sequence[Letter]) -> None:
+    async def _handle(self, letters: list[Letter]) -> None:
         batch = Batch(self.run)
+        self._step(batch, letters)
+        if batch.journal and self._may_wait(batch):
+            await self._company(batch, letters)
+        if batch.journal:
+            await self._commit(batch, letters)
+        for letter, reply in zip(letters, batch.replies, strict=True):
+            if not letter.answer.done():
+                letter.answer.set_result(reply)
+
+    def _step(self, batch: Batch, letters: Sequence[Letter]) -> None:
         for letter in letters:
             after, effects = step(self.spec, batch.run, letter.event)
             if after is not batch.run:
@@ -168,11 +183,22 @@ class Runner:
             batch.run = after
             batch.effects += effects
             batch.replies.append(next((effect for effect in effects if isinstance(effect, Reply)), None))
-        if batch.journal:
-            await self._commit(batch, letters)
-        for letter, reply in zip(letters, batch.replies, strict=True):
-            if not letter.answer.done():
-                letter.answer.set_result(reply)
+
+    def _may_wait(self, batch: Batch) -> bool:
+        """Whether nobody else has anything to do before more messages come, and more are on their way."""
+        return len(batch.replies) < min(COMPANY, len(self.run.cohort)) and batch.run.stage() == self.run.stage()
+
+    async def _company(self, batch: Batch, letters: list[Letter]) -> None:
+        """Let what comes in the next moment join the batch, until it completes the phase: one transaction for all."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(COMPANY_SECONDS):
+                while self._may_wait(batch):
+                    letter = await self._inbox.get()
+                    if letter is None:
+                        self._inbox.put_nowait(_STOP)
+                        return
+                    letters.append(letter)
+                    self._step(batch, [letter])
 
     async def _commit(self, batch: Batch, letters: Sequence[Letter]) -> None:
         before, after = self.run, batch.run

@@ -1,13 +1,16 @@
-"""The arithmetic of a run in motion: the running sum, and the consensus computed off the event loop."""
+"""The arithmetic of a run in motion: the running sum, and the consensus that follows from it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
-from aggregator.run import events, secure
+from threadpoolctl import ThreadpoolController
+
+from aggregator.run import events
 from aggregator.run.effects import Sum
 from aggregator.run.state import Round, Run
 from aggregator.store.spool import UploadKey
@@ -17,11 +20,14 @@ from dcfpca import secagg
 from dcfpca.errors import BadInput, DcfpcaError
 from dcfpca.logs import log
 from dcfpca.rpca.exchange import Consensus, Method
-from dcfpca.spec import RunSpec, spec_digest
+from dcfpca.spec import RunSpec
 from dcfpca.v1.admin_pb2 import RoundView
 
 if TYPE_CHECKING:
     from aggregator.runner import Runner
+
+INLINE_BYTES = 1 << 19
+"""Up to this size the event loop has the next consensus sooner than a thread that it shares the interpreter with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +79,7 @@ class Summing:
         self._running = None
 
     def start(self, runner: Runner, effect: Sum, now: Callable[[], float]) -> None:
-        """Compute the consensus in a thread, then post what came of it."""
+        """Compute the consensus, then post what came of it."""
         self._task = asyncio.create_task(self._compute(runner, effect, now))
 
     async def stop(self) -> None:
@@ -86,7 +92,7 @@ class Summing:
         run = runner.run
         assert run.round is not None
         try:
-            after = await asyncio.to_thread(self._next, runner.spec_bytes, run, run.round)
+            after = await self._in_good_place(run.round, runner.facts.book())
         except DcfpcaError as error:
             fatal = not isinstance(error, UnusableSum)
             log("sum_failed", level="error", run=run.run_id, round=effect.round, reason=str(error))
@@ -97,11 +103,15 @@ class Summing:
         reached = events.ConsensusReached(at=now(), outcome=outcome, round=effect.round, attempt=effect.attempt)
         runner.tell(reached)
 
-    def _next(self, spec_bytes: bytes, run: Run, round: Round) -> Consensus:
+    async def _in_good_place(self, round: Round, book: secagg.Book | None) -> Consensus:
+        if self._method.update_layout(round.round).size * 8 <= INLINE_BYTES:
+            # More threads would be no faster, and would spin until long after, beside those who have work to do.
+            with _blas().limit(limits=1):
+                return self._next(round, book)
+        return await asyncio.to_thread(self._next, round, book)
+
+    def _next(self, round: Round, book: secagg.Book | None) -> Consensus:
         running = self._running or RunningSum(self._spec, self._method.update_layout(round.round))
-        book: secagg.Book | None = None
-        if self._spec.aggregation == "secure":
-            book = secure.book_of(self._spec, spec_digest(spec_bytes), run, round)
         try:
             return next_consensus(self._spec, self._method, self.consensus, round, book, running)
         except DcfpcaError:
@@ -120,6 +130,12 @@ class Summing:
     def adopt(self, reached: Reached) -> None:
         """The consensus is durable now."""
         self.consensus, self.finished, self._pending = reached.consensus, reached.view, None
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """Made at the first sum, when the libraries that it is about have been loaded."""
+    return ThreadpoolController()
 
 
 def _view(runner: Runner, run: Run, round: Round, after: Consensus, now: float) -> RoundView:

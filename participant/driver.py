@@ -38,15 +38,6 @@ from participant.telemetry import Telemetry
 # Below this the event loop copies bytes faster than a thread starts.
 INLINE_WORK_BYTES = 1 << 20
 
-_KINDS: dict[type[actions.RoundMessage], Kind] = {
-    actions.Advertise: Kind.KEYS,
-    actions.SendShares: Kind.SHARES,
-    actions.SendBound: Kind.BOUND,
-    actions.Submit: Kind.UPDATE,
-    actions.Attest: Kind.ATTESTATION,
-    actions.SendReveal: Kind.REVEAL,
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Means:
@@ -230,7 +221,11 @@ class Driver:
             receipt = await self._means.egress.submit(self._contract(), action.ref, payload, ticket)
         else:
             receipt = await self._means.egress.send(self._contract(), action)
-        kind, fate, ref = _KINDS[type(action)], codec.fate_of(receipt), action.ref
+        fate = codec.fate_of(receipt)
+        for kind in actions.kinds_of(action):
+            self._acknowledged(action.ref, kind, fate, receipt.reason)
+
+    def _acknowledged(self, ref: Ref, kind: Kind, fate: events.Fate, reason: str) -> None:
         # Late is ordinary: a threshold of signatures or shares is enough, and somebody is always last.
         told: Literal["info", "debug"] = "info" if kind is Kind.UPDATE else "debug"
         log(
@@ -240,10 +235,10 @@ class Driver:
             round=ref.round,
             attempt=ref.attempt,
             fate=fate.value,
-            reason=receipt.reason or None,
+            reason=reason or None,
         )
         self._means.telemetry.message(kind.value, fate.value)
-        self.take(events.Acknowledged(ref, kind, fate, receipt.reason))
+        self.take(events.Acknowledged(ref, kind, fate, reason))
 
     async def _update_bytes(self, ref: Ref) -> bytes:
         if self._contract().layout(ref.round).size * 8 <= INLINE_WORK_BYTES:
@@ -373,7 +368,7 @@ def _header(told: ConsensusHeader, layout: Layout) -> types.TensorHeader:
 
 
 def _name(action: actions.RoundMessage) -> str:
-    return f"message {action.ref} {_KINDS[type(action)].value}"
+    return f"message {action.ref} {actions.kinds_of(action)[0].value}"
 
 
 def _without_consensus(source: pb.Assignment | None) -> bytes:

@@ -50,6 +50,10 @@ class Egress:
             case SendShares():
                 shares = codec.encode_shares(agreed.run_id, message.ref, message.shares)
                 self._record_once(contract.shares_item(agreed, shares))
+                if message.bound is not None:
+                    bound = pb.StateBoundRequest(ref=ref, exponent=message.bound.exponent)
+                    self._record_once(contract.bound_item(agreed, bound))
+                    shares.exponent = bound.exponent
                 return await self._link.share(shares)
             case SendBound():
                 bound = pb.StateBoundRequest(ref=ref, exponent=message.bound.exponent)

@@ -51,6 +51,7 @@ class Intake:
         self._runner, self._who, self._header = runner, who, header
         self._keeper, self._places = means.keeper, means.places
         self._key = UploadKey(ref.run_id, ref.round, ref.attempt, who, header.tensor.sha256)
+        self._spool = means.keeper.store.spool
         self._size = 0
 
     async def take(self, parts: AsyncIterator[Slice]) -> Receipt:
@@ -68,7 +69,9 @@ class Intake:
             return receipt(await self._take_in_place(parts))
 
     async def _take_in_place(self, parts: AsyncIterator[Slice]) -> Reply | None:
-        if await self._keeper.do(lambda store: store.spool.has_other(self._key)):
+        if not self._spool.is_known(self._key):
+            await self._keeper.do(lambda store: store.spool.look(self._key))
+        if self._spool.has_other(self._key):
             return Reply(Fate.REJECTED, "a different update has begun to arrive in this attempt before")
         last = await self._alone(parts)
         return await self._runner.post(self._event(), last)
@@ -104,7 +107,7 @@ class Intake:
 
     async def _collect(self, parts: AsyncIterator[Slice]) -> Piece | None:
         """Store all pieces but the last one, which goes into the transaction that accepts the update."""
-        offset = await self._keeper.do(lambda store: store.spool.received(self._key))
+        offset = self._spool.received(self._key)
         sha, last = hashlib.sha256(), None
         if offset:
             sha = await self._keeper.do(lambda store: store.spool.digest_so_far(self._key))

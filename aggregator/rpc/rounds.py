@@ -84,22 +84,16 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
 
     async def _stream(self, connection: Connection) -> AsyncIterator[bytes]:
         sent: dict[str, frozenset[str]] = {}
-        cut = asyncio.create_task(connection.cut.wait())
-        try:
-            while not connection.cut.is_set():
-                seen = self._house.stage.version
-                for runner in self._house.telling():
-                    before = sent.get(runner.run.run_id, frozenset())
-                    facts, run = runner.facts.now(), runner.run
-                    sent[run.run_id] = wanted_keys(facts, run, connection.name)
-                    for assignment in assignments(facts, run, connection.name, before):
-                        runner.traffic.sent += len(assignment)
-                        yield assignment
-                changed = asyncio.create_task(self._house.stage.wait(seen))
-                await asyncio.wait({changed, cut}, return_when=asyncio.FIRST_COMPLETED)
-                changed.cancel()
-        finally:
-            cut.cancel()
+        while not self._house.draining:
+            seen = self._house.stage.version
+            for runner in self._house.telling():
+                before = sent.get(runner.run.run_id, frozenset())
+                facts, run = runner.facts.now(), runner.run
+                sent[run.run_id] = wanted_keys(facts, run, connection.name)
+                for assignment in assignments(facts, run, connection.name, before):
+                    runner.traffic.sent += len(assignment)
+                    yield assignment
+            await self._house.stage.wait(seen)
         raise Draining("the aggregator is stopping", "connect again in a moment")
 
     def _introduction(self, request: pb.SubscribeRequest) -> Acquaintance:
@@ -177,10 +171,15 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
         )
 
     async def ShareKeys(self, request: pb.ShareKeysRequest, context: Context) -> Receipt:  # noqa: N802
-        """Step 2."""
+        """Step 2, and step 3 where it comes along."""
         runner = runner_of(self._house, request.ref.run_id)
         event = translate.shares_sent(request, caller().name, self._now())
-        return await self._receive(runner, event, request, lambda: secure.check_shares(_book(runner), event))
+        taken = self._receive(runner, event, request, lambda: secure.check_shares(_book(runner), event))
+        if not request.HasField("exponent"):
+            return await taken
+        bound = translate.bound_stated(request, caller().name, self._now())
+        stated = self._receive(runner, bound, None, lambda: secure.check_bound(bound))
+        return translate.worst(await asyncio.gather(taken, stated))
 
     async def StateBound(self, request: pb.StateBoundRequest, context: Context) -> Receipt:  # noqa: N802
         """Step 3."""
@@ -260,10 +259,10 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
         return translate.receipt(None)
 
     async def _receive(
-        self, runner: Runner, event: events.RoundMessage, request: Message, check: Callable[[], None]
+        self, runner: Runner, event: events.RoundMessage, request: Message | None, check: Callable[[], None]
     ) -> Receipt:
         """Check a message of the secure sum where it is in turn, then let the rules decide."""
-        runner.traffic.received += request.ByteSize()
+        runner.traffic.received += request.ByteSize() if request is not None else 0
         if out_of_turn(runner.run, event.participant, event.round, event.attempt, PHASE_OF[type(event)]) is None:
             try:
                 check()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aggregator.run import events
 from aggregator.run.effects import Fate, Reply
 from aggregator.run.records import Keys, Reveal
@@ -25,6 +27,8 @@ _FATES = {
     Fate.REJECTED: FATE_REJECTED,
     Fate.LATE: FATE_LATE,
 }
+
+_FROM_GOOD_TO_BAD = (FATE_DUPLICATE, FATE_ACCEPTED, FATE_LATE, FATE_REJECTED)
 
 
 def seen(request: pb.SubscribeRequest) -> list[Seen]:
@@ -75,8 +79,8 @@ def shares_sent(request: pb.ShareKeysRequest, who: str, at: float) -> events.Sha
     )
 
 
-def bound_stated(request: pb.StateBoundRequest, who: str, at: float) -> events.BoundStated:
-    """Step 3."""
+def bound_stated(request: pb.StateBoundRequest | pb.ShareKeysRequest, who: str, at: float) -> events.BoundStated:
+    """Step 3, by itself or with the shares."""
     return events.BoundStated(
         at=at,
         participant=who,
@@ -119,6 +123,11 @@ def responded(request: pb.RespondRequest, who: str, fingerprint: str, at: float)
         signature=request.signature,
         fingerprint=fingerprint,
     )
+
+
+def worst(receipts: Sequence[Receipt]) -> Receipt:
+    """One receipt for several things that came in one message: that of the one which fared worst."""
+    return max(receipts, key=lambda one: _FROM_GOOD_TO_BAD.index(one.fate))
 
 
 def word_of(answer: Receipt) -> str:

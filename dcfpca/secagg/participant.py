@@ -105,7 +105,8 @@ class ParticipantSide:
         opened_before: Survivors | None = None,
     ) -> None:
         self.context = context
-        self.pinned = pinned or Pinned()
+        self._pinned = pinned or Pinned()
+        self._stated: FloatArray | None = None
         self.opened = opened_before
         self._identity = identity
         self._secrets = keys.secrets_from(context, identity.name, seed)
@@ -113,6 +114,13 @@ class ParticipantSide:
         self._neighbours: Neighbours | None = None
         self._own_shares: dict[str, _SharePair] = {}
         self._held: _Held | None = None
+
+    @property
+    def pinned(self) -> Pinned:
+        """What binds this side for the rest of the attempt."""
+        if self._stated is not None and not self._pinned.update:
+            self._pinned = replace(self._pinned, update=_update_digest(self._stated))
+        return self._pinned
 
     @property
     def name(self) -> str:
@@ -126,35 +134,37 @@ class ParticipantSide:
     def share(self, roster: Roster) -> tuple[SealedShare, ...]:
         """Step 2: verify the roster, and give every neighbour its sealed shares of both secrets."""
         met = meet(self.context, self._advert, self._secrets, roster, self._identity.verify)
-        if self.pinned.roster not in (b"", met.digest):
+        if self._pinned.roster not in (b"", met.digest):
             raise ChangedRoster("this is a second, different roster in one attempt")
         self._own_shares = self._split(met)
         self._neighbours = met
-        self.pinned = replace(self.pinned, roster=met.digest)
+        self._pinned = replace(self._pinned, roster=met.digest)
         return tuple(self._sealed(met, peer) for peer in sorted(met.peers))
 
     def state_bound(self, vector: FloatArray) -> Bound:
         """Step 3: once the local step is done, the power of two that bounds its update. Binds to this update."""
-        exponent, digest = ring.bounding_exponent(vector), _update_digest(vector)
-        if self.pinned.update not in (b"", digest):
-            raise ChangedUpdate("a different update was stated in this attempt before")
-        self.pinned = replace(self.pinned, update=digest, bound=exponent)
-        return Bound(self.name, exponent)
+        if not self._is_stated(vector):
+            exponent, before = ring.bounding_exponent(vector), self.pinned.update
+            if before and _update_digest(vector) != before:
+                raise ChangedUpdate("a different update was stated in this attempt before")
+            self._state(vector, exponent)
+        assert self._pinned.bound is not None
+        return Bound(self.name, self._pinned.bound)
 
     def agree(self, delivery: Delivery) -> None:
         """Step 4, first half: check who masks and with which exponent, and open the shares from the neighbours."""
         met, agreement = self._met(), delivery.agreement
         self._check_agreement(met, agreement)
         digest = agreement_digest(met.digest, agreement)
-        if self.pinned.agreement not in (b"", digest):
+        if self._pinned.agreement not in (b"", digest):
             raise ChangedAgreement("this is a second, different set of masking participants in one attempt")
         self._held = _Held(agreement, digest, self._opened(met, delivery))
-        self.pinned = replace(self.pinned, agreement=digest, exponent=agreement.exponent)
+        self._pinned = replace(self._pinned, agreement=digest, exponent=agreement.exponent)
 
     def mask(self, vector: FloatArray) -> RingArray:
         """Step 4, second half: the update in fixed point under its own mask and those with the neighbours."""
         met, held = self._met(), self._agreed()
-        if _update_digest(vector) != self.pinned.update:
+        if not self._is_stated(vector) and _update_digest(vector) != self.pinned.update:
             raise ChangedUpdate("this is not the update whose bound was stated")
         exponent, count = held.agreement.exponent, len(held.agreement.members)
         masked = ring.encode(vector, exponent, count, self.context.precision)
@@ -173,11 +183,11 @@ class ParticipantSide:
         check_neighbourhood(met.graph, self.name, frozenset(survivors.members), "survivors")
         statement = survivors_statement(held.digest, survivors)
         digest = hashlib.sha256(statement).digest()
-        if self.pinned.survivors not in (b"", digest):
+        if self._pinned.survivors not in (b"", digest):
             raise InconsistentSurvivors("these are not the survivors that were signed in this attempt before")
         if self.opened not in (None, survivors):
             raise DifferencedSum("this round was opened before, for other survivors than these")
-        self.pinned = replace(self.pinned, survivors=digest)
+        self._pinned = replace(self._pinned, survivors=digest)
         return Attestation(self.name, self._identity.sign(statement))
 
     def reveal(self, request: UnmaskRequest) -> Reveal:
@@ -186,13 +196,25 @@ class ParticipantSide:
         self._check_request(met, held, request)
         alive = frozenset(request.survivors.members)
         owners = sorted(held.shares)
-        self.pinned = replace(self.pinned, released=True)
+        self._pinned = replace(self._pinned, released=True)
         self.opened = request.survivors
         return Reveal(
             name=self.name,
             seed_shares=tuple(Share(owner, held.shares[owner].seed) for owner in owners if owner in alive),
             key_shares=tuple(Share(owner, held.shares[owner].key) for owner in owners if owner not in alive),
         )
+
+    def _is_stated(self, vector: FloatArray) -> bool:
+        """Whether this is the very array whose bound was stated."""
+        return vector is self._stated
+
+    def _state(self, vector: FloatArray, exponent: int) -> None:
+        """Bind to this update: an array that cannot change by itself, any other by its digest."""
+        if not vector.flags.writeable:
+            self._stated = vector
+            self._pinned = replace(self._pinned, bound=exponent)
+        else:
+            self._pinned = replace(self._pinned, update=_update_digest(vector), bound=exponent)
 
     def _make_advert(self) -> Advert:
         unsigned = Advert(
@@ -229,12 +251,13 @@ class ParticipantSide:
             raise ChangedAgreement(f"the masking participants do not include {self.name}, to whom they were sent")
         check_neighbourhood(met.graph, self.name, frozenset(agreement.members), "masking participants")
         ring.check_exponent(agreement.exponent)
-        if self.pinned.bound is None:
+        bound = self._pinned.bound
+        if bound is None:
             raise OutOfTurn("an exponent was announced before this participant stated its own")
-        if agreement.exponent < self.pinned.bound:
-            raise ChangedExponent(f"the exponent {agreement.exponent} would clip an update below 2^{self.pinned.bound}")
-        if self.pinned.exponent not in (None, agreement.exponent):
-            raise ChangedExponent(f"the exponent was {self.pinned.exponent} before and is {agreement.exponent} now")
+        if agreement.exponent < bound:
+            raise ChangedExponent(f"the exponent {agreement.exponent} would clip an update below 2^{bound}")
+        if self._pinned.exponent not in (None, agreement.exponent):
+            raise ChangedExponent(f"the exponent was {self._pinned.exponent} before and is {agreement.exponent} now")
 
     def _opened(self, met: Neighbours, delivery: Delivery) -> dict[str, _SharePair]:
         masking = frozenset(delivery.agreement.members)
@@ -254,10 +277,10 @@ class ParticipantSide:
 
     def _check_request(self, met: Neighbours, held: _Held, request: UnmaskRequest) -> None:
         statement = survivors_statement(held.digest, request.survivors)
-        if not self.pinned.survivors:
+        if not self._pinned.survivors:
             raise OutOfTurn("shares are wanted before this participant was shown the survivors")
-        if hashlib.sha256(statement).digest() != self.pinned.survivors:
-            if self.pinned.released:
+        if hashlib.sha256(statement).digest() != self._pinned.survivors:
+            if self._pinned.released:
                 raise BothShares("shares were released for other survivors already; now the other kind is wanted")
             raise InconsistentSurvivors("shares are wanted for other survivors than this participant signed")
         attested = {attestation.name for attestation in request.attestations}

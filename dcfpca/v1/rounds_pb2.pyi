@@ -228,12 +228,14 @@ class AdvertiseKeysRequest(_message.Message):
     def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., keys: _Optional[_Union[AdvertisedKeys, _Mapping]] = ...) -> None: ...
 
 class ShareKeysRequest(_message.Message):
-    __slots__ = ("ref", "shares")
+    __slots__ = ("ref", "shares", "exponent")
     REF_FIELD_NUMBER: _ClassVar[int]
     SHARES_FIELD_NUMBER: _ClassVar[int]
+    EXPONENT_FIELD_NUMBER: _ClassVar[int]
     ref: _types_pb2.RoundRef
     shares: _containers.RepeatedCompositeFieldContainer[SealedShares]
-    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., shares: _Optional[_Iterable[_Union[SealedShares, _Mapping]]] = ...) -> None: ...
+    exponent: int
+    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., shares: _Optional[_Iterable[_Union[SealedShares, _Mapping]]] = ..., exponent: _Optional[int] = ...) -> None: ...
 
 class StateBoundRequest(_message.Message):
     __slots__ = ("ref", "exponent")

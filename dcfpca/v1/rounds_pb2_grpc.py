@@ -136,14 +136,16 @@ class RoundServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ShareKeys(self, request, context):
-        """Secure sum, step 2: sealed shares for the peers of the roster. Key: (run, round, attempt, participant).
+        """Secure sum, step 2: sealed shares for the peers of the roster; with them step 3, where the local step is done by
+        then. Key: (run, round, attempt, participant).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StateBound(self, request, context):
-        """Secure sum, step 3: the power of two that bounds the update. Key: (run, round, attempt, participant).
+        """Secure sum, step 3: the power of two that bounds the update, unless it went with the shares.
+        Key: (run, round, attempt, participant).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dcfpca.secagg import Advert, Attestation, Bound, Reveal, SealedShare
-from participant.session.events import ConsensusHeader, Ref
+from participant.session.events import ConsensusHeader, Kind, Ref
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,11 @@ class Advertise:
 
 @dataclass(frozen=True, slots=True)
 class SendShares:
-    """Send the sealed shares."""
+    """Send the sealed shares, and with them the bound where the local step is done by now."""
 
     ref: Ref
     shares: tuple[SealedShare, ...]
+    bound: Bound | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,23 @@ class Complain:
 
     kind: str
     sentence: str
+
+
+def kinds_of(action: RoundMessage) -> tuple[Kind, ...]:
+    """Of which kinds the message is; the receipt is for all of them."""
+    match action:
+        case Advertise():
+            return (Kind.KEYS,)
+        case SendShares():
+            return (Kind.SHARES,) if action.bound is None else (Kind.SHARES, Kind.BOUND)
+        case SendBound():
+            return (Kind.BOUND,)
+        case Submit():
+            return (Kind.UPDATE,)
+        case Attest():
+            return (Kind.ATTESTATION,)
+        case SendReveal():
+            return (Kind.REVEAL,)
 
 
 RoundMessage = Advertise | SendShares | SendBound | Submit | Attest | SendReveal

@@ -52,7 +52,8 @@ class Attempt:
         return (*advert, *(self._bound() if RosterRelayed in self.heard else ()))
 
     def computed(self, vector: FloatArray) -> tuple[Action, ...]:
-        """The local step is done."""
+        """The local step is done; its update changes no more."""
+        vector.flags.writeable = False
         self.vector = vector
         if self.side is None:
             return self._submit()
@@ -79,8 +80,10 @@ class Attempt:
             case RosterRelayed():
                 self._check_roster(event)
                 shares = side.share(event.roster)
-                sent = () if Kind.SHARES in self.done else (SendShares(self.ref, shares),)
-                return (*sent, *self._bound())
+                bound = self._bound()
+                if Kind.SHARES in self.done:
+                    return bound
+                return (SendShares(self.ref, shares, bound[0].bound if bound else None),)
             case MaskWanted():
                 side.agree(event.delivery)
                 return self._submit()
@@ -97,7 +100,7 @@ class Attempt:
         if reason := check_roster(self.site, roster.members, relayed, self.opened.cohort):
             raise CohortTooSmall(reason)
 
-    def _bound(self) -> tuple[Action, ...]:
+    def _bound(self) -> tuple[SendBound, ...]:
         if self.side is None or self.vector is None:
             return ()
         bound = self.side.state_bound(self.vector)

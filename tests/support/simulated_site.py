@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from aggregator.rpc import translate
 from aggregator.run import events as told
-from aggregator.run.effects import Reply
+from aggregator.run.effects import Fate, Reply
 from dcfpca.consent import consent_bytes
 from dcfpca.methods import method_of
 from dcfpca.rpca.columns import ArrayColumns
@@ -22,18 +22,10 @@ from dcfpca.wire import parcel_from
 from participant import codec
 from participant.policy import SiteFacts, SitePolicy
 from participant.session import Consent, Session, actions, events
-from participant.session.events import Kind
 from tests.support.secagg import identity_of, verify
 from tests.support.simulated_aggregator import SimulatedAggregator
 
-_KIND: dict[type[Any], Kind] = {
-    actions.Advertise: Kind.KEYS,
-    actions.SendShares: Kind.SHARES,
-    actions.SendBound: Kind.BOUND,
-    actions.Submit: Kind.UPDATE,
-    actions.Attest: Kind.ATTESTATION,
-    actions.SendReveal: Kind.REVEAL,
-}
+_IN_ROUND = get_args(actions.RoundMessage)
 
 
 @dataclass
@@ -85,7 +77,7 @@ class SimulatedSite:
         before, ref = self.session.consent, self.session.ref
         reaction = self.session.handle(event)
         if self.session.ref != ref:
-            self.outbox = [action for action in self.outbox if type(action) not in _KIND]
+            self.outbox = [action for action in self.outbox if type(action) not in _IN_ROUND]
         if reaction.save:
             self._save(event, before)
         self._perform(reaction.actions)
@@ -141,9 +133,10 @@ class SimulatedSite:
             reply = self._message(action, aggregator)
         if answered and action in self.outbox:
             self.outbox.remove(action)
-            if type(action) in _KIND:
+            if type(action) in _IN_ROUND:
                 fate = events.Fate(reply.fate.value)
-                self.take(events.Acknowledged(action.ref, _KIND[type(action)], fate))  # type: ignore[union-attr]
+                for kind in actions.kinds_of(action):  # type: ignore[arg-type]
+                    self.take(events.Acknowledged(action.ref, kind, fate))  # type: ignore[union-attr]
 
     def _respond(self, action: actions.Respond, aggregator: SimulatedAggregator) -> Reply:
         identity = identity_of(self.name)
@@ -158,6 +151,10 @@ class SimulatedSite:
         return reply
 
     def _message(self, action: Any, aggregator: SimulatedAggregator) -> Reply:
+        if isinstance(action, actions.SendShares) and action.bound is not None:
+            shares = self._message(replace(action, bound=None), aggregator)
+            bound = self._message(actions.SendBound(action.ref, action.bound), aggregator)
+            return max(shares, bound, key=lambda reply: reply.fate in (Fate.LATE, Fate.REJECTED))
         ref, update, ticket = codec.encode_ref("r1", action.ref), b"", b""
         place = {"at": aggregator.clock, "participant": self.name, "round": ref.round, "attempt": ref.attempt}
         event: told.RoundMessage

@@ -170,12 +170,15 @@ def test_keys_and_shares_travel_while_the_local_step_computes() -> None:
     assert kinds(cohort.sessions["a"].handle(computed())) == ["SendBound"]
 
 
-def test_a_bound_stated_before_the_roster_waits_for_it() -> None:
+def test_a_bound_known_before_the_roster_waits_for_it_and_travels_with_the_shares() -> None:
     cohort = Cohort()
     cohort.open()
     assert kinds(cohort.sessions["a"].handle(computed())) == []
     roster = events.RosterRelayed(Ref(1, 1), secagg.roster_for(cohort.book, "a"))
-    assert kinds(cohort.sessions["a"].handle(roster)) == ["SendShares", "SendBound"]
+    (send,) = cohort.sessions["a"].handle(roster).actions
+    assert isinstance(send, actions.SendShares)
+    assert send.bound is not None
+    assert actions.kinds_of(send) == (Kind.SHARES, Kind.BOUND)
 
 
 def test_repeats_are_answered_until_the_answer_is_known_to_have_arrived() -> None:
@@ -183,8 +186,11 @@ def test_repeats_are_answered_until_the_answer_is_known_to_have_arrived() -> Non
     cohort.open()
     cohort.share()
     session, roster = cohort.sessions["a"], cohort.said["a"][1]
-    assert kinds(session.handle(roster)) == ["SendShares", "SendBound"]
+    (send,) = session.handle(roster).actions
+    assert isinstance(send, actions.SendShares)
+    assert send.bound is not None
     session.handle(events.Acknowledged(Ref(1, 1), Kind.SHARES, events.Fate.ACCEPTED))
+    assert kinds(session.handle(roster)) == ["SendBound"]
     session.handle(events.Acknowledged(Ref(1, 1), Kind.BOUND, events.Fate.DUPLICATE))
     assert kinds(session.handle(roster)) == []
 
