@@ -7,8 +7,6 @@ so that what is missing never pulls.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -77,20 +75,19 @@ def count(
     histogram: FloatArray,
 ) -> tuple[float, float]:
     """(Σ(ψ/unit)², how many pull by half or more) over these rows, counting sizes into the histogram."""
-    reach, slope, last = a * threshold, 1.0 / (a - 1.0), histogram.shape[0] - 1
+    reach, slope, last, per_unit = a * threshold, 1.0 / (a - 1.0), histogram.shape[0] - 1, 1.0 / unit
     pulled = kept = 0.0
     for i in rows:
         for j in range(M.shape[1]):
             size = abs(M[i, j] - L[i, j])
             if not size >= 0.0:
                 continue
-            pull = min(size, max((reach - size) * slope, 0.0)) / unit
-            pulled += pull * pull
-            if pull * unit >= 0.5 * size:
-                kept += 1.0
-            if size > 0.0:
-                exponent = math.frexp(size / unit)[1]
-                histogram[min(max(exponent - lowest, 0), last)] += 1.0
+            pull = min(size, max((reach - size) * slope, 0.0))
+            pulled += (pull * per_unit) ** 2
+            kept += pull >= 0.5 * size
+            # The exponent as single precision stores it: what lies beyond its range lies beyond the bins too.
+            exponent = (np.float32(size * per_unit).view(np.int32) >> 23) - 126
+            histogram[min(max(exponent - lowest, 0), last)] += size > 0.0
     return pulled, kept
 
 
