@@ -186,6 +186,27 @@ def test_a_different_update_of_the_same_attempt_is_noticed(tmp_path: Path) -> No
     assert not spool.has_other(UploadKey("r1", 1, 1, "bob", b"e" * 32))
 
 
+def test_what_arrived_before_a_restart_is_found_again(tmp_path: Path) -> None:
+    key, other = (UploadKey("r1", 1, 1, "ann", digit * 32) for digit in (b"d", b"e"))
+    Spool(tmp_path / "updates").add(key, 0, b"12345678")
+    again = Spool(tmp_path / "updates")
+    assert not again.is_known(key)
+    again.look(key)
+    assert again.is_known(key)
+    assert again.received(key) == 8
+    assert again.has_other(other)
+    again.forget(key)
+    assert again.received(key) == 0
+    assert not again.has_other(other)
+
+
+def test_questions_about_attempts_that_are_not_open_are_answered_and_not_remembered(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "updates")
+    key = UploadKey("r1", 9, 9, "ann", b"d" * 32)
+    assert spool.received(key) == 0
+    assert not spool.is_known(key)
+
+
 def test_an_attempt_that_is_over_takes_its_pieces_and_earlier_ones_along_and_no_later_ones(tmp_path: Path) -> None:
     spec, store = spec_of(), Store(tmp_path / "store.db")
     run = Run(run_id="r1", created_at=1.0)

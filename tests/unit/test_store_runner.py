@@ -73,6 +73,33 @@ async def test_of_two_updates_posted_at_once_the_accepted_one_is_summed(tmp_path
         assert set(made.sums._running.total.tolist()) == {1.0}
 
 
+async def test_messages_that_complete_a_phase_together_are_made_durable_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One who came early waits for company, unanswered; the last one ends the wait, however long it might be."""
+    monkeypatch.setattr(runner_module, "COMPANY_SECONDS", 60.0)
+    async with running(tmp_path / "store.db") as (made, store):
+        commits: list[int] = []
+        really = store.commit
+        monkeypatch.setattr(store, "commit", lambda commit: (commits.append(len(commit.events)), really(commit))[1])
+        posted = []
+        for name in NAMES:
+            assert not any(post.done() for post in posted)
+            posted.append(asyncio.create_task(made.post(*update_of(made, name, 1.0))))
+            for _ in range(10):
+                await asyncio.sleep(0)
+        replies = await asyncio.gather(*posted)
+        assert [reply and reply.fate for reply in replies] == [Fate.ACCEPTED] * len(NAMES)
+        assert commits[0] == len(NAMES)
+
+
+async def test_a_message_without_company_is_answered_all_the_same(tmp_path: Path) -> None:
+    async with running(tmp_path / "store.db") as (made, _):
+        reply = await asyncio.wait_for(made.post(*update_of(made, "ann", 1.0)), 10)
+        assert reply is not None
+        assert reply.fate is Fate.ACCEPTED
+
+
 async def test_an_update_and_the_end_of_its_attempt_in_one_batch_do_not_stop_the_run(tmp_path: Path) -> None:
     async with running(tmp_path / "store.db") as (made, store):
         event, piece = update_of(made, "ann", 1.0)
