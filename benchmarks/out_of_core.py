@@ -136,6 +136,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "coefficients_mib": columns.shape[1] * options.rank * 8 / 2**20,
         "opening": rounds[0],
         "rounds": rounds[1:],
+        "read_once_seconds": median(one["read_seconds"] for one in rounds),
+        "round_seconds": [one["seconds"] for one in rounds[1:]],
         "median_ratio": median(one["ratio"] for one in rounds[1:]),
         "load_average": os.getloadavg(),
     }
