@@ -11,6 +11,7 @@ from aggregator.run import secure
 from aggregator.run.state import Round
 from dcfpca import secagg
 from dcfpca.errors import BadInput, BadMessage
+from dcfpca.logs import log
 from dcfpca.rpca.exchange import Consensus, FloatArray, Layout, Method, Outcome, Parcel, Total
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import types_pb2 as pb
@@ -65,6 +66,8 @@ def _opened(spec: RunSpec, round: Round, book: secagg.Book | None, running: Runn
         masks = secagg.recover(book, agreement, survivors, secure.reveals_of(round))
     except BadMessage as error:
         raise UnusableSum(str(error)) from error
+    for misfit in masks.misfits:
+        log("share_misfitted", level="warning", round=round.round, holder=misfit.holder, owner=misfit.owner)
     total = running.total.copy()
     secagg.remove_masks(total, masks)
     return secagg.open_sum(book.context, agreement, total)

@@ -111,7 +111,13 @@ def progress(spec: RunSpec, run: Run) -> Step:
 
 
 def _threshold_suffices(round: Round) -> bool:
-    """On the complete graph any `threshold` signatures or shares do; on a neighbour graph each one may matter."""
+    """On the complete graph any `threshold` signatures or shares do; on a neighbour graph each one may matter.
+
+    In a further attempt all shares are awaited: somebody may have spoiled the attempt before with wrong ones, and
+    those beyond the threshold open the sum all the same, and tell which do not fit.
+    """
+    if round.phase is Phase.UNMASKING and round.attempt > round.first_attempt:
+        return False
     return round.phase in (Phase.ATTESTING, Phase.UNMASKING) and len(round.roster) <= COMPLETE_UP_TO
 
 

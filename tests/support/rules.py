@@ -85,7 +85,11 @@ class Machine:
 
 def secure_until(phase: str, names: tuple[str, ...] = NAMES, **keys: Any) -> Machine:
     """A secure run in round 0 in this phase, everybody having answered so far."""
-    machine = Machine(spec_of(aggregation="secure", **keys)).enrol(*names)
+    return on_to(phase, Machine(spec_of(aggregation="secure", **keys)).enrol(*names), names)
+
+
+def on_to(phase: str, machine: Machine, names: tuple[str, ...] = NAMES) -> Machine:
+    """The same run in this phase of the open attempt, which has just begun."""
     steps: list[tuple[str, list[tuple[type[Any], dict[str, Any]]]]] = [
         ("advertising", [(events.KeysAdvertised, {"keys": KEYS})]),
         ("sharing", [(events.SharesSent, {"shares": {"x": b"y"}}), (events.BoundStated, {"exponent": 3})]),

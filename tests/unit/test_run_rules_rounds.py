@@ -9,7 +9,7 @@ import pytest
 from aggregator.run import events
 from aggregator.run.effects import Accumulate, Discard, Fate, Sum
 from aggregator.run.phases import awaited, deadline
-from tests.support.rules import KEYS, NAMES, REVEAL, Machine, secure_until, spec_of
+from tests.support.rules import KEYS, NAMES, REVEAL, Machine, on_to, secure_until, spec_of
 
 PHASES = ("advertising", "sharing", "uploading", "attesting", "unmasking")
 MESSAGES: list[tuple[str, type[Any], dict[str, Any]]] = [
@@ -328,3 +328,15 @@ def test_keys_and_shares_of_the_last_attempt_are_forgotten_when_the_run_is_over(
     here = machine.run.round
     assert here is not None
     assert not any((here.keys, here.shares, here.reveals, here.attestations))
+
+
+def test_after_a_sum_that_could_not_be_opened_all_shares_are_awaited() -> None:
+    """The threshold is enough in a first attempt; in the next one there must be shares to spare for the wrong ones."""
+    machine = secure_until("summing")
+    assert machine.run.round is not None
+    assert len(machine.run.round.reveals) < len(NAMES)
+    machine.tell(events.SumFailed, round=0, attempt=1, reason="shares do not fit", fatal=False)
+    on_to("summing", machine)
+    assert machine.place[:3] == ("running", 0, 2)
+    assert machine.run.round is not None
+    assert len(machine.run.round.reveals) == len(NAMES)

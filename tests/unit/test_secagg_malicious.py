@@ -319,12 +319,28 @@ def test_a_participant_that_releases_a_wrong_share_cannot_bend_the_sum() -> None
     value = reveal.seed_shares[1].value
     bent = replace(reveal.seed_shares[1], value=value[:-1] + bytes([value[-1] ^ 1]))
     made.reveals[A] = replace(reveal, seed_shares=(reveal.seed_shares[0], bent, *reveal.seed_shares[2:]))
-    touched = made.book.graph.place(bent.owner, A) <= made.book.graph.threshold
-    if touched:
-        with pytest.raises(errors.TamperedShare, match=bent.owner):
-            unmask.recover(made.book, made.agreement, made.survivors, list(made.reveals.values()))
-    else:
-        assert np.allclose(made.unmask(), sum(made.vectors.values()))
+    reveals = list(made.reveals.values())
+    needed = [made.reveals[A], *(one for one in reveals if one.name != A)][: made.book.graph.threshold]
+    with pytest.raises(errors.TamperedShare, match=bent.owner):
+        unmask.recover(made.book, made.agreement, made.survivors, needed)
+    assert np.allclose(made.unmask(), sum(made.vectors.values()))
+
+
+@pytest.mark.parametrize("garbage", [bytes(33), b"\xff" * 33, b"short"])
+def test_with_more_shares_than_the_threshold_wrong_ones_are_left_out_and_named(garbage: bytes) -> None:
+    """Those who lie about everything, and as many as there are shares to spare."""
+    made = attempt("reveal")
+    spare = len(made.reveals) - made.book.graph.threshold
+    liars = site_names(len(made.reveals))[:spare]
+    for liar in liars:
+        reveal = made.reveals[liar]
+        wrong = tuple(replace(share, value=garbage) for share in reveal.seed_shares)
+        made.reveals[liar] = replace(reveal, seed_shares=wrong)
+    masks = unmask.recover(made.book, made.agreement, made.survivors, list(made.reveals.values()))
+    assert spare > 0
+    assert {misfit.holder for misfit in masks.misfits} <= set(liars)
+    assert liars[0] in {misfit.holder for misfit in masks.misfits}
+    assert np.allclose(made.unmask(), sum(made.vectors.values()))
 
 
 def test_the_aggregator_names_the_participant_whose_message_is_wrong() -> None:
