@@ -73,7 +73,8 @@ def out_of_core(results: Path) -> Section | None:
             "before it "
             f"was opened, {data.coefficients_mib:.0f} coefficients). One read takes {data.read_once_seconds:.1f} s, "
             "a round "
-            f"{rounds[0]:.1f} to {rounds[-1]:.1f} s on {data.threads} thread. [data.md](data.md) tells what this shows "
+            f"{rounds[0]:.1f} to {rounds[-1]:.1f} s with {data.threads} thread(s). [data.md](data.md) tells what "
+            "this shows "
             "and what it does not.",
         ),
     )

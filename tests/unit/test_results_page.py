@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import report
+from benchmarks import composed, report
 from benchmarks.sections import Section, power, table
 
 ROOT = Path(__file__).parents[2]
@@ -59,3 +60,15 @@ def test_numbers_read_as_people_write_them() -> None:
         "2.2e-5", "1e-10", "0.029", "0.5", "383", "4.8e20", "–", "0",
     ]  # fmt: skip
     assert table(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
+
+
+def test_the_best_number_of_sites_is_where_a_sites_work_and_the_exchange_balance() -> None:
+    steps = [
+        SimpleNamespace(method="m", columns=n, sites=E, site_seconds=n / E / 1000, aggregator_seconds=0.0)
+        for n in (1000, 4000, 16000)
+        for E in (1, 2, 4, 8, 16, 32)
+    ]
+    found = composed.curves(steps, composed.Exchange(fixed=0.01, each=0.1))
+    assert [one.best for one in found] == pytest.approx([(n / 100) ** 0.5 for n in (1000, 4000, 16000)])
+    assert [one.lowest for one in found] == [4, 8, 16]
+    assert composed.exponent(found) == pytest.approx(0.5)
