@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections import Counter
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -21,7 +22,7 @@ from aggregator.signal import Signal
 from aggregator.store import people
 from aggregator.store.store import StoredRun
 from aggregator.telemetry import Telemetry
-from dcfpca.errors import BadInput
+from dcfpca.errors import BadInput, DcfpcaError
 from dcfpca.logs import log
 from dcfpca.methods import method_of
 from dcfpca.rpca.exchange import Consensus
@@ -166,7 +167,9 @@ class House:
             news = news_in(runner.run, digest, name, one, self.keeper.now())
             if news is not None and not runner.run.status.over:
                 log("site_ahead", level="warning", run=one.run_id, participant=name, round=one.round)
-                await runner.post(news)
+                # A run whose store has failed must not keep its sites from the others.
+                with suppress(DcfpcaError):
+                    await runner.post(news)
 
     def certificate_days(self, name: str) -> int:
         """Whole days until the certificate that this participant showed last expires."""

@@ -19,7 +19,7 @@ from aggregator.rpc.guard import caller
 from aggregator.rpc.intake import Intake, Means, Slice
 from aggregator.rpc.lookup import runner_of
 from aggregator.rpc.places import Places
-from aggregator.rpc.punctual import punctual
+from aggregator.rpc.punctual import Punctual
 from aggregator.run import events, secure
 from aggregator.run.assignments import assignments, wanted_keys
 from aggregator.run.effects import Fate, Reply
@@ -211,7 +211,7 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
 
     async def SubmitUpdate(self, request_iterator: AsyncIterator[pb.UpdatePart], context: Context) -> Receipt:  # noqa: N802
         """The update, plain or masked."""
-        parts = punctual(request_iterator, self._limits.upload_seconds)
+        parts = Punctual(context, self._limits.upload_seconds)
         first = await anext(parts, None)
         if first is None or first.WhichOneof("part") != "header":
             raise BadMessage("an update begins with its header")
@@ -239,7 +239,7 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
         self, request_iterator: AsyncIterator[pb.ExportPart], context: Context
     ) -> Receipt:
         """A file of a reconstruction, or the refusal to send one."""
-        parts = punctual(request_iterator, self._limits.upload_seconds)
+        parts = Punctual(context, self._limits.upload_seconds)
         first = await anext(parts, None)
         if first is None or first.WhichOneof("part") not in ("header", "refusal"):
             raise BadMessage("an export begins with a header or a refusal")

@@ -58,10 +58,17 @@ def news_in(run: Run, consensus: bytes, participant: str, seen: Seen, at: float)
     genuine = _ticket(run, seen.round, seen.attempt, seen.consensus, stamp) if run.seal else b""
     if not genuine or not hmac.compare_digest(genuine, seen.ticket):
         return None
+    same = seen.consensus == consensus
+    if run.round is not None and _is_past(run.round, seen.round, seen.attempt, same):
+        return None
     if run.round is not None and seen.ticket == ticket_of(run, run.round, consensus):
         return None
-    same = seen.consensus == consensus
     return SeenAhead(at=at, participant=participant, round=seen.round, attempt=seen.attempt, same_consensus=same)
+
+
+def _is_past(here: Round, round: int, attempt: int, same_consensus: bool) -> bool:
+    """Whether an attempt is one that the run has left behind, so that its site will go along with the present one."""
+    return round < here.round or (round == here.round and same_consensus and attempt < here.attempt)
 
 
 def catch_up(spec: RunSpec, run: Run, event: SeenAhead) -> Step:
@@ -70,10 +77,10 @@ def catch_up(spec: RunSpec, run: Run, event: SeenAhead) -> Step:
         return run, ()
     if run.status is Status.ENROLLING or run.round is None:
         return _give_up(run, event, "from before the run began")
-    here, again = run.round, event.round == run.round.round and event.same_consensus
-    if event.round < here.round or (again and event.attempt < here.attempt):
+    here = run.round
+    if _is_past(here, event.round, event.attempt, event.same_consensus):
         return run, ()
-    if again:
+    if event.round == here.round and event.same_consensus:
         attempt = event.attempt + 1
         moved = open_round(spec, run, here.round, attempt, event.at, first_attempt=attempt)
         return replace(moved, reason=_told(event)), (Discard(here.round, here.attempt),)

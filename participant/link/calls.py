@@ -37,7 +37,8 @@ TRANSIENT = frozenset(
     }
 )
 _OPTIONS = [
-    ("grpc.keepalive_time_ms", 30_000),
+    # A peer whose machine or network went away says nothing: it is missed after twenty seconds.
+    ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
@@ -59,7 +60,7 @@ class Renewed(Exception):
 class Backoff:
     """Waits that grow from a fifth of a second to `most`, each with jitter so that sites do not come back at once."""
 
-    def __init__(self, most: float = 15.0) -> None:
+    def __init__(self, most: float = 5.0) -> None:
         self._most = most
         self._next = 0.2
 
@@ -77,18 +78,32 @@ class Link:
     """Calls to the aggregator. The sending half is for `egress` alone; the daemon uses `subscribe` and `fetch`."""
 
     def __init__(self, address: str, credentials: Credentials) -> None:
-        self._address = address
+        self._address, self._credentials = address, credentials
         self._channel = _channel(address, credentials)
         self._stub: Any = stubs.RoundServiceStub(self._channel)
         self._subscription: Any = None
 
     async def renew(self, credentials: Credentials) -> None:
         """Go on under other credentials: calls under way are made again over the new connection."""
-        old, self._channel = self._channel, _channel(self._address, credentials)
-        self._stub = stubs.RoundServiceStub(self._channel)
+        self._credentials = credentials
+        old = self._replace_channel()
         if self._subscription is not None:
             self._subscription.cancel()
         await old.close(GRACE_SECONDS)
+
+    async def redial(self) -> None:
+        """Dial anew where the connection does not come about.
+
+        The aggregator may have another address by now, and a channel may hold on to the one it knew, or wait longer
+        and longer. Calls under way, which get nowhere, are made again over the new connection.
+        """
+        if self._channel.get_state() is not grpc.ChannelConnectivity.READY:
+            await self._replace_channel().close(None)
+
+    def _replace_channel(self) -> grpc.aio.Channel:
+        old, self._channel = self._channel, _channel(self._address, self._credentials)
+        self._stub = stubs.RoundServiceStub(self._channel)
+        return old
 
     async def close(self) -> None:
         """Hang up."""

@@ -62,6 +62,7 @@ class Connection:
                 self._tell(False)
                 trouble = await asyncio.to_thread(trouble_of, error, self._address, self._files)
                 self._judge(trouble)
+                await self._link.redial()
             except Renewed:
                 self._backoff.reset()
             await self._backoff.wait()

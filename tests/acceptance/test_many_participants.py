@@ -14,5 +14,4 @@ from benchmarks.many import measure
 def test_memory_beyond_the_connections_is_that_of_a_few_participants(tmp_path: Path) -> None:
     few = measure(tmp_path / "few", 10, rounds=2, rows=1000, rank=10, processes=1)
     many = measure(tmp_path / "many", 80, rounds=2, rows=1000, rank=10, processes=1)
-    connections = many.connected_kib - many.idle_kib
-    assert many.peak_kib - connections <= 1.5 * few.peak_kib
+    assert many.beyond_connections_kib <= 1.5 * few.peak_kib

@@ -50,6 +50,11 @@ def test_a_ticket_of_the_open_attempt_is_no_news() -> None:
     assert news_in(run, HERE, "ann", ticket(run), 500.0) is None
 
 
+def test_a_site_that_missed_rounds_is_no_news() -> None:
+    assert news_in(at_round(4), HERE, "ann", ticket(at_round(2), THERE), 500.0) is None
+    assert news_in(at_round(4, 3), HERE, "ann", ticket(at_round(4, 2)), 500.0) is None
+
+
 def test_a_ticket_of_a_forgotten_attempt_is_believed_from_one_site() -> None:
     news = news_in(at_round(4), HERE, "ann", ticket(at_round(6), THERE), 500.0)
     assert news is not None
