@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.sections import Section, document, paragraphs, picture, power, table
+from dcfpca.paper.published import FLOORS
 
 NEAR = 1e-6  # the err to which rounds are counted
 
@@ -41,7 +42,7 @@ def main(results: Path) -> Section | None:
             picture("paper-main", "err and error of L by round"),
             table(headings, rows),
         ),
-        tuple(_shortfalls(found)),
+        (*_shortfalls(found), *_absent(data.cases)),
     )
 
 
@@ -71,6 +72,13 @@ def _shortfalls(found: list[tuple[Any, Any]]) -> list[str]:
         for case, track in found
         if (level := _published(case, track)) and _at(track, level.rounds) > level.error
     ]
+
+
+def _absent(cases: list[Any]) -> list[str]:
+    every = [track.solver for track in cases[0].tracks]
+    missing = {case.size: [name for name in every if name not in {one.solver for one in case.tracks}] for case in cases}
+    told = [f"n = {size} was not run with {', '.join(names)}." for size, names in missing.items() if names]
+    return told + [f"n = {size} was not run." for size in FLOORS if size not in missing]
 
 
 def local_iterations(results: Path) -> Section | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.sections import Section, document, paragraphs, picture, power, table
+from dcfpca.paper.published import SINGULAR_VALUE_ERRORS
 
 SOLVED = 1e-8  # of ‖L−L₀‖/‖L₀‖
 
@@ -87,6 +88,11 @@ def spectra(results: Path) -> Section | None:
             for case in data.cases
             for one in case.spectra
             if one.error > case.published
+        )
+        + tuple(
+            f"n = {size} (published {error}) was not run."
+            for size, error in SINGULAR_VALUE_ERRORS.items()
+            if size not in {case.size for case in data.cases}
         )
         + tuple(
             f"n = {case.size} was not run under the paper's ρ."
