@@ -46,6 +46,7 @@ SECTIONS: tuple[Renderer, ...] = (
     solver.step,
     real_data.real_data,
     growth.growth,
+    growth.many,
     growth.out_of_core,
 )
 HEAD = """<!-- Written by benchmarks/report.py; change benchmarks/sections and run `make results`. -->

@@ -58,6 +58,43 @@ def _memory(one: Any) -> tuple[float, float, float]:
     return one.idle_kib, one.connected_kib, one.peak_kib
 
 
+def many(results: Path) -> Section | None:
+    """A thousand participants."""
+    cohorts = document(results / "many.json")
+    if not cohorts:
+        return None
+    few, most = cohorts[0], cohorts[-1]
+    beyond, aim = most.beyond_connections_kib / 1024, 1.5 * few.peak_kib / 1024
+    rows = [
+        [
+            str(one.participants),
+            *(f"{kib / 1024:.0f} MiB" for kib in (one.idle_kib, one.connected_kib, one.peak_kib)),
+            f"{one.per_connection_kib:.0f} KiB",
+            f"{one.beyond_connections_kib / 1024:.0f} MiB",
+        ]
+        for one in cohorts
+    ]
+    return Section(
+        "A thousand participants",
+        ("python -m benchmarks.many --participants 1000 --json",),
+        paragraphs(
+            "Light participants in a few processes, real mutual TLS, plain rounds of 1000 × 10; the aggregator's "
+            "memory. A "
+            f"round took {most.seconds_per_round:.1f} s with {most.participants} on a busy machine.",
+            table(["participants", "idle", "connected", "peak", "a connection", "beyond connections"], rows),
+        ),
+        (_over(beyond, aim, most.participants),) if beyond > aim else (),
+    )
+
+
+def _over(beyond: float, aim: float, participants: int) -> str:
+    return (
+        f"{beyond:.0f} MiB beyond the connections with {participants} participants (asked: {aim:.0f}, half as much "
+        "again "
+        "as with ten in all)."
+    )
+
+
 def out_of_core(results: Path) -> Section | None:
     """A matrix larger than the memory the site may use."""
     data = document(results / "out_of_core.json")
