@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TypeVar
@@ -38,10 +37,8 @@ class Engine:
     ) -> None:
         self._idle = idle
         self.threads = threads or os.cpu_count() or 1
-        # The limit is the process's, not the thread's, so it is set once and changed only while parts are worked on.
-        self._algebra = ThreadpoolController()
-        self._algebra.limit(limits=self.threads)
-        self._parted, self._parted_lock = 0, threading.Lock()
+        # Threads work on parts; the algebra in a part has one, so that the numbers do not depend on their number.
+        ThreadpoolController().limit(limits=1)
         self._memory_limit, self._scratch = memory_limit, scratch
         self._pools: dict[int, ThreadPoolExecutor] = {}
         self._jobs: SimpleQueue[Job] = SimpleQueue()
@@ -84,22 +81,7 @@ class Engine:
         if _window(columns) is not None:
             threads += 1  # one waits for the disk
         pool = self._pools.setdefault(threads, ThreadPoolExecutor(threads, "parts"))
-        return Workshop(pool, threads + 1, self._scratch, self._one_thread_each)
-
-    @contextmanager
-    def _one_thread_each(self) -> Iterator[None]:
-        """While parts are worked on, each by a thread, the linear algebra must not divide its work once more."""
-        with self._parted_lock:
-            self._parted += 1
-            if self._parted == 1:
-                self._algebra.limit(limits=1)
-        try:
-            yield
-        finally:
-            with self._parted_lock:
-                self._parted -= 1
-                if self._parted == 0:
-                    self._algebra.limit(limits=self.threads)
+        return Workshop(pool, threads + 1, self._scratch)
 
     async def run(self, work: Callable[[], T]) -> T:
         """The outcome of `work`, awaited."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -37,7 +36,6 @@ class Workshop:
     pool: ThreadPoolExecutor
     ahead: int
     scratch: Path | None
-    one_thread_each: Callable[[], AbstractContextManager[None]]  # of the linear algebra
 
 
 class PartedSite:
@@ -96,8 +94,7 @@ class PartedSite:
         return dict(self._certificate)
 
     def _over_parts(self, work: Callable[[int], T]) -> Iterator[T]:
-        with self._workshop.one_thread_each():
-            yield from in_order(self._workshop, work, len(self._parts))
+        return in_order(self._workshop, work, len(self._parts))
 
     def _step(self, work: Work, place: int) -> tuple[FloatArray, State]:
         return step(self._read(place), self._method, self._shelf.get(place), work)

@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 import numpy as np
 from scipy import sparse
+from threadpoolctl import threadpool_limits
 
 from dcfpca.cli.connection import channel_to
 from dcfpca.cli.diagnosis import Address
@@ -227,9 +228,10 @@ class Federation:
         return np.frombuffer(buffer.getvalue(), "<f8")[: rows * columns].reshape(rows, columns)
 
     def simulate(self, view: pb.RunView, names: Sequence[str]) -> Simulation:
-        """The same spec over the same data, without the network."""
+        """The same spec over the same data, without the network; with one thread of algebra, as at the sites."""
         spec: RunSpec = parse_spec(view.spec)
-        return simulate(method_of(spec), [ArrayColumns(self.data[name]) for name in names])
+        with threadpool_limits(1):
+            return simulate(method_of(spec), [ArrayColumns(self.data[name]) for name in names])
 
 
 def to_toml(tables: Mapping[str, Toml]) -> str:
