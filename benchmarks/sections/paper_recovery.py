@@ -95,9 +95,10 @@ def spectra(results: Path) -> Section | None:
             if size not in {case.size for case in data.cases}
         )
         + tuple(
-            f"n = {case.size} was not run under the paper's ρ."
+            f"n = {case.size} was not run with {one.solver}."
             for case in data.cases
-            if not any("paper" in one.solver for one in case.spectra)
+            for one in data.cases[0].spectra
+            if one.solver not in {other.solver for other in case.spectra}
         ),
     )
 
