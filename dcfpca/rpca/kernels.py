@@ -22,6 +22,7 @@ from dcfpca.rpca.work import Flags, Work
 # Residual sizes are counted in powers of two around the last known noise, from 2⁻¹⁴ to 2⁵ times it.
 HISTOGRAM_LOWEST = -14
 HISTOGRAM_BINS = 20
+AMENDED_WIDTH = 16  # below, a pass over all entries costs little, and looking at each of them again frees a few more
 AMENDED_SHARE = 0.12  # up to this share of outliers, amending them costs less than a pass over all entries
 
 
@@ -42,8 +43,9 @@ class StepPlan:
 
     @property
     def amending(self) -> bool:
-        """Whether later passes only amend; by a figure all sites share, so that the split does not matter."""
-        return self.passes > 1 and 1.0 - 1.0 / self.relaxation <= AMENDED_SHARE
+        """Whether later passes only amend; by figures all sites share, so that the split does not matter."""
+        few = 1.0 - 1.0 / self.relaxation <= AMENDED_SHARE
+        return self.passes > 1 and self.width >= AMENDED_WIDTH and few
 
     @property
     def width(self) -> int:
@@ -76,6 +78,7 @@ class StepSums:
     """What the blocks of a site add up to."""
 
     tensor: FloatArray  # Σ Y V̂, m × p
+    moved: FloatArray  # Σ of how far the coefficients of L moved within the round, transposed, times V̂
     histogram: FloatArray
     pull: float = 0.0  # Σ ψ(R)² over the sampled entries, in units of noise²
     kept: float = 0.0  # sampled entries whose residual still pulls
@@ -84,7 +87,13 @@ class StepSums:
     @staticmethod
     def zeros(plan: StepPlan) -> StepSums:
         """Nothing added yet."""
-        return StepSums(np.zeros(plan.U.shape), np.zeros(HISTOGRAM_BINS))
+        moved = np.zeros((plan.entering.places.size, plan.width))
+        return StepSums(np.zeros(plan.U.shape), moved, np.zeros(HISTOGRAM_BINS))
+
+    def close(self, plan: StepPlan) -> None:
+        """All blocks added: complete the update by what L moved while Y was amended."""
+        if plan.amending and plan.step != 1.0:
+            self.tensor += plan.entering.U @ ((1.0 - plan.step) * self.moved).astype(plan.U.dtype)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -178,6 +187,8 @@ def block_step(
         push.turn_block(first, fit.V, fit.L)
     right = (fit.V / plan.scales).astype(plan.U.dtype)
     sums.tensor += Y @ right
+    if plan.amending:
+        sums.moved += (fit.L[:, plan.entering.places] - start * plan.entering.weights).T @ right
     if push is not None:
         push.add_block(first, fit.L, right)
 
@@ -210,16 +221,23 @@ def settle(M: FloatArray, start: Work, fit: Fit, plan: StepPlan, sums: StepSums,
 
 
 def _amended(M: Work, L: Work, shrunk: Work, fit: Fit, plan: StepPlan, desk: Desk) -> None:
-    """Make Y of L, then let the entries that do not pull whole follow L as it moves on, pass by pass."""
+    """Make Y of L, then let it follow L as it moves on by ΔL, pass by pass.
+
+    Where the residual pulls whole, Y = L + ω (M − L) gains (1 − ω) ΔL; where it does not, all of ΔL. The first is done
+    everywhere, with thin factors (here for V, in `StepSums.close` for the update), the rest where entries are marked.
+    """
     loops, entering = fused(), plan.entering
     marked = desk.marked[: M.size].reshape(M.shape)
     loops.mark(M, L, marked, plan.threshold, plan.a, plan.step)
     V = L.T @ plan.U
     for _ in range(plan.passes - 1):
-        before, shrunk = shrunk, V[:, entering.places] * entering.weights
+        pulled = (V[:, entering.places] - shrunk) * (plan.relaxation / plan.step)
+        moved = ((shrunk + pulled) * entering.weights - shrunk).astype(V.dtype, copy=False)
         gained = np.zeros_like(V)
-        loops.amend(marked, L, entering.U, shrunk - before, plan.U, gained)
+        loops.amend(marked, L, entering.U, moved * V.dtype.type(plan.step), plan.U, gained)
         V += gained
+        V[:, entering.places] += (1.0 - plan.step) * moved
+        shrunk = shrunk + moved
     fit.V[:] = V
     fit.L[:, entering.places] = shrunk
 

@@ -122,7 +122,8 @@ class SubspaceMethod:
         settings = paced.hastened() if WARM in consensus.memory else paced
         schedule = next_schedule(old.schedule, measured, old.change, old.change < self.tolerance, settings)
         U, values = turned(old, total.parcel.tensor)
-        weights = self._weights(values, schedule, total.parcel.scalars[0] * schedule.columns)
+        stretch = old.schedule.step / old.schedule.relaxation  # momentum's step makes Y, and its noise, larger
+        weights = self._weights(values, schedule, total.parcel.scalars[0] * schedule.columns, stretch)
         if old.narrow:
             weights[old.weights == 0.0] = 0.0
         change = relative_change(old.U, old.weights * old.values, U, weights * values)
@@ -157,7 +158,7 @@ class SubspaceMethod:
         outcome = Outcome.CONVERGED if state.quiet >= 2 else Outcome.OUT_OF_ROUNDS if done >= self.rounds else None
         return self._consensus(done if outcome else done + 1, state, progress, outcome)
 
-    def _weights(self, values: FloatArray, schedule: Schedule, columns: float) -> FloatArray:
+    def _weights(self, values: FloatArray, schedule: Schedule, columns: float, stretch: float) -> FloatArray:
         """d: which directions enter L, and how far.
 
         While λ is falling, a direction that outliers under λ could have made must wait, whether the rank is given
@@ -168,7 +169,7 @@ class SubspaceMethod:
             return np.where(values > NUMERICALLY_ABSENT * values[0], 1.0, 0.0)
         bar = self.settings.rank_entry * np.sqrt(max(self.rows, columns)) * schedule.entry
         if not self.fixed_rank:
-            bar = max(bar, self.settings.rank_noise * (np.sqrt(self.rows) + np.sqrt(columns)) * schedule.pull)
+            bar = max(bar, self.settings.rank_noise * (np.sqrt(self.rows) + np.sqrt(columns)) * stretch * schedule.pull)
         bar = max(bar, ROUNDING * np.sqrt(max(self.rows, columns)) * values[0])
         # A cap at half the largest keeps an early overestimate from emptying L.
         return firm_weights(values, min(bar, values[0] / 2.0), self.settings.b)

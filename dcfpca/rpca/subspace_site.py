@@ -52,6 +52,7 @@ class SubspaceSite:
         for first, last in self._blocks:
             M, block = self._columns.read(first, last), fit.block(first, last)
             block_step(M, start[first:last], block, plan, sums, desk, push, first)
+        sums.close(plan)
         if push is not None:
             sums.tensor += push.tensor(plan.U)
         self._U, self._V, self._fitted = plan.U, fit.V, fit.L
