@@ -13,6 +13,7 @@ from dcfpca import secagg
 from dcfpca.errors import BadInput, BadMessage
 from dcfpca.logs import log
 from dcfpca.rpca.exchange import Consensus, FloatArray, Layout, Method, Outcome, Parcel, Total
+from dcfpca.rpca.summing import OrderlessSum
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import types_pb2 as pb
 from dcfpca.v1.types_pb2 import Dtype
@@ -26,18 +27,29 @@ def update_dtype(spec: RunSpec) -> Dtype:
 
 
 class RunningSum:
-    """Updates are added as they arrive, so memory does not grow with the number of participants."""
+    """Updates are added as they arrive, so memory does not grow with the number of participants.
+
+    Who is first does not matter: masked numbers wrap around, and plain ones keep what an addition rounds off.
+    """
 
     def __init__(self, spec: RunSpec, layout: Layout) -> None:
-        kind = np.dtype("<f8") if spec.aggregation == "plain" else secagg.dtype_of(spec.precision)
-        self.total: NDArray[Any] = np.zeros(layout.size, dtype=kind)
+        self._plain = OrderlessSum(layout.size) if spec.aggregation == "plain" else None
+        kind = np.dtype("<f8") if self._plain else secagg.dtype_of(spec.precision)
+        self._masked: NDArray[Any] = np.zeros(0 if self._plain else layout.size, dtype=kind)
 
     def add(self, offset: int, data: bytes) -> None:
         """Add the piece of an update that starts at this byte; unsigned integers wrap around as they should."""
-        piece = np.frombuffer(data, dtype=self.total.dtype)
-        start = offset // self.total.itemsize
-        view = self.total[start : start + len(piece)]
+        piece = np.frombuffer(data, dtype=self._masked.dtype)
+        start = offset // self._masked.itemsize
+        if self._plain:
+            self._plain.add(piece, start)
+            return
+        view = self._masked[start : start + len(piece)]
         np.add(view, piece, out=view)
+
+    def total(self) -> NDArray[Any]:
+        """The sum so far, in an array of its own."""
+        return self._plain.total() if self._plain else self._masked.copy()
 
 
 class UnusableSum(BadMessage):
@@ -60,7 +72,7 @@ def next_consensus(
 
 def _opened(spec: RunSpec, round: Round, book: secagg.Book | None, running: RunningSum) -> FloatArray:
     if spec.aggregation == "plain" or book is None:
-        return np.asarray(running.total, dtype=np.float64)
+        return running.total()
     agreement, survivors = secure.agreement_of(round), secure.survivors_of(round)
     try:
         masks = secagg.recover(book, agreement, survivors, secure.reveals_of(round))
@@ -68,6 +80,6 @@ def _opened(spec: RunSpec, round: Round, book: secagg.Book | None, running: Runn
         raise UnusableSum(str(error)) from error
     for misfit in masks.misfits:
         log("share_misfitted", level="warning", round=round.round, holder=misfit.holder, owner=misfit.owner)
-    total = running.total.copy()
+    total = running.total()
     secagg.remove_masks(total, masks)
     return secagg.open_sum(book.context, agreement, total)

@@ -10,6 +10,7 @@ from scipy import sparse
 
 from dcfpca.errors import BadMessage
 from dcfpca.rpca.exchange import Columns, Consensus, FloatArray, Layout, Method, Parcel, Progress, Site, Total
+from dcfpca.rpca.summing import OrderlessSum
 
 Observe = Callable[[Consensus, Sequence[Site]], None]
 
@@ -62,12 +63,12 @@ def simulate(method: Method, columns: Sequence[Columns], observe: Observe | None
 
 
 def exchange(method: Method, consensus: Consensus, sites: Sequence[Site]) -> Total:
-    """One round: every site answers the broadcast; the updates are added in participant order, in float64."""
+    """One round: every site answers the broadcast, and the updates are added as the aggregator adds them."""
     layout = method.update_layout(consensus.round)
-    total = np.zeros(layout.size)
+    running = OrderlessSum(layout.size)
     for site in sites:
-        total += _checked(site.answer(consensus.round, consensus.broadcast), layout)
-    return Total(Parcel.unflatten(layout, total), len(sites))
+        running.add(_checked(site.answer(consensus.round, consensus.broadcast), layout))
+    return Total(Parcel.unflatten(layout, running.total()), len(sites))
 
 
 def collect(site: Site, broadcast: Parcel) -> SiteResult:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from dcfpca.rpca.columns import split
 from dcfpca.rpca.exchange import Layout, Parcel
 from dcfpca.rpca.gradient import GradientMethod
 from dcfpca.rpca.simulate import exchange, simulate
+from dcfpca.rpca.summing import OrderlessSum
 from dcfpca.rpca.synthetic import Recipe, generate
 
 PROBLEM = generate(Recipe(rows=30, columns=40, rank=2, counts=(5, 20, 15)), seed=1)
@@ -51,3 +54,26 @@ def test_a_parcel_survives_flattening() -> None:
     again = Parcel.unflatten(Layout(2, 3, ("n",)), parcel.flat())
     np.testing.assert_array_equal(again.tensor, parcel.tensor)
     np.testing.assert_array_equal(again.scalars, parcel.scalars)
+
+
+def test_the_order_of_arrival_does_not_show_in_a_sum() -> None:
+    rng = np.random.default_rng(0)
+    updates = [rng.standard_normal(1000) * 10.0 ** rng.integers(-8, 8, 1000) for _ in range(30)]
+
+    def summed(order: np.ndarray) -> np.ndarray:
+        running = OrderlessSum(1000)
+        for place in order:
+            running.add(updates[place][:400])
+            running.add(updates[place][400:], 400)
+        return running.total()
+
+    exact = np.array([math.fsum(column) for column in np.array(updates).T])
+    np.testing.assert_array_equal(summed(np.arange(30)), exact)
+    np.testing.assert_array_equal(summed(rng.permutation(30)), exact)
+
+
+def test_a_number_that_is_not_finite_stays_visible_in_the_sum() -> None:
+    running = OrderlessSum(3)
+    running.add(np.array([np.inf, np.nan, 1.0]))
+    running.add(np.ones(3))
+    np.testing.assert_array_equal(running.total(), [np.inf, np.nan, 2.0])

@@ -70,7 +70,7 @@ async def test_of_two_updates_posted_at_once_the_accepted_one_is_summed(tmp_path
         assert second is not None
         assert (first.fate, second.fate) == (Fate.ACCEPTED, Fate.REJECTED)
         assert made.sums._running is not None
-        assert set(made.sums._running.total.tolist()) == {1.0}
+        assert set(made.sums._running.total().tolist()) == {1.0}
 
 
 async def test_messages_that_complete_a_phase_together_are_made_durable_together(
@@ -117,7 +117,7 @@ async def test_an_update_and_the_end_of_its_attempt_in_one_batch_do_not_stop_the
         assert reply is not None
         assert reply.fate is Fate.ACCEPTED
         assert made.sums._running is not None
-        assert set(made.sums._running.total.tolist()) == {2.0}
+        assert set(made.sums._running.total().tolist()) == {2.0}
 
 
 async def test_a_full_disk_holds_the_run_up_and_room_lets_it_go_on(
@@ -168,7 +168,7 @@ async def test_a_restarted_runner_sums_what_had_been_accepted(tmp_path: Path) ->
     async with running(path) as (again, _):
         assert again.run.round == before.round
         assert again.sums._running is not None
-        assert set(again.sums._running.total.tolist()) == {3.0}
+        assert set(again.sums._running.total().tolist()) == {3.0}
 
 
 async def test_a_stopping_runner_does_not_wait_for_a_full_disk(tmp_path: Path) -> None:
