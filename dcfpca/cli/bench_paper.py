@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from dcfpca.cli.speech import result, say, span
+from dcfpca.cli.runs import Json
+from dcfpca.cli.speech import print_json, result, say, span
 
 
 class Choice(StrEnum):
@@ -27,6 +28,7 @@ def paper(
     figure: Annotated[Choice | None, typer.Option(help="Only this one; all without.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller matrices and fewer rounds: minutes.")] = False,
     out: Annotated[Path, typer.Option(help="Directory for paper-FIGURE.json, .png and .svg.")] = Path("paper-figures"),
+    as_json: Json = False,
 ) -> None:
     """Reproduce the figures and tables of the paper, with the published numbers beside ours."""
     # The optimizer among the theorems takes half a second to import, which no other command should wait for.
@@ -34,8 +36,13 @@ def paper(
     from dcfpca.paper.pictures import require_matplotlib  # noqa: PLC0415
 
     require_matplotlib()
+    files: dict[str, str] = {}
     for name in [figure] if figure else list(Choice):
         chosen, began = FIGURES[name.value], time.monotonic()
         plan = chosen.quick if quick else chosen.full
         written = produce(chosen, plan, out, lambda text, about=name: say(f"{about}: {text}"), quick=quick)  # type: ignore[misc]
-        result(f"{written} ({span(time.monotonic() - began)})")
+        files[name.value] = str(written)
+        if not as_json:
+            result(f"{written} ({span(time.monotonic() - began)})")
+    if as_json:
+        print_json(files)

@@ -27,7 +27,7 @@ from tests.support.federation import to_toml
 PACKAGE = Path(__file__).parents[2] / "participant"
 DOOR, LINK = PACKAGE / "egress.py", PACKAGE / "link"
 # What the link does besides sending: it listens, it fetches what the aggregator has, it opens and closes.
-LISTENING = {"subscribe", "fetch", "renew", "close"}
+LISTENING = {"subscribe", "fetch", "renew", "redial", "close"}
 SENDING = {name for name, value in vars(Link).items() if callable(value) and not name.startswith("_")} - LISTENING
 # Modules that can carry bytes elsewhere, and who may have them: databases and clusters of the site's own choosing.
 CARRIERS = {"grpc", "socket", "ssl", "http", "urllib", "requests", "smtplib", "ftplib", "asyncio.streams"}
