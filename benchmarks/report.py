@@ -14,6 +14,7 @@ from benchmarks.sections import (
     Renderer,
     Section,
     document,
+    exchange,
     growth,
     paper_convergence,
     paper_costs,
@@ -44,6 +45,8 @@ SECTIONS: tuple[Renderer, ...] = (
     solver.speed,
     peers.peers,
     solver.step,
+    exchange.rounds,
+    exchange.flower,
     real_data.real_data,
     growth.growth,
     growth.many,
@@ -81,10 +84,10 @@ def main() -> None:
     for name in paper.FIGURES:
         if (data := RESULTS / f"paper-{name}.json").exists():
             paper.redraw(data, FIGURES)
-    exchange, sites = (document(RESULTS / f"paper-costs-{part}.json") for part in ("exchange", "sites"))
-    if exchange and sites:
+    rounds, sites = (document(RESULTS / f"paper-costs-{part}.json") for part in ("exchange", "sites"))
+    if rounds and sites:
         composed.draw(
-            composed.curves(sites.steps, composed.exchange_of(exchange.runs, "secure")), FIGURES / "paper-costs"
+            composed.curves(sites.steps, composed.exchange_of(rounds.runs, "secure")), FIGURES / "paper-costs"
         )
     PAGE.write_text(page(), encoding="utf-8")
     print(f"{PAGE.relative_to(ROOT)} is written")

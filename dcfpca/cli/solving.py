@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from dcfpca.rpca.exchange import Consensus, FloatArray, Layout, Method, Parcel, Site, Total
 from dcfpca.rpca.fused import fused
+from dcfpca.rpca.kernels import amends
 from dcfpca.rpca.metrics import paper_error, relative_squared_error
 from dcfpca.rpca.simulate import collect
 from dcfpca.rpca.subspace import SubspaceMethod
@@ -165,7 +166,8 @@ def _ideal_seconds(
     width = entering if plan["narrow"] else method.width
     passes = 1 if consensus.round <= SKETCHING_ROUNDS else method.settings.passes
     per_direction = 2.0 * problem.M.size
-    flops = per_direction * ((2 * passes - 1) * entering + 2 * width)
+    whole = 1 if amends(passes, width, plan["relaxation"]) else 2 * passes - 1  # products with the entering directions
+    flops = per_direction * (whole * entering + 2 * width)
     key = (width, np.float32 if plan["single"] else np.float64)
     if key not in peaks:
         peaks[key] = gemm_peak(problem.M.shape[0], max(problem.counts), *key, now)

@@ -44,8 +44,7 @@ class StepPlan:
     @property
     def amending(self) -> bool:
         """Whether later passes only amend; by figures all sites share, so that the split does not matter."""
-        few = 1.0 - 1.0 / self.relaxation <= AMENDED_SHARE
-        return self.passes > 1 and self.width >= AMENDED_WIDTH and few
+        return amends(self.passes, self.width, self.relaxation)
 
     @property
     def width(self) -> int:
@@ -66,6 +65,11 @@ class Entering:
         """Pick them; no copy where all enter."""
         places = np.flatnonzero(weights)
         return Entering(places, picked(U, places), weights[places].astype(U.dtype))
+
+
+def amends(passes: int, width: int, relaxation: float) -> bool:
+    """Whether a round of so many passes over so many directions amends; 1 − 1/ω is the share of outliers."""
+    return passes > 1 and width >= AMENDED_WIDTH and 1.0 - 1.0 / relaxation <= AMENDED_SHARE
 
 
 def picked(U: Work, places: NDArray[np.intp]) -> Work:
