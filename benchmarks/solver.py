@@ -1,22 +1,24 @@
 """The figures of docs/results.md: `python benchmarks/solver.py SET [--out FILE]`.
 
-Every case is drawn from a seed, solved in this process with default settings, and written as one JSON line.
+Every case is drawn from a seed, solved in this process with default settings, and written as one JSON line. Sets that
+take long can be measured in pieces, by `--sizes` and `--solvers`.
 """
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from dcfpca.cli.contest import entrants, ours, theirs, whole_decompositions
 from dcfpca.cli.solving import solve
-from dcfpca.rpca.baselines import accelerated_alternating_projections, alm
 from dcfpca.rpca.columns import equal_counts, split
 from dcfpca.rpca.metrics import relative_error, relative_squared_error, singular_value_error
 from dcfpca.rpca.simulate import simulate
@@ -25,6 +27,9 @@ from dcfpca.rpca.synthetic import Outliers, Problem, Recipe, generate, paper_pro
 
 Row = dict[str, object]
 TOLERANCE = 1e-11
+OURS = "subspace"
+PEERS = ("accelerated alternating projections", "ALM, partial SVD", "ALM, full SVD")
+TOLD = {"rank": "subspace, rank given", "bound 2r": "subspace, bound 2r"}
 
 
 def method(problem: Problem, factor: float, rounds: int = 150) -> SubspaceMethod:
@@ -38,8 +43,8 @@ def figures(problem: Problem, factor: float, **about: object) -> Row:
     return {**about, "bound": factor, "true_rank": problem.rank, **solved}
 
 
-def easy() -> Iterator[Row]:
-    for size in (500, 1000, 3000):
+def easy(sizes: Sequence[int] = (500, 1000, 3000)) -> Iterator[Row]:
+    for size in sizes:
         for kind in (Outliers.IMPULSE, Outliers.UNIFORM):
             for factor in (1, 2):
                 recipe = Recipe(size, size, size // 20, 0.05, kind, counts=equal_counts(size, 10))
@@ -100,7 +105,7 @@ def splits() -> Iterator[Row]:
                 yield row | {"difference": relative_error(dealt, pooled)}
 
 
-def values(sizes: tuple[int, ...] = (200, 500, 1000, 5000)) -> Iterator[Row]:
+def values(sizes: Sequence[int] = (200, 500, 1000, 5000)) -> Iterator[Row]:
     for size in sizes:
         problem = paper_problem(size, size // 20, 0.05, 10, 0)
         chosen = method(problem, 2, rounds=40)
@@ -113,59 +118,15 @@ def values(sizes: tuple[int, ...] = (200, 500, 1000, 5000)) -> Iterator[Row]:
             "true_rank": problem.rank, "rounds": run.consensus.round}  # fmt: skip
 
 
-def speed(sizes: tuple[int, ...] = (500, 1000, 3000)) -> Iterator[Row]:
-    """CPU seconds on one thread to ‖L−L₀‖²/‖L₀‖² of 1e-6 and 1e-10, the result formed; the best of three in turn."""
+def speed(sizes: Sequence[int] = (500, 1000, 3000), solvers: Sequence[str] = ()) -> Iterator[Row]:
+    """CPU seconds on one thread to ‖L−L₀‖²/‖L₀‖² of 1e-6 and 1e-10, the result formed; the best of three."""
     for size in sizes:
         problem = paper_problem(size, size // 20, 0.05, 10, 0)
-        peers = _peers(problem)
-        needed = {name: _iterations(run, problem) for name, run in peers.items()}
-        best: dict[tuple[str, float], float] = {}
-        for _ in range(3):
-            for factor in (1, 2):
-                taken = solve(method(problem, factor, rounds=12), problem).seconds_to
-                name = "subspace, rank given" if factor == 1 else "subspace, bound 2r"
-                for level in (1e-6, 1e-10):
-                    _keep(best, (name, level), taken[{1e-6: "1e-6", 1e-10: "1e-10"}[level]])
-            for name, run in peers.items():
-                for level, count in needed[name].items():
-                    began = time.process_time()
-                    run(count, None)
-                    _keep(best, (name, level), time.process_time() - began)
-        for (name, level), seconds in best.items():
-            yield {"size": size, "solver": name, "level": level, "cpu_seconds": seconds}
-
-
-def _peers(problem: Problem) -> dict[str, Callable[..., object]]:
-    M, rank = problem.M, problem.rank
-    peers: dict[str, Callable[..., object]] = {
-        "accelerated alternating projections": lambda count, look: accelerated_alternating_projections(
-            M, rank, tolerance=0.0, iterations=count, observe=look
-        ),
-        "ALM, partial SVD": lambda count, look: alm(M, tolerance=0.0, iterations=count, observe=look),
-    }
-    if M.shape[0] <= 1000:
-        peers["ALM, full SVD"] = lambda count, look: alm(
-            M, partial=False, tolerance=0.0, iterations=count, observe=look
-        )
-    return peers
-
-
-def _keep(best: dict[tuple[str, float], float], key: tuple[str, float], seconds: float | None) -> None:
-    if seconds is not None:
-        best[key] = min(best.get(key, np.inf), seconds)
-
-
-def _iterations(run: Callable[..., object], problem: Problem) -> dict[float, int]:
-    reached: dict[float, int] = {}
-
-    def look(number: int, L: np.ndarray, _: np.ndarray) -> None:
-        error = relative_squared_error(L, problem.L)
-        for level in (1e-6, 1e-10):
-            if error <= level:
-                reached.setdefault(level, number)
-
-    run(25, look)
-    return reached
+        wanted = solvers or (OURS, *PEERS)
+        rivals = [peer for peer in (*entrants(problem), whole_decompositions(problem)) if peer.name in wanted]
+        for finish in (*(ours(problem, 3) if OURS in wanted else ()), *theirs(problem, rivals, 3)):
+            name = TOLD[finish.told] if finish.solver == OURS else finish.solver
+            yield {"size": size, "solver": name, "level": float(finish.level), "cpu_seconds": finish.cpu_seconds}
 
 
 def step() -> Iterator[Row]:
@@ -194,7 +155,7 @@ def _read_seconds(M: np.ndarray) -> float:
     return best
 
 
-SETS: dict[str, Callable[[], Iterator[Row]]] = {
+SETS: dict[str, Callable[..., Iterator[Row]]] = {
     "easy": easy, "cells": cells, "kinds": kinds, "split": splits, "values": values, "speed": speed, "step": step,
 }  # fmt: skip
 
@@ -202,10 +163,16 @@ SETS: dict[str, Callable[[], Iterator[Row]]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("set", choices=sorted(SETS))
+    parser.add_argument("--sizes", type=int, nargs="+")
+    parser.add_argument("--solvers", nargs="+", choices=(OURS, *PEERS))
     parser.add_argument("--out", type=Path)
     wanted = parser.parse_args()
+    measure = SETS[wanted.set]
+    pieces = {key: value for key in ("sizes", "solvers") if (value := getattr(wanted, key))}
+    if unknown := set(pieces) - set(inspect.signature(measure).parameters):
+        parser.error(f"{wanted.set} has no choice of {', '.join(sorted(unknown))}")
     with threadpool_limits(1):
-        for row in SETS[wanted.set]():
+        for row in measure(**pieces):
             line = json.dumps(row)
             print(line, flush=True)
             if wanted.out:

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dcfpca.rpca.exchange import Consensus, FloatArray, Layout, Method, Parcel, Site, Total
+from dcfpca.rpca.exchange import Consensus, FloatArray, Method, Parcel, Site
 from dcfpca.rpca.fused import fused
 from dcfpca.rpca.kernels import amends
 from dcfpca.rpca.metrics import paper_error, relative_squared_error
-from dcfpca.rpca.simulate import collect
+from dcfpca.rpca.simulate import collect, exchange
 from dcfpca.rpca.subspace import SubspaceMethod
 from dcfpca.rpca.subspace_settings import PLAN
 from dcfpca.rpca.subspace_site import SKETCHING_ROUNDS
@@ -117,11 +117,10 @@ def _timed_round(
     clock: Clock,
     peaks: dict[tuple[int, type], float],
 ) -> Consensus:
-    layout = method.update_layout(consensus.round)
     began = clock.now()
-    total = _sum_of_answers(consensus, sites, layout)
+    total = exchange(method, consensus, sites)
     answered = clock.now()
-    after = method.advance(consensus, Total(Parcel.unflatten(layout, total), len(sites)))
+    after = method.advance(consensus, total)
     took = clock.now() - began
     if consensus.round == 0:
         clock.opening = took
@@ -131,13 +130,6 @@ def _timed_round(
         clock.sites += answered - began
         clock.ideal += _ideal_seconds(method, consensus, problem, peaks, clock.now)
     return after
-
-
-def _sum_of_answers(consensus: Consensus, sites: Sequence[Site], layout: Layout) -> FloatArray:
-    total = np.zeros(layout.size)
-    for site in sites:
-        total += site.answer(consensus.round, consensus.broadcast).flat()
-    return total
 
 
 def _low_rank(sites: Sequence[Site], broadcast: Parcel) -> FloatArray:

@@ -10,11 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.rpca import loops, reference
+from dcfpca.rpca.compiling import compiler
 from dcfpca.rpca.exchange import FloatArray
 from dcfpca.rpca.work import Flags, Work
-
-# Sums may be taken in any order and products fused into them; NaN and Inf keep their meaning.
-RELAXED = {"reassoc", "contract", "nsz"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,7 @@ class Loops:
 
 @lru_cache(maxsize=1)
 def fused() -> Loops:
-    """The loops to use. Imported on first use: numba is slow to load."""
+    """The loops to use."""
     return compiled() or in_numpy()
 
 
@@ -43,15 +41,7 @@ def in_numpy() -> Loops:
 @lru_cache(maxsize=1)
 def compiled() -> Loops | None:
     """The compiled loops, or None without numba."""
-    try:
-        import numba  # noqa: PLC0415
-    except ImportError:
+    compile_one = compiler()
+    if compile_one is None:
         return None
-
-    def compile_one(function: Callable[..., object]) -> Callable[..., object]:
-        try:
-            return numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=RELAXED)(function)
-        except RuntimeError:  # nowhere to keep the compiled code, as in a read-only image
-            return numba.njit(nogil=True, error_model="numpy", fastmath=RELAXED)(function)
-
-    return Loops(**{field.name: compile_one(getattr(loops, field.name)) for field in fields(Loops)})  # type: ignore[arg-type]
+    return Loops(**{field.name: compile_one(getattr(loops, field.name)) for field in fields(Loops)})

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from dcfpca.cli.contest import Entrant, contest, entrants, iterations_to
+from dcfpca.cli.contest import Entrant, contest, entrants, sightings
 from dcfpca.cli.main import main
 from dcfpca.rpca.synthetic import Problem, Recipe, generate
 
@@ -32,7 +32,21 @@ def test_iterations_are_those_in_which_the_level_is_first_reached() -> None:
         for number, off in enumerate([1.0, 1e-4, 1e-2, 1e-7], start=1):
             look(number, truth.L * (1 + off), truth.S)
 
-    assert iterations_to(Entrant("made up", "", "", run), truth) == {"1e-6": 2, "1e-10": 4}
+    found = sightings(Entrant("made up", "", "", run), truth)
+    assert {level: first.iteration for level, first in found.items()} == {"1e-6": 2, "1e-10": 4}
+
+
+def test_a_slow_peer_runs_once_and_is_timed_while_it_is_looked_at() -> None:
+    truth, runs = problem(), []
+
+    def run(count: int, look) -> None:  # type: ignore[no-untyped-def]
+        runs.append(count)
+        look(1, truth.L, truth.S)
+
+    slow = Entrant("made up", "", "", run, slow=True)
+    finishes = [finish for finish in contest(truth, [slow], 3) if finish.solver == "made up"]
+    assert len(runs) == 1
+    assert [(finish.iterations, (finish.cpu_seconds or -1.0) >= 0.0) for finish in finishes] == [(1, True)] * 2
 
 
 def test_every_solver_has_one_row_per_level_and_time_where_it_gets_there() -> None:

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from dcfpca.rpca.compiling import compiler
 from dcfpca.rpca.exchange import FloatArray
 
 
@@ -27,14 +28,9 @@ class Sweeps:
 
 @lru_cache(maxsize=1)
 def sweeps() -> Sweeps:
-    """The compiled loops, or their numpy twins. Imported on first use: numba is slow to load."""
-    try:
-        import numba  # noqa: PLC0415
-    except ImportError:
-        return Sweeps(clean, multiply)
-    # Sums may be taken in any order, which lets the compiler use vectors.
-    compiled = numba.njit(nogil=True, error_model="numpy", fastmath={"reassoc", "nsz"})
-    return Sweeps(compiled(_clean), compiled(_multiply))
+    """The compiled loops, or their numpy twins."""
+    compile_one = compiler()
+    return Sweeps(clean, multiply) if compile_one is None else Sweeps(compile_one(_clean), compile_one(_multiply))
 
 
 def clean(M: FloatArray, L: FloatArray, threshold: float, out: FloatArray) -> float:

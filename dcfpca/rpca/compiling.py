@@ -1,0 +1,26 @@
+"""Plain loops made into machine code where numba is installed (the extra `fast`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+# Sums may be taken in any order and products fused into them; NaN and Inf keep their meaning.
+RELAXED = {"reassoc", "contract", "nsz"}
+Loop = Callable[..., Any]
+
+
+def compiler() -> Callable[[Loop], Loop] | None:
+    """What compiles a loop, or None without numba, which is imported on first use: it is slow to load."""
+    try:
+        import numba  # noqa: PLC0415
+    except ImportError:
+        return None
+
+    def compile_one(loop: Loop) -> Loop:
+        try:
+            return numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=RELAXED)(loop)
+        except RuntimeError:  # nowhere to keep the compiled code, as in a read-only image
+            return numba.njit(nogil=True, error_model="numpy", fastmath=RELAXED)(loop)
+
+    return compile_one
