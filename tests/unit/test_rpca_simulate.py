@@ -58,10 +58,10 @@ def test_a_parcel_survives_flattening() -> None:
 
 def test_the_order_of_arrival_does_not_show_in_a_sum() -> None:
     rng = np.random.default_rng(0)
-    updates = [rng.standard_normal(1000) * 10.0 ** rng.integers(-8, 8, 1000) for _ in range(30)]
+    updates = [rng.standard_normal(10_000) * 10.0 ** rng.integers(-8, 8, 10_000) for _ in range(30)]
 
     def summed(order: np.ndarray) -> np.ndarray:
-        running = OrderlessSum(1000)
+        running = OrderlessSum(10_000)
         for place in order:
             running.add(updates[place][:400])
             running.add(updates[place][400:], 400)
