@@ -43,7 +43,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
     with Federation(tmp_path_factory.mktemp("federation")) as made:
         made.start_aggregator()
         made.add_site("a", None, tables={"data": {"path": "vitals.csv", **TABLE}})
-        made.add_site("b", None, tables={"data": {"path": "parts", **TABLE}, "engine": {"memory_limit": "64 KiB"}})
+        made.add_site("b", None, tables={"data": {"path": "parts", **TABLE}, "engine": {"memory_limit": "4 KiB"}})
         made.add_site("c", data["c"], tables={"data": {**TABLE, "feature_names": "names.txt"}})
         sites = made.root / "sites"
         order = tuple(reversed(FEATURES))
@@ -68,6 +68,17 @@ def test_sites_with_different_formats_agree_by_feature_name(federation: Federati
         found = federation.result(name, view.run_id)
         assert relative(found.L, mine.L) <= 1e-6  # early rounds are in single precision, whose rounding differs
         assert ("scaling" in json.loads(found.manifest)) == (scaling == "robust")
+
+
+def test_a_site_worked_in_parts_is_killed_in_mid_run_and_goes_on(federation: Federation) -> None:
+    keys = {"features": FEATURES, "rank": 2, "rounds": 30, "tolerance": 0, "participants": NAMES, "round_seconds": 60}
+    run_id = federation.propose(**keys)
+    federation.processes["b"].await_action("step_computed", run=run_id, round=4)
+    federation.processes["b"].kill()
+    federation.start_site("b").await_action("connected")
+    view = federation.finish(run_id)
+    alone = federation.simulate(view, NAMES)
+    assert relative(federation.result("b", run_id).L, alone.results[1].L) <= 1e-6
 
 
 def test_a_site_that_lacks_a_feature_refuses_and_names_it(federation: Federation) -> None:
