@@ -14,9 +14,8 @@ choose_engine() {
     elif have buildah && have podman && [ "$(id -u)" = 0 ]; then
         write_containers_conf
         # Images stay below build/, so that the next build finds its layers. What runs needs a short path, always the same.
-        local running storage
-        running=/tmp/dcfpca-$(cksum <<<"$build" | cut -d' ' -f1)
-        storage=(--root "$build/storage" --runroot "$running" --storage-driver "${STORAGE_DRIVER:-overlay}")
+        local storage
+        storage=(--root "$build/storage" --runroot "/tmp/dcfpca-$here" --storage-driver "${STORAGE_DRIVER:-overlay}")
         engine=(podman "${storage[@]}")
         builder=(buildah "${storage[@]}" build --layers --isolation chroot --format docker --pull-never)
         if have podman-compose; then
@@ -91,15 +90,15 @@ PROBE
 }
 
 can_run() { # hardened containers that find one another by name
-    local net=dcfpca-probe answer
-    drop_probe
+    local net=dcfpca-probe-$here answer
+    drop_probe $net
     "${engine[@]}" network create $net >"$build/probe.log" 2>&1 &&
         timeout 60 "${engine[@]}" run --detach --name $net-server --network $net --network-alias server "${hardened[@]}" \
             "$base_image" python -m http.server --directory /tmp 8000 >>"$build/probe.log" 2>&1 &&
         timeout 60 "${engine[@]}" run --rm --network $net "${hardened[@]}" "$base_image" python -c "$(probe_client)" \
             >>"$build/probe.log" 2>&1
     answer=$?
-    drop_probe
+    drop_probe $net
     return $answer
 }
 
@@ -116,9 +115,9 @@ sys.exit(f"containers do not find one another: {last}")
 PY
 }
 
-drop_probe() {
-    "${engine[@]}" rm --force dcfpca-probe-server >/dev/null 2>&1 || true
-    "${engine[@]}" network rm --force dcfpca-probe >/dev/null 2>&1 || true
+drop_probe() { # NETWORK
+    "${engine[@]}" rm --force "$1-server" >/dev/null 2>&1 || true
+    "${engine[@]}" network rm --force "$1" >/dev/null 2>&1 || true
 }
 
 why() { tail -1 "$build/probe.log" | cut -c1-160; }

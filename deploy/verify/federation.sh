@@ -4,7 +4,7 @@
 # have deadlines that are not reached, and what is awaited is an event, with a limit that only a fault reaches.
 
 image=dcfpca:verify
-project=dcfpca-verify
+project=dcfpca-verify-$here
 sites=(site-a site-b site-c)
 export DCFPCA_VERSION=verify DCFPCA_PORT=17443 DCFPCA_DASHBOARD_PORT=17480
 
@@ -63,6 +63,9 @@ clear_federation() {
     "${engine[@]}" rm --force "$project-operator" >/dev/null 2>&1 || true
     composed down --volumes --timeout 5 >/dev/null 2>&1 || true
     "${engine[@]}" volume rm --force "$project-elsewhere" >/dev/null 2>&1 || true
+    # Containers that were killed with all that watched over them leave their names to podman's DNS, under a network that
+    # is gone: one of the same name would be answered for at the old one's address.
+    is_docker || rm -f "/run/containers/networks/aardvark-dns/${project}_federation"
 }
 
 compose_up() {

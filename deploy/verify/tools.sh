@@ -4,6 +4,8 @@
 
 build=$(realpath build/deploy)
 tools=$build/venv
+# Podman keeps networks and their names for the whole machine: what is ours there must not be another checkout's.
+here=$(cksum <<<"$build" | cut -d' ' -f1)
 PATH=$build/bin:$tools/bin:$PATH
 
 have() { command -v "$1" >/dev/null 2>&1; }
