@@ -12,8 +12,7 @@ class Proxy:
     """Forwards every connection to the target; `cut` breaks all of them and turns new ones away until `heal`."""
 
     def __init__(self, target: str, cut_after: int | None = None, delay: float = 0.0) -> None:
-        host, port = target.rsplit(":", 1)
-        self._target = (host, int(port))
+        self.lead_to(target)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
@@ -25,6 +24,11 @@ class Proxy:
         self.sent = 0
         self.was_cut = threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
+
+    def lead_to(self, target: str) -> None:
+        """New connections go there; those that are open stay."""
+        host, port = target.rsplit(":", 1)
+        self._target = (host, int(port))
 
     def cut(self) -> None:
         """Break every connection and let none through."""
