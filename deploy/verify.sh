@@ -22,7 +22,7 @@ mkdir -p build/deploy
 
 failed=() skipped=()
 # What has not begun by then is skipped, so that a slow machine only says less.
-budget=${VERIFY_SECONDS:-480}
+budget=${VERIFY_SECONDS:-1500}
 
 step() { # WHAT COMMAND…
     local what=$1 began=$SECONDS

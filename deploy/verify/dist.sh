@@ -3,15 +3,15 @@
 
 make_dist() {
     rm -rf dist
-    pyproject-build --outdir dist . >"$build/dist.log" 2>&1 || { tail -5 "$build/dist.log"; return 1; }
+    timeout 300 pyproject-build --outdir dist . >"$build/dist.log" 2>&1 || { tail -5 "$build/dist.log"; return 1; }
     ls dist
 }
 
 wheel_runs_demo() { # with nothing of the checkout in reach
     local env=$scratch/env
     "${PYTHON:-python3}" -m venv "$env" &&
-        "$env/bin/python" -m pip install --quiet --disable-pip-version-check dist/*.whl &&
-        (cd "$scratch" && "$env/bin/dcfpca" demo --dir "$scratch/demo" --json >"$scratch/demo.json" 2>"$scratch/demo.log") ||
+        timeout 300 "$env/bin/python" -m pip install --quiet --disable-pip-version-check dist/*.whl &&
+        (cd "$scratch" && timeout 300 "$env/bin/dcfpca" demo --dir "$scratch/demo" --json >"$scratch/demo.json" 2>"$scratch/demo.log") ||
         { tail -5 "$scratch/demo.log"; return 1; }
     echo "demo: exit 0"
 }
