@@ -15,3 +15,6 @@ CHUNK_BYTES = 1 << 20
 
 INLINE_BYTES = 1 << 20
 """A consensus up to this size rides in the assignment itself and saves a call."""
+
+TURNS = "dcfpca-turns"
+"""Under this key a stream's first metadata say in how large a cohort an update may be sent without waiting its turn."""

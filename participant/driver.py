@@ -217,8 +217,8 @@ class Driver:
     async def _send(self, action: actions.RoundMessage) -> None:
         if isinstance(action, actions.Submit):
             payload = await self._update_bytes(action.ref)
-            ticket = latest.ticket if (latest := self.session.latest) and latest.ref == action.ref else b""
-            receipt = await self._means.egress.submit(self._contract(), action.ref, payload, ticket)
+            opened = latest if (latest := self.session.latest) and latest.ref == action.ref else None
+            receipt = await self._means.egress.submit(self._contract(), action.ref, payload, opened)
         else:
             receipt = await self._means.egress.send(self._contract(), action)
         fate = codec.fate_of(receipt)

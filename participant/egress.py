@@ -17,7 +17,7 @@ from participant.ledger import Item, Ledger
 from participant.link import Link
 from participant.policy import SitePolicy, review_export
 from participant.session.actions import Advertise, Attest, SendBound, SendReveal, SendShares
-from participant.session.events import Ref
+from participant.session.events import Opened, Ref
 
 SmallMessage = Advertise | SendShares | SendBound | Attest | SendReveal
 
@@ -68,11 +68,12 @@ class Egress:
                 self._record_once(contract.reveal_item(agreed, reveal))
                 return await self._link.unmask(reveal)
 
-    async def submit(self, agreed: Contract, ref: Ref, payload: bytes, ticket: bytes = b"") -> types.Receipt:
-        """Send an update, going on where an earlier connection broke."""
+    async def submit(self, agreed: Contract, ref: Ref, payload: bytes, opened: Opened | None) -> types.Receipt:
+        """Send an update for an attempt opened so, going on where an earlier connection broke."""
+        ticket, cohort = (opened.ticket, len(opened.cohort)) if opened else (b"", 0)
         item, header = contract.update_item(agreed, codec.encode_ref(agreed.run_id, ref), payload, ticket)
         self._record_once(item)
-        return await self._link.upload(header, payload)
+        return await self._link.upload(header, payload, cohort)
 
     async def export(self, spec: RunSpec, run_id: str, export_id: str, directory: Path) -> list[types.Receipt]:
         """Send L and S. The policy is asked once more: this is the last door."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -54,8 +54,11 @@ class Intake:
         self._spool = means.keeper.store.spool
         self._size = 0
 
-    async def take(self, parts: AsyncIterator[Slice]) -> Receipt:
-        """Everything up to the receipt. Raises BadMessage on what the spec does not allow."""
+    async def take(self, parts: AsyncIterator[Slice], your_turn: Callable[[], Awaitable[None]]) -> Receipt:
+        """Everything up to the receipt. `your_turn` tells the sender that there is a place for its bytes now.
+
+        Raises BadMessage on what the spec does not allow.
+        """
         if not self._is_wanted():
             # The rules answer, not we: a repeat of an accepted update must stay a duplicate.
             return receipt(await self._runner.post(self._event()))
@@ -66,6 +69,7 @@ class Intake:
         self._size = size_of(self._header.tensor)
         await self._take_over()
         async with self._places.hold(self._who):
+            await your_turn()
             return receipt(await self._take_in_place(parts))
 
     async def _take_in_place(self, parts: AsyncIterator[Slice]) -> Reply | None:

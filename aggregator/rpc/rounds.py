@@ -31,7 +31,7 @@ from aggregator.trust import Caller, Trust
 from dcfpca.consent import consent_bytes
 from dcfpca.errors import BadMessage
 from dcfpca.logs import log
-from dcfpca.names import PROTOCOL
+from dcfpca.names import PROTOCOL, TURNS
 from dcfpca.pki import verify
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import rounds_pb2_grpc
@@ -43,6 +43,9 @@ Context: TypeAlias = "aio.ServicerContext[Any, Any]"
 
 TRANSFERS = 32
 """Uploads, and downloads, at a time: each holds a piece of at most 1 MiB in memory."""
+
+CROWD = 2 * TRANSFERS
+"""In a larger cohort an update's header comes alone, and its bytes when there is a place for them."""
 
 MAX_REASONS, MAX_REASON_CHARACTERS = 100, 20_000
 """Of one answer; they are kept with the run and shown to every operator who looks at it."""
@@ -74,7 +77,7 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
             raise AlreadyHere(f"a participant daemon with the identity {who.name} is connected already", hint)
         log("participant_connected", participant=who.name, software=request.software)
         # An idle stream says nothing for a long time; this tells the daemon that it has been let in.
-        await context.send_initial_metadata(())
+        await context.send_initial_metadata(((TURNS, str(CROWD)),))
         try:
             async for assignment in self._stream(connection):
                 yield assignment
@@ -217,8 +220,14 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
             raise BadMessage("an update begins with its header")
         runner, who = runner_of(self._house, first.header.ref.run_id), caller()
         intake = Intake(runner, Means(self._house.keeper, self._uploads), who.name, first.header)
+
+        async def your_turn() -> None:
+            # The others have sent everything by now, and need not be told.
+            if len(runner.run.cohort) > CROWD:
+                await context.send_initial_metadata(())
+
         try:
-            answer = await intake.take(_slices(parts, runner))
+            answer = await intake.take(_slices(parts, runner), your_turn)
         except BadMessage:
             self._house.telemetry.message("update", Fate.REJECTED.value)
             raise

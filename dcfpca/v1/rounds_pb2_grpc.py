@@ -156,6 +156,8 @@ class RoundServiceServicer:
         Key: (run, round, attempt, participant, digest). A repeat is a DUPLICATE; another digest is REJECTED.
         INVALID_ARGUMENT: shape, dtype or size not as the spec says, or the digest does not match the bytes.
         DATA_LOSS is never silent: a broken stream keeps what arrived; ResumeUpload tells where to go on.
+        In a cohort larger than Subscribe's initial metadata say under `dcfpca-turns`, send the header alone and the chunks
+        once the initial metadata of this call have come: then there is a place for them. Sending all at once is allowed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

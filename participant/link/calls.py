@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 import grpc
 
 from dcfpca.errors import BadMessage
-from dcfpca.names import CHUNK_BYTES
+from dcfpca.names import CHUNK_BYTES, TURNS
 from dcfpca.pki import Credentials
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import rounds_pb2_grpc as stubs
@@ -82,6 +83,7 @@ class Link:
         self._channel = _channel(address, credentials)
         self._stub: Any = stubs.RoundServiceStub(self._channel)
         self._subscription: Any = None
+        self._crowd = math.inf
 
     async def renew(self, credentials: Credentials) -> None:
         """Go on under other credentials: calls under way are made again over the new connection."""
@@ -117,6 +119,7 @@ class Link:
         channel = self._channel
         try:
             await call.wait_for_connection()
+            self._crowd = crowd_of(await call.initial_metadata())
             connected()
             async for assignment in call:
                 yield assignment
@@ -125,6 +128,8 @@ class Link:
                 raise
             raise Renewed from None
         finally:
+            # Who answers next may be an older aggregator, which gives no turns.
+            self._crowd = math.inf
             call.cancel()
 
     async def respond(self, request: pb.RespondRequest) -> types.Receipt:
@@ -155,18 +160,27 @@ class Link:
         """How far the local step has come."""
         return await self._call("ReportProgress", request)
 
-    async def upload(self, header: pb.UpdateHeader, payload: bytes) -> types.Receipt:
-        """Send an update; after a broken connection only what has not arrived."""
+    async def upload(self, header: pb.UpdateHeader, payload: bytes, cohort: int) -> types.Receipt:
+        """Send an update; after a broken connection only what has not arrived.
+
+        In a large cohort the header goes alone, and the bytes when the aggregator has a place for them.
+        """
 
         async def once(first: bool) -> types.Receipt:
             offset = 0 if first else (await self._stub.ResumeUpload(header, timeout=CALL_SECONDS)).offset
-            receipt: types.Receipt = await self._stub.SubmitUpdate(parts(offset), timeout=STREAM_SECONDS)
-            return receipt
+            waits = cohort > self._crowd
 
-        async def parts(offset: int) -> AsyncIterator[pb.UpdatePart]:
-            yield pb.UpdatePart(header=header)
-            for chunk in chunks(payload, offset):
-                yield pb.UpdatePart(chunk=chunk)
+            async def parts() -> AsyncIterator[pb.UpdatePart]:
+                yield pb.UpdatePart(header=header)
+                if waits:
+                    # Also comes where there is no place but an answer: late, a duplicate, an error.
+                    await call.initial_metadata()
+                for chunk in chunks(payload, offset):
+                    yield pb.UpdatePart(chunk=chunk)
+
+            call: Any = self._stub.SubmitUpdate(parts(), timeout=STREAM_SECONDS)
+            receipt: types.Receipt = await call
+            return receipt
 
         return await _patiently(once)
 
@@ -240,6 +254,12 @@ async def _patiently(once: Callable[[bool], Awaitable[T]]) -> T:
                 raise
         first = False
         await backoff.wait()
+
+
+def crowd_of(metadata: Any) -> float:
+    """The largest cohort in which updates are sent without waiting for a turn; an older aggregator knows no turns."""
+    said = dict(metadata or ()).get(TURNS, "")
+    return float(said) if isinstance(said, str) and said.isdecimal() else math.inf
 
 
 def _channel(address: str, credentials: Credentials) -> grpc.aio.Channel:

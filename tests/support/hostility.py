@@ -78,10 +78,10 @@ class Tape:
             self.hear(method, request)
             return await call(link, method, request)
 
-        async def heard_upload(link: Link, header: pb.UpdateHeader, payload: bytes) -> Any:
+        async def heard_upload(link: Link, header: pb.UpdateHeader, payload: bytes, cohort: int) -> Any:
             pieces = [pb.UpdatePart(chunk=chunk) for chunk in chunks(payload)]
             self.hear("SubmitUpdate", header, pb.UpdatePart(header=header), *pieces)
-            return await upload(link, header, payload)
+            return await upload(link, header, payload, cohort)
 
         patch.setattr(Link, "_call", heard_call)
         patch.setattr(Link, "upload", heard_upload)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
 from dcfpca.wire import chunks, header_of, parcel_from, size_of
+from participant.link.calls import crowd_of
 
 OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.keepalive_time_ms", 60_000)]
 
@@ -62,6 +64,7 @@ class LightSite:
         self._spec: RunSpec | None = None
         self._site: Site | None = None
         self._last = (-1, b"")
+        self._crowd = math.inf
 
     async def take_part(self, pause: Callable[[], Awaitable[None]]) -> str:
         """Everything up to the end of the run; a broken connection is tried again after a pause, as a daemon would."""
@@ -84,7 +87,9 @@ class LightSite:
 
     async def _listen(self) -> str:
         hello = pb.SubscribeRequest(protocol=1, software="light", rows=self._data.shape[0])
-        async for told in self._stub.Subscribe(hello, wait_for_ready=True):
+        stream = self._stub.Subscribe(hello, wait_for_ready=True)
+        self._crowd = crowd_of(await stream.initial_metadata())
+        async for told in stream:
             match told.WhichOneof("what"):
                 case "run_proposed":
                     await self._enrol(told.run_id, told.run_proposed)
@@ -121,7 +126,10 @@ class LightSite:
 
         async def parts() -> AsyncIterator[pb.UpdatePart]:
             yield pb.UpdatePart(header=pb.UpdateHeader(ref=opened.ref, tensor=tensor))
+            if len(opened.cohort) > self._crowd:
+                await call.initial_metadata()
             for chunk in chunks(payload):
                 yield pb.UpdatePart(chunk=chunk)
 
-        await self._stub.SubmitUpdate(parts())
+        call = self._stub.SubmitUpdate(parts())
+        await call
