@@ -75,6 +75,7 @@ def _load_compiled_loops() -> None:
         loops.mark(M, M.copy(), marked, 1.0, 2.0, 1.0)
         loops.amend(marked, M.copy(), M, M, M, M.copy())
         loops.count(M, M, np.arange(2), 1.0, 2.0, 1.0, -14, np.zeros(20))
+    loops.add_exactly(np.zeros(2), np.zeros(2), np.zeros(2))
     loops.outliers_by_column(M, M, 1.0, ends)
     loops.gather_outliers(M, M, 1.0, 2.0, ends, np.zeros(0, np.int32), np.zeros(0))
 

@@ -10,17 +10,18 @@ RELAXED = {"reassoc", "contract", "nsz"}
 Loop = Callable[..., Any]
 
 
-def compiler() -> Callable[[Loop], Loop] | None:
-    """What compiles a loop, or None without numba, which is imported on first use: it is slow to load."""
+def compiler() -> Callable[[Loop, bool], Loop] | None:
+    """What compiles a loop, relaxed or strictly, or None without numba, which is slow to load: not before first use."""
     try:
         import numba  # noqa: PLC0415
     except ImportError:
         return None
 
-    def compile_one(loop: Loop) -> Loop:
+    def compile_one(loop: Loop, relaxed: bool) -> Loop:
+        fastmath = RELAXED if relaxed else False
         try:
-            return numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=RELAXED)(loop)
+            return numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=fastmath)(loop)
         except RuntimeError:  # nowhere to keep the compiled code, as in a read-only image
-            return numba.njit(nogil=True, error_model="numpy", fastmath=RELAXED)(loop)
+            return numba.njit(nogil=True, error_model="numpy", fastmath=fastmath)(loop)
 
     return compile_one

@@ -89,14 +89,22 @@ class StepSums:
     sampled: float = 0.0  # sampled entries, observed or not
 
     @staticmethod
-    def zeros(plan: StepPlan) -> StepSums:
-        """Nothing added yet."""
+    def zeros(plan: StepPlan, room: FloatArray) -> StepSums:
+        """Nothing added yet; the tensor takes the first columns of a room of zeros, which may be wider."""
         moved = np.zeros((plan.entering.places.size, plan.width))
-        return StepSums(np.zeros(plan.U.shape), moved, np.zeros(HISTOGRAM_BINS))
+        return StepSums(room[:, : plan.width], moved, np.zeros(HISTOGRAM_BINS))
 
-    def close(self, plan: StepPlan) -> None:
-        """All blocks added: complete the update by what L moved while Y was amended."""
-        if plan.amending and plan.step != 1.0:
+    def close(self, plan: StepPlan, push: Push | None) -> None:
+        """All blocks added: complete the update by what L moved while Y was amended, and by the push."""
+        amended = plan.amending and plan.step != 1.0
+        if push is not None:
+            within = push.factor * push.now_sum
+            if amended:
+                within[plan.entering.places] += ((1.0 - plan.step) * self.moved).astype(within.dtype)
+            gained: Work = plan.U @ within
+            gained -= push.U_before @ (push.factor * push.before_sum)
+            self.tensor += gained
+        elif amended:
             self.tensor += plan.entering.U @ ((1.0 - plan.step) * self.moved).astype(plan.U.dtype)
 
 
@@ -127,13 +135,6 @@ class Push:
         """Take the block into the sums; `right` is its V̂."""
         self.now_sum[:] += fitted.astype(right.dtype, copy=False).T @ right
         self.before_sum[:] += self.before[first : first + right.shape[0]].T @ right
-
-    def tensor(self, U: Work) -> Work:
-        """What the update gains, all blocks taken."""
-        gained: Work = U @ self.now_sum
-        gained -= self.U_before @ self.before_sum
-        gained *= self.factor
-        return gained
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,7 +187,7 @@ def block_step(
 
     `first` is the block's first column within the site.
     """
-    Y = settle(M, start, fit, plan, sums, desk)
+    Y = settle(M, start, fit, plan, desk, sums)
     if push is not None:
         push.turn_block(first, fit.V, fit.L)
     right = (fit.V / plan.scales).astype(plan.U.dtype)
@@ -197,8 +198,8 @@ def block_step(
         push.add_block(first, fit.L, right)
 
 
-def settle(M: FloatArray, start: Work, fit: Fit, plan: StepPlan, sums: StepSums, desk: Desk) -> Work:
-    """The local passes on one block: fills `fit` and returns Y, which lies on the desk.
+def settle(M: FloatArray, start: Work, fit: Fit, plan: StepPlan, desk: Desk, sums: StepSums | None = None) -> Work:
+    """The local passes on one block: fills `fit` and returns Y, which lies on the desk. Counts where there are sums.
 
     While few entries are outliers only the first pass looks at all of them. The others amend Y where the first found
     a residual that does not pull whole, which costs as many products as there are outliers.
@@ -214,7 +215,8 @@ def settle(M: FloatArray, start: Work, fit: Fit, plan: StepPlan, sums: StepSums,
         np.matmul(entering.U, shrunk.T, out=L)
     else:
         L.fill(0.0)
-    count_residuals(laid, L, plan, sums)
+    if sums is not None:
+        count_residuals(laid, L, plan, sums)
     if plan.amending:
         _amended(laid, L, shrunk, fit, plan, desk)
         return L

@@ -126,3 +126,13 @@ def gather_outliers(
             values[places[j]] = r - left if r > 0.0 else r + left
             places[j] += 1
     return squares
+
+
+def add_exactly(total: FloatArray, rest: FloatArray, piece: FloatArray) -> None:
+    """total ← total + piece, and rest gains what the addition rounds off. Only as it is written: see `fused.STRICT`."""
+    for k in range(piece.shape[0]):
+        before = total[k]
+        after = before + piece[k]
+        added = after - before
+        rest[k] += (before - (after - added)) + (piece[k] - added)
+        total[k] = after

@@ -9,6 +9,8 @@ from dcfpca.rpca.exchange import FloatArray
 from dcfpca.rpca.thresholds import firm, pull
 from dcfpca.rpca.work import Flags, Work
 
+STRETCH = 8192  # numbers that stay in cache through the steps of an addition
+
 
 def sweep(M: Work, L: Work, threshold: float, a: float, keep: float, relaxation: float) -> None:
     """L ← keep·L + ω ψ(M − L)."""
@@ -72,6 +74,24 @@ def gather_outliers(
     rows[:], values[:] = found, firm(residuals, threshold, a)
     places += np.bincount(columns, minlength=places.size)
     return float(np.sum((residuals - values) ** 2))
+
+
+def add_exactly(total: FloatArray, rest: FloatArray, piece: FloatArray) -> None:
+    """total ← total + piece, and rest gains what the addition rounds off. In stretches that stay in cache."""
+    room = np.empty((3, min(piece.size, STRETCH)))
+    with np.errstate(invalid="ignore", over="ignore"):  # an update that is not finite is the reader's affair
+        for first in range(0, piece.size, STRETCH):
+            cut = slice(first, first + STRETCH)
+            before, more = total[cut], piece[cut]
+            after, added, lost = room[:, : more.size]
+            np.add(before, more, out=after)
+            np.subtract(after, before, out=added)
+            np.subtract(after, added, out=lost)
+            np.subtract(before, lost, out=lost)
+            np.subtract(more, added, out=added)
+            lost += added
+            rest[cut] += lost
+            before[:] = after
 
 
 def exponent_histogram(sizes: FloatArray, unit: float, lowest: int, bins: int, step: int = 1) -> FloatArray:

@@ -10,6 +10,7 @@ from scipy import sparse
 
 from dcfpca.errors import BadMessage
 from dcfpca.rpca.exchange import Columns, Consensus, FloatArray, Layout, Method, Parcel, Progress, Site, Total
+from dcfpca.rpca.fused import fused
 from dcfpca.rpca.summing import OrderlessSum
 
 Observe = Callable[[Consensus, Sequence[Site]], None]
@@ -65,15 +66,19 @@ def simulate(method: Method, columns: Sequence[Columns], observe: Observe | None
 def exchange(method: Method, consensus: Consensus, sites: Sequence[Site]) -> Total:
     """One round: every site answers the broadcast, and the updates are added as the aggregator adds them."""
     layout = method.update_layout(consensus.round)
-    running = OrderlessSum(layout.size)
+    running = OrderlessSum(layout.size, fused().add_exactly)
     for site in sites:
-        running.add(_checked(site.answer(consensus.round, consensus.broadcast), layout))
+        update = _checked(site.answer(consensus.round, consensus.broadcast), layout)
+        running.add(update.tensor.ravel())
+        running.add(update.scalars, update.tensor.size)
     return Total(Parcel.unflatten(layout, running.total()), len(sites))
 
 
 def collect(site: Site, broadcast: Parcel) -> SiteResult:
     """A site's result under this broadcast, put together from its blocks."""
     parts = list(site.finish(broadcast))
+    if len(parts) == 1:
+        return SiteResult(parts[0].L, parts[0].S, parts[0].V, site.certificate())
     return SiteResult(
         L=np.concatenate([part.L for part in parts], axis=1),
         S=sparse.csc_array(sparse.hstack([part.S for part in parts], format="csc")),
@@ -82,8 +87,8 @@ def collect(site: Site, broadcast: Parcel) -> SiteResult:
     )
 
 
-def _checked(update: Parcel, layout: Layout) -> FloatArray:
+def _checked(update: Parcel, layout: Layout) -> Parcel:
     declared = ((layout.rows, layout.columns), (len(layout.scalars),))
     if (update.tensor.shape, update.scalars.shape) != declared:
         raise BadMessage(f"An update has shapes {update.tensor.shape} and {update.scalars.shape}, not {declared}.")
-    return update.flat()
+    return update

@@ -25,7 +25,7 @@ from dcfpca.rpca.thresholds import firm_weights
 
 NORMAL_MEDIAN = 1.4826  # deviation of a normal variable over the median of its size
 NUMERICALLY_ABSENT = 1e-12  # of the largest
-DEPENDENT = 1e-6  # the squared ratio of singular values below which AᵀA tells too little of A
+DEPENDENT = 1e-7  # the squared ratio of singular values below which squares tell too little
 # Rounding alone makes singular values of about ε √max(m,n) σ_1; a run that goes on for long without a tolerance to stop
 # it comes down to them, and they must not pass for directions.
 ROUNDING = 8.0 * np.finfo(np.float64).eps
@@ -130,7 +130,7 @@ class SubspaceMethod:
         quiet = old.quiet + 1 if change < self.tolerance and settled(schedule, self.settings) else 0
         freedom = self._freedom(int(np.count_nonzero(weights)), schedule.columns)
         schedule = accelerated(schedule, freedom, Movement(change, old.change), self.settings)
-        narrow = self._narrow(old, weights, change)
+        narrow = self._narrow(old, weights, values, change)
         if old.narrow and not narrow:
             U = np.linalg.qr(U)[0]
         # A direction that vanished goes on as any: next round it has what any direction has of that which is not in L.
@@ -141,13 +141,18 @@ class SubspaceMethod:
         """The share of all dimensions that matrices near one of this rank, of the same rank, fill."""
         return rank * (self.rows + columns - rank) / (self.rows * max(columns, 1.0))
 
-    def _narrow(self, old: State, weights: FloatArray, change: float) -> int:
-        """How many rounds in a row, with the next, leave alone the directions that do not enter; 0 for a wide one."""
-        entering = np.count_nonzero(weights)
-        steady = entering == np.count_nonzero(old.weights) and self.tolerance <= change < self.settings.narrow_below
-        if not steady or not 0 < entering < self.width or old.narrow >= self.settings.narrow_rounds:
+    def _narrow(self, old: State, weights: FloatArray, values: FloatArray, change: float) -> int:
+        """How many rounds in a row, with the next, leave alone the directions that do not enter; 0 for a wide one.
+
+        They rest where a gap in the singular values parts them from those that enter, and where the rank stands.
+        """
+        entering = int(np.count_nonzero(weights))
+        if not 0 < entering < self.width or change < self.tolerance or old.narrow >= self.settings.narrow_rounds:
             return 0
-        return old.narrow + 1
+        stands = entering == np.count_nonzero(old.weights)
+        quiet = stands and (change < self.settings.narrow_below or old.narrow > 0)
+        parted = values[entering - 1] >= self.settings.narrow_gap * values[entering]
+        return old.narrow + 1 if quiet or parted else 0
 
     def _close(self, done: int, state: State) -> Consensus:
         """End the round: either over, or the next one opens."""
@@ -225,27 +230,34 @@ def rayleigh_ritz(U: FloatArray, Z: FloatArray, scales: FloatArray, rough: bool)
     gram, Z = gram / lengths / lengths[:, None], Z / lengths
     # The values descend, so the upper triangle is the half whose rows were divided by the larger of two: it keeps
     # its digits where a direction has all but vanished.
+    if rough and (found := _by_squares(gram, Z)) is not None:
+        return found
     strengths, vectors = np.linalg.eigh(gram, UPLO="U")
     there = strengths > NUMERICALLY_ABSENT * max(strengths[-1], 0.0)
     inverse_roots = np.zeros_like(strengths)
     inverse_roots[there] = 1.0 / np.sqrt(strengths[there])
-    return left_factors(Z @ (vectors * inverse_roots), rough)
+    Q, R = np.linalg.qr(Z @ (vectors * inverse_roots))
+    P, values, _ = np.linalg.svd(R)
+    return Q @ P, values
 
 
-def left_factors(A: FloatArray, rough: bool) -> tuple[FloatArray, FloatArray]:
-    """Left singular vectors and values of a tall matrix.
+def _by_squares(gram: FloatArray, Z: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+    """The same from V̂ᵀV̂ = C Cᵀ and ZᵀZ: one decomposition of p × p, C⁻¹ ZᵀZ C⁻ᵀ = W σ² Wᵀ, and U = Z C⁻ᵀ W/σ.
 
-    From AᵀA where `rough` will do, which loses half the digits and takes a third of the time, but never where the
-    columns are so nearly dependent that the vectors would not be orthogonal to what single precision has.
+    It loses half the digits and takes a third of the time. None where the columns of V̂ or Y V̂ are so nearly dependent
+    that the vectors would not be orthogonal to what single precision has.
     """
-    if rough:
-        squares, vectors = np.linalg.eigh(A.T @ A)
-        if squares[0] > DEPENDENT * squares[-1]:
-            values = np.sqrt(squares[::-1])
-            return A @ (vectors[:, ::-1] / values), values
-    Q, R = np.linalg.qr(A)
-    P, found, _ = np.linalg.svd(R)
-    return Q @ P, found
+    try:
+        factor = np.linalg.cholesky(gram, upper=True)
+    except np.linalg.LinAlgError:
+        return None
+    spread = (np.diag(factor).min() / np.diag(factor).max()) ** 2
+    inverse = np.linalg.inv(factor)
+    squares, vectors = np.linalg.eigh(inverse.T @ (Z.T @ Z) @ inverse)
+    if spread * squares[0] <= DEPENDENT * squares[-1]:
+        return None
+    values = np.sqrt(squares[::-1])
+    return Z @ (inverse @ (vectors[:, ::-1] / values)), values
 
 
 def relative_change(old_U: FloatArray, old: FloatArray, new_U: FloatArray, new: FloatArray) -> float:

@@ -40,7 +40,8 @@ class SubspaceSettings:
     momentum_below: float = 0.1  # while L moves less, it is also carried on the way it went; 0: never
     floor: float = 1e-13  # thresholds stop falling at this share of the opening scale
     narrow_below: float = 0.02  # while L moves less and the rank stands, only entering directions are updated …
-    narrow_rounds: int = 3  # … for this many rounds in a row
+    narrow_gap: float = 2.5  # … and while their singular values are this many times those of the rest …
+    narrow_rounds: int = 5  # … for this many rounds in a row
     sampled_rows: int = 128  # residuals are counted on this many rows at least …
     sampled_share: float = 0.125  # … and on this share of them
     block_bytes: int = 1 << 22  # a block of columns that stays in cache

@@ -45,19 +45,17 @@ class SubspaceSite:
         # In round 1 U is random: one pass from L = 0 leaves the rows that nobody observed at exactly zero for good.
         plan = self._plan(broadcast, passes=1 if round <= SKETCHING_ROUNDS else self._settings.passes)
         missed = round > SKETCHING_ROUNDS and self._answered not in (round - 1, round)
-        turn = self._turn(plan.U)
-        start = self._projected(plan.entering.U) if missed else self._turned(turn, plan)
-        fit, sums, desk = Fit.room(start.shape[0], plan.width), StepSums.zeros(plan), self._desk(plan)
-        push = None if missed else self._push(broadcast, turn)
+        start = self._projected(plan.entering.U) if missed else self._carried(plan.entering.U)
+        fit, desk, room = Fit.room(start.shape[0], plan.width), self._desk(plan), np.zeros(broadcast.tensor.shape)
+        sums = StepSums.zeros(plan, room)
+        push = None if missed else self._push(broadcast, plan.U)
         for first, last in self._blocks:
             M, block = self._columns.read(first, last), fit.block(first, last)
             block_step(M, start[first:last], block, plan, sums, desk, push, first)
-        sums.close(plan)
-        if push is not None:
-            sums.tensor += push.tensor(plan.U)
+        sums.close(plan, push)
         self._U, self._V, self._fitted = plan.U, fit.V, fit.L
         self._answered = round
-        return self._update(sums, broadcast)
+        return self._update(sums, room, broadcast)
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
         """U as last answered, V, and the coefficients of the last L."""
@@ -76,10 +74,10 @@ class SubspaceSite:
         plan = self._plan(broadcast, passes=FINISHING_PASSES, final=True)
         start = self._start(plan.entering.U)
         tally, enters = Tally(), np.split(broadcast.scalars[len(PLAN) :], 2)[0] > 0.0
-        sums, desk = StepSums.zeros(plan), self._desk(plan)
+        desk = self._desk(plan)
         for first, last in self._blocks:
             M, fit = self._columns.read(first, last), Fit.room(last - first, plan.width)
-            settle(M, start[first:last], fit, plan, sums, desk)
+            settle(M, start[first:last], fit, plan, desk)
             L, S, shrunk = tally.result(fit, plan, desk.laid(M.shape))
             V = np.zeros((last - first, enters.size))
             V[:, enters] = shrunk
@@ -119,10 +117,10 @@ class SubspaceSite:
             sample=self._sample,
         )
 
-    def _push(self, broadcast: Parcel, turn: Work) -> Push | None:
+    def _push(self, broadcast: Parcel, U: Work) -> Push | None:
         """The momentum the aggregator asks for; none for a site that was away, whose last L is an old one."""
         momentum = float(broadcast.scalars[PLAN.index("momentum")])
-        return Push.of(momentum, self._fitted, self._U, turn) if momentum else None
+        return Push.of(momentum, self._fitted, self._U, self._turn(U)) if momentum else None
 
     def _desk(self, plan: StepPlan) -> Desk:
         widest = max((stop - start for start, stop in self._blocks), default=0)
@@ -134,9 +132,11 @@ class SubspaceSite:
         seen = float(np.sum(turn**2)) / U.shape[1] if U.shape[1] else 1.0
         return self._projected(U) if 1.0 - seen > STALE else self._V @ turn
 
-    def _turned(self, turn: Work, plan: StepPlan) -> Work:
-        """V carried over from the last subspace this site answered into the directions that enter."""
-        start: Work = self._V.astype(turn.dtype, copy=False) @ picked(turn, plan.entering.places)
+    def _carried(self, U: Work) -> Work:
+        """V carried over from the last subspace this site answered into these directions."""
+        if not self._answered:
+            return np.zeros((self._V.shape[0], U.shape[1]), U.dtype)
+        start: Work = self._V.astype(U.dtype, copy=False) @ self._turn(U)
         return start
 
     def _turn(self, U: Work) -> Work:
@@ -151,15 +151,14 @@ class SubspaceSite:
             start[first:last] = project(U.astype(np.float64), self._columns.read(first, last)).coefficients
         return start
 
-    def _update(self, sums: StepSums, broadcast: Parcel) -> Parcel:
+    def _update(self, sums: StepSums, tensor: FloatArray, broadcast: Parcel) -> Parcel:
         """Everything is sent in units that make it of order one, so that a fixed-point sum keeps all its digits."""
         weights, values = np.split(broadcast.scalars[len(PLAN) :], 2)
         everyone = broadcast.scalars[len(PLAN) - 1]
         counts = np.concatenate([[sums.pull, sums.kept, sums.sampled], sums.histogram]) / (everyone * self._sample.size)
-        tensor = sums.tensor / update_unit(values)
-        if tensor.shape[1] < weights.size:  # a narrow round: the directions that do not enter rest
-            tensor, narrow = np.zeros(broadcast.tensor.shape), tensor
-            tensor[:, weights > 0.0] = narrow
+        sums.tensor /= update_unit(values)
+        if sums.tensor.shape[1] < weights.size:  # a narrow round: the directions that do not enter rest
+            spread(tensor, np.flatnonzero(weights))
         return Parcel(tensor, np.concatenate([[self._columns.shape[1] / everyone], counts]))
 
 
@@ -203,6 +202,14 @@ class Tally:
             "residual_rms": float(np.sqrt(self.pull / observed)),
             "stationarity": float(np.sqrt(self.drift / self.size)) if self.size > 0.0 else 0.0,
         }
+
+
+def spread(tensor: FloatArray, places: NDArray[np.intp]) -> None:
+    """Put the first columns where they belong, and zeros into the others; mostly they are the first ones."""
+    if places[-1] >= places.size:
+        narrow = tensor[:, : places.size].copy()
+        tensor[:] = 0.0
+        tensor[:, places] = narrow
 
 
 def update_unit(values: FloatArray) -> float:

@@ -2,42 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.reference import add_exactly
 
-STRETCH = 8192  # numbers that stay in cache through the steps of an addition
+Add = Callable[[FloatArray, FloatArray, FloatArray], None]
 
 
 class OrderlessSum:
     """A float64 vector that keeps what each addition rounds off beside it (Knuth's two-sum).
 
-    The order of arrival then shows, if at all, in the thirty-second digit, and not in the sum.
+    The order of arrival then shows, if at all, in the thirty-second digit, and not in the sum. `add` may be the
+    compiled form of the loop, which gives the same to the bit; an aggregator does without a compiler.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, add: Add = add_exactly) -> None:
         self._sum: FloatArray = np.zeros(size)
         self._rest: FloatArray = np.zeros(size)
-        self._room: FloatArray = np.empty((3, min(size, STRETCH)))
+        self._add = add
 
     def add(self, piece: FloatArray, start: int = 0) -> None:
         """Add these numbers from this place on."""
-        with np.errstate(invalid="ignore", over="ignore"):  # an update that is not finite is the reader's affair
-            for first in range(0, piece.size, STRETCH):
-                self._add_stretch(piece[first : first + STRETCH], start + first)
-
-    def _add_stretch(self, piece: FloatArray, start: int) -> None:
-        """rest += (before − (after − added)) + (piece − added), with after = before + piece, added = after − before."""
-        before, rest = self._sum[start : start + piece.size], self._rest[start : start + piece.size]
-        after, added, lost = self._room[:, : piece.size]
-        np.add(before, piece, out=after)
-        np.subtract(after, before, out=added)
-        np.subtract(after, added, out=lost)
-        np.subtract(before, lost, out=lost)
-        np.subtract(piece, added, out=added)
-        lost += added
-        rest += lost
-        before[:] = after
+        place = slice(start, start + piece.size)
+        self._add(self._sum[place], self._rest[place], piece)
 
     def total(self) -> FloatArray:
         """The sum so far."""

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from dcfpca.errors import BadMessage
+from dcfpca.rpca import reference
 from dcfpca.rpca.columns import split
 from dcfpca.rpca.exchange import Layout, Parcel
+from dcfpca.rpca.fused import fused
 from dcfpca.rpca.gradient import GradientMethod
 from dcfpca.rpca.simulate import exchange, simulate
-from dcfpca.rpca.summing import OrderlessSum
+from dcfpca.rpca.summing import Add, OrderlessSum
 from dcfpca.rpca.synthetic import Recipe, generate
 
 PROBLEM = generate(Recipe(rows=30, columns=40, rank=2, counts=(5, 20, 15)), seed=1)
@@ -56,12 +58,13 @@ def test_a_parcel_survives_flattening() -> None:
     np.testing.assert_array_equal(again.scalars, parcel.scalars)
 
 
-def test_the_order_of_arrival_does_not_show_in_a_sum() -> None:
+@pytest.mark.parametrize("add", [reference.add_exactly, fused().add_exactly], ids=["numpy", "compiled"])
+def test_the_order_of_arrival_does_not_show_in_a_sum(add: Add) -> None:
     rng = np.random.default_rng(0)
     updates = [rng.standard_normal(10_000) * 10.0 ** rng.integers(-8, 8, 10_000) for _ in range(30)]
 
     def summed(order: np.ndarray) -> np.ndarray:
-        running = OrderlessSum(10_000)
+        running = OrderlessSum(10_000, add)
         for place in order:
             running.add(updates[place][:400])
             running.add(updates[place][400:], 400)
@@ -72,8 +75,9 @@ def test_the_order_of_arrival_does_not_show_in_a_sum() -> None:
     np.testing.assert_array_equal(summed(rng.permutation(30)), exact)
 
 
-def test_a_number_that_is_not_finite_stays_visible_in_the_sum() -> None:
-    running = OrderlessSum(3)
+@pytest.mark.parametrize("add", [reference.add_exactly, fused().add_exactly], ids=["numpy", "compiled"])
+def test_a_number_that_is_not_finite_stays_visible_in_the_sum(add: Add) -> None:
+    running = OrderlessSum(3, add)
     running.add(np.array([np.inf, np.nan, 1.0]))
     running.add(np.ones(3))
     np.testing.assert_array_equal(running.total(), [np.inf, np.nan, 2.0])

@@ -30,7 +30,9 @@ class Sweeps:
 def sweeps() -> Sweeps:
     """The compiled loops, or their numpy twins."""
     compile_one = compiler()
-    return Sweeps(clean, multiply) if compile_one is None else Sweeps(compile_one(_clean), compile_one(_multiply))
+    if compile_one is None:
+        return Sweeps(clean, multiply)
+    return Sweeps(compile_one(_clean, True), compile_one(_multiply, True))
 
 
 def clean(M: FloatArray, L: FloatArray, threshold: float, out: FloatArray) -> float:
