@@ -12,7 +12,7 @@ from scipy import sparse
 from dcfpca.rpca.columns import blocks
 from dcfpca.rpca.exchange import Columns, FloatArray, Parcel, ResultBlock
 from dcfpca.rpca.fused import fused
-from dcfpca.rpca.kernels import Desk, Entering, Fit, Push, StepPlan, StepSums, block_step, picked, settle
+from dcfpca.rpca.kernels import Desk, Entering, Fit, Push, StepPlan, StepSums, block_step, settle
 from dcfpca.rpca.projection import project
 from dcfpca.rpca.reference import exponent_histogram
 from dcfpca.rpca.subspace_settings import OPENING_BINS, OPENING_LOWEST, OPENING_STEP, PLAN, SubspaceSettings
@@ -102,8 +102,8 @@ class SubspaceSite:
         scales = update_scales(values)
         if narrow or final:
             places = np.flatnonzero(weights)
-            U, weights, scales = picked(U, places), weights[places], scales[places]
-        work = U.astype(np.float32) if single and not final else U
+            U, weights, scales = leading(U, places), weights[places], scales[places]
+        work = U.astype(np.float32) if single and not final else np.ascontiguousarray(U)
         return StepPlan(
             U=work,
             entering=Entering.of(work, weights),
@@ -140,8 +140,9 @@ class SubspaceSite:
         return start
 
     def _turn(self, U: Work) -> Work:
-        turn: Work = self._U.astype(U.dtype, copy=False).T @ U
-        return turn
+        """U_beforeᵀ U, as exactly as U_before and V were worked out."""
+        turn: Work = self._U.T @ U.astype(self._U.dtype, copy=False)
+        return turn.astype(U.dtype, copy=False)
 
     def _projected(self, U: Work) -> Work:
         """V from the data alone, for a site that was away: under the low threshold of a late round its stale V would
@@ -202,6 +203,11 @@ class Tally:
             "residual_rms": float(np.sqrt(self.pull / observed)),
             "stationarity": float(np.sqrt(self.drift / self.size)) if self.size > 0.0 else 0.0,
         }
+
+
+def leading(U: FloatArray, places: NDArray[np.intp]) -> FloatArray:
+    """These columns, which mostly are the first ones: then a view."""
+    return U[:, : places.size] if not places.size or places[-1] < places.size else U[:, places]
 
 
 def spread(tensor: FloatArray, places: NDArray[np.intp]) -> None:

@@ -11,6 +11,7 @@ from dcfpca.rpca.exchange import Outcome, Parcel
 from dcfpca.rpca.metrics import relative_error
 from dcfpca.rpca.simulate import Simulation, collect, exchange, simulate
 from dcfpca.rpca.subspace import SubspaceMethod
+from dcfpca.rpca.subspace_settings import PLAN, SubspaceSettings
 from dcfpca.rpca.synthetic import Outliers, Problem, Recipe, generate
 
 
@@ -132,3 +133,20 @@ def test_a_result_that_is_no_longer_finite_ends_the_run_instead_of_spreading() -
 def test_a_rank_that_does_not_fit_is_refused_with_the_range() -> None:
     with pytest.raises(BadInput, match="Rank 9 does not fit 4 rows"):
         SubspaceMethod(4, 9, 10, 1e-9)
+
+
+def test_a_gap_in_the_singular_values_spares_the_other_directions_and_costs_no_round() -> None:
+    problem = generate(Recipe(150, 150, 7, 0.05, counts=(50, 50, 50)), 3)
+    narrow: dict[float, list[bool]] = {}
+    place = PLAN.index("narrow")
+    for gap in (2.5, np.inf):
+        method = SubspaceMethod(150, 14, 60, 1e-11, fixed_rank=False, settings=SubspaceSettings(narrow_gap=gap))
+        flags: list[bool] = []
+        run = simulate(
+            method, problem.sites(), lambda now, _, flags=flags: flags.append(now.broadcast.scalars[place] > 0)
+        )
+        assert relative_error(run.low_rank, problem.L) <= 1e-9
+        narrow[gap] = flags
+    assert narrow[2.5][1]  # in the broadcast after round 1
+    assert not any(narrow[np.inf][:4])
+    assert len(narrow[2.5]) <= len(narrow[np.inf]) + 1
