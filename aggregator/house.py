@@ -67,14 +67,16 @@ class House:
         for runner in self.runners.values():
             runner.changed.fire()
 
-    async def stop(self) -> None:
-        """Stop every run where it is, once what operators asked for is done."""
-        await asyncio.gather(*self._under_way, return_exceptions=True)
+    async def stop(self, patience: float = 10.0) -> None:
+        """Stop every run where it is, once what operators asked for is done or, on a full disk, cannot be."""
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=patience)
         for timer in self._timers:
             timer.cancel()
         for quiet in self._quiet.values():
             quiet.cancel()
         await asyncio.gather(*(runner.stop() for runner in self.runners.values()))
+        await asyncio.gather(*self._under_way, return_exceptions=True)
 
     async def finish(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of work that is done to its end, its line in the audit log included, if the caller hangs up."""

@@ -58,7 +58,7 @@ async def _serve(config: Config) -> None:
         await page.stop()
     house.drain()
     await server.stop()
-    await house.stop()
+    await house.stop(config.server.drain_seconds)
     await keeper.record("aggregator_stopped")
     keeper.close()
     logs.log("stopped")
