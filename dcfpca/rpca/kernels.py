@@ -31,7 +31,7 @@ class StepPlan:
     """What a site needs to know to do its local passes; all of it comes from the broadcast and the settings."""
 
     U: Work  # m × p, orthonormal columns, in the precision of the round
-    scales: FloatArray  # what each direction's coefficients are divided by in the update
+    scales: FloatArray  # what each direction's coefficients are divided by in the update, its unit among it
     threshold: float  # θ
     a: float  # a of firm thresholding
     relaxation: float  # ω of the passes that only settle V

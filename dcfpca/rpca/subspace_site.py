@@ -99,7 +99,7 @@ class SubspaceSite:
         """The final step is in double precision and about what enters; earlier ones are as the broadcast says."""
         threshold, noise, relaxation, step, _, single, narrow, _ = broadcast.scalars[: len(PLAN)]
         U, (weights, values) = broadcast.tensor, np.split(broadcast.scalars[len(PLAN) :], 2)
-        scales = update_scales(values)
+        scales = update_scales(values) * update_unit(values)
         if narrow or final:
             places = np.flatnonzero(weights)
             U, weights, scales = leading(U, places), weights[places], scales[places]
@@ -154,10 +154,9 @@ class SubspaceSite:
 
     def _update(self, sums: StepSums, tensor: FloatArray, broadcast: Parcel) -> Parcel:
         """Everything is sent in units that make it of order one, so that a fixed-point sum keeps all its digits."""
-        weights, values = np.split(broadcast.scalars[len(PLAN) :], 2)
+        weights, _ = np.split(broadcast.scalars[len(PLAN) :], 2)
         everyone = broadcast.scalars[len(PLAN) - 1]
         counts = np.concatenate([[sums.pull, sums.kept, sums.sampled], sums.histogram]) / (everyone * self._sample.size)
-        sums.tensor /= update_unit(values)
         if sums.tensor.shape[1] < weights.size:  # a narrow round: the directions that do not enter rest
             spread(tensor, np.flatnonzero(weights))
         return Parcel(tensor, np.concatenate([[self._columns.shape[1] / everyone], counts]))

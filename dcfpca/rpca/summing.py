@@ -31,6 +31,9 @@ class OrderlessSum:
 
     def total(self) -> FloatArray:
         """The sum so far."""
-        # Once Inf or NaN is in, the sum says so by itself; the rest would only blur it.
         with np.errstate(invalid="ignore"):
-            return np.where(np.isfinite(self._sum), self._sum + self._rest, self._sum)
+            total: FloatArray = self._sum + self._rest
+        if np.isfinite(total).all():
+            return total
+        # Once Inf or NaN is in, the sum says so by itself; the rest would only blur it.
+        return np.where(np.isfinite(self._sum), total, self._sum)
