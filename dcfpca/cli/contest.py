@@ -25,7 +25,7 @@ from dcfpca.rpca.subspace import SubspaceMethod
 from dcfpca.rpca.synthetic import Problem
 
 LEVELS = {"1e-6": 1e-6, "1e-10": 1e-10}
-OUR_ROUNDS, THEIR_ITERATIONS = 12, 45
+OUR_ROUNDS, THEIR_ITERATIONS = 9, 45
 Run = Callable[[int, Observe | None], object]
 
 
