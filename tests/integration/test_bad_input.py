@@ -206,17 +206,6 @@ def test_two_daemons_on_one_state_directory(federation: Federation) -> None:
     assert first.is_alive
 
 
-@pytest.mark.slow
-def test_two_daemons_with_one_identity(federation: Federation) -> None:
-    federation.files["twin"] = federation.files["alpha"]
-    federation.add_site("twin", np.ones((ROWS, 3)))
-    second = federation.start_site("twin")
-    second.await_action("already_connected")
-    assert second.wait() == 1
-    assert "another daemon with this participant's certificate is connected" in second.text()
-    assert federation.processes["alpha"].is_alive
-
-
 def proposed(federation: Federation, **keys: object) -> str:
     """Why the proposal, or the run, came to nothing."""
     try:
