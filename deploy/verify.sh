@@ -105,8 +105,8 @@ verify_federation() {
 }
 
 get_ready() { # what takes long to fetch, while other things are done
-    get_packages buildah podman runc mmdebstrap systemd-analyze -- \
-        buildah podman runc conmon netavark aardvark-dns catatonit iptables mmdebstrap systemd
+    get_packages buildah podman runc ip mmdebstrap systemd-analyze -- \
+        buildah podman runc conmon netavark aardvark-dns catatonit iproute2 iptables mmdebstrap systemd
     choose_engine
     [ ${#engine[@]} = 0 ] || get_base
 }

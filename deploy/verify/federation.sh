@@ -73,7 +73,16 @@ compose_up() {
     composed up -d >"$build/up.log" 2>&1 || { tail -10 "$build/up.log"; return 1; }
     composed --profile operator run -d --name "$project-operator" operator sleep infinity >>"$build/up.log" 2>&1 ||
         { tail -10 "$build/up.log"; return 1; }
+    is_docker || keep_bridge || return 1
     one_shots_ended && await "the aggregator becomes healthy" is_healthy aggregator && await "three participants connect" all_connected
+}
+
+keep_bridge() { # at the address it has
+    # Podman leaves it to the kernel, which gives the bridge the lowest of its ports' addresses. That changes as containers
+    # come and go, and until their ARP notices (most of a minute) the others ask for names where nobody is.
+    local bridge
+    bridge=$("${engine[@]}" network inspect --format '{{.NetworkInterface}}' "${project}_federation") &&
+        ip link set dev "$bridge" address "$(cat "/sys/class/net/$bridge/address")"
 }
 
 one_shots_ended() { # well
