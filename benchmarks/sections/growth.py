@@ -80,7 +80,7 @@ def many(results: Path) -> Section | None:
         paragraphs(
             "Light participants in a few processes, real mutual TLS, plain rounds of 1000 × 10; the aggregator's "
             "memory. A "
-            f"round took {most.seconds_per_round:.1f} s with {most.participants} on a busy machine.",
+            f"round took {most.seconds_per_round:.1f} s with {most.participants}, all of them on the same two cores.",
             table(["participants", "idle", "connected", "peak", "a connection", "beyond connections"], rows),
         ),
         (_over(beyond, aim, most.participants),) if beyond > aim else (),
