@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from dcfpca.rpca.exchange import FloatArray
@@ -137,30 +138,42 @@ class Push:
         self.before_sum[:] += self.before[first : first + right.shape[0]].T @ right
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Desk:
-    """Room for one block and its residual, in the precision of the round; contiguous, as the compiled loops want it."""
+    """Room for one block's L or Y, in the precision of the round, and for a copy of the block where one is needed."""
 
-    M: Work
     L: Work
     marked: Flags
+    laid: Work  # the block last laid, as the loops read it: they go by the shape of L, it may be wider
 
     @staticmethod
     def of(size: int, plan: StepPlan) -> Desk:
         """A desk for blocks of up to this many entries."""
         marked = np.empty(size if plan.amending else 0, np.uint8)
-        return Desk(np.empty(size, plan.U.dtype), np.empty(size, plan.U.dtype), marked)
+        return Desk(np.empty(size, plan.U.dtype), marked, np.empty((0, 0), plan.U.dtype))
 
     def lay(self, M: FloatArray) -> tuple[Work, Work]:
-        """M put on the desk, and the room beside it."""
-        laid = self.laid(M.shape)
+        """M for the loops to read, and the room beside it."""
+        there = where_it_lies(M) if M.dtype == self.L.dtype else None
+        self.laid = self._copy(M) if there is None else there
+        return self.laid, self.L[: M.size].reshape(M.shape)
+
+    def _copy(self, M: FloatArray) -> Work:
+        laid = self.laid if self.laid.shape == M.shape else np.empty(M.shape, self.L.dtype)
         with np.errstate(over="ignore"):  # an outlier beyond float32 becomes Inf, which does not pull either
             np.copyto(laid, M)
-        return laid, self.L[: M.size].reshape(M.shape)
+        return laid
 
-    def laid(self, shape: tuple[int, ...]) -> Work:
-        """What was last put on the desk, of this shape."""
-        return self.M[: shape[0] * shape[1]].reshape(shape)
+
+def where_it_lies(M: FloatArray) -> Work | None:
+    """M as the first columns of a matrix whose rows follow one another, as loops are compiled for; None if it is not.
+
+    What lies beyond M's columns belongs to somebody else, beyond the last row perhaps to nobody: it must not be read.
+    """
+    between, size = M.strides[0], M.itemsize
+    if M.strides[1] != size or between % size or between < M.shape[1] * size:
+        return None
+    return as_strided(M, (M.shape[0], between // size))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -233,7 +246,7 @@ def _amended(M: Work, L: Work, shrunk: Work, fit: Fit, plan: StepPlan, desk: Des
     everywhere, with thin factors (here for V, in `StepSums.close` for the update), the rest where entries are marked.
     """
     loops, entering = fused(), plan.entering
-    marked = desk.marked[: M.size].reshape(M.shape)
+    marked = desk.marked[: L.size].reshape(L.shape)
     loops.mark(M, L, marked, plan.threshold, plan.a, plan.step)
     V = L.T @ plan.U
     for _ in range(plan.passes - 1):
@@ -255,7 +268,7 @@ def count_residuals(M: Work, L: Work, plan: StepPlan, sums: StepSums) -> None:
     )
     sums.pull += pulled
     sums.kept += kept
-    sums.sampled += float(plan.sample.size * M.shape[1])
+    sums.sampled += float(plan.sample.size * L.shape[1])
 
 
 def histogram_median(counts: FloatArray, unit: float, lowest: int, step: int = 1) -> float:

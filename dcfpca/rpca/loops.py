@@ -2,7 +2,7 @@
 
 Each has a numpy twin in `reference`, which says the same in a line or two and serves where there is no compiler.
 Selects instead of branches in the inner loops let the compiler make vector code of them; NaN fails every comparison,
-so that what is missing never pulls.
+so that what is missing never pulls. M may have more columns than L: those beyond are not looked at.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def sweep(M: Work, L: Work, threshold: float, a: float, keep: float, relaxation:
     number = L.dtype.type
     reach, slope, zero = number(a * threshold), number(1.0 / (a - 1.0)), number(0.0)
     kept, step = number(keep), number(relaxation)
-    for i in range(M.shape[0]):
-        for j in range(M.shape[1]):
+    for i in range(L.shape[0]):
+        for j in range(L.shape[1]):
             r = M[i, j] - L[i, j]
             size = abs(r)
             room = (reach - size) * slope
@@ -33,8 +33,8 @@ def mark(M: Work, L: Work, marked: Flags, threshold: float, a: float, relaxation
     """L ← L + ω ψ(M − L), marking the entries whose residual does not pull whole."""
     number = L.dtype.type
     reach, slope, zero, step = number(a * threshold), number(1.0 / (a - 1.0)), number(0.0), number(relaxation)
-    for i in range(M.shape[0]):
-        for j in range(M.shape[1]):
+    for i in range(L.shape[0]):
+        for j in range(L.shape[1]):
             before = L[i, j]
             r = M[i, j] - before
             size = abs(r)
@@ -78,7 +78,7 @@ def count(
     reach, slope, last, per_unit = a * threshold, 1.0 / (a - 1.0), histogram.shape[0] - 1, 1.0 / unit
     pulled = kept = 0.0
     for i in rows:
-        for j in range(M.shape[1]):
+        for j in range(L.shape[1]):
             size = abs(M[i, j] - L[i, j])
             if not size >= 0.0:
                 continue
@@ -94,8 +94,8 @@ def count(
 def outliers_by_column(M: Work, L: Work, threshold: float, counts: NDArray[np.int64]) -> tuple[int, float]:
     """How many entries are missing, and the sum of squares of those within θ; counts each column's outliers."""
     missing, squares = 0, 0.0
-    for i in range(M.shape[0]):
-        for j in range(M.shape[1]):
+    for i in range(L.shape[0]):
+        for j in range(L.shape[1]):
             r = M[i, j] - L[i, j]
             size = abs(r)
             missing += not (size >= 0.0)
@@ -115,8 +115,8 @@ def gather_outliers(
 ) -> float:
     """Fill in firm(M − L) column by column, `places` being where each column begins; the rest's sum of squares."""
     slope, squares = 1.0 / (a - 1.0), 0.0
-    for i in range(M.shape[0]):
-        for j in range(M.shape[1]):
+    for i in range(L.shape[0]):
+        for j in range(L.shape[1]):
             r = M[i, j] - L[i, j]
             if not abs(r) > threshold:
                 continue

@@ -21,7 +21,7 @@ def sweep(M: Work, L: Work, threshold: float, a: float, keep: float, relaxation:
 
 def mark(M: Work, L: Work, marked: Flags, threshold: float, a: float, relaxation: float) -> None:
     """L ← L + ω ψ(M − L), marking the entries whose residual does not pull whole."""
-    size = np.abs(M - L)
+    size = np.abs(_beside(M, L))
     marked[:] = ~(size <= np.maximum(a * threshold - size, 0.0) / (a - 1.0))
     L += _pulls(M, L, threshold, a, relaxation)
 
@@ -44,7 +44,7 @@ def count(
     histogram: FloatArray,
 ) -> tuple[float, float]:
     """(Σ(ψ/unit)², how many pull by half or more) over these rows, counting sizes into the histogram."""
-    sizes = np.abs(M[rows] - L[rows])
+    sizes = np.abs(_beside(M, L)[rows])
     sizes = sizes[~np.isnan(sizes)]
     pulls = pull(sizes, threshold, a)
     histogram += exponent_histogram(sizes, unit, lowest, histogram.size)
@@ -53,7 +53,7 @@ def count(
 
 def outliers_by_column(M: Work, L: Work, threshold: float, counts: NDArray[np.int64]) -> tuple[int, float]:
     """How many entries are missing, and the sum of squares of those within θ; counts each column's outliers."""
-    size = np.abs(M - L)
+    size = np.abs(_beside(M, L))
     counts += np.count_nonzero(size > threshold, axis=0)
     return int(np.count_nonzero(np.isnan(size))), float(np.sum(size[size <= threshold] ** 2))
 
@@ -68,7 +68,7 @@ def gather_outliers(
     values: FloatArray,
 ) -> float:
     """Fill in firm(M − L) column by column, `places` being where each column begins; the rest's sum of squares."""
-    R = (M - L).T
+    R = _beside(M, L).T
     columns, found = np.nonzero(np.abs(R) > threshold)
     residuals = R[columns, found]
     rows[:], values[:] = found, firm(residuals, threshold, a)
@@ -105,8 +105,14 @@ def exponent_histogram(sizes: FloatArray, unit: float, lowest: int, bins: int, s
     return np.bincount(places, minlength=bins).astype(np.float64)
 
 
+def _beside(M: Work, L: Work) -> Work:
+    """M − L over L's columns; M may have more."""
+    gap: Work = M[:, : L.shape[1]] - L
+    return gap
+
+
 def _pulls(M: Work, L: Work, threshold: float, a: float, relaxation: float) -> Work:
-    pulls: Work = pull(M - L, threshold, a)
+    pulls: Work = pull(_beside(M, L), threshold, a)
     pulls *= relaxation
     np.nan_to_num(pulls, copy=False, nan=0.0)
     return pulls

@@ -78,7 +78,7 @@ class SubspaceSite:
         for first, last in self._blocks:
             M, fit = self._columns.read(first, last), Fit.room(last - first, plan.width)
             settle(M, start[first:last], fit, plan, desk)
-            L, S, shrunk = tally.result(fit, plan, desk.laid(M.shape))
+            L, S, shrunk = tally.result(fit, plan, desk.laid)
             V = np.zeros((last - first, enters.size))
             V[:, enters] = shrunk
             yield ResultBlock(first, L, S, V)
@@ -183,15 +183,15 @@ class Tally:
 
     def outliers_of(self, M: FloatArray, L: FloatArray, threshold: float, a: float) -> sparse.csc_array:
         """S = firm(M − L) of one block, taken into the sums."""
-        loops, counts = fused(), np.zeros(M.shape[1], np.int64)
+        loops, counts = fused(), np.zeros(L.shape[1], np.int64)
         missing, squares = loops.outliers_by_column(M, L, threshold, counts)
         ends = np.concatenate([[0], np.cumsum(counts)])
         rows, values = np.empty(ends[-1], np.int32), np.empty(ends[-1])
         self.pull += squares + loops.gather_outliers(M, L, threshold, a, ends[:-1].copy(), rows, values)
-        self.entries += M.size
+        self.entries += L.size
         self.missing += missing
         self.outliers += int(ends[-1])
-        return sparse.csc_array((values, rows, ends), shape=M.shape)
+        return sparse.csc_array((values, rows, ends), shape=L.shape)
 
     def figures(self) -> dict[str, float]:
         """Shares of outliers and missing entries, RMS of what is left, and how far V still moved in the last pass."""

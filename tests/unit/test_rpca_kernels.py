@@ -10,7 +10,7 @@ from scipy import sparse
 
 from dcfpca.rpca import reference
 from dcfpca.rpca.fused import Loops, compiled, fused, in_numpy
-from dcfpca.rpca.kernels import histogram_median
+from dcfpca.rpca.kernels import histogram_median, where_it_lies
 from dcfpca.rpca.reference import exponent_histogram
 from dcfpca.rpca.thresholds import firm
 
@@ -112,3 +112,36 @@ def test_counts_add_up_over_any_split_and_give_the_median() -> None:
 
 def test_zeros_do_not_count_and_nothing_has_no_scale() -> None:
     assert histogram_median(exponent_histogram(np.zeros(9), 1.0, -14, 20), 1.0, -14) == 0.0
+
+
+def test_a_block_is_read_where_it_lies_if_its_rows_are_contiguous() -> None:
+    M = np.arange(24.0).reshape(4, 6)
+    there = where_it_lies(M[:, 2:5])
+    assert there is not None
+    assert there.flags.c_contiguous
+    assert np.shares_memory(there[:, :3], M)
+    np.testing.assert_array_equal(there[:, :3], M[:, 2:5])
+    assert where_it_lies(np.asfortranarray(M)) is None
+    assert where_it_lies(M[:, ::2]) is None
+    assert where_it_lies(M[::-1]) is None
+
+
+@pytest.mark.parametrize("form", [pytest.param(compiled, marks=needs_compiler), in_numpy])
+def test_what_lies_beyond_the_columns_of_the_block_is_not_looked_at(form: Callable[[], Loops]) -> None:
+    M, L = matrix(np.float64)
+    wide = np.concatenate([M, np.full((40, 9), 1e9)], axis=1)
+
+    def told(data: np.ndarray) -> list[np.ndarray]:
+        swept, marked, flags = L.copy(), L.copy(), np.zeros(L.shape, np.uint8)
+        histogram, counts = np.zeros(20), np.zeros(30, np.int64)
+        form().sweep(data, swept, 1.3, 2.0, 1.0, 1.1)
+        form().mark(data, marked, flags, 1.3, 2.0, 1.1)
+        sums = form().count(data, L, np.arange(40), 1.3, 2.0, 0.9, -14, histogram)
+        missing = form().outliers_by_column(data, L, 1.3, counts)
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        rows, values = np.empty(ends[-1], np.int32), np.empty(ends[-1])
+        left = form().gather_outliers(data, L, 1.3, 2.0, ends[:-1].copy(), rows, values)
+        return [swept, marked, flags, histogram, counts, rows, values, np.array([*sums, *missing, left])]
+
+    for narrow, found in zip(told(M), told(wide), strict=True):
+        np.testing.assert_array_equal(found, narrow)
