@@ -25,6 +25,8 @@ from dcfpca.rpca.thresholds import firm_weights
 
 NORMAL_MEDIAN = 1.4826  # deviation of a normal variable over the median of its size
 NUMERICALLY_ABSENT = 1e-12  # of the largest
+MOVING = 0.1  # L moved by more than this share of itself in the last round
+DOMINANT = 6.0  # a singular value this many times the median of all
 DEPENDENT = 1e-7  # the squared ratio of singular values below which squares tell too little
 # Rounding alone makes singular values of about ε √max(m,n) σ_1; a run that goes on for long without a tolerance to stop
 # it comes down to them, and they must not pass for directions.
@@ -123,7 +125,8 @@ class SubspaceMethod:
         schedule = next_schedule(old.schedule, measured, old.change, old.change < self.tolerance, settings)
         U, values = turned(old, total.parcel.tensor)
         stretch = old.schedule.step / old.schedule.relaxation  # momentum's step makes Y, and its noise, larger
-        weights = self._weights(values, schedule, total.parcel.scalars[0] * schedule.columns, stretch)
+        columns = total.parcel.scalars[0] * schedule.columns
+        weights = self._weights(values, schedule, columns, stretch, old.change > MOVING)
         if old.narrow:
             weights[old.weights == 0.0] = 0.0
         change = relative_change(old.U, old.weights * old.values, U, weights * values)
@@ -163,17 +166,21 @@ class SubspaceMethod:
         outcome = Outcome.CONVERGED if state.quiet >= 2 else Outcome.OUT_OF_ROUNDS if done >= self.rounds else None
         return self._consensus(done if outcome else done + 1, state, progress, outcome)
 
-    def _weights(self, values: FloatArray, schedule: Schedule, columns: float, stretch: float) -> FloatArray:
+    def _weights(
+        self, values: FloatArray, schedule: Schedule, columns: float, stretch: float, moving: bool
+    ) -> FloatArray:
         """d: which directions enter L, and how far.
 
         While λ is falling, a direction that outliers under λ could have made must wait, whether the rank is given
         or not. In the end a given rank means every direction that is numerically there, an upper bound those that
-        stand out from the noise.
+        stand out from the noise; so does a given rank while one direction dominates and L still moves, for what is
+        not yet explained of that one looks like directions of its own.
         """
-        if self.fixed_rank and settled(schedule, self.settings):
+        noisy = not self.fixed_rank or (moving and values[0] > DOMINANT * float(np.median(values)))
+        if not noisy and settled(schedule, self.settings):
             return np.where(values > NUMERICALLY_ABSENT * values[0], 1.0, 0.0)
         bar = self.settings.rank_entry * np.sqrt(max(self.rows, columns)) * schedule.entry
-        if not self.fixed_rank:
+        if noisy:
             bar = max(bar, self.settings.rank_noise * (np.sqrt(self.rows) + np.sqrt(columns)) * stretch * schedule.pull)
         bar = max(bar, ROUNDING * np.sqrt(max(self.rows, columns)) * values[0])
         # A cap at half the largest keeps an early overestimate from emptying L.

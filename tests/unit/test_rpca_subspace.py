@@ -150,3 +150,14 @@ def test_a_gap_in_the_singular_values_spares_the_other_directions_and_costs_no_r
     assert narrow[2.5][1]  # in the broadcast after round 1
     assert not any(narrow[np.inf][:4])
     assert len(narrow[2.5]) <= len(narrow[np.inf]) + 1
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_a_given_rank_is_met_where_one_direction_is_ten_times_the_others(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    strengths = np.r_[1.0, np.full(14, 0.1)]
+    L = (rng.standard_normal((300, 15)) * strengths) @ rng.standard_normal((15, 300))
+    S = (rng.random(L.shape) < 0.05) * rng.choice([-1, 1], L.shape) * 300 * rng.random(L.shape)
+    run = simulate(SubspaceMethod(300, 15, 60, 1e-11), split(L + S, (100,) * 3))
+    assert run.consensus.outcome is Outcome.CONVERGED
+    assert relative_error(run.low_rank, L) <= 1e-9
