@@ -14,6 +14,7 @@ from dcfpca.errors import BadInput
 from dcfpca.rpca.columns import ArrayColumns, blocks
 from dcfpca.rpca.exchange import FloatArray, Method
 from dcfpca.rpca.gradient import GradientMethod, GradientSettings
+from dcfpca.rpca.locks import told_apart
 from dcfpca.rpca.projection import Projection, project
 from dcfpca.rpca.simulate import Simulation, simulate
 from dcfpca.rpca.subspace import SubspaceMethod
@@ -191,11 +192,8 @@ def _bound(estimator: RobustPCA, X: FloatArray) -> int:
 
 def _apart(certificate: Mapping[str, float]) -> str:
     """What to add to the outcome where features or samples do not follow the low-rank part."""
-    counts = {"feature": certificate.get("rows_apart", 0.0), "sample": certificate.get("columns_apart", 0.0)}
-    told = [f"{count:.0f} {name}{'s' if count > 1 else ''}" for name, count in counts.items() if count]
-    if not told:
-        return ""
-    return f"; but most entries of {' and '.join(told)} are outliers: they are not explained, look at outliers_"
+    told = told_apart(certificate, "feature", "sample")
+    return told and f"{told}, look at outliers_"
 
 
 def _at_bound(rank: int, bound: int) -> str:

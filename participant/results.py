@@ -13,6 +13,7 @@ import numpy as np
 from dcfpca.errors import BadInput
 from dcfpca.methods import method_of
 from dcfpca.rpca.exchange import Consensus, FloatArray, Parcel, ResultBlock, Site
+from dcfpca.rpca.locks import told_apart
 from dcfpca.spec import RunSpec
 from dcfpca.version import __version__
 from participant.files import digest_of, directory_whole
@@ -106,7 +107,7 @@ def _manifest(
         "spec": json.loads(spec.canonical()),
         "method": spec.method,
         "rounds": finding.rounds,
-        "outcome": finding.outcome,
+        "outcome": finding.outcome + told_apart(certificate),
         "rank": rank,
         "rows": spec.rows,
         "columns": columns,

@@ -17,8 +17,9 @@ from threadpoolctl import threadpool_limits
 from dcfpca.rpca.exchange import Consensus, FloatArray, Method, Parcel, Site
 from dcfpca.rpca.fused import fused
 from dcfpca.rpca.kernels import amends
+from dcfpca.rpca.locks import told_apart
 from dcfpca.rpca.metrics import paper_error, relative_squared_error
-from dcfpca.rpca.simulate import collect, exchange
+from dcfpca.rpca.simulate import SiteResult, collect, exchange
 from dcfpca.rpca.subspace import SubspaceMethod
 from dcfpca.rpca.subspace_settings import PLAN
 from dcfpca.rpca.subspace_site import SKETCHING_ROUNDS
@@ -106,8 +107,14 @@ def _solve(method: Method, problem: Problem, now: Callable[[], float]) -> Solved
         gemm_fraction=clock.ideal / clock.sites if clock.sites else float("nan"),
         peak_bytes=peak,
         matrix_bytes=matrix,
-        outcome=str(consensus.outcome.value) if consensus.outcome else "",
+        outcome=(str(consensus.outcome.value) if consensus.outcome else "") + _apart(results),
     )
+
+
+def _apart(results: Sequence[SiteResult]) -> str:
+    """Whether rows, which are the same at all sites, or columns stay unexplained."""
+    rows, columns = ([one.certificate.get(f"{what}_apart", 0.0) for one in results] for what in ("rows", "columns"))
+    return told_apart({"rows_apart": max(rows), "columns_apart": sum(columns)})
 
 
 def _timed_round(

@@ -9,7 +9,7 @@ row is a matter of U; the site can only say that it does not follow it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,13 @@ class FreeingSite(SubspaceSite):
             return 0
         seen = [np.count_nonzero(~np.isnan(self._columns.read(*cut)[suspects]), axis=1) for cut in self._blocks]
         return int(_majority(flagged[suspects], np.sum(seen, axis=0)).sum())
+
+
+def told_apart(certificate: Mapping[str, float], row: str = "row", column: str = "column") -> str:
+    """What to add to an outcome where rows or columns do not follow the low-rank part; mostly nothing."""
+    counts = {row: certificate.get("rows_apart", 0.0), column: certificate.get("columns_apart", 0.0)}
+    told = [f"{count:.0f} {name}{'s' if count > 1 else ''}" for name, count in counts.items() if count]
+    return f"; but most entries of {' and '.join(told)} are outliers: they are not explained" if told else ""
 
 
 def _projected(block: ResultBlock, places: NDArray[np.intp], M: FloatArray, broadcast: Parcel, a: float) -> ResultBlock:

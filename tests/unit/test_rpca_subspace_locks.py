@@ -7,6 +7,7 @@ import pytest
 
 from dcfpca.rpca.columns import split
 from dcfpca.rpca.exchange import Outcome
+from dcfpca.rpca.locks import told_apart
 from dcfpca.rpca.metrics import relative_error
 from dcfpca.rpca.simulate import Simulation, simulate
 from dcfpca.rpca.subspace import SubspaceMethod
@@ -65,3 +66,9 @@ def test_momentum_saves_a_third_of_the_rounds_where_they_are_many(factor: int) -
         assert run.consensus.outcome is Outcome.CONVERGED
         assert relative_error(run.low_rank, problem.L) <= 1e-9
     assert runs[0].consensus.round <= 0.67 * runs[1].consensus.round
+
+
+def test_rows_and_columns_that_stay_apart_are_added_to_the_outcome() -> None:
+    assert told_apart({"rows_apart": 0.0, "columns_apart": 0.0}) == told_apart({}) == ""
+    told = told_apart({"rows_apart": 1.0, "columns_apart": 2.0})
+    assert told == "; but most entries of 1 row and 2 columns are outliers: they are not explained"
