@@ -22,7 +22,7 @@ from dcfpca.rpca.metrics import paper_error, relative_squared_error
 from dcfpca.rpca.simulate import SiteResult, collect, exchange
 from dcfpca.rpca.subspace import SubspaceMethod
 from dcfpca.rpca.subspace_settings import PLAN
-from dcfpca.rpca.subspace_site import SKETCHING_ROUNDS
+from dcfpca.rpca.subspace_site import SKETCHING_ROUNDS, SubspaceSite
 from dcfpca.rpca.synthetic import Problem
 from dcfpca.rpca.work import Work
 
@@ -141,7 +141,12 @@ def _timed_round(
 
 
 def _low_rank(sites: Sequence[Site], broadcast: Parcel) -> FloatArray:
-    return np.concatenate([part.L for site in sites for part in site.finish(broadcast)], axis=1)
+    """What the rounds have found. Locked columns are not freed for a look: early on that may be all of them."""
+    looks = (
+        SubspaceSite.finish(site, broadcast) if isinstance(site, SubspaceSite) else site.finish(broadcast)
+        for site in sites
+    )
+    return np.concatenate([part.L for look in looks for part in look], axis=1)
 
 
 def _reached(errors: Sequence[float], level: float) -> int | None:
