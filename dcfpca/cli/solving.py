@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dcfpca.rpca.exchange import Consensus, FloatArray, Method, Parcel, Site
+from dcfpca.rpca.exchange import Consensus, Method, Site
 from dcfpca.rpca.fused import fused
 from dcfpca.rpca.kernels import amends
 from dcfpca.rpca.locks import told_apart
@@ -22,11 +22,12 @@ from dcfpca.rpca.metrics import paper_error, relative_squared_error
 from dcfpca.rpca.simulate import SiteResult, collect, exchange
 from dcfpca.rpca.subspace import SubspaceMethod
 from dcfpca.rpca.subspace_settings import PLAN
-from dcfpca.rpca.subspace_site import SKETCHING_ROUNDS, SubspaceSite
+from dcfpca.rpca.subspace_site import SKETCHING_ROUNDS
 from dcfpca.rpca.synthetic import Problem
 from dcfpca.rpca.work import Work
 
 LEVELS = ("1e-6", "1e-10", "1e-20")  # of ‖L−L₀‖²/‖L₀‖²
+FAR_OFF = 0.05  # L moved by more than this share of itself: its squared error is not yet near any of the levels
 
 
 @dataclass(slots=True)
@@ -88,7 +89,7 @@ def _solve(method: Method, problem: Problem, now: Callable[[], float]) -> Solved
     while consensus.outcome is None:
         consensus = _timed_round(method, consensus, sites, problem, clock, peaks)
         if clock.rounds:
-            errors.append(relative_squared_error(_low_rank(sites, consensus.broadcast), problem.L))
+            errors.append(_look(sites, consensus, problem))
     began = clock.now()
     results = [collect(site, consensus.broadcast) for site in sites]
     clock.finish = clock.now() - began
@@ -140,13 +141,13 @@ def _timed_round(
     return after
 
 
-def _low_rank(sites: Sequence[Site], broadcast: Parcel) -> FloatArray:
-    """What the rounds have found. Locked columns are not freed for a look: early on that may be all of them."""
-    looks = (
-        SubspaceSite.finish(site, broadcast) if isinstance(site, SubspaceSite) else site.finish(broadcast)
-        for site in sites
-    )
-    return np.concatenate([part.L for look in looks for part in look], axis=1)
+def _look(sites: Sequence[Site], consensus: Consensus, problem: Problem) -> float:
+    """‖L−L₀‖²/‖L₀‖² if this round were the last. While L still moves much it is far off, and sites whose subspace has
+    moved since would project their data anew, which takes minutes for a large matrix: then nobody looks."""
+    if consensus.progress.change > FAR_OFF:
+        return np.inf
+    parts = [part.L for site in sites for part in site.finish(consensus.broadcast)]
+    return relative_squared_error(np.concatenate(parts, axis=1), problem.L)
 
 
 def _reached(errors: Sequence[float], level: float) -> int | None:
