@@ -50,12 +50,12 @@ def _federation(cohorts: list[Any]) -> list[str]:
     ]
     return [
         "The real aggregator with light participants, m = 1000, rank 10:",
-        table(["participants", "round, s", "idle", "connected", "peak"], rows),
+        table(["participants", "round, s", "idle", "connected", "peak", "beyond connections"], rows),
     ]
 
 
-def _memory(one: Any) -> tuple[float, float, float]:
-    return one.idle_kib, one.connected_kib, one.peak_kib
+def _memory(one: Any) -> tuple[float, float, float, float]:
+    return one.idle_kib, one.connected_kib, one.peak_kib, one.beyond_connections_kib
 
 
 def many(results: Path) -> Section | None:
