@@ -20,6 +20,11 @@ SMALLEST_PULL = 0.05
 MORE_MOMENTUM = 1.2
 MOST_MOMENTUM = 0.5
 
+# A warm run's λ begins at this multiple of what the earlier subspace leaves unexplained, and not below this share of
+# the opening scale: lower, columns that the projection got wrong would be locked.
+WARM_NOISE = 4.0
+WARM_LEAST = 0.3
+
 
 @dataclass(frozen=True, slots=True)
 class Movement:
@@ -64,6 +69,13 @@ class Measured:
     noise: float  # 1.4826 · median|R|
     pull: float  # the deviation of ω ψ(R)
     pulling: float  # the share of entries that still pull
+
+
+def warm_schedule(schedule: Schedule, measured: Measured, settings: SubspaceSettings) -> Schedule:
+    """Where the thresholds of a warm run begin, once the data has been held against the earlier subspace."""
+    noise = max(measured.noise, settings.floor * schedule.unit)
+    level = max(WARM_NOISE * noise, WARM_LEAST * schedule.unit)
+    return replace(schedule, level=level, entry=level, noise=noise, pull=noise)
 
 
 def next_schedule(

@@ -15,7 +15,16 @@ from dcfpca.errors import BadInput
 from dcfpca.rpca.exchange import Columns, Consensus, FloatArray, Layout, Outcome, Parcel, Progress, Total
 from dcfpca.rpca.kernels import HISTOGRAM_LOWEST, histogram_median
 from dcfpca.rpca.locks import FreeingSite
-from dcfpca.rpca.schedule import Measured, Movement, Schedule, accelerated, next_schedule, opening_schedule, settled
+from dcfpca.rpca.schedule import (
+    Measured,
+    Movement,
+    Schedule,
+    accelerated,
+    next_schedule,
+    opening_schedule,
+    settled,
+    warm_schedule,
+)
 from dcfpca.rpca.start import WARM, opening_basis, remembered
 from dcfpca.rpca.subspace_settings import OPENING_LOWEST, OPENING_STEP, PLAN, SubspaceSettings
 from dcfpca.rpca.subspace_settings import broadcast_layout as _broadcast_layout
@@ -84,7 +93,8 @@ class SubspaceMethod:
             )
         if consensus.round == 0:
             return remembered(consensus, self._open(consensus, total))
-        return remembered(consensus, self._next(consensus, total))
+        warm = consensus.round == 1 and WARM in consensus.memory
+        return remembered(consensus, self._weighed(consensus, total) if warm else self._next(consensus, total))
 
     def site(self, columns: Columns) -> FreeingSite:
         """The side of a participant that holds these columns."""
@@ -115,7 +125,20 @@ class SubspaceMethod:
         U = opening_basis(self.rows, self.width, self.seed, opening.memory)
         values = np.full(self.width, schedule.unit * np.sqrt(max(count, 1.0)))
         state = State(U, np.ones(self.width), values, schedule, change=1.0, quiet=0, narrow=0)
-        return self._consensus(1, state, Progress(rank=self.width, noise=schedule.noise), None)
+        return self._consensus(1, state, Progress(rank=self.width, noise=schedule.noise), None, WARM in opening.memory)
+
+    def _weighed(self, consensus: Consensus, total: Total) -> Consensus:
+        """After round 1 of a warm run: U stays, and how far it explains the data says where the thresholds begin.
+
+        Under the first λ, which knows nothing of U, outliers would turn U away from what it is.
+        """
+        old, scalars = self._state(consensus), total.parcel.scalars
+        schedule = warm_schedule(old.schedule, measure(old.schedule, scalars), self.settings)
+        Z, scales = total.parcel.tensor * update_unit(old.values), update_scales(old.values)
+        U, values = turned_within(old.U, Z, scales)
+        weights = self._weights(values, schedule, scalars[0] * schedule.columns, stretch=1.0, moving=True)
+        values = np.maximum(values, schedule.pull * np.sqrt(schedule.columns))
+        return self._close(1, State(U, weights, values, schedule, change=1.0, quiet=0, narrow=0))
 
     def _next(self, consensus: Consensus, total: Total) -> Consensus:
         old = self._state(consensus)
@@ -186,11 +209,14 @@ class SubspaceMethod:
         # A cap at half the largest keeps an early overestimate from emptying L.
         return firm_weights(values, min(bar, values[0] / 2.0), self.settings.b)
 
-    def _consensus(self, number: int, state: State, progress: Progress, outcome: Outcome | None) -> Consensus:
+    def _consensus(
+        self, number: int, state: State, progress: Progress, outcome: Outcome | None, warm: bool = False
+    ) -> Consensus:
         schedule = state.schedule
         threshold = schedule.threshold(self.settings)
         pace = [schedule.relaxation, schedule.step, schedule.momentum]
-        plan = [threshold, schedule.noise, *pace, schedule.single, float(state.narrow > 0), schedule.columns]
+        now = [schedule.single, float(state.narrow > 0), float(warm)]
+        plan = [threshold, schedule.noise, *pace, *now, schedule.columns]
         broadcast = Parcel(state.U, np.concatenate([plan, state.weights, state.values]))
         memory = {"schedule": np.array(astuple(schedule)), "rest": np.array([state.change, state.quiet, state.narrow])}
         return Consensus(number, broadcast, memory, progress, outcome)
@@ -222,6 +248,12 @@ def turned(old: State, tensor: FloatArray) -> tuple[FloatArray, FloatArray]:
     Z = tensor[:, entering] * unit
     U[:, entering], values[entering] = rayleigh_ritz(old.U[:, entering], Z, scales[entering], rough)
     return U, values
+
+
+def turned_within(U: FloatArray, Z: FloatArray, scales: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """U turned, within its span, to the principal directions of YᵀU, and their strengths; Z = Y V̂ with V̂ = YᵀU/σ."""
+    squares, turn = np.linalg.eigh((U.T @ Z) * scales, UPLO="U")
+    return U @ turn[:, ::-1], np.sqrt(np.maximum(squares[::-1], 0.0))
 
 
 def rayleigh_ritz(U: FloatArray, Z: FloatArray, scales: FloatArray, rough: bool) -> tuple[FloatArray, FloatArray]:

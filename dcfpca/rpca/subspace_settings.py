@@ -14,7 +14,7 @@ OPENING_STEP = 4
 OPENING_BINS = 240
 OPENING = ("columns", *(f"size_{k}" for k in range(OPENING_BINS)))
 ROUND = ("columns", "pull", "kept", "sampled", *(f"residual_{k}" for k in range(HISTOGRAM_BINS)))
-PLAN = ("threshold", "noise", "relaxation", "step", "momentum", "single", "narrow", "columns")
+PLAN = ("threshold", "noise", "relaxation", "step", "momentum", "single", "narrow", "warm", "columns")
 
 
 @dataclass(frozen=True, slots=True)

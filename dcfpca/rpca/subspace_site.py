@@ -45,6 +45,8 @@ class SubspaceSite:
         # In round 1 U is random: one pass from L = 0 leaves the rows that nobody observed at exactly zero for good.
         plan = self._plan(broadcast, passes=1 if round <= SKETCHING_ROUNDS else self._settings.passes)
         missed = round > SKETCHING_ROUNDS and self._answered not in (round - 1, round)
+        # To an earlier run's subspace everybody is new.
+        missed = missed or bool(broadcast.scalars[PLAN.index("warm")])
         start = self._projected(plan.entering.U) if missed else self._carried(plan.entering.U)
         fit, desk, room = Fit.room(start.shape[0], plan.width), self._desk(plan), np.zeros(broadcast.tensor.shape)
         sums = StepSums.zeros(plan, room)
@@ -97,7 +99,7 @@ class SubspaceSite:
 
     def _plan(self, broadcast: Parcel, passes: int, final: bool = False) -> StepPlan:
         """The final step is in double precision and about what enters; earlier ones are as the broadcast says."""
-        threshold, noise, relaxation, step, _, single, narrow, _ = broadcast.scalars[: len(PLAN)]
+        threshold, noise, relaxation, step, _, single, narrow, _, _ = broadcast.scalars[: len(PLAN)]
         U, (weights, values) = broadcast.tensor, np.split(broadcast.scalars[len(PLAN) :], 2)
         scales = update_scales(values) * update_unit(values)
         if narrow or final:

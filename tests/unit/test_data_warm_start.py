@@ -53,6 +53,54 @@ def test_a_warm_subspace_run_needs_fewer_rounds(rank: dict[str, int]) -> None:
     np.testing.assert_allclose(found, L, atol=1e-6)
 
 
+def harder(columns: int, seed: int, errors: str, noise: float, drift: float) -> tuple[FloatArray, FloatArray]:
+    """L and M of 100 rows, rank 5, 15 % errors and noise; `drift` is how far the subspace moved from where it was."""
+    U = np.random.default_rng(0).standard_normal((100, 5)) + drift * np.random.default_rng(77).standard_normal((100, 5))
+    rng = np.random.default_rng(seed)
+    L = U @ rng.standard_normal((5, columns))
+    hit = rng.random(L.shape) < 0.15
+    size = {
+        "impulse": rng.choice([-30.0, 30.0], L.shape),
+        "uniform": rng.uniform(-30.0, 30.0, L.shape),
+        "as small as L": np.sqrt(5) * rng.standard_normal(L.shape),
+    }[errors]
+    return L, L + np.where(hit, size, 0.0) + noise * rng.standard_normal(L.shape)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("errors", ["impulse", "uniform", "as small as L"])
+@pytest.mark.parametrize(("noise", "drift"), [(0.0, 0.0), (0.0, 0.05), (0.01, 0.0), (0.01, 0.05)])
+def test_a_warm_run_needs_fewer_rounds_and_is_as_exact_as_a_cold_one(errors: str, noise: float, drift: float) -> None:
+    method = method_of(parse_spec({"rows": 100, "max_rank": 10, "rounds": 200}))
+    _, _, U = solve(method, harder(150, 1, errors, noise, 0.0)[1])
+    L, grown = harder(200, 2, errors, noise, drift)
+    cold_rounds, cold, _ = solve(method, grown)
+    warm_rounds, warm, _ = solve(method, grown, U)
+    assert warm_rounds < cold_rounds
+    assert np.linalg.norm(warm - L) <= 1.05 * np.linalg.norm(cold - L) + 1e-9 * np.linalg.norm(L)
+
+
+def test_a_subspace_of_other_data_is_left_behind() -> None:
+    """A warm start is where a run begins, and no promise that it is right."""
+    method = method_of(spec(max_rank=6))
+    L, M = problem(150, seed=2)
+    other = np.linalg.qr(np.random.default_rng(5).standard_normal((60, 3)))[0]
+    _, found, _ = solve(method, M, other)
+    np.testing.assert_allclose(found, L, atol=1e-6)
+
+
+def test_the_first_round_of_a_warm_run_measures_and_leaves_the_subspace_where_it_is() -> None:
+    method, (_, M) = method_of(spec(max_rank=6)), problem(120, seed=1)
+    _, _, U = solve(method, M)
+    sites = [method.site(own) for own in split(M, (60, 60))]
+    consensus = replace(method.begin(), memory={"warm": U})
+    for _ in range(2):
+        consensus = method.advance(consensus, exchange(method, consensus, sites))
+    assert consensus.progress.noise < 1e-3, "data that the subspace explains leaves next to nothing"
+    after = method.model(consensus)["U"]
+    np.testing.assert_allclose(after @ (after.T @ U), U, atol=1e-9)
+
+
 def test_a_gradient_run_begins_at_the_earlier_subspace() -> None:
     method = method_of(spec(method="gradient", rank=3))
     sites = [method.site(own) for own in split(problem(40, seed=1)[1], (20, 20))]
