@@ -125,6 +125,12 @@ def settled(schedule: Schedule, settings: SubspaceSettings) -> bool:
     return schedule.level <= 2.0 * max(settings.noise_factor * schedule.noise, settings.floor * schedule.unit)
 
 
+def lowered(schedule: Schedule, old: Schedule, settings: SubspaceSettings) -> bool:
+    """Whether θ came down though the noise did not: what rested under the old one may well move under this one."""
+    same_noise = schedule.noise >= old.noise / (1.0 + STICKY) ** 2
+    return same_noise and schedule.threshold(settings) < old.threshold(settings) / (1.0 + STICKY) ** 2
+
+
 def _sticky(new: float, old: float) -> float:
     """The figure on a grid of 2 %, and the old one while it is next to it.
 

@@ -20,6 +20,7 @@ from dcfpca.rpca.schedule import (
     Movement,
     Schedule,
     accelerated,
+    lowered,
     next_schedule,
     opening_schedule,
     settled,
@@ -153,7 +154,8 @@ class SubspaceMethod:
         if old.narrow:
             weights[old.weights == 0.0] = 0.0
         change = relative_change(old.U, old.weights * old.values, U, weights * values)
-        quiet = old.quiet + 1 if change < self.tolerance and settled(schedule, self.settings) else 0
+        rests = change < self.tolerance and settled(schedule, self.settings)
+        quiet = old.quiet + 1 if rests and not lowered(schedule, old.schedule, self.settings) else 0
         freedom = self._freedom(int(np.count_nonzero(weights)), schedule.columns)
         schedule = accelerated(schedule, freedom, Movement(change, old.change), self.settings)
         narrow = self._narrow(old, weights, values, change)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 
 from dcfpca.rpca.columns import ArrayColumns, split
 from dcfpca.rpca.exchange import Consensus, Outcome, Site
 from dcfpca.rpca.simulate import simulate
 from dcfpca.rpca.subspace import SubspaceMethod
-from dcfpca.rpca.subspace_settings import PLAN
+from dcfpca.rpca.subspace_settings import PLAN, SubspaceSettings
+from dcfpca.rpca.synthetic import Recipe, generate
+from dcfpca.rpca.thresholds import pull
 
 
 def test_a_narrow_run_that_has_not_converged_agrees_however_the_columns_are_dealt_out() -> None:
@@ -39,3 +42,14 @@ def test_when_the_strong_directions_rest_the_weak_ones_are_looked_at_before_the_
     at_rest = [narrow for change, narrow in seen if change < 1e-6]
     assert at_rest
     assert not any(at_rest)
+
+
+@pytest.mark.parametrize("seed", [1, 3, 4])
+def test_what_has_converged_rests_under_the_very_threshold_of_its_result(seed: int) -> None:
+    problem = generate(Recipe(200, 300, 5, 0.05, noise=0.1, counts=(100, 100, 100)), seed)
+    run = simulate(SubspaceMethod(rows=200, width=5, rounds=200, tolerance=1e-9), problem.sites())
+    assert run.consensus.outcome is Outcome.CONVERGED
+    left, _, right = np.linalg.svd(run.low_rank, full_matrices=False)
+    pulled = pull(problem.M - run.low_rank, run.consensus.progress.threshold, SubspaceSettings().a)
+    tangent = max(np.linalg.norm(left[:, :5].T @ pulled), np.linalg.norm(pulled @ right[:5].T))
+    assert tangent <= 1e-7 * np.linalg.norm(run.low_rank)
