@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,15 @@ def test_the_paper_s_method_runs_too_and_the_story_names_what_each_site_wrote(tm
     assert f"are in {tmp_path / 'demo'}" in done.stdout
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A shell that runs the tests in the background made them ignore an interrupt, and so their children."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_in_mid_run_nothing_keeps_running(tmp_path: Path, number: signal.Signals) -> None:
     directory = tmp_path / "demo"
