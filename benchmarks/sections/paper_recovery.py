@@ -30,9 +30,7 @@ def phase(results: Path) -> Section | None:
             "paper "
             "calls its figure the relative error of the recovered matrices.",
             "λ was chosen after trials with 0.1, 0.3, 1 and 3 on two of these cells, and err depends on it, so the "
-            "comparison "
-            "with the published figures is not blind. One draw of each cell; `subspace` is that of before it had "
-            "momentum.",
+            "comparison with the published figures is not blind. One draw of each cell.",
             picture("paper-phase", "err by r/n and s"),
             table(["r/n \\ s", *(f"{s:g}" for s in sparsities)], rows),
             _told("subspace", "the rank given", cells) + " " + _told("subspace_bound", "only the bound 2r", cells),
