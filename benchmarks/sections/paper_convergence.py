@@ -42,10 +42,7 @@ def main(results: Path) -> Section | None:
             "The settings of CF-PCA were chosen on these very problems: twelve pairs of λ and η at n = 500, then "
             "three rules "
             "for λ by size, the first two of which missed the published level at n = 1000 (3.5e-4 and 9.8e-6 at "
-            "90). One "
-            "draw (seed 0) of each problem. At n = 3000, and for `subspace` and CF-PCA, the tracks were taken "
-            "separately "
-            "and put together, some with earlier code than others.",
+            "90). One draw (seed 0) of each problem.",
             picture("paper-main", "err and error of L by round"),
             table(headings, rows),
         ),

@@ -25,8 +25,6 @@ def runs(results: Path) -> Section | None:
             "the published numbers beside ours: data, PNG and SVG. CPU seconds on one thread:",
             table(["figure", "full", "--quick"], [*rows, ["all", power(total), power(quick.total_cpu_seconds)]]),
             f"The quick run took {quick.wall_seconds:.0f} s by the clock on this machine while others used it. The "
-            "full "
-            "one was taken in pieces, size by size and solver by solver at n = 3000 and 5000, because the machine was "
-            "shared; the figures of those two sizes count the solvers alone.",
+            "full one was taken figure by figure, beside other work.",
         ),
     )
