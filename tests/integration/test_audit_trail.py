@@ -9,6 +9,8 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from aggregator.store import audit
 from dcfpca.consent import consent_bytes
 from dcfpca.identity import Role
@@ -46,6 +48,7 @@ async def settle(aggregator: Service) -> None:
     await asyncio.gather(*aggregator.house._under_way, return_exceptions=True)
 
 
+@pytest.mark.slow
 async def test_an_abort_that_took_effect_is_recorded_though_the_operator_hung_up(tmp_path: Path) -> None:
     draw, ended = random.Random(4), 0
     async with service(tmp_path) as aggregator:
@@ -60,6 +63,7 @@ async def test_an_abort_that_took_effect_is_recorded_though_the_operator_hung_up
     assert ended
 
 
+@pytest.mark.slow
 async def test_a_proposal_that_was_hung_up_on_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     draw = random.Random(5)
     async with service(tmp_path) as aggregator:
@@ -74,6 +78,7 @@ async def test_a_proposal_that_was_hung_up_on_is_there_whole_or_not_at_all(tmp_p
             assert await proposed(stub, request_id) == (known or (await proposed(stub, request_id)))
 
 
+@pytest.mark.slow
 async def test_an_enrolment_that_took_effect_is_recorded_though_the_site_hung_up(tmp_path: Path) -> None:
     draw, enrolled = random.Random(6), 0
     async with service(tmp_path) as aggregator:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from dcfpca.cli.connection import Settings, connected
 from dcfpca.cli.diagnosis import Address, Files
 from dcfpca.identity import Role
@@ -17,6 +19,7 @@ def _count_runs(settings: Settings) -> int:
         return len(operator.runs())
 
 
+@pytest.mark.slow
 async def test_the_operator_connects_though_every_packet_takes_a_third_of_a_second(tmp_path: Path) -> None:
     async with service(tmp_path) as site:
         files = site.identity(Role.OPERATOR, "op")

@@ -135,6 +135,7 @@ def test_a_second_daemon_on_one_state_directory_ends_with_a_sentence(federation:
     assert "hint: " in ended.stderr
 
 
+@pytest.mark.slow
 def test_the_ledger_answers_while_the_daemon_runs(federation: Federation) -> None:
     run = federation.run(**SPEC | {"rounds": 2}).run_id
     federation.processes["alpha"].await_action("results_written", run=run)

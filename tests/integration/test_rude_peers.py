@@ -119,6 +119,7 @@ async def test_revoking_cuts_an_upload_under_way(tmp_path: Path) -> None:
         await until(lambda: not aggregator.house.presence.is_here("ann"))
 
 
+@pytest.mark.slow
 async def test_a_stream_does_not_outlive_its_certificate(tmp_path: Path) -> None:
     async with service(tmp_path) as aggregator:
         born = datetime.now(UTC) - timedelta(days=1) + timedelta(seconds=2)

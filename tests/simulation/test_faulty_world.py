@@ -228,6 +228,7 @@ def test_a_secure_run_goes_on_from_any_backup(faults: list[Fault]) -> None:
     restored(spec_of(rounds=3), faults)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=_QUIET)
 @given(RESTORES)
 def test_a_plain_run_goes_on_from_any_backup(faults: list[Fault]) -> None:

@@ -104,6 +104,7 @@ async def test_the_opening_round_has_no_products_and_leaves_the_rate_alone() -> 
     assert got["dcfpca_local_step_seconds_count"] == 1
 
 
+@pytest.mark.slow
 def test_peak_memory_grows_with_what_is_held() -> None:
     before = at_site.peak_memory()
     held = np.ones(int(before) // 8 + (64 << 20) // 8)

@@ -64,6 +64,7 @@ def close(one: FloatArray, other: FloatArray, tolerance: float = 1e-11) -> bool:
     return float(np.linalg.norm(one - other)) <= tolerance * float(np.linalg.norm(other))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", [{"max_rank": 5, "subspace": EXACT}, {"rank": 3, "method": "gradient"}])
 @pytest.mark.parametrize("scaling", ["none", "robust"])
 def test_parts_from_disk_give_what_the_whole_gives(
