@@ -9,9 +9,12 @@ import time
 
 
 class Proxy:
-    """Forwards every connection to the target; `cut` breaks all of them and turns new ones away until `heal`."""
+    """Forwards every connection to the target; `cut` breaks all of them and turns new ones away until `heal`.
 
-    def __init__(self, target: str, cut_after: int | None = None, delay: float = 0.0) -> None:
+    After `stall_after` bytes towards the target nothing more goes there until the cut: `stalled` says when.
+    """
+
+    def __init__(self, target: str, stall_after: int | None = None, delay: float = 0.0) -> None:
         self.lead_to(target)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
@@ -20,9 +23,9 @@ class Proxy:
         self._pumps: list[threading.Thread] = []
         self._lock = threading.Lock()
         self._is_cut = False
-        self._cut_after, self._delay = cut_after, delay
+        self._stall_after, self._delay = stall_after, delay
         self.sent = 0
-        self.was_cut = threading.Event()
+        self.stalled, self._was_cut = threading.Event(), threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def lead_to(self, target: str) -> None:
@@ -33,13 +36,13 @@ class Proxy:
     def cut(self) -> None:
         """Break every connection and let none through."""
         with self._lock:
-            self._is_cut, self._cut_after = True, None
+            self._is_cut, self._stall_after = True, None
             pairs, self._pairs = self._pairs, set()
         for pair in pairs:
             for end in pair:
                 with contextlib.suppress(OSError):
                     end.shutdown(socket.SHUT_RDWR)
-        self.was_cut.set()
+        self._was_cut.set()
 
     def heal(self) -> None:
         """Let connections through again."""
@@ -82,7 +85,8 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
                 if upwards and self._count(len(data)):
-                    self.cut()
+                    self.stalled.set()
+                    self._was_cut.wait()
                     break
                 time.sleep(self._delay)
                 sink.sendall(data)
@@ -93,4 +97,4 @@ class Proxy:
     def _count(self, size: int) -> bool:
         with self._lock:
             self.sent += size
-            return self._cut_after is not None and self.sent >= self._cut_after
+            return self._stall_after is not None and self.sent >= self._stall_after
