@@ -27,7 +27,9 @@ from dcfpca.rpca.exchange import Consensus
 _STOP = None
 RETRY_SECONDS = 1.0
 COMPANY_SECONDS = 0.01
-"""How long a message that completes nothing waits for others, to be made durable with them: a phase needs them all."""
+"""How long an update that completes nothing waits for others, to be made durable and added with them."""
+SMALL_COMPANY_SECONDS = 0.05
+"""As long for a message without an update: only its sender waits, and has nothing to do before a phase is complete."""
 COMPANY = 16
 """So many are enough: what they bring with them stays in memory meanwhile."""
 
@@ -190,8 +192,9 @@ class Runner:
 
     async def _company(self, batch: Batch, letters: list[Letter]) -> None:
         """Let what comes in the next moment join the batch, until it completes the phase: one transaction for all."""
+        patience = COMPANY_SECONDS if any(letter.chunk for letter in letters) else SMALL_COMPANY_SECONDS
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(COMPANY_SECONDS):
+            async with asyncio.timeout(patience):
                 while self._may_wait(batch):
                     letter = await self._inbox.get()
                     if letter is None:

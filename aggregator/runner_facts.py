@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from aggregator.run import secure
 from aggregator.run.assignments import Facts
 from aggregator.run.phases import deadline
+from aggregator.run.restored import ticket_of
 from aggregator.run.state import Run, Status
 from dcfpca import secagg
 from dcfpca.names import INLINE_BYTES
@@ -66,6 +67,7 @@ class FactsOfStage:
         header, payload = self.consensus() if live else (None, b"")
         small = len(payload) <= INLINE_BYTES and len(payload) * len(run.cohort) <= BROADCAST_BYTES
         inline = payload if run.status is Status.RUNNING and small else b""
+        digest = header.sha256 if header is not None else b""
         return Facts(
             spec=self._runner.spec,
             spec_bytes=self._runner.spec_bytes,
@@ -73,5 +75,6 @@ class FactsOfStage:
             deadline_ms=int(due * 1000) if due else 0,
             consensus=header,
             inline_consensus=inline,
+            ticket=ticket_of(run, run.round, digest) if run.round is not None else b"",
             book=self.book() if run.status is Status.RUNNING else None,
         )

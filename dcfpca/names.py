@@ -16,5 +16,8 @@ CHUNK_BYTES = 1 << 20
 INLINE_BYTES = 1 << 20
 """A consensus up to this size rides in the assignment itself and saves a call."""
 
+WHOLE = "dcfpca-whole"
+"""Under this key a stream's first metadata say up to how many bytes an update may come in one message."""
+
 TURNS = "dcfpca-turns"
 """Under this key a stream's first metadata say in how large a cohort an update may be sent without waiting its turn."""

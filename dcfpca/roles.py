@@ -21,6 +21,7 @@ ROLES: dict[str, frozenset[Role]] = {
     _ROUND + "ShareKeys": _PARTICIPANT,
     _ROUND + "StateBound": _PARTICIPANT,
     _ROUND + "SubmitUpdate": _PARTICIPANT,
+    _ROUND + "SubmitWhole": _PARTICIPANT,
     _ROUND + "ResumeUpload": _PARTICIPANT,
     _ROUND + "AttestSurvivors": _PARTICIPANT,
     _ROUND + "Unmask": _PARTICIPANT,

@@ -51,14 +51,20 @@ class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
     def __init__(self, trust: Trust, limits: Limits, telemetry: Telemetry) -> None:
         self._trust, self._meter, self._telemetry = trust, Meter(limits), telemetry
         self._read_seconds = limits.read_seconds
+        self._guarded: dict[str, Any] = {}
         self.calls = OpenCalls()
 
     async def intercept_service(
         self, continuation: Callable[[Any], Awaitable[Any]], details: grpc.HandlerCallDetails
     ) -> Any:
         """The handler of this method behind the guard."""
+        if (known := self._guarded.get(details.method)) is not None:
+            return known
         handler = await continuation(details)
-        return handler and self._wrapped(handler, details.method)
+        if handler is None:
+            return None
+        self._guarded[details.method] = self._wrapped(handler, details.method)
+        return self._guarded[details.method]
 
     def _wrapped(self, handler: Any, method: str) -> Any:
         behaviour = handler.unary_unary or handler.stream_unary or handler.unary_stream or handler.stream_stream

@@ -16,7 +16,6 @@ from aggregator.rpc.translate import receipt
 from aggregator.run import events
 from aggregator.run.effects import Fate, Reply
 from aggregator.run.messages import out_of_turn
-from aggregator.run.restored import ticket_of
 from aggregator.run.state import Phase
 from aggregator.runner import Piece, Runner
 from aggregator.store.spool import UploadKey
@@ -26,6 +25,8 @@ from dcfpca.names import CHUNK_BYTES
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import DTYPE_FLOAT64, DTYPE_UINT32, Receipt
 from dcfpca.wire import check_header, size_of
+
+_REJECTED = receipt(Reply(Fate.REJECTED, "a different update has begun to arrive in this attempt before"))
 
 
 class Slice(NamedTuple):
@@ -48,7 +49,7 @@ class Intake:
 
     def __init__(self, runner: Runner, means: Means, who: str, header: pb.UpdateHeader) -> None:
         ref = header.ref
-        self._runner, self._who, self._header = runner, who, header
+        self.runner, self._who, self._header = runner, who, header
         self._keeper, self._places = means.keeper, means.places
         self._key = UploadKey(ref.run_id, ref.round, ref.attempt, who, header.tensor.sha256)
         self._spool = means.keeper.store.spool
@@ -59,46 +60,66 @@ class Intake:
 
         Raises BadMessage on what the spec does not allow.
         """
-        if not self._is_wanted():
-            # The rules answer, not we: a repeat of an accepted update must stay a duplicate.
-            return receipt(await self._runner.post(self._event()))
-        if not self._is_of_this_opening():
-            return receipt(Reply(Fate.LATE, "this attempt was opened anew by a restored aggregator"))
-        layout = self._runner.method.update_layout(self._key.round)
-        check_header(self._header.tensor, layout, update_dtype(self._runner.spec))
-        self._size = size_of(self._header.tensor)
-        await self._take_over()
+        if (answer := await self._answer_to_header()) is not None:
+            return answer
         async with self._places.hold(self._who):
             await your_turn()
-            return receipt(await self._take_in_place(parts))
+            if await self._has_other():
+                return _REJECTED
+            last = await self._alone(parts)
+            return receipt(await self.runner.post(self._event(), last))
 
-    async def _take_in_place(self, parts: AsyncIterator[Slice]) -> Reply | None:
+    async def take_whole(self, data: bytes) -> Receipt:
+        """The same where all bytes are there at once."""
+        if (answer := await self._answer_to_header()) is not None:
+            return answer
+        self._check(Slice(0, data), 0)
+        if len(data) != self._size:
+            raise BadMessage(f"the upload ended after {len(data)} of {self._size} bytes")
+        async with self._places.hold(self._who):
+            if await self._has_other():
+                return _REJECTED
+            if hashlib.sha256(data).digest() != self._header.tensor.sha256:
+                raise BadMessage("the bytes of the update do not match their announced digest")
+            return receipt(await self.runner.post(self._event(), (self._key, 0, data)))
+
+    async def _answer_to_header(self) -> Receipt | None:
+        """What there is to say before a byte is looked at; None: the bytes are wanted. Checks what is announced."""
+        if not self._is_wanted():
+            # The rules answer, not we: a repeat of an accepted update must stay a duplicate.
+            return receipt(await self.runner.post(self._event()))
+        if not self._is_of_this_opening():
+            return receipt(Reply(Fate.LATE, "this attempt was opened anew by a restored aggregator"))
+        layout = self.runner.method.update_layout(self._key.round)
+        check_header(self._header.tensor, layout, update_dtype(self.runner.spec))
+        self._size = size_of(self._header.tensor)
+        await self._take_over()
+        return None
+
+    async def _has_other(self) -> bool:
+        """Whether another update of this participant has begun to arrive."""
         if not self._spool.is_known(self._key):
             await self._keeper.do(lambda store: store.spool.look(self._key))
-        if self._spool.has_other(self._key):
-            return Reply(Fate.REJECTED, "a different update has begun to arrive in this attempt before")
-        last = await self._alone(parts)
-        return await self._runner.post(self._event(), last)
+        return self._spool.has_other(self._key)
 
     def _is_wanted(self) -> bool:
-        run, key = self._runner.run, self._key
+        run, key = self.runner.run, self._key
         if out_of_turn(run, self._who, key.round, key.attempt, Phase.UPLOADING):
             return False
         return run.round is not None and self._who not in run.round.updates
 
     def _is_of_this_opening(self) -> bool:
-        run, ticket = self._runner.run, self._header.ticket
-        digest = self._runner.facts.consensus()[0].sha256
-        return not ticket or run.round is None or ticket == ticket_of(run, run.round, digest)
+        ticket = self._header.ticket
+        return not ticket or self.runner.run.round is None or ticket == self.runner.facts.now().ticket
 
     async def _take_over(self) -> None:
         """End an upload that this participant has under way: its connection broke, or it would not send another."""
-        while under_way := self._runner.uploads.get(self._who):
+        while under_way := self.runner.uploads.get(self._who):
             under_way.cancel()
             await asyncio.wait([under_way])
 
     async def _alone(self, parts: AsyncIterator[Slice]) -> Piece | None:
-        uploads = self._runner.uploads
+        uploads = self.runner.uploads
         task = uploads[self._who] = asyncio.ensure_future(self._collect(parts))
         task.add_done_callback(lambda _: uploads.pop(self._who, None))
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeAlias
 
 from google.protobuf.message import Message
@@ -21,7 +21,7 @@ from aggregator.rpc.lookup import runner_of
 from aggregator.rpc.places import Places
 from aggregator.rpc.punctual import Punctual
 from aggregator.run import events, secure
-from aggregator.run.assignments import assignments, wanted_keys
+from aggregator.run.assignments import encoded, wanted
 from aggregator.run.effects import Fate, Reply
 from aggregator.run.messages import PHASE_OF, out_of_turn
 from aggregator.runner import Runner
@@ -31,7 +31,7 @@ from aggregator.trust import Caller, Trust
 from dcfpca.consent import consent_bytes
 from dcfpca.errors import BadMessage
 from dcfpca.logs import log
-from dcfpca.names import PROTOCOL, TURNS
+from dcfpca.names import CHUNK_BYTES, PROTOCOL, TURNS, WHOLE
 from dcfpca.pki import verify
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import rounds_pb2_grpc
@@ -77,7 +77,7 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
             raise AlreadyHere(f"a participant daemon with the identity {who.name} is connected already", hint)
         log("participant_connected", participant=who.name, software=request.software)
         # An idle stream says nothing for a long time; this tells the daemon that it has been let in.
-        await context.send_initial_metadata(((TURNS, str(CROWD)),))
+        await context.send_initial_metadata(((TURNS, str(CROWD)), (WHOLE, str(CHUNK_BYTES))))
         try:
             async for assignment in self._stream(connection):
                 yield assignment
@@ -92,8 +92,10 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
             for runner in self._house.telling():
                 before = sent.get(runner.run.run_id, frozenset())
                 facts, run = runner.facts.now(), runner.run
-                sent[run.run_id] = wanted_keys(facts, run, connection.name)
-                for assignment in assignments(facts, run, connection.name, before):
+                requests = wanted(facts, run, connection.name)
+                # Of attempts that are over nothing needs to be remembered.
+                sent[run.run_id] = frozenset(key for key, _, _ in requests)
+                for assignment in encoded(facts, run, [one for one in requests if one[0] not in before]):
                     runner.traffic.sent += len(assignment)
                     yield assignment
             await self._house.stage.wait(seen)
@@ -218,20 +220,33 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
         first = await anext(parts, None)
         if first is None or first.WhichOneof("part") != "header":
             raise BadMessage("an update begins with its header")
-        runner, who = runner_of(self._house, first.header.ref.run_id), caller()
-        intake = Intake(runner, Means(self._house.keeper, self._uploads), who.name, first.header)
+        intake = self._intake(first.header)
+        runner = intake.runner
 
         async def your_turn() -> None:
             # The others have sent everything by now, and need not be told.
             if len(runner.run.cohort) > CROWD:
                 await context.send_initial_metadata(())
 
+        return await self._fate_of_update(intake.take(_slices(parts, runner), your_turn), first.header)
+
+    async def SubmitWhole(self, request: pb.WholeUpdate, context: Context) -> Receipt:  # noqa: N802
+        """The update in one message."""
+        intake, data = self._intake(request.header), request.data
+        intake.runner.traffic.received += len(data)
+        return await self._fate_of_update(intake.take_whole(data), request.header)
+
+    def _intake(self, header: pb.UpdateHeader) -> Intake:
+        runner = runner_of(self._house, header.ref.run_id)
+        return Intake(runner, Means(self._house.keeper, self._uploads), caller().name, header)
+
+    async def _fate_of_update(self, taken: Awaitable[Receipt], header: pb.UpdateHeader) -> Receipt:
         try:
-            answer = await intake.take(_slices(parts, runner), your_turn)
+            answer = await taken
         except BadMessage:
             self._house.telemetry.message("update", Fate.REJECTED.value)
             raise
-        self._tell_fate("update", who.name, first.header.ref, answer)
+        self._tell_fate("update", caller().name, header.ref, answer)
         return answer
 
     async def ResumeUpload(self, request: pb.UpdateHeader, context: Context) -> pb.ResumeUploadResponse:  # noqa: N802

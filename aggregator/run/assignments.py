@@ -6,14 +6,14 @@ whether it has done one before. So there is no outbox that could be lost or sent
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from aggregator.run import exports
 from aggregator.run.phases import candidates
 from aggregator.run.records import Keys
-from aggregator.run.restored import ticket_of
 from aggregator.run.state import Phase, Round, Run, Status
 from dcfpca import secagg
 from dcfpca.spec import RunSpec
@@ -27,6 +27,17 @@ Wanted = tuple[str, str, Callable[[], Any]]
 # What is wanted of everybody in the same words.
 _ALIKE = frozenset({"run_proposed", "round_opened", "survivors_announced", "run_finished"})
 
+# By which request a phase of a round begins, in the order of the phases.
+_REQUESTS = {
+    Phase.ADVERTISING: "round_opened",
+    Phase.SHARING: "keys_relayed",
+    Phase.UPLOADING: "mask_wanted",
+    Phase.ATTESTING: "survivors_announced",
+    Phase.UNMASKING: "unmask_wanted",
+}
+_ORDER = tuple(_REQUESTS.items())
+_PLACE = {phase: place for place, phase in enumerate(_REQUESTS)}
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -38,19 +49,20 @@ class Facts:
     deadline_ms: int = 0
     consensus: TensorHeader | None = None
     inline_consensus: bytes = b""
+    ticket: bytes = b""
     book: secagg.Book | None = None
     encoded: dict[str, bytes] = field(default_factory=dict)
 
 
-def assignments(facts: Facts, run: Run, participant: str, sent: Collection[str] = ()) -> list[bytes]:
-    """Everything that is wanted of this participant in this run, in the order to do it, less what has been sent.
+def assignments(facts: Facts, run: Run, participant: str) -> list[bytes]:
+    """Everything that is wanted of this participant in this run, in the order to do it."""
+    return encoded(facts, run, wanted(facts, run, participant))
 
-    Serialized `Assignment` messages: what is the same for everybody, the consensus above all, is encoded once.
-    """
+
+def encoded(facts: Facts, run: Run, requests: Iterable[Wanted]) -> list[bytes]:
+    """Serialized `Assignment` messages: what is the same for everybody, the consensus above all, is encoded once."""
     messages = []
-    for key, what, make in _wanted(facts, run, participant):
-        if key in sent:
-            continue
+    for key, what, make in requests:
         body = facts.encoded.get(key)
         if body is None:
             message = pb.Assignment(run_id=run.run_id, key=key, deadline_ms=facts.deadline_ms, **{what: make()})
@@ -61,12 +73,8 @@ def assignments(facts: Facts, run: Run, participant: str, sent: Collection[str] 
     return messages
 
 
-def wanted_keys(facts: Facts, run: Run, participant: str) -> frozenset[str]:
-    """The keys of all that is wanted now, so that a stream can forget what it sent of attempts that are over."""
-    return frozenset(key for key, _, _ in _wanted(facts, run, participant))
-
-
-def _wanted(facts: Facts, run: Run, me: str) -> list[Wanted]:
+def wanted(facts: Facts, run: Run, me: str) -> list[Wanted]:
+    """What is wanted of this participant now, each under its key, not yet made."""
     if run.status is Status.ENROLLING:
         return _proposal(facts, run, me)
     # A run that ended before it had a cohort is over for those who had enrolled.
@@ -92,36 +100,46 @@ def _in_round(facts: Facts, run: Run, round: Round, me: str) -> list[Wanted]:
 
     One who has missed a step stands by for the next round.
     """
-    if round.phase is Phase.SUMMING or me not in candidates(run, round):
+    if round.phase is Phase.SUMMING:
+        # Over in a moment, and what comes then is said then.
+        return []
+    if me not in candidates(run, round):
         return [_standby(run, round, f"round {round.round} goes on without this participant")]
-    ref = RoundRef(run_id=run.run_id, round=round.round, attempt=round.attempt)
-    requests: dict[Phase, tuple[str, Callable[[], Any]]] = {
-        Phase.ADVERTISING: ("round_opened", lambda: _opened(facts, run, round, ref)),
-        Phase.SHARING: ("keys_relayed", lambda: _keys_relayed(facts, round, ref, me)),
-        Phase.UPLOADING: ("mask_wanted", lambda: _mask_wanted(round, ref, me)),
-        Phase.ATTESTING: ("survivors_announced", lambda: pb.SurvivorsAnnounced(ref=ref, survivors=round.survivors)),
-        Phase.UNMASKING: ("unmask_wanted", lambda: _unmask_wanted(facts, round, ref, me)),
-    }
-    upto = list(Phase).index(round.phase) if round.roster else 0
+    upto = _PLACE[round.phase] if round.roster else 0
+    attempt = f"{run.run_id}/{round.round}.{round.attempt}"
     return [
-        (f"{run.run_id}/{round.round}.{round.attempt}/{phase.value}", *requests[phase])
-        for phase in list(Phase)[: upto + 1]
+        (f"{attempt}/{phase.value}", what, partial(_request, facts, run, round, me, phase))
+        for phase, what in _ORDER[: upto + 1]
     ]
+
+
+def _request(facts: Facts, run: Run, round: Round, me: str, phase: Phase) -> Any:
+    ref = RoundRef(run_id=run.run_id, round=round.round, attempt=round.attempt)
+    match phase:
+        case Phase.ADVERTISING:
+            return _opened(facts, run, ref)
+        case Phase.SHARING:
+            return _keys_relayed(facts, round, ref, me)
+        case Phase.UPLOADING:
+            return _mask_wanted(round, ref, me)
+        case Phase.ATTESTING:
+            return pb.SurvivorsAnnounced(ref=ref, survivors=round.survivors)
+        case _:
+            return _unmask_wanted(facts, round, ref, me)
 
 
 def _standby(run: Run, round: Round, reason: str) -> Wanted:
     return (f"{run.run_id}/{round.round}.{round.attempt}/standby", "standby", lambda: pb.Standby(reason=reason))
 
 
-def _opened(facts: Facts, run: Run, round: Round, ref: RoundRef) -> pb.RoundOpened:
-    digest = facts.consensus.sha256 if facts.consensus is not None else b""
+def _opened(facts: Facts, run: Run, ref: RoundRef) -> pb.RoundOpened:
     return pb.RoundOpened(
         ref=ref,
         spec_sha256=facts.spec_sha256,
         cohort=run.cohort,
         consensus=facts.consensus,
         inline_consensus=facts.inline_consensus,
-        ticket=ticket_of(run, round, digest),
+        ticket=facts.ticket,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import grpc
 
 from dcfpca.errors import BadMessage
-from dcfpca.names import CHUNK_BYTES, TURNS
+from dcfpca.names import CHUNK_BYTES, TURNS, WHOLE
 from dcfpca.pki import Credentials
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import rounds_pb2_grpc as stubs
@@ -83,7 +83,7 @@ class Link:
         self._channel = _channel(address, credentials)
         self._stub: Any = stubs.RoundServiceStub(self._channel)
         self._subscription: Any = None
-        self._crowd = math.inf
+        self._crowd, self._whole = math.inf, 0
 
     async def renew(self, credentials: Credentials) -> None:
         """Go on under other credentials: calls under way are made again over the new connection."""
@@ -119,7 +119,7 @@ class Link:
         channel = self._channel
         try:
             await call.wait_for_connection()
-            self._crowd = crowd_of(await call.initial_metadata())
+            self._crowd, self._whole = customs_of(await call.initial_metadata())
             connected()
             async for assignment in call:
                 yield assignment
@@ -128,8 +128,8 @@ class Link:
                 raise
             raise Renewed from None
         finally:
-            # Who answers next may be an older aggregator, which gives no turns.
-            self._crowd = math.inf
+            # Who answers next may be an older aggregator, which knows neither turns nor updates in one message.
+            self._crowd, self._whole = math.inf, 0
             call.cancel()
 
     async def respond(self, request: pb.RespondRequest) -> types.Receipt:
@@ -163,10 +163,15 @@ class Link:
     async def upload(self, header: pb.UpdateHeader, payload: bytes, cohort: int) -> types.Receipt:
         """Send an update; after a broken connection only what has not arrived.
 
-        In a large cohort the header goes alone, and the bytes when the aggregator has a place for them.
+        In a large cohort the header goes alone, and the bytes when the aggregator has a place for them. In a small
+        one a small update is one message.
         """
 
         async def once(first: bool) -> types.Receipt:
+            if len(payload) <= self._whole and cohort <= self._crowd:
+                whole = pb.WholeUpdate(header=header, data=payload)
+                answer: types.Receipt = await self._stub.SubmitWhole(whole, timeout=CALL_SECONDS)
+                return answer
             offset = 0 if first else (await self._stub.ResumeUpload(header, timeout=CALL_SECONDS)).offset
             waits = cohort > self._crowd
 
@@ -256,10 +261,18 @@ async def _patiently(once: Callable[[bool], Awaitable[T]]) -> T:
         await backoff.wait()
 
 
-def crowd_of(metadata: Any) -> float:
-    """The largest cohort in which updates are sent without waiting for a turn; an older aggregator knows no turns."""
-    said = dict(metadata or ()).get(TURNS, "")
-    return float(said) if isinstance(said, str) and said.isdecimal() else math.inf
+def customs_of(metadata: Any) -> tuple[float, int]:
+    """How updates are sent: the largest cohort in which nobody waits for a turn, and the most bytes in one message.
+
+    An older aggregator knows neither turns nor updates in one message.
+    """
+    said = dict(metadata or ())
+    turns, whole = _number(said.get(TURNS)), _number(said.get(WHOLE))
+    return math.inf if turns is None else turns, min(whole or 0, CHUNK_BYTES)
+
+
+def _number(said: Any) -> int | None:
+    return int(said) if isinstance(said, str) and said.isascii() and said.isdecimal() else None
 
 
 def _channel(address: str, credentials: Credentials) -> grpc.aio.Channel:
