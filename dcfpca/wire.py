@@ -12,9 +12,13 @@ from numpy.typing import NDArray
 from dcfpca.errors import BadMessage
 from dcfpca.names import CHUNK_BYTES
 from dcfpca.rpca.exchange import FloatArray, Layout, Parcel
+from dcfpca.v1 import rounds_pb2 as rounds
 from dcfpca.v1 import types_pb2 as pb
 
 Buffer = bytes | bytearray | memoryview
+
+_WHOLE_DATA = bytes([rounds.WholeUpdate.DATA_FIELD_NUMBER << 3 | 2])
+"""The tag of the field that holds the bytes of a whole update."""
 
 _NUMPY: dict[pb.Dtype, np.dtype[Any]] = {
     pb.DTYPE_FLOAT64: np.dtype("<f8"),
@@ -61,6 +65,18 @@ def chunks(payload: Buffer, offset: int = 0) -> Iterator[pb.Chunk]:
     view = memoryview(payload)
     for start in range(offset, len(view), CHUNK_BYTES):
         yield pb.Chunk(offset=start, data=bytes(view[start : start + CHUNK_BYTES]))
+
+
+def whole_update(header: rounds.UpdateHeader, payload: Buffer) -> bytes:
+    """A `WholeUpdate`, encoded. Its last field is appended to the others, which saves two copies of the tensor."""
+    head = rounds.WholeUpdate(header=header).SerializeToString()
+    return b"".join((head, _WHOLE_DATA, _varint(len(payload)), payload))
+
+
+def _varint(number: int) -> bytes:
+    """As protobuf writes lengths: seven bits a byte, the lowest first."""
+    groups = [number >> shift & 0x7F for shift in range(0, max(number.bit_length(), 1), 7)]
+    return bytes([*(group | 0x80 for group in groups[:-1]), groups[-1]])
 
 
 class Assembly:

@@ -7,11 +7,11 @@ that made the message. Anything else raises, and nothing is sent.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dcfpca.errors import DcfpcaError
 from dcfpca.methods import method_of
-from dcfpca.rpca.exchange import Layout
+from dcfpca.rpca.exchange import Layout, Method
 from dcfpca.secagg import ring
 from dcfpca.secagg.keys import KEY_BYTES
 from dcfpca.secagg.shamir import SHARE_BYTES
@@ -39,6 +39,10 @@ class Contract:
     run_id: str
     name: str
     spec: RunSpec
+    method: Method = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "method", method_of(self.spec))
 
     def dtype(self) -> types.Dtype:
         """The number format of updates."""
@@ -48,7 +52,7 @@ class Contract:
 
     def layout(self, round: int) -> Layout:
         """The declared shape of the update of a round."""
-        return method_of(self.spec).update_layout(round)
+        return self.method.update_layout(round)
 
 
 def update_item(

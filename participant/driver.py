@@ -17,7 +17,6 @@ import numpy as np
 from dcfpca.consent import consent_bytes
 from dcfpca.errors import BadMessage, DcfpcaError
 from dcfpca.logs import log
-from dcfpca.methods import method_of
 from dcfpca.rpca.exchange import Layout, Parcel, Site
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
@@ -61,6 +60,7 @@ class Driver:
         finished = row is not None and row.status in ("finished", "ended")
         consent = row.consent if row else None
         self.session = Session(run_id, means.site.facts, means.site.identity, consent, finished)
+        self._agreed: Contract | None = None
         self._site: Site | None = None
         self._site_lock = asyncio.Lock()
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -189,8 +189,11 @@ class Driver:
                 self._tasks.pop(name)
 
     def _contract(self) -> Contract:
-        assert self.session.consent is not None
-        return Contract(self.run_id, self._means.site.name, self.session.consent.spec)
+        consent = self.session.consent
+        assert consent is not None
+        if self._agreed is None or self._agreed.spec is not consent.spec:
+            self._agreed = Contract(self.run_id, self._means.site.name, consent.spec)
+        return self._agreed
 
     async def _respond(self, action: actions.Respond) -> None:
         name = self._means.site.name
@@ -294,10 +297,9 @@ class Driver:
     def _opened_site(self) -> Site:
         """The site's side of the method, from its last saved step."""
         if self._site is None:
-            assert self.session.consent is not None
-            spec = self.session.consent.spec
-            columns = MeteredColumns(self._means.site.columns(spec), self._meter)
-            site = self._means.engine.site(method_of(spec), columns)
+            agreed = self._contract()
+            columns = MeteredColumns(self._means.site.columns(agreed.spec), self._meter)
+            site = self._means.engine.site(agreed.method, columns)
             if (step := self._means.store.step(self.run_id)) is not None:
                 self._means.engine.resume(site, step.snapshot)
             self._site = site
@@ -305,8 +307,7 @@ class Driver:
 
     async def _consensus(self, told: ConsensusHeader, round: int, *, final: bool = False) -> Parcel:
         """The broadcast of a round: inline where it is small, else fetched; checked against the spec before use."""
-        assert self.session.consent is not None
-        layout = method_of(self.session.consent.spec).broadcast_layout(max(round, 1) if final else round)
+        layout = self._contract().method.broadcast_layout(max(round, 1) if final else round)
         header = _header(told, layout)
         if told.inline:
             check_digest(header, told.inline)

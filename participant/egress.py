@@ -49,11 +49,12 @@ class Egress:
                 return await self._link.advertise(keys)
             case SendShares():
                 shares = codec.encode_shares(agreed.run_id, message.ref, message.shares)
-                self._record_once(contract.shares_item(agreed, shares))
+                items = [contract.shares_item(agreed, shares)]
                 if message.bound is not None:
                     bound = pb.StateBoundRequest(ref=ref, exponent=message.bound.exponent)
-                    self._record_once(contract.bound_item(agreed, bound))
+                    items.append(contract.bound_item(agreed, bound))
                     shares.exponent = bound.exponent
+                self._record_once(*items)
                 return await self._link.share(shares)
             case SendBound():
                 bound = pb.StateBoundRequest(ref=ref, exponent=message.bound.exponent)
@@ -99,13 +100,17 @@ class Egress:
         self._record(contract.refusal_item(refusal))
         return await self._link.refuse_export(refusal)
 
-    def _record_once(self, item: Item) -> None:
+    def _record_once(self, *items: Item) -> None:
         """Record a message of which an attempt has one: a repeat has the same bytes, anything else stays here."""
+        fresh = [item for item in items if not self._has_left(item)]
+        if fresh:
+            self._record(*fresh)
+
+    def _has_left(self, item: Item) -> bool:
         left = self._ledger.digests(item.run_id, item.round, item.attempt, item.kind)
         if left - {item.sha256}:
             raise EgressViolation(f"a second, different {item.kind} was about to leave in one attempt; it was stopped")
-        if not left:
-            self._record(item)
+        return bool(left)
 
-    def _record(self, item: Item) -> None:
-        self._ledger.append(item, time.time_ns() // 1_000_000)
+    def _record(self, *items: Item) -> None:
+        self._ledger.append_all(items, time.time_ns() // 1_000_000)

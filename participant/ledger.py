@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from dcfpca.errors import BadInput, Refused
 
 LABEL = "dcfpca/v1/ledger"
 FIRST = hashlib.sha256(LABEL.encode()).digest()
+_ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,19 @@ class Item:
     attempt: int | None = None
     detail: str = ""
 
+    def content(self) -> dict[str, str | int | None]:
+        """All that is sealed, as JSON has it."""
+        return {
+            "kind": self.kind,
+            "shape": self.shape,
+            "size": self.size,
+            "sha256": self.sha256.hex(),
+            "run_id": self.run_id,
+            "round": self.round,
+            "attempt": self.attempt,
+            "detail": self.detail,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -40,9 +54,8 @@ class Entry:
 
     def computed_hash(self) -> bytes:
         """The hash that the entry's content asks for."""
-        content = asdict(self.item) | {"sha256": self.item.sha256.hex()}
-        line = [LABEL, self.sequence, self.at_ms, content, self.previous.hex()]
-        return hashlib.sha256(json.dumps(line, sort_keys=True, separators=(",", ":")).encode()).digest()
+        line = [LABEL, self.sequence, self.at_ms, self.item.content(), self.previous.hex()]
+        return hashlib.sha256(_ENCODE(line).encode()).digest()
 
     def is_sealed(self) -> bool:
         """Whether the hash is that of the content; content of another type than was written is none of ours."""
@@ -60,12 +73,20 @@ class Ledger:
 
     def append(self, item: Item, at_ms: int) -> Entry:
         """Write one entry; durable against a killed process when this returns."""
+        return self.append_all([item], at_ms)[0]
+
+    def append_all(self, items: Sequence[Item], at_ms: int) -> list[Entry]:
+        """Write several entries, all or none, for what leaves in one message."""
+        entries: list[Entry] = []
         with self._database:
             sequence, previous = self._last()
-            unsealed = Entry(sequence + 1, at_ms, item, previous, b"")
-            entry = Entry(sequence + 1, at_ms, item, previous, unsealed.computed_hash())
-            self._database.execute("INSERT INTO ledger VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", _row(entry))
-        return entry
+            for number, item in enumerate(items, sequence + 1):
+                seal = Entry(number, at_ms, item, previous, b"").computed_hash()
+                entries.append(Entry(number, at_ms, item, previous, seal))
+                previous = seal
+            rows = map(_row, entries)
+            self._database.executemany("INSERT INTO ledger VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", rows)
+        return entries
 
     def entries(self, run_id: str = "") -> Iterator[Entry]:
         """All entries in order, of one run or of all."""

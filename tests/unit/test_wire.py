@@ -9,6 +9,7 @@ from dcfpca import wire
 from dcfpca.errors import BadMessage
 from dcfpca.names import CHUNK_BYTES
 from dcfpca.rpca.exchange import Layout, Parcel
+from dcfpca.v1 import rounds_pb2
 from dcfpca.v1 import types_pb2 as pb
 
 F64 = pb.DTYPE_FLOAT64
@@ -158,3 +159,11 @@ def test_an_array_shares_the_bytes_and_cannot_be_written(dtype: pb.Dtype, kind: 
 
 def test_the_digest_is_plain_sha_256_of_the_bytes() -> None:
     assert wire.header_of(b"abc", LAYOUT, F64).sha256 == hashlib.sha256(b"abc").digest()
+
+
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 16_384, 1 << 20])
+def test_a_whole_update_is_the_message_that_protobuf_would_write(size: int) -> None:
+    payload = bytes(range(256)) * (size // 256) + bytes(range(size % 256))
+    header = rounds_pb2.UpdateHeader(ref=pb.RoundRef(run_id="r", round=3, attempt=2), ticket=b"t")
+    read = rounds_pb2.WholeUpdate.FromString(wire.whole_update(header, payload))
+    assert read == rounds_pb2.WholeUpdate(header=header, data=payload)
