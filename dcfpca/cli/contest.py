@@ -1,6 +1,6 @@
 """Several solvers on one problem of known truth, in turn in one process on one thread: who is there first.
 
-A peer is run once to see in which iteration it reaches a level of ‖L−L₀‖²/‖L₀‖², then timed doing exactly so many, its
+Each is run once to see in which iteration it reaches a level of ‖L−L₀‖²/‖L₀‖², then timed doing exactly so many, its
 L and S formed; looking is never on the clock, except where an iteration takes so long that it does not show. Where a
 peer has a setting that trades speed against safety, each of a few values enters, and the fastest that gets there
 counts. Ours runs as it is.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -21,6 +21,7 @@ from dcfpca.rpca import baselines
 from dcfpca.rpca.baselines.result import Observe
 from dcfpca.rpca.exchange import FloatArray
 from dcfpca.rpca.metrics import relative_squared_error
+from dcfpca.rpca.simulate import simulate
 from dcfpca.rpca.subspace import SubspaceMethod
 from dcfpca.rpca.synthetic import Problem
 
@@ -71,11 +72,15 @@ def ours(problem: Problem, repeats: int) -> Iterator[Finish]:
     with threadpool_limits(1):
         for told, fixed_rank, width in (("rank", True, problem.rank), ("bound 2r", False, 2 * problem.rank)):
             method = SubspaceMethod(problem.M.shape[0], width, OUR_ROUNDS, 1e-11, fixed_rank=fixed_rank)
-            runs = [solve(method, problem) for _ in range(repeats)]
-            for level in LEVELS:
-                taken = [run.seconds_to[level] for run in runs]
-                best = min((seconds for seconds in taken if seconds is not None), default=None)
-                yield Finish("subspace", told, level, best, runs[0].rounds_to[level])
+            for level, rounds in solve(method, problem).rounds_to.items():
+                if level in LEVELS:
+                    taken = None if rounds is None else _our_seconds(replace(method, rounds=rounds), problem, repeats)
+                    yield Finish("subspace", told, level, taken, rounds)
+
+
+def _our_seconds(method: SubspaceMethod, problem: Problem, repeats: int) -> float:
+    sites = problem.sites()
+    return min(_cpu_seconds(lambda: simulate(method, sites)) for _ in range(repeats))
 
 
 def theirs(problem: Problem, peers: Sequence[Entrant], repeats: int) -> Iterator[Finish]:
@@ -173,9 +178,12 @@ class _AllReached(Exception):
 
 
 def _seconds(peer: Entrant, first: Sighting, repeats: int) -> float:
-    best = first.cpu_seconds if peer.slow else np.inf
-    for _ in range(0 if peer.slow else repeats):
-        began = time.process_time()
-        peer.run(first.iteration, None)
-        best = min(best, time.process_time() - began)
-    return float(best)
+    if peer.slow:
+        return first.cpu_seconds
+    return min(_cpu_seconds(lambda: peer.run(first.iteration, None)) for _ in range(repeats))
+
+
+def _cpu_seconds(run: Callable[[], object]) -> float:
+    began = time.process_time()
+    run()
+    return time.process_time() - began

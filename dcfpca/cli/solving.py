@@ -21,7 +21,7 @@ from dcfpca.rpca.locks import told_apart
 from dcfpca.rpca.metrics import paper_error, relative_squared_error
 from dcfpca.rpca.simulate import SiteResult, collect, exchange
 from dcfpca.rpca.subspace import SubspaceMethod
-from dcfpca.rpca.subspace_settings import PLAN
+from dcfpca.rpca.subspace_settings import PLAN, SWEPT
 from dcfpca.rpca.subspace_site import SKETCHING_ROUNDS
 from dcfpca.rpca.synthetic import Problem
 from dcfpca.rpca.work import Work
@@ -170,14 +170,21 @@ def _ideal_seconds(
     plan = dict(zip(PLAN, consensus.broadcast.scalars, strict=False))
     entering = int(np.count_nonzero(consensus.broadcast.scalars[len(PLAN) : len(PLAN) + method.width]))
     width = entering if plan["narrow"] else method.width
-    passes = 1 if consensus.round <= SKETCHING_ROUNDS else method.settings.passes
-    per_direction = 2.0 * problem.M.size
-    whole = 1 if amends(passes, width, plan["relaxation"]) else 2 * passes - 1  # products with the entering directions
-    flops = per_direction * (whole * entering + 2 * width)
+    flops = 2.0 * problem.M.size * (_products(method, consensus.round, width, plan) * entering + 2 * width)
     key = (width, np.float32 if plan["single"] else np.float64)
     if key not in peaks:
         peaks[key] = gemm_peak(problem.M.shape[0], max(problem.counts), *key, now)
     return flops / peaks[key]
+
+
+def _products(method: SubspaceMethod, round: int, width: int, plan: dict[str, float]) -> int:
+    """How many products with the entering directions a round takes, beside the two with all that make V and Z of Y."""
+    if round == 1:
+        return 0  # L is zero
+    if round <= SKETCHING_ROUNDS:
+        return 2 if plan["start"] == SWEPT else 1
+    passes = method.settings.passes
+    return 1 if amends(passes, width, plan["relaxation"]) else 2 * passes - 1
 
 
 def gemm_peak(rows: int, columns: int, width: int, dtype: type, now: Callable[[], float]) -> float:

@@ -25,6 +25,9 @@ from dcfpca.rpca.thresholds import firm
 HALF = 0.5
 SUSPECT = 0.125  # fewer outliers than this share cannot be a majority, unless three quarters are missing
 FEWEST = 8  # observed entries of a row or column of which a majority says something
+NEGLIGIBLE = (
+    1e-9  # of L's size: outliers so small tell of a threshold near rounding, not of a row or column left behind
+)
 
 
 class FreeingSite(SubspaceSite):
@@ -33,16 +36,17 @@ class FreeingSite(SubspaceSite):
     def finish(self, broadcast: Parcel) -> Iterator[ResultBlock]:
         """The result of the rounds, with locked columns projected anew where that leaves fewer outliers."""
         flagged, before, after, apart = np.zeros(self._columns.shape[0]), 0, 0, 0
+        least = NEGLIGIBLE * _size_of_entries(broadcast)
         for block in super().finish(broadcast):
-            freed, left = self._freed(block, broadcast)
-            flagged += np.bincount(freed.S.indices, minlength=flagged.size)
+            freed, left = self._freed(block, broadcast, least)
+            flagged += np.bincount(freed.S.indices[np.abs(freed.S.data) > least], minlength=flagged.size)
             before, after, apart = before + block.S.nnz, after + freed.S.nnz, apart + left
             yield freed
         self._certificate["outlier_share"] *= after / before if before else 1.0
         self._certificate["rows_apart"] = float(self._rows_apart(flagged))
         self._certificate["columns_apart"] = float(apart)
 
-    def _freed(self, block: ResultBlock, broadcast: Parcel) -> tuple[ResultBlock, int]:
+    def _freed(self, block: ResultBlock, broadcast: Parcel, least: float) -> tuple[ResultBlock, int]:
         """The block with its locked columns projected onto the final subspace, and how many are left."""
         suspects = np.flatnonzero(np.diff(block.S.indptr) > SUSPECT * block.L.shape[0])
         if not suspects.size:
@@ -52,7 +56,7 @@ class FreeingSite(SubspaceSite):
         if not locked.any():
             return block, 0
         freed = _projected(block, suspects[locked], M[:, locked], broadcast, self._settings.a)
-        outliers = np.diff(freed.S.indptr)[suspects[locked]]
+        outliers = np.count_nonzero(np.abs(freed.S[:, suspects[locked]].toarray()) > least, axis=0)
         return freed, int(_majority(outliers, np.count_nonzero(~np.isnan(M[:, locked]), axis=0)).sum())
 
     def _rows_apart(self, flagged: FloatArray) -> int:
@@ -62,6 +66,13 @@ class FreeingSite(SubspaceSite):
             return 0
         seen = [np.count_nonzero(~np.isnan(self._columns.read(*cut)[suspects]), axis=1) for cut in self._blocks]
         return int(_majority(flagged[suspects], np.sum(seen, axis=0)).sum())
+
+
+def _size_of_entries(broadcast: Parcel) -> float:
+    """About the root mean square of L's entries."""
+    weights, values = np.split(broadcast.scalars[len(PLAN) :], 2)
+    columns = broadcast.scalars[PLAN.index("columns")]
+    return float(np.linalg.norm(weights * values) / np.sqrt(broadcast.tensor.shape[0] * max(columns, 1.0)))
 
 
 def told_apart(certificate: Mapping[str, float], row: str = "row", column: str = "column") -> str:

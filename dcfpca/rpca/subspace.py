@@ -27,7 +27,15 @@ from dcfpca.rpca.schedule import (
     warm_schedule,
 )
 from dcfpca.rpca.start import WARM, opening_basis, remembered
-from dcfpca.rpca.subspace_settings import OPENING_LOWEST, OPENING_STEP, PLAN, SubspaceSettings
+from dcfpca.rpca.subspace_settings import (
+    CARRIED,
+    OPENING_LOWEST,
+    OPENING_STEP,
+    PLAN,
+    PROJECTED,
+    SWEPT,
+    SubspaceSettings,
+)
 from dcfpca.rpca.subspace_settings import broadcast_layout as _broadcast_layout
 from dcfpca.rpca.subspace_settings import update_layout as _update_layout
 from dcfpca.rpca.subspace_site import update_scales, update_unit
@@ -126,7 +134,8 @@ class SubspaceMethod:
         U = opening_basis(self.rows, self.width, self.seed, opening.memory)
         values = np.full(self.width, schedule.unit * np.sqrt(max(count, 1.0)))
         state = State(U, np.ones(self.width), values, schedule, change=1.0, quiet=0, narrow=0)
-        return self._consensus(1, state, Progress(rank=self.width, noise=schedule.noise), None, WARM in opening.memory)
+        start = PROJECTED if WARM in opening.memory else CARRIED
+        return self._consensus(1, state, Progress(rank=self.width, noise=schedule.noise), None, start)
 
     def _weighed(self, consensus: Consensus, total: Total) -> Consensus:
         """After round 1 of a warm run: U stays, and how far it explains the data says where the thresholds begin.
@@ -163,7 +172,9 @@ class SubspaceMethod:
             U = np.linalg.qr(U)[0]
         # A direction that vanished goes on as any: next round it has what any direction has of that which is not in L.
         values = np.maximum(values, schedule.pull * np.sqrt(schedule.columns))
-        return self._close(consensus.round, State(U, weights, values, schedule, change, quiet, narrow))
+        # V of a random U says nothing of the next one.
+        start = SWEPT if consensus.round == 1 else CARRIED
+        return self._close(consensus.round, State(U, weights, values, schedule, change, quiet, narrow), start)
 
     def _freedom(self, rank: int, columns: float) -> float:
         """The share of all dimensions that matrices near one of this rank, of the same rank, fill."""
@@ -179,17 +190,16 @@ class SubspaceMethod:
             return 0
         stands = entering == np.count_nonzero(old.weights)
         quiet = stands and (change < self.settings.narrow_below or old.narrow > 0)
-        parted = values[entering - 1] >= self.settings.narrow_gap * values[entering]
-        return old.narrow + 1 if quiet or parted else 0
+        return old.narrow + 1 if quiet or self._parted(values, entering) else 0
 
-    def _close(self, done: int, state: State) -> Consensus:
-        """End the round: either over, or the next one opens."""
+    def _close(self, done: int, state: State, start: float = CARRIED) -> Consensus:
+        """End the round: either over, or the next one opens, in which V begins at `start`."""
         rank = int(np.count_nonzero(state.weights))
         kept_values = (state.weights * state.values)[state.weights > 0.0]
         threshold = state.schedule.threshold(self.settings)
         progress = Progress(state.change, rank, state.schedule.noise, threshold, kept_values)
         outcome = Outcome.CONVERGED if state.quiet >= 2 else Outcome.OUT_OF_ROUNDS if done >= self.rounds else None
-        return self._consensus(done if outcome else done + 1, state, progress, outcome)
+        return self._consensus(done if outcome else done + 1, state, progress, outcome, start)
 
     def _weights(
         self, values: FloatArray, schedule: Schedule, columns: float, stretch: float, moving: bool
@@ -209,15 +219,23 @@ class SubspaceMethod:
             bar = max(bar, self.settings.rank_noise * (np.sqrt(self.rows) + np.sqrt(columns)) * stretch * schedule.pull)
         bar = max(bar, ROUNDING * np.sqrt(max(self.rows, columns)) * values[0])
         # A cap at half the largest keeps an early overestimate from emptying L.
-        return firm_weights(values, min(bar, values[0] / 2.0), self.settings.b)
+        weights = firm_weights(values, min(bar, values[0] / 2.0), self.settings.b)
+        entering = int(np.count_nonzero(weights))
+        if 0 < entering < self.width and self._parted(values, entering):
+            weights[:entering] = 1.0
+        return weights
+
+    def _parted(self, values: FloatArray, entering: int) -> bool:
+        """Whether a gap parts so many singular values from the rest: then it is clear which are directions of L."""
+        return bool(values[entering - 1] >= self.settings.narrow_gap * values[entering])
 
     def _consensus(
-        self, number: int, state: State, progress: Progress, outcome: Outcome | None, warm: bool = False
+        self, number: int, state: State, progress: Progress, outcome: Outcome | None, start: float
     ) -> Consensus:
         schedule = state.schedule
         threshold = schedule.threshold(self.settings)
         pace = [schedule.relaxation, schedule.step, schedule.momentum]
-        now = [schedule.single, float(state.narrow > 0), float(warm)]
+        now = [schedule.single, float(state.narrow > 0), start]
         plan = [threshold, schedule.noise, *pace, *now, schedule.columns]
         broadcast = Parcel(state.U, np.concatenate([plan, state.weights, state.values]))
         memory = {"schedule": np.array(astuple(schedule)), "rest": np.array([state.change, state.quiet, state.narrow])}

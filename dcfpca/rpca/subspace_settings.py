@@ -14,7 +14,11 @@ OPENING_STEP = 4
 OPENING_BINS = 240
 OPENING = ("columns", *(f"size_{k}" for k in range(OPENING_BINS)))
 ROUND = ("columns", "pull", "kept", "sampled", *(f"residual_{k}" for k in range(HISTOGRAM_BINS)))
-PLAN = ("threshold", "noise", "relaxation", "step", "momentum", "single", "narrow", "warm", "columns")
+PLAN = ("threshold", "noise", "relaxation", "step", "momentum", "single", "narrow", "start", "columns")
+# Where V begins in a round, as the plan says it: at what the site has (nothing, in its first round), …
+CARRIED = 0.0
+SWEPT = 1.0  # … at one pass from L = 0, where U has nothing to do with the one V was made for, …
+PROJECTED = 2.0  # … or at a robust projection, where the threshold is already low.
 
 
 @dataclass(frozen=True, slots=True)

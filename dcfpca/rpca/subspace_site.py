@@ -12,10 +12,18 @@ from scipy import sparse
 from dcfpca.rpca.columns import blocks
 from dcfpca.rpca.exchange import Columns, FloatArray, Parcel, ResultBlock
 from dcfpca.rpca.fused import fused
-from dcfpca.rpca.kernels import Desk, Entering, Fit, Push, StepPlan, StepSums, block_step, settle
+from dcfpca.rpca.kernels import Desk, Entering, Fit, Push, StepPlan, StepSums, block_step, settle, where_it_lies
 from dcfpca.rpca.projection import project
 from dcfpca.rpca.reference import exponent_histogram
-from dcfpca.rpca.subspace_settings import OPENING_BINS, OPENING_LOWEST, OPENING_STEP, PLAN, SubspaceSettings
+from dcfpca.rpca.subspace_settings import (
+    CARRIED,
+    OPENING_BINS,
+    OPENING_LOWEST,
+    OPENING_STEP,
+    PLAN,
+    PROJECTED,
+    SubspaceSettings,
+)
 from dcfpca.rpca.work import Work
 
 SKETCHING_ROUNDS = 2  # while U is only a sketch, one pass tells as much as two
@@ -44,16 +52,14 @@ class SubspaceSite:
             return self._opening()
         # In round 1 U is random: one pass from L = 0 leaves the rows that nobody observed at exactly zero for good.
         plan = self._plan(broadcast, passes=1 if round <= SKETCHING_ROUNDS else self._settings.passes)
-        missed = round > SKETCHING_ROUNDS and self._answered not in (round - 1, round)
-        # To an earlier run's subspace everybody is new.
-        missed = missed or bool(broadcast.scalars[PLAN.index("warm")])
-        start = self._projected(plan.entering.U) if missed else self._carried(plan.entering.U)
-        fit, desk, room = Fit.room(start.shape[0], plan.width), self._desk(plan), np.zeros(broadcast.tensor.shape)
-        sums = StepSums.zeros(plan, room)
-        push = None if missed else self._push(broadcast, plan.U)
+        desk, room = self._desk(plan), np.zeros(broadcast.tensor.shape)
+        fit, sums = Fit.room(self._V.shape[0], plan.width), StepSums.zeros(plan, room)
+        begins = self._begins(round, broadcast)
+        carried, push = self._carried(broadcast, plan) if begins == CARRIED else (None, None)
         for first, last in self._blocks:
             M, block = self._columns.read(first, last), fit.block(first, last)
-            block_step(M, start[first:last], block, plan, sums, desk, push, first)
+            start = carried[first:last] if carried is not None else _first_fit(begins, M, plan, desk)
+            block_step(M, start, block, plan, sums, desk, push, first)
         sums.close(plan, push)
         self._U, self._V, self._fitted = plan.U, fit.V, fit.L
         self._answered = round
@@ -76,11 +82,11 @@ class SubspaceSite:
         plan = self._plan(broadcast, passes=FINISHING_PASSES, final=True)
         start = self._start(plan.entering.U)
         tally, enters = Tally(), np.split(broadcast.scalars[len(PLAN) :], 2)[0] > 0.0
-        desk = self._desk(plan)
+        desk, U = self._desk(plan), leading(broadcast.tensor, np.flatnonzero(enters))
         for first, last in self._blocks:
             M, fit = self._columns.read(first, last), Fit.room(last - first, plan.width)
             settle(M, start[first:last], fit, plan, desk)
-            L, S, shrunk = tally.result(fit, plan, desk.laid)
+            L, S, shrunk = tally.result(fit, plan, U, in_double(M))
             V = np.zeros((last - first, enters.size))
             V[:, enters] = shrunk
             yield ResultBlock(first, L, S, V)
@@ -98,14 +104,14 @@ class SubspaceSite:
         return Parcel(np.zeros((0, 0)), np.concatenate([[float(self._columns.shape[1])], sizes]))
 
     def _plan(self, broadcast: Parcel, passes: int, final: bool = False) -> StepPlan:
-        """The final step is in double precision and about what enters; earlier ones are as the broadcast says."""
+        """A round as the broadcast says; the final step is about what enters, in the precision that the rounds had."""
         threshold, noise, relaxation, step, _, single, narrow, _, _ = broadcast.scalars[: len(PLAN)]
         U, (weights, values) = broadcast.tensor, np.split(broadcast.scalars[len(PLAN) :], 2)
         scales = update_scales(values) * update_unit(values)
         if narrow or final:
             places = np.flatnonzero(weights)
             U, weights, scales = leading(U, places), weights[places], scales[places]
-        work = U.astype(np.float32) if single and not final else np.ascontiguousarray(U)
+        work = U.astype(np.float32) if single else np.ascontiguousarray(U)
         return StepPlan(
             U=work,
             entering=Entering.of(work, weights),
@@ -119,10 +125,12 @@ class SubspaceSite:
             sample=self._sample,
         )
 
-    def _push(self, broadcast: Parcel, U: Work) -> Push | None:
-        """The momentum the aggregator asks for; none for a site that was away, whose last L is an old one."""
-        momentum = float(broadcast.scalars[PLAN.index("momentum")])
-        return Push.of(momentum, self._fitted, self._U, self._turn(U)) if momentum else None
+    def _begins(self, round: int, broadcast: Parcel) -> float:
+        """Where V begins. Under the low threshold of a late round, the stale V of a site that was away would make
+        outliers of everything: it begins at a projection."""
+        begins = float(broadcast.scalars[PLAN.index("start")])
+        was_away = round > 1 and self._answered not in (round - 1, round)
+        return PROJECTED if begins == CARRIED and was_away else begins
 
     def _desk(self, plan: StepPlan) -> Desk:
         widest = max((stop - start for start, stop in self._blocks), default=0)
@@ -132,14 +140,19 @@ class SubspaceSite:
         """V for the result: carried over, or from the data where this site has not seen the final subspace."""
         turn = self._turn(U)
         seen = float(np.sum(turn**2)) / U.shape[1] if U.shape[1] else 1.0
-        return self._projected(U) if 1.0 - seen > STALE else self._V @ turn
+        return self._projected(U) if 1.0 - seen > STALE else self._V.astype(U.dtype, copy=False) @ turn
 
-    def _carried(self, U: Work) -> Work:
-        """V carried over from the last subspace this site answered into these directions."""
+    def _carried(self, broadcast: Parcel, plan: StepPlan) -> tuple[Work, Push | None]:
+        """V carried over from the last subspace this site answered, and the momentum that the aggregator asks for."""
+        U, momentum = plan.entering.U, float(broadcast.scalars[PLAN.index("momentum")])
         if not self._answered:
-            return np.zeros((self._V.shape[0], U.shape[1]), U.dtype)
-        start: Work = self._V.astype(U.dtype, copy=False) @ self._turn(U)
-        return start
+            return np.zeros((self._V.shape[0], U.shape[1]), U.dtype), None
+        turn = self._turn(U)
+        start: Work = self._V.astype(U.dtype, copy=False) @ turn
+        if not momentum:
+            return start, None
+        turn = turn if U is plan.U else self._turn(plan.U)
+        return start, Push.of(momentum, self._fitted, self._U, turn)
 
     def _turn(self, U: Work) -> Work:
         """U_beforeᵀ U, as exactly as U_before and V were worked out."""
@@ -147,8 +160,7 @@ class SubspaceSite:
         return turn.astype(U.dtype, copy=False)
 
     def _projected(self, U: Work) -> Work:
-        """V from the data alone, for a site that was away: under the low threshold of a late round its stale V would
-        make outliers of everything."""
+        """V from the data alone."""
         start = np.empty((self._columns.shape[1], U.shape[1]), dtype=U.dtype)
         for first, last in self._blocks:
             start[first:last] = project(U.astype(np.float64), self._columns.read(first, last)).coefficients
@@ -175,10 +187,12 @@ class Tally:
     drift: float = 0.0
     size: float = 0.0
 
-    def result(self, fit: Fit, plan: StepPlan, M: FloatArray) -> tuple[FloatArray, sparse.csc_array, FloatArray]:
+    def result(
+        self, fit: Fit, plan: StepPlan, U: FloatArray, M: FloatArray
+    ) -> tuple[FloatArray, sparse.csc_array, FloatArray]:
         """L, S and the coefficients of L of one block, taken into the sums."""
         shrunk = fit.V * plan.entering.weights
-        L = plan.U @ shrunk.T
+        L = U @ shrunk.T
         self.drift += float(np.sum((shrunk - fit.L) ** 2))
         self.size += float(np.sum(shrunk**2))
         return L, self.outliers_of(M, L, plan.threshold, plan.a), shrunk
@@ -204,6 +218,24 @@ class Tally:
             "residual_rms": float(np.sqrt(self.pull / observed)),
             "stationarity": float(np.sqrt(self.drift / self.size)) if self.size > 0.0 else 0.0,
         }
+
+
+def _first_fit(begins: float, M: FloatArray, plan: StepPlan, desk: Desk) -> Work:
+    """Coefficients of a block's columns in the entering directions, from the data alone."""
+    U = plan.entering.U
+    if begins == PROJECTED:
+        return project(U.astype(np.float64), M).coefficients.astype(U.dtype)
+    laid, Y = desk.lay(M)
+    Y.fill(0.0)
+    fused().sweep(laid, Y, plan.threshold, plan.a, 0.0, plan.relaxation)
+    start: Work = Y.T @ U
+    return start
+
+
+def in_double(M: FloatArray) -> FloatArray:
+    """A block as the loops read it, whatever precision the round is worked in."""
+    there = where_it_lies(M) if M.dtype == np.float64 else None
+    return np.ascontiguousarray(M, np.float64) if there is None else there
 
 
 def leading(U: FloatArray, places: NDArray[np.intp]) -> FloatArray:

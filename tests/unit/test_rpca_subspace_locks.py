@@ -37,14 +37,16 @@ def test_columns_that_the_threshold_left_behind_are_freed(recipe: Recipe, seed: 
 
 
 @pytest.mark.parametrize(("width", "fixed_rank"), [(3, True), (8, False)])
-def test_a_row_that_is_a_direction_of_its_own_is_told(width: int, fixed_rank: bool) -> None:
+def test_a_row_that_is_a_direction_of_its_own_is_told_or_becomes_one(width: int, fixed_rank: bool) -> None:
     problem = generate(Recipe(100, 120, 3, 0.05, counts=(120,)), 1)
     M = problem.M.copy()
     M[50] = 7.0
     run = simulate(SubspaceMethod(100, width, 150, 1e-10, fixed_rank=fixed_rank), split(M, (40, 40, 40)))
     rest = np.arange(100) != 50
     assert relative_error(run.low_rank[rest], problem.L[rest]) <= 1e-9
-    assert [result.certificate["rows_apart"] for result in run.results] == [1.0, 1.0, 1.0]
+    explained = relative_error(run.low_rank[50], M[50]) <= 1e-9
+    assert run.consensus.progress.rank == (4 if explained else 3)
+    assert [result.certificate["rows_apart"] for result in run.results] == [0.0 if explained else 1.0] * 3
 
 
 def test_a_run_that_never_stops_does_not_take_rounding_for_directions() -> None:
