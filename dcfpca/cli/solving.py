@@ -19,6 +19,7 @@ from dcfpca.rpca.fused import fused
 from dcfpca.rpca.kernels import amends
 from dcfpca.rpca.locks import told_apart
 from dcfpca.rpca.metrics import paper_error, relative_squared_error
+from dcfpca.rpca.narrow import NARROW_WIDTH
 from dcfpca.rpca.simulate import SiteResult, collect, exchange
 from dcfpca.rpca.subspace import SubspaceMethod
 from dcfpca.rpca.subspace_settings import PLAN, SWEPT
@@ -62,12 +63,12 @@ class Solved:
 
 def solve(method: Method, problem: Problem, threads: int = 1) -> Solved:
     """Run the method over the problem's sites in sequence; looking at the error each round is not on the clock."""
-    _load_compiled_loops()
+    _load_compiled_loops(method.width if isinstance(method, SubspaceMethod) else 0)
     with threadpool_limits(threads):
         return _solve(method, problem, time.process_time if threads == 1 else time.perf_counter)
 
 
-def _load_compiled_loops() -> None:
+def _load_compiled_loops(width: int) -> None:
     """Loaded once per process, not per solve, so they are loaded before the clock starts."""
     loops, ends = fused(), np.zeros(2, np.int64)
     for dtype in (np.float32, np.float64):
@@ -77,6 +78,10 @@ def _load_compiled_loops() -> None:
         loops.mark(M, M.copy(), marked, 1.0, 2.0, 1.0)
         loops.amend(marked, M.copy(), M, M, M, M.copy())
         loops.count(M, M, np.arange(2), 1.0, 2.0, 1.0, -14, np.zeros(20))
+    if 0 < width <= NARROW_WIDTH:
+        U, directions, lines = np.zeros((4, width)), (0,) * width, np.zeros((4, 8))
+        loops.pull_through(lines, U, np.zeros((8, width)), 1.0, 2.0, lines.copy(), np.zeros((8, width)), directions)
+        loops.thin_product(lines, np.zeros((width, 8)), U, directions)
     loops.add_exactly(np.zeros(2), np.zeros(2), np.zeros(2))
     loops.outliers_by_column(M, M, 1.0, ends)
     loops.gather_outliers(M, M, 1.0, 2.0, ends, np.zeros(0, np.int32), np.zeros(0))

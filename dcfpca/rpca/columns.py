@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dcfpca.errors import BadInput
 from dcfpca.rpca.exchange import Columns, FloatArray
 
+LINED = 16  # numbers in a cache line, in single precision
 BLOCK_BYTES = 1 << 20  # A block of columns this large, its residual and its factors stay in a core's cache.
 
 
@@ -46,8 +47,10 @@ def blocks(columns: Columns, block_bytes: int = BLOCK_BYTES) -> list[tuple[int, 
 
 
 def block_width(rows: int, block_bytes: int = BLOCK_BYTES) -> int:
-    """How many columns make a block. Parts of a site hold whole blocks, so that a cut does not change the blocks."""
-    return max(1, block_bytes // (8 * max(rows, 1)))
+    """How many columns make a block, in whole cache lines where they are many. Parts of a site hold whole blocks, so
+    that a cut does not change the blocks."""
+    width = max(1, block_bytes // (8 * max(rows, 1)))
+    return width if width < LINED else width - width % LINED
 
 
 def split(matrix: NDArray[Any], counts: tuple[int, ...]) -> list[ArrayColumns]:

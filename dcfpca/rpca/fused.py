@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dcfpca.rpca import loops, reference
 from dcfpca.rpca.compiling import compiler
 from dcfpca.rpca.exchange import FloatArray
-from dcfpca.rpca.work import Flags, Work
+from dcfpca.rpca.work import Directions, Flags, Work
 
 STRICT = {"add_exactly"}  # about rounding: the compiler must keep to the order of its operations
 
@@ -25,6 +25,8 @@ class Loops:
     mark: Callable[[Work, Work, Flags, float, float, float], None]
     amend: Callable[[Flags, Work, Work, Work, Work, Work], None]
     count: Callable[[Work, Work, NDArray[np.intp], float, float, float, int, FloatArray], tuple[float, float]]
+    pull_through: Callable[[Work, Work, Work, float, float, Work, Work, Directions], None]
+    thin_product: Callable[[Work, Work, Work, Directions], None]
     outliers_by_column: Callable[[Work, Work, float, NDArray[np.int64]], tuple[int, float]]
     gather_outliers: Callable[[Work, Work, float, float, NDArray[np.int64], NDArray[np.int32], FloatArray], float]
     add_exactly: Callable[[FloatArray, FloatArray, FloatArray], None]
@@ -47,5 +49,7 @@ def compiled() -> Loops | None:
     compile_one = compiler()
     if compile_one is None:
         return None
-    names = [field.name for field in fields(Loops)]
-    return Loops(**{name: compile_one(getattr(loops, name), name not in STRICT) for name in names})
+    from dcfpca.rpca import lanes  # noqa: PLC0415 — it needs numba
+
+    homes = {field.name: lanes if hasattr(lanes, field.name) else loops for field in fields(Loops)}
+    return Loops(**{name: compile_one(getattr(home, name), name not in STRICT) for name, home in homes.items()})

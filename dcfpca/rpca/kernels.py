@@ -10,7 +10,7 @@ M is read once per round however many passes are made on it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dcfpca.rpca.exchange import FloatArray
 from dcfpca.rpca.fused import fused
+from dcfpca.rpca.narrow import NARROW_WIDTH, WALKED_COLUMNS, Pulled, pulled, pulls_room, settled
 from dcfpca.rpca.work import Flags, Work
 
 # Residual sizes are counted in powers of two around the last known noise, from 2⁻¹⁴ to 2⁵ times it.
@@ -46,6 +47,11 @@ class StepPlan:
     def amending(self) -> bool:
         """Whether later passes only amend; by figures all sites share, so that the split does not matter."""
         return amends(self.passes, self.width, self.relaxation)
+
+    @property
+    def narrow(self) -> bool:
+        """Whether there are so few directions that passes are walks."""
+        return 0 < self.width <= NARROW_WIDTH
 
     @property
     def width(self) -> int:
@@ -140,7 +146,7 @@ class Push:
 
 @dataclass(slots=True, eq=False)
 class Desk:
-    """Room for one block's L or Y, in the precision of the round, and for a copy of the block where one is needed."""
+    """Room for one block's L, Y or pulls, in the precision of the round, and for a copy of the block where needed."""
 
     L: Work
     marked: Flags
@@ -150,7 +156,8 @@ class Desk:
     def of(size: int, plan: StepPlan) -> Desk:
         """A desk for blocks of up to this many entries."""
         marked = np.empty(size if plan.amending else 0, np.uint8)
-        return Desk(np.empty(size, plan.U.dtype), marked, np.empty((0, 0), plan.U.dtype))
+        room = pulls_room(size, plan) if plan.narrow else np.empty(size, plan.U.dtype)
+        return Desk(room, marked, np.empty((0, 0), plan.U.dtype))
 
     def lay(self, M: FloatArray) -> tuple[Work, Work]:
         """M for the loops to read, and the room beside it."""
@@ -204,22 +211,34 @@ def block_step(
     if push is not None:
         push.turn_block(first, fit.V, fit.L)
     right = (fit.V / plan.scales).astype(plan.U.dtype)
-    sums.tensor += Y @ right
+    sums.tensor += Y.times(right) if isinstance(Y, Pulled) else Y @ right
     if plan.amending:
         sums.moved += (fit.L[:, plan.entering.places] - start * plan.entering.weights).T @ right
     if push is not None:
         push.add_block(first, fit.L, right)
 
 
-def settle(M: FloatArray, start: Work, fit: Fit, plan: StepPlan, desk: Desk, sums: StepSums | None = None) -> Work:
+def settle(
+    M: FloatArray, start: Work, fit: Fit, plan: StepPlan, desk: Desk, sums: StepSums | None = None
+) -> Work | Pulled:
     """The local passes on one block: fills `fit` and returns Y, which lies on the desk. Counts where there are sums.
 
     While few entries are outliers only the first pass looks at all of them. The others amend Y where the first found
     a residual that does not pull whole, which costs as many products as there are outliers.
     """
+    shrunk, (laid, L) = start * plan.entering.weights, desk.lay(M)
+    if plan.narrow and M.shape[1] >= WALKED_COLUMNS:
+        shrunk = settled(laid, shrunk, plan, desk.L)
+        if sums is not None:
+            few = replace(plan, sample=np.arange(plan.sample.size))
+            count_residuals(M[plan.sample], plan.entering.U[plan.sample] @ shrunk.T, few, sums)
+        return pulled(laid, shrunk, fit, plan, desk.L)
+    return _multiplied(laid, L, shrunk, fit, plan, desk, sums)
+
+
+def _multiplied(laid: Work, L: Work, shrunk: Work, fit: Fit, plan: StepPlan, desk: Desk, sums: StepSums | None) -> Work:
+    """The passes by products of matrices, L written down."""
     loops, entering = fused(), plan.entering
-    laid, L = desk.lay(M)
-    shrunk = start * entering.weights
     for _ in range(0 if plan.amending else plan.passes - 1):
         np.matmul(entering.U, shrunk.T, out=L)
         loops.sweep(laid, L, plan.threshold, plan.a, 0.0, plan.relaxation)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.rpca.exchange import FloatArray
-from dcfpca.rpca.work import Flags, Work
+from dcfpca.rpca.work import Directions, Flags, Work
 
 
 def sweep(M: Work, L: Work, threshold: float, a: float, keep: float, relaxation: float) -> None:
@@ -89,6 +89,21 @@ def count(
             exponent = (np.float32(size * per_unit).view(np.int32) >> 23) - 126
             histogram[min(max(exponent - lowest, 0), last)] += size > 0.0
     return pulled, kept
+
+
+def thin_product(pulls: Work, right: Work, product: Work, directions: Directions) -> None:
+    """product ← pulls · rightᵀ, `right` being width × columns; four rows at a time: there are a multiple of four."""
+    for i in range(0, pulls.shape[0], 4):
+        p0, p1, p2, p3 = pulls[i], pulls[i + 1], pulls[i + 2], pulls[i + 3]
+        for k in range(len(directions)):
+            v = right[k]
+            a = b = c = d = pulls.dtype.type(0.0)
+            for j in range(pulls.shape[1]):
+                a += p0[j] * v[j]
+                b += p1[j] * v[j]
+                c += p2[j] * v[j]
+                d += p3[j] * v[j]
+            product[i, k], product[i + 1, k], product[i + 2, k], product[i + 3, k] = a, b, c, d
 
 
 def outliers_by_column(M: Work, L: Work, threshold: float, counts: NDArray[np.int64]) -> tuple[int, float]:

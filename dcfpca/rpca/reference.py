@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from dcfpca.rpca.exchange import FloatArray
 from dcfpca.rpca.thresholds import firm, pull
-from dcfpca.rpca.work import Flags, Work
+from dcfpca.rpca.work import Directions, Flags, Work
 
 STRETCH = 8192  # numbers that stay in cache through the steps of an addition
 
@@ -49,6 +49,22 @@ def count(
     pulls = pull(sizes, threshold, a)
     histogram += exponent_histogram(sizes, unit, lowest, histogram.size)
     return float(np.sum((pulls / unit) ** 2)), float(np.count_nonzero(pulls >= 0.5 * sizes))
+
+
+def pull_through(
+    M: Work, U: Work, shrunk: Work, threshold: float, a: float, pulls: Work, gained: Work, directions: Directions
+) -> None:
+    """pulls ← ψ(M − U·shrunkᵀ), and gained ← pullsᵀ·U; pulls of fewer rows than M are not kept."""
+    found = _pulls(M, U @ shrunk.T, threshold, a, 1.0)
+    gained[:] = found.T @ U
+    if pulls.shape[0] >= M.shape[0]:
+        pulls[: M.shape[0], : found.shape[1]] = found
+        pulls[: M.shape[0], found.shape[1] :] = 0.0
+
+
+def thin_product(pulls: Work, right: Work, product: Work, directions: Directions) -> None:
+    """product ← pulls · rightᵀ, `right` being width × columns."""
+    np.matmul(pulls, right.T, out=product)
 
 
 def outliers_by_column(M: Work, L: Work, threshold: float, counts: NDArray[np.int64]) -> tuple[int, float]:

@@ -10,3 +10,6 @@ from numpy.typing import NDArray
 # Early rounds are worked in single precision: what they are about is far above its rounding.
 Work = NDArray[Any]
 Flags = NDArray[np.uint8]
+# As many zeros as directions: loops are compiled for the length of a tuple, so that sums over directions are unrolled.
+Directions = tuple[int, ...]
+LINE = 64  # bytes of a cache line

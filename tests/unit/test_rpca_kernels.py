@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dcfpca.rpca import reference
+from dcfpca.rpca import kernels, reference
 from dcfpca.rpca.fused import Loops, compiled, fused, in_numpy
-from dcfpca.rpca.kernels import histogram_median, where_it_lies
+from dcfpca.rpca.kernels import Desk, Entering, Fit, StepPlan, StepSums, block_step, histogram_median, where_it_lies
 from dcfpca.rpca.reference import exponent_histogram
 from dcfpca.rpca.thresholds import firm
 
@@ -85,6 +85,62 @@ def test_amending_is_the_product_at_the_marked_entries_alone(form: Callable[[], 
     more = np.where(marked, left @ moved.T, 0.0)
     np.testing.assert_allclose(Y, before + more, rtol=1e-5, atol=100 * np.finfo(dtype).eps)
     np.testing.assert_allclose(gained, more.T @ U, rtol=1e-4, atol=1e-4)
+
+
+@needs_compiler
+@precisions
+@pytest.mark.parametrize("shape", [(7, 1), (40, 16), (41, 30), (10, 300), (12, 560)])
+def test_the_walk_over_few_directions_agrees_with_numpy(shape: tuple[int, int], dtype: type) -> None:
+    (rows, columns), rng, eps = shape, np.random.default_rng(2), np.finfo(dtype).eps
+    M = (3.0 * rng.standard_normal((rows, columns + 3))).astype(dtype)
+    M[3, 0], M[2, 0] = np.nan, 1e30
+    U, shrunk = rng.standard_normal((rows, 3)).astype(dtype), rng.standard_normal((columns, 3)).astype(dtype)
+    lined = -(-columns // 16) * 16
+    found, expected = np.zeros((rows + rows % 2, lined), dtype), np.zeros((rows, columns), dtype)
+    gained, again, known = (np.zeros((columns, 3), dtype) for _ in range(3))
+    reference.pull_through(M, U, shrunk, 1.3, 2.0, expected, known, (0,) * 3)
+    loops().pull_through(M, U, shrunk, 1.3, 2.0, found, gained, (0,) * 3)
+    loops().pull_through(M, U, shrunk, 1.3, 2.0, np.zeros((2, lined), dtype), again, (0,) * 3)
+    np.testing.assert_allclose(found[:rows, :columns], expected, rtol=0.0, atol=100 * eps)
+    np.testing.assert_allclose(gained, known, rtol=0.0, atol=1000 * eps)
+    np.testing.assert_array_equal(again, gained)
+    assert not found[2:4, 0].any()
+
+
+@pytest.mark.parametrize("form", [pytest.param(compiled, marks=needs_compiler), in_numpy])
+@precisions
+def test_the_thin_product_is_a_product(form: Callable[[], Loops], dtype: type) -> None:
+    pulls, right, product = SIZES.astype(dtype), SIZES[:5].astype(dtype), np.empty((40, 5), dtype)
+    form().thin_product(pulls, right, product, (0,) * 5)
+    np.testing.assert_allclose(product, SIZES @ SIZES[:5].T, rtol=0.0, atol=100 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("entering", [(1.0, 0.5, 0.9), (0.7, 0.0, 0.0), (0.0, 0.0, 0.0)])
+def test_walks_over_few_directions_come_to_what_products_do(
+    entering: tuple[float, ...], dtype: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(3)
+    M = 2.0 * rng.standard_normal((33, 50))
+    M[4, 5], M[6, 7] = np.nan, 1e9
+    U = np.linalg.qr(rng.standard_normal((33, 3)))[0].astype(dtype)
+    begins = rng.standard_normal((37, int(np.count_nonzero(entering)))).astype(dtype)
+
+    def stepped() -> list[np.ndarray]:
+        plan = StepPlan(
+            U=U, scales=np.array([2.0, 1.0, 0.5]), threshold=1.3, a=2.0, relaxation=1.2, step=1.1, noise=0.9, passes=3,
+            sample=np.array([1, 4, 30]), entering=Entering.of(U, np.array(entering)),
+        )  # fmt: skip
+        fit, sums = Fit.room(37, 3), StepSums.zeros(plan, np.zeros((33, 3)))
+        block_step(M[:, 3:40], begins, fit, plan, sums, Desk.of(33 * 37, plan), None, 0)
+        return [fit.V, fit.L, sums.tensor, sums.histogram, np.array([sums.pull, sums.kept, sums.sampled])]
+
+    walked = stepped()
+    monkeypatch.setattr(kernels, "NARROW_WIDTH", 0)
+    for found, expected in zip(walked, stepped(), strict=True):
+        np.testing.assert_allclose(
+            found, expected, rtol=1e-3 if dtype == np.float32 else 1e-12, atol=1e3 * np.finfo(dtype).eps
+        )
 
 
 @pytest.mark.parametrize("form", [pytest.param(compiled, marks=needs_compiler), in_numpy])
