@@ -19,12 +19,12 @@ from dcfpca.rpca.fused import fused
 from dcfpca.rpca.kernels import amends
 from dcfpca.rpca.locks import told_apart
 from dcfpca.rpca.metrics import paper_error, relative_squared_error
-from dcfpca.rpca.narrow import NARROW_WIDTH
 from dcfpca.rpca.simulate import SiteResult, collect, exchange
 from dcfpca.rpca.subspace import SubspaceMethod
 from dcfpca.rpca.subspace_settings import PLAN, SWEPT
 from dcfpca.rpca.subspace_site import SKETCHING_ROUNDS
 from dcfpca.rpca.synthetic import Problem
+from dcfpca.rpca.walks import WALKED_WIDTH
 from dcfpca.rpca.work import Work
 
 LEVELS = ("1e-6", "1e-10", "1e-20")  # of ‖L−L₀‖²/‖L₀‖²
@@ -70,15 +70,15 @@ def solve(method: Method, problem: Problem, threads: int = 1) -> Solved:
 
 def _load_compiled_loops(width: int) -> None:
     """Loaded once per process, not per solve, so they are loaded before the clock starts."""
-    loops, ends = fused(), np.zeros(2, np.int64)
+    loops, ends, M = fused(), np.zeros(2, np.int64), np.zeros((2, 2))
     for dtype in (np.float32, np.float64):
-        M: Work = np.zeros((2, 2), dtype)
+        L: Work = np.zeros((2, 2), dtype)
         marked = np.zeros((2, 2), np.uint8)
-        loops.sweep(M, M.copy(), 1.0, 2.0, 1.0, 1.0)
-        loops.mark(M, M.copy(), marked, 1.0, 2.0, 1.0)
-        loops.amend(marked, M.copy(), M, M, M, M.copy())
-        loops.count(M, M, np.arange(2), 1.0, 2.0, 1.0, -14, np.zeros(20))
-    if 0 < width <= NARROW_WIDTH:
+        loops.sweep(M, L, 1.0, 2.0, 1.0, 1.0)
+        loops.mark(M, L, marked, 1.0, 2.0, 1.0)
+        loops.amend(marked, L, L, L, L, L.copy())
+        loops.count(M, L, np.arange(2), 1.0, 2.0, 1.0, -14, np.zeros(20))
+    if 0 < width <= WALKED_WIDTH:
         U, directions, lines = np.zeros((4, width)), (0,) * width, np.zeros((4, 8))
         loops.pull_through(lines, U, np.zeros((8, width)), 1.0, 2.0, lines.copy(), np.zeros((8, width)), directions)
         loops.thin_product(lines, np.zeros((width, 8)), U, directions)

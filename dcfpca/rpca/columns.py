@@ -47,10 +47,11 @@ def blocks(columns: Columns, block_bytes: int = BLOCK_BYTES) -> list[tuple[int, 
 
 
 def block_width(rows: int, block_bytes: int = BLOCK_BYTES) -> int:
-    """How many columns make a block, in whole cache lines where they are many. Parts of a site hold whole blocks, so
-    that a cut does not change the blocks."""
+    """How many columns make a block, in whole cache lines where they are many, but no power of two of them: rows so far
+    apart crowd into a few places of a cache. Parts of a site hold whole blocks, so that a cut does not change them."""
     width = max(1, block_bytes // (8 * max(rows, 1)))
-    return width if width < LINED else width - width % LINED
+    lines = width // LINED
+    return LINED * (lines - (lines % 8 == 0)) if lines else width
 
 
 def split(matrix: NDArray[Any], counts: tuple[int, ...]) -> list[ArrayColumns]:

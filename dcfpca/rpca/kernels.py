@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dcfpca.rpca.exchange import FloatArray
 from dcfpca.rpca.fused import fused
-from dcfpca.rpca.narrow import NARROW_WIDTH, WALKED_COLUMNS, Pulled, pulled, pulls_room, settled
+from dcfpca.rpca.walks import WALKED_COLUMNS, WALKED_WIDTH, Pulled, pulled, pulls_room, walked
 from dcfpca.rpca.work import Flags, Work
 
 # Residual sizes are counted in powers of two around the last known noise, from 2⁻¹⁴ to 2⁵ times it.
@@ -49,9 +49,13 @@ class StepPlan:
         return amends(self.passes, self.width, self.relaxation)
 
     @property
-    def narrow(self) -> bool:
-        """Whether there are so few directions that passes are walks."""
-        return 0 < self.width <= NARROW_WIDTH
+    def walking(self) -> bool:
+        """Whether there are so few directions that passes are walks …"""
+        return 0 < self.width <= WALKED_WIDTH
+
+    def walks(self, M: FloatArray) -> bool:
+        """… over this block, which has enough columns for one."""
+        return self.walking and M.shape[1] >= WALKED_COLUMNS
 
     @property
     def width(self) -> int:
@@ -150,29 +154,28 @@ class Desk:
 
     L: Work
     marked: Flags
-    laid: Work  # the block last laid, as the loops read it: they go by the shape of L, it may be wider
+    laid: FloatArray  # the block last laid, as the loops read it: they go by the shape of L, it may be wider
 
     @staticmethod
     def of(size: int, plan: StepPlan) -> Desk:
         """A desk for blocks of up to this many entries."""
         marked = np.empty(size if plan.amending else 0, np.uint8)
-        room = pulls_room(size, plan) if plan.narrow else np.empty(size, plan.U.dtype)
-        return Desk(room, marked, np.empty((0, 0), plan.U.dtype))
+        room = pulls_room(size, plan) if plan.walking else np.empty(size, plan.U.dtype)
+        return Desk(room, marked, np.empty((0, 0)))
 
     def lay(self, M: FloatArray) -> tuple[Work, Work]:
         """M for the loops to read, and the room beside it."""
-        there = where_it_lies(M) if M.dtype == self.L.dtype else None
+        there = where_it_lies(M) if M.dtype == np.float64 else None
         self.laid = self._copy(M) if there is None else there
         return self.laid, self.L[: M.size].reshape(M.shape)
 
-    def _copy(self, M: FloatArray) -> Work:
-        laid = self.laid if self.laid.shape == M.shape else np.empty(M.shape, self.L.dtype)
-        with np.errstate(over="ignore"):  # an outlier beyond float32 becomes Inf, which does not pull either
-            np.copyto(laid, M)
+    def _copy(self, M: FloatArray) -> FloatArray:
+        laid = self.laid if self.laid.shape == M.shape else np.empty(M.shape)
+        np.copyto(laid, M)
         return laid
 
 
-def where_it_lies(M: FloatArray) -> Work | None:
+def where_it_lies(M: FloatArray) -> FloatArray | None:
     """M as the first columns of a matrix whose rows follow one another, as loops are compiled for; None if it is not.
 
     What lies beyond M's columns belongs to somebody else, beyond the last row perhaps to nobody: it must not be read.
@@ -227,8 +230,8 @@ def settle(
     a residual that does not pull whole, which costs as many products as there are outliers.
     """
     shrunk, (laid, L) = start * plan.entering.weights, desk.lay(M)
-    if plan.narrow and M.shape[1] >= WALKED_COLUMNS:
-        shrunk = settled(laid, shrunk, plan, desk.L)
+    if plan.walks(M):
+        shrunk = walked(laid, shrunk, plan, desk.L)
         if sums is not None:
             few = replace(plan, sample=np.arange(plan.sample.size))
             count_residuals(M[plan.sample], plan.entering.U[plan.sample] @ shrunk.T, few, sums)

@@ -2,7 +2,8 @@
 
 Each has a numpy twin in `reference`, which says the same in a line or two and serves where there is no compiler.
 Selects instead of branches in the inner loops let the compiler make vector code of them; NaN fails every comparison,
-so that what is missing never pulls. M may have more columns than L: those beyond are not looked at.
+so that what is missing never pulls. M may have more columns than L: those beyond are not looked at. It is in double
+precision also where L is not; an outlier beyond float32 becomes Inf there, which does not pull either.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def sweep(M: Work, L: Work, threshold: float, a: float, keep: float, relaxation:
     kept, step = number(keep), number(relaxation)
     for i in range(L.shape[0]):
         for j in range(L.shape[1]):
-            r = M[i, j] - L[i, j]
+            r = number(M[i, j]) - L[i, j]
             size = abs(r)
             room = (reach - size) * slope
             room = room if room > zero else zero
@@ -36,7 +37,7 @@ def mark(M: Work, L: Work, marked: Flags, threshold: float, a: float, relaxation
     for i in range(L.shape[0]):
         for j in range(L.shape[1]):
             before = L[i, j]
-            r = M[i, j] - before
+            r = number(M[i, j]) - before
             size = abs(r)
             room = (reach - size) * slope
             room = room if room > zero else zero

@@ -7,7 +7,7 @@ sizes it has the noise. Nothing here depends on how the columns are dealt out to
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from dcfpca.errors import BadInput
 from dcfpca.rpca.exchange import Columns, Consensus, FloatArray, Layout, Outcome, Parcel, Progress, Total
 from dcfpca.rpca.kernels import HISTOGRAM_LOWEST, histogram_median
 from dcfpca.rpca.locks import FreeingSite
+from dcfpca.rpca.ritz import NUMERICALLY_ABSENT, rayleigh_ritz, relative_change, turned_within
 from dcfpca.rpca.schedule import (
     Measured,
     Movement,
@@ -42,10 +43,9 @@ from dcfpca.rpca.subspace_site import update_scales, update_unit
 from dcfpca.rpca.thresholds import firm_weights
 
 NORMAL_MEDIAN = 1.4826  # deviation of a normal variable over the median of its size
-NUMERICALLY_ABSENT = 1e-12  # of the largest
 MOVING = 0.1  # L moved by more than this share of itself in the last round
 DOMINANT = 6.0  # a singular value this many times the median of all
-DEPENDENT = 1e-7  # the squared ratio of singular values below which squares tell too little
+HELD_ROUNDS = 12  # rounds in a row that wait for strong directions to rest; some never do
 # Rounding alone makes singular values of about ε √max(m,n) σ_1; a run that goes on for long without a tolerance to stop
 # it comes down to them, and they must not pass for directions.
 ROUNDING = 8.0 * np.finfo(np.float64).eps
@@ -62,6 +62,7 @@ class State:
     change: float  # how far L moved in the last round, relatively
     quiet: int  # rounds in a row in which it hardly moved, with the thresholds settled
     narrow: int  # rounds in a row, with the next, in which only entering directions are updated
+    held: int = 0  # rounds in a row in which directions were held back for stronger ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +157,15 @@ class SubspaceMethod:
         paced = self.settings.paced(min(float(self.rows), old.schedule.columns))
         settings = paced.hastened() if WARM in consensus.memory else paced
         schedule = next_schedule(old.schedule, measured, old.change, old.change < self.tolerance, settings)
+        if old.held:
+            schedule = replace(schedule, level=old.schedule.level, entry=old.schedule.entry)
         U, values = turned(old, total.parcel.tensor)
         stretch = old.schedule.step / old.schedule.relaxation  # momentum's step makes Y, and its noise, larger
         columns = total.parcel.scalars[0] * schedule.columns
         weights = self._weights(values, schedule, columns, stretch, old.change > MOVING)
+        weak = self._weak(values, old, consensus.round)
+        held = old.held + 1 if weights[weak].any() else 0
+        weights[weak] = 0.0
         if old.narrow:
             weights[old.weights == 0.0] = 0.0
         change = relative_change(old.U, old.weights * old.values, U, weights * values)
@@ -167,14 +173,14 @@ class SubspaceMethod:
         quiet = old.quiet + 1 if rests and not lowered(schedule, old.schedule, self.settings) else 0
         freedom = self._freedom(int(np.count_nonzero(weights)), schedule.columns)
         schedule = accelerated(schedule, freedom, Movement(change, old.change), self.settings)
-        narrow = self._narrow(old, weights, values, change)
+        narrow = 0 if held else self._narrow(old, weights, values, change)
         if old.narrow and not narrow:
             U = np.linalg.qr(U)[0]
         # A direction that vanished goes on as any: next round it has what any direction has of that which is not in L.
         values = np.maximum(values, schedule.pull * np.sqrt(schedule.columns))
         # V of a random U says nothing of the next one.
         start = SWEPT if consensus.round == 1 else CARRIED
-        return self._close(consensus.round, State(U, weights, values, schedule, change, quiet, narrow), start)
+        return self._close(consensus.round, State(U, weights, values, schedule, change, quiet, narrow, held), start)
 
     def _freedom(self, rank: int, columns: float) -> float:
         """The share of all dimensions that matrices near one of this rank, of the same rank, fill."""
@@ -211,7 +217,7 @@ class SubspaceMethod:
         stand out from the noise; so does a given rank while one direction dominates and L still moves, for what is
         not yet explained of that one looks like directions of its own.
         """
-        noisy = not self.fixed_rank or (moving and values[0] > DOMINANT * float(np.median(values)))
+        noisy = not self.fixed_rank or (moving and dominated(values))
         if not noisy and settled(schedule, self.settings):
             return np.where(values > NUMERICALLY_ABSENT * values[0], 1.0, 0.0)
         bar = self.settings.rank_entry * np.sqrt(max(self.rows, columns)) * schedule.entry
@@ -224,6 +230,16 @@ class SubspaceMethod:
         if 0 < entering < self.width and self._parted(values, entering):
             weights[:entering] = 1.0
         return weights
+
+    def _weak(self, values: FloatArray, old: State, round: int) -> slice:
+        """The directions beyond the first gap, which must not enter yet: until the stronger ones rest, what is not yet
+        explained of them looks like directions of its own, and once these are in L it stays so."""
+        gaps = np.flatnonzero(values[:-1] / self.settings.narrow_gap >= values[1:])
+        rests = old.change <= MOVING or old.held >= HELD_ROUNDS
+        if rests or not gaps.size or (self.fixed_rank and not dominated(values)):
+            return slice(self.width, None)
+        entered = int(np.count_nonzero(old.weights)) if round > 1 else 0
+        return slice(max(int(gaps[0]) + 1, entered), None)
 
     def _parted(self, values: FloatArray, entering: int) -> bool:
         """Whether a gap parts so many singular values from the rest: then it is clear which are directions of L."""
@@ -238,14 +254,22 @@ class SubspaceMethod:
         now = [schedule.single, float(state.narrow > 0), start]
         plan = [threshold, schedule.noise, *pace, *now, schedule.columns]
         broadcast = Parcel(state.U, np.concatenate([plan, state.weights, state.values]))
-        memory = {"schedule": np.array(astuple(schedule)), "rest": np.array([state.change, state.quiet, state.narrow])}
+        memory = {
+            "schedule": np.array(astuple(schedule)),
+            "rest": np.array([state.change, state.quiet, state.narrow, state.held]),
+        }
         return Consensus(number, broadcast, memory, progress, outcome)
 
     def _state(self, consensus: Consensus) -> State:
         weights, values = self._directions(consensus.broadcast)
         schedule = Schedule(*consensus.memory["schedule"])
-        change, quiet, narrow = consensus.memory["rest"]
-        return State(consensus.broadcast.tensor, weights, values, schedule, float(change), int(quiet), int(narrow))
+        change, *counts = consensus.memory["rest"]
+        return State(consensus.broadcast.tensor, weights, values, schedule, float(change), *map(int, counts))
+
+
+def dominated(values: FloatArray) -> bool:
+    """Whether the largest singular value stands far above most."""
+    return bool(values[0] > DOMINANT * float(np.median(values)))
 
 
 def measure(schedule: Schedule, scalars: FloatArray) -> Measured:
@@ -268,65 +292,3 @@ def turned(old: State, tensor: FloatArray) -> tuple[FloatArray, FloatArray]:
     Z = tensor[:, entering] * unit
     U[:, entering], values[entering] = rayleigh_ritz(old.U[:, entering], Z, scales[entering], rough)
     return U, values
-
-
-def turned_within(U: FloatArray, Z: FloatArray, scales: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """U turned, within its span, to the principal directions of YᵀU, and their strengths; Z = Y V̂ with V̂ = YᵀU/σ."""
-    squares, turn = np.linalg.eigh((U.T @ Z) * scales, UPLO="U")
-    return U @ turn[:, ::-1], np.sqrt(np.maximum(squares[::-1], 0.0))
-
-
-def rayleigh_ritz(U: FloatArray, Z: FloatArray, scales: FloatArray, rough: bool) -> tuple[FloatArray, FloatArray]:
-    """The left singular vectors and singular values of Y restricted to the row space that the sites used.
-
-    The sites sent Z = Y V̂ with V̂ = YᵀU/σ. Since UᵀZ = σ V̂ᵀV̂, the aggregator can orthonormalize V̂ without having it,
-    which makes the singular values exact on that space instead of squared.
-    """
-    gram = (U.T @ Z) / scales[:, None]
-    # The scales are the strengths of the round before, which a direction that had vanished may exceed by far: it must
-    # not make the others look absent. One that fell short of them is left short, for what it has may be rounding.
-    lengths = np.sqrt(np.maximum(np.diag(gram), 1.0))
-    gram, Z = gram / lengths / lengths[:, None], Z / lengths
-    # The values descend, so the upper triangle is the half whose rows were divided by the larger of two: it keeps
-    # its digits where a direction has all but vanished.
-    if rough and (found := _by_squares(gram, Z)) is not None:
-        return found
-    strengths, vectors = np.linalg.eigh(gram, UPLO="U")
-    there = strengths > NUMERICALLY_ABSENT * max(strengths[-1], 0.0)
-    inverse_roots = np.zeros_like(strengths)
-    inverse_roots[there] = 1.0 / np.sqrt(strengths[there])
-    Q, R = np.linalg.qr(Z @ (vectors * inverse_roots))
-    P, values, _ = np.linalg.svd(R)
-    return Q @ P, values
-
-
-def _by_squares(gram: FloatArray, Z: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-    """The same from V̂ᵀV̂ = C Cᵀ and ZᵀZ: one decomposition of p × p, C⁻¹ ZᵀZ C⁻ᵀ = W σ² Wᵀ, and U = Z C⁻ᵀ W/σ.
-
-    It loses half the digits and takes a third of the time. None where the columns of V̂ or Y V̂ are so nearly dependent
-    that the vectors would not be orthogonal to what single precision has.
-    """
-    try:
-        factor = np.linalg.cholesky(gram, upper=True)
-    except np.linalg.LinAlgError:
-        return None
-    spread = (np.diag(factor).min() / np.diag(factor).max()) ** 2
-    inverse = np.linalg.inv(factor)
-    squares, vectors = np.linalg.eigh(inverse.T @ (Z.T @ Z) @ inverse)
-    if spread * squares[0] <= DEPENDENT * squares[-1]:
-        return None
-    values = np.sqrt(squares[::-1])
-    return Z @ (inverse @ (vectors[:, ::-1] / values)), values
-
-
-def relative_change(old_U: FloatArray, old: FloatArray, new_U: FloatArray, new: FloatArray) -> float:
-    """How far L = U diag(σ) … moved, relative to its size: out of the old subspace, and in its singular values.
-
-    Computed from differences, not from 1 − cos², so that it is exact down to rounding.
-    """
-    size = np.sqrt(np.sum(new**2))
-    if size == 0.0:
-        return 0.0 if not old.any() else 1.0
-    there, was = new_U[:, new > 0.0], old_U[:, old > 0.0]
-    out = (there - was @ (was.T @ there)) * new[new > 0.0]
-    return float(np.sqrt(np.sum(out**2) + np.sum((np.sort(new) - np.sort(old)) ** 2)) / size)

@@ -12,7 +12,7 @@ from scipy import sparse
 from dcfpca.rpca.columns import blocks
 from dcfpca.rpca.exchange import Columns, FloatArray, Parcel, ResultBlock
 from dcfpca.rpca.fused import fused
-from dcfpca.rpca.kernels import Desk, Entering, Fit, Push, StepPlan, StepSums, block_step, settle, where_it_lies
+from dcfpca.rpca.kernels import Desk, Entering, Fit, Push, StepPlan, StepSums, block_step, settle
 from dcfpca.rpca.projection import project
 from dcfpca.rpca.reference import exponent_histogram
 from dcfpca.rpca.subspace_settings import (
@@ -24,6 +24,7 @@ from dcfpca.rpca.subspace_settings import (
     PROJECTED,
     SubspaceSettings,
 )
+from dcfpca.rpca.walks import first_walk
 from dcfpca.rpca.work import Work
 
 SKETCHING_ROUNDS = 2  # while U is only a sketch, one pass tells as much as two
@@ -86,7 +87,7 @@ class SubspaceSite:
         for first, last in self._blocks:
             M, fit = self._columns.read(first, last), Fit.room(last - first, plan.width)
             settle(M, start[first:last], fit, plan, desk)
-            L, S, shrunk = tally.result(fit, plan, U, in_double(M))
+            L, S, shrunk = tally.result(fit, plan, U, desk.laid)
             V = np.zeros((last - first, enters.size))
             V[:, enters] = shrunk
             yield ResultBlock(first, L, S, V)
@@ -226,16 +227,12 @@ def _first_fit(begins: float, M: FloatArray, plan: StepPlan, desk: Desk) -> Work
     if begins == PROJECTED:
         return project(U.astype(np.float64), M).coefficients.astype(U.dtype)
     laid, Y = desk.lay(M)
+    if plan.walks(M):
+        return first_walk(laid, M.shape[1], plan, desk.L)
     Y.fill(0.0)
     fused().sweep(laid, Y, plan.threshold, plan.a, 0.0, plan.relaxation)
     start: Work = Y.T @ U
     return start
-
-
-def in_double(M: FloatArray) -> FloatArray:
-    """A block as the loops read it, whatever precision the round is worked in."""
-    there = where_it_lies(M) if M.dtype == np.float64 else None
-    return np.ascontiguousarray(M, np.float64) if there is None else there
 
 
 def leading(U: FloatArray, places: NDArray[np.intp]) -> FloatArray:

@@ -90,4 +90,4 @@ def test_every_dependency_of_the_product_is_pinned_by_a_range_and_has_its_reason
     named = [line for line in product.splitlines() if ">=" in line]
     assert len(named) > 15
     for line in named:
-        assert re.search(r'>=[0-9.]+,<[0-9]+"\]?,?\s+# \w', line), line
+        assert re.search(r'>=[0-9.]+,<[0-9.]+"\]?,?\s+# \w', line), line

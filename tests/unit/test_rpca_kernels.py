@@ -136,7 +136,7 @@ def test_walks_over_few_directions_come_to_what_products_do(
         return [fit.V, fit.L, sums.tensor, sums.histogram, np.array([sums.pull, sums.kept, sums.sampled])]
 
     walked = stepped()
-    monkeypatch.setattr(kernels, "NARROW_WIDTH", 0)
+    monkeypatch.setattr(kernels, "WALKED_WIDTH", 0)
     for found, expected in zip(walked, stepped(), strict=True):
         np.testing.assert_allclose(
             found, expected, rtol=1e-3 if dtype == np.float32 else 1e-12, atol=1e3 * np.finfo(dtype).eps

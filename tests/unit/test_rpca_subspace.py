@@ -152,12 +152,15 @@ def test_a_gap_in_the_singular_values_spares_the_other_directions_and_costs_no_r
     assert len(narrow[2.5]) <= len(narrow[np.inf]) + 1
 
 
-@pytest.mark.parametrize("seed", [0, 2])
-def test_a_given_rank_is_met_where_one_direction_is_ten_times_the_others(seed: int) -> None:
+@pytest.mark.parametrize("seed", [0, 3])
+@pytest.mark.parametrize("times", [10, 50])
+@pytest.mark.parametrize("width", [15, 30])
+def test_what_lies_below_a_direction_many_times_as_strong_is_found(seed: int, times: int, width: int) -> None:
     rng = np.random.default_rng(seed)
-    strengths = np.r_[1.0, np.full(14, 0.1)]
+    strengths = np.r_[1.0, np.full(14, 1.0 / times)]
     L = (rng.standard_normal((300, 15)) * strengths) @ rng.standard_normal((15, 300))
     S = (rng.random(L.shape) < 0.05) * rng.choice([-1, 1], L.shape) * 300 * rng.random(L.shape)
-    run = simulate(SubspaceMethod(300, 15, 60, 1e-11), split(L + S, (100,) * 3))
+    run = simulate(SubspaceMethod(300, width, 60, 1e-11, fixed_rank=width == 15), split(L + S, (100,) * 3))
     assert run.consensus.outcome is Outcome.CONVERGED
+    assert run.consensus.progress.rank == 15
     assert relative_error(run.low_rank, L) <= 1e-9

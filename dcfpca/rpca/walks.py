@@ -17,7 +17,7 @@ from dcfpca.rpca.work import LINE, Work
 if TYPE_CHECKING:
     from dcfpca.rpca.kernels import Fit, StepPlan
 
-NARROW_WIDTH = 12  # up to so many directions a walk is faster than products
+WALKED_WIDTH = 12  # up to so many directions a walk is faster than products
 WALKED_COLUMNS = 32  # … over blocks of at least so many columns: in a tall matrix they have few
 ROWS = 4  # pulls are multiplied so many rows at a time
 
@@ -56,16 +56,23 @@ def rounded(count: int, unit: int) -> int:
     return -(-count // unit) * unit
 
 
-def settled(M: Work, shrunk: Work, plan: StepPlan, room: Work) -> Work:
+def walked(M: Work, shrunk: Work, plan: StepPlan, room: Work) -> Work:
     """All passes but the last: the coefficients of L that they lead to.
 
     Directions that do not enter are walked along: for each number of directions there is a loop to compile.
     """
     places, weights, pulls = plan.entering.places, plan.entering.weights, _laid_out(room, 2, shrunk.shape[0])
     for _ in range(plan.passes - 1 if places.size else 0):
-        gained = _walked(M, shrunk, plan, pulls)
+        gained = _walk(M, shrunk, plan, pulls)
         shrunk = (shrunk + plan.relaxation * gained[:, places]) * weights
     return shrunk
+
+
+def first_walk(M: Work, columns: int, plan: StepPlan, room: Work) -> Work:
+    """The coefficients, in the entering directions, that one pass from L = 0 over these columns gives."""
+    nothing: Work = np.zeros((columns, plan.entering.places.size), plan.U.dtype)
+    gained = _walk(M, nothing, plan, _laid_out(room, 2, columns))[:, plan.entering.places]
+    return plan.relaxation * gained
 
 
 def pulled(M: Work, shrunk: Work, fit: Fit, plan: StepPlan, room: Work) -> Pulled:
@@ -73,11 +80,11 @@ def pulled(M: Work, shrunk: Work, fit: Fit, plan: StepPlan, room: Work) -> Pulle
     pulls = _laid_out(room, rounded(M.shape[0], ROWS), shrunk.shape[0])
     pulls[M.shape[0] :] = 0.0
     fit.L[:, plan.entering.places] = shrunk
-    fit.V[:] = fit.L + plan.step * _walked(M, shrunk, plan, pulls)
+    fit.V[:] = fit.L + plan.step * _walk(M, shrunk, plan, pulls)
     return Pulled(pulls, plan.entering.U, shrunk, plan.step)
 
 
-def _walked(M: Work, shrunk: Work, plan: StepPlan, pulls: Work) -> Work:
+def _walk(M: Work, shrunk: Work, plan: StepPlan, pulls: Work) -> Work:
     """ψ(R)ᵀ U, and the pulls as far as there is room for them."""
     every: Work = np.zeros((shrunk.shape[0], plan.width), plan.U.dtype)
     every[:, plan.entering.places] = shrunk
