@@ -163,11 +163,11 @@ class SubspaceMethod:
         stretch = old.schedule.step / old.schedule.relaxation  # momentum's step makes Y, and its noise, larger
         columns = total.parcel.scalars[0] * schedule.columns
         weights = self._weights(values, schedule, columns, stretch, old.change > MOVING)
+        if old.narrow:
+            weights[old.weights == 0.0] = 0.0  # nobody looked at them
         weak = self._weak(values, old, consensus.round)
         held = old.held + 1 if weights[weak].any() else 0
         weights[weak] = 0.0
-        if old.narrow:
-            weights[old.weights == 0.0] = 0.0
         change = relative_change(old.U, old.weights * old.values, U, weights * values)
         rests = change < self.tolerance and settled(schedule, self.settings)
         quiet = old.quiet + 1 if rests and not lowered(schedule, old.schedule, self.settings) else 0
