@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,6 @@ def step(results: Path) -> Section | None:
     rows = lines(results / "solver-step.jsonl")
     if not rows:
         return None
-    thin = rows[0]
     return Section(
         "The solver: the local step",
         ("python benchmarks/solver.py step",),
@@ -127,10 +127,17 @@ def step(results: Path) -> Section | None:
             "read of M, and memory over that of M.",
             table(["m × n", "rank", "share of GEMM", "pass / read", "memory / M"], [_step(row) for row in rows]),
         ),
-        (f"A pass at rank {thin['rank']} takes {thin['passes_over_read']:.1f} times one read of M (asked: 2).",)
-        if thin["passes_over_read"] > 2
-        else (),
+        tuple(_step_short(rows)),
     )
+
+
+def _step_short(rows: list[dict[str, Any]]) -> Iterator[str]:
+    thin, *wide = rows
+    if thin["passes_over_read"] > 2:
+        yield f"A pass at rank {thin['rank']} takes {thin['passes_over_read']:.1f} times one read of M (asked: 2)."
+    for row in wide:
+        if row["gemm_fraction"] < 0.5:
+            yield f"At rank {row['rank']} the step has {row['gemm_fraction']:.2f} of the products' speed (asked: 0.5)."
 
 
 def _step(row: dict[str, Any]) -> list[str]:
