@@ -72,10 +72,11 @@ def ours(problem: Problem, repeats: int) -> Iterator[Finish]:
     with threadpool_limits(1):
         for told, fixed_rank, width in (("rank", True, problem.rank), ("bound 2r", False, 2 * problem.rank)):
             method = SubspaceMethod(problem.M.shape[0], width, OUR_ROUNDS, 1e-11, fixed_rank=fixed_rank)
-            for level, rounds in solve(method, problem).rounds_to.items():
-                if level in LEVELS:
-                    taken = None if rounds is None else _our_seconds(replace(method, rounds=rounds), problem, repeats)
-                    yield Finish("subspace", told, level, taken, rounds)
+            reached = solve(method, problem).rounds_to
+            for level in LEVELS:
+                rounds = reached[level]
+                taken = None if rounds is None else _our_seconds(replace(method, rounds=rounds), problem, repeats)
+                yield Finish("subspace", told, level, taken, rounds)
 
 
 def _our_seconds(method: SubspaceMethod, problem: Problem, repeats: int) -> float:

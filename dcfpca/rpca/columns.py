@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.exchange import Columns, FloatArray
+from dcfpca.rpca.work import LINE
 
-LINED = 16  # numbers in a cache line, in single precision
+LINED = LINE // 4  # numbers in a cache line, in single precision
 BLOCK_BYTES = 1 << 20  # A block of columns this large, its residual and its factors stay in a core's cache.
 
 

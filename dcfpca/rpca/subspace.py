@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.exchange import Columns, Consensus, FloatArray, Layout, Outcome, Parcel, Progress, Total
@@ -234,7 +235,7 @@ class SubspaceMethod:
     def _weak(self, values: FloatArray, old: State, round: int) -> slice:
         """The directions beyond the first gap, which must not enter yet: until the stronger ones rest, what is not yet
         explained of them looks like directions of its own, and once these are in L it stays so."""
-        gaps = np.flatnonzero(values[:-1] / self.settings.narrow_gap >= values[1:])
+        gaps = np.flatnonzero(self._gaps(values))
         rests = old.change <= MOVING or old.held >= HELD_ROUNDS
         if rests or not gaps.size or (self.fixed_rank and not dominated(values)):
             return slice(self.width, None)
@@ -243,7 +244,12 @@ class SubspaceMethod:
 
     def _parted(self, values: FloatArray, entering: int) -> bool:
         """Whether a gap parts so many singular values from the rest: then it is clear which are directions of L."""
-        return bool(values[entering - 1] >= self.settings.narrow_gap * values[entering])
+        return bool(self._gaps(values)[entering - 1])
+
+    def _gaps(self, values: FloatArray) -> NDArray[np.bool_]:
+        """Behind which of the singular values a gap lies."""
+        gaps: NDArray[np.bool_] = values[:-1] / self.settings.narrow_gap >= values[1:]
+        return gaps
 
     def _consensus(
         self, number: int, state: State, progress: Progress, outcome: Outcome | None, start: float

@@ -81,12 +81,13 @@ class SubspaceSite:
     def finish(self, broadcast: Parcel) -> Iterator[ResultBlock]:
         """L = U D Vᵀ with V settled under the final U, and S = firm(M − L). Leaves the state as it was."""
         plan = self._plan(broadcast, passes=FINISHING_PASSES, final=True)
-        start = self._start(plan.entering.U)
+        carried = self._carried_to_the_end(plan.entering.U)
         tally, enters = Tally(), np.split(broadcast.scalars[len(PLAN) :], 2)[0] > 0.0
         desk, U = self._desk(plan), leading(broadcast.tensor, np.flatnonzero(enters))
         for first, last in self._blocks:
             M, fit = self._columns.read(first, last), Fit.room(last - first, plan.width)
-            settle(M, start[first:last], fit, plan, desk)
+            start = carried[first:last] if carried is not None else _first_fit(PROJECTED, M, plan, desk)
+            settle(M, start, fit, plan, desk)
             L, S, shrunk = tally.result(fit, plan, U, desk.laid)
             V = np.zeros((last - first, enters.size))
             V[:, enters] = shrunk
@@ -137,11 +138,11 @@ class SubspaceSite:
         widest = max((stop - start for start, stop in self._blocks), default=0)
         return Desk.of(self._columns.shape[0] * widest, plan)
 
-    def _start(self, U: Work) -> Work:
-        """V for the result: carried over, or from the data where this site has not seen the final subspace."""
+    def _carried_to_the_end(self, U: Work) -> Work | None:
+        """V carried over for the result; None where this site has not seen the final subspace."""
         turn = self._turn(U)
         seen = float(np.sum(turn**2)) / U.shape[1] if U.shape[1] else 1.0
-        return self._projected(U) if 1.0 - seen > STALE else self._V.astype(U.dtype, copy=False) @ turn
+        return None if 1.0 - seen > STALE else self._V.astype(U.dtype, copy=False) @ turn
 
     def _carried(self, broadcast: Parcel, plan: StepPlan) -> tuple[Work, Push | None]:
         """V carried over from the last subspace this site answered, and the momentum that the aggregator asks for."""
@@ -159,13 +160,6 @@ class SubspaceSite:
         """U_beforeᵀ U, as exactly as U_before and V were worked out."""
         turn: Work = self._U.T @ U.astype(self._U.dtype, copy=False)
         return turn.astype(U.dtype, copy=False)
-
-    def _projected(self, U: Work) -> Work:
-        """V from the data alone."""
-        start = np.empty((self._columns.shape[1], U.shape[1]), dtype=U.dtype)
-        for first, last in self._blocks:
-            start[first:last] = project(U.astype(np.float64), self._columns.read(first, last)).coefficients
-        return start
 
     def _update(self, sums: StepSums, tensor: FloatArray, broadcast: Parcel) -> Parcel:
         """Everything is sent in units that make it of order one, so that a fixed-point sum keeps all its digits."""

@@ -128,18 +128,24 @@ async def subscribed(address: str, own: Credentials) -> AsyncIterator[Link]:
         await link.close()
 
 
-async def test_an_answer_that_needs_no_bytes_ends_the_wait(tmp_path: Path) -> None:
+@asynccontextmanager
+async def ready_to_upload(tmp_path: Path) -> AsyncIterator[tuple[Link, pb.UpdateHeader, bytes]]:
+    """A run whose first round is open, the link of a participant of it, and that one's update."""
     async with service(tmp_path) as aggregator, asyncio.timeout(PATIENCE):
         run_id = await propose(aggregator, participants=NAMES, rounds=1)
         own = {name: aggregator.credentials(Role.PARTICIPANT, name) for name in NAMES}
         for name in NAMES:
             await enrol(aggregator, run_id, name, own[name])
-        header, payload = update(aggregator, run_id)
         async with subscribed(f"127.0.0.1:{aggregator.port}", own["ann"]) as link:
-            fates = [(await link.upload(header, payload, len(NAMES))).fate for _ in range(2)]
-            assert fates == [types.FATE_ACCEPTED, types.FATE_DUPLICATE]
-            header.ref.attempt += 1
-            assert (await link.upload(header, payload, len(NAMES))).fate == types.FATE_REJECTED
+            yield link, *update(aggregator, run_id)
+
+
+async def test_an_answer_that_needs_no_bytes_ends_the_wait(tmp_path: Path) -> None:
+    async with ready_to_upload(tmp_path) as (link, header, payload):
+        fates = [(await link.upload(header, payload, len(NAMES))).fate for _ in range(2)]
+        assert fates == [types.FATE_ACCEPTED, types.FATE_DUPLICATE]
+        header.ref.attempt += 1
+        assert (await link.upload(header, payload, len(NAMES))).fate == types.FATE_REJECTED
 
 
 async def test_a_crowd_of_daemons_gets_the_answer_that_any_cohort_gets(tmp_path: Path) -> None:

@@ -11,13 +11,12 @@ import grpc
 import numpy as np
 import pytest
 
-from dcfpca.identity import Role
 from dcfpca.names import CHUNK_BYTES
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire import chunks, header_of
 from participant.link.calls import customs_of
-from tests.integration.test_upload_turns import NAMES, PATIENCE, Bare, bare, enrol, propose, subscribed, update
+from tests.integration.test_upload_turns import NAMES, PATIENCE, Bare, bare, enrol, propose, ready_to_upload, update
 from tests.support.service import Service, service
 
 
@@ -129,13 +128,7 @@ async def test_what_the_spec_does_not_allow_is_turned_away_and_not_counted(
 
 
 async def test_a_daemon_s_stream_is_told_that_updates_may_come_in_one_message(tmp_path: Path) -> None:
-    async with service(tmp_path) as aggregator, asyncio.timeout(PATIENCE):
-        run_id = await propose(aggregator, participants=NAMES, rounds=1)
-        own = {name: aggregator.credentials(Role.PARTICIPANT, name) for name in NAMES}
-        for name in NAMES:
-            await enrol(aggregator, run_id, name, own[name])
-        header, payload = update(aggregator, run_id)
-        async with subscribed(f"127.0.0.1:{aggregator.port}", own["ann"]) as link:
-            assert link._whole == CHUNK_BYTES
-            fates = [(await link.upload(header, payload, len(NAMES))).fate for _ in range(2)]
-            assert fates == [types.FATE_ACCEPTED, types.FATE_DUPLICATE]
+    async with ready_to_upload(tmp_path) as (link, header, payload):
+        assert link._whole == CHUNK_BYTES
+        fates = [(await link.upload(header, payload, len(NAMES))).fate for _ in range(2)]
+        assert fates == [types.FATE_ACCEPTED, types.FATE_DUPLICATE]
