@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from dcfpca.complaints import describe
 from dcfpca.errors import BadInput
+from dcfpca.validation_text import describe
 
 WebAddress = Annotated[str, Field(pattern=r"^$|^(\[[0-9a-fA-F:]+\]|[^:\s/]+):[0-9]{1,5}$")]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 
-from aggregator.keeper import Keeper
 from aggregator.rpc.server import Server
+from aggregator.store_thread import Keeper
 from aggregator.trust import Trust
 from dcfpca.errors import DcfpcaError
 from dcfpca.logs import log

@@ -51,7 +51,7 @@ def check(config: ConfigPath) -> None:
 @app.command()
 def health(config: ConfigPath) -> None:
     """Ask the service that runs on this configuration whether it serves; exit 0 only then."""
-    from aggregator.rpc.probe import probe  # noqa: PLC0415  gRPC, which the other commands do not need
+    from aggregator.rpc.health_probe import probe  # noqa: PLC0415  gRPC, which the other commands do not need
 
     typer.echo(f"ok: {probe(load_config(config))}")
 

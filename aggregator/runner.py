@@ -7,22 +7,22 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from aggregator.keeper import Keeper
+from aggregator.assignment_facts import FactsOfStage
+from aggregator.change_signal import Signal
+from aggregator.round_sum import Summing
 from aggregator.run import events
+from aggregator.run.backup_recovery import recast
 from aggregator.run.effects import Accumulate, Discard, Effect, Recast, Reply, Sum
 from aggregator.run.phases import deadline
-from aggregator.run.restored import recast
 from aggregator.run.rules import step
 from aggregator.run.state import Run, Status
-from aggregator.runner_facts import FactsOfStage
-from aggregator.runner_sums import Summing
-from aggregator.signal import Signal
 from aggregator.store.database import StoreFailed
-from aggregator.store.spool import UploadKey
 from aggregator.store.store import Commit, StoredRun
+from aggregator.store.update_files import UploadKey
+from aggregator.store_thread import Keeper
 from dcfpca.logs import log
 from dcfpca.methods import method_of
-from dcfpca.rpca.exchange import Consensus
+from dcfpca.rpca.method import Consensus
 
 _STOP = None
 RETRY_SECONDS = 1.0

@@ -12,18 +12,18 @@ from threadpoolctl import threadpool_limits
 from aggregator.config import Config
 from aggregator.dashboard import Dashboard
 from aggregator.health import watch_health
-from aggregator.house import House
-from aggregator.keeper import Keeper
 from aggregator.rpc.server import Server
-from aggregator.store import people
+from aggregator.run_registry import House
+from aggregator.store import participants
 from aggregator.store.audit import Signer
 from aggregator.store.store import Store
+from aggregator.store_thread import Keeper
 from aggregator.telemetry import Telemetry
 from aggregator.trust import LOOK_SECONDS, Trust
 from dcfpca import logs
 from dcfpca.pki import sign
 from dcfpca.version import __version__
-from dcfpca.web import WebServer, serve_beside
+from dcfpca.web_server import WebServer, serve_beside
 
 
 def run_service(config: Config) -> None:
@@ -34,7 +34,7 @@ def run_service(config: Config) -> None:
 
 async def _serve(config: Config) -> None:
     store = Store(config.store.path)
-    trust = Trust(config.server, people.revoked(store.connection))
+    trust = Trust(config.server, participants.revoked(store.connection))
     mine = trust.credentials
     signer = Signer(lambda data: sign(mine.private_key, data), mine.certificate.public_bytes(Encoding.DER))
     keeper = Keeper(store, signer, str(mine.identity))

@@ -23,10 +23,10 @@ from aggregator.run.phases import awaited
 from aggregator.run.state import Run, Status
 from dcfpca.v1.admin_pb2 import RoundView
 from dcfpca.version import __version__
-from dcfpca.web import Request, Response, not_found
+from dcfpca.web_server import Request, Response, not_found
 
 if TYPE_CHECKING:
-    from aggregator.house import House
+    from aggregator.run_registry import House
     from aggregator.runner import Runner
     from aggregator.trust import Trust
 

@@ -25,9 +25,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from dcfpca.rpca.columns import ArrayColumns
-from dcfpca.rpca.exchange import Method, Total
-from dcfpca.rpca.gradient import GradientMethod
-from dcfpca.rpca.subspace import SubspaceMethod
+from dcfpca.rpca.gradient.method import GradientMethod
+from dcfpca.rpca.method import Method, Total
+from dcfpca.rpca.subspace.method import SubspaceMethod
 from dcfpca.rpca.synthetic import Recipe, generate
 
 ROWS, RANK = 500, 25

@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from dcfpca.methods import method_of
 from dcfpca.rpca.columns import ArrayColumns
-from dcfpca.rpca.exchange import Total
+from dcfpca.rpca.method import Total
 from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.secagg.graph import degree_for
 from dcfpca.secagg.keys import KEY_BYTES

@@ -26,13 +26,13 @@ import numpy as np
 
 import participant.daemon  # noqa: F401  so that a daemon's own memory is counted
 from dcfpca.methods import method_of
-from dcfpca.rpca.exchange import Site, Total
+from dcfpca.rpca.method import Site, Total
 from dcfpca.spec import parse_spec
-from participant.arrays import write_arrays
+from participant.array_file import write_arrays
+from participant.atomic_files import write_whole
 from participant.config import EngineTable
 from participant.data import DataTable, open_matrix
 from participant.engine import Engine
-from participant.files import write_whole
 from participant.results import Finding, write_results
 
 BATCH = 4096

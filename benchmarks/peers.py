@@ -24,9 +24,9 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dcfpca.cli.contest import contest, entrants
+from dcfpca.bench.solver_race import contest, entrants
 from dcfpca.rpca.columns import equal_counts
-from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.metrics import relative_squared_error
 from dcfpca.rpca.synthetic import Outliers, Problem, Recipe, generate
 

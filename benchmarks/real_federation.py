@@ -11,15 +11,15 @@ from pathlib import Path
 
 import numpy as np
 
-from dcfpca.cli.connection import connect_settings, connected
 from dcfpca.cli.demo import all_connected
-from dcfpca.cli.operator import Operator
-from dcfpca.cli.progress import Progress
 from dcfpca.cli.watching import Watch, unless_finished
 from dcfpca.demo.children import Children
 from dcfpca.demo.federation import Federation, SitePlan
-from dcfpca.rpca.exchange import FloatArray
+from dcfpca.operator.client import Operator
+from dcfpca.operator.connection import connect_settings, connected
+from dcfpca.rpca.method import FloatArray
 from dcfpca.spec import RunSpec
+from dcfpca.text.run_progress import Progress
 
 PATIENCE = 120.0
 

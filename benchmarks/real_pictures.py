@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.method import FloatArray
 
 COLOURS = ("#0072B2", "#56B4E9", "#009E73", "#D55E00", "#999999", "#E69F00")
 STYLES = ("-", "--", "-", "-", "-", "-")

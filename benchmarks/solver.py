@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dcfpca.cli.contest import entrants, ours, theirs, whole_decompositions
-from dcfpca.cli.solving import solve
+from dcfpca.bench.solver_race import entrants, ours, theirs, whole_decompositions
+from dcfpca.bench.timed_solve import solve
 from dcfpca.rpca.columns import equal_counts, split
 from dcfpca.rpca.metrics import relative_error, relative_squared_error, singular_value_error
 from dcfpca.rpca.simulate import simulate
-from dcfpca.rpca.subspace import SubspaceMethod
+from dcfpca.rpca.subspace.method import SubspaceMethod
 from dcfpca.rpca.synthetic import Outliers, Problem, Recipe, generate, paper_problem
 
 Row = dict[str, object]

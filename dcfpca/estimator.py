@@ -12,13 +12,13 @@ from scipy import sparse
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.columns import ArrayColumns, blocks
-from dcfpca.rpca.exchange import FloatArray, Method
-from dcfpca.rpca.gradient import GradientMethod, GradientSettings
-from dcfpca.rpca.locks import told_apart
-from dcfpca.rpca.projection import Projection, project
+from dcfpca.rpca.gradient.method import GradientMethod, GradientSettings
+from dcfpca.rpca.method import FloatArray, Method
+from dcfpca.rpca.robust_projection import Projection, project
 from dcfpca.rpca.simulate import Simulation, simulate
-from dcfpca.rpca.subspace import SubspaceMethod
-from dcfpca.rpca.subspace_settings import SubspaceSettings
+from dcfpca.rpca.subspace.locked_columns import told_apart
+from dcfpca.rpca.subspace.method import SubspaceMethod
+from dcfpca.rpca.subspace.settings import SubspaceSettings
 
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin

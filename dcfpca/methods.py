@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dcfpca.rpca.exchange import Method
-from dcfpca.rpca.gradient import GradientMethod
+from dcfpca.rpca.gradient.method import GradientMethod
+from dcfpca.rpca.method import Method
 from dcfpca.rpca.scaling import ScaledMethod
-from dcfpca.rpca.subspace import SubspaceMethod
+from dcfpca.rpca.subspace.method import SubspaceMethod
 from dcfpca.spec import RunSpec
 
 

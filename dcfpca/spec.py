@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from dcfpca.complaints import describe
 from dcfpca.errors import BadInput
-from dcfpca.features import features_digest
+from dcfpca.feature_names import features_digest
 from dcfpca.identity import MAX_NAME
-from dcfpca.rpca.gradient_settings import GradientSettings
+from dcfpca.rpca.gradient.settings import GradientSettings
 from dcfpca.rpca.scaling import SCALING_ROUNDS
-from dcfpca.rpca.subspace_settings import SubspaceSettings
+from dcfpca.rpca.subspace.settings import SubspaceSettings
+from dcfpca.validation_text import describe
 
 # The names that certificates may carry; see dcfpca.identity.
 Name = Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[a-z0-9]+(-+[a-z0-9]+)*(\.[a-z0-9]+(-+[a-z0-9]+)*)*$")]

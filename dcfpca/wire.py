@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.errors import BadMessage
-from dcfpca.names import CHUNK_BYTES
-from dcfpca.rpca.exchange import FloatArray, Layout, Parcel
+from dcfpca.rpca.method import FloatArray, Layout, Parcel
 from dcfpca.v1 import rounds_pb2 as rounds
 from dcfpca.v1 import types_pb2 as pb
+from dcfpca.wire_constants import CHUNK_BYTES
 
 Buffer = bytes | bytearray | memoryview
 

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.functional_validators import BeforeValidator
 
-from dcfpca.complaints import describe
 from dcfpca.errors import BadInput
-from participant.data.source import DataTable, FilePath
+from dcfpca.validation_text import describe
+from participant.data.data_config import DataTable, FilePath
 from participant.policy import SitePolicy
 
 _UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from dcfpca.errors import DcfpcaError
 from dcfpca.methods import method_of
-from dcfpca.rpca.exchange import Layout, Method
+from dcfpca.rpca.method import Layout, Method
 from dcfpca.secagg import ring
 from dcfpca.secagg.keys import KEY_BYTES
 from dcfpca.secagg.shamir import SHARE_BYTES

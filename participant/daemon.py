@@ -9,22 +9,22 @@ import sqlite3
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from dcfpca.cli.diagnosis import Files
+from dcfpca.doctor.connection_diagnosis import Files
 from dcfpca.errors import BadInput, BadMessage, DcfpcaError
-from dcfpca.features import features_digest
+from dcfpca.feature_names import features_digest
 from dcfpca.logs import log
-from dcfpca.names import PROTOCOL
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.version import __version__
-from dcfpca.web import serve_beside
-from participant import codec
+from dcfpca.web_server import serve_beside
+from dcfpca.wire_constants import PROTOCOL
+from participant import wire_codec
 from participant.config import Config
 from participant.driver import Driver, Means
 from participant.egress import Egress
 from participant.engine import Engine
 from participant.link import Connection, Link
+from participant.local_site import LocalSite, open_site
 from participant.session import events
-from participant.site import LocalSite, open_site
 from participant.store import RunRow, Store, only_daemon
 from participant.telemetry import Telemetry
 
@@ -84,7 +84,7 @@ class Daemon:
 
     def _deliver(self, assignment: pb.Assignment) -> None:
         try:
-            event = codec.decode(assignment)
+            event = wire_codec.decode(assignment)
         except BadMessage as error:
             log("assignment_rejected", level="warning", reason=str(error), hint=error.hint or None)
             return
@@ -141,7 +141,7 @@ class Daemon:
             capabilities=[name for name, able in abilities.items() if able],
             rows=self._site.facts.rows,
             features_sha256=features_digest(features) if (features := self._site.facts.features) else b"",
-            seen=[codec.encode_seen(run_id, opened) for run_id, opened in self._open_attempts() if opened.ticket],
+            seen=[wire_codec.encode_seen(run_id, opened) for run_id, opened in self._open_attempts() if opened.ticket],
         )
 
     def _open_attempts(self) -> list[tuple[str, events.Opened]]:

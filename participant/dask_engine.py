@@ -1,6 +1,6 @@
 """The local step on a Dask cluster: the site's columns are dealt out to workers and stay there.
 
-A shard of columns on a worker is a site of the method in small, and `dcfpca.rpca.spread` puts their answers together.
+A shard of columns on a worker is a site of the method in small; `dcfpca.rpca.partitioned_step` joins their answers.
 What comes back are m × r sums, added up on the workers; the shards of M_i and V_i stay there. A worker that dies takes
 nothing with it: Dask knows how its shards came to be and has others do it again. A daemon that restarts has no V_i, and
 its shards find theirs from the data, as a site does that was away for a round.
@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 
 from dcfpca.errors import Unreachable
 from dcfpca.rpca.columns import block_width
-from dcfpca.rpca.exchange import Columns, FloatArray, Method, Parcel, ResultBlock, Site
-from dcfpca.rpca.spread import Work, spread_answer
+from dcfpca.rpca.method import Columns, FloatArray, Method, Parcel, ResultBlock, Site
+from dcfpca.rpca.partitioned_step import Work, spread_answer
 from participant.data import DataTable, open_matrix
 from participant.data.arrays import extra
 from participant.data.matrix import ChosenColumns
 from participant.engine import Engine
-from participant.parted import CUT, combined, conclude, step
+from participant.part_states import State
+from participant.partitioned_site import CUT, combined, conclude, step
 from participant.progress import MeteredColumns
-from participant.shelf import State
 
 SHARD_BYTES = 128 << 20
 SHARDS_PER_WORKER = 2

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from dcfpca.cli.diagnosis import Address, Files
-from dcfpca.cli.doctor_network import check_network
 from dcfpca.doctor import Finding, fail, ok, warn
-from dcfpca.doctor.local import check_credentials, check_directory
+from dcfpca.doctor.connection_diagnosis import Address, Files
+from dcfpca.doctor.local_checks import check_credentials, check_directory
+from dcfpca.doctor.network_checks import check_network
 from dcfpca.errors import DcfpcaError
 from dcfpca.identity import Role
 from dcfpca.pki import Credentials, load_revocations

@@ -17,20 +17,20 @@ import numpy as np
 from dcfpca.consent import consent_bytes
 from dcfpca.errors import BadMessage, DcfpcaError
 from dcfpca.logs import log
-from dcfpca.rpca.exchange import Layout, Parcel, Site
+from dcfpca.rpca.method import Layout, Parcel, Site
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire import check_digest, check_header, parcel_from
-from participant import codec
+from participant import wire_codec
 from participant.contract import Contract
 from participant.egress import Egress
 from participant.engine import Engine
 from participant.link import Link
+from participant.local_site import LocalSite
 from participant.progress import Meter, MeteredColumns, passes_of
 from participant.results import Finding, has_result, write_results
 from participant.session import Consent, Session, actions, events
 from participant.session.events import ConsensusHeader, Kind, Ref
-from participant.site import LocalSite
 from participant.store import LocalStep, RunRow, Store
 from participant.telemetry import Telemetry
 
@@ -212,7 +212,7 @@ class Driver:
         log(word, run=self.run_id, reasons=list(action.reasons) or None)
         self._means.telemetry.answered(accept=action.accept)
         receipt = await self._means.egress.respond(request)
-        fate = codec.fate_of(receipt)
+        fate = wire_codec.fate_of(receipt)
         log("answer_sent", run=self.run_id, fate=fate.value, reason=receipt.reason or None)
         if fate in (events.Fate.LATE, events.Fate.REJECTED) and self.session.ref is None:
             self.take(events.TurnedDown(receipt.reason))
@@ -224,7 +224,7 @@ class Driver:
             receipt = await self._means.egress.submit(self._contract(), action.ref, payload, opened)
         else:
             receipt = await self._means.egress.send(self._contract(), action)
-        fate = codec.fate_of(receipt)
+        fate = wire_codec.fate_of(receipt)
         for kind in actions.kinds_of(action):
             self._acknowledged(action.ref, kind, fate, receipt.reason)
 
@@ -349,10 +349,10 @@ class Driver:
             reason = "this participant has no result of the run"
         if reason or consent is None:
             receipt = await egress.refuse_export(self.run_id, action.export_id, reason)
-            log("export_refused", run=self.run_id, reason=reason, fate=codec.fate_of(receipt).value)
+            log("export_refused", run=self.run_id, reason=reason, fate=wire_codec.fate_of(receipt).value)
             return
         receipts = await egress.export(consent.spec, self.run_id, action.export_id, results / self.run_id)
-        fates = [codec.fate_of(receipt).value for receipt in receipts]
+        fates = [wire_codec.fate_of(receipt).value for receipt in receipts]
         log("reconstruction_exported", run=self.run_id, fates=fates)
 
 
@@ -381,7 +381,7 @@ def _without_consensus(source: pb.Assignment | None) -> bytes:
 
 
 def _decoded(body: bytes) -> events.Assigned:
-    return codec.decode(pb.Assignment.FromString(body))
+    return wire_codec.decode(pb.Assignment.FromString(body))
 
 
 def _with_seed(event: events.Assigned, seed: bytes, before: tuple[str, ...]) -> events.Event:

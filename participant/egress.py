@@ -10,9 +10,9 @@ from dcfpca.errors import Refused
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
-from participant import codec, contract
+from participant import contract, wire_codec
+from participant.atomic_files import digest_of
 from participant.contract import ARTIFACTS, Contract, EgressViolation
-from participant.files import digest_of
 from participant.ledger import Item, Ledger
 from participant.link import Link
 from participant.policy import SitePolicy, review_export
@@ -41,14 +41,14 @@ class Egress:
 
     async def send(self, agreed: Contract, message: SmallMessage) -> types.Receipt:
         """Send one small message of an attempt."""
-        ref = codec.encode_ref(agreed.run_id, message.ref)
+        ref = wire_codec.encode_ref(agreed.run_id, message.ref)
         match message:
             case Advertise():
-                keys = codec.encode_advert(agreed.run_id, message.ref, message.advert)
+                keys = wire_codec.encode_advert(agreed.run_id, message.ref, message.advert)
                 self._record_once(contract.keys_item(agreed, keys))
                 return await self._link.advertise(keys)
             case SendShares():
-                shares = codec.encode_shares(agreed.run_id, message.ref, message.shares)
+                shares = wire_codec.encode_shares(agreed.run_id, message.ref, message.shares)
                 items = [contract.shares_item(agreed, shares)]
                 if message.bound is not None:
                     bound = pb.StateBoundRequest(ref=ref, exponent=message.bound.exponent)
@@ -65,14 +65,14 @@ class Egress:
                 self._record_once(contract.attestation_item(agreed, signed))
                 return await self._link.attest(signed)
             case SendReveal():
-                reveal = codec.encode_reveal(agreed.run_id, message.ref, message.reveal)
+                reveal = wire_codec.encode_reveal(agreed.run_id, message.ref, message.reveal)
                 self._record_once(contract.reveal_item(agreed, reveal))
                 return await self._link.unmask(reveal)
 
     async def submit(self, agreed: Contract, ref: Ref, payload: bytes, opened: Opened | None) -> types.Receipt:
         """Send an update for an attempt opened so, going on where an earlier connection broke."""
         ticket, cohort = (opened.ticket, len(opened.cohort)) if opened else (b"", 0)
-        item, header = contract.update_item(agreed, codec.encode_ref(agreed.run_id, ref), payload, ticket)
+        item, header = contract.update_item(agreed, wire_codec.encode_ref(agreed.run_id, ref), payload, ticket)
         self._record_once(item)
         return await self._link.upload(header, payload, cohort)
 
@@ -90,7 +90,7 @@ class Egress:
 
     async def report(self, agreed: Contract, ref: Ref, percent: int) -> None:
         """Tell how far the local step has come, for people to look at."""
-        request = pb.ReportProgressRequest(ref=codec.encode_ref(agreed.run_id, ref), percent=percent)
+        request = pb.ReportProgressRequest(ref=wire_codec.encode_ref(agreed.run_id, ref), percent=percent)
         self._record(contract.progress_item(agreed, request))
         await self._link.report(request)
 

@@ -14,12 +14,12 @@ from typing import TypeVar
 from threadpoolctl import ThreadpoolController
 
 from dcfpca.rpca.columns import block_width
-from dcfpca.rpca.exchange import Columns, Method, Site
+from dcfpca.rpca.method import Columns, Method, Site
 from participant.data.matrix import ChosenColumns, WindowedColumns, window_width
-from participant.idle import IdleSite
-from participant.parted import CUT, PartedSite, Workshop
+from participant.idle_site import IdleSite
+from participant.part_states import State
+from participant.partitioned_site import CUT, PartedSite, Workshop
 from participant.progress import MeteredColumns
-from participant.shelf import State
 
 T = TypeVar("T")
 Job = Callable[[], None]

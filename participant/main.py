@@ -12,20 +12,20 @@ from typing import Annotated
 import typer
 
 from dcfpca import logs
+from dcfpca.chain_checkpoint import check_seen, note_seen
 from dcfpca.cli.doctor import conclude
 from dcfpca.cli.report import write_report
-from dcfpca.cli.speech import FAILED, print_json, report_error, result, say
 from dcfpca.errors import BadInput, DcfpcaError, Refused
-from dcfpca.heads import check_seen, note_seen
+from dcfpca.text.console import FAILED, print_json, report_error, result, say
 from dcfpca.version import __version__
-from participant import views
+from participant import console_views
 from participant.config import load_config
 from participant.daemon import serve as serve_daemon
 from participant.doctor import examine
 from participant.ledger import verify
+from participant.local_site import open_site
 from participant.report import build_report
 from participant.results import read_manifests
-from participant.site import open_site
 from participant.store import DATABASE, Store
 from participant.transform import transform as transform_columns
 
@@ -69,9 +69,9 @@ def check(config: ConfigOption = Path("participant.toml"), as_json: JsonOption =
     settings = load_config(config)
     site = open_site(settings)
     if as_json:
-        print_json(views.site_document(settings, site))
+        print_json(console_views.site_document(settings, site))
     else:
-        views.show_site(settings, site)
+        console_views.show_site(settings, site)
 
 
 @app.command()
@@ -102,9 +102,9 @@ def ledger(
         note_seen(seen, check_seen(seen, hashes, "the ledger"))
     entries = list(store.ledger.entries(run))
     if as_json:
-        print_json(views.ledger_document(entries, verified))
+        print_json(console_views.ledger_document(entries, verified))
     else:
-        views.show_ledger(entries, verified, every=every)
+        console_views.show_ledger(entries, verified, every=every)
 
 
 @app.command()
@@ -127,9 +127,9 @@ def results(
             raise Refused(f"there are no results in {settings.results.dir} yet", "wait for a run to finish")
         write_report(report, build_report(settings, manifests[-1]), force=force)
     if as_json:
-        print_json(views.results_document(settings.results.dir, manifests))
+        print_json(console_views.results_document(settings.results.dir, manifests))
     else:
-        views.show_results(settings.results.dir, manifests)
+        console_views.show_results(settings.results.dir, manifests)
 
 
 @app.command()
@@ -142,7 +142,7 @@ def approve(
     store = _store(config)
     waiting = [row for row in store.runs() if row.status == "waiting"]
     if not run:
-        print_json(views.waiting_document(waiting)) if as_json else views.show_waiting(waiting)
+        print_json(console_views.waiting_document(waiting)) if as_json else console_views.show_waiting(waiting)
         return
     if run not in {row.run_id for row in waiting}:
         raise Refused(
@@ -162,7 +162,7 @@ def transform(
 ) -> None:
     """Clean and score new columns with the model of a finished run, without any message leaving the site."""
     report = transform_columns(load_config(config), run, source, out)
-    print_json(report) if as_json else views.show_transform(report, out)
+    print_json(report) if as_json else console_views.show_transform(report, out)
 
 
 def _store(config: Path) -> Store:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dcfpca.features import difference, features_digest
+from dcfpca.feature_names import difference, features_digest
 from dcfpca.spec import RunSpec
 
 MethodName = Literal["subspace", "gradient"]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 
-from dcfpca.rpca.exchange import Columns, FloatArray
+from dcfpca.rpca.method import Columns, FloatArray
 from dcfpca.spec import RunSpec
 
 TELL_SECONDS = 5.0

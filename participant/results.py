@@ -12,11 +12,11 @@ import numpy as np
 
 from dcfpca.errors import BadInput
 from dcfpca.methods import method_of
-from dcfpca.rpca.exchange import Consensus, FloatArray, Parcel, ResultBlock, Site
-from dcfpca.rpca.locks import told_apart
+from dcfpca.rpca.method import Consensus, FloatArray, Parcel, ResultBlock, Site
+from dcfpca.rpca.subspace.locked_columns import told_apart
 from dcfpca.spec import RunSpec
 from dcfpca.version import __version__
-from participant.files import digest_of, directory_whole
+from participant.atomic_files import digest_of, directory_whole
 from participant.result_files import ColumnsFile, OutliersFile
 
 MANIFEST = "manifest.json"

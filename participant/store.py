@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.errors import BadInput, Refused
-from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.method import FloatArray
 from dcfpca.spec import parse_spec
-from participant.arrays import read_arrays, write_arrays
-from participant.files import make_private, settle, sync_file, write_whole
+from participant.array_file import read_arrays, write_arrays
+from participant.atomic_files import make_private, settle, sync_file, write_whole
 from participant.ledger import Ledger
 from participant.session import Consent
 from participant.session.events import Ref

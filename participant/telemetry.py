@@ -11,7 +11,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from dcfpca.spec import RunSpec
 from dcfpca.version import __version__
-from dcfpca.web import Request, Response, not_found
+from dcfpca.web_server import Request, Response, not_found
 
 _SECONDS = (0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
 

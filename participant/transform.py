@@ -10,11 +10,11 @@ from scipy import sparse
 
 from dcfpca.errors import BadInput, Refused
 from dcfpca.rpca.columns import blocks
-from dcfpca.rpca.projection import project
+from dcfpca.rpca.robust_projection import project
 from dcfpca.rpca.scaling import ScaledColumns
+from participant.atomic_files import directory_whole
 from participant.config import Config
 from participant.data import choose, measure, open_matrix
-from participant.files import directory_whole
 from participant.results import MANIFEST, load_features, load_model, load_scaling
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from aggregator.house import House
-from aggregator.rpc.views import participant_view, run_view
+from aggregator.rpc.operator_views import participant_view, run_view
+from aggregator.run_registry import House
 from aggregator.runner import Runner
 from aggregator.trust import Trust
 from dcfpca.v1 import admin_pb2 as pb

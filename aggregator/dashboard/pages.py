@@ -8,12 +8,12 @@ import time
 from collections.abc import AsyncIterator
 from importlib import resources
 
+from aggregator.change_signal import Signal
 from aggregator.dashboard.documents import Document, overview, run_news
-from aggregator.house import House
+from aggregator.run_registry import House
 from aggregator.runner import Runner
-from aggregator.signal import Signal
 from aggregator.trust import Trust
-from dcfpca.web import Request, Response, not_found
+from dcfpca.web_server import Request, Response, not_found
 
 LOOK_SECONDS = 2.0
 """How long the overview may be old where nothing signals a change, such as days left of a certificate."""

@@ -11,21 +11,21 @@ import numpy as np
 from grpc import aio
 
 from aggregator.config import Limits
-from aggregator.house import House
-from aggregator.rpc.exports import read_export
-from aggregator.rpc.faults import Draining, Missing, OutOfTurn, Overloaded
 from aggregator.rpc.guard import caller
-from aggregator.rpc.lookup import runner_of
 from aggregator.rpc.open_calls import OpenCalls
-from aggregator.rpc.views import export_view, participant_view, run_view
+from aggregator.rpc.operator_views import export_view, participant_view, run_view
+from aggregator.rpc.reconstruction_transfer import read_export
+from aggregator.rpc.run_lookup import runner_of
+from aggregator.rpc.status_errors import Draining, Missing, OutOfTurn, Overloaded
 from aggregator.run import events
 from aggregator.run.state import Status
+from aggregator.run_registry import House
 from aggregator.runner import Runner
-from aggregator.store import audit, people
+from aggregator.store import audit, participants
 from aggregator.trust import Trust
 from dcfpca.errors import BadInput
 from dcfpca.methods import method_of
-from dcfpca.rpca.exchange import Layout
+from dcfpca.rpca.method import Layout
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.v1 import admin_pb2_grpc
@@ -201,7 +201,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
 
     async def _revoke(self, mark: str, name: str, reason: str) -> int:
         at = self._house.keeper.now()
-        await self._house.keeper.do(lambda store: people.revoke(store.connection, mark, name, reason, at))
+        await self._house.keeper.do(lambda store: participants.revoke(store.connection, mark, name, reason, at))
         self._trust.revoke(mark)
         # Recorded first: an operator that turns itself away is cut, too.
         await self._record("participant_revoked", "", name=name, fingerprint=mark, reason=reason)

@@ -13,16 +13,16 @@ import grpc
 from grpc import aio
 
 from aggregator.config import Limits
-from aggregator.rpc.faults import Overloaded, TooSlow, as_ours, status_of
-from aggregator.rpc.limits import Meter
 from aggregator.rpc.open_calls import OpenCalls
+from aggregator.rpc.rate_limits import Meter
+from aggregator.rpc.status_errors import Overloaded, TooSlow, as_ours, status_of
 from aggregator.telemetry import Telemetry
 from aggregator.trust import Caller, Trust
 from dcfpca.errors import BadIdentity, BadMessage, DcfpcaError, Refused
 from dcfpca.logs import log
-from dcfpca.names import PROTOCOL
 from dcfpca.roles import may_call
 from dcfpca.version import __version__
+from dcfpca.wire_constants import PROTOCOL
 
 _ILLEGIBLE = object()
 _CALLER: ContextVar[Caller] = ContextVar("caller")

@@ -10,33 +10,33 @@ from google.protobuf.message import Message
 from grpc import aio
 
 from aggregator.config import Limits
-from aggregator.house import House
 from aggregator.presence import Connection
-from aggregator.rpc import translate
-from aggregator.rpc.exports import ExportIntake
-from aggregator.rpc.faults import AlreadyHere, Draining, Missing, OutOfTurn, Overloaded
+from aggregator.rpc import wire_events
 from aggregator.rpc.guard import caller
-from aggregator.rpc.intake import Intake, Means, Slice
-from aggregator.rpc.lookup import runner_of
-from aggregator.rpc.places import Places
-from aggregator.rpc.punctual import Punctual
-from aggregator.run import events, secure
+from aggregator.rpc.reconstruction_transfer import ExportIntake
+from aggregator.rpc.run_lookup import runner_of
+from aggregator.rpc.status_errors import AlreadyHere, Draining, Missing, OutOfTurn, Overloaded
+from aggregator.rpc.stream_timeout import Punctual
+from aggregator.rpc.transfer_slots import Places
+from aggregator.rpc.update_intake import Intake, Means, Slice
+from aggregator.run import events, secure_sum_checks
 from aggregator.run.assignments import encoded, wanted
 from aggregator.run.effects import Fate, Reply
-from aggregator.run.messages import PHASE_OF, out_of_turn
+from aggregator.run.round_messages import PHASE_OF, out_of_turn
+from aggregator.run_registry import House
 from aggregator.runner import Runner
-from aggregator.store.people import Acquaintance
-from aggregator.store.spool import UploadKey
+from aggregator.store.participants import Acquaintance
+from aggregator.store.update_files import UploadKey
 from aggregator.trust import Caller, Trust
 from dcfpca.consent import consent_bytes
 from dcfpca.errors import BadMessage
 from dcfpca.logs import log
-from dcfpca.names import CHUNK_BYTES, PROTOCOL, TURNS, WHOLE
 from dcfpca.pki import verify
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import rounds_pb2_grpc
 from dcfpca.v1.types_pb2 import Receipt, RoundRef, TensorPart
 from dcfpca.wire import chunks
+from dcfpca.wire_constants import CHUNK_BYTES, PROTOCOL, TURNS, WHOLE
 
 Context: TypeAlias = "aio.ServicerContext[Any, Any]"
 
@@ -70,7 +70,7 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
         if len(self._house.presence.names()) >= self._limits.max_participants:
             raise Overloaded("as many participants are connected as the aggregator allows", "try again later")
         await self._house.introduce(self._introduction(request))
-        await self._house.hear_of(who.name, translate.seen(request))
+        await self._house.hear_of(who.name, wire_events.seen(request))
         connection = self._house.presence.enter(who.name)
         if connection is None:
             hint = "stop the other daemon, or give this one its own certificate"
@@ -119,9 +119,9 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
         """Enrol, refuse or withdraw."""
         runner, who = runner_of(self._house, request.run_id), caller()
         if request.spec_sha256 != runner.facts.spec_sha256:
-            return translate.receipt(Reply(Fate.REJECTED, "the digest is not that of this run's spec"))
+            return wire_events.receipt(Reply(Fate.REJECTED, "the digest is not that of this run's spec"))
         if len(request.reasons) > MAX_REASONS or sum(map(len, request.reasons)) > MAX_REASON_CHARACTERS:
-            return translate.receipt(Reply(Fate.REJECTED, "the reasons are longer than anybody would read"))
+            return wire_events.receipt(Reply(Fate.REJECTED, "the reasons are longer than anybody would read"))
         said = consent_bytes(
             request.run_id,
             request.spec_sha256,
@@ -131,11 +131,11 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
             reasons=list(request.reasons),
         )
         if not verify(who.key, request.signature, said):
-            return translate.receipt(Reply(Fate.REJECTED, "the signature is not this participant's over this answer"))
-        return translate.receipt(await self._house.finish(self._answered(runner, request, who)))
+            return wire_events.receipt(Reply(Fate.REJECTED, "the signature is not this participant's over this answer"))
+        return wire_events.receipt(await self._house.finish(self._answered(runner, request, who)))
 
     async def _answered(self, runner: Runner, request: pb.RespondRequest, who: Caller) -> Reply | None:
-        reply = await runner.post(translate.responded(request, who.name, who.fingerprint, self._now()))
+        reply = await runner.post(wire_events.responded(request, who.name, who.fingerprint, self._now()))
         if reply and reply.fate is Fate.ACCEPTED:
             word = "participant_enrolled" if request.accept else "participant_refused"
             self._house.telemetry.answered(accept=request.accept)
@@ -166,51 +166,51 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
     async def AdvertiseKeys(self, request: pb.AdvertiseKeysRequest, context: Context) -> Receipt:  # noqa: N802
         """Step 1 of the secure sum."""
         runner = runner_of(self._house, request.ref.run_id)
-        event = translate.keys_advertised(request, caller().name, self._now())
+        event = wire_events.keys_advertised(request, caller().name, self._now())
         digest = runner.facts.spec_sha256
         return await self._receive(
             runner,
             event,
             request,
-            lambda: secure.check_keys(runner.spec, digest, runner.run, event, self._trust.participant_key),
+            lambda: secure_sum_checks.check_keys(runner.spec, digest, runner.run, event, self._trust.participant_key),
         )
 
     async def ShareKeys(self, request: pb.ShareKeysRequest, context: Context) -> Receipt:  # noqa: N802
         """Step 2, and step 3 where it comes along."""
         runner = runner_of(self._house, request.ref.run_id)
-        event = translate.shares_sent(request, caller().name, self._now())
-        taken = self._receive(runner, event, request, lambda: secure.check_shares(_book(runner), event))
+        event = wire_events.shares_sent(request, caller().name, self._now())
+        taken = self._receive(runner, event, request, lambda: secure_sum_checks.check_shares(_book(runner), event))
         if not request.HasField("exponent"):
             return await taken
-        bound = translate.bound_stated(request, caller().name, self._now())
-        stated = self._receive(runner, bound, None, lambda: secure.check_bound(bound))
-        return translate.worst(await asyncio.gather(taken, stated))
+        bound = wire_events.bound_stated(request, caller().name, self._now())
+        stated = self._receive(runner, bound, None, lambda: secure_sum_checks.check_bound(bound))
+        return wire_events.worst(await asyncio.gather(taken, stated))
 
     async def StateBound(self, request: pb.StateBoundRequest, context: Context) -> Receipt:  # noqa: N802
         """Step 3."""
         runner = runner_of(self._house, request.ref.run_id)
-        event = translate.bound_stated(request, caller().name, self._now())
-        return await self._receive(runner, event, request, lambda: secure.check_bound(event))
+        event = wire_events.bound_stated(request, caller().name, self._now())
+        return await self._receive(runner, event, request, lambda: secure_sum_checks.check_bound(event))
 
     async def AttestSurvivors(self, request: pb.AttestSurvivorsRequest, context: Context) -> Receipt:  # noqa: N802
         """Step 5."""
         runner = runner_of(self._house, request.ref.run_id)
-        event = translate.survivors_attested(request, caller().name, self._now())
+        event = wire_events.survivors_attested(request, caller().name, self._now())
 
         def check() -> None:
             assert runner.run.round is not None
-            secure.check_attestation(_book(runner), runner.run.round, event, self._trust.participant_key)
+            secure_sum_checks.check_attestation(_book(runner), runner.run.round, event, self._trust.participant_key)
 
         return await self._receive(runner, event, request, check)
 
     async def Unmask(self, request: pb.UnmaskRequest, context: Context) -> Receipt:  # noqa: N802
         """Step 6."""
         runner = runner_of(self._house, request.ref.run_id)
-        event = translate.shares_revealed(request, caller().name, self._now())
+        event = wire_events.shares_revealed(request, caller().name, self._now())
 
         def check() -> None:
             assert runner.run.round is not None
-            secure.check_reveal(_book(runner), runner.run.round, event)
+            secure_sum_checks.check_reveal(_book(runner), runner.run.round, event)
 
         return await self._receive(runner, event, request, check)
 
@@ -277,10 +277,10 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
         """A percentage for people to look at."""
         runner, who = runner_of(self._house, request.ref.run_id), caller()
         if who.name not in runner.run.cohort or request.percent > 100:
-            return translate.receipt(Reply(Fate.REJECTED, "not in the run's cohort, or not a percentage"))
+            return wire_events.receipt(Reply(Fate.REJECTED, "not in the run's cohort, or not a percentage"))
         runner.percent[who.name] = request.percent
         runner.changed.fire()
-        return translate.receipt(None)
+        return wire_events.receipt(None)
 
     async def _receive(
         self, runner: Runner, event: events.RoundMessage, request: Message | None, check: Callable[[], None]
@@ -291,15 +291,15 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
             try:
                 check()
             except BadMessage as error:
-                answer = translate.receipt(Reply(Fate.REJECTED, str(error)))
+                answer = wire_events.receipt(Reply(Fate.REJECTED, str(error)))
                 self._tell_fate(event.kind, event.participant, event, answer)
                 return answer
-        answer = translate.receipt(await runner.post(event))
+        answer = wire_events.receipt(await runner.post(event))
         self._tell_fate(event.kind, event.participant, event, answer)
         return answer
 
     def _tell_fate(self, what: str, participant: str, ref: RoundRef | events.RoundMessage, answer: Receipt) -> None:
-        self._house.telemetry.message(what, translate.word_of(answer))
+        self._house.telemetry.message(what, wire_events.word_of(answer))
         _log_fate(what, participant, ref, answer)
 
     def _now(self) -> float:
@@ -321,7 +321,7 @@ async def _slices(parts: AsyncIterator[pb.UpdatePart], runner: Runner) -> AsyncI
 
 
 def _log_fate(what: str, participant: str, ref: RoundRef | events.RoundMessage, answer: Receipt) -> None:
-    fate = translate.word_of(answer)
+    fate = wire_events.word_of(answer)
     # Late is ordinary: a phase closes once it has what it needs.
     level: Any = "warning" if fate == "rejected" else "debug"
     log(

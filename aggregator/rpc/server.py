@@ -9,10 +9,10 @@ from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
 from aggregator.config import Config, Limits
-from aggregator.house import House
 from aggregator.rpc.admin import AdminServicer
 from aggregator.rpc.guard import Guard
 from aggregator.rpc.rounds import RoundServicer
+from aggregator.run_registry import House
 from aggregator.trust import Trust
 from dcfpca.errors import BadInput
 from dcfpca.pki import Credentials

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from aggregator.run import enrolment, events, exports, messages, phases, restored
+from aggregator.run import backup_recovery, enrolment, events, exports, phases, round_messages
 from aggregator.run.effects import Discard, Effect
 from aggregator.run.state import Phase, Run, Status, ended
 from dcfpca.spec import RunSpec
@@ -32,7 +32,7 @@ def step(spec: RunSpec, run: Run, event: events.Event) -> Step:
             | events.SurvivorsAttested()
             | events.SharesRevealed()
         ):
-            return messages.receive(spec, run, event)
+            return round_messages.receive(spec, run, event)
         case events.ConsensusReached():
             return _consensus_reached(spec, run, event)
         case events.SumFailed():
@@ -41,7 +41,7 @@ def step(spec: RunSpec, run: Run, event: events.Event) -> Step:
             current = is_current(run, event.round, event.attempt)
             return phases.reopen_for_free(spec, run, event.at, event.reason) if current else (run, ())
         case events.SeenAhead():
-            return restored.catch_up(spec, run, event)
+            return backup_recovery.catch_up(spec, run, event)
         case events.Restarted():
             return _restarted(run, event), ()
         case events.DeadlinePassed():

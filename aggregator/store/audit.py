@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from aggregator.store.database import transaction
-from dcfpca.audit import GENESIS, entry_hash
+from dcfpca.audit_chain import GENESIS, entry_hash
 from dcfpca.v1.admin_pb2 import AuditEntry
 
 

@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter
 from aggregator.run.events import Event
 from aggregator.run.state import Run
 from dcfpca.errors import BadInput
-from dcfpca.rpca.exchange import Consensus, Outcome, Parcel, Progress
+from dcfpca.rpca.method import Consensus, Outcome, Parcel, Progress
 
 _EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])
 _RUN: TypeAdapter[Run] = TypeAdapter(Run)

@@ -12,8 +12,8 @@ from aggregator.run.rules import step
 from aggregator.run.state import Run
 from aggregator.store.codec import dump_consensus, dump_event, dump_run, load_consensus, load_event, load_run
 from aggregator.store.database import lock, open_database, transaction
-from aggregator.store.spool import Spool, UploadKey
-from dcfpca.rpca.exchange import Consensus
+from aggregator.store.update_files import Spool, UploadKey
+from dcfpca.rpca.method import Consensus
 from dcfpca.spec import RunSpec, parse_spec
 
 

@@ -10,15 +10,15 @@ from typing import Annotated
 import typer
 from cryptography import x509
 
-from dcfpca.audit import verify_log
-from dcfpca.cli.connection import Settings, configured, connected
+from dcfpca.audit_chain import verify_log
+from dcfpca.chain_checkpoint import Head, check_seen, note_seen
 from dcfpca.cli.runs import Json, Run
-from dcfpca.cli.speech import Json as JsonValue
-from dcfpca.cli.speech import add_row, moment, print_json, say, show, table
 from dcfpca.errors import BadIdentity, BadInput, Refused
-from dcfpca.heads import Head, check_seen, note_seen
 from dcfpca.identity import Role
+from dcfpca.operator.connection import Settings, configured, connected
 from dcfpca.pki import load_certificates, parse_certificate, verify, verify_peer
+from dcfpca.text.console import Json as JsonValue
+from dcfpca.text.console import add_row, moment, print_json, say, show, table
 from dcfpca.v1 import admin_pb2 as pb
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from dcfpca.cli.runs import Json
-from dcfpca.cli.speech import print_json, result, say, span
+from dcfpca.text.console import print_json, result, say, span
 
 
 class Choice(StrEnum):

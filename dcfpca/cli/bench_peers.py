@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from dcfpca.cli.contest import Finish, contest, entrants
+from dcfpca.bench.solver_race import Finish, contest, entrants
 from dcfpca.cli.runs import Json
-from dcfpca.cli.speech import print_json, result
 from dcfpca.rpca.columns import equal_counts
 from dcfpca.rpca.synthetic import Outliers, Recipe, generate
+from dcfpca.text.console import print_json, result
 
 
 def peers(

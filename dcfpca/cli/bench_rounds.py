@@ -13,19 +13,19 @@ from typing import Annotated, Literal
 import numpy as np
 import typer
 
-from dcfpca.cli.bench_raw import measure_raw
-from dcfpca.cli.connection import connect_settings, connected
+from dcfpca.bench.bare_grpc import measure_raw
 from dcfpca.cli.demo import all_connected
-from dcfpca.cli.operator import Operator
-from dcfpca.cli.progress import Progress
 from dcfpca.cli.runs import Json
-from dcfpca.cli.speech import print_json, result, say, size, span
 from dcfpca.cli.watching import Watch, unless_finished
 from dcfpca.demo.children import Children, ending_in_order
 from dcfpca.demo.federation import AGGREGATOR, Federation, SitePlan
 from dcfpca.demo.problem import site_names
 from dcfpca.errors import BadInput
+from dcfpca.operator.client import Operator
+from dcfpca.operator.connection import connect_settings, connected
 from dcfpca.spec import parse_spec
+from dcfpca.text.console import print_json, result, say, size, span
+from dcfpca.text.run_progress import Progress
 from dcfpca.v1 import admin_pb2 as pb
 
 _CONNECT_SECONDS = 120.0

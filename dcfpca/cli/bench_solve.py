@@ -7,16 +7,16 @@ from typing import Annotated, Literal
 
 import typer
 
+from dcfpca.bench.timed_solve import Solved
+from dcfpca.bench.timed_solve import solve as measure
 from dcfpca.cli.runs import Json
-from dcfpca.cli.solving import Solved
-from dcfpca.cli.solving import solve as measure
-from dcfpca.cli.speech import print_json, result
 from dcfpca.errors import BadInput
 from dcfpca.rpca.columns import equal_counts
-from dcfpca.rpca.exchange import Method
-from dcfpca.rpca.gradient import GradientMethod
-from dcfpca.rpca.subspace import SubspaceMethod
+from dcfpca.rpca.gradient.method import GradientMethod
+from dcfpca.rpca.method import Method
+from dcfpca.rpca.subspace.method import SubspaceMethod
 from dcfpca.rpca.synthetic import Outliers, Recipe, generate
+from dcfpca.text.console import print_json, result
 
 
 def solve(

@@ -11,7 +11,6 @@ import typer
 from cryptography import x509
 
 from dcfpca.cli.certs_view import certificate_document, print_list, report
-from dcfpca.cli.speech import say
 from dcfpca.errors import BadIdentity, BadInput, Refused
 from dcfpca.identity import Identity, Role
 from dcfpca.pki.authority import CA_DAYS, ROLE_DAYS
@@ -30,6 +29,7 @@ from dcfpca.pki.requests import Wanted, read_request, wanted_again
 from dcfpca.pki.selection import choose_identity, choose_records
 from dcfpca.pki.site import issue_credentials, place_certificate, request_certificate, site_files
 from dcfpca.pki.trust import load_certificate
+from dcfpca.text.console import say
 
 app = typer.Typer(
     help="Make a consortium CA, ask for certificates, approve, renew and revoke them.", no_args_is_help=True

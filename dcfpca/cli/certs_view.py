@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 
 from cryptography import x509
 
-from dcfpca.cli.speech import Json, print_json, result, say, show, table
 from dcfpca.identity import fingerprint
 from dcfpca.pki.authority import consortium_of
 from dcfpca.pki.index import Index, Record
 from dcfpca.pki.trust import days_left
+from dcfpca.text.console import Json, print_json, result, say, show, table
 
 # Enough digits to tell certificates apart on one screen, and for `revoke` to accept; --json has them all.
 _SHORT = 12

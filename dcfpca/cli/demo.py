@@ -12,23 +12,23 @@ from typing import Annotated, Literal
 
 import typer
 
-from dcfpca.cli.connection import connect_settings, connected
-from dcfpca.cli.demo_report import Outcome, document, tell
-from dcfpca.cli.downloads import fetch_model, fetch_reconstruction, refuse_unless_empty, staged
 from dcfpca.cli.export import gather
-from dcfpca.cli.mishaps import Mishaps
-from dcfpca.cli.operator import Operator
-from dcfpca.cli.progress import Progress
 from dcfpca.cli.report import write_report
 from dcfpca.cli.runs import Json
-from dcfpca.cli.speech import print_json, say
 from dcfpca.cli.watching import Watch, unless_finished
 from dcfpca.demo.children import Children, ending_in_order
+from dcfpca.demo.fault_injection import Mishaps
 from dcfpca.demo.federation import Federation, SitePlan
 from dcfpca.demo.problem import draw, files_below, score, site_names
+from dcfpca.demo.summary import Outcome, document, tell
+from dcfpca.operator.client import Operator
+from dcfpca.operator.connection import connect_settings, connected
+from dcfpca.operator.downloads import fetch_model, fetch_reconstruction, refuse_unless_empty, staged
 from dcfpca.report.run import run_report
 from dcfpca.rpca.synthetic import Problem
 from dcfpca.spec import RunSpec, parse_spec
+from dcfpca.text.console import print_json, say
+from dcfpca.text.run_progress import Progress
 from dcfpca.v1 import admin_pb2 as pb
 
 _CONNECT_SECONDS = 60.0

@@ -11,16 +11,16 @@ import grpc
 import typer
 from rich.text import Text
 
-from dcfpca.cli.connection import Settings, channel_to, configured
-from dcfpca.cli.doctor_network import check_network
-from dcfpca.cli.faults import explain
-from dcfpca.cli.operator import Operator
 from dcfpca.cli.runs import Json
-from dcfpca.cli.speech import FAILED, add_row, print_json, show, table
 from dcfpca.doctor import Finding, Level, fail, ok, worst
-from dcfpca.doctor.local import check_credentials, check_directory
+from dcfpca.doctor.local_checks import check_credentials, check_directory
+from dcfpca.doctor.network_checks import check_network
 from dcfpca.identity import Role
+from dcfpca.operator.client import Operator
+from dcfpca.operator.connection import Settings, channel_to, configured
+from dcfpca.operator.status_errors import explain
 from dcfpca.pki import Credentials
+from dcfpca.text.console import FAILED, add_row, print_json, show, table
 
 _COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dcfpca.cli import speech
-from dcfpca.cli.connection import operates
-from dcfpca.cli.operator import Operator
 from dcfpca.cli.runs import Json, Run
-from dcfpca.cli.views import refusal_document
 from dcfpca.errors import Refused, Unreachable
+from dcfpca.operator.client import Operator
+from dcfpca.operator.connection import operates
+from dcfpca.text import console
+from dcfpca.text.run_views import refusal_document
 from dcfpca.v1 import admin_pb2 as pb
 
 if TYPE_CHECKING:
-    from dcfpca.cli.downloads import Saved
+    from dcfpca.operator.downloads import Saved
 
 MANIFEST = "manifest.json"
 _POLL_SECONDS = 0.2
@@ -34,7 +34,7 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write U, the singular values and the reconstructions of public participants; refusals are shown with names."""
-    from dcfpca.cli import downloads  # noqa: PLC0415  brings the numerics, which to list commands must not cost
+    from dcfpca.operator import downloads  # noqa: PLC0415  brings the numerics, which to list commands must not cost
 
     downloads.refuse_unless_empty(out)
     view = operator.run(run)
@@ -48,7 +48,7 @@ def export(
         (work / MANIFEST).write_text(json.dumps(document, indent=2) + "\n")
     _tell(out, gathered, files, as_json)
     if as_json:
-        speech.print_json(document | {"out": str(out)})
+        console.print_json(document | {"out": str(out)})
     if gathered.awaited:
         hint = "export again to another directory when they are back"
         raise Unreachable(f"no answer from {', '.join(gathered.awaited)} within {wait:g} s", hint)
@@ -57,7 +57,7 @@ def export(
 def gather(operator: Operator, view: pb.RunView, wait: float) -> pb.ExportView:
     """Ask the sites, and wait until each has sent or refused, or the time is up."""
     if not json.loads(view.spec).get("export"):
-        speech.say("the spec of this run did not announce exports, so no site is asked; the model is written")
+        console.say("the spec of this run did not announce exports, so no site is asked; the model is written")
         return pb.ExportView(run_id=view.run_id)
     until = time.monotonic() + wait
     state = operator.request_export(view.run_id)
@@ -67,7 +67,7 @@ def gather(operator: Operator, view: pb.RunView, wait: float) -> pb.ExportView:
     return state
 
 
-def describe(view: pb.RunView, gathered: pb.ExportView, files: list[Saved]) -> dict[str, speech.Json]:
+def describe(view: pb.RunView, gathered: pb.ExportView, files: list[Saved]) -> dict[str, console.Json]:
     """What was written and what was not, for the manifest and `--json`."""
     return {
         "run_id": view.run_id,
@@ -80,7 +80,7 @@ def describe(view: pb.RunView, gathered: pb.ExportView, files: list[Saved]) -> d
 
 def _tell(out: Path, gathered: pb.ExportView, files: list[Saved], as_json: bool) -> None:
     for refusal in gathered.refusals:
-        speech.say(f"{refusal.participant} refused: {'; '.join(refusal.reasons)}")
+        console.say(f"{refusal.participant} refused: {'; '.join(refusal.reasons)}")
     if not as_json:
         for file in files:
-            speech.result(f"{out / file.name}  {speech.size(file.size)}")
+            console.result(f"{out / file.name}  {console.size(file.size)}")

@@ -16,8 +16,8 @@ from dcfpca.cli.audit import audit
 from dcfpca.cli.doctor import doctor
 from dcfpca.cli.export import export
 from dcfpca.cli.report import report
-from dcfpca.cli.speech import FAILED, report_error, result
 from dcfpca.errors import DcfpcaError
+from dcfpca.text.console import FAILED, report_error, result
 from dcfpca.version import __version__
 
 app = typer.Typer(

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from dcfpca.cli.connection import operates
-from dcfpca.cli.operator import Operator
 from dcfpca.cli.runs import Json
-from dcfpca.cli.speech import print_json, say, show
-from dcfpca.cli.views import participant_document, participants_table
+from dcfpca.operator.client import Operator
+from dcfpca.operator.connection import operates
+from dcfpca.text.console import print_json, say, show
+from dcfpca.text.run_views import participant_document, participants_table
 
 app = typer.Typer(help="See who takes part, and turn somebody away.", no_args_is_help=True)
 

@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from dcfpca.cli.connection import operates
-from dcfpca.cli.operator import Operator
 from dcfpca.cli.runs import Run
-from dcfpca.cli.speech import result
 from dcfpca.errors import BadInput
+from dcfpca.operator.client import Operator
+from dcfpca.operator.connection import operates
 from dcfpca.report.run import run_report
+from dcfpca.text.console import result
 
 
 @operates

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from dcfpca.cli.connection import operates
-from dcfpca.cli.operator import Operator
-from dcfpca.cli.progress import Progress
-from dcfpca.cli.speech import FAILED, print_json, result, say, show
-from dcfpca.cli.views import run_document, run_listing, run_picture, runs_table
 from dcfpca.cli.watching import Patience, Watch, unless_finished
+from dcfpca.operator.client import Operator
+from dcfpca.operator.connection import operates
+from dcfpca.text.console import FAILED, print_json, result, say, show
+from dcfpca.text.run_progress import Progress
+from dcfpca.text.run_views import run_document, run_listing, run_picture, runs_table
 from dcfpca.v1 import admin_pb2 as pb
 
 app = typer.Typer(help="Propose runs, look at them, follow them, end them.", no_args_is_help=True)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import grpc
 
-from dcfpca.cli.faults import is_lost
-from dcfpca.cli.operator import Operator
-from dcfpca.cli.outlook import OVER, Seen
-from dcfpca.cli.progress import Progress
-from dcfpca.cli.reminder import Reminder
 from dcfpca.errors import DcfpcaError, Refused, Unreachable
+from dcfpca.operator.client import Operator
+from dcfpca.operator.status_errors import is_lost
+from dcfpca.text.run_progress import Progress
+from dcfpca.text.silence_reminder import Reminder
+from dcfpca.text.time_left import OVER, Seen
 from dcfpca.v1 import admin_pb2 as pb
 
 SETTLED = OVER | {"paused"}

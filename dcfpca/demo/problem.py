@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.metrics import paper_error, relative_error
 from dcfpca.rpca.synthetic import Problem, Recipe, generate
 

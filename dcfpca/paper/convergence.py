@@ -9,8 +9,8 @@ from dcfpca.paper.published import Level, Tuning, central_tuning, published_floo
 from dcfpca.paper.tracks import Track, centralized, federated
 from dcfpca.rpca.baselines import alm, apgm
 from dcfpca.rpca.columns import equal_counts
-from dcfpca.rpca.gradient import GradientMethod, GradientSettings
-from dcfpca.rpca.subspace import SubspaceMethod
+from dcfpca.rpca.gradient.method import GradientMethod, GradientSettings
+from dcfpca.rpca.subspace.method import SubspaceMethod
 from dcfpca.rpca.synthetic import Outliers, Problem, Recipe, generate
 
 TOLERANCE = 1e-11

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dcfpca.paper.published import ABLATION_TUNING, Tuning, scaled
 from dcfpca.paper.tracks import Track, federated
-from dcfpca.rpca.gradient import GradientMethod, GradientSettings
+from dcfpca.rpca.gradient.method import GradientMethod, GradientSettings
 from dcfpca.rpca.synthetic import paper_problem
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from dcfpca.paper.convergence import TOLERANCE, settings_of
 from dcfpca.paper.published import SINGULAR_VALUE_ERRORS, tuning_of
 from dcfpca.paper.tracks import federated
-from dcfpca.rpca.exchange import Consensus, FloatArray, Method
-from dcfpca.rpca.gradient import GradientMethod, GradientSettings
+from dcfpca.rpca.gradient.method import GradientMethod, GradientSettings
+from dcfpca.rpca.method import Consensus, FloatArray, Method
 from dcfpca.rpca.metrics import singular_value_error
-from dcfpca.rpca.subspace import SubspaceMethod
+from dcfpca.rpca.subspace.method import SubspaceMethod
 from dcfpca.rpca.synthetic import Problem, paper_problem
 
 SITES = 10

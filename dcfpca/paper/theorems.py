@@ -13,10 +13,10 @@ import numpy as np
 from scipy.optimize import minimize
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.exchange import Consensus, FloatArray, Site
-from dcfpca.rpca.gradient import GradientMethod, GradientSettings
+from dcfpca.rpca.gradient.method import GradientMethod, GradientSettings
+from dcfpca.rpca.gradient.objective import LeftFactor, Penalties, check_penalties, clipped_residual, huber_objective
+from dcfpca.rpca.method import Consensus, FloatArray, Site
 from dcfpca.rpca.metrics import relative_error
-from dcfpca.rpca.objective import LeftFactor, Penalties, check_penalties, clipped_residual, huber_objective
 from dcfpca.rpca.simulate import simulate
 from dcfpca.rpca.synthetic import Problem, paper_problem
 from dcfpca.rpca.thresholds import soft

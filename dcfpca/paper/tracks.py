@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dcfpca.rpca.baselines.result import BaselineResult, Observe
-from dcfpca.rpca.exchange import Consensus, FloatArray, Method, Parcel, Site
-from dcfpca.rpca.gradient_settings import Plan
-from dcfpca.rpca.gradient_site import GradientSite
+from dcfpca.rpca.gradient.settings import Plan
+from dcfpca.rpca.gradient.site import GradientSite
+from dcfpca.rpca.method import Consensus, FloatArray, Method, Parcel, Site
 from dcfpca.rpca.simulate import collect, exchange
-from dcfpca.rpca.subspace import SubspaceMethod
-from dcfpca.rpca.subspace_settings import PLAN
+from dcfpca.rpca.subspace.method import SubspaceMethod
+from dcfpca.rpca.subspace.settings import PLAN
 from dcfpca.rpca.synthetic import Problem
 from dcfpca.rpca.thresholds import firm, soft
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from dcfpca.cli.speech import figure as number
-from dcfpca.cli.speech import moment, size, span
 from dcfpca.report import svg
 from dcfpca.report.page import figure, figures, folded, page, paragraph, section, status_badge, table
 from dcfpca.report.svg import Mark, Series, Titles
+from dcfpca.text.console import figure as number
+from dcfpca.text.console import moment, size, span
 from dcfpca.v1 import admin_pb2 as pb
 
 MOST_NAMES = 40

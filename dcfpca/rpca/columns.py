@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.exchange import Columns, FloatArray
-from dcfpca.rpca.work import LINE
+from dcfpca.rpca.kernels.scratch_arrays import LINE
+from dcfpca.rpca.method import Columns, FloatArray
 
 LINED = LINE // 4  # numbers in a cache line, in single precision
 BLOCK_BYTES = 1 << 20  # A block of columns this large, its residual and its factors stay in a core's cache.

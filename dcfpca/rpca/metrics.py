@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.method import FloatArray
 
 Matrix = FloatArray | sparse.csc_array
 

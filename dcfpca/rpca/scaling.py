@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dcfpca.rpca.columns import blocks
-from dcfpca.rpca.exchange import Columns, Consensus, FloatArray, Layout, Method, Parcel, ResultBlock, Site, Total
-from dcfpca.rpca.ordered import COUNTS, DIGITS, count, refine, settled
+from dcfpca.rpca.federated_median import COUNTS, DIGITS, count, refine, settled
+from dcfpca.rpca.method import Columns, Consensus, FloatArray, Layout, Method, Parcel, ResultBlock, Site, Total
 
 NORMAL_MEDIAN = 1.4826  # deviation of a normal variable over the median of its size
 SCALING_ROUNDS = 2 * DIGITS

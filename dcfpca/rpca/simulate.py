@@ -9,9 +9,9 @@ import numpy as np
 from scipy import sparse
 
 from dcfpca.errors import BadMessage
-from dcfpca.rpca.exchange import Columns, Consensus, FloatArray, Layout, Method, Parcel, Progress, Site, Total
-from dcfpca.rpca.fused import fused
-from dcfpca.rpca.summing import OrderlessSum
+from dcfpca.rpca.kernels.loop_selection import fused
+from dcfpca.rpca.method import Columns, Consensus, FloatArray, Layout, Method, Parcel, Progress, Site, Total
+from dcfpca.rpca.order_independent_sum import OrderlessSum
 
 Observe = Callable[[Consensus, Sequence[Site]], None]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.columns import ArrayColumns, equal_counts, split
-from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.method import FloatArray
 
 
 class Outliers(StrEnum):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.method import FloatArray
 
 
 def soft(x: FloatArray, threshold: float) -> FloatArray:

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.columns import ArrayColumns
-from dcfpca.rpca.exchange import Columns
+from dcfpca.rpca.method import Columns
+from participant.data.data_config import DataTable
 from participant.data.matrix import ChunkedColumns
-from participant.data.source import DataTable
-from participant.data.stretches import stretches_of
+from participant.data.raw_file_columns import stretches_of
 
 
 def read_npy(path: Path, table: DataTable, memory_limit: int) -> Columns:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.columns import blocks
-from dcfpca.rpca.exchange import Columns
+from dcfpca.rpca.method import Columns
 
 SCAN_BYTES = 8 << 20
 

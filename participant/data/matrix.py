@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.columns import BLOCK_BYTES, ArrayColumns, block_width
-from dcfpca.rpca.exchange import Columns, FloatArray
+from dcfpca.rpca.method import Columns, FloatArray
 
 WINDOW_BYTES = 32 << 20
 WINDOW_SHARE = 64  # of the memory limit is a window: several are worked on at once, and results take as much again

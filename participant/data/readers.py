@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.exchange import Columns
+from dcfpca.rpca.method import Columns
 from participant.data.arrays import read_hdf5, read_npy, read_npz, read_zarr
+from participant.data.data_config import DataTable, Orientation
 from participant.data.matrix import JoinedColumns, Matrix, bounded, check_names, choose
-from participant.data.source import DataTable, Orientation
 from participant.data.sql import read_query
 from participant.data.tables import Place, read_arrow, read_csv, read_parquet
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.method import FloatArray
 from participant.data.arrays import extra
+from participant.data.data_config import DataTable
 from participant.data.matrix import Matrix, check_names
-from participant.data.source import DataTable
-from participant.data.spool import spool
+from participant.data.table_spill import spool
 from participant.data.tables import BATCH_ROWS, Place, collect
 
 

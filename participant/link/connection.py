@@ -11,14 +11,14 @@ from pathlib import Path
 
 import grpc
 
-from dcfpca.cli.diagnosis import Address, Files
+from dcfpca.doctor.connection_diagnosis import Address, Files
 from dcfpca.errors import BadIdentity, Unreachable
 from dcfpca.identity import Role
 from dcfpca.logs import log
 from dcfpca.pki import Credentials, load_credentials
 from dcfpca.v1 import rounds_pb2 as pb
 from participant.link.calls import Backoff, Link, Renewed
-from participant.link.troubles import Remedy, Trouble, trouble_of
+from participant.link.connection_errors import Remedy, Trouble, trouble_of
 
 WATCH_SECONDS = 2.0
 # After a restart or a broken network the aggregator may take this long to notice that the old stream is dead.

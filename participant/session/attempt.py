@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dcfpca.errors import BadMessage
-from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.method import FloatArray
 from dcfpca.secagg import Context, Identity, ParticipantSide, Survivors, dtype_of
 from dcfpca.secagg.errors import CohortTooSmall, OutOfTurn
 from dcfpca.spec import RunSpec

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dcfpca.names import CHUNK_BYTES
 from dcfpca.rpca.synthetic import Recipe, generate
+from dcfpca.wire_constants import CHUNK_BYTES
 from tests.support.federation import Federation, relative
 from tests.support.proxy import Proxy
 

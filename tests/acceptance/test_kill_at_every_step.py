@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from aggregator.store.store import Store
-from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.synthetic import Recipe, generate
 from tests.support.federation import Federation, relative
 

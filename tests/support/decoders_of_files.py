@@ -13,10 +13,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from aggregator.config import load_config as load_aggregator_config
-from dcfpca import web
-from dcfpca.cli.connection import connect_settings
+from dcfpca import web_server
 from dcfpca.errors import BadMessage
 from dcfpca.identity import Identity, Role
+from dcfpca.operator.connection import connect_settings
 from dcfpca.pki import Authority, create_authority, load_private_key, load_revocations, verify_peer
 from dcfpca.pki.directory import issue_certificate, list_records, revoke_certificates
 from dcfpca.pki.index import read_index
@@ -24,11 +24,11 @@ from dcfpca.pki.keys import new_private_key
 from dcfpca.pki.requests import Wanted, new_request, read_request
 from participant.config import load_config as load_participant_config
 from participant.data import measure, open_matrix
-from participant.data.source import DataTable
+from participant.data.data_config import DataTable
 from participant.results import load_features, load_model, read_manifests
 from tests.support.decoding import Decoder, from_file
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 NOW = datetime.now(UTC)
 
 
@@ -118,13 +118,13 @@ def web_request(folder: Path) -> Decoder:
     sound = b"GET /metrics?x=1 HTTP/1.1\r\nHost: localhost:9464\r\nAccept: */*\r\n\r\n"
 
     async def read(body: bytes) -> object:
-        reader = asyncio.StreamReader(limit=web.LARGEST_REQUEST)
+        reader = asyncio.StreamReader(limit=web_server.LARGEST_REQUEST)
         reader.feed_data(body)
         reader.feed_eof()
-        request = await web._read(reader)
+        request = await web_server._read(reader)
         if request is None:
             raise BadMessage("no request")
-        return web._refusal(request, "127.0.0.1", 1)
+        return web_server._refusal(request, "127.0.0.1", 1)
 
     return Decoder(sound, lambda body: asyncio.run(read(body)), slow=10)
 

@@ -12,20 +12,20 @@ from aggregator.run import events
 from aggregator.run.state import Run
 from aggregator.store import codec as store_codec
 from dcfpca import wire
-from dcfpca.audit import entry_hash, verify_log
-from dcfpca.heads import check_seen
+from dcfpca.audit_chain import entry_hash, verify_log
+from dcfpca.chain_checkpoint import check_seen
 from dcfpca.methods import method_of
 from dcfpca.spec import parse_spec, parse_spec_toml
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.admin_pb2 import AuditEntry
-from participant.arrays import read_arrays, write_arrays
-from participant.codec import decode, fate_of
+from participant.array_file import read_arrays, write_arrays
 from participant.ledger import Item, verify
 from participant.store import DATABASE, Store
+from participant.wire_codec import decode, fate_of
 from tests.support.decoding import Decoder, from_file
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 NOW = datetime.now(UTC)
 
 

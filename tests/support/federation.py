@@ -16,14 +16,14 @@ import numpy as np
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-from dcfpca.cli.connection import channel_to
-from dcfpca.cli.diagnosis import Address
-from dcfpca.cli.operator import Operator
+from dcfpca.doctor.connection_diagnosis import Address
 from dcfpca.identity import Identity, Role
 from dcfpca.methods import method_of
+from dcfpca.operator.client import Operator
+from dcfpca.operator.connection import channel_to
 from dcfpca.pki import SiteFiles, create_authority, issue_credentials, load_credentials
 from dcfpca.rpca.columns import ArrayColumns
-from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.simulate import Simulation, simulate
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import admin_pb2 as pb

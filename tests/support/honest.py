@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 import numpy as np
 
 from dcfpca.identity import Role
-from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.method import FloatArray
 from participant.config import load_config
 from participant.daemon import Daemon
-from participant.site import open_site
+from participant.local_site import open_site
 from participant.store import Store
 from tests.support.federation import to_toml
 from tests.support.service import Service

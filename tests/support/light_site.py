@@ -23,7 +23,7 @@ from dcfpca.pki.directory import Authority
 from dcfpca.pki.keys import new_private_key, private_pem
 from dcfpca.pki.requests import Wanted
 from dcfpca.rpca.columns import ArrayColumns
-from dcfpca.rpca.exchange import FloatArray, Site
+from dcfpca.rpca.method import FloatArray, Site
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types

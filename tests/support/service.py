@@ -14,12 +14,12 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from aggregator.config import Config, Limits, StoreSection
 from aggregator.config import Server as ServerTable
-from aggregator.house import House
-from aggregator.keeper import Keeper
 from aggregator.rpc.server import Server
-from aggregator.store import people
+from aggregator.run_registry import House
+from aggregator.store import participants
 from aggregator.store.audit import Signer
 from aggregator.store.store import Store
+from aggregator.store_thread import Keeper
 from aggregator.trust import Trust
 from dcfpca.identity import Role
 from dcfpca.pki import Authority, Credentials, SiteFiles, create_authority, issue_credentials, load_credentials, sign
@@ -93,7 +93,7 @@ async def service(
     )
     config = Config(server=table, store=StoreSection(path=root / "store.db"), limits=Limits(**limits))
     store = Store(config.store.path)
-    trust = Trust(table, people.revoked(store.connection))
+    trust = Trust(table, participants.revoked(store.connection))
     own = trust.credentials
     signer = Signer(lambda data: sign(own.private_key, data), own.certificate.public_bytes(Encoding.DER))
     keeper = Keeper(store, signer, str(own.identity))

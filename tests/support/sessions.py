@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dcfpca import secagg
-from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.method import FloatArray
 from dcfpca.spec import RunSpec
 from participant.policy import SiteFacts, SitePolicy
 from participant.session import Reaction, Session, actions, events

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from aggregator.run import events, secure
+from aggregator.assignment_facts import FactsOfStage
+from aggregator.run import events, secure_sum_checks
 from aggregator.run.assignments import assignments
+from aggregator.run.backup_recovery import Seen, news_in, recast, ticket_of
 from aggregator.run.effects import Discard, Fate, Recast, Reply, Sum
-from aggregator.run.messages import PHASE_OF, out_of_turn
-from aggregator.run.restored import Seen, news_in, recast, ticket_of
+from aggregator.run.round_messages import PHASE_OF, out_of_turn
 from aggregator.run.rules import step
 from aggregator.run.state import Phase, Run, Status
-from aggregator.runner_facts import FactsOfStage
+from aggregator.running_sum import RunningSum, UnusableSum, next_consensus
 from aggregator.store.codec import dump_event, load_event
-from aggregator.sums import RunningSum, UnusableSum, next_consensus
 from dcfpca.errors import BadMessage
 from dcfpca.methods import method_of
-from dcfpca.rpca.exchange import Consensus, FloatArray, Parcel, Total
+from dcfpca.rpca.method import Consensus, FloatArray, Parcel, Total
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from participant.session import events as site_events
@@ -108,18 +108,18 @@ class SimulatedAggregator:
         assert round is not None
         match event:
             case events.KeysAdvertised():
-                secure.check_keys(self.spec, self.facts.spec_sha256, self.run, event, verify)
+                secure_sum_checks.check_keys(self.spec, self.facts.spec_sha256, self.run, event, verify)
             case events.SharesSent():
                 assert book is not None
-                secure.check_shares(book, event)
+                secure_sum_checks.check_shares(book, event)
             case events.BoundStated():
-                secure.check_bound(event)
+                secure_sum_checks.check_bound(event)
             case events.SurvivorsAttested():
                 assert book is not None
-                secure.check_attestation(book, round, event, verify)
+                secure_sum_checks.check_attestation(book, round, event, verify)
             case events.SharesRevealed():
                 assert book is not None
-                secure.check_reveal(book, round, event)
+                secure_sum_checks.check_reveal(book, round, event)
             case events.UpdateReceived():
                 pass
 

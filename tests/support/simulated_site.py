@@ -9,17 +9,17 @@ from typing import Any, get_args
 
 import numpy as np
 
-from aggregator.rpc import translate
+from aggregator.rpc import wire_events
 from aggregator.run import events as told
 from aggregator.run.effects import Fate, Reply
 from dcfpca.consent import consent_bytes
 from dcfpca.methods import method_of
 from dcfpca.rpca.columns import ArrayColumns
-from dcfpca.rpca.exchange import FloatArray, Site
+from dcfpca.rpca.method import FloatArray, Site
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.wire import parcel_from
-from participant import codec
+from participant import wire_codec
 from participant.policy import SiteFacts, SitePolicy
 from participant.session import Consent, Session, actions, events
 from tests.support.secagg import identity_of, verify
@@ -67,7 +67,7 @@ class SimulatedSite:
 
     def hear(self, assignment: pb.Assignment) -> None:
         """An assignment arrives."""
-        event: events.Event = codec.decode(assignment)
+        event: events.Event = wire_codec.decode(assignment)
         if isinstance(event, events.Opened):
             self._seeds += 1
             event = replace(event, seed=hashlib.sha256(f"{self.name} {self._seeds}".encode()).digest())
@@ -155,17 +155,17 @@ class SimulatedSite:
             shares = self._message(replace(action, bound=None), aggregator)
             bound = self._message(actions.SendBound(action.ref, action.bound), aggregator)
             return max(shares, bound, key=lambda reply: reply.fate in (Fate.LATE, Fate.REJECTED))
-        ref, update, ticket = codec.encode_ref("r1", action.ref), b"", b""
+        ref, update, ticket = wire_codec.encode_ref("r1", action.ref), b"", b""
         place = {"at": aggregator.clock, "participant": self.name, "round": ref.round, "attempt": ref.attempt}
         event: told.RoundMessage
         match action:
             case actions.Advertise():
-                event = translate.keys_advertised(
-                    codec.encode_advert("r1", action.ref, action.advert), self.name, aggregator.clock
+                event = wire_events.keys_advertised(
+                    wire_codec.encode_advert("r1", action.ref, action.advert), self.name, aggregator.clock
                 )
             case actions.SendShares():
-                event = translate.shares_sent(
-                    codec.encode_shares("r1", action.ref, action.shares), self.name, aggregator.clock
+                event = wire_events.shares_sent(
+                    wire_codec.encode_shares("r1", action.ref, action.shares), self.name, aggregator.clock
                 )
             case actions.SendBound():
                 event = told.BoundStated(**place, exponent=action.bound.exponent)
@@ -176,8 +176,8 @@ class SimulatedSite:
             case actions.Attest():
                 event = told.SurvivorsAttested(**place, signature=action.attestation.signature)
             case actions.SendReveal():
-                event = translate.shares_revealed(
-                    codec.encode_reveal("r1", action.ref, action.reveal), self.name, aggregator.clock
+                event = wire_events.shares_revealed(
+                    wire_codec.encode_reveal("r1", action.ref, action.reveal), self.name, aggregator.clock
                 )
             case _:
                 raise AssertionError(action)

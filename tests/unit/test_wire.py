@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from dcfpca import wire
 from dcfpca.errors import BadMessage
-from dcfpca.names import CHUNK_BYTES
-from dcfpca.rpca.exchange import Layout, Parcel
+from dcfpca.rpca.method import Layout, Parcel
 from dcfpca.v1 import rounds_pb2
 from dcfpca.v1 import types_pb2 as pb
+from dcfpca.wire_constants import CHUNK_BYTES
 
 F64 = pb.DTYPE_FLOAT64
 LAYOUT = Layout(3, 2, ("n", "scale"))

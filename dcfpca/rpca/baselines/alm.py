@@ -15,7 +15,7 @@ import numpy as np
 from dcfpca.rpca.baselines.result import BaselineResult, Ending, Observe, complete_matrix
 from dcfpca.rpca.baselines.spectrum import Factors, Thresholding, by_rows, largest_value
 from dcfpca.rpca.baselines.sweeps import sweeps
-from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.method import FloatArray
 
 
 @dataclass(slots=True, eq=False)

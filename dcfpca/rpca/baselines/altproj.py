@@ -12,7 +12,7 @@ from scipy.linalg import qr, svd
 from dcfpca.rpca.baselines.result import BaselineResult, Ending, Observe, complete_matrix, fitting_rank
 from dcfpca.rpca.baselines.spectrum import Factors, by_rows, largest_value, leading
 from dcfpca.rpca.baselines.sweeps import sweeps
-from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.method import FloatArray
 
 
 def accelerated_alternating_projections(

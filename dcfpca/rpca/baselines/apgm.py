@@ -12,7 +12,7 @@ import numpy as np
 
 from dcfpca.rpca.baselines.result import BaselineResult, Ending, Observe, complete_matrix
 from dcfpca.rpca.baselines.spectrum import Thresholding, largest_value
-from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.thresholds import soft
 
 

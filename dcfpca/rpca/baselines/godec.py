@@ -13,7 +13,7 @@ from dcfpca.errors import BadInput
 from dcfpca.rpca.baselines.result import BaselineResult, Ending, Observe, complete_matrix, fitting_rank
 from dcfpca.rpca.baselines.spectrum import leading, orthonormal
 from dcfpca.rpca.baselines.sweeps import sweeps
-from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.method import FloatArray
 
 
 def godec(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dcfpca.rpca.baselines.result import BaselineResult, Ending, Observe, complete_matrix, fitting_rank
 from dcfpca.rpca.baselines.spectrum import Factors, full, subspace_step
-from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.method import FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

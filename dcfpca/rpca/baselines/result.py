@@ -9,7 +9,7 @@ from enum import Enum
 import numpy as np
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.method import FloatArray
 
 # Called after every iteration with its number (from 1), L and S. The arrays are formed only if somebody looks.
 Observe = Callable[[int, FloatArray, FloatArray], None]

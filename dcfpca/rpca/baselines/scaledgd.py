@@ -12,7 +12,7 @@ from scipy.linalg import cho_factor, cho_solve
 from dcfpca.errors import BadInput
 from dcfpca.rpca.baselines.result import BaselineResult, Ending, Observe, complete_matrix, fitting_rank
 from dcfpca.rpca.baselines.spectrum import leading
-from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.method import FloatArray
 
 
 def scaled_gradient_descent(

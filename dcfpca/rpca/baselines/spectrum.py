@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import qr, svd
 
-from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.method import FloatArray
 
 ROW_BLOCK_BYTES = 1 << 20  # row blocks of this size stay in cache through a chain of elementwise steps
 

@@ -11,8 +11,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from dcfpca.rpca.compiling import compiler
-from dcfpca.rpca.exchange import FloatArray
+from dcfpca.rpca.kernels.numba_compiler import compiler
+from dcfpca.rpca.method import FloatArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,132 @@
+"""The least that any exchange over gRPC costs: one unary call per site and round, the same bytes, mutual TLS.
+
+`python -m dcfpca.bench.bare_grpc server …` and `… client …` are the processes that `bench rounds --raw` starts. A call
+carries a site's tensor up, as raw bytes in a protobuf message; once all have called, the server answers each with the
+sum of them all: that is a round. Nothing is checked, hashed, kept or computed from the sum.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import grpc
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from dcfpca.demo.children import Children
+from dcfpca.v1.types_pb2 import Chunk
+
+_SERVICE, _METHOD = "dcfpca.Raw", "Exchange"
+_UNLIMITED = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
+_CALL_SECONDS = 120.0
+
+app = typer.Typer(add_completion=False)
+Directory = Annotated[Path, typer.Argument(help="Directory with ca.crt, NAME.crt and NAME.key.")]
+
+
+@dataclass(slots=True)
+class _Barrier:
+    """Adds what everybody brings, and lets them go with the sum once all have come."""
+
+    parties: int
+    total: NDArray[np.float64]
+    arrived: int = 0
+    answer: bytes = b""
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    released: list[float] = field(default_factory=list)
+
+    async def meet(self, data: bytes) -> bytes:
+        self.total += np.frombuffer(data)
+        self.arrived += 1
+        gate = self.gate
+        if self.arrived == self.parties:
+            self.answer = Chunk(data=self.total.tobytes()).SerializeToString()
+            self.total[:] = 0.0
+            self.arrived, self.gate = 0, asyncio.Event()
+            self.released.append(time.monotonic())
+            gate.set()
+        await gate.wait()
+        return self.answer
+
+
+@app.command()
+def server(directory: Directory, ready: Path, times: Path, participants: int, size: int, rounds: int) -> None:
+    """Serve until all rounds are done; writes the seconds of each."""
+    asyncio.run(_serve(directory, ready, times, participants, size, rounds))
+
+
+async def _serve(directory: Path, ready: Path, times: Path, participants: int, size: int, rounds: int) -> None:
+    barrier = _Barrier(participants, np.zeros(size // 8))
+
+    async def exchange(request: Chunk, context: grpc.aio.ServicerContext[Chunk, bytes]) -> bytes:
+        return await barrier.meet(request.data)
+
+    service = grpc.aio.server(options=_UNLIMITED)
+    handler = grpc.unary_unary_rpc_method_handler(exchange, Chunk.FromString)
+    service.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler}),))
+    pair = ((directory / "aggregator.key").read_bytes(), (directory / "aggregator.crt").read_bytes())
+    tls = grpc.ssl_server_credentials([pair], (directory / "ca.crt").read_bytes(), require_client_auth=True)
+    port = service.add_secure_port("127.0.0.1:0", tls)
+    await service.start()
+    _write(ready, str(port))
+    while len(barrier.released) <= rounds:
+        await barrier.gate.wait()
+    gaps = [after - before for before, after in zip(barrier.released, barrier.released[1:], strict=False)]
+    _write(times, json.dumps(gaps))
+    await service.stop(grace=5)
+
+
+@app.command()
+def client(directory: Directory, name: str, address: str, size: int, rounds: int) -> None:
+    """Call once per round, and once before to warm up."""
+    tls = grpc.ssl_channel_credentials(
+        (directory / "ca.crt").read_bytes(),
+        (directory / f"{name}.key").read_bytes(),
+        (directory / f"{name}.crt").read_bytes(),
+    )
+    payload = bytes(size)
+    with grpc.secure_channel(address, tls, options=_UNLIMITED) as channel:
+        call = channel.unary_unary(f"/{_SERVICE}/{_METHOD}", Chunk.SerializeToString, Chunk.FromString)
+        for _ in range(rounds + 1):
+            call(Chunk(data=payload), timeout=_CALL_SECONDS)
+
+
+def measure_raw(directory: Path, sites: dict[str, Path], size: int, rounds: int) -> list[float]:
+    """The seconds of each round of the bare exchange. The directories hold the server's and the sites' certificates."""
+    ready, times = directory / "raw-ready", directory / "raw-times"
+    numbers = [str(len(sites)), str(size), str(rounds)]
+    with Children() as children:
+        children.start(
+            "raw server",
+            ["dcfpca.bench.bare_grpc", "server", *map(str, (directory, ready, times)), *numbers],
+            directory / "raw-log",
+        )
+        children.until(ready.exists, "the start of the bare server", 60)
+        for name, home in sites.items():
+            words = [
+                "dcfpca.bench.bare_grpc",
+                "client",
+                str(home),
+                name,
+                f"127.0.0.1:{ready.read_text()}",
+                *numbers[1:],
+            ]
+            children.start(name, words, home / "raw-log")
+        children.until(times.exists, "the bare exchange", 600)
+    return [float(gap) for gap in json.loads(times.read_text())]
+
+
+def _write(path: Path, text: str) -> None:
+    partial = path.with_suffix(".partial")
+    partial.write_text(text)
+    partial.replace(path)
+
+
+if __name__ == "__main__":
+    app()

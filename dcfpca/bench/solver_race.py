@@ -1,0 +1,190 @@
+"""Several solvers on one problem of known truth, in turn in one process on one thread: who is there first.
+
+Each is run once to see in which iteration it reaches a level of ‖L−L₀‖²/‖L₀‖², then timed doing exactly so many, its
+L and S formed; looking is never on the clock, except where an iteration takes so long that it does not show. Where a
+peer has a setting that trades speed against safety, each of a few values enters, and the fastest that gets there
+counts. Ours runs as it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from dcfpca.bench.timed_solve import solve
+from dcfpca.rpca import baselines
+from dcfpca.rpca.baselines.result import Observe
+from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.metrics import relative_squared_error
+from dcfpca.rpca.simulate import simulate
+from dcfpca.rpca.subspace.method import SubspaceMethod
+from dcfpca.rpca.synthetic import Problem
+
+LEVELS = {"1e-6": 1e-6, "1e-10": 1e-10}
+OUR_ROUNDS, THEIR_ITERATIONS = 9, 45
+Run = Callable[[int, Observe | None], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """A peer with one choice of its settings; `told` is what it is given beyond the matrix."""
+
+    name: str
+    told: str
+    setting: str
+    run: Run
+    slow: bool = False  # timed in the run that looks, once
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """CPU seconds to a level, or None if it was not reached; iterations or rounds taken, and the setting that won."""
+
+    solver: str
+    told: str
+    level: str
+    cpu_seconds: float | None
+    iterations: int | None
+    setting: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """The first iteration that is there, and the CPU seconds until then, those of looking among them."""
+
+    iteration: int
+    cpu_seconds: float
+
+
+def contest(problem: Problem, peers: Sequence[Entrant], repeats: int = 3) -> Iterator[Finish]:
+    """Every solver to every level, the best of `repeats`."""
+    yield from ours(problem, repeats)
+    yield from theirs(problem, peers, repeats)
+
+
+def ours(problem: Problem, repeats: int) -> Iterator[Finish]:
+    """`subspace`, told the rank and told twice the rank as a bound."""
+    with threadpool_limits(1):
+        for told, fixed_rank, width in (("rank", True, problem.rank), ("bound 2r", False, 2 * problem.rank)):
+            method = SubspaceMethod(problem.M.shape[0], width, OUR_ROUNDS, 1e-11, fixed_rank=fixed_rank)
+            reached = solve(method, problem).rounds_to
+            for level in LEVELS:
+                rounds = reached[level]
+                taken = None if rounds is None else _our_seconds(replace(method, rounds=rounds), problem, repeats)
+                yield Finish("subspace", told, level, taken, rounds)
+
+
+def _our_seconds(method: SubspaceMethod, problem: Problem, repeats: int) -> float:
+    sites = problem.sites()
+    return min(_cpu_seconds(lambda: simulate(method, sites)) for _ in range(repeats))
+
+
+def theirs(problem: Problem, peers: Sequence[Entrant], repeats: int) -> Iterator[Finish]:
+    """Every peer by name, with the setting that is fastest."""
+    with threadpool_limits(1):
+        for name in dict.fromkeys(peer.name for peer in peers):
+            yield from _best([peer for peer in peers if peer.name == name], problem, repeats)
+
+
+def entrants(problem: Problem) -> list[Entrant]:
+    """The baselines of this library, told all that they ask for."""
+    M, rank, count = problem.M, problem.rank, int(np.count_nonzero(problem.S))
+    share = count / M.size
+
+    def projections(decay: float) -> Run:
+        return lambda number, look: baselines.accelerated_alternating_projections(
+            M, rank, decay=decay, tolerance=0.0, iterations=number, observe=look
+        )
+
+    def lagrangian(growth: float) -> Run:
+        return lambda number, look: baselines.alm(M, growth=growth, tolerance=0.0, iterations=number, observe=look)
+
+    def descent(step: float) -> Run:
+        return lambda number, look: baselines.scaled_gradient_descent(
+            M, rank, sparsity=share, step=step, tolerance=0.0, iterations=number, observe=look
+        )
+
+    def cur(sampling: float, decay: float) -> Run:
+        return lambda number, look: baselines.ircur(
+            M, rank, sampling=sampling, decay=decay, tolerance=0.0, iterations=number, observe=look
+        )
+
+    def go(number: int, look: Observe | None) -> object:
+        return baselines.godec(M, rank, count, tolerance=0.0, iterations=number, observe=look)
+
+    both = "rank, share of outliers"
+    found = [
+        Entrant("accelerated alternating projections", "rank", f"decay {decay}", projections(decay))
+        for decay in (0.4, 0.5)
+    ]
+    found += [Entrant("ALM, partial SVD", "nothing", f"growth {growth}", lagrangian(growth)) for growth in (2.0, 3.0)]
+    found += [Entrant("ScaledGD", both, f"step {step}", descent(step)) for step in (0.5, 0.9)]
+    found += [Entrant("GoDec", "rank, number of outliers", "", go)]
+    found += [
+        Entrant("IRCUR", "rank", f"sampling {sampling}, decay {decay}", cur(sampling, decay))
+        for sampling, decay in ((0.6, 0.65), (1.0, 0.65), (2.0, 0.8))
+        # Most of the matrix is no sample any more.
+        if sampling == 0.6 or sampling * rank * np.log(M.shape[0]) < M.shape[0] / 2
+    ]
+    return found
+
+
+def whole_decompositions(problem: Problem) -> Entrant:
+    """ALM with the full decomposition of every iteration, which takes minutes where the others take seconds."""
+
+    def run(number: int, look: Observe | None) -> object:
+        return baselines.alm(problem.M, partial=False, growth=2.0, tolerance=0.0, iterations=number, observe=look)
+
+    return Entrant("ALM, full SVD", "nothing", "growth 2.0", run, slow=True)
+
+
+def _best(peers: Sequence[Entrant], problem: Problem, repeats: int) -> Iterator[Finish]:
+    """The fastest of one peer's settings, level by level."""
+    seen = {peer.setting: sightings(peer, problem) for peer in peers}
+    for level in LEVELS:
+        timed = [
+            Finish(peer.name, peer.told, level, _seconds(peer, first, repeats), first.iteration, peer.setting)
+            for peer in peers
+            if (first := seen[peer.setting].get(level)) is not None
+        ]
+        lost = Finish(peers[0].name, peers[0].told, level, None, None)
+        yield min(timed, key=lambda finish: finish.cpu_seconds or 0.0, default=lost)
+
+
+def sightings(peer: Entrant, problem: Problem) -> dict[str, Sighting]:
+    """When the peer first reaches each level; those it does not reach are left out."""
+    reached: dict[str, Sighting] = {}
+    began = time.process_time()
+
+    def look(number: int, L: FloatArray, _: FloatArray) -> None:
+        error = relative_squared_error(L, problem.L)
+        for level, value in LEVELS.items():
+            if error <= value:
+                reached.setdefault(level, Sighting(number, time.process_time() - began))
+        if len(reached) == len(LEVELS):
+            raise _AllReached
+
+    with suppress(_AllReached):
+        peer.run(THEIR_ITERATIONS, look)
+    return reached
+
+
+class _AllReached(Exception):
+    """Nothing more to see."""
+
+
+def _seconds(peer: Entrant, first: Sighting, repeats: int) -> float:
+    if peer.slow:
+        return first.cpu_seconds
+    return min(_cpu_seconds(lambda: peer.run(first.iteration, None)) for _ in range(repeats))
+
+
+def _cpu_seconds(run: Callable[[], object]) -> float:
+    began = time.process_time()
+    run()
+    return time.process_time() - began

@@ -1,0 +1,218 @@
+"""A solve in one process with a clock beside it: what `dcfpca bench solve` and the benchmarks measure with.
+
+With one thread the clock is the process's own CPU time, which others on the machine do not inflate; with more it is
+the wall clock.
+"""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from dcfpca.rpca.kernels.block_step import amends
+from dcfpca.rpca.kernels.loop_selection import fused
+from dcfpca.rpca.kernels.scratch_arrays import Work
+from dcfpca.rpca.kernels.thin_pass import WALKED_WIDTH
+from dcfpca.rpca.method import Consensus, Method, Site
+from dcfpca.rpca.metrics import paper_error, relative_squared_error
+from dcfpca.rpca.simulate import SiteResult, collect, exchange
+from dcfpca.rpca.subspace.locked_columns import told_apart
+from dcfpca.rpca.subspace.method import SubspaceMethod
+from dcfpca.rpca.subspace.settings import PLAN, SWEPT
+from dcfpca.rpca.subspace.site import SKETCHING_ROUNDS
+from dcfpca.rpca.synthetic import Problem
+
+LEVELS = ("1e-6", "1e-10", "1e-20")  # of ‖L−L₀‖²/‖L₀‖²
+FAR_OFF = 0.05  # L moved by more than this share of itself: its squared error is not yet near any of the levels
+
+
+@dataclass(slots=True)
+class Clock:
+    """Seconds spent, and those that the same multiplications alone would have taken at the measured peak."""
+
+    now: Callable[[], float]
+    opening: float = 0.0
+    rounds: list[float] = field(default_factory=list)
+    sites: float = 0.0
+    ideal: float = 0.0
+    finish: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """The figures of one solve, under the names `bench solve` prints them by."""
+
+    error: float
+    relative_error_L: float  # noqa: N815 — the name is a contract
+    rounds: int
+    rounds_to: dict[str, int | None]
+    seconds_to: dict[str, float | None]
+    rank: int
+    seconds: float
+    seconds_per_round: float
+    gemm_fraction: float
+    peak_bytes: int
+    matrix_bytes: int
+    outcome: str
+
+
+def solve(method: Method, problem: Problem, threads: int = 1) -> Solved:
+    """Run the method over the problem's sites in sequence; looking at the error each round is not on the clock."""
+    _load_compiled_loops(method.width if isinstance(method, SubspaceMethod) else 0)
+    with threadpool_limits(threads):
+        return _solve(method, problem, time.process_time if threads == 1 else time.perf_counter)
+
+
+def _load_compiled_loops(width: int) -> None:
+    """Loaded once per process, not per solve, so they are loaded before the clock starts."""
+    loops, ends, M = fused(), np.zeros(2, np.int64), np.zeros((2, 2))
+    for dtype in (np.float32, np.float64):
+        L: Work = np.zeros((2, 2), dtype)
+        marked = np.zeros((2, 2), np.uint8)
+        loops.sweep(M, L, 1.0, 2.0, 1.0, 1.0)
+        loops.mark(M, L, marked, 1.0, 2.0, 1.0)
+        loops.amend(marked, L, L, L, L, L.copy())
+        loops.count(M, L, np.arange(2), 1.0, 2.0, 1.0, -14, np.zeros(20))
+    if 0 < width <= WALKED_WIDTH:
+        U, directions, lines = np.zeros((4, width)), (0,) * width, np.zeros((4, 8))
+        loops.pull_through(lines, U, np.zeros((8, width)), 1.0, 2.0, lines.copy(), np.zeros((8, width)), directions)
+        loops.thin_product(lines, np.zeros((width, 8)), U, directions)
+    loops.add_exactly(np.zeros(2), np.zeros(2), np.zeros(2))
+    loops.outliers_by_column(M, M, 1.0, ends)
+    loops.gather_outliers(M, M, 1.0, 2.0, ends, np.zeros(0, np.int32), np.zeros(0))
+
+
+def _solve(method: Method, problem: Problem, now: Callable[[], float]) -> Solved:
+    sites: list[Site] = [method.site(own) for own in problem.sites()]
+    clock, errors = Clock(now), list[float]()
+    consensus, peaks = method.begin(), dict[tuple[int, type], float]()
+    while consensus.outcome is None:
+        consensus = _timed_round(method, consensus, sites, problem, clock, peaks)
+        if clock.rounds:
+            errors.append(_look(sites, consensus, problem))
+    began = clock.now()
+    results = [collect(site, consensus.broadcast) for site in sites]
+    clock.finish = clock.now() - began
+    L = np.concatenate([result.L for result in results], axis=1)
+    S = np.concatenate([result.S.toarray() for result in results], axis=1)
+    peak, matrix = peak_of_step(method, problem, consensus)
+    return Solved(
+        error=paper_error(L, S, problem.L, problem.S),
+        relative_error_L=float(np.sqrt(relative_squared_error(L, problem.L))),
+        rounds=len(clock.rounds),
+        rounds_to={level: _reached(errors, float(level)) for level in LEVELS},
+        seconds_to={level: _seconds(clock, _reached(errors, float(level))) for level in LEVELS},
+        rank=consensus.progress.rank,
+        seconds=clock.opening + sum(clock.rounds) + clock.finish,
+        seconds_per_round=float(np.mean(clock.rounds)),
+        gemm_fraction=clock.ideal / clock.sites if clock.sites else float("nan"),
+        peak_bytes=peak,
+        matrix_bytes=matrix,
+        outcome=(str(consensus.outcome.value) if consensus.outcome else "") + _apart(results),
+    )
+
+
+def _apart(results: Sequence[SiteResult]) -> str:
+    """Whether rows, which are the same at all sites, or columns stay unexplained."""
+    rows, columns = ([one.certificate.get(f"{what}_apart", 0.0) for one in results] for what in ("rows", "columns"))
+    return told_apart({"rows_apart": max(rows), "columns_apart": sum(columns)})
+
+
+def _timed_round(
+    method: Method,
+    consensus: Consensus,
+    sites: Sequence[Site],
+    problem: Problem,
+    clock: Clock,
+    peaks: dict[tuple[int, type], float],
+) -> Consensus:
+    began = clock.now()
+    total = exchange(method, consensus, sites)
+    answered = clock.now()
+    after = method.advance(consensus, total)
+    took = clock.now() - began
+    if consensus.round == 0:
+        clock.opening = took
+        return after
+    clock.rounds.append(took)
+    if isinstance(method, SubspaceMethod):
+        clock.sites += answered - began
+        clock.ideal += _ideal_seconds(method, consensus, problem, peaks, clock.now)
+    return after
+
+
+def _look(sites: Sequence[Site], consensus: Consensus, problem: Problem) -> float:
+    """‖L−L₀‖²/‖L₀‖² if this round were the last. While L still moves much it is far off, and sites whose subspace has
+    moved since would project their data anew, which takes minutes for a large matrix: then nobody looks."""
+    if consensus.progress.change > FAR_OFF:
+        return np.inf
+    parts = [part.L for site in sites for part in site.finish(consensus.broadcast)]
+    return relative_squared_error(np.concatenate(parts, axis=1), problem.L)
+
+
+def _reached(errors: Sequence[float], level: float) -> int | None:
+    return next((number for number, error in enumerate(errors, start=1) if error <= level), None)
+
+
+def _seconds(clock: Clock, rounds: int | None) -> float | None:
+    """Opening, rounds so far, and the forming of the result."""
+    return None if rounds is None else clock.opening + sum(clock.rounds[:rounds]) + clock.finish
+
+
+def _ideal_seconds(
+    method: SubspaceMethod,
+    consensus: Consensus,
+    problem: Problem,
+    peaks: dict[tuple[int, type], float],
+    now: Callable[[], float],
+) -> float:
+    """What this round's products of M-sized matrices would take at the peak measured on the same shapes."""
+    plan = dict(zip(PLAN, consensus.broadcast.scalars, strict=False))
+    entering = int(np.count_nonzero(consensus.broadcast.scalars[len(PLAN) : len(PLAN) + method.width]))
+    width = entering if plan["narrow"] else method.width
+    flops = 2.0 * problem.M.size * (_products(method, consensus.round, width, plan) * entering + 2 * width)
+    key = (width, np.float32 if plan["single"] else np.float64)
+    if key not in peaks:
+        peaks[key] = gemm_peak(problem.M.shape[0], max(problem.counts), *key, now)
+    return flops / peaks[key]
+
+
+def _products(method: SubspaceMethod, round: int, width: int, plan: dict[str, float]) -> int:
+    """How many products with the entering directions a round takes, beside the two with all that make V and Z of Y."""
+    if round == 1:
+        return 0  # L is zero
+    if round <= SKETCHING_ROUNDS:
+        return 2 if plan["start"] == SWEPT else 1
+    passes = method.settings.passes
+    return 1 if amends(passes, width, plan["relaxation"]) else 2 * passes - 1
+
+
+def gemm_peak(rows: int, columns: int, width: int, dtype: type, now: Callable[[], float]) -> float:
+    """Flops per second of U Vᵀ on these shapes; the best of several."""
+    rng = np.random.default_rng(0)
+    U: Work = rng.random((rows, width)).astype(dtype)
+    V: Work = rng.random((columns, width)).astype(dtype)
+    out: Work = np.empty((rows, columns), dtype)
+    best = np.inf
+    for _ in range(7):
+        began = now()
+        np.matmul(U, V.T, out=out)
+        best = min(best, now() - began)
+    return 2.0 * rows * columns * width / best
+
+
+def peak_of_step(method: Method, problem: Problem, consensus: Consensus) -> tuple[int, int]:
+    """Bytes of the largest site's matrix plus all that its local step holds at once; and the matrix alone."""
+    own = max(problem.sites(), key=lambda site: site.shape[1])
+    matrix = 8 * own.shape[0] * own.shape[1]
+    tracemalloc.start()
+    try:
+        method.site(own).answer(1, consensus.broadcast)
+        return matrix + tracemalloc.get_traced_memory()[1], matrix
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,138 @@
+"""Checks on the way to the aggregator, layer by layer: name, TCP, TLS, and the service itself."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import cast
+
+import grpc
+from cryptography import x509
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from dcfpca.doctor import Finding, fail, ok, warn
+from dcfpca.doctor.connection_diagnosis import Address, Files, diagnose
+from dcfpca.doctor.local_checks import expiry
+from dcfpca.errors import BadIdentity
+from dcfpca.operator.connection import channel_to
+from dcfpca.operator.status_errors import explain
+from dcfpca.pki import Credentials
+from dcfpca.version import __version__
+from dcfpca.wire_constants import PROTOCOL
+
+SECONDS = 5.0
+SKEW_WARN, SKEW_FAIL = 5.0, 240.0
+"""Seconds that the clocks may differ. Certificates are backdated by 300."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the health service said, and what it said beside it."""
+
+    serving: bool
+    skew: float | None
+    version: str
+    protocol: int | None
+
+
+def check_network(address: Address, files: Files, own: Credentials) -> Iterator[Finding]:
+    """Each layer in turn; where one fails, those above it cannot be looked at."""
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except OSError:
+        yield fail("DNS", f"the host name {address.host!r} cannot be resolved", "check its spelling, and the DNS")
+        return
+    yield ok("DNS", f"{address.host} is {', '.join(sorted({str(one[4][0]) for one in found}))}")
+    error = diagnose(address, files, SECONDS)
+    if error is not None and not isinstance(error, BadIdentity) and not _connects(address):
+        yield fail("TCP", error)
+        return
+    yield ok("TCP", f"{address} accepts connections")
+    if error is not None:
+        yield fail("TLS", error)
+        return
+    yield ok("TLS", "both sides believe each other's certificate, and the name matches")
+    yield expiry("aggregator", "the aggregator's certificate", _shown(address, files), datetime.now(UTC))
+    yield from _service(address, files, own)
+
+
+def _connects(address: Address) -> bool:
+    try:
+        socket.create_connection((address.host, address.port), timeout=SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+def _shown(address: Address, files: Files) -> x509.Certificate:
+    """The certificate that the aggregator shows."""
+    context = ssl.create_default_context(cafile=str(files.ca))
+    context.load_cert_chain(str(files.cert), str(files.key))
+    context.set_alpn_protocols(["h2"])
+    with (
+        socket.create_connection((address.host, address.port), timeout=SECONDS) as raw,
+        context.wrap_socket(raw, server_hostname=address.host) as secured,
+    ):
+        return x509.load_der_x509_certificate(cast(bytes, secured.getpeercert(binary_form=True)))
+
+
+def _service(address: Address, files: Files, own: Credentials) -> Iterator[Finding]:
+    with channel_to(address, own) as channel:
+        try:
+            answer = ask_health(channel)
+        except grpc.RpcError as error:
+            yield fail("service", explain(error, address, files))
+            return
+    if answer.serving:
+        yield ok("service", "the aggregator says that it is serving")
+    else:
+        remedy = "see its log: the store cannot be written, its certificate has expired, or it is stopping"
+        yield fail("service", "the aggregator says that it is not serving", remedy)
+    yield judge_clock(answer.skew)
+    yield judge_version(answer.version, answer.protocol)
+
+
+def ask_health(channel: grpc.Channel) -> Answer:
+    """Ask the standard health service; our aggregators add their clock and version."""
+    stub = health_pb2_grpc.HealthStub(channel)
+    began = time.time()
+    reply, call = stub.Check.with_call(health_pb2.HealthCheckRequest(), timeout=SECONDS)
+    middle = (began + time.time()) / 2
+    told = {str(key): str(value) for key, value in call.trailing_metadata() or ()}
+    clock = told.get("dcfpca-time-ms", "")
+    protocol = told.get("dcfpca-protocol", "")
+    return Answer(
+        serving=reply.status == health_pb2.HealthCheckResponse.SERVING,
+        skew=int(clock) / 1000 - middle if clock.isdecimal() else None,
+        version=told.get("dcfpca-version", ""),
+        protocol=int(protocol) if protocol.isdecimal() else None,
+    )
+
+
+def judge_clock(skew: float | None) -> Finding:
+    """How far the two clocks are apart."""
+    if skew is None:
+        return warn("clock", "the aggregator does not tell its clock", "bring both sides to the same version")
+    remedy = "set both machines' clocks by NTP (chrony or systemd-timesyncd)"
+    side = "behind" if skew > 0 else "ahead of"
+    told = f"this machine's clock is {abs(skew):.1f} s {side} the aggregator's"
+    if abs(skew) > SKEW_FAIL:
+        return fail("clock", f"{told}; fresh certificates will not be valid yet", remedy)
+    if abs(skew) > SKEW_WARN:
+        return warn("clock", told, remedy)
+    return ok("clock", f"both clocks agree within {max(abs(skew), 0.1):.1f} s")
+
+
+def judge_version(version: str, protocol: int | None) -> Finding:
+    """Whether both sides speak the same protocol."""
+    if protocol is not None and protocol != PROTOCOL:
+        side = "this side" if protocol > PROTOCOL else "the aggregator"
+        return fail("version", f"the aggregator speaks protocol {protocol}, this side {PROTOCOL}", f"upgrade {side}")
+    if version and version != __version__:
+        told = f"the aggregator runs version {version}, this side {__version__}; the protocol is the same"
+        return warn("version", told, "upgrade the older side when convenient")
+    return ok("version", f"both sides run version {__version__}" if version else f"this side runs {__version__}")

@@ -1,0 +1,114 @@
+"""What is asked of the aggregator from outside a run, call by call, with types and deadlines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import grpc
+
+from dcfpca.doctor.connection_diagnosis import Address
+from dcfpca.errors import BadIdentity
+from dcfpca.identity import Identity, Role
+from dcfpca.roles import ROLES, may_call
+from dcfpca.v1 import admin_pb2 as pb
+from dcfpca.v1 import types_pb2
+from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
+
+SECONDS = 15.0
+"""How long a small call may take."""
+
+
+class Permitted:
+    """The calls of AdminService that the table of roles allows to an identity; another is refused before it is made.
+
+    The aggregator refuses it, too; this says so without a connection, and in the words of who holds the certificate.
+    """
+
+    def __init__(self, stub: AdminServiceStub, identity: Identity) -> None:
+        self._stub, self._identity = stub, identity
+
+    def __getattr__(self, name: str) -> Any:
+        method = f"/dcfpca.v1.AdminService/{name}"
+        if not may_call(self._identity.role, method):
+            needed = " or ".join(sorted(ROLES.get(method, ())))
+            sentence = f"{self._identity} is a certificate for the role {self._identity.role}, and this needs {needed}"
+            raise BadIdentity(sentence, _WHAT_IS_LEFT[self._identity.role])
+        return getattr(self._stub, name)
+
+
+_OPERATE = "use a certificate issued with `dcfpca certs issue operator …`"
+_WHAT_IS_LEFT = {
+    Role.OPERATOR: "",
+    Role.PARTICIPANT: f"{_OPERATE}; a participant's reads the audit log (`dcfpca run audit`) and nothing else",
+    Role.AGGREGATOR: _OPERATE,
+}
+
+
+class Operator:
+    """A connected operator. Errors are gRPC's own; `connected` turns those that nobody handles into sentences."""
+
+    def __init__(self, channel: grpc.Channel, address: Address, identity: Identity) -> None:
+        self._stub: Any = Permitted(AdminServiceStub(channel), identity)
+        self.address = address
+
+    def propose(self, spec: bytes, request_id: str) -> pb.RunView:
+        """Propose a run; a repeat with the same request_id returns the same run."""
+        request = pb.ProposeRunRequest(spec=spec, request_id=request_id)
+        return cast(pb.RunView, self._stub.ProposeRun(request, timeout=SECONDS))
+
+    def runs(self, limit: int = 0) -> Sequence[pb.RunView]:
+        """All runs, newest first."""
+        return cast(pb.ListRunsResponse, self._stub.ListRuns(pb.ListRunsRequest(limit=limit), timeout=SECONDS)).runs
+
+    def run(self, run_id: str) -> pb.RunView:
+        """One run with all its rounds."""
+        return cast(pb.RunView, self._stub.GetRun(pb.GetRunRequest(run_id=run_id), timeout=SECONDS))
+
+    def watch(self, run_id: str, after_round: int) -> Iterator[pb.RunView]:
+        """The run now and whenever it changes."""
+        request = pb.WatchRunRequest(run_id=run_id, after_round=after_round)
+        return cast(Iterator[pb.RunView], self._stub.WatchRun(request))
+
+    def abort(self, run_id: str, reason: str) -> pb.RunView:
+        """End a run."""
+        request = pb.AbortRunRequest(run_id=run_id, reason=reason)
+        return cast(pb.RunView, self._stub.AbortRun(request, timeout=SECONDS))
+
+    def resume(self, run_id: str) -> pb.RunView:
+        """Let a paused run go on."""
+        return cast(pb.RunView, self._stub.ResumeRun(pb.ResumeRunRequest(run_id=run_id), timeout=SECONDS))
+
+    def participants(self) -> Sequence[pb.ParticipantView]:
+        """Everyone who ever connected."""
+        answer = self._stub.ListParticipants(pb.ListParticipantsRequest(), timeout=SECONDS)
+        return cast(pb.ListParticipantsResponse, answer).participants
+
+    def revoke(self, name: str, reason: str) -> pb.RevokeParticipantResponse:
+        """Turn a participant away."""
+        request = pb.RevokeParticipantRequest(name=name, reason=reason)
+        return cast(pb.RevokeParticipantResponse, self._stub.RevokeParticipant(request, timeout=SECONDS))
+
+    def audit(self, run_id: str) -> Iterator[pb.AuditEntry]:
+        """The audit log of one run, or (empty) of all, streamed."""
+        request = pb.FetchAuditLogRequest(run_id=run_id)
+        return cast(Iterator[pb.AuditEntry], self._stub.FetchAuditLog(request, timeout=4 * SECONDS))
+
+    def model(self, run_id: str) -> Iterator[types_pb2.TensorPart]:
+        """The model of a finished run, streamed."""
+        return cast(Iterator[types_pb2.TensorPart], self._stub.FetchModel(pb.FetchModelRequest(run_id=run_id)))
+
+    def request_export(self, run_id: str) -> pb.ExportView:
+        """Ask the cohort for reconstructions."""
+        return cast(pb.ExportView, self._stub.RequestExport(pb.RequestExportRequest(run_id=run_id), timeout=SECONDS))
+
+    def export(self, run_id: str) -> pb.ExportView:
+        """How far the export has come."""
+        return cast(pb.ExportView, self._stub.GetExport(pb.GetExportRequest(run_id=run_id), timeout=SECONDS))
+
+    def reconstruction(self, run_id: str, file: pb.ExportedFile, offset: int) -> Iterator[types_pb2.Chunk]:
+        """One exported file from `offset` on, streamed."""
+        request = pb.FetchReconstructionRequest(
+            run_id=run_id, participant=file.participant, artifact=file.artifact, offset=offset
+        )
+        return cast(Iterator[types_pb2.Chunk], self._stub.FetchReconstruction(request))

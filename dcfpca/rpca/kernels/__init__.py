@@ -1,0 +1,1 @@
+"""The arithmetic of one block of columns, in numpy and compiled."""

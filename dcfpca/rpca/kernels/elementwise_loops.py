@@ -1,0 +1,154 @@
+"""The elementwise and sparse parts of a local pass as plain loops. Written to be compiled: `fused` does that.
+
+Each has a numpy twin in `reference`, which says the same in a line or two and serves where there is no compiler.
+Selects instead of branches in the inner loops let the compiler make vector code of them; NaN fails every comparison,
+so that what is missing never pulls. M may have more columns than L: those beyond are not looked at. It is in double
+precision also where L is not; an outlier beyond float32 becomes Inf there, which does not pull either.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcfpca.rpca.kernels.scratch_arrays import Directions, Flags, Work
+from dcfpca.rpca.method import FloatArray
+
+
+def sweep(M: Work, L: Work, threshold: float, a: float, keep: float, relaxation: float) -> None:
+    """L ← keep·L + ω ψ(M − L)."""
+    number = L.dtype.type
+    reach, slope, zero = number(a * threshold), number(1.0 / (a - 1.0)), number(0.0)
+    kept, step = number(keep), number(relaxation)
+    for i in range(L.shape[0]):
+        for j in range(L.shape[1]):
+            r = number(M[i, j]) - L[i, j]
+            size = abs(r)
+            room = (reach - size) * slope
+            room = room if room > zero else zero
+            pull = size if size < room else room
+            L[i, j] = kept * L[i, j] + step * (pull if r > zero else -pull)
+
+
+def mark(M: Work, L: Work, marked: Flags, threshold: float, a: float, relaxation: float) -> None:
+    """L ← L + ω ψ(M − L), marking the entries whose residual does not pull whole."""
+    number = L.dtype.type
+    reach, slope, zero, step = number(a * threshold), number(1.0 / (a - 1.0)), number(0.0), number(relaxation)
+    for i in range(L.shape[0]):
+        for j in range(L.shape[1]):
+            before = L[i, j]
+            r = number(M[i, j]) - before
+            size = abs(r)
+            room = (reach - size) * slope
+            room = room if room > zero else zero
+            whole = size <= room
+            pull = size if whole else room
+            marked[i, j] = not whole
+            L[i, j] = before + step * (pull if r > zero else -pull)
+
+
+def amend(marked: Flags, Y: Work, left: Work, moved: Work, U: Work, gained: Work) -> None:
+    """At the marked entries, and only there: Y ← Y + left · movedᵀ, and gained ← what YᵀU gains by it."""
+    places = np.empty(Y.shape[1], np.int64)
+    for i in range(Y.shape[0]):
+        count = 0
+        for j in range(Y.shape[1]):  # without a branch: which entries are outliers cannot be predicted
+            places[count] = j
+            count += marked[i, j]
+        for place in range(count):
+            j = places[place]
+            more = Y.dtype.type(0.0)
+            for k in range(left.shape[1]):
+                more += left[i, k] * moved[j, k]
+            Y[i, j] += more
+            for k in range(U.shape[1]):
+                gained[j, k] += more * U[i, k]
+
+
+def count(
+    M: Work,
+    L: Work,
+    rows: NDArray[np.intp],
+    threshold: float,
+    a: float,
+    unit: float,
+    lowest: int,
+    histogram: FloatArray,
+) -> tuple[float, float]:
+    """(Σ(ψ/unit)², how many pull by half or more) over these rows, counting sizes into the histogram."""
+    reach, slope, last, per_unit = a * threshold, 1.0 / (a - 1.0), histogram.shape[0] - 1, 1.0 / unit
+    pulled = kept = 0.0
+    for i in rows:
+        for j in range(L.shape[1]):
+            size = abs(M[i, j] - L[i, j])
+            if not size >= 0.0:
+                continue
+            pull = min(size, max((reach - size) * slope, 0.0))
+            pulled += (pull * per_unit) ** 2
+            kept += pull >= 0.5 * size
+            # The exponent as single precision stores it: what lies beyond its range lies beyond the bins too.
+            exponent = (np.float32(size * per_unit).view(np.int32) >> 23) - 126
+            histogram[min(max(exponent - lowest, 0), last)] += size > 0.0
+    return pulled, kept
+
+
+def thin_product(pulls: Work, right: Work, product: Work, directions: Directions) -> None:
+    """product ← pulls · rightᵀ, `right` being width × columns; four rows at a time: there are a multiple of four."""
+    for i in range(0, pulls.shape[0], 4):
+        p0, p1, p2, p3 = pulls[i], pulls[i + 1], pulls[i + 2], pulls[i + 3]
+        for k in range(len(directions)):
+            v = right[k]
+            a = b = c = d = pulls.dtype.type(0.0)
+            for j in range(pulls.shape[1]):
+                a += p0[j] * v[j]
+                b += p1[j] * v[j]
+                c += p2[j] * v[j]
+                d += p3[j] * v[j]
+            product[i, k], product[i + 1, k], product[i + 2, k], product[i + 3, k] = a, b, c, d
+
+
+def outliers_by_column(M: Work, L: Work, threshold: float, counts: NDArray[np.int64]) -> tuple[int, float]:
+    """How many entries are missing, and the sum of squares of those within θ; counts each column's outliers."""
+    missing, squares = 0, 0.0
+    for i in range(L.shape[0]):
+        for j in range(L.shape[1]):
+            r = M[i, j] - L[i, j]
+            size = abs(r)
+            missing += not (size >= 0.0)
+            counts[j] += size > threshold
+            squares += r * r if size <= threshold else 0.0
+    return missing, squares
+
+
+def gather_outliers(
+    M: Work,
+    L: Work,
+    threshold: float,
+    a: float,
+    places: NDArray[np.int64],
+    rows: NDArray[np.int32],
+    values: FloatArray,
+) -> float:
+    """Fill in firm(M − L) column by column, `places` being where each column begins; the rest's sum of squares."""
+    slope, squares = 1.0 / (a - 1.0), 0.0
+    for i in range(L.shape[0]):
+        for j in range(L.shape[1]):
+            r = M[i, j] - L[i, j]
+            if not abs(r) > threshold:
+                continue
+            left = max(a * threshold - abs(r), 0.0) * slope
+            squares += left * left
+            rows[places[j]] = i
+            values[places[j]] = r - left if r > 0.0 else r + left
+            places[j] += 1
+    return squares
+
+
+def add_exactly(total: FloatArray, rest: FloatArray, piece: FloatArray) -> None:
+    """total ← total + piece, and rest gains what the addition rounds off. Only as it is written: see `fused.STRICT`."""
+    for k in range(piece.shape[0]):
+        before = total[k]
+        after = before + piece[k]
+        added = after - before
+        rest[k] += (before - (after - added)) + (piece[k] - added)
+        total[k] = after

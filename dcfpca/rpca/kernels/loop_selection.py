@@ -1,0 +1,55 @@
+"""The loops of a local pass, compiled where numba is installed (the extra `fast`), else their numpy twins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcfpca.rpca.kernels import elementwise_loops, numpy_loops
+from dcfpca.rpca.kernels.numba_compiler import compiler
+from dcfpca.rpca.kernels.scratch_arrays import Directions, Flags, Work
+from dcfpca.rpca.method import FloatArray
+
+STRICT = {"add_exactly"}  # about rounding: the compiler must keep to the order of its operations
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """The loops by the names they have in `elementwise_loops`, where each says what it does."""
+
+    sweep: Callable[[Work, Work, float, float, float, float], None]
+    mark: Callable[[Work, Work, Flags, float, float, float], None]
+    amend: Callable[[Flags, Work, Work, Work, Work, Work], None]
+    count: Callable[[Work, Work, NDArray[np.intp], float, float, float, int, FloatArray], tuple[float, float]]
+    pull_through: Callable[[Work, Work, Work, float, float, Work, Work, Directions], None]
+    thin_product: Callable[[Work, Work, Work, Directions], None]
+    outliers_by_column: Callable[[Work, Work, float, NDArray[np.int64]], tuple[int, float]]
+    gather_outliers: Callable[[Work, Work, float, float, NDArray[np.int64], NDArray[np.int32], FloatArray], float]
+    add_exactly: Callable[[FloatArray, FloatArray, FloatArray], None]
+
+
+@lru_cache(maxsize=1)
+def fused() -> Loops:
+    """The loops to use."""
+    return compiled() or in_numpy()
+
+
+def in_numpy() -> Loops:
+    """The references."""
+    return Loops(**{field.name: getattr(numpy_loops, field.name) for field in fields(Loops)})
+
+
+@lru_cache(maxsize=1)
+def compiled() -> Loops | None:
+    """The compiled loops, or None without numba."""
+    compile_one = compiler()
+    if compile_one is None:
+        return None
+    from dcfpca.rpca.kernels import simd_pass  # noqa: PLC0415 — it needs numba
+
+    homes = {field.name: simd_pass if hasattr(simd_pass, field.name) else elementwise_loops for field in fields(Loops)}
+    return Loops(**{name: compile_one(getattr(home, name), name not in STRICT) for name, home in homes.items()})

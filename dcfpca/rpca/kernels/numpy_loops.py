@@ -1,0 +1,134 @@
+"""The loops of `loops` in numpy: the reference they are tested against, and what runs where there is no compiler."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcfpca.rpca.kernels.scratch_arrays import Directions, Flags, Work
+from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.thresholds import firm, pull
+
+STRETCH = 8192  # numbers that stay in cache through the steps of an addition
+
+
+def sweep(M: Work, L: Work, threshold: float, a: float, keep: float, relaxation: float) -> None:
+    """L ← keep·L + ω ψ(M − L)."""
+    pulls = _pulls(M, L, threshold, a, relaxation)
+    L *= keep
+    L += pulls
+
+
+def mark(M: Work, L: Work, marked: Flags, threshold: float, a: float, relaxation: float) -> None:
+    """L ← L + ω ψ(M − L), marking the entries whose residual does not pull whole."""
+    size = np.abs(_beside(M, L))
+    marked[:] = ~(size <= np.maximum(a * threshold - size, 0.0) / (a - 1.0))
+    L += _pulls(M, L, threshold, a, relaxation)
+
+
+def amend(marked: Flags, Y: Work, left: Work, moved: Work, U: Work, gained: Work) -> None:
+    """At the marked entries, and only there: Y ← Y + left · movedᵀ, and gained ← what YᵀU gains by it."""
+    more = np.where(marked, left @ moved.T, 0.0).astype(Y.dtype)
+    Y += more
+    gained += more.T @ U
+
+
+def count(
+    M: Work,
+    L: Work,
+    rows: NDArray[np.intp],
+    threshold: float,
+    a: float,
+    unit: float,
+    lowest: int,
+    histogram: FloatArray,
+) -> tuple[float, float]:
+    """(Σ(ψ/unit)², how many pull by half or more) over these rows, counting sizes into the histogram."""
+    sizes = np.abs(_beside(M, L)[rows])
+    sizes = sizes[~np.isnan(sizes)]
+    pulls = pull(sizes, threshold, a)
+    histogram += exponent_histogram(sizes, unit, lowest, histogram.size)
+    return float(np.sum((pulls / unit) ** 2)), float(np.count_nonzero(pulls >= 0.5 * sizes))
+
+
+def pull_through(
+    M: Work, U: Work, shrunk: Work, threshold: float, a: float, pulls: Work, gained: Work, directions: Directions
+) -> None:
+    """pulls ← ψ(M − U·shrunkᵀ), and gained ← pullsᵀ·U; pulls of fewer rows than M are not kept."""
+    found = _pulls(M, U @ shrunk.T, threshold, a, 1.0)
+    gained[:] = found.T @ U
+    if pulls.shape[0] >= M.shape[0]:
+        pulls[: M.shape[0], : found.shape[1]] = found
+        pulls[: M.shape[0], found.shape[1] :] = 0.0
+
+
+def thin_product(pulls: Work, right: Work, product: Work, directions: Directions) -> None:
+    """product ← pulls · rightᵀ, `right` being width × columns."""
+    np.matmul(pulls, right.T, out=product)
+
+
+def outliers_by_column(M: Work, L: Work, threshold: float, counts: NDArray[np.int64]) -> tuple[int, float]:
+    """How many entries are missing, and the sum of squares of those within θ; counts each column's outliers."""
+    size = np.abs(_beside(M, L))
+    counts += np.count_nonzero(size > threshold, axis=0)
+    return int(np.count_nonzero(np.isnan(size))), float(np.sum(size[size <= threshold] ** 2))
+
+
+def gather_outliers(
+    M: Work,
+    L: Work,
+    threshold: float,
+    a: float,
+    places: NDArray[np.int64],
+    rows: NDArray[np.int32],
+    values: FloatArray,
+) -> float:
+    """Fill in firm(M − L) column by column, `places` being where each column begins; the rest's sum of squares."""
+    R = _beside(M, L).T
+    columns, found = np.nonzero(np.abs(R) > threshold)
+    residuals = R[columns, found]
+    rows[:], values[:] = found, firm(residuals, threshold, a)
+    places += np.bincount(columns, minlength=places.size)
+    return float(np.sum((residuals - values) ** 2))
+
+
+def add_exactly(total: FloatArray, rest: FloatArray, piece: FloatArray) -> None:
+    """total ← total + piece, and rest gains what the addition rounds off. In stretches that stay in cache."""
+    room = np.empty((3, min(piece.size, STRETCH)))
+    with np.errstate(invalid="ignore", over="ignore"):  # an update that is not finite is the reader's affair
+        for first in range(0, piece.size, STRETCH):
+            cut = slice(first, first + STRETCH)
+            before, more = total[cut], piece[cut]
+            after, added, lost = room[:, : more.size]
+            np.add(before, more, out=after)
+            np.subtract(after, before, out=added)
+            np.subtract(after, added, out=lost)
+            np.subtract(before, lost, out=lost)
+            np.subtract(more, added, out=added)
+            lost += added
+            rest[cut] += lost
+            before[:] = after
+
+
+def exponent_histogram(sizes: FloatArray, unit: float, lowest: int, bins: int, step: int = 1) -> FloatArray:
+    """Counts of the non-zero sizes by powers of 2^step: bin k starts at unit·2^(lowest − 1 + k·step).
+
+    The first and last bins also take what lies beyond. Counts, unlike medians, add up over sites.
+    """
+    positive = sizes[sizes > 0.0]
+    _, exponents = np.frexp(positive / unit)
+    places = np.clip((exponents - lowest) // step, 0, bins - 1)
+    return np.bincount(places, minlength=bins).astype(np.float64)
+
+
+def _beside(M: Work, L: Work) -> Work:
+    """M − L over L's columns; M may have more."""
+    gap: Work = M[:, : L.shape[1]] - L
+    return gap
+
+
+def _pulls(M: Work, L: Work, threshold: float, a: float, relaxation: float) -> Work:
+    pulls: Work = pull(_beside(M, L), threshold, a)
+    pulls *= relaxation
+    np.nan_to_num(pulls, copy=False, nan=0.0)
+    return pulls

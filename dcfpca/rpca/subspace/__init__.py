@@ -1,0 +1,1 @@
+"""The default method: federated orthogonal iteration with firm thresholds."""

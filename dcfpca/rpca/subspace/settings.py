@@ -1,0 +1,82 @@
+"""The tunables of `subspace` and the layouts of its messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dcfpca.errors import BadInput
+from dcfpca.rpca.kernels.block_step import HISTOGRAM_BINS
+from dcfpca.rpca.method import Layout
+
+# The opening exchange counts entry sizes by powers of two over the range in which squares stay finite.
+OPENING_LOWEST = -480
+OPENING_STEP = 4
+OPENING_BINS = 240
+OPENING = ("columns", *(f"size_{k}" for k in range(OPENING_BINS)))
+ROUND = ("columns", "pull", "kept", "sampled", *(f"residual_{k}" for k in range(HISTOGRAM_BINS)))
+PLAN = ("threshold", "noise", "relaxation", "step", "momentum", "single", "narrow", "start", "columns")
+# Where V begins in a round, as the plan says it: at what the site has (nothing, in its first round), …
+CARRIED = 0.0
+SWEPT = 1.0  # … at one pass from L = 0, where U has nothing to do with the one V was made for, …
+PROJECTED = 2.0  # … or at a robust projection, where the threshold is already low.
+
+
+@dataclass(frozen=True, slots=True)
+class SubspaceSettings:
+    """Defaults serve every case measured in docs/results; none needs setting per data set."""
+
+    a: float = 2.0  # firm thresholding of entries: an outlier beyond aθ is taken out whole
+    b: float = 2.0  # firm thresholding of singular values
+    noise_factor: float = 2.0  # c_σ: entries within this many deviations of the noise are never outliers
+    opening_factor: float = 2.0  # λ_0 as a multiple of the opening scale
+    fall_lead: float = 1.3  # λ falls this much slower than the measured residual …
+    fall_fastest: float = 0.33  # … but by no more than this …
+    caution_lead: float = 12.0  # fall_lead is raised by this over the smaller side of the matrix …
+    caution_fastest: float = 5.0  # … and fall_fastest by this
+    fall_slowest: float = 0.9  # … and no less than this per round;
+    gap: float = 40.0  # while λ is this many times the noise or more, what it lets pass are outliers: then …
+    fall_gap: float = 0.75  # … it falls at least this much,
+    fall_resting: float = 0.03  # … and while L does not move, this much
+    rank_entry: float = 1.0  # c_ρ: singular values under c_ρ √max(m,n) λ do not enter L
+    rank_noise: float = 1.1  # c_n: nor those under c_n (√m + √n) times the deviation of ω ψ(R)
+    passes: int = 2  # local passes per round
+    largest_relaxation: float = 2.0  # ω is never larger
+    momentum_below: float = 0.1  # while L moves less, it is also carried on the way it went; 0: never
+    floor: float = 1e-13  # thresholds stop falling at this share of the opening scale
+    narrow_below: float = 0.02  # while L moves less and the rank stands, only entering directions are updated …
+    narrow_gap: float = 2.5  # … and while their singular values are this many times those of the rest …
+    narrow_rounds: int = 6  # … for this many rounds in a row
+    sampled_rows: int = 128  # residuals are counted on this many rows at least …
+    sampled_share: float = 0.125  # … and on this share of them
+    block_bytes: int = 1 << 22  # a block of columns that stays in cache
+    single: float = 2e-5  # work in float32 while residual and movement are above this share of the data
+
+    def __post_init__(self) -> None:
+        if self.a <= 1.0 or self.b <= 1.0:
+            raise BadInput(f"Firm thresholding needs a and b above 1, not {self.a} and {self.b}.", "Try a = 3, b = 2.")
+        if self.passes < 1:
+            raise BadInput("A round needs at least one local pass.", "Set passes to 1 or more.")
+
+    def paced(self, smaller_side: float) -> SubspaceSettings:
+        """For a matrix of this many rows or columns: the fewer, the less even its residuals, the slower λ must fall."""
+        caution = 1.0 / max(smaller_side, 1.0)
+        fastest = min(self.fall_fastest + self.caution_fastest * caution, self.fall_slowest)
+        return replace(self, fall_fastest=fastest, fall_lead=self.fall_lead + self.caution_lead * caution)
+
+    def hastened(self) -> SubspaceSettings:
+        """For a run that begins at a known subspace: λ may fall as fast as the residual does."""
+        return replace(self, fall_fastest=self.fall_resting)
+
+
+def update_layout(rows: int, width: int, round_number: int) -> Layout:
+    """What a site sends: counts in round 0, then one rows × width tensor and counts."""
+    return Layout(0, 0, OPENING) if round_number == 0 else Layout(rows, width, ROUND)
+
+
+def broadcast_layout(rows: int, width: int, round_number: int) -> Layout:
+    """What the aggregator sends: nothing in round 0, then U, the plan of the round, and d and σ by direction."""
+    if round_number == 0:
+        return Layout(0, 0)
+    weights = tuple(f"weight_{j}" for j in range(width))
+    values = tuple(f"singular_value_{j}" for j in range(width))
+    return Layout(rows, width, (*PLAN, *weights, *values))

@@ -1,0 +1,139 @@
+"""Live progress of a run: one moving picture on a terminal, one line per round elsewhere. Always on stderr."""
+
+from __future__ import annotations
+
+import json
+import math
+from contextlib import AbstractContextManager
+from types import TracebackType
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from dcfpca.text.console import figure, plain, size, span, stderr
+from dcfpca.text.run_views import coloured, refusal_line
+from dcfpca.text.time_left import OVER, Seen, seconds_left
+from dcfpca.v1 import admin_pb2 as pb
+
+
+class Progress(AbstractContextManager["Progress"]):
+    """Shows each view of a run as it comes."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or stderr()
+        self._seen = Seen()
+        self._live = Live(console=self._console, refresh_per_second=8, transient=False)
+        self._told: set[str] = set()
+
+    def __enter__(self) -> Progress:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    @property
+    def seen(self) -> Seen:
+        """What was told so far."""
+        return self._seen
+
+    def update(self, view: pb.RunView) -> None:
+        """Show this view."""
+        before = self._seen.view
+        fresh = self._seen.take(view)
+        for refusal in view.refusals:
+            self._once(f"refused by {refusal_line(refusal)}")
+        if self._console.is_terminal:
+            self._say_dropouts(fresh)
+            self._live.update(picture(self._seen))
+        else:
+            self._print_lines(before, fresh)
+
+    def remind(self, seconds: float) -> None:
+        """Nothing has been heard for so long: without a moving picture, say who is awaited."""
+        view = self._seen.view
+        if view.awaited and not self._console.is_terminal:
+            who = ", ".join(_awaited(view))
+            self.note(f"round {view.round} has been awaiting {who} for {span(seconds)} ({view.phase})")
+
+    def note(self, text: str) -> None:
+        """Say something beside the picture."""
+        self._console.print(plain(text), markup=False)
+
+    def _once(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self.note(text)
+
+    def _say_dropouts(self, fresh: list[pb.RoundView]) -> None:
+        for one in fresh:
+            if one.dropouts:
+                self.note(f"round {one.round} went on without {', '.join(one.dropouts)}")
+
+    def _print_lines(self, before: pb.RunView, fresh: list[pb.RoundView]) -> None:
+        for one in fresh:
+            self.note(round_line(one))
+        view = self._seen.view
+        if view.status != before.status:
+            self.note(f"{view.status}{': ' + view.reason if view.reason else ''}")
+
+
+def round_line(one: pb.RoundView) -> str:
+    """A finished round in one line."""
+    words = [
+        f"round {one.round}",
+        f"change {figure(one.change)}",
+        f"rank {one.rank}",
+        f"{size(one.bytes_received)} received",
+        f"{size(one.bytes_sent)} sent",
+        f"{one.seconds:.2f} s",
+        f"{len(one.survivors)} sites",
+    ]
+    if one.dropouts:
+        words.append(f"without {', '.join(one.dropouts)}")
+    return "  ".join(words)
+
+
+def picture(seen: Seen) -> RenderableType:
+    """The run on a terminal: a bar, the figures of the last round, who is awaited."""
+    view, rounds = seen.view, [seen.rounds[number] for number in sorted(seen.rounds)]
+    spec = json.loads(view.spec or b"{}")
+    limit, tolerance = int(spec.get("rounds", 1)), float(spec.get("tolerance", 0.0))
+    lines: list[RenderableType] = [_bar(view, seconds_left(rounds, limit, tolerance), limit)]
+    if rounds:
+        lines.append(Text(f"  {round_line(rounds[-1])}"))
+    if view.awaited and view.status not in OVER:
+        lines.append(Text(plain(f"  awaiting {', '.join(_awaited(view))} ({view.phase})"), style="dim"))
+    if view.reason:
+        lines.append(Text(plain(f"  {view.reason}")))
+    lines.append(Text(f"  total {size(seen.bytes_received())} received, {size(seen.bytes_sent())} sent", style="dim"))
+    return Group(*lines)
+
+
+def _awaited(view: pb.RunView) -> list[str]:
+    return [f"{name} {view.percent[name]} %" if name in view.percent else name for name in view.awaited]
+
+
+def _bar(view: pb.RunView, left: float, limit: int) -> RenderableType:
+    """The bar counts rounds against the limit; a run that converges fills it at once, and the ETA says so before."""
+    over = view.status in OVER
+    grid = Table.grid(padding=(0, 1))
+    sign = Text("✓" if view.status == "finished" else "✗") if over else Spinner("dots")
+    done = limit if view.status == "finished" else min(view.round, limit)
+    eta = "" if over or math.isnan(left) else f"at most {span(left)} left"
+    grid.add_row(
+        sign,
+        Text(view.run_id, style="bold"),
+        coloured(view.status),
+        ProgressBar(total=max(limit, 1), completed=done, width=24),
+        Text(f"round {view.round} of at most {limit}"),
+        Text(eta, style="dim"),
+    )
+    return grid

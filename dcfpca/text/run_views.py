@@ -1,0 +1,200 @@
+"""What the aggregator tells, as JSON documents and as tables. Pure: from message to document or picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dcfpca.text.console import Json, add_row, figure, moment, plain, size, span, table
+from dcfpca.v1 import admin_pb2 as pb
+
+_COLOURS = {
+    "finished": "green",
+    "running": "cyan",
+    "enrolling": "cyan",
+    "paused": "yellow",
+    "failed": "red",
+    "aborted": "red",
+    "connected": "green",
+    "away": "yellow",
+    "revoked": "red",
+}
+
+
+SOON_DAYS = 14
+"""A certificate with fewer days left is shown in red."""
+
+
+def run_document(view: pb.RunView) -> dict[str, Json]:
+    """A run with its rounds."""
+    return run_summary(view) | {
+        "spec": json.loads(view.spec or b"{}"),
+        "spec_sha256": view.spec_sha256.hex(),
+        "enrolled": [_enrolled(one) for one in view.enrolled],
+        "refusals": [refusal_document(one) for one in view.refusals],
+        "awaited": list(view.awaited),
+        "percent": dict(view.percent),
+        "rounds": [_round(one) for one in view.rounds],
+    }
+
+
+def run_summary(view: pb.RunView) -> dict[str, Json]:
+    """A run without what grows with it."""
+    return {
+        "run_id": view.run_id,
+        "status": view.status,
+        "reason": view.reason,
+        "round": view.round,
+        "attempt": view.attempt,
+        "phase": view.phase,
+        "created": moment(view.created_ms),
+        "ended": moment(view.ended_ms),
+        "operator": view.operator,
+    }
+
+
+def run_listing(view: pb.RunView) -> dict[str, Json]:
+    """A run as a line of a listing."""
+    spec = json.loads(view.spec or b"{}")
+    return run_summary(view) | {
+        "label": spec.get("label", ""),
+        "method": spec.get("method", ""),
+        "aggregation": spec.get("aggregation", ""),
+        "enrolled": [one.participant for one in view.enrolled],
+    }
+
+
+def _enrolled(one: pb.EnrolledView) -> dict[str, Json]:
+    return {
+        "participant": one.participant,
+        "private": one.private,
+        "signature": one.signature.hex(),
+        "fingerprint": one.fingerprint,
+    }
+
+
+def refusal_document(one: pb.Refusal) -> dict[str, Json]:
+    """A refusal, with every reason."""
+    return {"participant": one.participant, "what": one.what, "reasons": list(one.reasons)}
+
+
+def _round(one: pb.RoundView) -> dict[str, Json]:
+    return {
+        "round": one.round,
+        "attempt": one.attempt,
+        "seconds": one.seconds,
+        "change": one.change,
+        "rank": one.rank,
+        "noise": one.noise,
+        "threshold": one.threshold,
+        "bytes_received": one.bytes_received,
+        "bytes_sent": one.bytes_sent,
+        "survivors": list(one.survivors),
+        "dropouts": list(one.dropouts),
+        "singular_values": list(one.singular_values),
+    }
+
+
+def participant_document(one: pb.ParticipantView) -> dict[str, Json]:
+    """A participant as operators see it."""
+    return {
+        "name": one.name,
+        "state": one.state,
+        "software": one.software,
+        "last_seen": moment(one.last_seen_ms),
+        "certificate_days": one.certificate_days,
+        "fingerprint": one.fingerprint,
+        "rows": one.rows,
+        "runs": list(one.runs),
+    }
+
+
+def runs_table(runs: Iterable[pb.RunView]) -> Table:
+    """All runs, a line each."""
+    made = table("run", "status", "#round", "method", "aggregation", "#sites", "created", "label")
+    for view in runs:
+        line = run_listing(view)
+        add_row(
+            made,
+            view.run_id,
+            coloured(view.status),
+            str(view.round),
+            str(line["method"]),
+            str(line["aggregation"]),
+            str(len(view.enrolled)),
+            moment(view.created_ms),
+            str(line["label"]),
+        )
+    return made
+
+
+def participants_table(participants: Iterable[pb.ParticipantView]) -> Table:
+    """All participants, a line each."""
+    made = table("participant", "state", "last seen", "#rows", "#certificate days", "software", "runs")
+    for one in participants:
+        days = Text(str(one.certificate_days), style="red" if one.certificate_days < SOON_DAYS else "")
+        rows = str(one.rows) if one.rows else "–"
+        runs = ", ".join(one.runs) or "–"
+        add_row(made, one.name, coloured(one.state), moment(one.last_seen_ms), rows, days, one.software, runs)
+    return made
+
+
+def run_picture(view: pb.RunView) -> RenderableType:
+    """One run: what it is, who takes part, and its rounds."""
+    return Group(_facts(view), "", *([_rounds_table(view.rounds)] if view.rounds else ["no round is finished yet"]))
+
+
+def _facts(view: pb.RunView) -> Table:
+    spec = json.loads(view.spec or b"{}")
+    rank = f"rank {spec.get('rank')}" if spec.get("rank") else f"rank at most {spec.get('max_rank')}"
+    facts: dict[str, str | Text | None] = {
+        "run": view.run_id,
+        "status": coloured(view.status) + Text(plain(f": {view.reason}") if view.reason else ""),
+        "label": spec.get("label") or None,
+        "method": f"{spec.get('method')}, {spec.get('rows')} rows, {rank}, {spec.get('aggregation')} aggregation",
+        "spec": view.spec_sha256.hex(),
+        "proposed": f"{moment(view.created_ms)} by {view.operator}",
+        "ended": moment(view.ended_ms),
+        "round": f"{view.round}, attempt {view.attempt}, {view.phase}",
+        "enrolled": ", ".join(one.participant + (" (private)" if one.private else "") for one in view.enrolled),
+        "awaited": ", ".join(view.awaited) or None,
+    }
+    made = Table(box=None, pad_edge=False, show_header=False)
+    for key, value in facts.items():
+        if value:
+            add_row(made, Text(key, style="bold"), value)
+    for refusal in view.refusals:
+        add_row(made, Text("refused", style="bold"), refusal_line(refusal))
+    return made
+
+
+def refusal_line(refusal: pb.Refusal) -> str:
+    """Who refused what, and why."""
+    return f"{refusal.participant} ({refusal.what}): {'; '.join(refusal.reasons)}"
+
+
+def _rounds_table(rounds: Iterable[pb.RoundView]) -> Table:
+    made = table("#round", "#change", "#rank", "#noise", "#seconds", "#received", "#sent", "#sites", "dropouts")
+    for one in rounds:
+        add_row(
+            made,
+            str(one.round),
+            figure(one.change),
+            str(one.rank),
+            figure(one.noise),
+            span(one.seconds),
+            size(one.bytes_received),
+            size(one.bytes_sent),
+            str(len(one.survivors)),
+            ", ".join(one.dropouts),
+        )
+    return made
+
+
+def coloured(word: str) -> Text:
+    """A status or state in its colour."""
+    return Text(word, style=_COLOURS.get(word, ""))

@@ -1,0 +1,286 @@
+"""The operator's command against a real aggregator and real sites, as a person would type it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+from rich.console import Console
+
+from dcfpca.cli.main import main
+from dcfpca.cli.watching import Watch
+from dcfpca.demo.children import Children
+from dcfpca.demo.federation import AGGREGATOR, Federation, SitePlan
+from dcfpca.demo.problem import draw, score
+from dcfpca.operator.client import Operator
+from dcfpca.operator.connection import connect_settings, connected
+from dcfpca.rpca.synthetic import Problem
+from dcfpca.text.run_progress import Progress
+from dcfpca.text.time_left import Seen
+from dcfpca.v1.admin_pb2 import ListRunsRequest
+from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
+
+pytestmark = pytest.mark.slow
+
+NAMES = ("a", "b", "c")
+PRIVATE = "c"
+START = ("run", "start", "--rank", "3", "--rounds", "40", "--participants", ",".join(NAMES), "--round-seconds", "30")
+
+
+@dataclass(frozen=True)
+class Stage:
+    federation: Federation
+    problem: Problem
+
+    @property
+    def config(self) -> str:
+        return str(self.federation.operator_config)
+
+    def operator(self) -> AbstractContextManager[Operator]:
+        flags = dict.fromkeys(("aggregator", "ca", "cert", "key"))
+        return connected(connect_settings(flags, self.federation.operator_config))
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    problem = draw(rows=100, columns=150, rank=3, sites=3, seed=1)
+    with Children() as children:
+        federation = Federation(tmp_path_factory.mktemp("federation"), children)
+        federation.start_aggregator()
+        for name, own in zip(NAMES, problem.sites(), strict=True):
+            federation.add_site(SitePlan(name, {"private": name == PRIVATE, "allow_export": True}), own.array)
+        made = Stage(federation, problem)
+        with made.operator() as operator:
+            children.until(lambda: _connected(operator) == set(NAMES), "the sites' connection", 60)
+        yield made
+
+
+def _connected(operator: Operator) -> set[str]:
+    return {one.name for one in operator.participants() if one.state == "connected"}
+
+
+@dataclass(frozen=True)
+class Said:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict:
+        return json.loads(self.out)
+
+
+class Terminal:
+    """Types commands; each has its exit code and what it said."""
+
+    def __init__(self, stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+        self._stage = stage
+        self._capsys = capsys
+
+    def type(self, *words: str) -> Said:
+        self._capsys.readouterr()
+        code = 0
+        try:
+            main([*words, "--config", self._stage.config])
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        said = self._capsys.readouterr()
+        return Said(code, said.out, said.err)
+
+
+@pytest.fixture
+def terminal(stage: Stage, capsys: pytest.CaptureFixture[str]) -> Terminal:
+    return Terminal(stage, capsys)
+
+
+def test_participants_are_listed_with_state_rows_and_days_left(terminal: Terminal) -> None:
+    listed = json.loads(terminal.type("participants", "list", "--json").out)
+    assert [(one["name"], one["state"], one["rows"]) for one in listed] == [(name, "connected", 100) for name in NAMES]
+    assert all(one["certificate_days"] > 0 for one in listed)
+    assert "connected" in terminal.type("participants", "list").out
+
+
+def test_a_watched_run_finishes_and_is_one_json_document(terminal: Terminal, stage: Stage) -> None:
+    said = terminal.type(*START, "--watch", "--json")
+    assert said.code == 0
+    run = said.document
+    assert run["status"] == "finished"
+    assert [one["round"] for one in run["rounds"]] == list(range(run["round"] + 1))
+    assert run["spec"]["aggregation"] == "secure"
+    assert {one["participant"]: one["private"] for one in run["enrolled"]} == {"a": False, "b": False, "c": True}
+    assert "round 1 " in said.err
+    results = {name: stage.federation.results_directory(name, run["run_id"]) for name in NAMES}
+    stage.federation.children.until(
+        lambda: all((p / "manifest.json").exists() for p in results.values()), "results", 30
+    )
+    assert score(stage.problem, results).low_rank_error < 1e-6
+
+
+def test_an_unwatched_run_prints_its_identifier_alone_and_can_be_found_again(terminal: Terminal) -> None:
+    started = terminal.type(*START, "--label", "spring")
+    run_id = started.out.strip()
+    assert started.out == f"{run_id}\n"
+    watched = terminal.type("run", "watch", run_id)
+    assert (watched.code, watched.out) == (0, "")
+    listed = json.loads(terminal.type("run", "list", "--json").out)
+    assert listed[0]["run_id"] == run_id
+    assert (listed[0]["label"], listed[0]["status"]) == ("spring", "finished")
+    assert run_id in terminal.type("run", "list").out
+    assert len(json.loads(terminal.type("run", "list", "--limit", "1", "--json").out)) == 1
+    shown = terminal.type("run", "show", run_id)
+    assert "spring" in shown.out
+    assert terminal.type("run", "show", run_id, "--json").document["run_id"] == run_id
+    aborted = terminal.type("run", "abort", run_id, "--json")
+    assert aborted.document["status"] == "finished"
+
+
+def test_export_brings_the_model_and_public_reconstructions_and_names_the_refusal(
+    terminal: Terminal, stage: Stage, tmp_path: Path
+) -> None:
+    run_id = terminal.type(*START, "--export", "--watch", "--json").document["run_id"]
+    out = tmp_path / "out"
+    said = terminal.type("run", "export", run_id, "--out", str(out), "--json")
+    assert said.code == 0
+    assert {file["name"] for file in said.document["files"]} == {
+        "U.npy",
+        "singular_values.npy",
+        *(f"{name}/{artifact}" for name in ("a", "b") for artifact in ("L.npy", "S.npz")),
+    }
+    for file in said.document["files"]:
+        assert hashlib.sha256((out / file["name"]).read_bytes()).hexdigest() == file["sha256"]
+    assert [one["participant"] for one in said.document["refusals"]] == [PRIVATE]
+    assert f"{PRIVATE} refused: " in said.err
+    assert not (out / PRIVATE).exists()
+    U = np.load(out / "U.npy")
+    assert U.shape == (100, 3)
+    site = stage.federation.results_directory("a", run_id)
+    assert (out / "a" / "L.npy").read_bytes() == (site / "L.npy").read_bytes()
+    again = terminal.type("run", "export", run_id, "--out", str(out))
+    assert again.code == 2
+    assert "not an empty directory" in again.err
+
+
+def test_without_an_announced_export_only_the_model_is_written(terminal: Terminal, tmp_path: Path) -> None:
+    run_id = terminal.type(*START, "--watch", "--json").document["run_id"]
+    said = terminal.type("run", "export", run_id, "--out", str(tmp_path / "out"))
+    assert said.code == 0
+    assert "did not announce exports" in said.err
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"U.npy", "singular_values.npy", "manifest.json"}
+
+
+@pytest.mark.parametrize("words", [("show",), ("watch",), ("abort",), ("resume",), ("export", "--out", "nowhere")])
+def test_an_unknown_run_is_not_found(terminal: Terminal, words: tuple[str, ...]) -> None:
+    said = terminal.type("run", words[0], "no-such-run", *words[1:])
+    assert (said.code, said.out) == (1, "")
+    assert "no-such-run" in said.err
+    assert "hint: " in said.err
+
+
+def test_a_spec_that_cannot_be_is_misuse(terminal: Terminal) -> None:
+    said = terminal.type("run", "start", "--rank", "40", "--rows", "30")
+    assert (said.code, said.out) == (2, "")
+    assert "rank 40 is larger than the 30 rows" in said.err
+
+
+def test_rows_that_contradict_the_sites_are_refused_with_both_numbers(terminal: Terminal) -> None:
+    said = terminal.type(*START, "--rows", "101", "--watch", "--json")
+    assert said.code == 1
+    assert "101" in said.err
+    assert "100" in said.err
+
+
+def test_sites_that_do_not_allow_plain_refuse_by_name_and_the_command_fails(terminal: Terminal) -> None:
+    said = terminal.type(*START, "--aggregation", "plain", "--watch", "--json")
+    assert said.code == 1
+    assert said.document["status"] == "failed"
+    assert {one["participant"] for one in said.document["refusals"]} == set(NAMES)
+    assert "error: " in said.err
+
+
+def test_a_running_run_can_be_aborted_with_a_reason(terminal: Terminal) -> None:
+    words = ("run", "start", "--rank", "2", "--participants", "a,b,absent", "--enrol-seconds", "600")
+    run_id = terminal.type(*words).out.strip()
+    said = terminal.type("run", "abort", run_id, "--reason", "changed our mind")
+    assert said.code == 0
+    watched = terminal.type("run", "watch", run_id)
+    assert watched.code == 1
+    assert "changed our mind" in watched.err
+    refused = terminal.type("run", "resume", run_id)
+    assert refused.code == 1
+
+
+def test_a_participants_certificate_is_not_permitted_to_operate(stage: Stage) -> None:
+    site = stage.federation.site_directory("a")
+    address = stage.federation.address
+    credentials = grpc.ssl_channel_credentials(*((site / name).read_bytes() for name in ("ca.crt", "a.key", "a.crt")))
+    with grpc.secure_channel(address, credentials) as channel, pytest.raises(grpc.RpcError) as caught:
+        # As somebody whose software does not look at the table first.
+        AdminServiceStub(channel).ListRuns(ListRunsRequest(), timeout=10)
+    assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_a_watch_survives_the_death_of_the_aggregator_and_says_so_once(terminal: Terminal, stage: Stage) -> None:
+    words = ("run", "start", "--rank", "2", "--participants", "a,b,absent", "--enrol-seconds", "600")
+    run_id = terminal.type(*words).out.strip()
+    federation, told = stage.federation, io.StringIO()
+    strikes = iter((True,))
+
+    def strike(seen: Seen) -> None:
+        if next(strikes, False):
+            federation.children[AGGREGATOR].kill()
+            federation.restart_aggregator()
+            with stage.operator() as other:
+                other.abort(run_id, "enough")
+
+    with stage.operator() as operator, Progress(Console(file=told, width=200)) as progress:
+        view = Watch(operator, run_id, progress).follow(strike)
+        assert (view.status, view.reason) == ("aborted", "aborted by operator: enough")
+        assert told.getvalue().count("was lost; trying again") == 1
+        assert told.getvalue().count("connected again") == 1
+        federation.children.until(lambda: _connected(operator) == set(NAMES), "the sites' return", 60)
+
+
+def test_a_run_without_a_quorum_pauses_with_the_reason_and_resumes_in_the_same_round(
+    terminal: Terminal, stage: Stage
+) -> None:
+    words = (*START, "--tolerance", "0", "--rounds", "25", "--round-seconds", "5", "--set", "max_attempts=1")
+    run_id = terminal.type(*words).out.strip()
+    children = stage.federation.children
+    strikes = iter((True,))
+
+    def strike(seen: Seen) -> None:
+        if seen.last_round >= 2 and next(strikes, False):
+            for name in ("a", "b"):
+                children[name].kill()
+
+    with stage.operator() as operator, Progress(Console(file=io.StringIO())) as progress:
+        paused = Watch(operator, run_id, progress).follow(strike)
+        assert paused.status == "paused"
+        watched = terminal.type("run", "watch", run_id)
+        assert watched.code == 1
+        assert f"hint: when the cause is gone: `dcfpca run resume {run_id}`" in watched.err
+        for name in ("a", "b"):
+            children.restart(name)
+        children.until(lambda: _connected(operator) == set(NAMES), "the sites' return", 60)
+    resumed = terminal.type("run", "resume", run_id, "--watch", "--json")
+    assert resumed.code == 0, resumed.err
+    assert [one["round"] for one in resumed.document["rounds"]] == list(range(26))
+    assert resumed.document["rounds"][paused.round]["attempt"] == paused.attempt + 1
+
+
+def test_a_revoked_participant_is_cut_off_and_named(terminal: Terminal, stage: Stage) -> None:
+    said = terminal.type("participants", "revoke", "b", "--reason", "left the consortium", "--json")
+    assert said.code == 0
+    assert said.document["streams_cut"] == 1
+    listed = json.loads(terminal.type("participants", "list", "--json").out)
+    assert {one["name"]: one["state"] for one in listed}["b"] == "revoked"
+    unknown = terminal.type("participants", "revoke", "nobody")
+    assert unknown.code == 1

@@ -1,0 +1,39 @@
+"""Two real data sets, where they are at hand: cars on a motorway, and the metrics of twelve servers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.real_data import Dataset, asd, highway
+from dcfpca.methods import method_of
+from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.metrics import area_under_curve, best_f1
+from dcfpca.rpca.simulate import simulate
+from tests.support.paths import SHARED
+
+DATA = SHARED / "data"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not DATA.exists(), reason=f"the data sets of benchmarks/real_data.py are not in {DATA}"),
+]
+
+
+def scores(dataset: Dataset, *sites: FloatArray) -> FloatArray:
+    run = simulate(method_of(dataset.spec()), [ArrayColumns(own) for own in sites])
+    return dataset.scores(run.low_rank)
+
+
+def test_six_sites_tell_cars_from_the_road() -> None:
+    dataset = highway(DATA)
+    found = scores(dataset, *dataset.sites)
+    assert best_f1(found[dataset.judged], dataset.labels[dataset.judged]) >= 0.87
+
+
+def test_twelve_servers_score_every_step_as_if_their_data_were_pooled() -> None:
+    dataset = asd(DATA)
+    federated = scores(dataset, *dataset.sites)
+    np.testing.assert_allclose(federated, scores(dataset, dataset.pooled), rtol=0, atol=1e-6)
+    assert area_under_curve(federated, dataset.labels) > 0.65

@@ -1,0 +1,165 @@
+"""Who gets into the real service, by real handshakes, and who is thrown out again."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import grpc
+import pytest
+
+from dcfpca.identity import Role
+from dcfpca.pki import SiteFiles, create_authority, issue_credentials
+from dcfpca.v1 import admin_pb2, rounds_pb2
+from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
+from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
+from tests.support.service import CHANNEL_OPTIONS, Service, service
+
+HELLO = rounds_pb2.SubscribeRequest(protocol=1, software="test", rows=4)
+PATIENCE = 10.0
+
+
+@pytest.fixture
+async def aggregator(tmp_path: Path) -> AsyncIterator[Service]:
+    async with service(tmp_path) as made:
+        yield made
+
+
+async def refused(aggregator: Service, tls: grpc.ChannelCredentials | None, host: str = "127.0.0.1") -> grpc.StatusCode:
+    target = f"{host}:{aggregator.port}"
+    make = grpc.aio.insecure_channel(target) if tls is None else grpc.aio.secure_channel(target, tls, CHANNEL_OPTIONS)
+    async with make as channel:
+        call = RoundServiceStub(channel).Subscribe(HELLO, timeout=PATIENCE)
+        code: grpc.StatusCode = await call.code()
+        return code
+
+
+def tls_of(files: SiteFiles, ca: bytes | None = None) -> grpc.ChannelCredentials:
+    return grpc.ssl_channel_credentials(
+        ca or files.ca.read_bytes(), files.key.read_bytes(), files.certificate.read_bytes()
+    )
+
+
+async def test_no_certificate_and_plaintext_do_not_get_past_the_handshake(aggregator: Service) -> None:
+    only_ca = grpc.ssl_channel_credentials(aggregator.authority.ca_path.read_bytes())
+    assert await refused(aggregator, only_ca) is grpc.StatusCode.UNAVAILABLE
+    assert await refused(aggregator, None) is grpc.StatusCode.UNAVAILABLE
+    assert aggregator.run_registry.presence.names() == frozenset()
+
+
+@pytest.mark.parametrize("age", [timedelta(days=31), timedelta(days=-2)], ids=["expired", "not-yet-valid"])
+async def test_a_certificate_out_of_its_time_does_not_get_in(aggregator: Service, age: timedelta) -> None:
+    files = aggregator.identity(Role.PARTICIPANT, "late", now=datetime.now(UTC) - age)
+    assert await refused(aggregator, tls_of(files)) is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_certificate_of_another_ca_does_not_get_in(aggregator: Service, tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    stranger = create_authority(tmp_path / "stranger", "acme", now)
+    files = issue_credentials(stranger, Role.PARTICIPANT, "ann", tmp_path / "s", now=now)
+    tls = tls_of(files, aggregator.authority.ca_path.read_bytes())
+    assert await refused(aggregator, tls) is grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize("role", [Role.OPERATOR, Role.AGGREGATOR])
+async def test_the_wrong_role_is_told_so(aggregator: Service, role: Role) -> None:
+    files = aggregator.identity(role, "wrong")
+    assert await refused(aggregator, tls_of(files)) is grpc.StatusCode.PERMISSION_DENIED
+
+
+async def test_a_participant_does_not_believe_an_aggregator_under_another_name(tmp_path: Path) -> None:
+    async with service(tmp_path, hosts=["elsewhere.example.org"]) as aggregator:
+        files = aggregator.identity(Role.PARTICIPANT, "ann")
+        assert await refused(aggregator, tls_of(files)) is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_tls_1_1_is_not_spoken(aggregator: Service) -> None:
+    files = aggregator.identity(Role.PARTICIPANT, "ann")
+    context = ssl.create_default_context(cafile=str(files.ca))
+    context.load_cert_chain(files.certificate, files.key)
+    context.set_alpn_protocols(["h2"])
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    with pytest.raises((ssl.SSLError, ConnectionResetError)):
+        await asyncio.open_connection("127.0.0.1", aggregator.port, ssl=context)
+
+
+async def subscribed(aggregator: Service, stub: RoundServiceStub, name: str) -> grpc.aio.UnaryStreamCall:
+    call = stub.Subscribe(HELLO)
+    await call.wait_for_connection()
+    while not aggregator.run_registry.presence.is_here(name):
+        await aggregator.run_registry.stage.wait(aggregator.run_registry.stage.version)
+    return call
+
+
+async def end_of(call: grpc.aio.UnaryStreamCall) -> grpc.StatusCode:
+    async with asyncio.timeout(PATIENCE):
+        return await call.code()
+
+
+async def test_a_revoked_participant_is_cut_off_and_does_not_come_back(aggregator: Service) -> None:
+    credentials = aggregator.credentials(Role.PARTICIPANT, "ann")
+    stub = RoundServiceStub(aggregator.channel_of(credentials))
+    call = await subscribed(aggregator, stub, "ann")
+    answer = await aggregator.operator().RevokeParticipant(
+        admin_pb2.RevokeParticipantRequest(name="ann", reason="left the consortium")
+    )
+    assert answer.streams_cut == 1
+    assert await end_of(call) is grpc.StatusCode.UNAUTHENTICATED
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.Respond(rounds_pb2.RespondRequest(run_id="x"))
+    assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_one_identity_has_one_stream(aggregator: Service) -> None:
+    credentials = aggregator.credentials(Role.PARTICIPANT, "ann")
+    first = await subscribed(aggregator, RoundServiceStub(aggregator.channel_of(credentials)), "ann")
+    second = RoundServiceStub(aggregator.channel_of(credentials)).Subscribe(HELLO)
+    assert await end_of(second) is grpc.StatusCode.ALREADY_EXISTS
+    assert not first.done()
+
+
+@pytest.mark.parametrize(("protocol", "side"), [(0, "participant"), (2, "aggregator"), (4_000_000_000, "aggregator")])
+async def test_another_protocol_is_turned_away_with_what_to_upgrade(
+    aggregator: Service, protocol: int, side: str
+) -> None:
+    call = aggregator.participant("ann").Subscribe(rounds_pb2.SubscribeRequest(protocol=protocol))
+    assert await end_of(call) is grpc.StatusCode.FAILED_PRECONDITION
+    assert f"upgrade the {side}" in (await call.details() or "")
+
+
+async def test_an_identity_over_its_rate_is_told_to_slow_down_and_others_are_not(tmp_path: Path) -> None:
+    async with service(tmp_path, calls_per_second=1, call_burst=3) as aggregator:
+        busy = AdminServiceStub(aggregator.channel(Role.OPERATOR, "busy"))
+        codes = []
+        for _ in range(5):
+            try:
+                await busy.ListRuns(admin_pb2.ListRunsRequest())
+                codes.append("OK")
+            except grpc.aio.AioRpcError as error:
+                codes.append(error.code().name)
+        assert codes == ["OK"] * 3 + ["RESOURCE_EXHAUSTED"] * 2
+        await AdminServiceStub(aggregator.channel(Role.OPERATOR, "calm")).ListRuns(admin_pb2.ListRunsRequest())
+
+
+async def test_tls_is_given_a_certificate_only_when_it_is_another_one(aggregator: Service) -> None:
+    """gRPC frees its TLS state twice when it is replaced during a burst of handshakes, and aborts."""
+    assert aggregator.server._renewed() is None
+    aggregator.trust.credentials = aggregator.trust._load()
+    assert aggregator.server._renewed() is not None
+    assert aggregator.server._renewed() is None
+
+
+async def test_a_burst_of_connections_is_let_in(aggregator: Service) -> None:
+    names = [f"p{index}" for index in range(60)]
+    stubs = [aggregator.participant(name) for name in names]
+    calls = [stub.Subscribe(HELLO, wait_for_ready=True) for stub in stubs]
+    async with asyncio.timeout(60):
+        while aggregator.run_registry.presence.names() < set(names):
+            await aggregator.run_registry.stage.wait(aggregator.run_registry.stage.version)
+    for call in calls:
+        call.cancel()

@@ -1,0 +1,191 @@
+"""The local step on a Dask cluster gives the local engine's result, and outlives a worker."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dcfpca.errors import Unreachable
+from dcfpca.methods import method_of
+from dcfpca.rpca.columns import block_width
+from dcfpca.rpca.method import Columns, Consensus, FloatArray, Method, Site, Total
+from dcfpca.rpca.simulate import SiteResult, collect
+from dcfpca.spec import parse_spec
+from participant.dask_engine import DaskEngine, cut
+from participant.data import DataTable, choose, open_matrix
+from participant.progress import Meter, MeteredColumns
+from tests.support.federation import Federation, relative
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),  # of Dask's own making, in threads that end after the test
+]
+# Early rounds in single precision, the default, agree to single precision only; their limit agrees as well as others.
+EXACT = {"single": 1.0}
+NAMES = tuple(f"f{k}" for k in range(60))
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> DataTable:
+    folder = tmp_path_factory.mktemp("data")
+    rng = np.random.default_rng(0)
+    L = rng.standard_normal((60, 3)) @ rng.standard_normal((3, 9000))
+    M = L + np.where(rng.random(L.shape) < 0.05, 20.0, 0.0)
+    M[rng.random(M.shape) < 0.02] = np.nan
+    np.save(folder / "M.npy", M)
+    (folder / "names.txt").write_text("\n".join(NAMES))
+    return DataTable(path=folder / "M.npy", feature_names=folder / "names.txt")
+
+
+@pytest.fixture(scope="module")
+def engine(table: DataTable) -> Iterator[DaskEngine]:
+    """Two workers, each a process of its own."""
+    made = DaskEngine("", table, threads=2)
+    yield made
+    made.close()
+
+
+def run(method: Method, site: Site, rounds: int = 6) -> tuple[Consensus, list[FloatArray]]:
+    consensus, updates = method.begin(), []
+    for _ in range(rounds + 1):
+        update = site.answer(consensus.round, consensus.broadcast)
+        updates.append(update.flat())
+        consensus = method.advance(consensus, Total(update, 1))
+    return consensus, updates
+
+
+def ending(method: Method, site: Site) -> tuple[Consensus, SiteResult]:
+    """A run to its end."""
+    consensus = method.begin()
+    while consensus.outcome is None:
+        consensus = method.advance(consensus, Total(site.answer(consensus.round, consensus.broadcast), 1))
+    return consensus, collect(site, consensus.broadcast)
+
+
+def close(one: FloatArray, other: FloatArray) -> bool:
+    return float(np.linalg.norm(one - other)) <= 1e-10 * float(np.linalg.norm(other))
+
+
+@pytest.mark.parametrize("keys", [{"max_rank": 5, "subspace": EXACT}, {"rank": 3, "method": "gradient"}])
+@pytest.mark.parametrize("scaling", ["none", "robust"])
+def test_the_cluster_gives_the_local_engines_result(
+    engine: DaskEngine, table: DataTable, scaling: str, keys: dict[str, Any]
+) -> None:
+    spec = parse_spec({"rows": 60, "scaling": scaling, **keys})
+    method, columns = method_of(spec), open_matrix(table).columns
+    rounds = spec.last_round - spec.rounds + 5
+    alone, spread = method.site(columns), engine.site(method, columns)
+    ours, updates = run(method, spread, rounds)
+    theirs, expected = run(method, alone, rounds)
+    assert all(close(one, other) for one, other in zip(updates, expected, strict=True))
+    found, wanted = collect(spread, ours.broadcast), collect(alone, theirs.broadcast)
+    assert close(found.L, wanted.L)
+    assert close(found.S.toarray(), wanted.S.toarray())
+    assert found.certificate.keys() == wanted.certificate.keys()
+
+
+def test_a_whole_run_ends_with_the_local_engines_result(engine: DaskEngine, table: DataTable) -> None:
+    method, columns = method_of(parse_spec({"rows": 60, "max_rank": 5, "tolerance": 1e-12})), open_matrix(table).columns
+    _, spread = ending(method, engine.site(method, columns))
+    _, alone = ending(method, method.site(columns))
+    assert close(spread.L, alone.L)
+
+
+def test_the_percentage_of_a_step_on_the_workers_is_told(engine: DaskEngine, table: DataTable) -> None:
+    told: list[int] = []
+    method, columns = method_of(parse_spec({"rows": 60, "rank": 3})), open_matrix(table).columns
+    meter = Meter(told.append, every=0.0)
+    meter.begin(columns.shape[1])
+    engine.site(method, MeteredColumns(columns, meter)).answer(0, method.begin().broadcast)
+    assert told == sorted(told)
+    assert told[-1] >= 50
+
+
+def test_features_are_chosen_on_the_workers(engine: DaskEngine, table: DataTable) -> None:
+    wanted = tuple(reversed(NAMES[:40]))
+    method = method_of(parse_spec({"features": wanted, "rank": 3, "subspace": EXACT}))
+    columns: Columns = choose(open_matrix(table), wanted, "here").columns
+    _, updates = run(method, engine.site(method, columns), 3)
+    _, expected = run(method, method.site(columns), 3)
+    assert close(updates[-1], expected[-1])
+
+
+def test_a_daemon_that_restarts_finds_its_coefficients_again(engine: DaskEngine, table: DataTable) -> None:
+    """V_i stays on the workers; what a restarted daemon has is the data, and the run ends where it would have ended."""
+    spec = parse_spec({"rows": 60, "rank": 3, "tolerance": 1e-12})
+    method, columns = method_of(spec), open_matrix(table).columns
+    site = engine.site(method, columns)
+    consensus, _ = run(method, site, 5)
+    fresh = engine.site(method, columns)
+    engine.resume(fresh, site.snapshot())
+    assert sum(array.nbytes for array in site.snapshot().values()) < 1000
+    while consensus.outcome is None:
+        consensus = method.advance(consensus, Total(fresh.answer(consensus.round, consensus.broadcast), 1))
+    _, alone = ending(method, method.site(columns))
+    assert close(collect(fresh, consensus.broadcast).L, alone.L)
+
+
+def test_a_worker_killed_in_mid_round_does_not_lose_the_round(engine: DaskEngine, table: DataTable) -> None:
+    method, columns = method_of(parse_spec({"rows": 60, "rank": 3, "subspace": EXACT})), open_matrix(table).columns
+    site, alone = engine.site(method, columns), method.site(columns)
+    consensus, _ = run(method, site, 3)
+    run(method, alone, 3)
+    victim = next(iter(engine.client.run(os.getpid).values()))
+    answers: list[FloatArray] = []
+    # Something long occupies both workers, so that the round is under way, and waiting, when one of them dies.
+    busy = [engine.client.submit(_occupy, number, pure=False) for number in range(2)]
+    thread = Thread(target=lambda: answers.append(site.answer(consensus.round, consensus.broadcast).flat()))
+    thread.start()
+    os.kill(victim, signal.SIGKILL)
+    thread.join(100)
+    engine.client.cancel(busy)
+    assert len(answers) == 1
+    assert close(answers[0], alone.answer(consensus.round, consensus.broadcast).flat())
+    assert victim not in engine.client.run(os.getpid).values()
+
+
+def _occupy(number: int) -> float:
+    """Some seconds of work."""
+    rng = np.random.default_rng(number)
+    return float(sum(np.linalg.svd(rng.standard_normal((200, 200)), compute_uv=False)[0] for _ in range(40)))
+
+
+def test_a_daemon_with_a_cluster_takes_part_like_any_other(tmp_path: Path, table: DataTable) -> None:
+    assert table.path is not None
+    matrix, names = np.load(table.path), ("a", "b", "c")
+    with Federation(tmp_path) as federation:
+        federation.start_aggregator()
+        federation.add_site("a", matrix[:, :500], tables={"engine": {"kind": "dask", "threads": 2}})
+        federation.add_site("b", matrix[:, 500:700])
+        federation.add_site("c", matrix[:, 700:])
+        federation.start_sites(names)
+        keys = {"rank": 3, "rounds": 4, "tolerance": 0, "participants": names, "round_seconds": 60}
+        view = federation.run(**keys, subspace=EXACT)
+        alone = federation.simulate(view, names)
+        assert relative(federation.result("a", view.run_id).L, alone.results[0].L) <= 1e-10
+        view = federation.run(**keys, method="gradient")
+        alone = federation.simulate(view, names)
+        assert relative(federation.result("a", view.run_id).L, alone.results[0].L) <= 1e-10
+        federation.stop_all()
+
+
+def test_a_scheduler_that_is_not_there_is_said(table: DataTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("participant.dask_engine.CONNECT_SECONDS", 1)
+    with pytest.raises(Unreachable, match=r"tcp://127\.0\.0\.1:1 does not answer"):
+        DaskEngine("tcp://127.0.0.1:1", table, threads=1)
+
+
+def test_every_worker_gets_shards_and_none_too_large() -> None:
+    block = block_width(1000)
+    assert cut((1000, 8 * block - 1), workers=2) == [
+        (0, 2 * block), (2 * block, 4 * block), (4 * block, 6 * block), (6 * block, 8 * block - 1)
+    ]  # fmt: skip
+    assert cut((10, 1), workers=8) == [(0, 1)]
+    assert max(stop - start for start, stop in cut((1000, 10**6), workers=1)) * 8000 <= 128 << 20

@@ -1,0 +1,184 @@
+"""The runner between rules and store: what is answered is durable, and nothing that is posted is left unanswered."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aggregator import runner as runner_module
+from aggregator.run import events
+from aggregator.run.effects import Fate
+from aggregator.run.state import Run
+from aggregator.runner import Piece, Runner
+from aggregator.store.audit import Signer
+from aggregator.store.database import StoreFailed
+from aggregator.store.store import Store, StoredRun, UploadKey
+from aggregator.store_thread import Keeper
+from dcfpca.errors import BadInput
+from dcfpca.methods import method_of
+from dcfpca.spec import RunSpec
+from tests.support.rules import NAMES, spec_of
+
+SPEC = spec_of(method="gradient", rows=8, rank=2)
+
+
+@asynccontextmanager
+async def running(path: Path, spec: RunSpec = SPEC) -> AsyncIterator[tuple[Runner, Store]]:
+    """A run whose cohort has enrolled."""
+    store = Store(path)
+    keeper = Keeper(store, Signer(lambda data: data, b""), "test")
+    fresh = not store.load_runs()
+    if fresh:
+        store.create_run(
+            Run(run_id="r1", created_at=keeper.now()), spec.canonical(), "request-1", method_of(spec).begin()
+        )
+    (stored,) = store.load_runs()
+    made = Runner(StoredRun(*(getattr(stored, name) for name in StoredRun.__slots__)), keeper, lambda: None)
+    await (made.start() if fresh else made.restart())
+    try:
+        for name in NAMES:
+            await made.post(events.Responded(at=keeper.now(), participant=name, accept=True))
+        yield made, store
+    finally:
+        await made.stop()
+        keeper.close()
+
+
+def update_of(made: Runner, who: str, value: float) -> tuple[events.UpdateReceived, Piece]:
+    """An update of the open round, all of one value, in one piece."""
+    here = made.run.round
+    assert here is not None
+    body = np.full(made.method.update_layout(here.round).size, value).tobytes()
+    place = {"round": here.round, "attempt": here.attempt, "participant": who}
+    event = events.UpdateReceived(at=0.0, sha256=hashlib.sha256(body).digest(), size=len(body), **place)
+    return event, (UploadKey("r1", here.round, here.attempt, who, event.sha256), 0, body)
+
+
+async def test_of_two_updates_posted_at_once_the_accepted_one_is_summed(tmp_path: Path) -> None:
+    """Also when both reach the store in one batch: the sum after a restart must be the sum before it."""
+    async with running(tmp_path / "store.db") as (made, _):
+        one, other = update_of(made, "ann", 1.0), update_of(made, "ann", 5.0)
+        first, second = await asyncio.gather(made.post(*one), made.post(*other))
+        assert first is not None
+        assert second is not None
+        assert (first.fate, second.fate) == (Fate.ACCEPTED, Fate.REJECTED)
+        assert made.sums._running is not None
+        assert set(made.sums._running.total().tolist()) == {1.0}
+
+
+async def test_messages_that_complete_a_phase_together_are_made_durable_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One who came early waits for company, unanswered; the last one ends the wait, however long it might be."""
+    monkeypatch.setattr(runner_module, "COMPANY_SECONDS", 60.0)
+    async with running(tmp_path / "store.db") as (made, store):
+        commits: list[int] = []
+        really = store.commit
+        monkeypatch.setattr(store, "commit", lambda commit: (commits.append(len(commit.events)), really(commit))[1])
+        posted = []
+        for name in NAMES:
+            assert not any(post.done() for post in posted)
+            posted.append(asyncio.create_task(made.post(*update_of(made, name, 1.0))))
+            for _ in range(10):
+                await asyncio.sleep(0)
+        replies = await asyncio.gather(*posted)
+        assert [reply and reply.fate for reply in replies] == [Fate.ACCEPTED] * len(NAMES)
+        assert commits[0] == len(NAMES)
+
+
+async def test_a_message_without_company_is_answered_all_the_same(tmp_path: Path) -> None:
+    async with running(tmp_path / "store.db") as (made, _):
+        reply = await asyncio.wait_for(made.post(*update_of(made, "ann", 1.0)), 10)
+        assert reply is not None
+        assert reply.fate is Fate.ACCEPTED
+
+
+async def test_an_update_and_the_end_of_its_attempt_in_one_batch_do_not_stop_the_run(tmp_path: Path) -> None:
+    async with running(tmp_path / "store.db") as (made, store):
+        event, piece = update_of(made, "ann", 1.0)
+        # In two pieces, so that it is read back from the store when it is added.
+        half = len(piece[2]) // 16 * 8
+        store.spool.add(piece[0], 0, piece[2][:half])
+        overdue = events.DeadlinePassed(at=made._keeper.now(), round=0, attempt=1, phase="uploading")
+        answers = await asyncio.gather(made.post(event, (piece[0], half, piece[2][half:])), made.post(overdue))
+        assert answers[0] is not None
+        assert answers[0].fate is Fate.ACCEPTED
+        assert made.run.round is not None
+        assert made.run.round.attempt == 2
+        again, chunk = update_of(made, "ann", 2.0)
+        reply = await made.post(again, chunk)
+        assert reply is not None
+        assert reply.fate is Fate.ACCEPTED
+        assert made.sums._running is not None
+        assert set(made.sums._running.total().tolist()) == {2.0}
+
+
+async def test_a_full_disk_holds_the_run_up_and_room_lets_it_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner_module, "RETRY_SECONDS", 0.01)
+    async with running(tmp_path / "store.db") as (made, store):
+        pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
+        store.connection.execute(f"PRAGMA max_page_count = {pages}")
+        long = events.Responded(at=0.0, participant="dag", accept=False, reasons=("x" * 100_000,))
+        posted = asyncio.create_task(made.post(long))
+        done, _ = await asyncio.wait([posted], timeout=0.2)
+        assert not done, "it may not be acknowledged before it is durable"
+        store.connection.execute("PRAGMA max_page_count = 100000")
+        reply = await asyncio.wait_for(posted, 10)
+        assert reply is not None
+        assert reply.fate is Fate.ACCEPTED
+        (stored,) = store.load_runs()
+        assert "dag" in stored.run.refusals
+
+
+async def test_a_store_that_fails_for_good_leaves_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path / "store.db") as (made, store):
+
+        def broken(*_: Any) -> None:
+            raise BadInput("the store is damaged")
+
+        monkeypatch.setattr(store, "commit", broken)
+        aborted = events.Aborted(at=0.0, reason="x")
+        first = asyncio.create_task(made.post(aborted))
+        await asyncio.sleep(0)
+        behind = asyncio.create_task(made.post(aborted))
+        for task in (first, behind):
+            with pytest.raises(BadInput, match="damaged"):
+                await asyncio.wait_for(task, 10)
+        with pytest.raises(BadInput, match="damaged"):
+            await made.post(aborted)
+
+
+async def test_a_restarted_runner_sums_what_had_been_accepted(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with running(path) as (made, _):
+        await made.post(*update_of(made, "ann", 1.0))
+        await made.post(*update_of(made, "bob", 2.0))
+        before = made.run
+    async with running(path) as (again, _):
+        assert again.run.round == before.round
+        assert again.sums._running is not None
+        assert set(again.sums._running.total().tolist()) == {3.0}
+
+
+async def test_a_stopping_runner_does_not_wait_for_a_full_disk(tmp_path: Path) -> None:
+    async with running(tmp_path / "store.db") as (made, store):
+        pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
+        store.connection.execute(f"PRAGMA max_page_count = {pages}")
+        long = events.Responded(at=0.0, participant="dag", accept=False, reasons=("x" * 100_000,))
+        posted = asyncio.create_task(made.post(long))
+        await asyncio.sleep(0.05)
+        await asyncio.wait_for(made.stop(), 10)
+        with pytest.raises(StoreFailed, match="full"):
+            await posted
+        store.connection.execute("PRAGMA max_page_count = 100000")

@@ -1,0 +1,40 @@
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dcfpca.cli.bench_rounds import Case, figures_of, peak_bytes
+from dcfpca.methods import method_of
+from dcfpca.rpca.method import Outcome, Parcel, Total
+from dcfpca.spec import parse_spec
+from dcfpca.v1 import admin_pb2 as pb
+
+
+def test_the_opening_exchange_is_not_counted() -> None:
+    rounds = [pb.RoundView(round=0, seconds=9, bytes_sent=1000, bytes_received=1000)]
+    rounds += [pb.RoundView(round=k, seconds=k, bytes_sent=30, bytes_received=10) for k in (1, 2, 4)]
+    enrolled = [pb.EnrolledView(participant=name) for name in ("a", "b")]
+    found = figures_of(pb.RunView(rounds=rounds, enrolled=enrolled), wall=20.0, peak=None)
+    assert (found.median_round_s, found.min_round_s) == (2, 1)
+    assert found.mean_wall_round_s == 5
+    assert found.bytes_per_participant_round == 3 * 40 / (3 * 2)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell")
+def test_the_peak_is_at_least_what_was_touched() -> None:
+    before = bytearray(b"x") * (50 << 20)
+    peak = peak_bytes(os.getpid())
+    assert peak is not None
+    assert peak > len(before)
+
+
+def test_a_run_of_idle_sites_goes_through_all_its_rounds() -> None:
+    method = method_of(parse_spec(Case(3, rows=20, rank=4, rounds=40, aggregation="plain", precision=64).spec(["a"])))
+    consensus = method.begin()
+    while consensus.outcome is None:
+        layout = method.update_layout(consensus.round)
+        zeros = Parcel.unflatten(layout, np.zeros(layout.size))
+        consensus = method.advance(consensus, Total(zeros, 3))
+    assert consensus.outcome is Outcome.OUT_OF_ROUNDS
+    assert consensus.round == 40

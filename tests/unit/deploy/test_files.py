@@ -1,0 +1,93 @@
+"""What deploy/ repeats of the software stays true: versions, dependencies, configurations, commands."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from aggregator.config import load_config as load_aggregator
+from dcfpca.operator.connection import connect_settings
+from dcfpca.version import __version__
+from participant.config import load_config as load_participant
+from tests.support.paths import ROOT
+
+DEPLOY = ROOT / "deploy"
+PACKAGES = ("dcfpca", "aggregator", "participant")
+CHARTS = sorted((DEPLOY / "helm").glob("*/Chart.yaml"))
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda path: path.parent.name)
+def test_a_chart_has_the_version_of_the_software(chart: Path) -> None:
+    stated = dict(re.findall(r"(?m)^(version|appVersion): (\S+)$", chart.read_text()))
+    assert stated == {"version": __version__, "appVersion": __version__}
+
+
+def test_both_charts_share_their_helpers_word_for_word() -> None:
+    for name in ("_helpers.tpl", "poddisruptionbudget.yaml", "servicemonitor.yaml"):
+        assert len({(chart.parent / "templates" / name).read_text() for chart in CHARTS}) == 1, name
+
+
+def test_the_lock_satisfies_every_dependency_and_hashes_every_file() -> None:
+    text = (DEPLOY / "requirements.lock").read_text()
+    locked = dict(re.findall(r"(?m)^([a-z0-9-]+)==(\S+) \\$", text))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for line in project["dependencies"]:
+        wanted = Requirement(line)
+        version = locked.get(canonicalize_name(wanted.name))
+        assert version, f"{wanted.name} is not in deploy/requirements.lock; write it anew with deploy/lock.py"
+        assert wanted.specifier.contains(version), f"{wanted} is not met by {version} in deploy/requirements.lock"
+    assert all("--hash=sha256:" in entry for entry in re.split(r"(?m)^(?=[a-z0-9-]+==)", text)[1:])
+
+
+def _imported() -> set[str]:
+    """The first names of everything that the software imports, wherever in a file."""
+    trees = [ast.parse(path.read_text()) for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return {name.split(".")[0] for name in plain | {n.module or "" for n in nodes if isinstance(n, ast.ImportFrom)}}
+
+
+def test_whatever_is_imported_is_declared_and_not_only_there_by_luck() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = [line for name, lines in project["optional-dependencies"].items() if name != "dev" for line in lines]
+    declared = {canonicalize_name(Requirement(line).name) for line in [*project["dependencies"], *extras]}
+    distributions = packages_distributions()
+    for name in _imported() - set(sys.stdlib_module_names) - set(PACKAGES) - {""}:
+        assert {canonicalize_name(one) for one in distributions.get(name, [name])} & declared, f"import {name}"
+
+
+def test_the_lock_names_no_index() -> None:
+    assert "://" not in (DEPLOY / "requirements.lock").read_text()
+
+
+def test_the_configs_of_the_composed_federation_are_accepted() -> None:
+    aggregator = load_aggregator(DEPLOY / "demo" / "aggregator.toml")
+    participant = load_participant(DEPLOY / "demo" / "participant.toml")
+    operator = connect_settings({}, DEPLOY / "demo" / "operator.toml")
+    assert participant.aggregator.address == str(operator.address)
+    assert aggregator.server.listen.endswith(f":{operator.address.port}")
+    assert participant.policy.private
+
+
+@pytest.mark.parametrize("role", ["aggregator", "participant"])
+def test_units_and_charts_start_the_service_as_its_command_line_wants_it(role: str) -> None:
+    command = rf"dcfpca-{role},? serve,? --config,? \S+{role}\.toml"
+    for path in (f"systemd/dcfpca-{role}.service", f"helm/{role}/templates/statefulset.yaml"):
+        assert re.search(command, (DEPLOY / path).read_text()), path
+
+
+def test_every_dependency_of_the_product_is_pinned_by_a_range_and_has_its_reason() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    product = text[text.index("dependencies = [") : text.index("dev = [")]
+    named = [line for line in product.splitlines() if ">=" in line]
+    assert len(named) > 15
+    for line in named:
+        assert re.search(r'>=[0-9.]+,<[0-9.]+"\]?,?\s+# \w', line), line

@@ -1,0 +1,77 @@
+"""The same names mean the same rows: chosen by the spec, compared by digest, and named where they differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dcfpca.errors import BadInput
+from dcfpca.feature_names import difference, features_digest
+from dcfpca.spec import RunSpec, parse_spec
+from participant.policy import Accept, Refuse, SiteFacts, SitePolicy, review
+
+NAMES = ("height", "weight", "pulse")
+
+
+def spec(**keys: Any) -> RunSpec:
+    return parse_spec({"rank": 1, **keys})
+
+
+def site(features: tuple[str, ...], rows: int | None = None) -> SiteFacts:
+    rows = len(features) if rows is None else rows
+    return SiteFacts("a", rows, 10, False, False, SitePolicy(), features)
+
+
+def reasons(spec: RunSpec, site: SiteFacts) -> tuple[str, ...]:
+    answer = review(spec, site)
+    return answer.reasons if isinstance(answer, Refuse) else ()
+
+
+def test_names_give_rows_and_digest() -> None:
+    made = spec(features=NAMES)
+    assert made.rows == 3
+    assert made.features_sha256 == features_digest(NAMES).hex()
+    assert parse_spec(made.canonical()) == made
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"features": ["a", "a"]}, "given twice"),
+        ({"features": ["a", "b"], "rows": 3}, "leave rows out"),
+        ({"features": ["a"], "features_sha256": "0" * 64}, "not the digest"),
+        ({"features_sha256": "xyz"}, "features_sha256"),
+        ({"features": [""]}, "features"),
+        ({"features": [1]}, "features"),
+    ],
+)
+def test_names_that_contradict_are_refused(keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        spec(**keys)
+
+
+def test_the_digest_tells_order_and_borders_apart() -> None:
+    assert len({features_digest(names) for names in [("a", "b"), ("b", "a"), ("ab",), ("a,b",), ('a", "b',)]}) == 5
+
+
+def test_a_site_with_more_features_in_another_order_takes_part() -> None:
+    assert isinstance(review(spec(features=NAMES), site(("pulse", "age", "weight", "height"))), Accept)
+
+
+def test_absent_features_are_named_in_the_refusal() -> None:
+    assert reasons(spec(features=NAMES), site(("height", "mass"))) == (
+        "the local matrix lacks the features weight, pulse",
+    )
+    assert "has no feature names" in reasons(spec(features=NAMES), site((), rows=3))[0]
+
+
+def test_digests_are_compared_when_the_spec_gives_no_names() -> None:
+    wanted = spec(rows=3, features_sha256=features_digest(NAMES).hex())
+    assert isinstance(review(wanted, site(NAMES)), Accept)
+    assert isinstance(review(wanted, site((), rows=3)), Accept)
+    assert "digests differ" in reasons(wanted, site(("weight", "height", "pulse")))[0]
+
+
+def test_long_differences_are_cut_short() -> None:
+    assert difference((), [f"f{k}" for k in range(10)], most=2) == "f0, f1 and 8 more"

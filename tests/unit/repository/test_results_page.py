@@ -1,0 +1,74 @@
+"""docs/results.md is what its command makes of the data, and names only commands that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks import composed, report
+from benchmarks.sections import Section, power, table
+from tests.support.paths import ROOT
+
+SECTIONS = report.sections()
+
+
+def offered(path: str) -> set[str]:
+    """The options of a command of ours by its full name, from the command reference, which another test keeps fresh."""
+    reference = (ROOT / "docs" / "cli.md").read_text()
+    assert f"### {path}\n" in reference, f"there is no command {path}"
+    return set(re.findall(r"`(--[a-z-]+)`", reference.split(f"### {path}\n")[1].split("\n### ")[0]))
+
+
+def test_the_page_is_fresh() -> None:
+    assert (ROOT / "docs" / "results.md").read_text() == report.page(), "run `make results`"
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.title)
+def test_every_section_names_commands_that_exist(section: Section) -> None:
+    assert section.commands
+    for command in section.commands:
+        words = command.split()
+        if words[0] == "dcfpca":
+            names = words[: next((k for k, word in enumerate(words) if word.startswith("-")), len(words))]
+            assert {word for word in words if word.startswith("--")} <= offered(" ".join(names))
+        else:
+            target = words[2].replace(".", "/") + ".py" if words[1] == "-m" else words[1]
+            source = (ROOT / target).read_text()
+            assert all(f'"{word}"' in source for word in words if word.startswith("--"))
+
+
+def test_every_picture_is_there() -> None:
+    for target in re.findall(r"\]\((figures/[^)]+)\)", report.page()):
+        assert (ROOT / "docs" / target).exists(), target
+
+
+def test_the_page_says_what_falls_short() -> None:
+    told = report.page().split("## What falls short")[1]
+    assert all(sentence.split(" (")[0][:40] in " ".join(told.split()) for one in SECTIONS for sentence in one.short)
+    assert told.count("\n- ") == sum(len(section.short) for section in SECTIONS)
+
+
+def test_what_was_not_measured_is_left_out(tmp_path: Path) -> None:
+    assert report.sections(tmp_path) == []
+
+
+def test_numbers_read_as_people_write_them() -> None:
+    assert [power(value) for value in (2.2e-5, 1e-10, 0.0286, 0.5, 382.9, 4.8e20, None, 0.0)] == [
+        "2.2e-5", "1e-10", "0.029", "0.5", "383", "4.8e20", "–", "0",
+    ]  # fmt: skip
+    assert table(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
+
+
+def test_the_best_number_of_sites_is_where_a_sites_work_and_the_exchange_balance() -> None:
+    steps = [
+        SimpleNamespace(method="m", columns=n, sites=E, site_seconds=n / E / 1000, aggregator_seconds=0.0)
+        for n in (1000, 4000, 16000)
+        for E in (1, 2, 4, 8, 16, 32)
+    ]
+    found = composed.curves(steps, composed.Exchange(fixed=0.01, each=0.1))
+    assert [one.best for one in found] == pytest.approx([(n / 100) ** 0.5 for n in (1000, 4000, 16000)])
+    assert [one.lowest for one in found] == [4, 8, 16]
+    assert composed.exponent(found) == pytest.approx(0.5)

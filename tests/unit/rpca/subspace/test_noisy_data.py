@@ -1,0 +1,55 @@
+"""Data as it is: a strong level, weak variations, noise. Nothing fits exactly, and rounds converge slowly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from dcfpca.rpca.columns import ArrayColumns, split
+from dcfpca.rpca.method import Consensus, Outcome, Site
+from dcfpca.rpca.simulate import simulate
+from dcfpca.rpca.subspace.method import SubspaceMethod
+from dcfpca.rpca.subspace.settings import PLAN, SubspaceSettings
+from dcfpca.rpca.synthetic import Recipe, generate
+from dcfpca.rpca.thresholds import pull
+
+
+def test_a_narrow_run_that_has_not_converged_agrees_however_the_columns_are_dealt_out() -> None:
+    rng = np.random.default_rng(4)
+    levels = rng.standard_normal((19, 5)) * 0.5 ** np.arange(5) @ rng.standard_normal((5, 3000))
+    M = levels + 0.05 * rng.standard_t(2, levels.shape)
+    method = SubspaceMethod(rows=19, width=3, rounds=30, tolerance=1e-9)
+    pooled, dealt = (simulate(method, split(M, counts)) for counts in ((3000,), (1, 999, 1000, 1000)))
+    assert pooled.consensus.outcome is Outcome.OUT_OF_ROUNDS
+    scores = [np.abs(M - run.low_rank).sum(axis=0) for run in (pooled, dealt)]
+    np.testing.assert_allclose(scores[0], scores[1], rtol=0, atol=1e-9)
+
+
+def test_when_the_strong_directions_rest_the_weak_ones_are_looked_at_before_the_threshold_falls() -> None:
+    # At rest the threshold falls at once. Directions that could not enter in that round would be outliers for good.
+    rng = np.random.default_rng(7)
+    basis = np.linalg.qr(rng.standard_normal((19, 3)))[0]
+    V = np.stack([30.0 + rng.standard_normal(4000), *(0.5 * rng.standard_normal((2, 4000)))])
+    M = basis @ V + 0.01 * rng.standard_normal((19, 4000))
+    seen: list[tuple[float, float]] = []
+
+    def look(now: Consensus, _: Sequence[Site]) -> None:
+        seen.append((now.progress.change, now.broadcast.scalars[PLAN.index("narrow")]))
+
+    simulate(SubspaceMethod(rows=19, width=3, rounds=20, tolerance=1e-6), [ArrayColumns(M)], look)
+    at_rest = [narrow for change, narrow in seen if change < 1e-6]
+    assert at_rest
+    assert not any(at_rest)
+
+
+@pytest.mark.parametrize("seed", [1, 3, 4])
+def test_what_has_converged_rests_under_the_very_threshold_of_its_result(seed: int) -> None:
+    problem = generate(Recipe(200, 300, 5, 0.05, noise=0.1, counts=(100, 100, 100)), seed)
+    run = simulate(SubspaceMethod(rows=200, width=5, rounds=200, tolerance=1e-9), problem.sites())
+    assert run.consensus.outcome is Outcome.CONVERGED
+    left, _, right = np.linalg.svd(run.low_rank, full_matrices=False)
+    pulled = pull(problem.M - run.low_rank, run.consensus.progress.threshold, SubspaceSettings().a)
+    tangent = max(np.linalg.norm(left[:, :5].T @ pulled), np.linalg.norm(pulled @ right[:5].T))
+    assert tangent <= 1e-7 * np.linalg.norm(run.low_rank)

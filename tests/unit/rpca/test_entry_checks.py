@@ -1,0 +1,35 @@
+"""What is let in at the data door."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dcfpca.errors import BadInput
+from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.entry_checks import check_entries
+
+
+def test_infinity_is_refused_with_its_place() -> None:
+    M = np.ones((3, 4))
+    M[1, 2] = -np.inf
+    with pytest.raises(BadInput, match="row 1, column 2") as caught:
+        check_entries(ArrayColumns(M))
+    assert "NaN" in caught.value.hint
+
+
+@pytest.mark.parametrize("size", [1e200, 1e-200])
+def test_sizes_that_cannot_be_squared_are_refused(size: float) -> None:
+    with pytest.raises(BadInput, match="outside"):
+        check_entries(ArrayColumns(np.full((2, 2), size)))
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0)])
+def test_an_empty_matrix_is_refused(shape: tuple[int, int]) -> None:
+    with pytest.raises(BadInput, match="nothing in it"):
+        check_entries(ArrayColumns(np.zeros(shape)))
+
+
+def test_gaps_zeros_and_plain_numbers_are_welcome() -> None:
+    for M in (np.full((2, 2), np.nan), np.zeros((2, 2)), np.array([[1.0, np.nan], [0.0, -3.0]])):
+        check_entries(ArrayColumns(M))

@@ -1,0 +1,48 @@
+"""New columns on a known subspace: what is normal is found exactly, whatever a minority of entries says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.robust_projection import project
+
+
+def problem(
+    rows: int, rank: int, columns: int, missing: float
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Q, true coefficients, gross errors, and M."""
+    rng = np.random.default_rng(0)
+    Q = np.linalg.qr(rng.standard_normal((rows, rank)))[0]
+    V = rng.standard_normal((columns, rank))
+    S = np.where(rng.random((rows, columns)) < 0.1, 50.0, 0.0)
+    M = Q @ V.T + S
+    M[rng.random(M.shape) < missing] = np.nan
+    return Q, V, S, M
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_coefficients_and_errors_are_exact_where_there_is_no_noise(missing: float) -> None:
+    Q, V, S, M = problem(200, 5, 30, missing)
+    found = project(Q, M)
+    np.testing.assert_allclose(found.coefficients, V, atol=1e-10)
+    np.testing.assert_allclose(found.outliers, np.where(np.isnan(M), 0.0, S), atol=1e-9)
+
+
+def test_a_column_is_projected_the_same_alone_and_among_others() -> None:
+    Q, _, _, M = problem(200, 5, 30, 0.1)
+    together = project(Q, M).coefficients
+    for column in range(5):
+        alone = project(Q, M[:, column : column + 1]).coefficients[0]
+        np.testing.assert_allclose(together[column], alone, atol=1e-10)
+
+
+def test_columns_with_hardly_an_entry_do_no_harm_to_the_others() -> None:
+    Q, V, _, M = problem(200, 5, 4, 0.0)
+    M[2:, 0] = np.nan
+    M[:, 1] = 0.0
+    found = project(Q, M)
+    assert np.isfinite(found.coefficients).all()
+    np.testing.assert_array_equal(found.coefficients[1], np.zeros(5))
+    np.testing.assert_allclose(found.coefficients[2:], V[2:], atol=1e-10)

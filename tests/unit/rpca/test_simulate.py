@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dcfpca.errors import BadMessage
+from dcfpca.rpca.columns import split
+from dcfpca.rpca.gradient.method import GradientMethod
+from dcfpca.rpca.kernels import numpy_loops
+from dcfpca.rpca.kernels.loop_selection import fused
+from dcfpca.rpca.method import Layout, Parcel
+from dcfpca.rpca.order_independent_sum import Add, OrderlessSum
+from dcfpca.rpca.simulate import exchange, simulate
+from dcfpca.rpca.synthetic import Recipe, generate
+
+PROBLEM = generate(Recipe(rows=30, columns=40, rank=2, counts=(5, 20, 15)), seed=1)
+METHOD = GradientMethod(rows=30, width=2, rounds=6)
+
+
+def test_history_has_one_entry_per_round_and_the_observer_sees_each() -> None:
+    seen: list[int] = []
+    result = simulate(METHOD, PROBLEM.sites(), lambda now, sites: seen.append(len(sites)))
+    assert len(result.history) == 7  # the opening exchange and six rounds
+    assert seen == [3] * 7
+
+
+def test_results_stand_in_participant_order() -> None:
+    result = simulate(METHOD, PROBLEM.sites())
+    assert [site.L.shape for site in result.results] == [(30, 5), (30, 20), (30, 15)]
+    U = METHOD.model(result.consensus)["U"]
+    np.testing.assert_allclose(result.low_rank, U @ np.concatenate([site.V for site in result.results]).T)
+    np.testing.assert_array_equal(result.outliers[:, 5:25].toarray(), result.results[1].S.toarray())
+
+
+def test_the_total_is_the_sum_of_the_updates_and_their_number() -> None:
+    sites = [METHOD.site(own) for own in split(PROBLEM.M, (5, 20, 15))]
+    total = exchange(METHOD, METHOD.begin(), sites)
+    assert total.contributors == 3
+    assert total.parcel.scalars[0] == 40
+
+
+def test_an_update_of_another_shape_than_declared_is_rejected() -> None:
+    class Careless(GradientMethod):
+        def update_layout(self, round: int) -> Layout:
+            return Layout(1, 1)
+
+    sites = [METHOD.site(own) for own in PROBLEM.sites()]
+    with pytest.raises(BadMessage):
+        exchange(Careless(rows=30, width=2, rounds=6), METHOD.begin(), sites)
+
+
+def test_a_parcel_survives_flattening() -> None:
+    parcel = Parcel(np.arange(6.0).reshape(2, 3), np.array([7.0]))
+    again = Parcel.unflatten(Layout(2, 3, ("n",)), parcel.flat())
+    np.testing.assert_array_equal(again.tensor, parcel.tensor)
+    np.testing.assert_array_equal(again.scalars, parcel.scalars)
+
+
+@pytest.mark.parametrize("add", [numpy_loops.add_exactly, fused().add_exactly], ids=["numpy", "compiled"])
+def test_the_order_of_arrival_does_not_show_in_a_sum(add: Add) -> None:
+    rng = np.random.default_rng(0)
+    updates = [rng.standard_normal(10_000) * 10.0 ** rng.integers(-8, 8, 10_000) for _ in range(30)]
+
+    def summed(order: np.ndarray) -> np.ndarray:
+        running = OrderlessSum(10_000, add)
+        for place in order:
+            running.add(updates[place][:400])
+            running.add(updates[place][400:], 400)
+        return running.total()
+
+    exact = np.array([math.fsum(column) for column in np.array(updates).T])
+    np.testing.assert_array_equal(summed(np.arange(30)), exact)
+    np.testing.assert_array_equal(summed(rng.permutation(30)), exact)
+
+
+@pytest.mark.parametrize("add", [numpy_loops.add_exactly, fused().add_exactly], ids=["numpy", "compiled"])
+def test_a_number_that_is_not_finite_stays_visible_in_the_sum(add: Add) -> None:
+    running = OrderlessSum(3, add)
+    running.add(np.array([np.inf, np.nan, 1.0]))
+    running.add(np.ones(3))
+    np.testing.assert_array_equal(running.total(), [np.inf, np.nan, 2.0])

@@ -1,0 +1,98 @@
+"""An aggregator that is honest but curious: what it receives says nothing about one site."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.gradient.method import GradientMethod
+from dcfpca.rpca.gradient.settings import GradientSettings
+from dcfpca.rpca.method import Parcel
+from dcfpca.secagg import ring
+from tests.support.secagg import Attempt, context_of, site_names
+
+ROWS, RANK, SITES = 60, 4, 5
+VICTIM = site_names(SITES)[0]
+
+
+def byte_uniformity(raw: bytes) -> float:
+    """The probability that uniform bytes look at least as uneven as these, by chi-square over 256 values."""
+    return float(stats.chisquare(np.bincount(np.frombuffer(raw, np.uint8), minlength=256)).pvalue)
+
+
+def correlation(one: np.ndarray, other: np.ndarray) -> float:
+    one, other = one.ravel(), other.ravel()
+    return float(abs(one @ other) / (np.linalg.norm(one) * np.linalg.norm(other)))
+
+
+@pytest.mark.parametrize("precision", [64, 32])
+def test_masked_updates_of_a_whole_run_look_uniform_by_chi_square_over_bytes(precision: int) -> None:
+    # Updates as far from uniform as can be: all zero, all one, one tiny number, the same at every round.
+    vectors = {name: value * np.ones(4096) for name, value in zip(site_names(4), (0.0, 1.0, 1e-9, -1.0), strict=True)}
+    received = []
+    for round_number in range(4):
+        made = Attempt(context_of(4, round=round_number, precision=precision), vectors).run_to("mask")
+        received += [masked.tobytes() for masked in made.masked.values()]
+    everything = b"".join(received)
+    assert byte_uniformity(everything) > 1e-3
+    width = precision // 8
+    for position in range(width):
+        assert byte_uniformity(everything[position::width]) > 1e-3 / width
+    pairs = [np.frombuffer(one, np.uint8) ^ np.frombuffer(two, np.uint8) for one, two in pairwise(received)]
+    assert byte_uniformity(np.concatenate(pairs).tobytes()) > 1e-3
+    bare = b"".join(ring.encode(vector, 1, 4, precision).tobytes() for vector in vectors.values())
+    assert byte_uniformity(bare) < 1e-100, "the measure sees what is not masked"
+
+
+def covariance_attack(update: np.ndarray, U: np.ndarray) -> np.ndarray:
+    """ALGORITHM.md section 3: G (UᵀG)⁺ Gᵀ is Y Yᵀ when the site has no more columns than the rank."""
+    return update @ np.linalg.pinv(U.T @ update) @ update.T
+
+
+def test_the_attack_on_one_update_finds_a_column_in_the_clear_and_nothing_under_the_mask() -> None:
+    rng = np.random.default_rng(1)
+    U = np.linalg.qr(rng.standard_normal((ROWS, RANK)))[0]
+    columns = {name: rng.standard_normal((ROWS, 1)) for name in site_names(SITES)}
+    updates = {name: (Y @ (Y.T @ U)) for name, Y in columns.items()}
+    made = Attempt(context_of(SITES), {name: G.ravel() for name, G in updates.items()}).run_to("reveal")
+    secret = columns[VICTIM] @ columns[VICTIM].T
+
+    assert correlation(covariance_attack(updates[VICTIM], U), secret) == pytest.approx(1.0, abs=1e-9)
+    seen = ring.decode(made.masked[VICTIM], made.agreement.exponent, SITES, 64).reshape(ROWS, RANK)
+    chance = [correlation(covariance_attack(rng.standard_normal((ROWS, RANK)), U), secret) for _ in range(200)]
+    assert correlation(covariance_attack(seen, U), secret) < np.quantile(chance, 0.99)
+    total = made.unmask().reshape(ROWS, RANK)
+    assert np.allclose(total, sum(updates.values()), atol=1e-12), "while the sum is right"
+
+
+def row_space_attack(update: np.ndarray, U: np.ndarray) -> np.ndarray:
+    """ALGORITHM.md section 3: U_i − U has the row space of V_i, so for one column L_i is U v up to its length."""
+    return U @ np.linalg.svd(update - U)[2][0]
+
+
+def test_the_attack_on_algorithm_1_finds_a_one_column_site_in_the_clear_and_nothing_under_the_mask() -> None:
+    rng = np.random.default_rng(2)
+    settings = GradientSettings(local_iterations=1, learning_rate=0.05, lambda_=0.2, rho=1e-3)
+    method = GradientMethod(rows=ROWS, width=RANK, rounds=3, settings=settings)
+    sites = {name: method.site(ArrayColumns(rng.standard_normal((ROWS, 1)))) for name in site_names(SITES)}
+    broadcast = _first_broadcast(method, sites)
+    updates = {name: site.answer(1, broadcast) for name, site in sites.items()}
+    made = Attempt(context_of(SITES), {name: parcel.flat() for name, parcel in updates.items()}).run_to("reveal")
+    U = broadcast.tensor
+    V = sites[VICTIM].snapshot()["V"]
+    secret = U @ V.T
+
+    assert correlation(row_space_attack(updates[VICTIM].tensor, U), secret) > 0.999
+    decoded = ring.decode(made.masked[VICTIM], made.agreement.exponent, SITES, 64)
+    seen = Parcel.unflatten(method.update_layout(1), decoded).tensor
+    chance = [correlation(row_space_attack(rng.standard_normal((ROWS, RANK)), U), secret) for _ in range(200)]
+    assert correlation(row_space_attack(seen, U), secret) < np.quantile(chance, 0.99)
+
+
+def _first_broadcast(method: GradientMethod, sites: dict) -> Parcel:
+    from dcfpca.rpca.simulate import exchange  # noqa: PLC0415
+
+    opening = method.begin()
+    return method.advance(opening, exchange(method, opening, list(sites.values()))).broadcast

@@ -1,0 +1,110 @@
+import io
+import json
+import math
+
+from rich.console import Console
+
+from dcfpca.spec import parse_spec
+from dcfpca.text import run_views
+from dcfpca.text.console import print_json
+from dcfpca.text.run_progress import Progress, picture, round_line
+from dcfpca.v1 import admin_pb2 as pb
+
+SPEC = parse_spec({"max_rank": 4, "rows": 20, "rounds": 50, "label": "[bold]spring[/]"})
+
+
+def round_view(number: int, **more: object) -> pb.RoundView:
+    keys = {"seconds": 0.5, "change": 10.0**-number, "rank": 2, "noise": math.nan, "bytes_received": 2000}
+    return pb.RoundView(round=number, survivors=["a", "b"], **(keys | more))
+
+
+def run_view(*rounds: pb.RoundView, **more: object) -> pb.RunView:
+    keys = {"run_id": "r1", "status": "running", "phase": "uploading", "spec": SPEC.canonical(), "created_ms": 1}
+    return pb.RunView(rounds=rounds, **(keys | more))
+
+
+def drawn(renderable: object) -> str:
+    out = io.StringIO()
+    Console(file=out, width=200, force_terminal=True, color_system=None).print(renderable)
+    return out.getvalue()
+
+
+def test_every_field_of_a_run_and_a_round_is_in_the_document() -> None:
+    document = run_views.run_document(run_view(round_view(1)))
+    renamed = {"created_ms": "created", "ended_ms": "ended"}
+    fields = {renamed.get(field.name, field.name) for field in pb.RunView.DESCRIPTOR.fields}
+    assert set(document) == fields
+    assert set(document["rounds"][0]) == {field.name for field in pb.RoundView.DESCRIPTOR.fields}
+
+
+def test_every_field_of_a_participant_is_in_the_document() -> None:
+    fields = {field.name.removesuffix("_ms") for field in pb.ParticipantView.DESCRIPTOR.fields}
+    assert set(run_views.participant_document(pb.ParticipantView())) == fields
+
+
+def test_a_round_without_figures_is_still_valid_json(capsys: object) -> None:
+    print_json(run_views.run_document(run_view(round_view(0, change=math.nan))))
+    document = json.loads(capsys.readouterr().out)  # type: ignore[attr-defined]
+    assert document["rounds"][0]["change"] is None
+    assert document["ended"] is None
+    assert document["spec"]["max_rank"] == 4
+
+
+def test_a_run_before_any_round_can_be_shown() -> None:
+    assert "no round is finished yet" in drawn(run_views.run_picture(run_view(status="enrolling")))
+
+
+def test_texts_from_others_are_shown_as_they_are() -> None:
+    refusal = pb.Refusal(participant="d", what="enrolment", reasons=["[policy] min_columns is 9", "also [/this]"])
+    text = drawn(run_views.run_picture(run_view(round_view(1, dropouts=["c"]), refusals=[refusal])))
+    assert "[policy] min_columns is 9; also [/this]" in text
+    assert "[bold]spring[/]" in text
+    assert "c" in text.splitlines()[-1]
+
+
+def test_listings_show_state_and_days_left() -> None:
+    one = pb.ParticipantView(name="a", state="away", certificate_days=-3, last_seen_ms=1_700_000_000_000)
+    text = drawn(run_views.participants_table([one]))
+    assert "away" in text
+    assert "-3" in text
+    assert "r1" in drawn(run_views.runs_table([run_view()]))
+
+
+def told(*seen: pb.RunView, terminal: bool = False) -> str:
+    out = io.StringIO()
+    with Progress(Console(file=out, width=200, force_terminal=terminal, color_system=None)) as progress:
+        for view in seen:
+            progress.update(view)
+    return out.getvalue()
+
+
+def test_without_a_terminal_every_round_is_one_plain_line() -> None:
+    first, second = round_view(1), round_view(2, dropouts=["c"])
+    lines = told(
+        run_view(first), run_view(first, second), run_view(second, status="finished", reason="done")
+    ).splitlines()
+    assert lines == [round_line(first), "running", round_line(second), "finished: done"]
+    assert lines[2].endswith("without c")
+
+
+def test_a_refusal_is_told_once() -> None:
+    refusal = pb.Refusal(participant="d", what="enrolment", reasons=["no"])
+    view = run_view(refusals=[refusal])
+    assert told(view, view).count("refused by d (enrolment): no") == 1
+
+
+def test_on_a_terminal_the_picture_says_round_awaited_bytes_and_outlook() -> None:
+    with Progress(Console(file=io.StringIO(), force_terminal=True)) as progress:
+        progress.update(run_view(round_view(1), round_view(2), round=3, awaited=["b", "a"], percent={"b": 40}))
+        text = drawn(picture(progress.seen))
+    for word in ("round 3 of at most 50", "awaiting b 40 %, a (uploading)", "4.0 kB received", "left", "rank 2"):
+        assert word in text
+
+
+def test_a_finished_run_foretells_nothing_and_awaits_nobody() -> None:
+    with Progress(Console(file=io.StringIO(), force_terminal=True)) as progress:
+        progress.update(run_view(round_view(1), status="finished", awaited=["a"], reason="converged"))
+        text = drawn(picture(progress.seen))
+    assert "left" not in text
+    assert "awaiting" not in text
+    assert "converged" in text
