@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
+from dcfpca.artifacts import ARTIFACTS
 from dcfpca.errors import DcfpcaError
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Layout, Method
@@ -25,7 +26,6 @@ SEALED_BYTES = 2 * SHARE_BYTES + 16
 TICKET_BYTES = 64
 SIGNATURE_BYTES = 104  # ECDSA P-384 in DER
 SENTENCE_CHARACTERS = 2000
-ARTIFACTS = ("L.npy", "S.npz")
 
 
 class EgressViolation(DcfpcaError):

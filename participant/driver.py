@@ -16,6 +16,7 @@ import numpy as np
 
 from dcfpca.consent import consent_bytes
 from dcfpca.errors import BadMessage, DcfpcaError
+from dcfpca.fate import Fate
 from dcfpca.logs import log
 from dcfpca.rpca.method import Layout, Parcel, Site
 from dcfpca.v1 import rounds_pb2 as pb
@@ -214,7 +215,7 @@ class Driver:
         receipt = await self._means.egress.respond(request)
         fate = wire_codec.fate_of(receipt)
         log("answer_sent", run=self.run_id, fate=fate.value, reason=receipt.reason or None)
-        if fate in (events.Fate.LATE, events.Fate.REJECTED) and self.session.ref is None:
+        if fate in (Fate.LATE, Fate.REJECTED) and self.session.ref is None:
             self.take(events.TurnedDown(receipt.reason))
 
     async def _send(self, action: actions.RoundMessage) -> None:
@@ -228,12 +229,12 @@ class Driver:
         for kind in actions.kinds_of(action):
             self._acknowledged(action.ref, kind, fate, receipt.reason)
 
-    def _acknowledged(self, ref: Ref, kind: Kind, fate: events.Fate, reason: str) -> None:
+    def _acknowledged(self, ref: Ref, kind: Kind, fate: Fate, reason: str) -> None:
         # Late is ordinary: a threshold of signatures or shares is enough, and somebody is always last.
         told: Literal["info", "debug"] = "info" if kind is Kind.UPDATE else "debug"
         log(
             f"{kind.value}_sent",
-            level="warning" if fate is events.Fate.REJECTED else told,
+            level="warning" if fate is Fate.REJECTED else told,
             run=self.run_id,
             round=ref.round,
             attempt=ref.attempt,

@@ -6,13 +6,14 @@ import asyncio
 import time
 from pathlib import Path
 
+from dcfpca.artifacts import ARTIFACTS
 from dcfpca.errors import Refused
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from participant import contract, wire_codec
 from participant.atomic_files import digest_of
-from participant.contract import ARTIFACTS, Contract, EgressViolation
+from participant.contract import Contract, EgressViolation
 from participant.ledger import Item, Ledger
 from participant.link import Link
 from participant.policy import SitePolicy, review_export

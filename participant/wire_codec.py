@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from dcfpca.errors import BadIdentity, BadMessage
+from dcfpca.fate import Fate
 from dcfpca.identity import check_name
 from dcfpca.secagg import (
     Advert,
@@ -173,9 +174,9 @@ def encode_reveal(run_id: str, ref: Ref, reveal: Reveal) -> pb.UnmaskRequest:
     )
 
 
-def fate_of(receipt: types.Receipt) -> events.Fate:
+def fate_of(receipt: types.Receipt) -> Fate:
     """The aggregator's word on a message."""
     try:
-        return events.Fate(types.Fate.Name(receipt.fate).removeprefix("FATE_").lower())
+        return Fate(types.Fate.Name(receipt.fate).removeprefix("FATE_").lower())
     except ValueError:
         raise BadMessage("the aggregator did not say what became of a message") from None

@@ -13,12 +13,14 @@ from aggregator.config import Limits
 from aggregator.rpc.status_errors import Missing
 from aggregator.rpc.wire_events import receipt
 from aggregator.run import events
-from aggregator.run.effects import Fate, Reply
-from aggregator.run.exports import ARTIFACTS, is_answered
+from aggregator.run.effects import Reply
+from aggregator.run.exports import is_answered
 from aggregator.run_registry import House
 from aggregator.runner import Runner
 from aggregator.trust import Caller
+from dcfpca.artifacts import ARTIFACTS
 from dcfpca.errors import BadMessage
+from dcfpca.fate import Fate
 from dcfpca.logs import log
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import Chunk, Receipt

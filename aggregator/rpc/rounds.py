@@ -21,7 +21,7 @@ from aggregator.rpc.transfer_slots import Places
 from aggregator.rpc.update_intake import Intake, Means, Slice
 from aggregator.run import events, secure_sum_checks
 from aggregator.run.assignments import encoded, wanted
-from aggregator.run.effects import Fate, Reply
+from aggregator.run.effects import Reply
 from aggregator.run.round_messages import PHASE_OF, out_of_turn
 from aggregator.run_registry import House
 from aggregator.runner import Runner
@@ -30,6 +30,7 @@ from aggregator.store.update_files import UploadKey
 from aggregator.trust import Caller, Trust
 from dcfpca.consent import consent_bytes
 from dcfpca.errors import BadMessage
+from dcfpca.fate import Fate
 from dcfpca.logs import log
 from dcfpca.pki import verify
 from dcfpca.v1 import rounds_pb2 as pb

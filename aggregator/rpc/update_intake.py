@@ -13,7 +13,7 @@ import numpy as np
 from aggregator.rpc.transfer_slots import Places
 from aggregator.rpc.wire_events import receipt
 from aggregator.run import events
-from aggregator.run.effects import Fate, Reply
+from aggregator.run.effects import Reply
 from aggregator.run.round_messages import out_of_turn
 from aggregator.run.state import Phase
 from aggregator.runner import Piece, Runner
@@ -21,6 +21,7 @@ from aggregator.running_sum import update_dtype
 from aggregator.store.update_files import UploadKey
 from aggregator.store_thread import Keeper
 from dcfpca.errors import BadMessage
+from dcfpca.fate import Fate
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import DTYPE_FLOAT64, DTYPE_UINT32, Receipt
 from dcfpca.wire import check_header, size_of

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from aggregator.run import events
 from aggregator.run.backup_recovery import Seen
-from aggregator.run.effects import Fate, Reply
+from aggregator.run.effects import Reply
 from aggregator.run.records import Keys, Reveal
 from dcfpca.errors import BadMessage
+from dcfpca.fate import Fate
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import (
     FATE_ACCEPTED,

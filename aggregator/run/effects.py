@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
-
-class Fate(StrEnum):
-    """What became of a message: the same four words in replies, logs and metrics."""
-
-    ACCEPTED = "accepted"
-    DUPLICATE = "duplicate"
-    REJECTED = "rejected"
-    LATE = "late"
+from dcfpca.fate import Fate
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aggregator.run.effects import ACCEPTED, DUPLICATE, Discard, Effect, Fate, Reply
+from aggregator.run.effects import ACCEPTED, DUPLICATE, Discard, Effect, Reply
 from aggregator.run.events import Responded
 from aggregator.run.phases import open_round, progress
 from aggregator.run.records import Consent
 from aggregator.run.state import Run, Status, ended
+from dcfpca.fate import Fate
 from dcfpca.spec import RunSpec
 
 Step = tuple[Run, tuple[Effect, ...]]

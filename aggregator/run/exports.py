@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aggregator.run.effects import ACCEPTED, DUPLICATE, Effect, Fate, Reply
+from aggregator.run.effects import ACCEPTED, DUPLICATE, Effect, Reply
 from aggregator.run.events import ExportRefused, ExportRequested, FileExported
 from aggregator.run.records import ExportAnswer
 from aggregator.run.state import Export, Run, Status
-
-ARTIFACTS = ("L.npy", "S.npz")
+from dcfpca.artifacts import ARTIFACTS
+from dcfpca.fate import Fate
 
 
 def request(run: Run, event: ExportRequested) -> Run:

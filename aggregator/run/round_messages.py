@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import TypeVar
 
 from aggregator.run import events
-from aggregator.run.effects import ACCEPTED, DUPLICATE, Accumulate, Effect, Fate, Reply
+from aggregator.run.effects import ACCEPTED, DUPLICATE, Accumulate, Effect, Reply
 from aggregator.run.phases import candidates, progress
 from aggregator.run.state import Phase, Round, Run, Status
+from dcfpca.fate import Fate
 from dcfpca.spec import RunSpec
 
 Step = tuple[Run, tuple[Effect, ...]]

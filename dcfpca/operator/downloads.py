@@ -16,6 +16,7 @@ import grpc
 import numpy as np
 
 from dcfpca import wire
+from dcfpca.artifacts import ARTIFACTS
 from dcfpca.errors import BadInput, BadMessage
 from dcfpca.identity import check_name
 from dcfpca.operator.client import Operator
@@ -23,7 +24,6 @@ from dcfpca.operator.status_errors import is_lost
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.v1.types_pb2 import DTYPE_FLOAT64, Chunk, TensorPart
 
-ARTIFACTS = ("L.npy", "S.npz")
 _TRIES = 5
 _PAUSE_SECONDS = 1.0
 

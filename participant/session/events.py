@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from dcfpca.fate import Fate
 from dcfpca.rpca.method import FloatArray
 from dcfpca.secagg import Delivery, Roster, Survivors, UnmaskRequest
 
@@ -18,15 +19,6 @@ class Ref:
 
     def __str__(self) -> str:
         return f"round {self.round} attempt {self.attempt}"
-
-
-class Fate(StrEnum):
-    """What became of a message, in the aggregator's words."""
-
-    ACCEPTED = "accepted"
-    DUPLICATE = "duplicate"
-    REJECTED = "rejected"
-    LATE = "late"
 
 
 class Kind(StrEnum):

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from aggregator.run import events
-from aggregator.run.effects import Effect, Fate, Reply
+from aggregator.run.effects import Effect, Reply
 from aggregator.run.records import Keys, Reveal
 from aggregator.run.rules import step
 from aggregator.run.state import Run
+from dcfpca.fate import Fate
 from dcfpca.spec import RunSpec, parse_spec
 
 NAMES = ("ann", "bob", "cem", "dag")

@@ -11,13 +11,14 @@ from aggregator.assignment_facts import FactsOfStage
 from aggregator.run import events, secure_sum_checks
 from aggregator.run.assignments import assignments
 from aggregator.run.backup_recovery import Seen, news_in, recast, ticket_of
-from aggregator.run.effects import Discard, Fate, Recast, Reply, Sum
+from aggregator.run.effects import Discard, Recast, Reply, Sum
 from aggregator.run.round_messages import PHASE_OF, out_of_turn
 from aggregator.run.rules import step
 from aggregator.run.state import Phase, Run, Status
 from aggregator.running_sum import RunningSum, UnusableSum, next_consensus
 from aggregator.store.codec import dump_event, load_event
 from dcfpca.errors import BadMessage
+from dcfpca.fate import Fate
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Consensus, FloatArray, Parcel, Total
 from dcfpca.spec import RunSpec

@@ -11,8 +11,9 @@ import numpy as np
 
 from aggregator.rpc import wire_events
 from aggregator.run import events as told
-from aggregator.run.effects import Fate, Reply
+from aggregator.run.effects import Reply
 from dcfpca.consent import consent_bytes
+from dcfpca.fate import Fate
 from dcfpca.methods import method_of
 from dcfpca.rpca.columns import ArrayColumns
 from dcfpca.rpca.method import FloatArray, Site
@@ -134,7 +135,7 @@ class SimulatedSite:
         if answered and action in self.outbox:
             self.outbox.remove(action)
             if type(action) in _IN_ROUND:
-                fate = events.Fate(reply.fate.value)
+                fate = Fate(reply.fate.value)
                 for kind in actions.kinds_of(action):  # type: ignore[arg-type]
                     self.take(events.Acknowledged(action.ref, kind, fate))  # type: ignore[union-attr]
 

@@ -14,7 +14,6 @@ import pytest
 
 from aggregator import runner as runner_module
 from aggregator.run import events
-from aggregator.run.effects import Fate
 from aggregator.run.state import Run
 from aggregator.runner import Piece, Runner
 from aggregator.store.audit import Signer
@@ -22,6 +21,7 @@ from aggregator.store.database import StoreFailed
 from aggregator.store.store import Store, StoredRun, UploadKey
 from aggregator.store_thread import Keeper
 from dcfpca.errors import BadInput
+from dcfpca.fate import Fate
 from dcfpca.methods import method_of
 from dcfpca.spec import RunSpec
 from tests.support.rules import NAMES, spec_of

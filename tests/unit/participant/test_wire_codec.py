@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcfpca.errors import BadMessage
+from dcfpca.fate import Fate
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
-from participant.session import events
 from participant.wire_codec import decode, fate_of
 
 
@@ -40,7 +40,7 @@ def test_names_that_are_no_names_are_refused() -> None:
 def test_an_unset_fate_is_refused() -> None:
     with pytest.raises(BadMessage):
         fate_of(types.Receipt())
-    assert fate_of(types.Receipt(fate=types.FATE_LATE)) is events.Fate.LATE
+    assert fate_of(types.Receipt(fate=types.FATE_LATE)) is Fate.LATE
 
 
 @given(st.binary(max_size=400))

@@ -6,8 +6,9 @@ import pytest
 
 from aggregator.run import events
 from aggregator.run.assignments import Facts, assignments
-from aggregator.run.effects import Discard, Fate, Sum
+from aggregator.run.effects import Discard, Sum
 from aggregator.run.phases import awaited, deadline
+from dcfpca.fate import Fate
 from dcfpca.v1 import rounds_pb2 as pb
 from tests.support.rules import NAMES, Machine, secure_until, spec_of
 

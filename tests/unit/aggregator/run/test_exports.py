@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aggregator.run import events, exports
-from aggregator.run.effects import Fate
+from dcfpca.fate import Fate
 from tests.support.rules import NAMES, Machine, spec_of
 
 

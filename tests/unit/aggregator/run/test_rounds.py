@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from aggregator.run import events
-from aggregator.run.effects import Accumulate, Discard, Fate, Sum
+from aggregator.run.effects import Accumulate, Discard, Sum
 from aggregator.run.phases import awaited, deadline
+from dcfpca.fate import Fate
 from tests.support.rules import KEYS, NAMES, REVEAL, Machine, on_to, secure_until, spec_of
 
 PHASES = ("advertising", "sharing", "uploading", "attesting", "unmasking")

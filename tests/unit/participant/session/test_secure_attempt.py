@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dcfpca import secagg
+from dcfpca.fate import Fate
 from participant.session import actions, events
 from participant.session.events import Kind, Ref
 from tests.support.sessions import SITES, Cohort, computed, enrolled, kinds, update_of
@@ -71,9 +72,9 @@ def test_repeats_are_answered_until_the_answer_is_known_to_have_arrived() -> Non
     (send,) = session.handle(roster).actions
     assert isinstance(send, actions.SendShares)
     assert send.bound is not None
-    session.handle(events.Acknowledged(Ref(1, 1), Kind.SHARES, events.Fate.ACCEPTED))
+    session.handle(events.Acknowledged(Ref(1, 1), Kind.SHARES, Fate.ACCEPTED))
     assert kinds(session.handle(roster)) == ["SendBound"]
-    session.handle(events.Acknowledged(Ref(1, 1), Kind.BOUND, events.Fate.DUPLICATE))
+    session.handle(events.Acknowledged(Ref(1, 1), Kind.BOUND, Fate.DUPLICATE))
     assert kinds(session.handle(roster)) == []
 
 
