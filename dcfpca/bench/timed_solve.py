@@ -23,7 +23,7 @@ from dcfpca.rpca.metrics import paper_error, relative_squared_error
 from dcfpca.rpca.simulate import SiteResult, collect, exchange
 from dcfpca.rpca.subspace.locked_columns import told_apart
 from dcfpca.rpca.subspace.method import SubspaceMethod
-from dcfpca.rpca.subspace.settings import PLAN, SWEPT
+from dcfpca.rpca.subspace.round_plan import CoefficientStart, RoundPlan
 from dcfpca.rpca.subspace.site import SKETCHING_ROUNDS
 from dcfpca.rpca.synthetic import Problem
 
@@ -148,7 +148,7 @@ def _timed_round(
 
 def _look(sites: Sequence[Site], consensus: Consensus, problem: Problem) -> float:
     """‖L−L₀‖²/‖L₀‖² if this round were the last. While L still moves much it is far off, and sites whose subspace has
-    moved since would project their data anew, which takes minutes for a large matrix: then nobody looks."""
+    moved since would project their data anew, which takes minutes for a large matrix: then it is not measured."""
     if consensus.progress.change > FAR_OFF:
         return np.inf
     parts = [part.L for site in sites for part in site.finish(consensus.broadcast)]
@@ -172,24 +172,24 @@ def _ideal_seconds(
     now: Callable[[], float],
 ) -> float:
     """What this round's products of M-sized matrices would take at the peak measured on the same shapes."""
-    plan = dict(zip(PLAN, consensus.broadcast.scalars, strict=False))
-    entering = int(np.count_nonzero(consensus.broadcast.scalars[len(PLAN) : len(PLAN) + method.width]))
-    width = entering if plan["narrow"] else method.width
+    plan = RoundPlan.of(consensus.broadcast)
+    entering = plan.entering.size
+    width = entering if plan.narrow else method.width
     flops = 2.0 * problem.M.size * (_products(method, consensus.round, width, plan) * entering + 2 * width)
-    key = (width, np.float32 if plan["single"] else np.float64)
+    key = (width, np.float32 if plan.single else np.float64)
     if key not in peaks:
         peaks[key] = gemm_peak(problem.M.shape[0], max(problem.counts), *key, now)
     return flops / peaks[key]
 
 
-def _products(method: SubspaceMethod, round: int, width: int, plan: dict[str, float]) -> int:
+def _products(method: SubspaceMethod, round: int, width: int, plan: RoundPlan) -> int:
     """How many products with the entering directions a round takes, beside the two with all that make V and Z of Y."""
     if round == 1:
         return 0  # L is zero
     if round <= SKETCHING_ROUNDS:
-        return 2 if plan["start"] == SWEPT else 1
+        return 2 if plan.start is CoefficientStart.SWEPT else 1
     passes = method.settings.passes
-    return 1 if amends(passes, width, plan["relaxation"]) else 2 * passes - 1
+    return 1 if amends(passes, width, plan.relaxation) else 2 * passes - 1
 
 
 def gemm_peak(rows: int, columns: int, width: int, dtype: type, now: Callable[[], float]) -> float:

@@ -11,7 +11,7 @@ fit this system.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -144,6 +144,22 @@ class Site(Protocol):
         ...
 
 
+PartTask = Callable[[Site], FloatArray]  # what one part of a partitioned site is asked; can be sent to another process
+
+
+class Partition(Protocol):
+    """A site's columns dealt out to parts, each of them a site of the same method in small."""
+
+    @property
+    def columns(self) -> Columns:
+        """The site's whole matrix."""
+        ...
+
+    def total(self, task: PartTask) -> FloatArray:
+        """The sum of what the parts answer, added in their order; each part keeps the state it is left in."""
+        ...
+
+
 class Method(Protocol):
     """The aggregator's side of a method, and the factory of the sites' side. Pure."""
 
@@ -165,6 +181,11 @@ class Method(Protocol):
 
     def site(self, columns: Columns) -> Site:
         """The side of a participant that holds these columns."""
+        ...
+
+    def partitioned_answer(self, partition: Partition, round: int, broadcast: Parcel) -> Parcel:
+        """The update of a site whose columns are dealt out to parts: what `Site.answer` gives on the whole, up to
+        rounding."""
         ...
 
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:

@@ -1,7 +1,7 @@
 """Robust centring and scaling per feature, agreed in the spec and found by sums alone.
 
-Opening rounds find each feature's median over all sites, then the median distance from it (MAD), both by the counting
-of `ordered`. The rounds of the method proper then run on (x − centre)/scale, and each site maps its result back.
+Opening rounds find each feature's median over all sites, then the median distance from it (MAD), both by
+`federated_median`. The rounds of the method proper then run on (x − centre)/scale, and each site maps its result back.
 """
 
 from __future__ import annotations
@@ -16,9 +16,22 @@ from scipy import sparse
 
 from dcfpca.rpca.columns import blocks
 from dcfpca.rpca.federated_median import COUNTS, DIGITS, count, refine, settled
-from dcfpca.rpca.method import Columns, Consensus, FloatArray, Layout, Method, Parcel, ResultBlock, Site, Total
+from dcfpca.rpca.method import (
+    Columns,
+    Consensus,
+    FloatArray,
+    Layout,
+    Method,
+    Parcel,
+    Partition,
+    PartTask,
+    ResultBlock,
+    Site,
+    Total,
+)
+from dcfpca.rpca.partitioned_step import sum_of_answers
+from dcfpca.rpca.thresholds import NORMAL_MEDIAN
 
-NORMAL_MEDIAN = 1.4826  # deviation of a normal variable over the median of its size
 SCALING_ROUNDS = 2 * DIGITS
 
 
@@ -77,6 +90,14 @@ class ScaledMethod:
     def site(self, columns: Columns) -> ScaledSite:
         """The side of a participant that holds these columns."""
         return ScaledSite(self.inner, columns)
+
+    def partitioned_answer(self, partition: Partition, round: int, broadcast: Parcel) -> Parcel:
+        """The parts' counts added, then what the inner method answers over scaled parts."""
+        if round < SCALING_ROUNDS:
+            return sum_of_answers(partition, self.update_layout(round), round, broadcast)
+        inside, centre, scale = apart(broadcast, self.rows)
+        scaled = ScaledPartition(partition, ScaledColumns(partition.columns, centre, scale), broadcast)
+        return self.inner.partitioned_answer(scaled, round - SCALING_ROUNDS, inside)
 
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:
         """The inner method's model, in scaled units, with centre and scale."""
@@ -151,6 +172,33 @@ class ScaledSite:
                 values = np.abs(values - centre[:, None])
             counts += count(values, prefix, round % DIGITS)
         return Parcel(counts, np.zeros(0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScaledPartition:
+    """A partition as the inner method sees it: its columns scaled, its parts the inner sites."""
+
+    partition: Partition
+    columns: ScaledColumns
+    broadcast: Parcel
+
+    def total(self, task: PartTask) -> FloatArray:
+        """The sum of what the inner sites answer."""
+        return self.partition.total(InnerTask(task, self.broadcast))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InnerTask:
+    """Asks the inner site of a part, with the scaling of this broadcast."""
+
+    task: PartTask
+    broadcast: Parcel
+
+    def __call__(self, site: Site) -> FloatArray:
+        """What the inner site answers."""
+        assert isinstance(site, ScaledSite)  # parts are sites of the method that asks
+        site.enter(self.broadcast)
+        return self.task(site.inner)
 
 
 def found(broadcast: Parcel, rows: int) -> tuple[FloatArray, FloatArray]:

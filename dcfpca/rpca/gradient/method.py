@@ -11,20 +11,22 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dcfpca.errors import BadInput
+from dcfpca.rpca.gradient.local_step import local_answer
 from dcfpca.rpca.gradient.objective import check_penalties
+from dcfpca.rpca.gradient.partitioned_problem import PartitionedProblem
 from dcfpca.rpca.gradient.settings import (
     OPENING,
     PLAN,
+    GradientPlan,
     GradientSettings,
     Opening,
-    Plan,
     plan_of,
     round_scalars,
     unit_of,
 )
 from dcfpca.rpca.gradient.singular_values import singular_values, unit_of_strengths
 from dcfpca.rpca.gradient.site import GradientSite
-from dcfpca.rpca.method import Columns, Consensus, FloatArray, Layout, Outcome, Parcel, Progress, Total
+from dcfpca.rpca.method import Columns, Consensus, FloatArray, Layout, Outcome, Parcel, Partition, Progress, Total
 from dcfpca.rpca.subspace.initial_basis import opening_factor
 
 __all__ = ["GradientMethod", "GradientSettings"]
@@ -68,7 +70,7 @@ class GradientMethod:
         U = total.parcel.tensor / weight
         if diverged > 0.5 or not np.isfinite(U).all():
             return replace(consensus, outcome=Outcome.DIVERGED)
-        columns = Plan.of(consensus.broadcast.scalars).columns
+        columns = GradientPlan.of(consensus.broadcast).columns
         strengths = total.parcel.scalars[2:] * columns * unit_of_strengths(consensus.broadcast.tensor)
         return self._step(consensus, U, share * columns, singular_values(U, strengths))
 
@@ -77,6 +79,10 @@ class GradientMethod:
         if columns.shape[0] != self.rows:
             raise BadInput(f"The matrix has {columns.shape[0]} rows, the run is about {self.rows}.")
         return GradientSite(columns, self.width, self.settings)
+
+    def partitioned_answer(self, partition: Partition, round: int, broadcast: Parcel) -> Parcel:
+        """The local step with every pass taken over all parts."""
+        return local_answer(PartitionedProblem(partition), self.settings, round, broadcast)
 
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:
         """The consensus U, and the singular values of U Vᵀ with the V of the last round."""
@@ -95,19 +101,19 @@ class GradientMethod:
         start = opening_factor(self.rows, self.width, self.seed, unit, asked.memory)
         return Consensus(
             round=1,
-            broadcast=Parcel(start, plan.scalars()),
+            broadcast=plan.broadcast(start),
             progress=Progress(rank=self.width, threshold=plan.lambda_),
         )
 
     def _step(self, consensus: Consensus, U: FloatArray, columns: float, values: FloatArray) -> Consensus:
-        plan = replace(Plan.of(consensus.broadcast.scalars), columns=columns)
+        plan = replace(GradientPlan.of(consensus.broadcast), columns=columns)
         before = consensus.broadcast.tensor
         change = float(np.linalg.norm(U - before)) / max(float(np.linalg.norm(before)), np.finfo(float).tiny)
         still = consensus.memory.get("still", np.zeros(1)) + 1.0 if change < self.tolerance else np.zeros(1)
         outcome = self._outcome(consensus.round, int(still[0]))
         return Consensus(
             round=consensus.round if outcome else consensus.round + 1,
-            broadcast=Parcel(U, plan.scalars()),
+            broadcast=plan.broadcast(U),
             memory={"still": still},
             progress=Progress(change=change, rank=self.width, threshold=plan.lambda_, singular_values=values),
             outcome=outcome,

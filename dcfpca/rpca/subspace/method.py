@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.kernels.block_step import HISTOGRAM_LOWEST, histogram_median
-from dcfpca.rpca.method import Columns, Consensus, FloatArray, Layout, Outcome, Parcel, Progress, Total
+from dcfpca.rpca.method import Columns, Consensus, FloatArray, Layout, Outcome, Parcel, Partition, Progress, Total
+from dcfpca.rpca.partitioned_step import sum_of_answers
 from dcfpca.rpca.subspace.initial_basis import WARM, opening_basis, remembered
-from dcfpca.rpca.subspace.locked_columns import FreeingSite
 from dcfpca.rpca.subspace.rayleigh_ritz import NUMERICALLY_ABSENT, rayleigh_ritz, relative_change, turned_within
+from dcfpca.rpca.subspace.round_plan import CoefficientStart, RoundPlan
+from dcfpca.rpca.subspace.round_plan import broadcast_layout as _broadcast_layout
 from dcfpca.rpca.subspace.schedule import (
     Measured,
     Movement,
@@ -29,21 +31,12 @@ from dcfpca.rpca.subspace.schedule import (
     settled,
     warm_schedule,
 )
-from dcfpca.rpca.subspace.settings import (
-    CARRIED,
-    OPENING_LOWEST,
-    OPENING_STEP,
-    PLAN,
-    PROJECTED,
-    SWEPT,
-    SubspaceSettings,
-)
-from dcfpca.rpca.subspace.settings import broadcast_layout as _broadcast_layout
+from dcfpca.rpca.subspace.settings import OPENING_LOWEST, OPENING_STEP, SubspaceSettings
 from dcfpca.rpca.subspace.settings import update_layout as _update_layout
-from dcfpca.rpca.subspace.site import update_scales, update_unit
-from dcfpca.rpca.thresholds import firm_weights
+from dcfpca.rpca.subspace.site import SubspaceSite
+from dcfpca.rpca.subspace.update_scaling import update_scales, update_unit
+from dcfpca.rpca.thresholds import NORMAL_MEDIAN, firm_weights
 
-NORMAL_MEDIAN = 1.4826  # deviation of a normal variable over the median of its size
 MOVING = 0.1  # L moved by more than this share of itself in the last round
 DOMINANT = 6.0  # a singular value this many times the median of all
 HELD_ROUNDS = 12  # rounds in a row that wait for strong directions to rest; some never do
@@ -107,22 +100,21 @@ class SubspaceMethod:
         warm = consensus.round == 1 and WARM in consensus.memory
         return remembered(consensus, self._weighed(consensus, total) if warm else self._next(consensus, total))
 
-    def site(self, columns: Columns) -> FreeingSite:
+    def site(self, columns: Columns) -> SubspaceSite:
         """The side of a participant that holds these columns."""
-        return FreeingSite(columns, self.rows, self.width, self.seed, self.settings)
+        return SubspaceSite(columns, self.rows, self.width, self.seed, self.settings)
+
+    def partitioned_answer(self, partition: Partition, round: int, broadcast: Parcel) -> Parcel:
+        """The parts' answers added: everything a site sends is a sum over its columns."""
+        return sum_of_answers(partition, self.update_layout(round), round, broadcast)
 
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:
         """U (m × rank) and the singular values of L."""
-        weights, values = self._directions(consensus.broadcast)
-        entering = weights > 0.0
+        plan = RoundPlan.of(consensus.broadcast)
         return {
-            "U": np.ascontiguousarray(consensus.broadcast.tensor[:, entering]),
-            "singular_values": (weights * values)[entering],
+            "U": np.ascontiguousarray(plan.U[:, plan.entering]),
+            "singular_values": (plan.weights * plan.values)[plan.entering],
         }
-
-    def _directions(self, broadcast: Parcel) -> tuple[FloatArray, FloatArray]:
-        rest = broadcast.scalars[len(PLAN) :]
-        return rest[: self.width], rest[self.width :]
 
     def _open(self, opening: Consensus, total: Total) -> Consensus:
         """From the counts of entry sizes: a scale, the first threshold, and a subspace to begin with."""
@@ -136,7 +128,7 @@ class SubspaceMethod:
         U = opening_basis(self.rows, self.width, self.seed, opening.memory)
         values = np.full(self.width, schedule.unit * np.sqrt(max(count, 1.0)))
         state = State(U, np.ones(self.width), values, schedule, change=1.0, quiet=0, narrow=0)
-        start = PROJECTED if WARM in opening.memory else CARRIED
+        start = CoefficientStart.PROJECTED if WARM in opening.memory else CoefficientStart.CARRIED
         return self._consensus(1, state, Progress(rank=self.width, noise=schedule.noise), None, start)
 
     def _weighed(self, consensus: Consensus, total: Total) -> Consensus:
@@ -180,7 +172,7 @@ class SubspaceMethod:
         # A direction that vanished goes on as any: next round it has what any direction has of that which is not in L.
         values = np.maximum(values, schedule.pull * np.sqrt(schedule.columns))
         # V of a random U says nothing of the next one.
-        start = SWEPT if consensus.round == 1 else CARRIED
+        start = CoefficientStart.SWEPT if consensus.round == 1 else CoefficientStart.CARRIED
         return self._close(consensus.round, State(U, weights, values, schedule, change, quiet, narrow, held), start)
 
     def _freedom(self, rank: int, columns: float) -> float:
@@ -199,7 +191,7 @@ class SubspaceMethod:
         quiet = stands and (change < self.settings.narrow_below or old.narrow > 0)
         return old.narrow + 1 if quiet or self._parted(values, entering) else 0
 
-    def _close(self, done: int, state: State, start: float = CARRIED) -> Consensus:
+    def _close(self, done: int, state: State, start: CoefficientStart = CoefficientStart.CARRIED) -> Consensus:
         """End the round: either over, or the next one opens, in which V begins at `start`."""
         rank = int(np.count_nonzero(state.weights))
         kept_values = (state.weights * state.values)[state.weights > 0.0]
@@ -252,25 +244,34 @@ class SubspaceMethod:
         return gaps
 
     def _consensus(
-        self, number: int, state: State, progress: Progress, outcome: Outcome | None, start: float
+        self, number: int, state: State, progress: Progress, outcome: Outcome | None, start: CoefficientStart
     ) -> Consensus:
         schedule = state.schedule
-        threshold = schedule.threshold(self.settings)
-        pace = [schedule.relaxation, schedule.step, schedule.momentum]
-        now = [schedule.single, float(state.narrow > 0), start]
-        plan = [threshold, schedule.noise, *pace, *now, schedule.columns]
-        broadcast = Parcel(state.U, np.concatenate([plan, state.weights, state.values]))
+        plan = RoundPlan(
+            U=state.U,
+            threshold=schedule.threshold(self.settings),
+            noise=schedule.noise,
+            relaxation=schedule.relaxation,
+            step=schedule.step,
+            momentum=schedule.momentum,
+            single=schedule.single > 0.0,
+            narrow=state.narrow > 0,
+            start=start,
+            columns=schedule.columns,
+            weights=state.weights,
+            values=state.values,
+        )
         memory = {
             "schedule": np.array(astuple(schedule)),
             "rest": np.array([state.change, state.quiet, state.narrow, state.held]),
         }
-        return Consensus(number, broadcast, memory, progress, outcome)
+        return Consensus(number, plan.broadcast(), memory, progress, outcome)
 
     def _state(self, consensus: Consensus) -> State:
-        weights, values = self._directions(consensus.broadcast)
+        plan = RoundPlan.of(consensus.broadcast)
         schedule = Schedule(*consensus.memory["schedule"])
         change, *counts = consensus.memory["rest"]
-        return State(consensus.broadcast.tensor, weights, values, schedule, float(change), *map(int, counts))
+        return State(plan.U, plan.weights, plan.values, schedule, float(change), *map(int, counts))
 
 
 def dominated(values: FloatArray) -> bool:

@@ -14,11 +14,6 @@ OPENING_STEP = 4
 OPENING_BINS = 240
 OPENING = ("columns", *(f"size_{k}" for k in range(OPENING_BINS)))
 ROUND = ("columns", "pull", "kept", "sampled", *(f"residual_{k}" for k in range(HISTOGRAM_BINS)))
-PLAN = ("threshold", "noise", "relaxation", "step", "momentum", "single", "narrow", "start", "columns")
-# Where V begins in a round, as the plan says it: at what the site has (nothing, in its first round), …
-CARRIED = 0.0
-SWEPT = 1.0  # … at one pass from L = 0, where U has nothing to do with the one V was made for, …
-PROJECTED = 2.0  # … or at a robust projection, where the threshold is already low.
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +66,3 @@ class SubspaceSettings:
 def update_layout(rows: int, width: int, round_number: int) -> Layout:
     """What a site sends: counts in round 0, then one rows × width tensor and counts."""
     return Layout(0, 0, OPENING) if round_number == 0 else Layout(rows, width, ROUND)
-
-
-def broadcast_layout(rows: int, width: int, round_number: int) -> Layout:
-    """What the aggregator sends: nothing in round 0, then U, the plan of the round, and d and σ by direction."""
-    if round_number == 0:
-        return Layout(0, 0)
-    weights = tuple(f"weight_{j}" for j in range(width))
-    values = tuple(f"singular_value_{j}" for j in range(width))
-    return Layout(rows, width, (*PLAN, *weights, *values))

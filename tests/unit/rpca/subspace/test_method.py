@@ -11,7 +11,8 @@ from dcfpca.rpca.method import Outcome, Parcel
 from dcfpca.rpca.metrics import relative_error
 from dcfpca.rpca.simulate import Simulation, collect, exchange, simulate
 from dcfpca.rpca.subspace.method import SubspaceMethod
-from dcfpca.rpca.subspace.settings import PLAN, SubspaceSettings
+from dcfpca.rpca.subspace.round_plan import RoundPlan
+from dcfpca.rpca.subspace.settings import SubspaceSettings
 from dcfpca.rpca.synthetic import Outliers, Problem, Recipe, generate
 
 
@@ -138,12 +139,11 @@ def test_a_rank_that_does_not_fit_is_refused_with_the_range() -> None:
 def test_a_gap_in_the_singular_values_spares_the_other_directions_and_costs_no_round() -> None:
     problem = generate(Recipe(150, 150, 7, 0.05, counts=(50, 50, 50)), 3)
     narrow: dict[float, list[bool]] = {}
-    place = PLAN.index("narrow")
     for gap in (2.5, np.inf):
         method = SubspaceMethod(150, 14, 60, 1e-11, fixed_rank=False, settings=SubspaceSettings(narrow_gap=gap))
         flags: list[bool] = []
         run = simulate(
-            method, problem.sites(), lambda now, _, flags=flags: flags.append(now.broadcast.scalars[place] > 0)
+            method, problem.sites(), lambda now, _, flags=flags: flags.append(RoundPlan.of(now.broadcast).narrow)
         )
         assert relative_error(run.low_rank, problem.L) <= 1e-9
         narrow[gap] = flags
