@@ -52,13 +52,13 @@ class SubspaceSettings:
         if self.passes < 1:
             raise BadInput("A round needs at least one local pass.", "Set passes to 1 or more.")
 
-    def paced(self, smaller_side: float) -> SubspaceSettings:
+    def cautious_for(self, smaller_side: float) -> SubspaceSettings:
         """For a matrix of this many rows or columns: the fewer, the less even its residuals, the slower λ must fall."""
         caution = 1.0 / max(smaller_side, 1.0)
         fastest = min(self.fall_fastest + self.caution_fastest * caution, self.fall_slowest)
         return replace(self, fall_fastest=fastest, fall_lead=self.fall_lead + self.caution_lead * caution)
 
-    def hastened(self) -> SubspaceSettings:
+    def for_warm_start(self) -> SubspaceSettings:
         """For a run that begins at a known subspace: λ may fall as fast as the residual does."""
         return replace(self, fall_fastest=self.fall_resting)
 
