@@ -163,6 +163,21 @@ class Partition(Protocol):
 class Method(Protocol):
     """The aggregator's side of a method, and the factory of the sites' side. Pure."""
 
+    @property
+    def opening_rounds(self) -> int:
+        """The last round whose number decides what sites do in it; the rounds after it are all alike."""
+        ...
+
+    @property
+    def reads_per_round(self) -> int:
+        """How often a local step reads each column."""
+        ...
+
+    def step_flops(self, columns: int) -> float:
+        """Operations in the matrix products of a local step over so many columns; a lower bound where a solve runs to
+        its tolerance."""
+        ...
+
     def update_layout(self, round: int) -> Layout:
         """What every site sends in this round; known without any data."""
         ...

@@ -62,6 +62,20 @@ class ScaledMethod:
     inner: Method
     rows: int
 
+    @property
+    def opening_rounds(self) -> int:
+        """The counting rounds, then the inner method's."""
+        return SCALING_ROUNDS + self.inner.opening_rounds
+
+    @property
+    def reads_per_round(self) -> int:
+        """As often as the inner method; a counting round reads once."""
+        return self.inner.reads_per_round
+
+    def step_flops(self, columns: int) -> float:
+        """Of the inner method's rounds."""
+        return self.inner.step_flops(columns)
+
     def update_layout(self, round: int) -> Layout:
         """Counts per feature while medians are sought, then what the inner method sends."""
         if round < SCALING_ROUNDS:

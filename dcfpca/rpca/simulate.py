@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from dcfpca.errors import BadMessage
+from dcfpca.rpca.entry_checks import check_entries
 from dcfpca.rpca.kernels.loop_selection import fused
 from dcfpca.rpca.method import Columns, Consensus, FloatArray, Layout, Method, Parcel, Progress, Site, Total
 from dcfpca.rpca.order_independent_sum import OrderlessSum
@@ -46,11 +47,13 @@ class Simulation:
 
 
 def simulate(method: Method, columns: Sequence[Columns], observe: Observe | None = None) -> Simulation:
-    """Run the method over these sites until it has an outcome.
+    """Run the method over these sites until it has an outcome. Raises BadInput for data that `check_entries` refuses.
 
     `observe` is called after every round with the new consensus and the sites; it may call `finish` on them, which
     does not disturb the run.
     """
+    for own in columns:
+        check_entries(own)
     sites = [method.site(own) for own in columns]
     consensus = method.begin()
     history = []

@@ -1,4 +1,4 @@
-"""The aggregator's side of `gradient`: the paper's Algorithm 1, DCF-PCA. ALGORITHM section 1.
+"""The aggregator's side of `gradient`: the paper's Algorithm 1, DCF-PCA (docs/solver.md).
 
 U is the mean of the sites' U_i after K local gradient steps each. With K = 1, exact local solves and equal weights this
 is one gradient step on g(U) = Σ g_i(U) with step η/E (the mean of E steps of η each), however the columns are split.
@@ -48,6 +48,22 @@ class GradientMethod:
             raise BadInput(f"Rank {self.width} does not fit {self.rows} rows.", f"Choose a rank from 1 to {self.rows}.")
         if self.rounds < 1 or not self.tolerance >= 0.0:
             raise BadInput("A run needs at least one round and a tolerance that is not negative.")
+
+    @property
+    def opening_rounds(self) -> int:
+        """All rounds after the opening exchange are alike."""
+        return 0
+
+    @property
+    def reads_per_round(self) -> int:
+        """Every local iteration is a pass over the columns."""
+        return self.settings.local_iterations
+
+    def step_flops(self, columns: int) -> float:
+        """An iteration fits V from the residual and forms the slope from a second one; each further alternation adds a
+        residual and a product."""
+        products = 4 + 2 * (max(self.settings.inner_steps, 1) - 1)
+        return 2.0 * self.rows * self.width * columns * self.settings.local_iterations * products
 
     def update_layout(self, round: int) -> Layout:
         """Two scalars in round 0; then U_i, the share of columns, a mark of divergence and the strengths."""

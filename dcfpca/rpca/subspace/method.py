@@ -24,7 +24,7 @@ from dcfpca.rpca.subspace.round_plan import broadcast_layout as _broadcast_layou
 from dcfpca.rpca.subspace.schedule import Measured, Movement, Schedule, next_schedule, opening_schedule, warm_schedule
 from dcfpca.rpca.subspace.settings import OPENING_LOWEST, OPENING_STEP, SubspaceSettings
 from dcfpca.rpca.subspace.settings import update_layout as _update_layout
-from dcfpca.rpca.subspace.site import SubspaceSite
+from dcfpca.rpca.subspace.site import SKETCHING_ROUNDS, SubspaceSite
 from dcfpca.rpca.subspace.state import State
 from dcfpca.rpca.subspace.stopping import QUIET_ROUNDS, quiet_rounds
 from dcfpca.rpca.subspace.update_scaling import update_scales, update_unit
@@ -48,6 +48,20 @@ class SubspaceMethod:
             raise BadInput(f"Rank {self.width} does not fit {self.rows} rows.", f"Choose a rank from 1 to {self.rows}.")
         if self.rounds < 1 or not self.tolerance >= 0.0:
             raise BadInput("A run needs at least one round and a tolerance that is not negative.")
+
+    @property
+    def opening_rounds(self) -> int:
+        """Rounds whose subspace is only a sketch take one pass."""
+        return SKETCHING_ROUNDS
+
+    @property
+    def reads_per_round(self) -> int:
+        """All passes are made on a block while it is in cache."""
+        return 1
+
+    def step_flops(self, columns: int) -> float:
+        """A pass forms U Vᵀ and ψ(R)ᵀU; the update is one more product."""
+        return 2.0 * self.rows * self.width * columns * (2 * self.settings.passes + 1)
 
     def update_layout(self, round: int) -> Layout:
         """What every site sends in this round."""
