@@ -12,7 +12,7 @@ from aggregator.run.state import Round
 from dcfpca import secagg
 from dcfpca.errors import BadInput, BadMessage
 from dcfpca.logs import log
-from dcfpca.rpca.method import Consensus, FloatArray, Layout, Method, Outcome, Parcel, Total
+from dcfpca.rpca.method import Consensus, FloatArray, Layout, Method, Outcome, TensorMessage, Total
 from dcfpca.rpca.order_independent_sum import OrderlessSum
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import types_pb2 as pb
@@ -64,7 +64,7 @@ def next_consensus(
     vector = _opened(spec, round, book, running)
     if not np.isfinite(vector).all():
         raise UnusableSum("the sum holds numbers that are not finite")
-    after = method.advance(consensus, Total(Parcel.unflatten(layout, vector), len(round.survivors)))
+    after = method.advance(consensus, Total(TensorMessage.unflatten(layout, vector), len(round.survivors)))
     if after.outcome is Outcome.DIVERGED:
         raise BadInput(after.outcome.value)
     return after

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dcfpca.errors import Unreachable
 from dcfpca.rpca.columns import block_width
-from dcfpca.rpca.method import Columns, FloatArray, Method, Parcel, PartTask, ResultBlock, Site
+from dcfpca.rpca.method import Columns, FloatArray, Method, PartTask, ResultBlock, Site, TensorMessage
 from participant.data import DataTable, open_matrix
 from participant.data.arrays import extra
 from participant.data.matrix import ChosenColumns
@@ -99,7 +99,7 @@ class DaskSite:
         self._states: list[Any] = [{} for _ in shards]
         self._certificate: dict[str, float] = {}
 
-    def answer(self, round: int, broadcast: Parcel) -> Parcel:
+    def answer(self, round: int, broadcast: TensorMessage) -> TensorMessage:
         """The shards' answers as the site's own."""
         return self._method.partitioned_answer(self, round, broadcast)
 
@@ -132,7 +132,7 @@ class DaskSite:
         """Nothing to take up: V_i did not come back from the workers, and is found from the data."""
         self._states = [{} for _ in self._shards]
 
-    def finish(self, broadcast: Parcel) -> Iterator[ResultBlock]:
+    def finish(self, broadcast: TensorMessage) -> Iterator[ResultBlock]:
         """The shards' results, one after the other."""
         figures: list[tuple[int, dict[str, float]]] = []
         for shard, block, state in zip(self._shards, self._blocks, self._states, strict=True):

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dcfpca.logs import log
 from dcfpca.rpca.columns import ArrayColumns
-from dcfpca.rpca.method import Columns, FloatArray, Method, Parcel, PartTask, ResultBlock, Site
+from dcfpca.rpca.method import Columns, FloatArray, Method, PartTask, ResultBlock, Site, TensorMessage
 from participant.array_file import give_back
 from participant.part_states import Shelf, State, unshared
 
@@ -49,7 +49,7 @@ class PartedSite:
         self._shelf = Shelf(workshop.scratch)
         self._certificate: dict[str, float] = {}
 
-    def answer(self, round: int, broadcast: Parcel) -> Parcel:
+    def answer(self, round: int, broadcast: TensorMessage) -> TensorMessage:
         """The parts' answers as the site's own."""
         return self._method.partitioned_answer(self, round, broadcast)
 
@@ -79,7 +79,7 @@ class PartedSite:
             for array in state.values():
                 give_back(array)
 
-    def finish(self, broadcast: Parcel) -> Iterator[ResultBlock]:
+    def finish(self, broadcast: TensorMessage) -> Iterator[ResultBlock]:
         """The parts' results, in order."""
         figures: list[tuple[int, dict[str, float]]] = []
         for place, (blocks, certificate) in enumerate(self._over_parts(partial(self._conclude, broadcast))):
@@ -98,7 +98,7 @@ class PartedSite:
     def _step(self, task: PartTask, place: int) -> tuple[FloatArray, State]:
         return step(self._read(place), self._method, self._shelf.get(place), task)
 
-    def _conclude(self, broadcast: Parcel, place: int) -> tuple[list[ResultBlock], dict[str, float]]:
+    def _conclude(self, broadcast: TensorMessage, place: int) -> tuple[list[ResultBlock], dict[str, float]]:
         return conclude(self._read(place), self._method, self._shelf.get(place), broadcast)
 
     def _read(self, place: int) -> FloatArray:
@@ -133,7 +133,7 @@ def step(
 
 
 def conclude(
-    block: FloatArray, method: Method, state: State, broadcast: Parcel
+    block: FloatArray, method: Method, state: State, broadcast: TensorMessage
 ) -> tuple[list[ResultBlock], dict[str, float]]:
     """The result of a part."""
     site = _site(block, method, state)

@@ -11,7 +11,7 @@ import numpy as np
 from dcfpca.rpca.baselines.result import BaselineResult, Observe
 from dcfpca.rpca.gradient.settings import GradientPlan
 from dcfpca.rpca.gradient.site import GradientSite
-from dcfpca.rpca.method import Consensus, FloatArray, Method, Parcel, Site
+from dcfpca.rpca.method import Consensus, FloatArray, Method, Site, TensorMessage
 from dcfpca.rpca.simulate import collect, exchange
 from dcfpca.rpca.subspace.method import SubspaceMethod
 from dcfpca.rpca.subspace.round_plan import RoundPlan
@@ -114,14 +114,14 @@ def _present(
     return parts
 
 
-def _gradient_iterate(site: GradientSite, broadcast: Parcel, M: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _gradient_iterate(site: GradientSite, broadcast: TensorMessage, M: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The paper's own: U Vᵀ and soft(M − U Vᵀ, λ) with the V of the round."""
     L = broadcast.tensor @ np.asarray(site.snapshot()["V"], dtype=np.float64).T
     return L, soft(M - L, GradientPlan.of(broadcast).lambda_)
 
 
 def _subspace_iterate(
-    method: SubspaceMethod, site: Site, broadcast: Parcel, M: FloatArray
+    method: SubspaceMethod, site: Site, broadcast: TensorMessage, M: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """L = U D Uᵀ(M − S) with S = firm(M − the site's last L)."""
     state = {name: np.asarray(value, dtype=np.float64) for name, value in site.snapshot().items()}

@@ -38,7 +38,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parcel:
+class TensorMessage:
     """A tensor and its accompanying scalars; a broadcast, an update and a sum all have this form."""
 
     tensor: FloatArray = field(repr=False)
@@ -49,17 +49,17 @@ class Parcel:
         return np.concatenate([np.ascontiguousarray(self.tensor).ravel(), self.scalars])
 
     @staticmethod
-    def unflatten(layout: Layout, vector: FloatArray) -> Parcel:
+    def unflatten(layout: Layout, vector: FloatArray) -> TensorMessage:
         """Inverse of `flat` for a message of this layout."""
         cut = layout.rows * layout.columns
-        return Parcel(vector[:cut].reshape(layout.rows, layout.columns), vector[cut:])
+        return TensorMessage(vector[:cut].reshape(layout.rows, layout.columns), vector[cut:])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Total:
     """The sum of the updates of one round, and over how many participants it was taken."""
 
-    parcel: Parcel
+    sums: TensorMessage
     contributors: int
 
 
@@ -91,7 +91,7 @@ class Consensus:
     """
 
     round: int
-    broadcast: Parcel
+    broadcast: TensorMessage
     memory: Mapping[str, FloatArray] = field(default_factory=dict)
     progress: Progress = field(default_factory=Progress)
     outcome: Outcome | None = None
@@ -123,7 +123,7 @@ class Columns(Protocol):
 class Site(Protocol):
     """One participant's side of a method. Holds V_i and S_i; nothing here leaves except what `answer` returns."""
 
-    def answer(self, round: int, broadcast: Parcel) -> Parcel:
+    def answer(self, round: int, broadcast: TensorMessage) -> TensorMessage:
         """Do the local step of this round and return the update; its layout is `Method.update_layout(round)`."""
         ...
 
@@ -135,7 +135,7 @@ class Site(Protocol):
         """Take up the state of an earlier `snapshot` of the same data and method."""
         ...
 
-    def finish(self, broadcast: Parcel) -> Iterable[ResultBlock]:
+    def finish(self, broadcast: TensorMessage) -> Iterable[ResultBlock]:
         """The local result under the final broadcast, in column blocks."""
         ...
 
@@ -198,7 +198,7 @@ class Method(Protocol):
         """The side of a participant that holds these columns."""
         ...
 
-    def partitioned_answer(self, partition: Partition, round: int, broadcast: Parcel) -> Parcel:
+    def partitioned_answer(self, partition: Partition, round: int, broadcast: TensorMessage) -> TensorMessage:
         """The update of a site whose columns are dealt out to parts: what `Site.answer` gives on the whole, up to
         rounding."""
         ...

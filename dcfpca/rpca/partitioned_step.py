@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dcfpca.rpca.method import FloatArray, Layout, Parcel, Partition, Site
+from dcfpca.rpca.method import FloatArray, Layout, Partition, Site, TensorMessage
 
 
-def sum_of_answers(partition: Partition, layout: Layout, round: int, broadcast: Parcel) -> Parcel:
+def sum_of_answers(partition: Partition, layout: Layout, round: int, broadcast: TensorMessage) -> TensorMessage:
     """The parts' own answers, of this layout, added."""
-    return Parcel.unflatten(layout, partition.total(PartAnswer(round, broadcast)))
+    return TensorMessage.unflatten(layout, partition.total(PartAnswer(round, broadcast)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,7 +20,7 @@ class PartAnswer:
     """Asks a part for its own answer to a broadcast."""
 
     round: int
-    broadcast: Parcel
+    broadcast: TensorMessage
 
     def __call__(self, site: Site) -> FloatArray:
         """The part's answer as one vector."""

@@ -22,11 +22,11 @@ from dcfpca.rpca.method import (
     FloatArray,
     Layout,
     Method,
-    Parcel,
     Partition,
     PartTask,
     ResultBlock,
     Site,
+    TensorMessage,
     Total,
 )
 from dcfpca.rpca.partitioned_step import sum_of_answers
@@ -91,7 +91,7 @@ class ScaledMethod:
 
     def begin(self) -> Consensus:
         """The consensus of round 0: nothing is known yet."""
-        return Consensus(0, Parcel(np.zeros((0, 0)), np.zeros(0)))
+        return Consensus(0, TensorMessage(np.zeros((0, 0)), np.zeros(0)))
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """One more digit of the medians, or one more round of the inner method."""
@@ -105,7 +105,7 @@ class ScaledMethod:
         """The side of a participant that holds these columns."""
         return ScaledSite(self.inner, columns)
 
-    def partitioned_answer(self, partition: Partition, round: int, broadcast: Parcel) -> Parcel:
+    def partitioned_answer(self, partition: Partition, round: int, broadcast: TensorMessage) -> TensorMessage:
         """The parts' counts added, then what the inner method answers over scaled parts."""
         if round < SCALING_ROUNDS:
             return sum_of_answers(partition, self.update_layout(round), round, broadcast)
@@ -120,19 +120,23 @@ class ScaledMethod:
 
     def _refine(self, consensus: Consensus, total: Total) -> Consensus:
         prefix, centre = found(consensus.broadcast, self.rows)
-        prefix = refine(total.parcel.tensor, prefix)
+        prefix = refine(total.sums.tensor, prefix)
         done = consensus.round + 1
         if done == DIGITS:
             centre, prefix = settled(prefix), np.zeros(self.rows)
         if done < SCALING_ROUNDS:
-            return replace(consensus, round=done, broadcast=Parcel(np.column_stack([prefix, centre]), np.zeros(0)))
+            return replace(
+                consensus, round=done, broadcast=TensorMessage(np.column_stack([prefix, centre]), np.zeros(0))
+            )
         begun = self.inner.begin()
         kept = replace(begun, memory={**begun.memory, **consensus.memory})
         return self._around(kept, centre, scale_of(settled(prefix)))
 
     def _around(self, inside: Consensus, centre: FloatArray, scale: FloatArray) -> Consensus:
         scalars = np.concatenate([inside.broadcast.scalars, centre, scale])
-        return replace(inside, round=inside.round + SCALING_ROUNDS, broadcast=Parcel(inside.broadcast.tensor, scalars))
+        return replace(
+            inside, round=inside.round + SCALING_ROUNDS, broadcast=TensorMessage(inside.broadcast.tensor, scalars)
+        )
 
 
 class ScaledSite:
@@ -144,7 +148,7 @@ class ScaledSite:
         self._scaled = ScaledColumns(columns, np.zeros(rows), np.ones(rows))
         self.inner: Site = inner.site(self._scaled)
 
-    def answer(self, round: int, broadcast: Parcel) -> Parcel:
+    def answer(self, round: int, broadcast: TensorMessage) -> TensorMessage:
         """Counts of the site's entries by feature, or the inner site's update."""
         if round < SCALING_ROUNDS:
             return self._count(round, broadcast)
@@ -158,7 +162,7 @@ class ScaledSite:
         """Take up an earlier snapshot."""
         self.inner.restore(snapshot)
 
-    def finish(self, broadcast: Parcel) -> Iterator[ResultBlock]:
+    def finish(self, broadcast: TensorMessage) -> Iterator[ResultBlock]:
         """The inner result in the data's own units: L = centre + scale · U Vᵀ."""
         inside = self.enter(broadcast)
         centre, scale = self._scaled.centre, self._scaled.scale
@@ -171,12 +175,12 @@ class ScaledSite:
         """Of the inner site, in scaled units."""
         return self.inner.certificate()
 
-    def enter(self, broadcast: Parcel) -> Parcel:
+    def enter(self, broadcast: TensorMessage) -> TensorMessage:
         """The inner method's broadcast; the inner site's columns are scaled as this one says from now on."""
         inside, self._scaled.centre, self._scaled.scale = apart(broadcast, self._columns.shape[0])
         return inside
 
-    def _count(self, round: int, broadcast: Parcel) -> Parcel:
+    def _count(self, round: int, broadcast: TensorMessage) -> TensorMessage:
         rows = self._columns.shape[0]
         prefix, centre = found(broadcast, rows)
         counts = np.zeros((rows, COUNTS))
@@ -185,7 +189,7 @@ class ScaledSite:
             if round >= DIGITS:
                 values = np.abs(values - centre[:, None])
             counts += count(values, prefix, round % DIGITS)
-        return Parcel(counts, np.zeros(0))
+        return TensorMessage(counts, np.zeros(0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -194,7 +198,7 @@ class ScaledPartition:
 
     partition: Partition
     columns: ScaledColumns
-    broadcast: Parcel
+    broadcast: TensorMessage
 
     def total(self, task: PartTask) -> FloatArray:
         """The sum of what the inner sites answer."""
@@ -206,7 +210,7 @@ class InnerTask:
     """Asks the inner site of a part, with the scaling of this broadcast."""
 
     task: PartTask
-    broadcast: Parcel
+    broadcast: TensorMessage
 
     def __call__(self, site: Site) -> FloatArray:
         """What the inner site answers."""
@@ -215,17 +219,17 @@ class InnerTask:
         return self.task(site.inner)
 
 
-def found(broadcast: Parcel, rows: int) -> tuple[FloatArray, FloatArray]:
+def found(broadcast: TensorMessage, rows: int) -> tuple[FloatArray, FloatArray]:
     """The digits found so far and the centre, from the broadcast of a counting round; zeros in round 0."""
     if broadcast.tensor.size == 0:
         return np.zeros(rows), np.zeros(rows)
     return broadcast.tensor[:, 0], broadcast.tensor[:, 1]
 
 
-def apart(broadcast: Parcel, rows: int) -> tuple[Parcel, FloatArray, FloatArray]:
+def apart(broadcast: TensorMessage, rows: int) -> tuple[TensorMessage, FloatArray, FloatArray]:
     """The inner method's broadcast, the centre and the scale."""
     scalars, centre, scale = np.split(broadcast.scalars, [-2 * rows, -rows])
-    return Parcel(broadcast.tensor, scalars), centre, scale
+    return TensorMessage(broadcast.tensor, scalars), centre, scale
 
 
 def scale_of(deviation: FloatArray) -> FloatArray:

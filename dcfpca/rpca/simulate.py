@@ -11,7 +11,7 @@ from scipy import sparse
 from dcfpca.errors import BadMessage
 from dcfpca.rpca.entry_checks import check_entries
 from dcfpca.rpca.kernels.loop_selection import fused
-from dcfpca.rpca.method import Columns, Consensus, FloatArray, Layout, Method, Parcel, Progress, Site, Total
+from dcfpca.rpca.method import Columns, Consensus, FloatArray, Layout, Method, Progress, Site, TensorMessage, Total
 from dcfpca.rpca.order_independent_sum import OrderlessSum
 
 Observe = Callable[[Consensus, Sequence[Site]], None]
@@ -74,10 +74,10 @@ def exchange(method: Method, consensus: Consensus, sites: Sequence[Site]) -> Tot
         update = _checked(site.answer(consensus.round, consensus.broadcast), layout)
         running.add(update.tensor.ravel())
         running.add(update.scalars, update.tensor.size)
-    return Total(Parcel.unflatten(layout, running.total()), len(sites))
+    return Total(TensorMessage.unflatten(layout, running.total()), len(sites))
 
 
-def collect(site: Site, broadcast: Parcel) -> SiteResult:
+def collect(site: Site, broadcast: TensorMessage) -> SiteResult:
     """A site's result under this broadcast, put together from its blocks."""
     parts = list(site.finish(broadcast))
     if len(parts) == 1:
@@ -90,7 +90,7 @@ def collect(site: Site, broadcast: Parcel) -> SiteResult:
     )
 
 
-def _checked(update: Parcel, layout: Layout) -> Parcel:
+def _checked(update: TensorMessage, layout: Layout) -> TensorMessage:
     declared = ((layout.rows, layout.columns), (len(layout.scalars),))
     if (update.tensor.shape, update.scalars.shape) != declared:
         raise BadMessage(f"An update has shapes {update.tensor.shape} and {update.scalars.shape}, not {declared}.")

@@ -12,7 +12,7 @@ from dcfpca.rpca.columns import blocks
 from dcfpca.rpca.gradient.objective import Penalties
 from dcfpca.rpca.gradient.settings import GradientPlan, GradientSettings
 from dcfpca.rpca.gradient.singular_values import unit_of_strengths
-from dcfpca.rpca.method import Columns, FloatArray, Parcel
+from dcfpca.rpca.method import Columns, FloatArray, TensorMessage
 from dcfpca.rpca.thresholds import NORMAL_MEDIAN
 
 SCALE_SAMPLE = 1 << 18  # entries that the site's scale is taken from
@@ -39,11 +39,13 @@ class LocalProblem(Protocol):
         ...
 
 
-def local_answer(problem: LocalProblem, settings: GradientSettings, round: int, broadcast: Parcel) -> Parcel:
+def local_answer(
+    problem: LocalProblem, settings: GradientSettings, round: int, broadcast: TensorMessage
+) -> TensorMessage:
     """The update of a round of Algorithm 1: K local iterations from the broadcast U, then U_i and its counts."""
     count = float(problem.columns.shape[1])
     if round == 0:
-        return Parcel(np.zeros((0, 0)), np.array([count, count * scale_of(problem.columns)]))
+        return TensorMessage(np.zeros((0, 0)), np.array([count, count * scale_of(problem.columns)]))
     plan = GradientPlan.of(broadcast)
     # A share, not a count: all that is sent is of order one, so that a fixed-point sum keeps its digits.
     share = count / plan.columns
@@ -53,8 +55,10 @@ def local_answer(problem: LocalProblem, settings: GradientSettings, round: int, 
         gram = found[1] / (plan.columns * unit_of_strengths(broadcast.tensor)) if found else np.zeros(0)
     if found is None or not np.isfinite(gram).all():
         width = broadcast.tensor.shape[1]
-        return Parcel(weight * broadcast.tensor, np.concatenate([[share, 1.0], np.zeros(width * (width + 1) // 2)]))
-    return Parcel(weight * found[0], np.concatenate([[share, 0.0], gram]))
+        return TensorMessage(
+            weight * broadcast.tensor, np.concatenate([[share, 1.0], np.zeros(width * (width + 1) // 2)])
+        )
+    return TensorMessage(weight * found[0], np.concatenate([[share, 0.0], gram]))
 
 
 def _local_iterations(

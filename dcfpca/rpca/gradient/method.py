@@ -26,7 +26,17 @@ from dcfpca.rpca.gradient.settings import (
 )
 from dcfpca.rpca.gradient.singular_values import singular_values, unit_of_strengths
 from dcfpca.rpca.gradient.site import GradientSite
-from dcfpca.rpca.method import Columns, Consensus, FloatArray, Layout, Outcome, Parcel, Partition, Progress, Total
+from dcfpca.rpca.method import (
+    Columns,
+    Consensus,
+    FloatArray,
+    Layout,
+    Outcome,
+    Partition,
+    Progress,
+    TensorMessage,
+    Total,
+)
 from dcfpca.rpca.subspace.initial_basis import opening_factor
 
 __all__ = ["GradientMethod", "GradientSettings"]
@@ -75,19 +85,19 @@ class GradientMethod:
 
     def begin(self) -> Consensus:
         """Ask for column counts and scales."""
-        return Consensus(round=0, broadcast=Parcel(np.zeros((0, 0)), np.zeros(0)))
+        return Consensus(round=0, broadcast=TensorMessage(np.zeros((0, 0)), np.zeros(0)))
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The opening gives the plan and the first U; every further round the mean of the sites' U_i."""
         if consensus.round == 0:
             return self._open(consensus, total)
-        share, diverged = total.parcel.scalars[:2]
+        share, diverged = total.sums.scalars[:2]
         weight = share if self.settings.weights == "columns" else float(total.contributors)
-        U = total.parcel.tensor / weight
+        U = total.sums.tensor / weight
         if diverged > 0.5 or not np.isfinite(U).all():
             return replace(consensus, outcome=Outcome.DIVERGED)
         columns = GradientPlan.of(consensus.broadcast).columns
-        strengths = total.parcel.scalars[2:] * columns * unit_of_strengths(consensus.broadcast.tensor)
+        strengths = total.sums.scalars[2:] * columns * unit_of_strengths(consensus.broadcast.tensor)
         return self._step(consensus, U, share * columns, singular_values(U, strengths))
 
     def site(self, columns: Columns) -> GradientSite:
@@ -96,7 +106,7 @@ class GradientMethod:
             raise BadInput(f"The matrix has {columns.shape[0]} rows, the run is about {self.rows}.")
         return GradientSite(columns, self.width, self.settings)
 
-    def partitioned_answer(self, partition: Partition, round: int, broadcast: Parcel) -> Parcel:
+    def partitioned_answer(self, partition: Partition, round: int, broadcast: TensorMessage) -> TensorMessage:
         """The local step with every pass taken over all parts."""
         return local_answer(PartitionedProblem(partition), self.settings, round, broadcast)
 
@@ -105,7 +115,7 @@ class GradientMethod:
         return {"U": consensus.broadcast.tensor, "singular_values": consensus.progress.singular_values}
 
     def _open(self, asked: Consensus, total: Total) -> Consensus:
-        columns, columns_scale = (float(value) for value in total.parcel.scalars)
+        columns, columns_scale = (float(value) for value in total.sums.scalars)
         if self.width > columns:
             raise BadInput(
                 f"Rank {self.width} does not fit {columns:.0f} columns.", f"Choose a rank from 1 to {columns:.0f}."

@@ -10,7 +10,7 @@ import numpy as np
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.gradient.objective import Penalties
-from dcfpca.rpca.method import FloatArray, Parcel
+from dcfpca.rpca.method import FloatArray, TensorMessage
 
 OPENING = ("columns", "columns_scale")  # n_i and n_i × scale_i
 ROUND = ("share of columns", "diverged")  # then the strengths, see `round_scalars`
@@ -72,7 +72,7 @@ class GradientPlan:
     learning_rate: float
 
     @staticmethod
-    def of(broadcast: Parcel) -> GradientPlan:
+    def of(broadcast: TensorMessage) -> GradientPlan:
         """Read them from a broadcast."""
         return GradientPlan(*broadcast.scalars.tolist())
 
@@ -85,9 +85,9 @@ class GradientPlan:
         """η of this round; round 1 is the paper's t = 0."""
         return self.learning_rate / float(np.sqrt(round)) if decay == "sqrt" else self.learning_rate
 
-    def broadcast(self, U: FloatArray) -> Parcel:
+    def broadcast(self, U: FloatArray) -> TensorMessage:
         """The inverse of `of`, with the left factor of the round."""
-        return Parcel(U, np.array(astuple(self)))
+        return TensorMessage(U, np.array(astuple(self)))
 
 
 @dataclass(frozen=True, slots=True)

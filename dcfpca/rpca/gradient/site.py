@@ -14,7 +14,7 @@ from dcfpca.rpca.gradient.local_step import GradientSums, local_answer
 from dcfpca.rpca.gradient.objective import LeftFactor, Penalties, clipped_residual
 from dcfpca.rpca.gradient.settings import GradientPlan, GradientSettings
 from dcfpca.rpca.gradient.singular_values import packed
-from dcfpca.rpca.method import Columns, FloatArray, Parcel, ResultBlock
+from dcfpca.rpca.method import Columns, FloatArray, ResultBlock, TensorMessage
 from dcfpca.rpca.thresholds import soft
 
 RESULT_TOLERANCE = 1e-10  # the result is solved at least this well for V, whatever the rounds did
@@ -37,7 +37,7 @@ class GradientSite:
         """The site's matrix."""
         return self._columns
 
-    def answer(self, round: int, broadcast: Parcel) -> Parcel:
+    def answer(self, round: int, broadcast: TensorMessage) -> TensorMessage:
         """Round 0: column count and scale. Then: U after K local iterations, or a mark that it is no longer finite."""
         return local_answer(self, self._settings, round, broadcast)
 
@@ -61,7 +61,7 @@ class GradientSite:
         self._fitted_U = np.array(fitted_U, dtype=np.float64)
         self._started = bool(snapshot["started"][0])
 
-    def finish(self, broadcast: Parcel) -> Iterator[ResultBlock]:
+    def finish(self, broadcast: TensorMessage) -> Iterator[ResultBlock]:
         """L_i = U Vᵀ with V solved for the final U, and S_i = soft(M_i − L_i, λ): each outlier short by λ."""
         plan = GradientPlan.of(broadcast)
         factor = LeftFactor.of(broadcast.tensor, plan.penalties)

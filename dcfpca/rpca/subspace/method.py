@@ -13,7 +13,17 @@ import numpy as np
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.kernels.block_step import histogram_median
-from dcfpca.rpca.method import Columns, Consensus, FloatArray, Layout, Outcome, Parcel, Partition, Progress, Total
+from dcfpca.rpca.method import (
+    Columns,
+    Consensus,
+    FloatArray,
+    Layout,
+    Outcome,
+    Partition,
+    Progress,
+    TensorMessage,
+    Total,
+)
 from dcfpca.rpca.partitioned_step import sum_of_answers
 from dcfpca.rpca.subspace.acceleration import accelerated, tangent_share
 from dcfpca.rpca.subspace.initial_basis import WARM, opening_basis, remembered
@@ -73,11 +83,11 @@ class SubspaceMethod:
 
     def begin(self) -> Consensus:
         """The consensus of round 0: nothing is known yet."""
-        return Consensus(0, Parcel(np.zeros((0, 0)), np.zeros(0)))
+        return Consensus(0, TensorMessage(np.zeros((0, 0)), np.zeros(0)))
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The consensus after this round's sum."""
-        if not (np.isfinite(total.parcel.tensor).all() and np.isfinite(total.parcel.scalars).all()):
+        if not (np.isfinite(total.sums.tensor).all() and np.isfinite(total.sums.scalars).all()):
             return Consensus(
                 consensus.round, consensus.broadcast, consensus.memory, consensus.progress, Outcome.DIVERGED
             )
@@ -90,7 +100,7 @@ class SubspaceMethod:
         """The side of a participant that holds these columns."""
         return SubspaceSite(columns, self.rows, self.width, self.seed, self.settings)
 
-    def partitioned_answer(self, partition: Partition, round: int, broadcast: Parcel) -> Parcel:
+    def partitioned_answer(self, partition: Partition, round: int, broadcast: TensorMessage) -> TensorMessage:
         """The parts' answers added: everything a site sends is a sum over its columns."""
         return sum_of_answers(partition, self.update_layout(round), round, broadcast)
 
@@ -104,7 +114,7 @@ class SubspaceMethod:
 
     def _open(self, opening: Consensus, total: Total) -> Consensus:
         """From the counts of entry sizes: a scale, the first threshold, and a subspace to begin with."""
-        count, *sizes = total.parcel.scalars
+        count, *sizes = total.sums.scalars
         if self.fixed_rank and self.width > round(count):
             raise BadInput(
                 f"Rank {self.width} does not fit {count:.0f} columns.", f"Choose a rank from 1 to {count:.0f}."
@@ -125,16 +135,16 @@ class SubspaceMethod:
 
         Under the first λ, which knows nothing of U, outliers would turn U away from what it is.
         """
-        old, scalars = State.of(consensus), total.parcel.scalars
+        old, scalars = State.of(consensus), total.sums.scalars
         schedule = warm_schedule(old.schedule, Measured.of(old.schedule, scalars), self.settings)
-        Z, scales = total.parcel.tensor * update_unit(old.values), update_scales(old.values)
+        Z, scales = total.sums.tensor * update_unit(old.values), update_scales(old.values)
         U, values = turned_within(old.U, Z, scales)
         weights = self._rules.weights(values, schedule, scalars[0] * schedule.columns, stretch=1.0, moving=True)
         return self._close(1, State(U, weights, _kept_alive(values, schedule), schedule))
 
     def _next(self, consensus: Consensus, total: Total) -> Consensus:
         """The state after an ordinary round: thresholds, then the subspace, then what of it enters L, then the pace."""
-        old, sums = State.of(consensus), total.parcel
+        old, sums = State.of(consensus), total.sums
         schedule = self._lower_thresholds(old, sums.scalars, warm=WARM in consensus.memory)
         U, values = next_subspace(old, sums.tensor)
         weights, held = self._weigh(consensus.round, old, values, schedule, sums.scalars[0] * schedule.columns)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.errors import BadMessage
-from dcfpca.rpca.method import FloatArray, Layout, Parcel
+from dcfpca.rpca.method import FloatArray, Layout, TensorMessage
 
 
 class CoefficientStart(IntEnum):
@@ -38,7 +38,7 @@ class RoundPlan:
     values: FloatArray  # singular values, by direction
 
     @staticmethod
-    def of(broadcast: Parcel) -> RoundPlan:
+    def of(broadcast: TensorMessage) -> RoundPlan:
         """Read the plan from a broadcast; raises BadMessage where it names no known start."""
         numbers = dict(zip(PLAN_SCALARS, broadcast.scalars.tolist(), strict=False))
         weights, values = np.split(broadcast.scalars[len(PLAN_SCALARS) :], 2)
@@ -47,10 +47,10 @@ class RoundPlan:
             broadcast.tensor, **numbers, single=single, narrow=narrow, start=start, weights=weights, values=values
         )
 
-    def broadcast(self) -> Parcel:
+    def broadcast(self) -> TensorMessage:
         """The inverse of `of`."""
         numbers = [float(getattr(self, name)) for name in PLAN_SCALARS]
-        return Parcel(self.U, np.concatenate([numbers, self.weights, self.values]))
+        return TensorMessage(self.U, np.concatenate([numbers, self.weights, self.values]))
 
     @property
     def entering(self) -> NDArray[np.intp]:

@@ -13,7 +13,7 @@ from dcfpca.rpca.kernels.loop_selection import fused
 from dcfpca.rpca.kernels.numpy_loops import exponent_histogram
 from dcfpca.rpca.kernels.scratch_arrays import Work
 from dcfpca.rpca.kernels.thin_pass import first_walk
-from dcfpca.rpca.method import Columns, FloatArray, Parcel, ResultBlock
+from dcfpca.rpca.method import Columns, FloatArray, ResultBlock, TensorMessage
 from dcfpca.rpca.robust_projection import project
 from dcfpca.rpca.subspace.certificate_sums import CertificateSums
 from dcfpca.rpca.subspace.locked_columns import UnexplainedSums, free_locked_columns
@@ -41,7 +41,7 @@ class SubspaceSite:
         self._blocks = blocks(columns, settings.block_bytes)
         self._certificate: dict[str, float] = {}
 
-    def answer(self, round: int, broadcast: Parcel) -> Parcel:
+    def answer(self, round: int, broadcast: TensorMessage) -> TensorMessage:
         """Round 0: counts of entry sizes. Later: the local passes, then Z = Y V̂ and counts of residual sizes."""
         if round == 0:
             return self._opening()
@@ -73,7 +73,7 @@ class SubspaceSite:
         self._fitted = np.array(snapshot["fitted"], dtype=np.float64)
         self._answered = int(np.asarray(snapshot["answered"], dtype=np.int64)[0])
 
-    def finish(self, broadcast: Parcel) -> Iterator[ResultBlock]:
+    def finish(self, broadcast: TensorMessage) -> Iterator[ResultBlock]:
         """L = U D Vᵀ with V converged under the final U, and S = firm(M − L); locked columns are projected anew where
         that leaves fewer outliers. Leaves the state of the site as it was."""
         plan, figures = RoundPlan.of(broadcast), CertificateSums()
@@ -88,12 +88,12 @@ class SubspaceSite:
         """Figures of the last `finish` that was read to its end."""
         return dict(self._certificate)
 
-    def _opening(self) -> Parcel:
+    def _opening(self) -> TensorMessage:
         sizes = np.zeros(OPENING_BINS)
         for start, stop in self._blocks:
             entries = np.abs(self._columns.read(start, stop)[self._sample])
             sizes += exponent_histogram(entries, 1.0, OPENING_LOWEST, OPENING_BINS, OPENING_STEP)
-        return Parcel(np.zeros((0, 0)), np.concatenate([[float(self._columns.shape[1])], sizes]))
+        return TensorMessage(np.zeros((0, 0)), np.concatenate([[float(self._columns.shape[1])], sizes]))
 
     def _results(self, plan: RoundPlan, figures: CertificateSums) -> Iterator[tuple[FloatArray, ResultBlock]]:
         """The data and the result of every block, V converged under the final U."""
@@ -161,13 +161,13 @@ class SubspaceSite:
         turn: Work = self._U.T @ U.astype(self._U.dtype, copy=False)
         return turn.astype(U.dtype, copy=False)
 
-    def _update(self, sums: StepSums, tensor: FloatArray, plan: RoundPlan) -> Parcel:
+    def _update(self, sums: StepSums, tensor: FloatArray, plan: RoundPlan) -> TensorMessage:
         """Everything is sent in units that make it of order one, so that a fixed-point sum keeps all its digits."""
         entries = plan.columns * self._sample.size
         counts = np.concatenate([[sums.pull, sums.kept, sums.sampled], sums.histogram]) / entries
         if sums.tensor.shape[1] < plan.weights.size:  # a narrow round: the directions that do not enter rest
             spread(tensor, plan.entering)
-        return Parcel(tensor, np.concatenate([[self._columns.shape[1] / plan.columns], counts]))
+        return TensorMessage(tensor, np.concatenate([[self._columns.shape[1] / plan.columns], counts]))
 
 
 def _first_fit(rule: CoefficientStart, M: FloatArray, plan: StepPlan, desk: Desk) -> Work:

@@ -10,7 +10,7 @@ from dcfpca.rpca.columns import split
 from dcfpca.rpca.gradient.method import GradientMethod
 from dcfpca.rpca.kernels import numpy_loops
 from dcfpca.rpca.kernels.loop_selection import fused
-from dcfpca.rpca.method import Layout, Parcel
+from dcfpca.rpca.method import Layout, TensorMessage
 from dcfpca.rpca.order_independent_sum import Add, OrderlessSum
 from dcfpca.rpca.simulate import exchange, simulate
 from dcfpca.rpca.synthetic import Recipe, generate
@@ -38,7 +38,7 @@ def test_the_total_is_the_sum_of_the_updates_and_their_number() -> None:
     sites = [METHOD.site(own) for own in split(PROBLEM.M, (5, 20, 15))]
     total = exchange(METHOD, METHOD.begin(), sites)
     assert total.contributors == 3
-    assert total.parcel.scalars[0] == 40
+    assert total.sums.scalars[0] == 40
 
 
 def test_an_update_of_another_shape_than_declared_is_rejected() -> None:
@@ -51,11 +51,11 @@ def test_an_update_of_another_shape_than_declared_is_rejected() -> None:
         exchange(Careless(rows=30, width=2, rounds=6), METHOD.begin(), sites)
 
 
-def test_a_parcel_survives_flattening() -> None:
-    parcel = Parcel(np.arange(6.0).reshape(2, 3), np.array([7.0]))
-    again = Parcel.unflatten(Layout(2, 3, ("n",)), parcel.flat())
-    np.testing.assert_array_equal(again.tensor, parcel.tensor)
-    np.testing.assert_array_equal(again.scalars, parcel.scalars)
+def test_a_message_survives_flattening() -> None:
+    message = TensorMessage(np.arange(6.0).reshape(2, 3), np.array([7.0]))
+    again = TensorMessage.unflatten(Layout(2, 3, ("n",)), message.flat())
+    np.testing.assert_array_equal(again.tensor, message.tensor)
+    np.testing.assert_array_equal(again.scalars, message.scalars)
 
 
 @pytest.mark.parametrize("add", [numpy_loops.add_exactly, fused().add_exactly], ids=["numpy", "compiled"])

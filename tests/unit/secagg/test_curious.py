@@ -9,7 +9,7 @@ from scipy import stats
 from dcfpca.rpca.columns import ArrayColumns
 from dcfpca.rpca.gradient.method import GradientMethod
 from dcfpca.rpca.gradient.settings import GradientSettings
-from dcfpca.rpca.method import Parcel
+from dcfpca.rpca.method import TensorMessage
 from dcfpca.secagg import ring
 from tests.support.secagg import Attempt, context_of, site_names
 
@@ -79,19 +79,19 @@ def test_the_attack_on_algorithm_1_finds_a_one_column_site_in_the_clear_and_noth
     sites = {name: method.site(ArrayColumns(rng.standard_normal((ROWS, 1)))) for name in site_names(SITES)}
     broadcast = _first_broadcast(method, sites)
     updates = {name: site.answer(1, broadcast) for name, site in sites.items()}
-    made = Attempt(context_of(SITES), {name: parcel.flat() for name, parcel in updates.items()}).run_to("reveal")
+    made = Attempt(context_of(SITES), {name: message.flat() for name, message in updates.items()}).run_to("reveal")
     U = broadcast.tensor
     V = sites[VICTIM].snapshot()["V"]
     secret = U @ V.T
 
     assert correlation(row_space_attack(updates[VICTIM].tensor, U), secret) > 0.999
     decoded = ring.decode(made.masked[VICTIM], made.agreement.exponent, SITES, 64)
-    seen = Parcel.unflatten(method.update_layout(1), decoded).tensor
+    seen = TensorMessage.unflatten(method.update_layout(1), decoded).tensor
     chance = [correlation(row_space_attack(rng.standard_normal((ROWS, RANK)), U), secret) for _ in range(200)]
     assert correlation(row_space_attack(seen, U), secret) < np.quantile(chance, 0.99)
 
 
-def _first_broadcast(method: GradientMethod, sites: dict) -> Parcel:
+def _first_broadcast(method: GradientMethod, sites: dict) -> TensorMessage:
     from dcfpca.rpca.simulate import exchange  # noqa: PLC0415
 
     opening = method.begin()
