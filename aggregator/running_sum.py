@@ -13,7 +13,7 @@ from dcfpca import secagg
 from dcfpca.errors import BadInput, BadMessage
 from dcfpca.logs import log
 from dcfpca.rpca.method import Consensus, FloatArray, Layout, Method, Outcome, TensorMessage, Total
-from dcfpca.rpca.order_independent_sum import OrderlessSum
+from dcfpca.rpca.order_independent_sum import OrderIndependentSum
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import types_pb2 as pb
 from dcfpca.v1.types_pb2 import Dtype
@@ -33,7 +33,7 @@ class RunningSum:
     """
 
     def __init__(self, spec: RunSpec, layout: Layout) -> None:
-        self._plain = OrderlessSum(layout.size) if spec.aggregation == "plain" else None
+        self._plain = OrderIndependentSum(layout.size) if spec.aggregation == "plain" else None
         kind = np.dtype("<f8") if self._plain else secagg.dtype_of(spec.precision)
         self._masked: NDArray[Any] = np.zeros(0 if self._plain else layout.size, dtype=kind)
 

@@ -17,7 +17,7 @@ from dcfpca.rpca.gradient.method import GradientMethod, GradientSettings
 from dcfpca.rpca.method import FloatArray, Method
 from dcfpca.rpca.robust_projection import Projection, project
 from dcfpca.rpca.simulate import Simulation, simulate
-from dcfpca.rpca.subspace.locked_columns import told_apart
+from dcfpca.rpca.subspace.locked_columns import unexplained_text
 from dcfpca.rpca.subspace.method import SubspaceMethod
 from dcfpca.rpca.subspace.settings import SubspaceSettings
 from dcfpca.spec import MethodName
@@ -196,7 +196,7 @@ def _bound(estimator: RobustPCA, X: FloatArray) -> int:
 
 def _apart(certificate: Mapping[str, float]) -> str:
     """What to add to the outcome where features or samples do not follow the low-rank part."""
-    told = told_apart(certificate, "feature", "sample")
+    told = unexplained_text(certificate, "feature", "sample")
     return told and f"{told}, look at outliers_"
 
 

@@ -128,7 +128,7 @@ def message_bytes(message: TensorMessage) -> bytes:
 
 
 def message_from(layout: Layout, payload: Buffer) -> TensorMessage:
-    """The tensor message in these bytes; raises BadMessage on a wrong size and on anything that is not a finite number."""
+    """The tensor message in these bytes; raises BadMessage on a wrong size and on numbers that are not finite."""
     if len(payload) != layout.size * 8:
         raise BadMessage(f"a tensor of {layout.size} numbers cannot be read from {len(payload)} bytes")
     vector: FloatArray = np.frombuffer(payload, dtype="<f8").astype(np.float64, copy=False)

@@ -13,7 +13,7 @@ import numpy as np
 from dcfpca.errors import BadInput
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Consensus, FloatArray, ResultBlock, Site, TensorMessage
-from dcfpca.rpca.subspace.locked_columns import told_apart
+from dcfpca.rpca.subspace.locked_columns import unexplained_text
 from dcfpca.spec import RunSpec
 from dcfpca.version import __version__
 from participant.atomic_files import digest_of, directory_whole
@@ -107,7 +107,7 @@ def _manifest(
         "spec": json.loads(spec.canonical()),
         "method": spec.method,
         "rounds": finding.rounds,
-        "outcome": finding.outcome + told_apart(certificate),
+        "outcome": finding.outcome + unexplained_text(certificate),
         "rank": rank,
         "rows": spec.rows,
         "columns": columns,

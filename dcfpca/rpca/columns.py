@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.kernels.scratch_arrays import LINE
+from dcfpca.rpca.kernels.array_types import LINE
 from dcfpca.rpca.method import Columns, FloatArray
 
 LINED = LINE // 4  # numbers in a cache line, in single precision

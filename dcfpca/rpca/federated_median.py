@@ -61,7 +61,7 @@ def refine(counts: FloatArray, prefix: FloatArray) -> FloatArray:
     return prefix * BINS + digit
 
 
-def settled(prefix: FloatArray) -> FloatArray:
+def value_of_prefix(prefix: FloatArray) -> FloatArray:
     """The number that all digits found so far stand for: the one nearest to zero in the stretch."""
     spare = np.uint64(64 - BITS * DIGITS)
     low = prefix.astype(np.uint64) << spare

@@ -12,7 +12,7 @@ from dcfpca.rpca.method import FloatArray
 Add = Callable[[FloatArray, FloatArray, FloatArray], None]
 
 
-class OrderlessSum:
+class OrderIndependentSum:
     """A float64 vector that keeps what each addition rounds off beside it (Knuth's two-sum).
 
     The order of arrival then shows, if at all, in the thirty-second digit, and not in the sum. `add` may be the

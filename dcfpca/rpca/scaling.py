@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dcfpca.rpca.columns import blocks
-from dcfpca.rpca.federated_median import COUNTS, DIGITS, count, refine, settled
+from dcfpca.rpca.federated_median import COUNTS, DIGITS, count, refine, value_of_prefix
 from dcfpca.rpca.method import (
     Columns,
     Consensus,
@@ -97,7 +97,7 @@ class ScaledMethod:
         """One more digit of the medians, or one more round of the inner method."""
         if consensus.round < SCALING_ROUNDS:
             return self._refine(consensus, total)
-        broadcast, centre, scale = apart(consensus.broadcast, self.rows)
+        broadcast, centre, scale = split_broadcast(consensus.broadcast, self.rows)
         inside = replace(consensus, round=consensus.round - SCALING_ROUNDS, broadcast=broadcast)
         return self._around(self.inner.advance(inside, total), centre, scale)
 
@@ -109,28 +109,28 @@ class ScaledMethod:
         """The parts' counts added, then what the inner method answers over scaled parts."""
         if round < SCALING_ROUNDS:
             return sum_of_answers(partition, self.update_layout(round), round, broadcast)
-        inside, centre, scale = apart(broadcast, self.rows)
+        inside, centre, scale = split_broadcast(broadcast, self.rows)
         scaled = ScaledPartition(partition, ScaledColumns(partition.columns, centre, scale), broadcast)
         return self.inner.partitioned_answer(scaled, round - SCALING_ROUNDS, inside)
 
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:
         """The inner method's model, in scaled units, with centre and scale."""
-        broadcast, centre, scale = apart(consensus.broadcast, self.rows)
+        broadcast, centre, scale = split_broadcast(consensus.broadcast, self.rows)
         return self.inner.model(replace(consensus, broadcast=broadcast)) | {"centre": centre, "scale": scale}
 
     def _refine(self, consensus: Consensus, total: Total) -> Consensus:
-        prefix, centre = found(consensus.broadcast, self.rows)
+        prefix, centre = counting_state(consensus.broadcast, self.rows)
         prefix = refine(total.sums.tensor, prefix)
         done = consensus.round + 1
         if done == DIGITS:
-            centre, prefix = settled(prefix), np.zeros(self.rows)
+            centre, prefix = value_of_prefix(prefix), np.zeros(self.rows)
         if done < SCALING_ROUNDS:
             return replace(
                 consensus, round=done, broadcast=TensorMessage(np.column_stack([prefix, centre]), np.zeros(0))
             )
         begun = self.inner.begin()
         kept = replace(begun, memory={**begun.memory, **consensus.memory})
-        return self._around(kept, centre, scale_of(settled(prefix)))
+        return self._around(kept, centre, scale_from_mad(value_of_prefix(prefix)))
 
     def _around(self, inside: Consensus, centre: FloatArray, scale: FloatArray) -> Consensus:
         scalars = np.concatenate([inside.broadcast.scalars, centre, scale])
@@ -177,12 +177,12 @@ class ScaledSite:
 
     def enter(self, broadcast: TensorMessage) -> TensorMessage:
         """The inner method's broadcast; the inner site's columns are scaled as this one says from now on."""
-        inside, self._scaled.centre, self._scaled.scale = apart(broadcast, self._columns.shape[0])
+        inside, self._scaled.centre, self._scaled.scale = split_broadcast(broadcast, self._columns.shape[0])
         return inside
 
     def _count(self, round: int, broadcast: TensorMessage) -> TensorMessage:
         rows = self._columns.shape[0]
-        prefix, centre = found(broadcast, rows)
+        prefix, centre = counting_state(broadcast, rows)
         counts = np.zeros((rows, COUNTS))
         for start, stop in blocks(self._columns):
             values = self._columns.read(start, stop)
@@ -219,20 +219,20 @@ class InnerTask:
         return self.task(site.inner)
 
 
-def found(broadcast: TensorMessage, rows: int) -> tuple[FloatArray, FloatArray]:
+def counting_state(broadcast: TensorMessage, rows: int) -> tuple[FloatArray, FloatArray]:
     """The digits found so far and the centre, from the broadcast of a counting round; zeros in round 0."""
     if broadcast.tensor.size == 0:
         return np.zeros(rows), np.zeros(rows)
     return broadcast.tensor[:, 0], broadcast.tensor[:, 1]
 
 
-def apart(broadcast: TensorMessage, rows: int) -> tuple[TensorMessage, FloatArray, FloatArray]:
+def split_broadcast(broadcast: TensorMessage, rows: int) -> tuple[TensorMessage, FloatArray, FloatArray]:
     """The inner method's broadcast, the centre and the scale."""
     scalars, centre, scale = np.split(broadcast.scalars, [-2 * rows, -rows])
     return TensorMessage(broadcast.tensor, scalars), centre, scale
 
 
-def scale_of(deviation: FloatArray) -> FloatArray:
+def scale_from_mad(deviation: FloatArray) -> FloatArray:
     """From MAD to a deviation; a feature of which more than half the entries are the same keeps its unit."""
     return np.where(deviation > 0.0, NORMAL_MEDIAN * deviation, 1.0)
 

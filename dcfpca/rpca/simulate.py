@@ -10,9 +10,9 @@ from scipy import sparse
 
 from dcfpca.errors import BadMessage
 from dcfpca.rpca.entry_checks import check_entries
-from dcfpca.rpca.kernels.loop_selection import fused
+from dcfpca.rpca.kernels.loop_selection import active_loops
 from dcfpca.rpca.method import Columns, Consensus, FloatArray, Layout, Method, Progress, Site, TensorMessage, Total
-from dcfpca.rpca.order_independent_sum import OrderlessSum
+from dcfpca.rpca.order_independent_sum import OrderIndependentSum
 
 Observe = Callable[[Consensus, Sequence[Site]], None]
 
@@ -69,7 +69,7 @@ def simulate(method: Method, columns: Sequence[Columns], observe: Observe | None
 def exchange(method: Method, consensus: Consensus, sites: Sequence[Site]) -> Total:
     """One round: every site answers the broadcast, and the updates are added as the aggregator adds them."""
     layout = method.update_layout(consensus.round)
-    running = OrderlessSum(layout.size, fused().add_exactly)
+    running = OrderIndependentSum(layout.size, active_loops().add_exactly)
     for site in sites:
         update = _checked(site.answer(consensus.round, consensus.broadcast), layout)
         running.add(update.tensor.ravel())

@@ -26,6 +26,7 @@ from dcfpca.rpca.gradient.settings import (
 )
 from dcfpca.rpca.gradient.singular_values import singular_values, unit_of_strengths
 from dcfpca.rpca.gradient.site import GradientSite
+from dcfpca.rpca.initial_basis import opening_factor
 from dcfpca.rpca.method import (
     Columns,
     Consensus,
@@ -37,7 +38,6 @@ from dcfpca.rpca.method import (
     TensorMessage,
     Total,
 )
-from dcfpca.rpca.subspace.initial_basis import opening_factor
 
 __all__ = ["GradientMethod", "GradientSettings"]
 

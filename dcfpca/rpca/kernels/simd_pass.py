@@ -17,7 +17,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from dcfpca.rpca.kernels.scratch_arrays import LINE, Directions, Work
+from dcfpca.rpca.kernels.array_types import LINE, Directions, WorkArray
 
 PITCH = 272  # columns per strip, in whole lines: coefficients, sums and pulls of as many stay in a core's first cache
 CONTRACT = ("contract", "nsz")  # products may be fused into sums; NaN and Inf keep their meaning
@@ -150,7 +150,14 @@ pull_pair: Any = intrinsic(_pull_pair)
 
 
 def pull_through(
-    M: Work, U: Work, shrunk: Work, threshold: float, a: float, pulls: Work, gained: Work, directions: Directions
+    M: WorkArray,
+    U: WorkArray,
+    shrunk: WorkArray,
+    threshold: float,
+    a: float,
+    pulls: WorkArray,
+    gained: WorkArray,
+    directions: Directions,
 ) -> None:
     """pulls ← ψ(M − U·shrunkᵀ), and gained ← pullsᵀ·U, in one walk over M that never writes down U·shrunkᵀ.
 

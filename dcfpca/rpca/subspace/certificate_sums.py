@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from dcfpca.rpca.kernels.block_step import Fit, StepPlan
-from dcfpca.rpca.kernels.loop_selection import fused
+from dcfpca.rpca.kernels.loop_selection import active_loops
+from dcfpca.rpca.kernels.step_plan import Coefficients, StepPlan
 from dcfpca.rpca.method import FloatArray
 
 
@@ -24,7 +24,7 @@ class CertificateSums:
     size: float = 0.0
 
     def result(
-        self, fit: Fit, plan: StepPlan, U: FloatArray, M: FloatArray
+        self, fit: Coefficients, plan: StepPlan, U: FloatArray, M: FloatArray
     ) -> tuple[FloatArray, sparse.csc_array, FloatArray]:
         """L, S and the coefficients of L of one block, taken into the sums."""
         shrunk = fit.V * plan.entering.weights
@@ -35,7 +35,7 @@ class CertificateSums:
 
     def outliers_of(self, M: FloatArray, L: FloatArray, threshold: float, a: float) -> sparse.csc_array:
         """S = firm(M − L) of one block, taken into the sums."""
-        loops, counts = fused(), np.zeros(L.shape[1], np.int64)
+        loops, counts = active_loops(), np.zeros(L.shape[1], np.int64)
         missing, squares = loops.outliers_by_column(M, L, threshold, counts)
         ends = np.concatenate([[0], np.cumsum(counts)])
         rows, values = np.empty(ends[-1], np.int32), np.empty(ends[-1])

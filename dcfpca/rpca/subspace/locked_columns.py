@@ -88,7 +88,7 @@ def least_outlier(plan: RoundPlan) -> float:
     return NEGLIGIBLE * float(size)
 
 
-def told_apart(certificate: Mapping[str, float], row: str = "row", column: str = "column") -> str:
+def unexplained_text(certificate: Mapping[str, float], row: str = "row", column: str = "column") -> str:
     """What to add to an outcome where rows or columns do not follow the low-rank part; mostly nothing."""
     counts = {row: certificate.get("rows_apart", 0.0), column: certificate.get("columns_apart", 0.0)}
     told = [f"{count:.0f} {name}{'s' if count > 1 else ''}" for name, count in counts.items() if count]

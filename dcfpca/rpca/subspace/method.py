@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.kernels.block_step import histogram_median
+from dcfpca.rpca.initial_basis import WARM, keep_warm_mark, opening_basis
+from dcfpca.rpca.kernels.step_sums import histogram_median
 from dcfpca.rpca.method import (
     Columns,
     Consensus,
@@ -26,7 +27,6 @@ from dcfpca.rpca.method import (
 )
 from dcfpca.rpca.partitioned_step import sum_of_answers
 from dcfpca.rpca.subspace.acceleration import accelerated, tangent_share
-from dcfpca.rpca.subspace.initial_basis import WARM, opening_basis, remembered
 from dcfpca.rpca.subspace.rank_rules import MOVING, RankRules
 from dcfpca.rpca.subspace.rayleigh_ritz import rayleigh_ritz, relative_change, turned_within
 from dcfpca.rpca.subspace.round_plan import CoefficientStart, RoundPlan
@@ -92,9 +92,9 @@ class SubspaceMethod:
                 consensus.round, consensus.broadcast, consensus.memory, consensus.progress, Outcome.DIVERGED
             )
         if consensus.round == 0:
-            return remembered(consensus, self._open(consensus, total))
+            return keep_warm_mark(consensus, self._open(consensus, total))
         warm = consensus.round == 1 and WARM in consensus.memory
-        return remembered(consensus, self._hold_against(consensus, total) if warm else self._next(consensus, total))
+        return keep_warm_mark(consensus, self._hold_against(consensus, total) if warm else self._next(consensus, total))
 
     def site(self, columns: Columns) -> SubspaceSite:
         """The side of a participant that holds these columns."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dcfpca.rpca.kernels.block_step import HISTOGRAM_LOWEST, histogram_median
+from dcfpca.rpca.kernels.step_sums import HISTOGRAM_LOWEST, histogram_median
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.subspace.settings import SubspaceSettings
 from dcfpca.rpca.thresholds import NORMAL_MEDIAN

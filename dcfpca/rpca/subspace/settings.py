@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.kernels.block_step import HISTOGRAM_BINS
+from dcfpca.rpca.kernels.step_sums import HISTOGRAM_BINS
 from dcfpca.rpca.method import Layout
 
 # The opening exchange counts entry sizes by powers of two over the range in which squares stay finite.

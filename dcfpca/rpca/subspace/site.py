@@ -8,11 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.rpca.columns import blocks
-from dcfpca.rpca.kernels.block_step import Desk, Entering, Fit, Push, StepPlan, StepSums, block_step, settle
-from dcfpca.rpca.kernels.loop_selection import fused
+from dcfpca.rpca.kernels.array_types import WorkArray
+from dcfpca.rpca.kernels.block_step import block_step, local_passes
+from dcfpca.rpca.kernels.loop_selection import active_loops
+from dcfpca.rpca.kernels.momentum import Momentum
 from dcfpca.rpca.kernels.numpy_loops import exponent_histogram
-from dcfpca.rpca.kernels.scratch_arrays import Work
-from dcfpca.rpca.kernels.thin_pass import first_walk
+from dcfpca.rpca.kernels.scratch_buffers import ScratchBuffers
+from dcfpca.rpca.kernels.step_plan import Coefficients, EnteringDirections, StepPlan, select_columns
+from dcfpca.rpca.kernels.step_sums import StepSums
+from dcfpca.rpca.kernels.thin_pass import thin_first_pass
 from dcfpca.rpca.method import Columns, FloatArray, ResultBlock, TensorMessage
 from dcfpca.rpca.robust_projection import project
 from dcfpca.rpca.subspace.certificate_sums import CertificateSums
@@ -33,7 +37,7 @@ class SubspaceSite:
     def __init__(self, columns: Columns, rows: int, width: int, seed: int, settings: SubspaceSettings) -> None:
         self._columns = columns
         self._settings = settings
-        self._U: Work = np.zeros((rows, width))
+        self._U: WorkArray = np.zeros((rows, width))
         self._V = np.zeros((columns.shape[1], width))
         self._fitted = np.zeros((columns.shape[1], width))  # the coefficients of the last L in the last U
         self._answered = 0  # the last round this site took part in
@@ -48,15 +52,15 @@ class SubspaceSite:
         plan = RoundPlan.of(broadcast)
         # In round 1 U is random: one pass from L = 0 leaves the rows that nobody observed at exactly zero for good.
         step = self._step_plan(plan, passes=1 if round <= SKETCHING_ROUNDS else self._settings.passes)
-        desk, room = self._desk(step), np.zeros(plan.U.shape)
-        fit, sums = Fit.room(self._V.shape[0], step.width), StepSums.zeros(step, room)
+        scratch, room = self._scratch(step), np.zeros(plan.U.shape)
+        fit, sums = Coefficients.room(self._V.shape[0], step.width), StepSums.zeros(step, room)
         rule = self._start(round, plan.start)
-        carried, push = self._carried(plan.momentum, step) if rule is CoefficientStart.CARRIED else (None, None)
+        carried, momentum = self._carried(plan.momentum, step) if rule is CoefficientStart.CARRIED else (None, None)
         for first, last in self._blocks:
             M, block = self._columns.read(first, last), fit.block(first, last)
-            start = carried[first:last] if carried is not None else _first_fit(rule, M, step, desk)
-            block_step(M, start, block, step, sums, desk, push, first)
-        sums.close(step, push)
+            start = carried[first:last] if carried is not None else _first_fit(rule, M, step, scratch)
+            block_step(M, start, block, step, sums, scratch, momentum, first)
+        sums.close(step, momentum)
         self._U, self._V, self._fitted = step.U, fit.V, fit.L
         self._answered = round
         return self._update(sums, room, plan)
@@ -99,12 +103,12 @@ class SubspaceSite:
         """The data and the result of every block, V converged under the final U."""
         step = self._step_plan(plan, passes=FINISHING_PASSES, final=True)
         carried = self._carried_to_the_end(step.entering.U)
-        desk, U = self._desk(step), leading(plan.U, plan.entering)
+        scratch, U = self._scratch(step), select_columns(plan.U, plan.entering)
         for first, last in self._blocks:
-            M, fit = self._columns.read(first, last), Fit.room(last - first, step.width)
-            start = carried[first:last] if carried is not None else _first_fit(_PROJECTED, M, step, desk)
-            settle(M, start, fit, step, desk)
-            L, S, shrunk = figures.result(fit, step, U, desk.laid)
+            M, fit = self._columns.read(first, last), Coefficients.room(last - first, step.width)
+            start = carried[first:last] if carried is not None else _first_fit(_PROJECTED, M, step, scratch)
+            local_passes(M, start, fit, step, scratch)
+            L, S, shrunk = figures.result(fit, step, U, scratch.data)
             V = np.zeros((last - first, plan.weights.size))
             V[:, plan.entering] = shrunk
             yield M, ResultBlock(first, L, S, V)
@@ -113,11 +117,11 @@ class SubspaceSite:
         """The round for this site; the final step covers only what enters L, in the precision of the last round."""
         U, weights, scales = plan.U, plan.weights, update_scales(plan.values) * update_unit(plan.values)
         if plan.narrow or final:
-            U, weights, scales = leading(U, plan.entering), weights[plan.entering], scales[plan.entering]
+            U, weights, scales = select_columns(U, plan.entering), weights[plan.entering], scales[plan.entering]
         work = U.astype(np.float32) if plan.single else np.ascontiguousarray(U)
         return StepPlan(
             U=work,
-            entering=Entering.of(work, weights),
+            entering=EnteringDirections.of(work, weights),
             scales=scales,
             threshold=plan.threshold,
             a=self._settings.a,
@@ -134,31 +138,31 @@ class SubspaceSite:
         was_away = round > 1 and self._answered not in (round - 1, round)
         return _PROJECTED if planned is CoefficientStart.CARRIED and was_away else planned
 
-    def _desk(self, plan: StepPlan) -> Desk:
+    def _scratch(self, plan: StepPlan) -> ScratchBuffers:
         widest = max((stop - start for start, stop in self._blocks), default=0)
-        return Desk.of(self._columns.shape[0] * widest, plan)
+        return ScratchBuffers.of(self._columns.shape[0] * widest, plan)
 
-    def _carried_to_the_end(self, U: Work) -> Work | None:
+    def _carried_to_the_end(self, U: WorkArray) -> WorkArray | None:
         """V carried over for the result; None where this site has not seen the final subspace."""
         turn = self._turn(U)
         seen = float(np.sum(turn**2)) / U.shape[1] if U.shape[1] else 1.0
         return None if 1.0 - seen > STALE else self._V.astype(U.dtype, copy=False) @ turn
 
-    def _carried(self, momentum: float, step: StepPlan) -> tuple[Work, Push | None]:
+    def _carried(self, momentum: float, step: StepPlan) -> tuple[WorkArray, Momentum | None]:
         """V carried over from the last subspace this site answered, and the momentum that the aggregator asks for."""
         U = step.entering.U
         if not self._answered:
             return np.zeros((self._V.shape[0], U.shape[1]), U.dtype), None
         turn = self._turn(U)
-        start: Work = self._V.astype(U.dtype, copy=False) @ turn
+        start: WorkArray = self._V.astype(U.dtype, copy=False) @ turn
         if not momentum:
             return start, None
         turn = turn if U is step.U else self._turn(step.U)
-        return start, Push.of(momentum, self._fitted, self._U, turn)
+        return start, Momentum.of(momentum, self._fitted, self._U, turn)
 
-    def _turn(self, U: Work) -> Work:
+    def _turn(self, U: WorkArray) -> WorkArray:
         """U_beforeᵀ U, as exactly as U_before and V were worked out."""
-        turn: Work = self._U.T @ U.astype(self._U.dtype, copy=False)
+        turn: WorkArray = self._U.T @ U.astype(self._U.dtype, copy=False)
         return turn.astype(U.dtype, copy=False)
 
     def _update(self, sums: StepSums, tensor: FloatArray, plan: RoundPlan) -> TensorMessage:
@@ -166,30 +170,25 @@ class SubspaceSite:
         entries = plan.columns * self._sample.size
         counts = np.concatenate([[sums.pull, sums.kept, sums.sampled], sums.histogram]) / entries
         if sums.tensor.shape[1] < plan.weights.size:  # a narrow round: the directions that do not enter rest
-            spread(tensor, plan.entering)
+            scatter_columns(tensor, plan.entering)
         return TensorMessage(tensor, np.concatenate([[self._columns.shape[1] / plan.columns], counts]))
 
 
-def _first_fit(rule: CoefficientStart, M: FloatArray, plan: StepPlan, desk: Desk) -> Work:
+def _first_fit(rule: CoefficientStart, M: FloatArray, plan: StepPlan, scratch: ScratchBuffers) -> WorkArray:
     """Coefficients of a block's columns in the entering directions, from the data alone."""
     U = plan.entering.U
     if rule is _PROJECTED:
         return project(U.astype(np.float64), M).coefficients.astype(U.dtype)
-    laid, Y = desk.lay(M)
-    if plan.walks(M):
-        return first_walk(laid, M.shape[1], plan, desk.L)
+    data, Y = scratch.place(M)
+    if plan.uses_thin_passes(M):
+        return thin_first_pass(data, M.shape[1], plan, scratch.L)
     Y.fill(0.0)
-    fused().sweep(laid, Y, plan.threshold, plan.a, 0.0, plan.relaxation)
-    start: Work = Y.T @ U
+    active_loops().sweep(data, Y, plan.threshold, plan.a, 0.0, plan.relaxation)
+    start: WorkArray = Y.T @ U
     return start
 
 
-def leading(U: FloatArray, places: NDArray[np.intp]) -> FloatArray:
-    """These columns, which mostly are the first ones: then a view."""
-    return U[:, : places.size] if not places.size or places[-1] < places.size else U[:, places]
-
-
-def spread(tensor: FloatArray, places: NDArray[np.intp]) -> None:
+def scatter_columns(tensor: FloatArray, places: NDArray[np.intp]) -> None:
     """Put the first columns where they belong, and zeros into the others; mostly they are the first ones."""
     if places[-1] >= places.size:
         narrow = tensor[:, : places.size].copy()

@@ -9,9 +9,9 @@ from dcfpca.errors import BadMessage
 from dcfpca.rpca.columns import split
 from dcfpca.rpca.gradient.method import GradientMethod
 from dcfpca.rpca.kernels import numpy_loops
-from dcfpca.rpca.kernels.loop_selection import fused
+from dcfpca.rpca.kernels.loop_selection import active_loops
 from dcfpca.rpca.method import Layout, TensorMessage
-from dcfpca.rpca.order_independent_sum import Add, OrderlessSum
+from dcfpca.rpca.order_independent_sum import Add, OrderIndependentSum
 from dcfpca.rpca.simulate import exchange, simulate
 from dcfpca.rpca.synthetic import Recipe, generate
 
@@ -58,13 +58,13 @@ def test_a_message_survives_flattening() -> None:
     np.testing.assert_array_equal(again.scalars, message.scalars)
 
 
-@pytest.mark.parametrize("add", [numpy_loops.add_exactly, fused().add_exactly], ids=["numpy", "compiled"])
+@pytest.mark.parametrize("add", [numpy_loops.add_exactly, active_loops().add_exactly], ids=["numpy", "compiled"])
 def test_the_order_of_arrival_does_not_show_in_a_sum(add: Add) -> None:
     rng = np.random.default_rng(0)
     updates = [rng.standard_normal(10_000) * 10.0 ** rng.integers(-8, 8, 10_000) for _ in range(30)]
 
     def summed(order: np.ndarray) -> np.ndarray:
-        running = OrderlessSum(10_000, add)
+        running = OrderIndependentSum(10_000, add)
         for place in order:
             running.add(updates[place][:400])
             running.add(updates[place][400:], 400)
@@ -75,9 +75,9 @@ def test_the_order_of_arrival_does_not_show_in_a_sum(add: Add) -> None:
     np.testing.assert_array_equal(summed(rng.permutation(30)), exact)
 
 
-@pytest.mark.parametrize("add", [numpy_loops.add_exactly, fused().add_exactly], ids=["numpy", "compiled"])
+@pytest.mark.parametrize("add", [numpy_loops.add_exactly, active_loops().add_exactly], ids=["numpy", "compiled"])
 def test_a_number_that_is_not_finite_stays_visible_in_the_sum(add: Add) -> None:
-    running = OrderlessSum(3, add)
+    running = OrderIndependentSum(3, add)
     running.add(np.array([np.inf, np.nan, 1.0]))
     running.add(np.ones(3))
     np.testing.assert_array_equal(running.total(), [np.inf, np.nan, 2.0])

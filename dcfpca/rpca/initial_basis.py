@@ -30,7 +30,7 @@ def _by_its_gram(A: FloatArray) -> FloatArray:
     return basis
 
 
-def remembered(before: Consensus, after: Consensus) -> Consensus:
+def keep_warm_mark(before: Consensus, after: Consensus) -> Consensus:
     """The consensus after a round, with the note that the run began warm; U itself need not be kept."""
     if WARM not in before.memory:
         return after
