@@ -45,12 +45,12 @@ class TensorMessage:
     scalars: FloatArray = field(repr=False)
 
     def flat(self) -> FloatArray:
-        """One contiguous vector: the tensor in row-major order, then the scalars."""
-        return np.concatenate([np.ascontiguousarray(self.tensor).ravel(), self.scalars])
+        """A new contiguous vector: the tensor in row-major order, then the scalars."""
+        return np.concatenate([self.tensor.ravel(), self.scalars])
 
     @staticmethod
     def unflatten(layout: Layout, vector: FloatArray) -> TensorMessage:
-        """Inverse of `flat` for a message of this layout."""
+        """Inverse of `flat` for a message of this layout, as views of the vector."""
         cut = layout.rows * layout.columns
         return TensorMessage(vector[:cut].reshape(layout.rows, layout.columns), vector[cut:])
 

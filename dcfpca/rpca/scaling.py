@@ -152,7 +152,7 @@ class ScaledSite:
         """Counts of the site's entries by feature, or the inner site's update."""
         if round < SCALING_ROUNDS:
             return self._count(round, broadcast)
-        return self.inner.answer(round - SCALING_ROUNDS, self.enter(broadcast))
+        return self.inner.answer(round - SCALING_ROUNDS, self.take_scaling(broadcast))
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
         """The inner site's state; centre and scale come with every broadcast."""
@@ -164,7 +164,7 @@ class ScaledSite:
 
     def finish(self, broadcast: TensorMessage) -> Iterator[ResultBlock]:
         """The inner result in the data's own units: L = centre + scale · U Vᵀ."""
-        inside = self.enter(broadcast)
+        inside = self.take_scaling(broadcast)
         centre, scale = self._scaled.centre, self._scaled.scale
         units = sparse.diags_array(scale, format="csc")
         for block in self.inner.finish(inside):
@@ -175,7 +175,7 @@ class ScaledSite:
         """Of the inner site, in scaled units."""
         return self.inner.certificate()
 
-    def enter(self, broadcast: TensorMessage) -> TensorMessage:
+    def take_scaling(self, broadcast: TensorMessage) -> TensorMessage:
         """The inner method's broadcast; the inner site's columns are scaled as this one says from now on."""
         inside, self._scaled.centre, self._scaled.scale = split_broadcast(broadcast, self._columns.shape[0])
         return inside
@@ -215,7 +215,7 @@ class InnerTask:
     def __call__(self, site: Site) -> FloatArray:
         """What the inner site answers."""
         assert isinstance(site, ScaledSite)  # parts are sites of the method that asks
-        site.enter(self.broadcast)
+        site.take_scaling(self.broadcast)
         return self.task(site.inner)
 
 

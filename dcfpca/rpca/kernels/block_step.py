@@ -34,7 +34,8 @@ def block_step(
     momentum: Momentum | None,
     first: int,
 ) -> None:
-    """The local passes on one block, from these coefficients of the entering directions; fills `fit`, adds to the sums.
+    """The local passes on one block, from these coefficients of the entering directions; fills `fit`, adds to
+    the sums.
 
     `first` is the block's first column within the site.
     """
@@ -57,7 +58,8 @@ def local_passes(
     scratch: ScratchBuffers,
     sums: StepSums | None = None,
 ) -> WorkArray | FactoredData:
-    """The local passes on one block: fills `fit` and returns Y, which lies on the desk. Counts where there are sums.
+    """The local passes on one block: fills `fit` and returns Y, which lies in the scratch buffers. Counts residuals
+    where there are sums.
 
     While few entries are outliers only the first pass looks at all of them. The others amend Y where the first found
     a residual that does not pull whole, which costs as many products as there are outliers.
@@ -81,7 +83,7 @@ def _product_passes(
     scratch: ScratchBuffers,
     sums: StepSums | None,
 ) -> WorkArray:
-    """The passes by products of matrices, L written down."""
+    """The passes as matrix products, with L formed in the scratch buffer."""
     loops, entering = active_loops(), plan.entering
     for _ in range(0 if plan.amending else plan.passes - 1):
         np.matmul(entering.U, shrunk.T, out=L)

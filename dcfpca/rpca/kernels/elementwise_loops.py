@@ -1,6 +1,6 @@
-"""The elementwise and sparse parts of a local pass as plain loops. Written to be compiled: `fused` does that.
+"""The elementwise and sparse parts of a local pass as plain loops. `loop_selection` compiles them.
 
-Each has a numpy twin in `reference`, which says the same in a line or two and serves where there is no compiler.
+Each has a numpy twin in `numpy_loops`, which says the same in a line or two and serves where there is no compiler.
 Selects instead of branches in the inner loops let the compiler make vector code of them; NaN fails every comparison,
 so that what is missing never pulls. M may have more columns than L: those beyond are not looked at. It is in double
 precision also where L is not; an outlier beyond float32 becomes Inf there, which does not pull either.
@@ -145,7 +145,7 @@ def gather_outliers(
 
 
 def add_exactly(total: FloatArray, rest: FloatArray, piece: FloatArray) -> None:
-    """total ← total + piece, and rest gains what the addition rounds off. Only as it is written: see `fused.STRICT`."""
+    """total ← total + piece, and rest gains what the addition rounds off. See `loop_selection.STRICT`."""
     for k in range(piece.shape[0]):
         before = total[k]
         after = before + piece[k]

@@ -36,12 +36,12 @@ class Loops:
 
 @lru_cache(maxsize=1)
 def active_loops() -> Loops:
-    """The loops to use."""
+    """The compiled loops where numba is installed, else the numpy ones; the same for the life of the process."""
     return compiled_loops() or loops_in_numpy()
 
 
 def loops_in_numpy() -> Loops:
-    """The references."""
+    """The numpy loops."""
     return Loops(**{field.name: getattr(numpy_loops, field.name) for field in fields(Loops)})
 
 

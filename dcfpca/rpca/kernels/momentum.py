@@ -12,8 +12,8 @@ from dcfpca.rpca.method import FloatArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Momentum:
-    """Momentum: Y has β (L − L_before) added, and the update with it. Both are products of thin factors, so that no
-    more than coefficients are worked on: V changes block by block, the update at the end, by two sums of p × p."""
+    """Adds β (L − L_before) to Y. Both are products of thin factors, so only coefficients change: V block by block, and
+    the update after the last block, by two p × p sums."""
 
     factor: float  # β
     before: WorkArray  # n_i × p, the coefficients of L_before in …
@@ -30,7 +30,7 @@ class Momentum:
         return Momentum(factor, before.astype(dtype, copy=False), U_before.astype(dtype, copy=False), turn, *sums)
 
     def add_to_coefficients(self, first: int, V: FloatArray, fitted: FloatArray) -> None:
-        """Add the push to V of the block that begins here, whose L has the coefficients `fitted`."""
+        """Add momentum to V of the block that begins at column `first`, whose L has the coefficients `fitted`."""
         V += self.factor * (fitted - self.before[first : first + V.shape[0]] @ self.turn)
 
     def add_block(self, first: int, fitted: FloatArray, right: WorkArray) -> None:

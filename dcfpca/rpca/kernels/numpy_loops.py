@@ -1,4 +1,4 @@
-"""The loops of `loops` in numpy: the reference they are tested against, and what runs where there is no compiler."""
+"""The loops of `elementwise_loops` in numpy: the reference of their tests, and what runs without numba."""
 
 from __future__ import annotations
 

@@ -15,21 +15,21 @@ from dcfpca.rpca.method import FloatArray
 
 @dataclass(slots=True, eq=False)
 class ScratchBuffers:
-    """Room for one block's L, Y or pulls, in the precision of the round, and for a copy of the block where needed."""
+    """One block's L, Y or pulls in the precision of the round, and a copy of its data where the loops need one."""
 
     L: WorkArray
     marked: Flags
-    data: FloatArray  # the block last laid, as the loops read it: they go by the shape of L, it may be wider
+    data: FloatArray  # the last block as the loops read it; may have more columns than L, which are not read
 
     @staticmethod
     def of(size: int, plan: StepPlan) -> ScratchBuffers:
-        """A desk for blocks of up to this many entries."""
+        """Buffers for blocks of up to this many entries."""
         marked = np.empty(size if plan.amending else 0, np.uint8)
         room = pull_buffer(size, plan) if plan.thin else np.empty(size, plan.U.dtype)
         return ScratchBuffers(room, marked, np.empty((0, 0)))
 
     def place(self, M: FloatArray) -> tuple[WorkArray, WorkArray]:
-        """M for the loops to read, and the room beside it."""
+        """M as the loops read it, and a buffer of its shape."""
         there = row_strided_view(M) if M.dtype == np.float64 else None
         self.data = self._copy(M) if there is None else there
         return self.data, self.L[: M.size].reshape(M.shape)
@@ -41,9 +41,9 @@ class ScratchBuffers:
 
 
 def row_strided_view(M: FloatArray) -> FloatArray | None:
-    """M as the first columns of a matrix whose rows follow one another, as loops are compiled for; None if it is not.
+    """M as the first columns of a C-contiguous matrix, for which the loops are compiled; None where strides forbid it.
 
-    What lies beyond M's columns belongs to somebody else, beyond the last row perhaps to nobody: it must not be read.
+    Entries beyond M's columns are other memory, after the last row perhaps unmapped: they must not be read.
     """
     between, size = M.strides[0], M.itemsize
     if M.strides[1] != size or between % size or between < M.shape[1] * size:

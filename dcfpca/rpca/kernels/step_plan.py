@@ -21,10 +21,10 @@ class StepPlan:
     """What a site needs to know to do its local passes; all of it comes from the broadcast and the settings."""
 
     U: WorkArray  # m × p, orthonormal columns, in the precision of the round
-    scales: FloatArray  # what each direction's coefficients are divided by in the update, its unit among it
+    scales: FloatArray  # what each direction's coefficients are divided by in the update, the unit included
     threshold: float  # θ
     a: float  # a of firm thresholding
-    relaxation: float  # ω of the passes that only settle V
+    relaxation: float  # ω of all passes but the last
     step: float  # ω of the last pass, which the update is made of
     noise: float  # the unit of the histogram
     passes: int
@@ -33,12 +33,13 @@ class StepPlan:
 
     @property
     def amending(self) -> bool:
-        """Whether later passes only amend; by figures all sites share, so that the split does not matter."""
+        """Whether passes after the first only correct the outliers; decided by figures that all sites share, so that
+        the split does not matter."""
         return amends_outliers(self.passes, self.width, self.relaxation)
 
     @property
     def thin(self) -> bool:
-        """Whether there are so few directions that passes are walks …"""
+        """Whether there are few enough directions for passes that do not form L …"""
         return 0 < self.width <= THIN_WIDTH
 
     def uses_thin_passes(self, M: FloatArray) -> bool:
@@ -61,7 +62,7 @@ class EnteringDirections:
 
     @staticmethod
     def of(U: WorkArray, weights: FloatArray) -> EnteringDirections:
-        """Pick them; no copy where all enter."""
+        """Select them; no copy where all enter."""
         places = np.flatnonzero(weights)
         return EnteringDirections(places, select_columns(U, places), weights[places].astype(U.dtype))
 
@@ -75,7 +76,7 @@ class Coefficients:
 
     @staticmethod
     def room(columns: int, width: int) -> Coefficients:
-        """Room for so many columns."""
+        """Uninitialized V, and zeros for L, for so many columns."""
         return Coefficients(np.empty((columns, width)), np.zeros((columns, width)))
 
     def block(self, first: int, last: int) -> Coefficients:
@@ -84,7 +85,7 @@ class Coefficients:
 
 
 def amends_outliers(passes: int, width: int, relaxation: float) -> bool:
-    """Whether a round of so many passes over so many directions amends; 1 − 1/ω is the share of outliers."""
+    """Whether later passes of such a round correct only the outliers; 1 − 1/ω is the share of outliers."""
     return passes > 1 and width >= AMENDED_WIDTH and 1.0 - 1.0 / relaxation <= AMENDED_SHARE
 
 

@@ -30,12 +30,12 @@ class StepSums:
 
     @staticmethod
     def zeros(plan: StepPlan, room: FloatArray) -> StepSums:
-        """Nothing added yet; the tensor takes the first columns of a room of zeros, which may be wider."""
+        """Nothing added yet; the tensor is the first columns of an array of zeros, which may be wider."""
         moved = np.zeros((plan.entering.places.size, plan.width))
         return StepSums(room[:, : plan.width], moved, np.zeros(HISTOGRAM_BINS))
 
     def close(self, plan: StepPlan, momentum: Momentum | None) -> None:
-        """All blocks added: complete the update by what L moved while Y was amended, and by the push."""
+        """After the last block: add how far L moved while outliers were corrected, and momentum, to the update."""
         amended = plan.amending and plan.step != 1.0
         if momentum is not None:
             within = momentum.factor * momentum.now_sum

@@ -1,6 +1,6 @@
-"""The local passes over few directions: one walk over M each, without writing L down.
+"""Local passes over few directions: one sweep over M each, which never forms L.
 
-A product with so few directions costs what its reading and writing costs, so the walk forms L entry by entry, takes
+A product with so few directions costs what its reading and writing costs, so the sweep forms L entry by entry, takes
 its pull and adds that to the sums at once. The last pass keeps the pulls: Y = L + ω ψ(R), and L is a thin product.
 """
 
@@ -38,7 +38,7 @@ class FactoredData:
 
 
 def pull_buffer(size: int, plan: StepPlan) -> WorkArray:
-    """Room for the pulls of blocks of so many entries, from the beginning of a cache line on."""
+    """A buffer for the pulls of blocks of so many entries, aligned to a cache line."""
     rows, each = plan.U.shape[0], plan.U.itemsize
     most = round_up(rows, ROWS) * round_up(-(-size // max(rows, 1)), LINE // each)
     room = np.empty(most + LINE // each, plan.U.dtype)
@@ -54,7 +54,7 @@ def round_up(count: int, unit: int) -> int:
 def thin_passes(M: WorkArray, shrunk: WorkArray, plan: StepPlan, room: WorkArray) -> WorkArray:
     """All passes but the last: the coefficients of L that they lead to.
 
-    Directions that do not enter are walked along: for each number of directions there is a loop to compile.
+    Directions that do not enter are carried along, because every number of directions needs a loop of its own compiled.
     """
     places, weights, pulls = plan.entering.places, plan.entering.weights, _padded_rows(room, 2, shrunk.shape[0])
     for _ in range(plan.passes - 1 if places.size else 0):

@@ -47,7 +47,7 @@ def test_masked_updates_of_a_whole_run_look_uniform_by_chi_square_over_bytes(pre
 
 
 def covariance_attack(update: np.ndarray, U: np.ndarray) -> np.ndarray:
-    """ALGORITHM.md section 3: G (UᵀG)⁺ Gᵀ is Y Yᵀ when the site has no more columns than the rank."""
+    """G (UᵀG)⁺ Gᵀ is Y Yᵀ when the site has no more columns than the rank."""
     return update @ np.linalg.pinv(U.T @ update) @ update.T
 
 
@@ -68,7 +68,7 @@ def test_the_attack_on_one_update_finds_a_column_in_the_clear_and_nothing_under_
 
 
 def row_space_attack(update: np.ndarray, U: np.ndarray) -> np.ndarray:
-    """ALGORITHM.md section 3: U_i − U has the row space of V_i, so for one column L_i is U v up to its length."""
+    """U_i − U has the row space of V_i, so for one column L_i is U v up to its length."""
     return U @ np.linalg.svd(update - U)[2][0]
 
 

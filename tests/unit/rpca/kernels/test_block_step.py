@@ -138,9 +138,9 @@ def test_thin_passes_give_what_matrix_products_give(
         block_step(M[:, 3:40], begins, fit, plan, sums, ScratchBuffers.of(33 * 37, plan), None, 0)
         return [fit.V, fit.L, sums.tensor, sums.histogram, np.array([sums.pull, sums.kept, sums.sampled])]
 
-    thin_passes = stepped()
+    thin = stepped()
     monkeypatch.setattr(step_plan, "THIN_WIDTH", 0)
-    for found, expected in zip(thin_passes, stepped(), strict=True):
+    for found, expected in zip(thin, stepped(), strict=True):
         np.testing.assert_allclose(
             found, expected, rtol=1e-3 if dtype == np.float32 else 1e-12, atol=1e3 * np.finfo(dtype).eps
         )
