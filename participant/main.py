@@ -18,16 +18,16 @@ from dcfpca.cli.report import write_report
 from dcfpca.errors import BadInput, DcfpcaError, Refused
 from dcfpca.text.console import FAILED, print_json, report_error, result, say
 from dcfpca.version import __version__
-from participant import console_views
+from participant.commands import console_views
+from participant.commands.doctor import examine
+from participant.commands.report import build_report
+from participant.commands.transform import transform as transform_columns
 from participant.config import load_config
 from participant.daemon import serve as serve_daemon
-from participant.doctor import examine
-from participant.ledger import verify
 from participant.local_site import open_site
-from participant.report import build_report
 from participant.results import read_manifests
-from participant.store import DATABASE, Store
-from participant.transform import transform as transform_columns
+from participant.state.ledger import verify
+from participant.state.store import DATABASE, Store
 
 app = typer.Typer(name="dcfpca-participant", no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -40,7 +40,7 @@ RunOption = Annotated[str, typer.Option("--run", help="Only this run.")]
 
 @app.callback(invoke_without_command=True)
 def common(version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False) -> None:
-    """The site's daemon and its papers. Exit codes: 0 done, 1 refused or failed, 2 misuse."""
+    """The participant's daemon, its state and its results. Exit codes: 0 done, 1 refused or failed, 2 misuse."""
     if version:
         result(f"dcfpca-participant {__version__}")
         raise typer.Exit
@@ -76,7 +76,7 @@ def check(config: ConfigOption = Path("participant.toml"), as_json: JsonOption =
 
 @app.command()
 def doctor(config: ConfigOption = Path("participant.toml"), as_json: JsonOption = False) -> None:
-    """Look at files, data, policy, disk and the way to the aggregator. Exit 1 if anything fails."""
+    """Check files, data, policy, disk and the connection to the aggregator. Exit 1 if anything fails."""
     conclude(list(examine(load_config(config))), as_json)
 
 
@@ -84,15 +84,17 @@ def doctor(config: ConfigOption = Path("participant.toml"), as_json: JsonOption 
 def ledger(
     config: ConfigOption = Path("participant.toml"),
     run: RunOption = "",
-    verify_chain: Annotated[bool, typer.Option("--verify", help="Check that nothing was altered.")] = False,
+    verify_chain: Annotated[bool, typer.Option("--verify", help="Check the hash chain of the whole ledger.")] = False,
     seen: Annotated[
         Path | None,
         typer.Option(help="With --verify: a file, kept elsewhere, that notes how far the ledger has been seen."),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every entry, not one line per kind of message.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="List every entry instead of one line per kind of message.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """What has left this site?"""
+    """Show what has left this site."""
     if seen and not verify_chain:
         raise BadInput("--seen compares a verified ledger with what was seen before", "add --verify")
     store = _store(config)
@@ -114,10 +116,10 @@ def results(
     report: Annotated[
         Path | None, typer.Option("--report", help="Write an HTML report of the run (the latest, unless named).")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the report if it is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the report if it exists.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Finished runs and their files."""
+    """List finished runs and their files."""
     settings = load_config(config)
     manifests = [found for found in read_manifests(settings.results.dir) if run in ("", found["run"])]
     if run and not manifests:
@@ -134,11 +136,11 @@ def results(
 
 @app.command()
 def approve(
-    run: Annotated[str, typer.Argument(help="The run to agree to; none: list those that wait.")] = "",
+    run: Annotated[str, typer.Argument(help="The run to approve; without it, list those that wait.")] = "",
     config: ConfigOption = Path("participant.toml"),
     as_json: JsonOption = False,
 ) -> None:
-    """Agree to a run that waits for a person at the site."""
+    """Approve a run that waits for a person at the site."""
     store = _store(config)
     waiting = [row for row in store.runs() if row.status == "waiting"]
     if not run:
@@ -166,7 +168,7 @@ def transform(
 
 
 def _store(config: Path) -> Store:
-    """The site's memory, which a running daemon may be writing to at the same time."""
+    """The site's state; a running daemon may be writing to it at the same time."""
     settings = load_config(config)
     if not (settings.state.dir / DATABASE).exists():
         hint = "start the daemon once with `dcfpca-participant serve`"

@@ -1,6 +1,6 @@
-"""The site's own rules, which nobody else can change: what it takes part in, and what it lets out. Pure.
+"""The site's own policy: which runs it takes part in, and what may leave it. Pure; no message can change it.
 
-Everything is refused that is not allowed here, and a refusal gives all its reasons at once.
+Whatever the policy does not allow is refused, and a refusal states all its reasons at once.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Refuse:
 
 
 def review(spec: RunSpec, site: SiteFacts) -> Accept | Refuse:
-    """Judge a proposed spec by the site's data and policy."""
+    """Accept or refuse a proposed spec by the site's data and policy."""
     reasons = (*_data_reasons(spec, site), *_policy_reasons(spec, site.policy), *_cohort_reasons(spec, site))
     return Refuse(reasons) if reasons else Accept(needs_approval=site.policy.manual_approval)
 
@@ -114,7 +114,7 @@ def _policy_reasons(spec: RunSpec, policy: SitePolicy) -> list[str]:
 def _cohort_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
     reasons = []
     if site.columns < site.policy.min_columns:
-        # How many it has is nobody's business: reasons leave the site.
+        # The reason leaves the site, so it does not state the number of columns.
         reasons.append(f"the site has fewer columns than the {site.policy.min_columns} with which it takes part")
     if spec.participants and site.name not in spec.participants:
         reasons.append(f"the spec names a fixed cohort, and {site.name} is not in it")
@@ -149,7 +149,7 @@ def check_roster(site: SiteFacts, roster: Collection[str], verified: Collection[
 
 
 def review_export(spec: RunSpec, policy: SitePolicy) -> str:
-    """Why the reconstruction stays here; empty when it may go. `private` is the last word."""
+    """Why the reconstruction may not be exported; empty when it may. `private` overrides everything else."""
     if policy.private:
         return "this participant is private: its reconstruction never leaves the site"
     if not policy.allow_export:

@@ -1,4 +1,4 @@
-"""What the daemon measures about itself, for Prometheus: times, rates, sizes and counts; never a value from data."""
+"""Prometheus metrics of the daemon: times, rates, sizes and counts; never a value from the data."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ class Telemetry:
         self._rate = Gauge(
             "dcfpca_local_step_flops", "Floating point operations per second of the last local step.", registry=own
         )
-        self._failures = Counter("dcfpca_local_steps_failed", "Rounds sat out after a failed step.", registry=own)
+        self._failures = Counter(
+            "dcfpca_local_steps_failed", "Local steps that failed; the site misses their rounds.", registry=own
+        )
         self._messages = Counter("dcfpca_messages", "Messages sent by fate.", ["message", "fate"], registry=own)
         self._answers = Counter("dcfpca_answers", "Answers to proposals.", ["answer"], registry=own)
         self._results = Counter("dcfpca_results", "Results written.", registry=own)
@@ -47,11 +49,11 @@ class Telemetry:
             self._rate.set(method_of(spec).step_flops(columns) / seconds)
 
     def step_failed(self) -> None:
-        """A local step failed; the round is sat out."""
+        """A local step failed; the site misses the round."""
         self._failures.inc()
 
     def message(self, message: str, fate: str) -> None:
-        """The aggregator said what became of a message."""
+        """Count a message by its fate."""
         self._messages.labels(message, fate).inc()
 
     def answered(self, *, accept: bool) -> None:
@@ -59,7 +61,7 @@ class Telemetry:
         self._answers.labels("enrolled" if accept else "refused").inc()
 
     def result_written(self) -> None:
-        """The result of a run lies in the results directory."""
+        """A result was written."""
         self._results.inc()
 
     def connected(self, now: bool) -> None:
@@ -67,7 +69,7 @@ class Telemetry:
         self._connected.set(float(now))
 
     def watch_certificate(self, not_after: Callable[[], datetime]) -> None:
-        """Tell at every scrape how long the certificate lasts."""
+        """Report at every scrape how many days the certificate remains valid."""
         days = Gauge("dcfpca_certificate_days", "Days until this certificate expires.", registry=self.registry)
         days.set_function(lambda: (not_after() - datetime.now(UTC)).total_seconds() / 86400)
 

@@ -25,8 +25,9 @@ certificate with its signing and verifying functions; `seed` is 32 bytes of fres
                                                        remove_masks(total, masks)
                                                        sum = open_sum(context, agreement, total)
 
-The participant saves `side.pinned` before it sends any answer. After a crash, `ParticipantSide(context, identity, seed,
-pinned)` fed the same roster and delivery again gives the same bytes; anything else is refused by name (see `errors`).
+The participant saves the seed and every message it accepts before it sends an answer. After a crash it makes a new side
+from the saved seed and gives it the saved messages again, which yields the same bytes and binds it as before; a message
+that contradicts them is refused by name (see `errors`). `side.pinned` is what the side is bound to, for inspection.
 When a round is reopened, the new side is given `opened_before=old_side.opened`.
 """
 

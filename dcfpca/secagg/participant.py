@@ -1,8 +1,8 @@
 """The participant's side of one attempt: advertise, share, state a bound, mask, attest, reveal.
 
-Two rules. A message that is refused changes nothing. And whatever binds this side for the rest of the attempt stands in
-`pinned`, which the caller saves before it sends the answer: a side made anew from the same seed and the saved `pinned`,
-and fed the same messages, says the same bytes again, and never says two things that together would open an update.
+Two rules. A message that is refused changes nothing. And a side stays bound to what it accepted in the attempt: the
+caller saves the seed and each accepted message before it sends the answer, so that a new side from the same seed, given
+the same messages, sends the same bytes again and never two answers that together would open an update.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ from dcfpca.spec import parse_spec, parse_spec_toml
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.admin_pb2 import AuditEntry
-from participant.array_file import read_arrays, write_arrays
-from participant.ledger import Item, verify
-from participant.store import DATABASE, Store
+from participant.state.array_file import read_arrays, write_arrays
+from participant.state.ledger import Item, verify
+from participant.state.store import DATABASE, Store
 from participant.wire_codec import decode, fate_of
 from tests.support.decoding import Decoder, from_file
 from tests.support.paths import ROOT

@@ -13,7 +13,7 @@ from dcfpca.rpca.method import FloatArray
 from participant.config import load_config
 from participant.daemon import Daemon
 from participant.local_site import open_site
-from participant.store import Store
+from participant.state.store import Store
 from tests.support.federation import to_toml
 from tests.support.service import Service
 

@@ -100,7 +100,7 @@ class SimulatedSite:
                     self.computing = action
                 case actions.Finish():
                     self.take(events.ResultsWritten(action.outcome))
-                case actions.Complain() | actions.Forget():
+                case actions.LogRefusal() | actions.Forget():
                     pass
                 case _ if action not in self.outbox:
                     self.outbox.append(action)
@@ -156,17 +156,17 @@ class SimulatedSite:
             shares = self._message(replace(action, bound=None), aggregator)
             bound = self._message(actions.SendBound(action.ref, action.bound), aggregator)
             return max(shares, bound, key=lambda reply: reply.fate in (Fate.LATE, Fate.REJECTED))
-        ref, update, ticket = wire_codec.encode_ref("r1", action.ref), b"", b""
+        ref, update, ticket = action.ref, b"", b""
         place = {"at": aggregator.clock, "participant": self.name, "round": ref.round, "attempt": ref.attempt}
         event: told.RoundMessage
         match action:
             case actions.Advertise():
                 event = wire_events.keys_advertised(
-                    wire_codec.encode_advert("r1", action.ref, action.advert), self.name, aggregator.clock
+                    wire_codec.encode_advert(action.ref, action.advert), self.name, aggregator.clock
                 )
             case actions.SendShares():
                 event = wire_events.shares_sent(
-                    wire_codec.encode_shares("r1", action.ref, action.shares), self.name, aggregator.clock
+                    wire_codec.encode_shares(action.ref, action.shares), self.name, aggregator.clock
                 )
             case actions.SendBound():
                 event = told.BoundStated(**place, exponent=action.bound.exponent)
@@ -178,7 +178,7 @@ class SimulatedSite:
                 event = told.SurvivorsAttested(**place, signature=action.attestation.signature)
             case actions.SendReveal():
                 event = wire_events.shares_revealed(
-                    wire_codec.encode_reveal("r1", action.ref, action.reveal), self.name, aggregator.clock
+                    wire_codec.encode_reveal(action.ref, action.reveal), self.name, aggregator.clock
                 )
             case _:
                 raise AssertionError(action)

@@ -64,7 +64,7 @@ async def test_a_repeated_attempt_and_a_pause_count_as_failed_attempts() -> None
     assert (await _samples(telemetry))["dcfpca_attempts_failed_total"] == 2
 
 
-async def test_fates_and_answers_are_told_apart() -> None:
+async def test_fates_and_answers_are_unexplained_text() -> None:
     telemetry = Telemetry()
     for fate in ("accepted", "accepted", "late"):
         telemetry.message("update", fate)

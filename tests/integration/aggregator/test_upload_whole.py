@@ -15,7 +15,7 @@ from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire import chunks, header_of
 from dcfpca.wire_constants import CHUNK_BYTES
-from participant.link.calls import customs_of
+from participant.link.calls import upload_limits_of
 from tests.integration.aggregator.test_upload_turns import (
     NAMES,
     PATIENCE,
@@ -56,8 +56,8 @@ async def test_a_large_update_and_a_large_cohort_use_the_stream(tmp_path: Path, 
 
 @pytest.mark.parametrize("said", ["", "many", "-1", "1e9", "²"])
 def test_metadata_that_say_no_number_mean_no_updates_in_one_message(said: str) -> None:
-    assert customs_of((("dcfpca-whole", said),))[1] == 0
-    assert customs_of((("dcfpca-whole", str(10 * CHUNK_BYTES)),))[1] == CHUNK_BYTES
+    assert upload_limits_of((("dcfpca-whole", said),))[1] == 0
+    assert upload_limits_of((("dcfpca-whole", str(10 * CHUNK_BYTES)),))[1] == CHUNK_BYTES
 
 
 async def opened(aggregator: Service) -> tuple[str, Any, pb.UpdateHeader, bytes]:

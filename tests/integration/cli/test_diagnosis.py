@@ -123,7 +123,7 @@ def test_an_aggregator_of_another_ca_is_not_believed(
     assert "--ca" in error.hint
 
 
-def test_an_aggregator_that_does_not_know_our_ca_is_told_apart(
+def test_an_aggregator_that_does_not_know_our_ca_is_unexplained_text(
     consortium: Consortium, stranger: Consortium, servers: list[grpc.Server]
 ) -> None:
     address = serve(servers, stranger.issue(Role.AGGREGATOR, "agg"))
@@ -163,7 +163,7 @@ def test_a_port_without_tls_is_named(consortium: Consortium, greeting: bytes, sa
     assert said in str(error)
 
 
-def test_a_host_that_swallows_packets_is_told_apart(consortium: Consortium) -> None:
+def test_a_host_that_swallows_packets_is_unexplained_text(consortium: Consortium) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=0) as server:
         address = Address("127.0.0.1", server.getsockname()[1])
         # The queue of a server that never accepts is full after a connection or two; further ones get no answer.

@@ -14,8 +14,8 @@ import pytest
 from dcfpca.identity import Role
 from dcfpca.pki import create_authority, issue_credentials
 from dcfpca.rpca.synthetic import Recipe, generate
-from participant.ledger import verify
-from participant.store import Store
+from participant.state.ledger import verify
+from participant.state.store import Store
 from tests.support.federation import Federation, relative
 from tests.support.processes import Process
 

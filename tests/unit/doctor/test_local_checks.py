@@ -17,9 +17,9 @@ from dcfpca.identity import Role
 from dcfpca.pki import Authority, SiteFiles, create_authority, issue_credentials
 from dcfpca.version import __version__
 from dcfpca.wire_constants import PROTOCOL
+from participant.commands.doctor import examine, judge_data, judge_policy
 from participant.config import Config, load_config
 from participant.data import DataFacts
-from participant.doctor import examine, judge_data, judge_policy
 from participant.main import app
 from participant.policy import SitePolicy
 

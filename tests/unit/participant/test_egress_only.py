@@ -21,7 +21,7 @@ from participant.data.data_config import DataTable
 from participant.egress import Egress
 from participant.link import Link
 from participant.local_site import open_site
-from participant.store import LocalStep
+from participant.state.store import LocalStep
 from tests.support.federation import to_toml
 from tests.support.paths import ROOT
 
@@ -107,7 +107,7 @@ def test_no_number_of_the_site_shows_in_what_a_log_or_an_error_could_quote(tmp_p
     secret = files.key.read_text().splitlines()[1]
     assert "12345" not in repr(site)
     assert secret not in repr(site)
-    assert secret[:16] not in repr(site.credentials) + repr(site.believer) + repr(authority)
+    assert secret[:16] not in repr(site.credentials) + repr(site.peer_verifier) + repr(authority)
 
 
 def test_a_password_in_a_database_url_shows_nowhere() -> None:

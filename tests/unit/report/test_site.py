@@ -10,8 +10,8 @@ import pytest
 from scipy import sparse
 
 from dcfpca.errors import BadInput
+from participant.commands.report import LARGEST_PICTURE, build_report, measure_result
 from participant.config import Config, load_config
-from participant.report import LARGEST_PICTURE, build_report, measure_result
 
 
 def _site(tmp_path: Path, M: np.ndarray, L: np.ndarray, S: np.ndarray) -> Config:
