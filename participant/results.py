@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dcfpca.errors import BadInput
+from dcfpca.errors import UnusableState
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Consensus, FloatArray, Parcel, ResultBlock, Site
 from dcfpca.rpca.subspace.locked_columns import told_apart
@@ -137,7 +137,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         sound = False
     if not sound:
-        raise BadInput(f"{path} is damaged", "restore the result from a backup, or remove its directory")
+        raise UnusableState(f"{path} is damaged", "restore the result from a backup, or remove its directory")
     return manifest
 
 
@@ -160,7 +160,7 @@ def _read_array(path: Path) -> FloatArray:
         array: FloatArray = np.array(np.load(path, mmap_mode="r", allow_pickle=False))
     except Exception as error:  # numpy reads the head as Python would, and fails as variously
         hint = "restore the result from a backup, or take part in the run again"
-        raise BadInput(f"{path} is damaged or missing", hint) from error
+        raise UnusableState(f"{path} is damaged or missing", hint) from error
     return array
 
 

@@ -31,7 +31,7 @@ Run = Callable[[int, Observe | None], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Entrant:
+class PeerSolver:
     """A peer with one choice of its settings; `told` is what it is given beyond the matrix."""
 
     name: str
@@ -42,7 +42,7 @@ class Entrant:
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class TimeToLevel:
     """CPU seconds to a level, or None if it was not reached; iterations or rounds taken, and the setting that won."""
 
     solver: str
@@ -54,20 +54,20 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class FirstReached:
     """The first iteration that is there, and the CPU seconds until then, those of looking among them."""
 
     iteration: int
     cpu_seconds: float
 
 
-def contest(problem: Problem, peers: Sequence[Entrant], repeats: int = 3) -> Iterator[Finish]:
+def race(problem: Problem, peers: Sequence[PeerSolver], repeats: int = 3) -> Iterator[TimeToLevel]:
     """Every solver to every level, the best of `repeats`."""
     yield from ours(problem, repeats)
     yield from theirs(problem, peers, repeats)
 
 
-def ours(problem: Problem, repeats: int) -> Iterator[Finish]:
+def ours(problem: Problem, repeats: int) -> Iterator[TimeToLevel]:
     """`subspace`, told the rank and told twice the rank as a bound."""
     with threadpool_limits(1):
         for told, fixed_rank, width in (("rank", True, problem.rank), ("bound 2r", False, 2 * problem.rank)):
@@ -76,7 +76,7 @@ def ours(problem: Problem, repeats: int) -> Iterator[Finish]:
             for level in LEVELS:
                 rounds = reached[level]
                 taken = None if rounds is None else _our_seconds(replace(method, rounds=rounds), problem, repeats)
-                yield Finish("subspace", told, level, taken, rounds)
+                yield TimeToLevel("subspace", told, level, taken, rounds)
 
 
 def _our_seconds(method: SubspaceMethod, problem: Problem, repeats: int) -> float:
@@ -84,14 +84,14 @@ def _our_seconds(method: SubspaceMethod, problem: Problem, repeats: int) -> floa
     return min(_cpu_seconds(lambda: simulate(method, sites)) for _ in range(repeats))
 
 
-def theirs(problem: Problem, peers: Sequence[Entrant], repeats: int) -> Iterator[Finish]:
+def theirs(problem: Problem, peers: Sequence[PeerSolver], repeats: int) -> Iterator[TimeToLevel]:
     """Every peer by name, with the setting that is fastest."""
     with threadpool_limits(1):
         for name in dict.fromkeys(peer.name for peer in peers):
             yield from _best([peer for peer in peers if peer.name == name], problem, repeats)
 
 
-def entrants(problem: Problem) -> list[Entrant]:
+def baseline_peers(problem: Problem) -> list[PeerSolver]:
     """The baselines of this library, told all that they ask for."""
     M, rank, count = problem.M, problem.rank, int(np.count_nonzero(problem.S))
     share = count / M.size
@@ -119,14 +119,16 @@ def entrants(problem: Problem) -> list[Entrant]:
 
     both = "rank, share of outliers"
     found = [
-        Entrant("accelerated alternating projections", "rank", f"decay {decay}", projections(decay))
+        PeerSolver("accelerated alternating projections", "rank", f"decay {decay}", projections(decay))
         for decay in (0.4, 0.5)
     ]
-    found += [Entrant("ALM, partial SVD", "nothing", f"growth {growth}", lagrangian(growth)) for growth in (2.0, 3.0)]
-    found += [Entrant("ScaledGD", both, f"step {step}", descent(step)) for step in (0.5, 0.9)]
-    found += [Entrant("GoDec", "rank, number of outliers", "", go)]
     found += [
-        Entrant("IRCUR", "rank", f"sampling {sampling}, decay {decay}", cur(sampling, decay))
+        PeerSolver("ALM, partial SVD", "nothing", f"growth {growth}", lagrangian(growth)) for growth in (2.0, 3.0)
+    ]
+    found += [PeerSolver("ScaledGD", both, f"step {step}", descent(step)) for step in (0.5, 0.9)]
+    found += [PeerSolver("GoDec", "rank, number of outliers", "", go)]
+    found += [
+        PeerSolver("IRCUR", "rank", f"sampling {sampling}, decay {decay}", cur(sampling, decay))
         for sampling, decay in ((0.6, 0.65), (1.0, 0.65), (2.0, 0.8))
         # Most of the matrix is no sample any more.
         if sampling == 0.6 or sampling * rank * np.log(M.shape[0]) < M.shape[0] / 2
@@ -134,38 +136,38 @@ def entrants(problem: Problem) -> list[Entrant]:
     return found
 
 
-def whole_decompositions(problem: Problem) -> Entrant:
+def whole_decompositions(problem: Problem) -> PeerSolver:
     """ALM with the full decomposition of every iteration, which takes minutes where the others take seconds."""
 
     def run(number: int, look: Observe | None) -> object:
         return baselines.alm(problem.M, partial=False, growth=2.0, tolerance=0.0, iterations=number, observe=look)
 
-    return Entrant("ALM, full SVD", "nothing", "growth 2.0", run, slow=True)
+    return PeerSolver("ALM, full SVD", "nothing", "growth 2.0", run, slow=True)
 
 
-def _best(peers: Sequence[Entrant], problem: Problem, repeats: int) -> Iterator[Finish]:
+def _best(peers: Sequence[PeerSolver], problem: Problem, repeats: int) -> Iterator[TimeToLevel]:
     """The fastest of one peer's settings, level by level."""
-    seen = {peer.setting: sightings(peer, problem) for peer in peers}
+    seen = {peer.setting: first_iterations(peer, problem) for peer in peers}
     for level in LEVELS:
         timed = [
-            Finish(peer.name, peer.told, level, _seconds(peer, first, repeats), first.iteration, peer.setting)
+            TimeToLevel(peer.name, peer.told, level, _seconds(peer, first, repeats), first.iteration, peer.setting)
             for peer in peers
             if (first := seen[peer.setting].get(level)) is not None
         ]
-        lost = Finish(peers[0].name, peers[0].told, level, None, None)
+        lost = TimeToLevel(peers[0].name, peers[0].told, level, None, None)
         yield min(timed, key=lambda finish: finish.cpu_seconds or 0.0, default=lost)
 
 
-def sightings(peer: Entrant, problem: Problem) -> dict[str, Sighting]:
+def first_iterations(peer: PeerSolver, problem: Problem) -> dict[str, FirstReached]:
     """When the peer first reaches each level; those it does not reach are left out."""
-    reached: dict[str, Sighting] = {}
+    reached: dict[str, FirstReached] = {}
     began = time.process_time()
 
     def look(number: int, L: FloatArray, _: FloatArray) -> None:
         error = relative_squared_error(L, problem.L)
         for level, value in LEVELS.items():
             if error <= value:
-                reached.setdefault(level, Sighting(number, time.process_time() - began))
+                reached.setdefault(level, FirstReached(number, time.process_time() - began))
         if len(reached) == len(LEVELS):
             raise _AllReached
 
@@ -178,7 +180,7 @@ class _AllReached(Exception):
     """Nothing more to see."""
 
 
-def _seconds(peer: Entrant, first: Sighting, repeats: int) -> float:
+def _seconds(peer: PeerSolver, first: FirstReached, repeats: int) -> float:
     if peer.slow:
         return first.cpu_seconds
     return min(_cpu_seconds(lambda: peer.run(first.iteration, None)) for _ in range(repeats))

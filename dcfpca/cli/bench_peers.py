@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dcfpca.bench.solver_race import Finish, contest, entrants
+from dcfpca.bench.solver_race import TimeToLevel, baseline_peers, race
 from dcfpca.cli.runs import Json
 from dcfpca.rpca.columns import equal_counts
 from dcfpca.rpca.synthetic import Outliers, Recipe, generate
@@ -27,7 +27,7 @@ def peers(
     """Solve one problem with every solver: CPU seconds on one thread to a squared relative error of L."""
     counts = equal_counts(size, participants)
     problem = generate(Recipe(size, size, rank or size // 20, sparsity, outliers, counts=counts), seed)
-    finishes = list(contest(problem, entrants(problem), repeats))
+    finishes = list(race(problem, baseline_peers(problem), repeats))
     if as_json:
         print_json([asdict(finish) for finish in finishes])
         return
@@ -35,6 +35,6 @@ def peers(
         result(_line(finish))
 
 
-def _line(finish: Finish) -> str:
+def _line(finish: TimeToLevel) -> str:
     seconds = "not reached" if finish.cpu_seconds is None else f"{finish.cpu_seconds:.3f} s"
     return f"{finish.solver:>36}  told {finish.told:<24}  {finish.level:>6}  {seconds}"

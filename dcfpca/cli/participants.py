@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from dcfpca.cli.connection_options import with_operator
 from dcfpca.cli.runs import Json
 from dcfpca.operator.client import Operator
-from dcfpca.operator.connection import operates
 from dcfpca.text.console import print_json, say, show
 from dcfpca.text.run_views import participant_document, participants_table
 
@@ -16,7 +16,7 @@ app = typer.Typer(help="See who takes part, and turn somebody away.", no_args_is
 
 
 @app.command("list")
-@operates
+@with_operator
 def list_participants(operator: Operator, as_json: Json = False) -> None:
     """Show everyone who ever connected, with state and certificate days left."""
     participants = operator.participants()
@@ -29,7 +29,7 @@ def list_participants(operator: Operator, as_json: Json = False) -> None:
 
 
 @app.command()
-@operates
+@with_operator
 def revoke(
     operator: Operator,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The participant.")],

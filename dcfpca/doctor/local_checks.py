@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from dcfpca.doctor.findings import Finding, fail, ok, warn
+from dcfpca.doctor.check_result import CheckResult, fail, ok, warn
 from dcfpca.errors import DcfpcaError
 from dcfpca.identity import Role
 from dcfpca.pki import Credentials, days_left, load_credentials
@@ -21,7 +21,7 @@ LITTLE_ROOM = 1 << 30
 
 def check_credentials(
     ca: Path, cert: Path, key: Path, role: Role, now: datetime
-) -> tuple[Credentials | None, list[Finding]]:
+) -> tuple[Credentials | None, list[CheckResult]]:
     """The three files together, their role and how long they last; None when they cannot be used."""
     try:
         own = load_credentials(ca, cert, key, now=now, role=role)
@@ -37,7 +37,7 @@ def check_credentials(
     return own, found
 
 
-def expiry(what: str, whose: str, certificate: x509.Certificate, now: datetime) -> Finding:
+def expiry(what: str, whose: str, certificate: x509.Certificate, now: datetime) -> CheckResult:
     """How long a certificate lasts, told in time."""
     days = days_left(certificate, now)
     until = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
@@ -49,7 +49,7 @@ def expiry(what: str, whose: str, certificate: x509.Certificate, now: datetime) 
     return ok(what, f"{whose} is valid for {days:.0f} days, until {until}")
 
 
-def check_directory(what: str, directory: Path, needed: int = 0) -> Iterator[Finding]:
+def check_directory(what: str, directory: Path, needed: int = 0) -> Iterator[CheckResult]:
     """Whether a directory can be made or written, and has room for what will come."""
     standing = next(path for path in (directory, *directory.resolve().parents) if path.exists())
     if not standing.is_dir():
@@ -62,7 +62,7 @@ def check_directory(what: str, directory: Path, needed: int = 0) -> Iterator[Fin
     yield _room(what, directory, shutil.disk_usage(standing).free, needed)
 
 
-def _room(what: str, directory: Path, free: int, needed: int) -> Finding:
+def _room(what: str, directory: Path, free: int, needed: int) -> CheckResult:
     remedy = "free space there, or name a directory on another disk"
     if free < needed:
         told = f"{directory} has {_gigabytes(free)} free, and {_gigabytes(needed)} are needed for one result"

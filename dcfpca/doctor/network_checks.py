@@ -14,8 +14,8 @@ import grpc
 from cryptography import x509
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from dcfpca.doctor import Finding, fail, ok, warn
-from dcfpca.doctor.connection_diagnosis import Address, Files, diagnose
+from dcfpca.connection_diagnosis import Address, TlsFiles, diagnose
+from dcfpca.doctor import CheckResult, fail, ok, warn
 from dcfpca.doctor.local_checks import expiry
 from dcfpca.errors import BadIdentity
 from dcfpca.operator.connection import channel_to
@@ -39,7 +39,7 @@ class Answer:
     protocol: int | None
 
 
-def check_network(address: Address, files: Files, own: Credentials) -> Iterator[Finding]:
+def check_network(address: Address, files: TlsFiles, own: Credentials) -> Iterator[CheckResult]:
     """Each layer in turn; where one fails, those above it cannot be looked at."""
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
@@ -68,7 +68,7 @@ def _connects(address: Address) -> bool:
     return True
 
 
-def _shown(address: Address, files: Files) -> x509.Certificate:
+def _shown(address: Address, files: TlsFiles) -> x509.Certificate:
     """The certificate that the aggregator shows."""
     context = ssl.create_default_context(cafile=str(files.ca))
     context.load_cert_chain(str(files.cert), str(files.key))
@@ -80,7 +80,7 @@ def _shown(address: Address, files: Files) -> x509.Certificate:
         return x509.load_der_x509_certificate(cast(bytes, secured.getpeercert(binary_form=True)))
 
 
-def _service(address: Address, files: Files, own: Credentials) -> Iterator[Finding]:
+def _service(address: Address, files: TlsFiles, own: Credentials) -> Iterator[CheckResult]:
     with channel_to(address, own) as channel:
         try:
             answer = ask_health(channel)
@@ -113,7 +113,7 @@ def ask_health(channel: grpc.Channel) -> Answer:
     )
 
 
-def judge_clock(skew: float | None) -> Finding:
+def judge_clock(skew: float | None) -> CheckResult:
     """How far the two clocks are apart."""
     if skew is None:
         return warn("clock", "the aggregator does not tell its clock", "bring both sides to the same version")
@@ -127,7 +127,7 @@ def judge_clock(skew: float | None) -> Finding:
     return ok("clock", f"both clocks agree within {max(abs(skew), 0.1):.1f} s")
 
 
-def judge_version(version: str, protocol: int | None) -> Finding:
+def judge_version(version: str, protocol: int | None) -> CheckResult:
     """Whether both sides speak the same protocol."""
     if protocol is not None and protocol != PROTOCOL:
         side = "this side" if protocol > PROTOCOL else "the aggregator"

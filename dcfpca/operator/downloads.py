@@ -29,7 +29,7 @@ _PAUSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class SavedFile:
     """A file as written, named relative to the export's directory."""
 
     name: str
@@ -37,7 +37,7 @@ class Saved:
     sha256: str
 
 
-def fetch_model(operator: Operator, run_id: str, into: Path) -> list[Saved]:
+def fetch_model(operator: Operator, run_id: str, into: Path) -> list[SavedFile]:
     """Write U.npy (m × rank) and singular_values.npy of a finished run."""
     parts = operator.model(run_id)
     header = next(parts, TensorPart()).header
@@ -54,14 +54,14 @@ def fetch_model(operator: Operator, run_id: str, into: Path) -> list[Saved]:
     return [saved_file(into, name) for name in arrays]
 
 
-def saved_file(directory: Path, name: str) -> Saved:
+def saved_file(directory: Path, name: str) -> SavedFile:
     """The size and digest of a file that was written."""
     with (directory / name).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return Saved(name, (directory / name).stat().st_size, digest)
+    return SavedFile(name, (directory / name).stat().st_size, digest)
 
 
-def fetch_reconstruction(operator: Operator, run_id: str, told: pb.ExportedFile, into: Path) -> Saved:
+def fetch_reconstruction(operator: Operator, run_id: str, told: pb.ExportedFile, into: Path) -> SavedFile:
     """Write one site's file below its name; a broken download goes on where it broke."""
     path = _path_of(told, into)
     path.parent.mkdir(exist_ok=True)
@@ -82,7 +82,7 @@ def fetch_reconstruction(operator: Operator, run_id: str, told: pb.ExportedFile,
             raise BadMessage(
                 f"{told.artifact} of {told.participant} does not match its size and digest", "export again"
             )
-    return Saved(f"{told.participant}/{told.artifact}", told.size, digest.hexdigest())
+    return SavedFile(f"{told.participant}/{told.artifact}", told.size, digest.hexdigest())
 
 
 def _check_chunk(chunk: Chunk, position: int, told: pb.ExportedFile) -> None:

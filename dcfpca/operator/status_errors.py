@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import grpc
 
-from dcfpca.doctor.connection_diagnosis import Address, Files, diagnose
+from dcfpca.connection_diagnosis import Address, TlsFiles, diagnose
 from dcfpca.errors import BadIdentity, BadInput, DcfpcaError, Refused, Unreachable
 
 _HINT = "\nhint: "
@@ -18,7 +18,7 @@ def is_lost(error: grpc.RpcError) -> bool:
     return isinstance(error, grpc.Call) and error.code() in LOST
 
 
-def explain(error: grpc.RpcError, address: Address, files: Files) -> DcfpcaError:
+def explain(error: grpc.RpcError, address: Address, files: TlsFiles) -> DcfpcaError:
     """The error to show. An unreachable aggregator is looked at more closely first."""
     if not isinstance(error, grpc.Call):
         return DcfpcaError(f"the call to {address} failed: {error}")

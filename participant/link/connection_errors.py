@@ -7,7 +7,7 @@ from enum import Enum
 
 import grpc
 
-from dcfpca.doctor.connection_diagnosis import Address, Files, diagnose
+from dcfpca.connection_diagnosis import Address, TlsFiles, diagnose
 from dcfpca.errors import BadIdentity, DcfpcaError, Refused, Unreachable
 
 
@@ -29,7 +29,7 @@ class Trouble:
     error: DcfpcaError
 
 
-def trouble_of(error: grpc.aio.AioRpcError, address: Address, files: Files) -> Trouble:
+def trouble_of(error: grpc.aio.AioRpcError, address: Address, files: TlsFiles) -> Trouble:
     """Tell what went wrong. An unreachable aggregator is looked at more closely, which takes a connection."""
     said = (error.details() or "").partition("\nhint: ")[0]
     match error.code():
@@ -56,7 +56,7 @@ def trouble_of(error: grpc.aio.AioRpcError, address: Address, files: Files) -> T
             return Trouble("aggregator_failed", Remedy.RETRY, Unreachable(sentence, "see the aggregator's log"))
 
 
-def _unavailable(said: str, address: Address, files: Files) -> Trouble:
+def _unavailable(said: str, address: Address, files: TlsFiles) -> Trouble:
     found = diagnose(address, files)
     if isinstance(found, BadIdentity):
         return Trouble("refused_by_tls", Remedy.FIX_FIRST, found)

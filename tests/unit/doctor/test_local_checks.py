@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from dcfpca.doctor import Finding, Level, fail, ok, warn, worst
+from dcfpca.doctor import CheckResult, Level, fail, ok, warn, worst
 from dcfpca.doctor.local_checks import check_credentials, check_directory
 from dcfpca.doctor.network_checks import judge_clock, judge_version
 from dcfpca.errors import BadInput
@@ -37,7 +37,7 @@ def _issue(
     return issue_credentials(authority, role, "site-a", out, now=NOW - timedelta(days=age), days=days)
 
 
-def _of(findings: list[Finding], what: str) -> Finding:
+def _of(findings: list[CheckResult], what: str) -> CheckResult:
     return next(finding for finding in findings if finding.what == what)
 
 

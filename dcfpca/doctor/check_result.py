@@ -18,7 +18,7 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """What was looked at, how it is, and what to do about it."""
 
     level: Level
@@ -27,23 +27,23 @@ class Finding:
     remedy: str = ""
 
 
-def ok(what: str, sentence: str) -> Finding:
+def ok(what: str, sentence: str) -> CheckResult:
     """All is well."""
-    return Finding(Level.OK, what, sentence)
+    return CheckResult(Level.OK, what, sentence)
 
 
-def warn(what: str, sentence: str, remedy: str) -> Finding:
+def warn(what: str, sentence: str, remedy: str) -> CheckResult:
     """It works, but somebody should look."""
-    return Finding(Level.WARN, what, sentence, remedy)
+    return CheckResult(Level.WARN, what, sentence, remedy)
 
 
-def fail(what: str, problem: DcfpcaError | str, remedy: str = "") -> Finding:
+def fail(what: str, problem: DcfpcaError | str, remedy: str = "") -> CheckResult:
     """It does not work; an error brings its own hint."""
     hint = problem.hint if isinstance(problem, DcfpcaError) else ""
-    return Finding(Level.FAIL, what, str(problem), remedy or hint)
+    return CheckResult(Level.FAIL, what, str(problem), remedy or hint)
 
 
-def worst(findings: Iterable[Finding]) -> Level:
+def worst(findings: Iterable[CheckResult]) -> Level:
     """The level of the whole."""
     order = list(Level)
     return max((finding.level for finding in findings), key=order.index, default=Level.OK)

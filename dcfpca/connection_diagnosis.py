@@ -43,7 +43,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class TlsFiles:
     """The three files that a mutual TLS connection needs."""
 
     ca: Path
@@ -51,7 +51,7 @@ class Files:
     key: Path
 
 
-def diagnose(address: Address, files: Files, seconds: float = 3.0) -> DcfpcaError | None:
+def diagnose(address: Address, files: TlsFiles, seconds: float = 3.0) -> DcfpcaError | None:
     """The first layer that fails, as a sentence and a hint; None where all of them work."""
     try:
         with contextlib.closing(_dial(address, seconds)) as raw:
@@ -78,7 +78,7 @@ def _dial(address: Address, seconds: float) -> socket.socket:
         raise Unreachable(f"{address} cannot be reached: {error.strerror}", "check the network") from None
 
 
-def _handshake(raw: socket.socket, address: Address, files: Files) -> None:
+def _handshake(raw: socket.socket, address: Address, files: TlsFiles) -> None:
     context = ssl.create_default_context(cafile=str(files.ca))
     context.load_cert_chain(str(files.cert), str(files.key))
     context.set_alpn_protocols(["h2"])
@@ -103,7 +103,7 @@ def _await_greeting(secured: ssl.SSLSocket, address: Address) -> None:
             raise BadIdentity(f"the aggregator at {address} turned this certificate away", hint)
 
 
-def _unbelievable(error: ssl.SSLCertVerificationError, address: Address, files: Files) -> DcfpcaError:
+def _unbelievable(error: ssl.SSLCertVerificationError, address: Address, files: TlsFiles) -> DcfpcaError:
     """We do not believe the aggregator's certificate."""
     if error.verify_code in _WRONG_HOST:
         hint = f"dial it by a name in its certificate, or have one issued with `--host {address.host}`"

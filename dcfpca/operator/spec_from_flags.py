@@ -13,7 +13,7 @@ from dcfpca.spec import RunSpec, parse_spec, parse_spec_toml
 _RANKS = ("rank", "max_rank")
 
 
-def proposal(path: Path | None, flags: Mapping[str, Any], settings: Sequence[str]) -> RunSpec:
+def spec_from_flags(path: Path | None, flags: Mapping[str, Any], settings: Sequence[str]) -> RunSpec:
     """The spec; flags that were not given are None, `settings` are texts of the form key=value."""
     keys = _read(path) if path else {}
     for key, value in flags.items():
