@@ -34,8 +34,9 @@ NOT_FOR_USERS = {"engine.kind"}
 
 CONFIGURATION = """# Configuration reference
 
-Four files, all TOML. Relative paths are relative to the file that contains them. An unknown key, or a value of the wrong
-type or out of range, is an error that names the key. [deploy/config](../deploy/config) has each file with every key to copy.
+Four files, all TOML. Relative paths are relative to the file that contains them. An unknown key, or a value of the
+wrong type or out of range, is an error that names the key. [deploy/config](../deploy/config) has a template of each
+file with every key.
 
 The operator's file (`--config`, or the environment variable `DCFPCA_CONFIG`) has four keys, at top level or under
 `[operator]`: `aggregator` (HOST:PORT), `ca`, `cert`, `key`. Flags of the same names override it.

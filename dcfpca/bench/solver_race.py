@@ -1,9 +1,9 @@
-"""Several solvers on one problem of known truth, in turn in one process on one thread: who is there first.
+"""Time to a given error of several solvers on one problem of known truth, in turn, on one thread.
 
-Each is run once to see in which iteration it reaches a level of ‖L−L₀‖²/‖L₀‖², then timed doing exactly so many, its
-L and S formed; looking is never on the clock, except where an iteration takes so long that it does not show. Where a
-peer has a setting that trades speed against safety, each of a few values enters, and the fastest that gets there
-counts. Ours runs as it is.
+Each solver runs once to find the iteration that reaches a level of ‖L−L₀‖²/‖L₀‖², then is timed over exactly that many
+iterations, including forming L and S. Measuring the error is timed only in slow solvers, where it is negligible.
+A peer with a setting that trades speed against safety is tried with several values, and the fastest that reaches the
+level counts. Ours runs with its defaults.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ Run = Callable[[int, Observe | None], object]
 
 @dataclass(frozen=True, slots=True)
 class PeerSolver:
-    """A peer with one choice of its settings; `told` is what it is given beyond the matrix."""
+    """A peer with one value of its setting; `told` names what it is given besides the matrix."""
 
     name: str
     told: str
     setting: str
     run: Run
-    slow: bool = False  # timed in the run that looks, once
+    slow: bool = False  # timed once, in the run that measures the error
 
 
 @dataclass(frozen=True, slots=True)
 class TimeToLevel:
-    """CPU seconds to a level, or None if it was not reached; iterations or rounds taken, and the setting that won."""
+    """CPU seconds to a level (None if not reached), the iterations or rounds taken, and the fastest setting."""
 
     solver: str
     told: str
@@ -55,7 +55,7 @@ class TimeToLevel:
 
 @dataclass(frozen=True, slots=True)
 class FirstReached:
-    """The first iteration that is there, and the CPU seconds until then, those of looking among them."""
+    """The first iteration that reaches a level, and the CPU seconds until then, including measuring the error."""
 
     iteration: int
     cpu_seconds: float
@@ -68,7 +68,7 @@ def race(problem: Problem, peers: Sequence[PeerSolver], repeats: int = 3) -> Ite
 
 
 def ours(problem: Problem, repeats: int) -> Iterator[TimeToLevel]:
-    """`subspace`, told the rank and told twice the rank as a bound."""
+    """`subspace`, given the rank, and given twice the rank as a bound."""
     with threadpool_limits(1):
         for told, fixed_rank, width in (("rank", True, problem.rank), ("bound 2r", False, 2 * problem.rank)):
             method = SubspaceMethod(problem.M.shape[0], width, OUR_ROUNDS, 1e-11, fixed_rank=fixed_rank)
@@ -85,14 +85,14 @@ def _our_seconds(method: SubspaceMethod, problem: Problem, repeats: int) -> floa
 
 
 def theirs(problem: Problem, peers: Sequence[PeerSolver], repeats: int) -> Iterator[TimeToLevel]:
-    """Every peer by name, with the setting that is fastest."""
+    """Every peer, with its fastest setting."""
     with threadpool_limits(1):
         for name in dict.fromkeys(peer.name for peer in peers):
             yield from _best([peer for peer in peers if peer.name == name], problem, repeats)
 
 
 def baseline_peers(problem: Problem) -> list[PeerSolver]:
-    """The baselines of this library, told all that they ask for."""
+    """The baselines of this library, given all the parameters they need."""
     M, rank, count = problem.M, problem.rank, int(np.count_nonzero(problem.S))
     share = count / M.size
 
@@ -130,14 +130,14 @@ def baseline_peers(problem: Problem) -> list[PeerSolver]:
     found += [
         PeerSolver("IRCUR", "rank", f"sampling {sampling}, decay {decay}", cur(sampling, decay))
         for sampling, decay in ((0.6, 0.65), (1.0, 0.65), (2.0, 0.8))
-        # Most of the matrix is no sample any more.
+        # Skip settings that would sample most of the matrix.
         if sampling == 0.6 or sampling * rank * np.log(M.shape[0]) < M.shape[0] / 2
     ]
     return found
 
 
 def whole_decompositions(problem: Problem) -> PeerSolver:
-    """ALM with the full decomposition of every iteration, which takes minutes where the others take seconds."""
+    """ALM with a full SVD in every iteration, which takes minutes where the others take seconds."""
 
     def run(number: int, look: Observe | None) -> object:
         return baselines.alm(problem.M, partial=False, growth=2.0, tolerance=0.0, iterations=number, observe=look)
@@ -146,20 +146,20 @@ def whole_decompositions(problem: Problem) -> PeerSolver:
 
 
 def _best(peers: Sequence[PeerSolver], problem: Problem, repeats: int) -> Iterator[TimeToLevel]:
-    """The fastest of one peer's settings, level by level."""
-    seen = {peer.setting: first_iterations(peer, problem) for peer in peers}
+    """For each level, the fastest of one peer's settings."""
+    reached = {peer.setting: first_iterations(peer, problem) for peer in peers}
     for level in LEVELS:
         timed = [
             TimeToLevel(peer.name, peer.told, level, _seconds(peer, first, repeats), first.iteration, peer.setting)
             for peer in peers
-            if (first := seen[peer.setting].get(level)) is not None
+            if (first := reached[peer.setting].get(level)) is not None
         ]
         lost = TimeToLevel(peers[0].name, peers[0].told, level, None, None)
         yield min(timed, key=lambda finish: finish.cpu_seconds or 0.0, default=lost)
 
 
 def first_iterations(peer: PeerSolver, problem: Problem) -> dict[str, FirstReached]:
-    """When the peer first reaches each level; those it does not reach are left out."""
+    """The first iteration at each level that the peer reaches."""
     reached: dict[str, FirstReached] = {}
     began = time.process_time()
 
@@ -177,7 +177,7 @@ def first_iterations(peer: PeerSolver, problem: Problem) -> dict[str, FirstReach
 
 
 class _AllReached(Exception):
-    """Nothing more to see."""
+    """Stops a solver that has reached every level."""
 
 
 def _seconds(peer: PeerSolver, first: FirstReached, repeats: int) -> float:

@@ -29,7 +29,7 @@ def rounds(
 ) -> None:
     """Measure rounds in which the sites compute nothing."""
     if rank > rows:
-        raise BadInput(f"the rank {rank} is larger than the {rows} rows", "lower it")
+        raise BadInput(f"the rank {rank} is larger than the {rows} rows", "lower --rank")
     case = RoundCase(participants, rows, rank, count, aggregation, precision)
     with tempfile.TemporaryDirectory(prefix="dcfpca-bench-") as directory, ending_in_order():
         federation_directory = Path(directory)

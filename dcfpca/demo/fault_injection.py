@@ -40,9 +40,9 @@ class FaultInjector:
         if self._victim not in history.rounds[history.last_round].dropouts:
             return
         self._federation.children.restart(self._victim)
-        self._say(f"{self._victim} is restarted")
+        self._say(f"{self._victim} is started again")
         self._federation.children[AGGREGATOR].kill()
-        self._say(f"the aggregator was killed (SIGKILL) in round {history.view.round} and is restarted")
+        self._say(f"the aggregator was killed (SIGKILL) in round {history.view.round} and is started again")
         self._federation.restart_aggregator()
         self._next = self._report_return
 

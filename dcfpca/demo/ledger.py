@@ -1,4 +1,4 @@
-"""What left a site, by the site's own ledger: asked of the participant's command, as a person there would."""
+"""Reads what left a site from its ledger, with the participant's command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class SentMessages:
-    """All messages of one kind."""
+    """The messages of one kind that left a site."""
 
     kind: str
     count: int
@@ -24,7 +24,7 @@ class SentMessages:
 
 
 def read_ledger(config: Path) -> list[SentMessages]:
-    """Every kind of message that left, most bytes first; `shape` is that of the last one."""
+    """Every kind of message that left, most bytes first; `shape` is that of the last message."""
     command = [sys.executable, "-m", "participant.main", "ledger", "--config", str(config), "--json"]
     asked = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)  # noqa: S603
     if asked.returncode:

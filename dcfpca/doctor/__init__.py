@@ -1,4 +1,4 @@
-"""What `doctor` looks at: each check is one line, ok, warn or fail, with the remedy beside it."""
+"""The checks of `doctor`. Each result is one line, ok, warn or fail, with a remedy."""
 
 from dcfpca.doctor.check_result import CheckResult, Level, fail, ok, warn, worst
 

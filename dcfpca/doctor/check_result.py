@@ -1,4 +1,4 @@
-"""One line of a doctor's report."""
+"""The result of one check of `doctor`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dcfpca.errors import DcfpcaError
 
 
 class Level(StrEnum):
-    """How bad it is; in order."""
+    """The severity, from best to worst."""
 
     OK = "ok"
     WARN = "warn"
@@ -19,7 +19,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What was looked at, how it is, and what to do about it."""
+    """What was checked, what was found, and what to do about it."""
 
     level: Level
     what: str
@@ -28,22 +28,22 @@ class CheckResult:
 
 
 def ok(what: str, sentence: str) -> CheckResult:
-    """All is well."""
+    """The check passed."""
     return CheckResult(Level.OK, what, sentence)
 
 
 def warn(what: str, sentence: str, remedy: str) -> CheckResult:
-    """It works, but somebody should look."""
+    """It works, but needs attention."""
     return CheckResult(Level.WARN, what, sentence, remedy)
 
 
 def fail(what: str, problem: DcfpcaError | str, remedy: str = "") -> CheckResult:
-    """It does not work; an error brings its own hint."""
+    """The check failed; the hint of an error is the default remedy."""
     hint = problem.hint if isinstance(problem, DcfpcaError) else ""
     return CheckResult(Level.FAIL, what, str(problem), remedy or hint)
 
 
-def worst(findings: Iterable[CheckResult]) -> Level:
-    """The level of the whole."""
+def worst(results: Iterable[CheckResult]) -> Level:
+    """The worst level among these results; OK if there are none."""
     order = list(Level)
-    return max((finding.level for finding in findings), key=order.index, default=Level.OK)
+    return max((result.level for result in results), key=order.index, default=Level.OK)

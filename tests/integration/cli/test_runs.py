@@ -266,7 +266,7 @@ def test_a_run_without_a_quorum_pauses_with_the_reason_and_resumes_in_the_same_r
         assert paused.status == "paused"
         watched = terminal.type("run", "watch", run_id)
         assert watched.code == 1
-        assert f"hint: when the cause is gone: `dcfpca run resume {run_id}`" in watched.err
+        assert f"hint: when the cause is removed: `dcfpca run resume {run_id}`" in watched.err
         for name in ("a", "b"):
             children.restart(name)
         children.until(lambda: _connected(operator) == set(NAMES), "the sites' return", 60)

@@ -51,7 +51,7 @@ def test_a_round_without_figures_is_still_valid_json(capsys: object) -> None:
 
 
 def test_a_run_before_any_round_can_be_shown() -> None:
-    assert "no round is finished yet" in drawn(run_views.run_picture(run_view(status="enrolling")))
+    assert "no round has finished yet" in drawn(run_views.run_picture(run_view(status="enrolling")))
 
 
 def test_texts_from_others_are_shown_as_they_are() -> None:
