@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dcfpca.bench.solver_race import entrants, ours, theirs, whole_decompositions
+from dcfpca.bench.solver_race import baseline_peers, ours, theirs, whole_decompositions
 from dcfpca.bench.timed_solve import solve
 from dcfpca.rpca.columns import equal_counts, split
 from dcfpca.rpca.metrics import relative_error, relative_squared_error, singular_value_error
@@ -124,7 +124,7 @@ def speed(sizes: Sequence[int] = (500, 1000, 3000), solvers: Sequence[str] = (),
     for size in sizes:
         problem = paper_problem(size, size // 20, 0.05, 10, 0)
         wanted = solvers or (OURS, *PEERS)
-        rivals = [peer for peer in (*entrants(problem), whole_decompositions(problem)) if peer.name in wanted]
+        rivals = [peer for peer in (*baseline_peers(problem), whole_decompositions(problem)) if peer.name in wanted]
         own = ours(problem, repeats) if OURS in wanted else ()
         for finish in chain(own, theirs(problem, rivals, repeats)):
             name = TOLD[finish.told] if finish.solver == OURS else finish.solver

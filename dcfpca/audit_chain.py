@@ -1,4 +1,4 @@
-"""Verifying the aggregator's audit log: a chain of hashes, each signed; anybody who can read it can check it."""
+"""Verifies the aggregator's audit log: a hash chain whose entries are signed. Any reader can verify it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dcfpca.errors import BadMessage
 from dcfpca.v1.admin_pb2 import AuditEntry
 
 GENESIS = bytes(32)
-"""What the first entry holds as the hash of the one before."""
+"""The previous hash of the first entry."""
 
 _LABEL = b"dcfpca/v1/audit"
 
 
 def entry_hash(entry: AuditEntry) -> bytes:
-    """SHA-256 over every field of the entry but its hash and signature, each with its length."""
+    """SHA-256 over every field of the entry but its hash and signature, each prefixed with its length."""
     fields = (
         str(entry.sequence),
         str(entry.at_ms),
@@ -29,16 +29,16 @@ def entry_hash(entry: AuditEntry) -> bytes:
 
 
 def verify_log(entries: Iterable[AuditEntry], verify: Callable[[bytes, bytes, bytes], bool]) -> int:
-    """Check the whole log from its first entry; `verify(certificate, signature, data)` judges the signatures.
+    """Check the whole log from its first entry; `verify(certificate, signature, data)` checks a signature.
 
-    Returns how many entries there are; raises BadMessage at the first one that does not fit.
+    Returns the number of entries; raises BadMessage at the first one that breaks the chain or is not signed.
     """
     previous, certificate, count = GENESIS, b"", 0
     for entry in entries:
         count += 1
         certificate = entry.certificate or certificate
         if entry.sequence != count or entry.previous != previous:
-            raise BadMessage(f"entry {entry.sequence} of the audit log does not follow the one before it")
+            raise BadMessage(f"entry {entry.sequence} of the audit log does not follow the previous entry")
         if entry.hash != entry_hash(entry):
             raise BadMessage(f"entry {entry.sequence} of the audit log was changed after it was written")
         if not verify(certificate, entry.signature, entry.hash):

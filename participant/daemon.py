@@ -9,8 +9,8 @@ import sqlite3
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from dcfpca.doctor.connection_diagnosis import Files
-from dcfpca.errors import BadInput, BadMessage, DcfpcaError
+from dcfpca.connection_diagnosis import TlsFiles
+from dcfpca.errors import BadMessage, DcfpcaError, UnusableState
 from dcfpca.feature_names import features_digest
 from dcfpca.logs import log
 from dcfpca.v1 import rounds_pb2 as pb
@@ -49,7 +49,7 @@ class Daemon:
 
     async def serve(self) -> None:
         """Serve until cancelled; raises DcfpcaError when retrying cannot help."""
-        files = Files(self._config.identity.ca, self._config.identity.cert, self._config.identity.key)
+        files = TlsFiles(self._config.identity.ca, self._config.identity.cert, self._config.identity.key)
         connection = Connection(self._config.aggregator.address, files, self._link, self._telemetry.connected)
         metrics = await serve_beside("metrics", self._config.telemetry.metrics, self._telemetry.page)
         self._restore()
@@ -172,7 +172,7 @@ async def serve(config: Config) -> None:
             await _until_signalled(Daemon(config, site, store).serve())
         except (sqlite3.Error, OSError) as error:
             hint = "free space on the disk or correct the permissions, then start the daemon again; nothing is lost"
-            raise BadInput(f"the state in {config.state.dir} cannot be written: {error}", hint) from error
+            raise UnusableState(f"the state in {config.state.dir} cannot be written: {error}", hint) from error
         finally:
             store.close()
             log("stopped", participant=site.name)

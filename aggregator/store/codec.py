@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter
 
 from aggregator.run.events import Event
 from aggregator.run.state import Run
-from dcfpca.errors import BadInput
+from dcfpca.errors import UnusableState
 from dcfpca.rpca.method import Consensus, Outcome, Progress, TensorMessage
 
 _EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])
@@ -27,7 +27,7 @@ def _reading(what: str) -> Iterator[None]:
         yield
     except Exception as error:
         hint = "restore the store from a backup (deploy/RUNBOOK.md); it has not been changed"
-        raise BadInput(f"the store holds {what} that is damaged", hint) from error
+        raise UnusableState(f"the store holds {what} that is damaged", hint) from error
 
 
 def dump_event(event: Event) -> bytes:

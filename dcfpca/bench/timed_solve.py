@@ -1,7 +1,7 @@
-"""A solve in one process with a clock beside it: what `dcfpca bench solve` and the benchmarks measure with.
+"""A timed solve in one process, used by `dcfpca bench solve` and the benchmarks.
 
-With one thread the clock is the process's own CPU time, which others on the machine do not inflate; with more it is
-the wall clock.
+With one thread the clock is the CPU time of the process, which other load does not inflate; with more threads it is the
+wall clock.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from dcfpca.rpca.subspace.site import SKETCHING_ROUNDS
 from dcfpca.rpca.synthetic import Problem
 
 LEVELS = ("1e-6", "1e-10", "1e-20")  # of ‖L−L₀‖²/‖L₀‖²
-FAR_OFF = 0.05  # L moved by more than this share of itself: its squared error is not yet near any of the levels
+FAR_OFF = 0.05  # relative change of L above which its squared error cannot be near any level
 
 
 @dataclass(slots=True)
 class Clock:
-    """Seconds spent, and those that the same multiplications alone would have taken at the measured peak."""
+    """Seconds spent, and the seconds that the matrix products alone would take at the measured peak rate."""
 
     now: Callable[[], float]
     opening: float = 0.0
@@ -44,7 +44,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """The figures of one solve, under the names `bench solve` prints them by."""
+    """The figures of one solve, under the names that `bench solve` prints."""
 
     error: float
     relative_error_L: float  # noqa: N815 — the name is a contract
@@ -61,7 +61,7 @@ class Solved:
 
 
 def solve(method: Method, problem: Problem, threads: int = 1) -> Solved:
-    """Run the method over the problem's sites in sequence; looking at the error each round is not on the clock."""
+    """Run the method over the problem's sites in sequence; measuring the error of each round is not timed."""
     _load_compiled_loops(method.width if isinstance(method, SubspaceMethod) else 0)
     with threadpool_limits(threads):
         return _solve(method, problem, time.process_time if threads == 1 else time.perf_counter)
@@ -117,7 +117,7 @@ def _solve(method: Method, problem: Problem, now: Callable[[], float]) -> Solved
 
 
 def _apart(results: Sequence[SiteResult]) -> str:
-    """Whether rows, which are the same at all sites, or columns stay unexplained."""
+    """Whether rows (common to all sites) or columns remain unexplained."""
     rows, columns = ([one.certificate.get(f"{what}_apart", 0.0) for one in results] for what in ("rows", "columns"))
     return unexplained_text({"rows_apart": max(rows), "columns_apart": sum(columns)})
 
@@ -159,7 +159,7 @@ def _reached(errors: Sequence[float], level: float) -> int | None:
 
 
 def _seconds(clock: Clock, rounds: int | None) -> float | None:
-    """Opening, rounds so far, and the forming of the result."""
+    """Seconds of the opening, the rounds so far and forming the result."""
     return None if rounds is None else clock.opening + sum(clock.rounds[:rounds]) + clock.finish
 
 
@@ -206,7 +206,7 @@ def gemm_peak(rows: int, columns: int, width: int, dtype: type, now: Callable[[]
 
 
 def peak_of_step(method: Method, problem: Problem, consensus: Consensus) -> tuple[int, int]:
-    """Bytes of the largest site's matrix plus all that its local step holds at once; and the matrix alone."""
+    """Peak bytes of the largest site, its matrix and all that its local step holds; and those of the matrix alone."""
     own = max(problem.sites(), key=lambda site: site.shape[1])
     matrix = 8 * own.shape[0] * own.shape[1]
     tracemalloc.start()

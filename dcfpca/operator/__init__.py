@@ -1,1 +1,1 @@
-"""The operator's client: connection settings, calls with deadlines, downloads, and statuses as sentences."""
+"""The operator's client: connection settings, calls with deadlines, downloads, exports, and status errors."""

@@ -1,4 +1,4 @@
-"""A solver followed round by round: the paper's err, the error of L beside it, and the solver's own CPU seconds."""
+"""Traces of a solver by round: the paper's err, the error of L, and the CPU seconds of the solver alone."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Track:
 
 @dataclass(slots=True)
 class Gauge:
-    """Adds up squared distances from the truth over blocks of columns, so that no second matrix is formed."""
+    """Adds up squared distances from the truth over blocks of columns, so that no second matrix is allocated."""
 
     problem: Problem
     scale: float = field(init=False)
@@ -49,7 +49,7 @@ class Gauge:
         self.scale = self.scale_L + _squared(self.problem.S)
 
     def take(self, parts: Sequence[tuple[FloatArray, FloatArray]]) -> None:
-        """Note the errors of L and S given site by site."""
+        """Append the errors of L and S, which are given site by site."""
         start, off_L, off_S = 0, 0.0, 0.0
         for L, S in parts:
             own = slice(start, start + L.shape[1])
@@ -60,12 +60,12 @@ class Gauge:
         self.errors_L.append(float(np.sqrt(off_L / self.scale_L)))
 
     def track(self, solver: str, rank: int, cpu_seconds: float) -> Track:
-        """All that was noted."""
+        """The track of all errors so far."""
         return Track(solver, tuple(self.errors), tuple(self.errors_L), rank, cpu_seconds)
 
 
 def federated(solver: str, method: Method, problem: Problem, look: Callable[[Consensus], None] | None = None) -> Track:
-    """A method over the problem's sites in sequence, as the paper simulates it; `look` sees every round's consensus."""
+    """A method over the problem's sites in sequence, as in the paper; `look` is called with every consensus."""
     sites: list[Site] = [method.site(own) for own in problem.sites()]
     gauge, spent, consensus = Gauge(problem), 0.0, method.begin()
     while consensus.outcome is None:
@@ -80,7 +80,7 @@ def federated(solver: str, method: Method, problem: Problem, look: Callable[[Con
 
 
 def centralized(solver: str, run: Callable[[Observe], BaselineResult], problem: Problem) -> Track:
-    """A baseline that sees the whole matrix; looking at it is not on the clock."""
+    """A centralized baseline; measuring its error is not timed."""
     gauge, looking = Gauge(problem), 0.0
 
     def look(_: int, L: FloatArray, S: FloatArray) -> None:

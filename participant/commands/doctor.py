@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from dcfpca.doctor import Finding, fail, ok, warn
-from dcfpca.doctor.connection_diagnosis import Address, Files
+from dcfpca.connection_diagnosis import Address, TlsFiles
+from dcfpca.doctor import CheckResult, fail, ok, warn
 from dcfpca.doctor.local_checks import check_credentials, check_directory
 from dcfpca.doctor.network_checks import check_network
 from dcfpca.errors import DcfpcaError
@@ -19,7 +19,7 @@ from participant.policy import SitePolicy
 _NUMBER_BYTES = 8
 
 
-def examine(config: Config) -> Iterator[Finding]:
+def examine(config: Config) -> Iterator[CheckResult]:
     """All checks of a site: first its own files and data, then the network."""
     identity = config.identity
     own, found = check_credentials(identity.ca, identity.cert, identity.key, Role.PARTICIPANT, datetime.now(UTC))
@@ -46,7 +46,7 @@ def _measure(config: Config) -> DataFacts:
     return measure(matrix.columns, config.data.origin)
 
 
-def _revocations(config: Config, own: Credentials) -> Finding:
+def _revocations(config: Config, own: Credentials) -> CheckResult:
     assert config.identity.crl is not None
     try:
         load_revocations(config.identity.crl, own.authorities, datetime.now(UTC))
@@ -55,7 +55,7 @@ def _revocations(config: Config, own: Credentials) -> Finding:
     return ok("revocation list", f"{config.identity.crl} is signed by the CA and in force")
 
 
-def judge_data(config: Config, facts: DataFacts) -> Iterator[Finding]:
+def judge_data(config: Config, facts: DataFacts) -> Iterator[CheckResult]:
     """Whether the site can take part in any run with this matrix."""
     policy = config.policy
     size = f"{facts.rows} rows × {facts.columns} columns"
@@ -70,7 +70,7 @@ def judge_data(config: Config, facts: DataFacts) -> Iterator[Finding]:
         yield ok("data", f"{config.data.origin} is readable: {size}{gaps}")
 
 
-def judge_policy(policy: SitePolicy) -> Iterator[Finding]:
+def judge_policy(policy: SitePolicy) -> Iterator[CheckResult]:
     """Whether the policy contradicts itself or allows more than its author may intend."""
     doubts = list(_doubts(policy))
     yield from doubts
@@ -79,7 +79,7 @@ def judge_policy(policy: SitePolicy) -> Iterator[Finding]:
         yield ok("policy", f"takes part in cohorts of {policy.min_cohort} or more, and {kept}")
 
 
-def _doubts(policy: SitePolicy) -> Iterator[Finding]:
+def _doubts(policy: SitePolicy) -> Iterator[CheckResult]:
     if not policy.methods:
         yield fail("policy", "no method is allowed: this site refuses every run", "name some in [policy] methods")
     if policy.private and policy.allow_export:
@@ -93,11 +93,11 @@ def _doubts(policy: SitePolicy) -> Iterator[Finding]:
         yield warn("policy", told, "remove allow_plain unless such runs are meant")
 
 
-def _network(config: Config, own: Credentials) -> Iterator[Finding]:
+def _network(config: Config, own: Credentials) -> Iterator[CheckResult]:
     identity = config.identity
     try:
         address = Address.parse(config.aggregator.address)
     except DcfpcaError as error:
         yield fail("aggregator", error)
         return
-    yield from check_network(address, Files(identity.ca, identity.cert, identity.key), own)
+    yield from check_network(address, TlsFiles(identity.ca, identity.cert, identity.key), own)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import grpc
 
-from dcfpca.doctor.connection_diagnosis import Address, Files
+from dcfpca.connection_diagnosis import Address, TlsFiles
 from dcfpca.errors import BadIdentity, Unreachable
 from dcfpca.identity import Role
 from dcfpca.logs import log
@@ -31,7 +31,7 @@ class Connection:
     """The daemon's one stream, with credentials that may be replaced on disk at any time."""
 
     def __init__(
-        self, address: str, files: Files, link: Link, tell: Callable[[bool], None] = lambda _connected: None
+        self, address: str, files: TlsFiles, link: Link, tell: Callable[[bool], None] = lambda _connected: None
     ) -> None:
         self._tell = tell
         self._address = Address.parse(address)
@@ -131,7 +131,7 @@ class Connection:
         self._failure = failure.kind
 
 
-def _file_versions(files: Files) -> tuple[tuple[int, int], ...]:
+def _file_versions(files: TlsFiles) -> tuple[tuple[int, int], ...]:
     return tuple(_file_version(path) for path in (files.ca, files.cert, files.key))
 
 

@@ -7,7 +7,7 @@ from enum import Enum
 
 import grpc
 
-from dcfpca.doctor.connection_diagnosis import Address, Files, diagnose
+from dcfpca.connection_diagnosis import Address, TlsFiles, diagnose
 from dcfpca.errors import BadIdentity, DcfpcaError, Refused, Unreachable
 
 
@@ -29,7 +29,7 @@ class ConnectionFailure:
     error: DcfpcaError
 
 
-def classify_failure(error: grpc.aio.AioRpcError, address: Address, files: Files) -> ConnectionFailure:
+def classify_failure(error: grpc.aio.AioRpcError, address: Address, files: TlsFiles) -> ConnectionFailure:
     """Classify a failed call. For an unreachable aggregator this opens a connection to find the cause."""
     said = (error.details() or "").partition("\nhint: ")[0]
     match error.code():
@@ -62,7 +62,7 @@ def classify_failure(error: grpc.aio.AioRpcError, address: Address, files: Files
             )
 
 
-def _unavailable(said: str, address: Address, files: Files) -> ConnectionFailure:
+def _unavailable(said: str, address: Address, files: TlsFiles) -> ConnectionFailure:
     found = diagnose(address, files)
     if isinstance(found, BadIdentity):
         return ConnectionFailure("refused_by_tls", Recovery.FIX_FIRST, found)

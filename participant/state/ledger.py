@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dcfpca.errors import BadInput, Refused
+from dcfpca.errors import Refused, UnusableState
 
 LABEL = "dcfpca/v1/ledger"
 FIRST = hashlib.sha256(LABEL.encode()).digest()
@@ -103,7 +103,7 @@ class Ledger:
                 yield _entry(row)
         except sqlite3.DatabaseError as error:
             hint = "somebody or something damaged the file; compare with a backup"
-            raise BadInput(f"the ledger cannot be read: {error}", hint) from None
+            raise UnusableState(f"the ledger cannot be read: {error}", hint) from None
 
     def sent_digests(self, item: Item) -> set[bytes]:
         """Digests of the recorded messages of the same kind, run, round and attempt as `item`."""
@@ -138,5 +138,5 @@ def _entry(row: tuple[object, ...]) -> Entry:
         sequence, at_ms, run_id, round, attempt, kind, shape, size, sha256, detail, previous, digest = row
         item = Item(kind, shape, size, sha256, run_id, round, attempt, detail)  # type: ignore[arg-type]
     except ValueError:
-        raise BadInput("the ledger cannot be read") from None
+        raise UnusableState("the ledger cannot be read") from None
     return Entry(sequence, at_ms, item, previous, digest)  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dcfpca.atomic_files import atomic_write, make_private_directory, sync_directory, sync_file
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.errors import BadInput, Refused
+from dcfpca.errors import BadInput, Refused, UnusableState
 from dcfpca.rpca.method import FloatArray
 from dcfpca.spec import parse_spec
 from participant.session import Consent
@@ -268,7 +268,7 @@ def _open(path: Path) -> sqlite3.Connection:
         database.executescript(package_files("participant.state").joinpath("schema.sql").read_text(encoding="utf-8"))
     except sqlite3.Error as error:
         hint = "restore it from a backup, or move the directory away; open runs then go on without this site"
-        raise BadInput(f"the state {path} cannot be used: {error}", hint) from None
+        raise UnusableState(f"the state {path} cannot be used: {error}", hint) from None
     return database
 
 
@@ -276,7 +276,7 @@ def _check_version(path: Path, database: sqlite3.Connection) -> None:
     found = database.execute("PRAGMA user_version").fetchone()[0]
     if found > VERSION:
         sentence = f"the state {path} was written by a newer version (format {found}, this one knows {VERSION})"
-        raise BadInput(sentence, "install the newer version again")
+        raise UnusableState(sentence, "install the newer version again")
     if found < VERSION:
         database.execute(f"PRAGMA user_version = {VERSION}")
 

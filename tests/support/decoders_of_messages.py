@@ -13,7 +13,7 @@ from aggregator.run.state import Run
 from aggregator.store import codec as store_codec
 from dcfpca import wire
 from dcfpca.audit_chain import entry_hash, verify_log
-from dcfpca.chain_checkpoint import check_seen
+from dcfpca.chain_checkpoint import verify_checkpoint
 from dcfpca.methods import method_of
 from dcfpca.spec import parse_spec, parse_spec_toml
 from dcfpca.v1 import rounds_pb2 as pb
@@ -143,7 +143,7 @@ def audit_log(folder: Path) -> Decoder:
 
 def head(folder: Path) -> Decoder:
     sound = b'{"sequence": 1, "hash": "' + b"ab" * 32 + b'"}\n'
-    read = from_file(folder / "head", lambda path: check_seen(path, {1: b"\xab" * 32}, "the log"))
+    read = from_file(folder / "head", lambda path: verify_checkpoint(path, {1: b"\xab" * 32}, "the log"))
     return Decoder(sound, read)
 
 

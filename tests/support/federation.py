@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-from dcfpca.doctor.connection_diagnosis import Address
+from dcfpca.connection_diagnosis import Address
 from dcfpca.identity import Identity, Role
 from dcfpca.methods import method_of
 from dcfpca.operator.client import Operator

@@ -76,7 +76,7 @@ async def test_a_site_names_its_own_configuration(
     }
     (tmp_path / "participant.toml").write_text(to_toml(tables))
     assert await typed("run", "audit", run_id, "--verify", "--config", str(tmp_path / "participant.toml")) == 0
-    assert "the log is whole: 2 entries" in capsys.readouterr().err
+    assert "the log is complete: 2 entries" in capsys.readouterr().err
 
 
 def commands_of_operators() -> list[tuple[str, ...]]:
@@ -115,7 +115,7 @@ async def test_a_run_that_the_log_does_not_know_is_said_to_be_missing(
 ) -> None:
     files = aggregator.identity(Role.PARTICIPANT, "ann")
     assert await typed("run", "audit", "20300101-00000000", "--verify", *flags(aggregator, files)) == 1
-    assert "the audit log has no run" in capsys.readouterr().err
+    assert "the audit log has no entry of run" in capsys.readouterr().err
 
 
 async def test_a_log_that_was_cut_off_is_noticed_by_who_noted_its_end(

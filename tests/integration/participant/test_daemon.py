@@ -210,10 +210,10 @@ def test_bad_data_and_config_end_the_daemon_with_a_sentence(tmp_path: Path) -> N
         home = tmp_path / "sites" / "alpha"
         (home / "data.npy").write_bytes(b"")
         ended = command(made, "alpha", "check")
-        assert ended.returncode == 1
+        assert ended.returncode == 2
         assert "data.npy is empty" in ended.stderr
         config = home / "participant.toml"
         config.write_text(config.read_text() + "[surprise]\nkey = 1\n")
         ended = command(made, "alpha", "serve")
-        assert ended.returncode == 1
+        assert ended.returncode == 2
         assert "surprise: there is no such key" in ended.stderr

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dcfpca.cli.bench_rounds import Case, figures_of, peak_bytes
+from dcfpca.bench.round_cost import RoundCase, figures_of, peak_bytes
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Outcome, TensorMessage, Total
 from dcfpca.spec import parse_spec
@@ -30,7 +30,9 @@ def test_the_peak_is_at_least_what_was_touched() -> None:
 
 
 def test_a_run_of_idle_sites_goes_through_all_its_rounds() -> None:
-    method = method_of(parse_spec(Case(3, rows=20, rank=4, rounds=40, aggregation="plain", precision=64).spec(["a"])))
+    method = method_of(
+        parse_spec(RoundCase(3, rows=20, rank=4, rounds=40, aggregation="plain", precision=64).spec(["a"]))
+    )
     consensus = method.begin()
     while consensus.outcome is None:
         layout = method.update_layout(consensus.round)

@@ -7,7 +7,7 @@ from rich.console import Console
 from dcfpca.spec import parse_spec
 from dcfpca.text import run_views
 from dcfpca.text.console import print_json
-from dcfpca.text.run_progress import Progress, picture, round_line
+from dcfpca.text.run_progress import RunProgress, picture, round_line
 from dcfpca.v1 import admin_pb2 as pb
 
 SPEC = parse_spec({"max_rank": 4, "rows": 20, "rounds": 50, "label": "[bold]spring[/]"})
@@ -51,7 +51,7 @@ def test_a_round_without_figures_is_still_valid_json(capsys: object) -> None:
 
 
 def test_a_run_before_any_round_can_be_shown() -> None:
-    assert "no round is finished yet" in drawn(run_views.run_picture(run_view(status="enrolling")))
+    assert "no round has finished yet" in drawn(run_views.run_picture(run_view(status="enrolling")))
 
 
 def test_texts_from_others_are_shown_as_they_are() -> None:
@@ -72,7 +72,7 @@ def test_listings_show_state_and_days_left() -> None:
 
 def told(*seen: pb.RunView, terminal: bool = False) -> str:
     out = io.StringIO()
-    with Progress(Console(file=out, width=200, force_terminal=terminal, color_system=None)) as progress:
+    with RunProgress(Console(file=out, width=200, force_terminal=terminal, color_system=None)) as progress:
         for view in seen:
             progress.update(view)
     return out.getvalue()
@@ -94,17 +94,17 @@ def test_a_refusal_is_told_once() -> None:
 
 
 def test_on_a_terminal_the_picture_says_round_awaited_bytes_and_outlook() -> None:
-    with Progress(Console(file=io.StringIO(), force_terminal=True)) as progress:
+    with RunProgress(Console(file=io.StringIO(), force_terminal=True)) as progress:
         progress.update(run_view(round_view(1), round_view(2), round=3, awaited=["b", "a"], percent={"b": 40}))
-        text = drawn(picture(progress.seen))
+        text = drawn(picture(progress.history))
     for word in ("round 3 of at most 50", "awaiting b 40 %, a (uploading)", "4.0 kB received", "left", "rank 2"):
         assert word in text
 
 
 def test_a_finished_run_foretells_nothing_and_awaits_nobody() -> None:
-    with Progress(Console(file=io.StringIO(), force_terminal=True)) as progress:
+    with RunProgress(Console(file=io.StringIO(), force_terminal=True)) as progress:
         progress.update(run_view(round_view(1), status="finished", awaited=["a"], reason="converged"))
-        text = drawn(picture(progress.seen))
+        text = drawn(picture(progress.history))
     assert "left" not in text
     assert "awaiting" not in text
     assert "converged" in text

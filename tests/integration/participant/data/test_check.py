@@ -41,7 +41,7 @@ def test_malformed_files_are_refused_by_the_command(
             main(["check", "--config", str(file)])
         spoken = capsys.readouterr()
         sentence = " ".join(spoken.err.split())
-        assert ended.value.code == 1
+        assert ended.value.code == 2
         assert spoken.out == ""
         assert "error: " in sentence
         assert "hint: " in sentence

@@ -8,11 +8,11 @@ from pathlib import Path
 import grpc
 import pytest
 
-from dcfpca.doctor.connection_diagnosis import Address, Files
+from dcfpca.connection_diagnosis import Address, TlsFiles
 from participant.link.calls import TRANSIENT
 from participant.link.connection_errors import Recovery, classify_failure
 
-FILES = Files(Path("ca.pem"), Path("cert.pem"), Path("key.pem"))
+FILES = TlsFiles(Path("ca.pem"), Path("cert.pem"), Path("key.pem"))
 Code = grpc.StatusCode
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dcfpca.chain_checkpoint import check_seen, note_seen
+from dcfpca.chain_checkpoint import save_checkpoint, verify_checkpoint
 from dcfpca.errors import BadInput, Refused
 from participant.state.ledger import Item, verify
 from participant.state.store import DATABASE, Store
@@ -72,7 +72,7 @@ def test_digests_of_one_purpose_are_found(store: Store) -> None:
 def test_entries_cut_off_at_the_end_are_noticed_by_who_noted_the_last(store: Store, tmp_path: Path) -> None:
     def look() -> None:
         hashes = {entry.sequence: entry.hash for entry in store.ledger.entries()}
-        note_seen(tmp_path / "seen", check_seen(tmp_path / "seen", hashes, "the ledger"))
+        save_checkpoint(tmp_path / "seen", verify_checkpoint(tmp_path / "seen", hashes, "the ledger"))
 
     look()
     store.ledger.append(item(round=9), at_ms=2000)

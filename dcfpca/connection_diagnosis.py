@@ -1,4 +1,4 @@
-"""Why the aggregator cannot be reached: tries name, TCP and TLS in turn. gRPC itself only says UNAVAILABLE."""
+"""Finds out why the aggregator cannot be reached, by trying DNS, TCP and TLS; gRPC only reports UNAVAILABLE."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _NOT_YET_VALID = 9
 _UNKNOWN_ISSUER = {2, 18, 19, 20, 21}
 _WRONG_HOST = {62, 64}
 
-# How long the aggregator is given to turn our certificate away: under TLS 1.3 it does so after the handshake.
-_AFTERTHOUGHT_SECONDS = 1.0
+# How long to wait for the aggregator to refuse our certificate: under TLS 1.3 it does so after the handshake.
+_REFUSAL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +43,16 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
-    """The three files that a mutual TLS connection needs."""
+class TlsFiles:
+    """The CA certificate, own certificate and private key for mutual TLS."""
 
     ca: Path
     cert: Path
     key: Path
 
 
-def diagnose(address: Address, files: Files, seconds: float = 3.0) -> DcfpcaError | None:
-    """The first layer that fails, as a sentence and a hint; None where all of them work."""
+def diagnose(address: Address, files: TlsFiles, seconds: float = 3.0) -> DcfpcaError | None:
+    """The error of the first layer that fails; None if all of them work."""
     try:
         with contextlib.closing(_dial(address, seconds)) as raw:
             _handshake(raw, address, files)
@@ -66,69 +66,71 @@ def _dial(address: Address, seconds: float) -> socket.socket:
         return socket.create_connection((address.host, address.port), timeout=seconds)
     except socket.gaierror:
         raise Unreachable(
-            f"the host name {address.host!r} cannot be resolved", "check the spelling of --aggregator, and the DNS"
+            f"the host name {address.host!r} cannot be resolved", "check the spelling of --aggregator and the DNS"
         ) from None
     except ConnectionRefusedError:
-        hint = "is the aggregator started? check host and port, or start it with `dcfpca-aggregator serve`"
+        hint = "check host and port, or start the aggregator with `dcfpca-aggregator serve`"
         raise Unreachable(f"nothing listens at {address}", hint) from None
     except TimeoutError:
-        hint = "a firewall may drop the packets; ask its keeper to let this port through"
+        hint = "a firewall may drop the packets; ask its administrator to allow this port"
         raise Unreachable(f"{address} did not answer within {seconds:g} s", hint) from None
     except OSError as error:
         raise Unreachable(f"{address} cannot be reached: {error.strerror}", "check the network") from None
 
 
-def _handshake(raw: socket.socket, address: Address, files: Files) -> None:
+def _handshake(raw: socket.socket, address: Address, files: TlsFiles) -> None:
     context = ssl.create_default_context(cafile=str(files.ca))
     context.load_cert_chain(str(files.cert), str(files.key))
     context.set_alpn_protocols(["h2"])
     try:
         with context.wrap_socket(raw, server_hostname=address.host) as secured:
-            secured.settimeout(_AFTERTHOUGHT_SECONDS)
+            secured.settimeout(_REFUSAL_SECONDS)
             _await_greeting(secured, address)
     except ssl.SSLCertVerificationError as error:
-        raise _unbelievable(error, address, files) from None
+        raise _untrusted_server(error, address, files) from None
     except ssl.SSLError as error:
-        raise _turned_away(error, address) from None
+        raise _refused_by_server(error, address) from None
     except OSError:
-        hint = "is it an aggregator? a proxy in between must pass TLS through untouched"
-        raise Unreachable(f"{address} hung up during the TLS handshake", hint) from None
+        hint = "check that it is an aggregator; a proxy in between must pass TLS through"
+        raise Unreachable(f"{address} closed the connection during the TLS handshake", hint) from None
 
 
 def _await_greeting(secured: ssl.SSLSocket, address: Address) -> None:
-    """A gRPC server that accepts our certificate speaks first; one that does not hangs up without a word."""
+    """A gRPC server that accepts our certificate sends the first bytes; one that refuses it closes the connection."""
     with contextlib.suppress(TimeoutError):
         if not secured.recv(1):
             hint = "use one that the aggregator's own consortium CA has signed, and that is neither expired nor revoked"
-            raise BadIdentity(f"the aggregator at {address} turned this certificate away", hint)
+            raise BadIdentity(f"the aggregator at {address} refused this certificate", hint)
 
 
-def _unbelievable(error: ssl.SSLCertVerificationError, address: Address, files: Files) -> DcfpcaError:
-    """We do not believe the aggregator's certificate."""
+def _untrusted_server(error: ssl.SSLCertVerificationError, address: Address, files: TlsFiles) -> DcfpcaError:
+    """Why our side rejects the aggregator's certificate."""
     if error.verify_code in _WRONG_HOST:
-        hint = f"dial it by a name in its certificate, or have one issued with `--host {address.host}`"
+        hint = f"connect by a name in its certificate, or have one issued with `--host {address.host}`"
         return BadIdentity(f"the aggregator's certificate is not for the host {address.host!r}", hint)
     if error.verify_code == _EXPIRED:
-        hint = "have it renewed with `dcfpca certs renew aggregator …`; the aggregator reloads it by itself"
+        hint = "have it renewed with `dcfpca certs renew aggregator …`; the aggregator loads it without a restart"
         return BadIdentity("the aggregator's certificate has expired", hint)
     if error.verify_code == _NOT_YET_VALID:
         return BadIdentity("the aggregator's certificate is not valid yet", "check the clocks of both machines")
     if error.verify_code in _UNKNOWN_ISSUER:
         hint = "use the ca.crt of your consortium with --ca, and check that the address is that of your aggregator"
         return BadIdentity(f"the certificate of {address} was not issued by the CA in {files.ca}", hint)
-    return BadIdentity(f"the aggregator's certificate cannot be believed: {error.verify_message}")
+    return BadIdentity(f"the aggregator's certificate cannot be verified: {error.verify_message}")
 
 
-def _turned_away(error: ssl.SSLError, address: Address) -> DcfpcaError:
-    """The aggregator does not believe ours, or it does not speak TLS at all."""
+def _refused_by_server(error: ssl.SSLError, address: Address) -> DcfpcaError:
+    """Why the aggregator rejects our certificate, or that it does not speak TLS."""
     reason = (error.reason or "").upper()
     if "UNKNOWN_CA" in reason or "CERTIFICATE_UNKNOWN" in reason or "BAD_CERTIFICATE" in reason:
         hint = "use a certificate that the aggregator's own consortium CA has signed"
-        return BadIdentity(f"the aggregator at {address} does not know the CA of this certificate", hint)
+        return BadIdentity(f"the aggregator at {address} does not trust the CA of this certificate", hint)
     if "EXPIRED" in reason:
-        return BadIdentity("the aggregator says that this certificate has expired", "renew it; check both clocks")
+        return BadIdentity("the aggregator reports that this certificate has expired", "renew it; check both clocks")
     if "WRONG_VERSION_NUMBER" in reason or "HTTP" in reason:
         return Unreachable(f"what listens at {address} does not speak TLS", "check the port")
     if "EOF" in reason:
-        return Unreachable(f"{address} hung up during the TLS handshake", "check that it is an aggregator")
+        return Unreachable(
+            f"{address} closed the connection during the TLS handshake", "check that it is an aggregator"
+        )
     return BadIdentity(f"the TLS handshake with {address} failed: {reason or error}", "try `dcfpca doctor`")

@@ -7,7 +7,7 @@ import socket
 import threading
 
 
-class Meter:
+class TrafficCounter:
     """Forwards every connection to the port and counts; it lives as long as the process."""
 
     def __init__(self, port: int) -> None:

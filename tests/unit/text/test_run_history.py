@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from dcfpca.text.time_left import Seen, rounds_left, seconds_left
+from dcfpca.text.run_history import RunHistory, rounds_left, seconds_left
 from dcfpca.v1 import admin_pb2 as pb
 
 
@@ -13,25 +13,25 @@ def view(*numbers: int, status: str = "running") -> pb.RunView:
 
 
 def test_views_with_all_rounds_and_views_with_new_rounds_give_the_same_picture() -> None:
-    whole, news = Seen(), Seen()
+    whole, news = RunHistory(), RunHistory()
     for one in (view(0), view(0, 1), view(0, 1, 2)):
         whole.take(one)
     for one in (view(0), view(1), view(2)):
         news.take(one)
-    assert whole.whole() == news.whole()
+    assert whole.complete_view() == news.complete_view()
     assert whole.bytes_sent() == news.bytes_sent() == 30
 
 
 def test_a_round_is_new_once() -> None:
-    seen = Seen()
-    assert [one.round for one in seen.take(view(0, 1))] == [0, 1]
-    assert [one.round for one in seen.take(view(0, 1, 2))] == [2]
-    assert seen.take(view(2)) == []
-    assert seen.last_round == 2
+    history = RunHistory()
+    assert [one.round for one in history.take(view(0, 1))] == [0, 1]
+    assert [one.round for one in history.take(view(0, 1, 2))] == [2]
+    assert history.take(view(2)) == []
+    assert history.last_round == 2
 
 
 def test_before_the_first_round_all_rounds_are_asked_for() -> None:
-    assert Seen().last_round == -1
+    assert RunHistory().last_round == -1
 
 
 @pytest.mark.parametrize("factor", [0.1, 0.5, 0.9])

@@ -1,4 +1,4 @@
-"""From a spec file and the command line's flags to the spec that is proposed. Flags win."""
+"""Builds the spec to propose from a spec file and command-line flags; flags override the file."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dcfpca.spec import RunSpec, parse_spec, parse_spec_toml
 _RANKS = ("rank", "max_rank")
 
 
-def proposal(path: Path | None, flags: Mapping[str, Any], settings: Sequence[str]) -> RunSpec:
-    """The spec; flags that were not given are None, `settings` are texts of the form key=value."""
+def spec_from_flags(path: Path | None, flags: Mapping[str, Any], settings: Sequence[str]) -> RunSpec:
+    """The validated spec. A flag that was not given is None; `settings` have the form key=value."""
     keys = _read(path) if path else {}
     for key, value in flags.items():
         if value is not None:
@@ -42,7 +42,7 @@ def _split(setting: str) -> tuple[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """A TOML value; what is none is taken as text, so that quotes need not survive the shell."""
+    """A TOML value; anything else is taken as a string, so that no quotes are needed in the shell."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -50,7 +50,7 @@ def _value(text: str) -> Any:
 
 
 def _put(keys: dict[str, Any], dotted: str, value: Any) -> None:
-    """Set a key, also one inside a table such as subspace.passes; rank and max_rank replace each other."""
+    """Set a key, also inside a table such as subspace.passes; rank and max_rank replace each other."""
     if dotted in _RANKS:
         for other in _RANKS:
             keys.pop(other, None)

@@ -1,4 +1,4 @@
-"""What has been seen of a run, and how long it may still take. Pure."""
+"""The views of a run received so far, and an estimate of the time it still takes. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _RECENT = 5
 
 
 @dataclass(slots=True)
-class Seen:
-    """The run as told so far. Views may repeat rounds or bring only the new ones; both give the same picture."""
+class RunHistory:
+    """The latest view and all rounds so far. Views may repeat rounds or carry only new ones; the result is the same."""
 
     view: pb.RunView = field(default_factory=pb.RunView)
     rounds: dict[int, pb.RoundView] = field(default_factory=dict)
 
     def take(self, view: pb.RunView) -> list[pb.RoundView]:
-        """Take in a view; returns the rounds that are new, oldest first."""
+        """Add a view; returns the rounds that are new, oldest first."""
         fresh = [one for one in view.rounds if one.round not in self.rounds]
         self.rounds |= {one.round: one for one in view.rounds}
         self.view = view
@@ -34,13 +34,13 @@ class Seen:
         """The newest finished round; −1 before the first."""
         return max(self.rounds, default=-1)
 
-    def whole(self) -> pb.RunView:
-        """The view with all rounds that were seen."""
-        whole = pb.RunView()
-        whole.CopyFrom(self.view)
-        del whole.rounds[:]
-        whole.rounds.extend(self.rounds[number] for number in sorted(self.rounds))
-        return whole
+    def complete_view(self) -> pb.RunView:
+        """The latest view with all rounds received so far."""
+        complete = pb.RunView()
+        complete.CopyFrom(self.view)
+        del complete.rounds[:]
+        complete.rounds.extend(self.rounds[number] for number in sorted(self.rounds))
+        return complete
 
     def bytes_received(self) -> int:
         """Payload bytes that participants sent so far."""
@@ -52,7 +52,7 @@ class Seen:
 
 
 def rounds_left(changes: Sequence[float], done: int, limit: int, tolerance: float) -> int:
-    """How many rounds are still to come at most, judged by how fast the subspace change has fallen lately."""
+    """An upper estimate of the rounds to come, extrapolated from how the subspace change fell in recent rounds."""
     most = max(limit - done, 0)
     recent = [change for change in changes[-_RECENT:] if math.isfinite(change) and change > 0]
     if tolerance <= 0 or len(recent) < 2:
@@ -62,12 +62,12 @@ def rounds_left(changes: Sequence[float], done: int, limit: int, tolerance: floa
     fall = (math.log(recent[0]) - math.log(recent[-1])) / (len(recent) - 1)
     if fall <= 0:
         return most
-    # The tolerance must be met twice running, hence one more.
+    # A run ends when two rounds in a row meet the tolerance, hence one more.
     return min(most, math.ceil((math.log(recent[-1]) - math.log(tolerance)) / fall) + 1)
 
 
 def seconds_left(rounds: Sequence[pb.RoundView], limit: int, tolerance: float) -> float:
-    """The rounds left times the usual length of a round; NaN before there is one to go by."""
+    """The rounds left times the median length of recent rounds; NaN before the first round of the method."""
     worked = [one for one in rounds if one.round > 0]
     if not worked:
         return math.nan

@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from aggregator.store import audit
 from aggregator.store.audit import Signer
 from aggregator.store.store import Store
-from dcfpca.cli.audit import check
 from dcfpca.errors import BadMessage, DcfpcaError, Refused
 from dcfpca.identity import Role
+from dcfpca.operator.audit_verification import verify_audit_log
 from dcfpca.pki import Authority, create_authority, issue_credentials, load_certificates, load_credentials, sign
 from dcfpca.v1.admin_pb2 import AuditEntry
 
@@ -48,7 +48,7 @@ def test_a_log_is_whole_across_renewals_and_after_its_first_certificate_has_expi
     old, new = _signer(authority, tmp_path / "old", age=100), _signer(authority, tmp_path / "new")
     entries = _log(tmp_path, old, old, new, new)
     assert [bool(entry.certificate) for entry in entries] == [True, False, True, False]
-    assert check(entries, load_certificates(tmp_path / "ca" / "ca.crt")) == 4
+    assert verify_audit_log(entries, load_certificates(tmp_path / "ca" / "ca.crt")) == 4
 
 
 def _changed(field: str, value: object) -> Callable[[list[AuditEntry]], None]:
@@ -78,7 +78,7 @@ def test_no_entry_can_be_changed_dropped_moved_or_repeated(
     entries = _log(tmp_path, signer, signer, signer)
     tamper(entries)
     with pytest.raises(BadMessage):
-        check(entries, load_certificates(tmp_path / "ca" / "ca.crt"))
+        verify_audit_log(entries, load_certificates(tmp_path / "ca" / "ca.crt"))
 
 
 @pytest.mark.parametrize("case", ["another consortium", "another role"])
@@ -88,7 +88,7 @@ def test_only_an_aggregator_of_this_consortium_can_have_written_it(tmp_path: Pat
         signer = _signer(authority, tmp_path / "x", Role.PARTICIPANT)
     else:
         signer = _signer(_authority(tmp_path / "other"), tmp_path / "x")
-    with pytest.raises(Refused, match="signed by nobody we trust") as told:
-        check(_log(tmp_path, signer), load_certificates(tmp_path / "ca" / "ca.crt"))
+    with pytest.raises(Refused, match="not signed by an aggregator of this CA") as told:
+        verify_audit_log(_log(tmp_path, signer), load_certificates(tmp_path / "ca" / "ca.crt"))
     assert isinstance(told.value, DcfpcaError)
     assert told.value.hint
