@@ -148,7 +148,7 @@ def _comments(settings: type[Any]) -> dict[str, str]:
 
 def commands() -> str:
     """The text of cli.md."""
-    trees = {
+    trees: dict[str, Any] = {  # click's commands, or those of the copy of click that newer typer carries
         "dcfpca": command_tree(),
         "dcfpca-aggregator": typer.main.get_command(aggregator_app),
         "dcfpca-participant": typer.main.get_command(participant_app),
