@@ -113,10 +113,10 @@ def values(sizes: Sequence[int] = (200, 500, 1000, 5000)) -> Iterator[Row]:
         run = simulate(chosen, problem.sites())
         found = chosen.model(run.consensus)["singular_values"]
         left, right = np.linalg.qr(problem.L[:, : problem.rank])[0], problem.L
-        truth = np.linalg.svd(left.T @ right, compute_uv=False)
+        truth = np.linalg.svd(left.T @ right, compute_uv=False).astype(np.float64)
         error = singular_value_error(found, truth, problem.rank)
-        yield {"size": size, "singular_value_error": error, "rank": run.consensus.progress.rank} | {
-            "true_rank": problem.rank, "rounds": run.consensus.round}  # fmt: skip
+        row: Row = {"size": size, "singular_value_error": error, "rank": run.consensus.progress.rank}
+        yield row | {"true_rank": problem.rank, "rounds": run.consensus.round}
 
 
 def speed(sizes: Sequence[int] = (500, 1000, 3000), solvers: Sequence[str] = (), repeats: int = 3) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""Generates docs/configuration.md and docs/cli.md from the models and commands. Run by `make docs`."""
+"""Generates configuration.md, cli.md and the drawn parts of architecture.md from the code. `make docs` runs it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import dataclasses
 import inspect
 import io
 import json
+import re
 import sys
 import textwrap
 import tokenize
@@ -25,6 +26,7 @@ from aggregator.config import Config as AggregatorConfig
 from aggregator.main import app as aggregator_app
 from dcfpca.cli.main import command_tree
 from dcfpca.spec import RunSpec
+from docs import rooms, state_diagrams
 from participant.config import Config as ParticipantConfig
 from participant.main import app as participant_app
 
@@ -52,6 +54,27 @@ Exit codes: **0** done, **1** refused or failed, **2** misuse (command line, con
 Commands of `dcfpca` that talk to the aggregator take `--aggregator HOST:PORT`, `--ca`, `--cert` and `--key`, or a file
 with these keys given by `--config` or `DCFPCA_CONFIG`; they are not repeated below.
 """
+
+
+DRAWN = {
+    "rooms": rooms.rooms,
+    "imports": rooms.imports,
+    "contracts": rooms.contracts,
+    "run status": state_diagrams.run_status,
+    "phases": state_diagrams.attempt_phases,
+    "messages": state_diagrams.phase_messages,
+    "session": state_diagrams.site_session,
+}
+
+
+def architecture() -> str:
+    """The text of architecture.md: as it is, with every part between two marks drawn anew."""
+
+    def drawn(part: re.Match[str]) -> str:
+        return f"<!-- drawn: {part[1]} -->\n\n{DRAWN[part[1]]()}\n<!-- end -->"
+
+    text = (HERE / "architecture.md").read_text(encoding="utf-8")
+    return re.sub(r"<!-- drawn: ([a-z ]+) -->\n.*?<!-- end -->", drawn, text, flags=re.DOTALL)
 
 
 def configuration() -> str:
@@ -147,7 +170,7 @@ def _comments(settings: type[Any]) -> dict[str, str]:
 
 def commands() -> str:
     """The text of cli.md."""
-    trees = {
+    trees: dict[str, Any] = {  # click's commands, or those of the copy of click that newer typer carries
         "dcfpca": command_tree(),
         "dcfpca-aggregator": typer.main.get_command(aggregator_app),
         "dcfpca-participant": typer.main.get_command(participant_app),
@@ -215,10 +238,11 @@ def _cell(text: str) -> str:
 
 
 def main() -> None:
-    """Write both files."""
+    """Write all three files."""
     (HERE / "configuration.md").write_text(configuration(), encoding="utf-8")
     (HERE / "cli.md").write_text(commands(), encoding="utf-8")
-    sys.stdout.write("docs/configuration.md and docs/cli.md are written\n")
+    (HERE / "architecture.md").write_text(architecture(), encoding="utf-8")
+    sys.stdout.write("docs/configuration.md, docs/cli.md and docs/architecture.md are written\n")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 
 lint_dockerfile() { hadolint deploy/Dockerfile; }
 
-lint_scripts() { shellcheck -x deploy/verify.sh deploy/demo/*.sh certs/*.sh; } # with all that it sources
+lint_scripts() { shellcheck -x deploy/verify.sh deploy/demo/*.sh certs/*.sh examples/*.sh; } # with all that it sources
 
 lint_compose() { check-jsonschema --quiet --builtin-schema vendor.compose-spec deploy/compose.yaml; }
 

@@ -1,4 +1,4 @@
-"""Reads the results of finished runs; files that were damaged since raise BadInput."""
+"""Reads the results of finished runs; files that were damaged since raise UnusableState."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dcfpca.errors import BadInput
+from dcfpca.errors import UnusableState
 from dcfpca.rpca.method import FloatArray
 
 MANIFEST = "manifest.json"
@@ -23,7 +23,7 @@ def read_manifests(directory: Path) -> list[dict[str, Any]]:
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest, with the keys that callers rely on; BadInput when it is damaged."""
+    """The manifest, with the keys that callers rely on; UnusableState when it is damaged."""
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         sound = isinstance(manifest["run"], str) and isinstance(manifest["spec"], dict)
@@ -31,7 +31,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         sound = False
     if not sound:
-        raise BadInput(f"{path} is damaged", "restore the result from a backup, or remove its directory")
+        raise UnusableState(f"{path} is damaged", "restore the result from a backup, or remove its directory")
     return manifest
 
 
@@ -46,7 +46,7 @@ def load_model(directory: Path, run_id: str) -> FloatArray:
 
 
 def _read_array(path: Path) -> FloatArray:
-    """Load an .npy file; BadInput when it is damaged. Mapped first, so that a false header allocates no memory."""
+    """Load an .npy file; UnusableState when it is damaged. Mapped first, so that a false header allocates no memory."""
     try:
         with path.open("rb") as file:
             if file.read(len(_NPY)) != _NPY:
@@ -54,7 +54,7 @@ def _read_array(path: Path) -> FloatArray:
         array: FloatArray = np.array(np.load(path, mmap_mode="r", allow_pickle=False))
     except Exception as error:  # numpy parses the header as Python source and raises many kinds of error
         hint = "restore the result from a backup, or take part in the run again"
-        raise BadInput(f"{path} is damaged or missing", hint) from error
+        raise UnusableState(f"{path} is damaged or missing", hint) from error
     return array
 
 

@@ -79,7 +79,7 @@ class World:
             case 12:
                 self.sum()
             case 13 if here is not None:
-                place = {"round": here.round, "attempt": here.attempt, "phase": here.phase.value}
+                place: dict[str, Any] = {"round": here.round, "attempt": here.attempt, "phase": here.phase.value}
                 aggregator.tell(events.DeadlinePassed(at=aggregator.clock, **place))
             case 14 if here is not None:
                 aggregator.tell(events.Left(at=aggregator.clock, participant=site.name))

@@ -39,7 +39,7 @@ def assignment(folder: Path) -> Decoder:
 
 def opened(folder: Path) -> Decoder:
     ref = types.RoundRef(run_id="run-1", round=2, attempt=1)
-    header = types.TensorHeader(dtype=1, rows=3, columns=2, sha256=bytes(32))
+    header = types.TensorHeader(dtype=types.DTYPE_FLOAT64, rows=3, columns=2, sha256=bytes(32))
     told = pb.RoundOpened(
         ref=ref, spec_sha256=bytes(32), cohort=["ann", "bob"], consensus=header, inline_consensus=b"12"
     )
@@ -48,7 +48,7 @@ def opened(folder: Path) -> Decoder:
 
 
 def receipt(folder: Path) -> Decoder:
-    sound = types.Receipt(fate=1, reason="well").SerializeToString()
+    sound = types.Receipt(fate=types.FATE_ACCEPTED, reason="well").SerializeToString()
     return Decoder(sound, lambda body: fate_of(types.Receipt.FromString(body)))
 
 

@@ -77,7 +77,7 @@ class LightSite:
                         raise
                 await pause()
         finally:
-            await self._channel.close()
+            await self._channel.close(None)
 
     async def use_connection(self, size: int) -> None:
         """Carry so many bytes to the aggregator, which turns them away and keeps nothing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -169,7 +169,7 @@ class Attempt:
     def run_to(self, step: str) -> Attempt:
         """Everybody takes part in every step up to and including the named one."""
         names = self.context.cohort
-        steps = {
+        steps: dict[str, Callable[[], object]] = {
             "advertise": lambda: self.advertise(names),
             "share": lambda: self.share(names),
             "bound": lambda: self.bound(names),

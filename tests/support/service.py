@@ -36,7 +36,7 @@ class Service:
 
     root: Path
     authority: Authority
-    house: House
+    run_registry: House
     trust: Trust
     server: Server
     port: int
@@ -44,7 +44,7 @@ class Service:
 
     def identity(self, role: Role, name: str, **more: Any) -> SiteFiles:
         """A certificate of this consortium, in a directory of its own."""
-        given = {"now": datetime.now(UTC), "days": 30} | more
+        given: dict[str, Any] = {"now": datetime.now(UTC), "days": 30} | more
         if role is Role.AGGREGATOR:
             given["hosts"] = ["localhost"]
         out = self.root / f"{role}-{name}-{len(list(self.root.iterdir()))}"
@@ -106,7 +106,7 @@ async def service(
         yield made
     finally:
         for channel in made.channels:
-            await channel.close()
+            await channel.close(None)
         house.drain()
         await server.stop()
         await house.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -135,7 +136,7 @@ class SimulatedAggregator:
         running = RunningSum(self.spec, self.method.update_layout(here.round))
         for name in here.survivors:
             running.add(0, self.updates[here.round, here.attempt, name])
-        place = {"at": self.clock, "round": here.round, "attempt": here.attempt}
+        place: dict[str, Any] = {"at": self.clock, "round": here.round, "attempt": here.attempt}
         try:
             after = next_consensus(self.spec, self.method, self.sums.consensus, here, self.facts.book(), running)
         except UnusableSum as error:

@@ -46,7 +46,7 @@ class SimulatedSite:
         self.name, self.spec, self.data = name, spec, data
         self.disk = Disk()
         policy = SitePolicy(allow_plain=True, min_cohort=2)
-        self._facts = SiteFacts(name, *data.shape, False, False, policy)
+        self._facts = SiteFacts(name, data.shape[0], data.shape[1], False, False, policy)
         self._seeds = 0
         self.vectors: dict[tuple[int, bytes], FloatArray] = {}
         self.left: dict[tuple[int, int, str], bytes] = {}
@@ -157,7 +157,8 @@ class SimulatedSite:
             bound = self._message(actions.SendBound(action.ref, action.bound), aggregator)
             return max(shares, bound, key=lambda reply: reply.fate in (Fate.LATE, Fate.REJECTED))
         ref, update, ticket = action.ref, b"", b""
-        place = {"at": aggregator.clock, "participant": self.name, "round": ref.round, "attempt": ref.attempt}
+        place: dict[str, Any] = {"at": aggregator.clock, "participant": self.name}
+        place |= {"round": ref.round, "attempt": ref.attempt}
         event: told.RoundMessage
         match action:
             case actions.Advertise():
@@ -171,7 +172,7 @@ class SimulatedSite:
             case actions.SendBound():
                 event = told.BoundStated(**place, exponent=action.bound.exponent)
             case actions.Submit():
-                update, latest = self.session.update_bytes(action.ref), self.session.latest
+                update, latest = bytes(self.session.update_bytes(action.ref)), self.session.latest
                 ticket = latest.ticket if latest else b""
                 event = told.UpdateReceived(**place, sha256=hashlib.sha256(update).digest(), size=len(update))
             case actions.Attest():

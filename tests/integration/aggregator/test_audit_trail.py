@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import uuid
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ async def test_a_proposal_that_was_hung_up_on_is_there_whole_or_not_at_all(tmp_p
             request = admin_pb2.ProposeRunRequest(spec=SPEC.canonical(), request_id=request_id)
             await hung_up_on(stub.ProposeRun(request), draw)
             await settle(aggregator)
-            known = await aggregator.run_registry.keeper.do(lambda store, one=request_id: store.run_of_request(one))
+            known = await aggregator.run_registry.keeper.do(methodcaller("run_of_request", request_id))
             assert known is None or await recorded(aggregator, known) == ["run_proposed"]
             assert await proposed(stub, request_id) == (known or (await proposed(stub, request_id)))
 

@@ -138,6 +138,6 @@ async def test_what_the_spec_does_not_allow_is_turned_away_and_not_counted(
 
 async def test_a_daemon_s_stream_is_told_that_updates_may_come_in_one_message(tmp_path: Path) -> None:
     async with ready_to_upload(tmp_path) as (link, header, payload):
-        assert link._whole == CHUNK_BYTES
+        assert link._whole_bytes == CHUNK_BYTES
         fates = [(await link.upload(header, payload, len(NAMES))).fate for _ in range(2)]
         assert fates == [types.FATE_ACCEPTED, types.FATE_DUPLICATE]

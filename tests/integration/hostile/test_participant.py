@@ -156,7 +156,7 @@ async def one_run(aggregator: Service, spec: RunSpec, own: Credentials, other_ru
     """A run of the honest ones, with the hostile one in its cohort."""
     proposal = admin_pb2.ProposeRunRequest(spec=spec.canonical(), request_id=uuid.uuid4().hex)
     run_id = (await aggregator.operator().ProposeRun(proposal)).run_id
-    await (await enrol(aggregator, run_id, spec, own)).close()
+    await (await enrol(aggregator, run_id, spec, own)).close(None)
     return Attacked(aggregator.run_registry.runners[run_id], other_run, tape)
 
 
@@ -178,7 +178,7 @@ async def test_whatever_it_sends_the_honest_ones_finish_with_the_right_answer(
 ) -> None:
     spec, data, levels = spec_of(aggregation, rounds=2), honest_data(), []
     alone = simulate(method_of(spec), [ArrayColumns(data[name]) for name in HONEST])
-    limits = {"upload_seconds": 1, "calls_per_second": 1e6, "call_burst": 10**6}
+    limits: dict[str, Any] = {"upload_seconds": 1, "calls_per_second": 1e6, "call_burst": 10**6}
     tape, other, draw, told = Tape(monkeypatch), "another", random.Random(SEED), Counter[str]()
     async with service(tmp_path, **limits) as aggregator, honest_sites(aggregator, data):
         own = aggregator.credentials(Role.PARTICIPANT, HOSTILE)
@@ -239,7 +239,7 @@ async def test_an_upload_that_says_no_more_is_cut_and_costs_the_others_nothing(t
         call = stub.SubmitUpdate(timeout=PATIENCE)
         header = pb.UpdateHeader()
         header.ref.run_id, header.ref.attempt = run_id, 1
-        header.tensor.dtype, header.tensor.rows = 1, layout.rows
+        header.tensor.dtype, header.tensor.rows = types_pb2.DTYPE_FLOAT64, layout.rows
         header.tensor.columns, header.tensor.scalars, header.tensor.sha256 = (
             layout.columns,
             len(layout.scalars),

@@ -92,8 +92,8 @@ def test_the_aggregators_certificate_is_renewed_during_a_run_without_losing_a_ro
     run = federation.propose(**SPEC | {"rounds": 60})
     aggregator.await_action("consensus_reached", after=seen, round=2)
     out, hosts = federation.files["agg"].key.parent, ["localhost", "127.0.0.1"]
-    now, given = datetime.now(UTC), {"hosts": hosts, "days": 29, "force": True}
-    issue_credentials(federation.authority, Role.AGGREGATOR, "agg", out, now=now, **given)
+    now, authority = datetime.now(UTC), federation.authority
+    issue_credentials(authority, Role.AGGREGATOR, "agg", out, now=now, hosts=hosts, days=29, force=True)
     aggregator.await_action("credentials_reloaded", after=seen)
     view = federation.finish(run)
     assert len(view.rounds) == 61

@@ -18,7 +18,8 @@ from aggregator.run.state import Run
 from aggregator.runner import Piece, Runner
 from aggregator.store.audit import Signer
 from aggregator.store.database import StoreFailed
-from aggregator.store.store import Store, StoredRun, UploadKey
+from aggregator.store.store import Store, StoredRun
+from aggregator.store.update_files import UploadKey
 from aggregator.store_thread import Keeper
 from dcfpca.errors import BadInput
 from dcfpca.fate import Fate
@@ -56,7 +57,7 @@ def update_of(made: Runner, who: str, value: float) -> tuple[events.UpdateReceiv
     here = made.run.round
     assert here is not None
     body = np.full(made.method.update_layout(here.round).size, value).tobytes()
-    place = {"round": here.round, "attempt": here.attempt, "participant": who}
+    place: dict[str, Any] = {"round": here.round, "attempt": here.attempt, "participant": who}
     event = events.UpdateReceived(at=0.0, sha256=hashlib.sha256(body).digest(), size=len(body), **place)
     return event, (UploadKey("r1", here.round, here.attempt, who, event.sha256), 0, body)
 
@@ -81,8 +82,13 @@ async def test_messages_that_complete_a_phase_together_are_made_durable_together
     async with running(tmp_path / "store.db") as (made, store):
         commits: list[int] = []
         really = store.commit
-        monkeypatch.setattr(store, "commit", lambda commit: (commits.append(len(commit.events)), really(commit))[1])
-        posted = []
+
+        def counted(commit: Any) -> None:
+            commits.append(len(commit.events))
+            really(commit)
+
+        monkeypatch.setattr(store, "commit", counted)
+        posted: list[asyncio.Task[Any]] = []
         for name in NAMES:
             assert not any(post.done() for post in posted)
             posted.append(asyncio.create_task(made.post(*update_of(made, name, 1.0))))

@@ -13,7 +13,7 @@ from dcfpca.errors import BadIdentity
 from dcfpca.identity import Role
 from dcfpca.pki import Authority, Credentials, create_authority, issue_credentials, load_credentials
 from dcfpca.pki.directory import list_records, revoke_certificates
-from participant.local_site import PeerVerifier
+from participant.peer_verifier import PeerVerifier
 
 NOW = datetime.now(UTC)
 

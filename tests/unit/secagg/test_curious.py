@@ -1,5 +1,6 @@
 """An aggregator that is honest but curious: what it receives says nothing about one site."""
 
+from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
@@ -9,7 +10,7 @@ from scipy import stats
 from dcfpca.rpca.columns import ArrayColumns
 from dcfpca.rpca.gradient.method import GradientMethod
 from dcfpca.rpca.gradient.settings import GradientSettings
-from dcfpca.rpca.method import TensorMessage
+from dcfpca.rpca.method import Site, TensorMessage
 from dcfpca.secagg import ring
 from tests.support.secagg import Attempt, context_of, site_names
 
@@ -81,7 +82,7 @@ def test_the_attack_on_algorithm_1_finds_a_one_column_site_in_the_clear_and_noth
     updates = {name: site.answer(1, broadcast) for name, site in sites.items()}
     made = Attempt(context_of(SITES), {name: message.flat() for name, message in updates.items()}).run_to("reveal")
     U = broadcast.tensor
-    V = sites[VICTIM].snapshot()["V"]
+    V: np.ndarray = sites[VICTIM].snapshot()["V"]
     secret = U @ V.T
 
     assert correlation(row_space_attack(updates[VICTIM].tensor, U), secret) > 0.999
@@ -91,7 +92,7 @@ def test_the_attack_on_algorithm_1_finds_a_one_column_site_in_the_clear_and_noth
     assert correlation(row_space_attack(seen, U), secret) < np.quantile(chance, 0.99)
 
 
-def _first_broadcast(method: GradientMethod, sites: dict) -> TensorMessage:
+def _first_broadcast(method: GradientMethod, sites: Mapping[str, Site]) -> TensorMessage:
     from dcfpca.rpca.simulate import exchange  # noqa: PLC0415
 
     opening = method.begin()

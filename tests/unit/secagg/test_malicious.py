@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from dcfpca import secagg
+from dcfpca.errors import BadMessage
 from dcfpca.secagg import errors, links, masks, ring, unmask
 from dcfpca.secagg.messages import agreement_digest
 from tests.support.secagg import (
@@ -29,7 +31,7 @@ def attempt(step: str, count: int = 5, **changes: object) -> Attempt:
     return Attempt(context, random_vectors(context, 8)).run_to(step)
 
 
-def refuses(side: secagg.ParticipantSide, act: Callable[[], object], error: type[errors.BadMessage]) -> None:
+def refuses(side: secagg.ParticipantSide, act: Callable[[], object], error: type[BadMessage]) -> None:
     """The act is refused by this name, with a sentence, and the side is as it was before."""
     before = side.pinned
     with pytest.raises(error) as caught:
@@ -204,7 +206,7 @@ def test_shares_crossed_between_senders_left_out_or_given_twice_are_refused() ->
     crossed = (replace(one, sealed=two.sealed), replace(two, sealed=one.sealed), *rest)
     for shares in (crossed, (two, *rest), (one, one, two, *rest)):
         wrong = replace(delivery, shares=shares)
-        refuses(made.sides[A], lambda wrong=wrong: made.sides[A].agree(wrong), errors.TamperedShare)
+        refuses(made.sides[A], partial(made.sides[A].agree, wrong), errors.TamperedShare)
 
 
 def test_two_different_survivor_sets_are_refused() -> None:
@@ -225,7 +227,7 @@ def test_different_survivors_shown_to_different_sites_release_no_share() -> None
     for name, shown in ((A, everyone), (B, fewer)):
         around = tuple(attested[peer] for peer in shown)
         request = secagg.UnmaskRequest(secagg.Survivors(shown), around)
-        refuses(made.sides[name], lambda n=name, r=request: made.sides[n].reveal(r), errors.InconsistentSurvivors)
+        refuses(made.sides[name], partial(made.sides[name].reveal, request), errors.InconsistentSurvivors)
 
 
 def test_fewer_signatures_than_the_threshold_release_no_share() -> None:
@@ -269,7 +271,7 @@ def test_a_survivor_that_is_called_a_dropout_behind_its_back_stays_masked() -> N
     # And its shares are not to be had any more.
     everyone = secagg.UnmaskRequest(secagg.Survivors(site_names(5)), tuple(made.attestations.values()))
     for name in others:
-        refuses(made.sides[name], lambda n=name: made.sides[n].reveal(everyone), errors.BothShares)
+        refuses(made.sides[name], partial(made.sides[name].reveal, everyone), errors.BothShares)
 
 
 def test_both_shares_of_one_participant_are_never_released() -> None:

@@ -21,7 +21,7 @@ def secure_run(method: Method, matrices: list, precision: int) -> Consensus:
         vectors = {name: site.answer(consensus.round, consensus.broadcast).flat() for name, site in sites.items()}
         attempt = Attempt(context_of(SITES, round=consensus.round, precision=precision), vectors).run_to("reveal")
         opened = attempt.unmask()
-        assert relative(opened, sum(vectors.values())) < (1e-14 if precision == 64 else 1e-6)
+        assert relative(opened, np.sum(list(vectors.values()), axis=0)) < (1e-14 if precision == 64 else 1e-6)
         total = Total(TensorMessage.unflatten(layout, opened), SITES)
         consensus = method.advance(consensus, total)
     return consensus

@@ -1,6 +1,7 @@
 """The participant's side by itself: order of steps, restarts, and what it never prints."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -69,11 +70,16 @@ def test_a_side_made_anew_after_a_crash_at_any_point_repeats_itself_byte_for_byt
     pinned = secagg.Pinned()
     request = secagg.request_for(made.book, made.survivors, A, made.attestations)
     vector = made.vectors[A]
-    steps = [
+
+    def agree_and_mask(side: secagg.ParticipantSide) -> bytes:
+        side.agree(made.delivery(A))
+        return side.mask(vector).tobytes()
+
+    steps: list[Callable[[secagg.ParticipantSide], object]] = [
         lambda side: side.advertise(),
         lambda side: side.share(secagg.roster_for(made.book, A)),
         lambda side: side.state_bound(vector),
-        lambda side: (side.agree(made.delivery(A)), side.mask(vector).tobytes()),
+        agree_and_mask,
         lambda side: side.attest(made.survivors),
         lambda side: side.reveal(request),
     ]

@@ -1,6 +1,7 @@
 import io
 import json
 import math
+from typing import Any
 
 from rich.console import Console
 
@@ -13,13 +14,25 @@ from dcfpca.v1 import admin_pb2 as pb
 SPEC = parse_spec({"max_rank": 4, "rows": 20, "rounds": 50, "label": "[bold]spring[/]"})
 
 
-def round_view(number: int, **more: object) -> pb.RoundView:
-    keys = {"seconds": 0.5, "change": 10.0**-number, "rank": 2, "noise": math.nan, "bytes_received": 2000}
+def round_view(number: int, **more: Any) -> pb.RoundView:
+    keys: dict[str, Any] = {
+        "seconds": 0.5,
+        "change": 10.0**-number,
+        "rank": 2,
+        "noise": math.nan,
+        "bytes_received": 2000,
+    }
     return pb.RoundView(round=number, survivors=["a", "b"], **(keys | more))
 
 
-def run_view(*rounds: pb.RoundView, **more: object) -> pb.RunView:
-    keys = {"run_id": "r1", "status": "running", "phase": "uploading", "spec": SPEC.canonical(), "created_ms": 1}
+def run_view(*rounds: pb.RoundView, **more: Any) -> pb.RunView:
+    keys: dict[str, Any] = {
+        "run_id": "r1",
+        "status": "running",
+        "phase": "uploading",
+        "spec": SPEC.canonical(),
+        "created_ms": 1,
+    }
     return pb.RunView(rounds=rounds, **(keys | more))
 
 
@@ -30,7 +43,7 @@ def drawn(renderable: object) -> str:
 
 
 def test_every_field_of_a_run_and_a_round_is_in_the_document() -> None:
-    document = run_views.run_document(run_view(round_view(1)))
+    document: Any = run_views.run_document(run_view(round_view(1)))
     renamed = {"created_ms": "created", "ended_ms": "ended"}
     fields = {renamed.get(field.name, field.name) for field in pb.RunView.DESCRIPTOR.fields}
     assert set(document) == fields

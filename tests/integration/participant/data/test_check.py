@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Federation:
     return made
 
 
-def config(federation: Federation, path: Path, **keys: object) -> Path:
+def config(federation: Federation, path: Path, **keys: Any) -> Path:
     federation.add_site("solo", None, tables={"data": {"path": str(path), **SAMPLES, **keys}})
     return federation.root / "sites" / "solo" / "participant.toml"
 

@@ -93,7 +93,7 @@ def test_the_median_of_any_numbers_is_found(rows: list[list[float]]) -> None:
     assert (np.abs(centre - truth) <= PRECISION * np.abs(truth) + 1e-300).all()
 
 
-def badly_scaled() -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+def badly_scaled() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Low-rank data in units that differ by a factor of a million, off centre, with gross errors; and its parts."""
     rng = np.random.default_rng(4)
     units, offset = 10.0 ** rng.integers(-3, 4, 40), 50 * rng.standard_normal(40)

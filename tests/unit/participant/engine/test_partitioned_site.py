@@ -41,7 +41,7 @@ def test_a_gradient_site_that_diverges_in_parts_says_so(columns: Columns, tmp_pa
     answers = []
     for site in (Engine(2, memory_limit=LIMIT, scratch=tmp_path).site(method, columns), method.site(columns)):
         answers.append(run(method, site, method.begin(), 3)[1][-1])
-    np.testing.assert_array_equal(*answers)
+    np.testing.assert_array_equal(answers[0], answers[1])
 
 
 @pytest.fixture(params=["C", "F"])
@@ -96,7 +96,7 @@ def test_the_number_of_threads_does_not_show(tmp_path: Path, monkeypatch: pytest
         site = Engine(threads, scratch=tmp_path).site(method, columns)
         assert isinstance(site, PartitionedSite)
         answers.append(run(method, site, method.begin(), 5)[1][-1])
-    np.testing.assert_array_equal(*answers)
+    np.testing.assert_array_equal(answers[0], answers[1])
 
 
 def test_a_restored_site_goes_on_as_if_nothing_had_happened(columns: Columns, tmp_path: Path) -> None:

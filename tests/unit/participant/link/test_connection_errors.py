@@ -17,7 +17,7 @@ Code = grpc.StatusCode
 
 
 def failed(code: grpc.StatusCode, said: str = "so it is\nhint: do that") -> grpc.aio.AioRpcError:
-    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details=said)
+    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details=said, debug_error_string=None)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,11 @@ FACTS = ResultFacts("run-1", "a", b"d" * 32, 9, "converged", "2026-01-01T00:00:0
 @pytest.fixture(params=["exact", "bound", "gradient"])
 def finished(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, RunSpec, np.ndarray]:
     """A run of one site by each kind of model, and its data."""
-    kind = {"exact": {"rank": RANK}, "bound": {"max_rank": 2 * RANK}, "gradient": {"rank": RANK, "method": "gradient"}}
+    kind: dict[str, dict[str, object]] = {
+        "exact": {"rank": RANK},
+        "bound": {"max_rank": 2 * RANK},
+        "gradient": {"rank": RANK, "method": "gradient"},
+    }
     spec = RunSpec.model_validate({"rows": ROWS, "rounds": 40} | kind[request.param])
     problem = generate(Recipe(ROWS, 80, RANK), 0)
     M = problem.L + problem.S

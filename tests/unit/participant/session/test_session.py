@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -194,7 +195,7 @@ def test_an_end_under_another_spec_writes_nothing() -> None:
         ({}, True, "RefuseExport"),
     ],
 )
-def test_an_export_is_decided_by_the_site_alone(policy: dict[str, bool], export: bool, kind: str) -> None:
+def test_an_export_is_decided_by_the_site_alone(policy: dict[str, Any], export: bool, kind: str) -> None:
     session = enrolled(spec=spec_of(export=export), **policy)
     assert kinds(session.handle(events.ExportWanted("e1"))) == [kind]
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 import numpy as np
 import pytest
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.columns import split
-from dcfpca.rpca.method import Outcome, TensorMessage
+from dcfpca.rpca.method import Consensus, Outcome, Site, TensorMessage
 from dcfpca.rpca.metrics import relative_error
 from dcfpca.rpca.simulate import Simulation, collect, exchange, simulate
 from dcfpca.rpca.subspace.method import SubspaceMethod
@@ -139,14 +142,15 @@ def test_a_rank_that_does_not_fit_is_refused_with_the_range() -> None:
 def test_a_gap_in_the_singular_values_spares_the_other_directions_and_costs_no_round() -> None:
     problem = generate(Recipe(150, 150, 7, 0.05, counts=(50, 50, 50)), 3)
     narrow: dict[float, list[bool]] = {}
+
+    def note_flag(flags: list[bool], now: Consensus, _: Sequence[Site]) -> None:
+        flags.append(RoundPlan.of(now.broadcast).narrow)
+
     for gap in (2.5, np.inf):
         method = SubspaceMethod(150, 14, 60, 1e-11, fixed_rank=False, settings=SubspaceSettings(narrow_gap=gap))
-        flags: list[bool] = []
-        run = simulate(
-            method, problem.sites(), lambda now, _, flags=flags: flags.append(RoundPlan.of(now.broadcast).narrow)
-        )
+        flags = narrow[gap] = []
+        run = simulate(method, problem.sites(), partial(note_flag, flags))
         assert relative_error(run.low_rank, problem.L) <= 1e-9
-        narrow[gap] = flags
     assert all(narrow[2.5][1:5])  # in the broadcasts after rounds 1 to 4
     assert not any(narrow[np.inf][:3])
     assert len(narrow[2.5]) <= len(narrow[np.inf]) + 1
