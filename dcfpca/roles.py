@@ -40,6 +40,7 @@ ROLES: dict[str, frozenset[Role]] = {
     _ADMIN + "FetchReconstruction": _OPERATOR,
     _ADMIN + "FetchAuditLog": frozenset({Role.OPERATOR, Role.PARTICIPANT}),
     _ADMIN + "RevokeParticipant": _OPERATOR,
+    _ADMIN + "RestoreParticipant": _OPERATOR,
     "/grpc.health.v1.Health/Check": _ANYONE,
     "/grpc.health.v1.Health/List": _ANYONE,
     "/grpc.health.v1.Health/Watch": _ANYONE,

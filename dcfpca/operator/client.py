@@ -89,6 +89,11 @@ class Operator:
         request = pb.RevokeParticipantRequest(name=name, reason=reason)
         return cast(pb.RevokeParticipantResponse, self._stub.RevokeParticipant(request, timeout=SECONDS))
 
+    def restore(self, name: str, reason: str) -> pb.RestoreParticipantResponse:
+        """Let a participant in again that was turned away."""
+        request = pb.RestoreParticipantRequest(name=name, reason=reason)
+        return cast(pb.RestoreParticipantResponse, self._stub.RestoreParticipant(request, timeout=SECONDS))
+
     def audit(self, run_id: str) -> Iterator[pb.AuditEntry]:
         """The audit log of one run, or (empty) of all, streamed."""
         request = pb.FetchAuditLogRequest(run_id=run_id)

@@ -12,12 +12,13 @@ from cryptography.exceptions import UnsupportedAlgorithm
 
 from dcfpca.errors import BadIdentity
 from dcfpca.pki.keys import check_public_key
+from dcfpca.pki.marks import serial_mark
 
 _PEM_CRL = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
 
 
 def load_revocations(path: Path, authorities: Sequence[x509.Certificate], now: datetime) -> frozenset[str]:
-    """Serial numbers (hex) revoked by the lists in a PEM file; during a change of CA it holds one list of each."""
+    """Marks of what the lists in a PEM file revoke; during a change of CA it holds one list of each."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -28,7 +29,7 @@ def load_revocations(path: Path, authorities: Sequence[x509.Certificate], now: d
         raise BadIdentity(f"{path} holds no PEM revocation list", "it should begin with -----BEGIN X509 CRL-----")
     for crl in lists:
         _check_list(crl, path, authorities, now)
-    return frozenset(f"{line.serial_number:x}" for crl in lists for line in crl)
+    return frozenset(serial_mark(crl.issuer, line.serial_number) for crl in lists for line in crl)
 
 
 def _read_list(pem: bytes, path: Path) -> x509.CertificateRevocationList:

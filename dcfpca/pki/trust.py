@@ -14,8 +14,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from dcfpca.errors import BadIdentity
-from dcfpca.identity import Identity, Role, fingerprint, identity_of
+from dcfpca.identity import Identity, Role, identity_of
 from dcfpca.pki.keys import check_public_key
+from dcfpca.pki.marks import is_revoked
 
 MAX_ROLE_DAYS = 398
 # Certificates begin a little before they are made, so that a site whose clock is behind can use them at once.
@@ -171,11 +172,6 @@ def check_role_certificate(
     return identity, key
 
 
-def is_revoked(certificate: x509.Certificate, revoked: AbstractSet[str]) -> bool:
-    """Whether the set holds the certificate's fingerprint or its serial number, both in hex."""
-    return fingerprint(certificate) in revoked or serial_of(certificate) in revoked
-
-
 def check_role(identity: Identity, expected: Role) -> None:
     """Raise unless the identity has the expected role."""
     if identity.role != expected:
@@ -192,7 +188,7 @@ def verify_peer(
 ) -> tuple[Identity, ec.EllipticCurvePublicKey]:
     """Who a peer's certificate (DER or PEM) speaks for and the key its signatures verify with; raises if not believed.
 
-    `ca_certs` may hold two authorities during a CA change; `revoked` holds fingerprints or serial numbers in hex.
+    `ca_certs` may hold two authorities during a CA change; `revoked` holds marks as `pki.marks` makes them.
     """
     certificate = parse_certificate(certificate_der)
     what = f"the certificate of {_who(certificate)}"

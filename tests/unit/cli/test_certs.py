@@ -160,8 +160,8 @@ def test_revoke_by_name_puts_every_usable_certificate_on_the_list(certs: Command
     revoked = document(certs("revoke", "hospital-a", "--reason", "keyCompromise", "--json"))
     assert set(revoked["revoked"]) == {first["serial"], second["serial"]}
     listed = load_revocations(ca / "crl.pem", load_certificates(ca / "ca.crt"), datetime.now(UTC))
-    assert listed == {first["serial"], second["serial"]}
-    assert other["serial"] not in listed
+    assert {mark.rpartition(":")[2] for mark in listed} == {first["serial"], second["serial"]}
+    assert other["serial"] not in {mark.rpartition(":")[2] for mark in listed}
 
 
 def test_a_revoked_key_is_neither_renewed_nor_approved_again(certs: Command, ca: Path, tmp_path: Path) -> None:
