@@ -11,6 +11,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from dcfpca.errors import BadIdentity
@@ -90,6 +91,7 @@ def check_issued(certificate: x509.Certificate, authorities: Sequence[x509.Certi
         raise BadIdentity(f"the issuer {issuer.subject.rfc4514_string()} is not a certificate authority", hint)
     check_public_key(issuer.public_key(), "the CA certificate")
     _check_signature(certificate)
+    _check_encoding(certificate)
     consortium = identity_of(certificate).consortium
     if not _permits(issuer, consortium):
         sentence = f"the CA {issuer.subject.rfc4514_string()} may not issue certificates for consortium {consortium!r}"
@@ -113,6 +115,18 @@ def _check_signature(certificate: x509.Certificate) -> None:
     if not isinstance(used, hashes.SHA256 | hashes.SHA384 | hashes.SHA512):
         sentence = f"the certificate of {_who(certificate)} is signed with {used.name if used else 'no hash'}"
         raise BadIdentity(sentence, "have it issued again with SHA-256")
+
+
+def _check_encoding(certificate: x509.Certificate) -> None:
+    """Refuse what was added to a certificate after it was signed.
+
+    The signature is a string of bits, led by the number of bits at its end that do not count. Where these happen to be
+    zero, the number can be raised from 0: the decoder takes that for the same signature, in another certificate.
+    """
+    whole, signature = certificate.public_bytes(Encoding.DER), certificate.signature
+    if not whole.endswith(b"\0" + signature):
+        hint = "it was changed on its way: have it sent again as the CA issued it"
+        raise BadIdentity(f"the certificate of {_who(certificate)} is not encoded as it was signed", hint)
 
 
 def _is_authority(certificate: x509.Certificate) -> bool:

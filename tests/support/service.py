@@ -36,7 +36,7 @@ class Service:
 
     root: Path
     authority: Authority
-    house: House
+    run_registry: House
     trust: Trust
     server: Server
     port: int

@@ -15,7 +15,7 @@ from tests.support.service import service
 
 async def test_an_order_that_waits_for_room_on_the_disk_does_not_keep_the_service_from_stopping(tmp_path: Path) -> None:
     async with service(tmp_path) as made:
-        house, store = made.house, made.house.keeper.store
+        house, store = made.run_registry, made.run_registry.keeper.store
         runner = await house.propose(spec_of(), "op", "request-1")
         pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
         store.connection.execute(f"PRAGMA max_page_count = {pages}")

@@ -1,9 +1,11 @@
 """What is believed of a changed certificate: only what the CA signed, and revocation holds for every form of it.
 
-One form beside the original is believed: (r, n − s), the other valid ECDSA signature, which anybody can compute. It is
-not refused, because signers choose between the two forms at random. It gains nothing, because nothing is decided by the
-bytes of a certificate: its identity, key, issuer and serial number are signed. A PEM file may also have text around its
-certificate, which is not part of it.
+One changed certificate was once believed: the signature is a bit string, and the number of unused bits before it had
+gone from 0 to 1, which decoders allow where the last bit is 0. That is refused now. One form beside the original is
+still believed: (r, n − s), the other valid ECDSA signature, which anybody can compute. It is not refused, because
+signers choose between the two forms at random. It gains nothing, because nothing is decided by the bytes of a
+certificate: identity, key, issuer and serial number are signed. A PEM file may have text around its certificate, which
+is not part of it.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from dcfpca.pki.directory import issue_certificate
 from dcfpca.pki.keys import new_private_key
 from dcfpca.pki.marks import marks_of
 from dcfpca.pki.requests import Wanted
-from tests.support.certificates import damaged, other_encodings, twisted
+from tests.support.certificates import damaged, other_encodings, twisted, with_signature
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 SITE = Wanted(Identity("acme", Role.PARTICIPANT, "hospital-a"), (), new_private_key().public_key())
@@ -97,10 +99,20 @@ def test_the_other_form_of_a_p384_signature_is_known_too() -> None:
     assert is_revoked(other, {fingerprint(certificate)})
 
 
-def test_no_other_encoding_of_the_same_statement_is_believed(
-    authority: Authority, certificate: x509.Certificate
-) -> None:
-    assert [what for what, form in other_encodings(certificate) if believed(form, authority)] == []
+def test_no_other_encoding_of_the_same_statement_is_believed(authority: Authority) -> None:
+    for _ in range(4):
+        certificate = issue_certificate(authority, SITE, NOW)
+        assert [what for what, form in other_encodings(certificate) if believed(form, authority)] == []
+
+
+def test_a_signature_whose_last_bits_are_declared_unused_is_refused(authority: Authority) -> None:
+    certificate = issue_certificate(authority, SITE, NOW)
+    while certificate.signature[-1] & 1:
+        certificate = issue_certificate(authority, SITE, NOW)
+    form = with_signature(certificate, certificate.signature, unused_bits=1)
+    assert x509.load_der_x509_certificate(form).signature == certificate.signature
+    with pytest.raises(BadIdentity, match="not encoded as it was signed"):
+        verify_peer(form, [authority.certificate], frozenset(), None, NOW)
 
 
 def test_of_many_damaged_certificates_none_is_believed(authority: Authority, certificate: x509.Certificate) -> None:
