@@ -11,6 +11,7 @@ import numpy as np
 from grpc import aio
 
 from aggregator.config import Limits
+from aggregator.rpc.audit_view import shown_to
 from aggregator.rpc.guard import caller
 from aggregator.rpc.open_calls import OpenCalls
 from aggregator.rpc.operator_views import export_view, participant_view, run_view
@@ -179,13 +180,21 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     async def FetchAuditLog(  # noqa: N802
         self, request: pb.FetchAuditLogRequest, context: Context
     ) -> AsyncIterator[pb.AuditEntry]:
-        """The whole log when no run is named, so that the chain can be verified; else the run's entries."""
-        after = 0
+        """The whole log when no run is named, so that the chain can be verified; else the run's entries.
+
+        A participant gets its own entries and what concerns it, and of the others their hashes.
+        """
+        after, reader = 0, caller().identity
         while page := await self._house.keeper.do(lambda store: audit.entries(store.connection, after, AUDIT_PAGE)):  # noqa: B023
             for entry in page:
-                if request.run_id in ("", entry.run_id):
-                    yield entry
+                shown = shown_to(reader, entry, lambda run_id: self._invites(run_id, reader.name))
+                if request.run_id in ("", shown.run_id):
+                    yield shown
             after = page[-1].sequence
+
+    def _invites(self, run_id: str, name: str) -> bool:
+        runner = self._house.runner(run_id)
+        return runner is not None and (not runner.spec.participants or name in runner.spec.participants)
 
     async def RevokeParticipant(  # noqa: N802
         self, request: pb.RevokeParticipantRequest, context: Context

@@ -193,7 +193,8 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def FetchAuditLog(self, request, context):
-        """The audit log, of one run or of all. Reading only; participants may read it too.
+        """The audit log, of one run or of all. Reading only; participants may read it too: whole are the entries that they
+        made themselves or that concern them, of the others only sequence, previous, hash, signature and certificate are set.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
