@@ -21,11 +21,11 @@ from dcfpca.pki import (
     check_role,
     identity_mark,
     load_credentials,
-    load_revocations,
     marks_of,
     parse_certificate,
     verify_peer,
 )
+from dcfpca.pki.revocation import read_list_file, read_lists
 
 LOOK_SECONDS = 1.0
 """How often the files are looked at; revocation has to take effect within seconds."""
@@ -54,7 +54,7 @@ class Trust:
         self._revoked_here = revoked
         self._seen = self._fingerprint_of_files()
         self.credentials = self._load()
-        self._revoked_by_ca = self._load_list()
+        self.revocation_list, self._revoked_by_ca = self._load_list(self.credentials)
         self._callers: dict[bytes, Caller] = {}
         self._marks: dict[str, frozenset[str]] = {}
 
@@ -131,10 +131,12 @@ class Trust:
                 continue
             self._seen = seen
             try:
-                self.credentials, self._revoked_by_ca = self._load(), self._load_list()
+                credentials = self._load()
+                self.revocation_list, self._revoked_by_ca = self._load_list(credentials)
             except DcfpcaError as error:
                 log("credentials_rejected", level="error", reason=str(error), hint=error.hint)
                 continue
+            self.credentials = credentials
             self._callers.clear()
             log("credentials_reloaded", not_after=f"{self.credentials.not_after:%Y-%m-%d}")
             changed()
@@ -143,10 +145,12 @@ class Trust:
         files = self._files
         return load_credentials(files.ca, files.cert, files.key, now=datetime.now(UTC), role=Role.AGGREGATOR)
 
-    def _load_list(self) -> frozenset[str]:
+    def _load_list(self, mine: Credentials) -> tuple[bytes, frozenset[str]]:
+        """The CA's list, which participants are handed as it is, and the marks on it."""
         if not self._files.crl:
-            return frozenset()
-        return load_revocations(self._files.crl, self.credentials.authorities, datetime.now(UTC))
+            return b"", frozenset()
+        pem = read_list_file(self._files.crl)
+        return pem, read_lists(pem, str(self._files.crl), mine.authorities, datetime.now(UTC)).marks
 
     def _fingerprint_of_files(self) -> tuple[tuple[int, int, int], ...]:
         paths = [self._files.ca, self._files.cert, self._files.key, self._files.crl]

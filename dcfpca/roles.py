@@ -26,6 +26,7 @@ ROLES: dict[str, frozenset[Role]] = {
     _ROUND + "AttestSurvivors": _PARTICIPANT,
     _ROUND + "Unmask": _PARTICIPANT,
     _ROUND + "ExportReconstruction": _PARTICIPANT,
+    _ROUND + "FetchRevocationList": _PARTICIPANT,
     _ROUND + "ReportProgress": _PARTICIPANT,
     _ADMIN + "ProposeRun": _OPERATOR,
     _ADMIN + "ListRuns": _OPERATOR,

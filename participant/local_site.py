@@ -21,6 +21,7 @@ from participant.config import Config
 from participant.data import DataFacts, Matrix, choose, measure, open_matrix
 from participant.policy import SiteFacts
 from participant.progress import Meter, MeteredColumns
+from participant.revocation_list import KeptRevocationList
 
 
 @dataclass(slots=True)
@@ -29,8 +30,9 @@ class Believer:
 
     credentials: Credentials
     crl: Path | None
+    kept: KeptRevocationList | None = None
     _believed: dict[bytes, tuple[str, EllipticCurvePublicKey, datetime]] = field(default_factory=dict)
-    _crl_seen: tuple[int, int, int] | None = None
+    _crl_seen: tuple[tuple[int, int, int] | None, ...] = ()
 
     def verify(self, certificate: bytes, name: str) -> EllipticCurvePublicKey:
         """The public key in a peer's certificate, if it is a participant of this consortium with this name."""
@@ -50,10 +52,7 @@ class Believer:
         self._believed.clear()
 
     def _look_at_list(self) -> None:
-        if self.crl is None:
-            return
-        status = self.crl.stat() if self.crl.exists() else None
-        seen = (status.st_mtime_ns, status.st_size, status.st_ino) if status else None
+        seen = tuple(_stamp(path) for path in (self.crl, self.kept.path if self.kept else None) if path)
         if seen != self._crl_seen:
             self._crl_seen = seen
             self._believed.clear()
@@ -61,10 +60,17 @@ class Believer:
     def _look(self, certificate: bytes, now: datetime) -> tuple[str, EllipticCurvePublicKey, datetime]:
         ours, authorities = self.credentials.identity, self.credentials.authorities
         revoked = load_revocations(self.crl, authorities, now) if self.crl else frozenset()
+        fetched = self.kept.read(authorities, now) if self.kept else None
+        revoked |= fetched.marks if fetched else frozenset()
         identity, key = verify_peer(certificate, authorities, revoked, Role.PARTICIPANT, now)
         if identity.consortium != ours.consortium:
             raise BadIdentity(f"{identity} belongs to another consortium than {ours}")
         return identity.name, key, now
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    status = path.stat() if path.exists() else None
+    return (status.st_mtime_ns, status.st_size, status.st_ino) if status else None
 
 
 @dataclass(slots=True)
@@ -113,7 +119,7 @@ def open_site(config: Config) -> LocalSite:
     credentials = load_credentials(
         identity.ca, identity.cert, identity.key, now=datetime.now(UTC), role=Role.PARTICIPANT
     )
-    believer = Believer(credentials, identity.crl)
+    believer = Believer(credentials, identity.crl, KeptRevocationList.in_state(config.state.dir))
     matrix = open_matrix(config.data, config.state.dir / "spool", config.engine.memory_limit)
     meter = Meter(lambda percent: log("data_checked", path=config.data.origin, percent=percent))
     meter.begin(matrix.columns.shape[1])

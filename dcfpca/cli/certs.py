@@ -21,6 +21,7 @@ from dcfpca.pki.directory import (
     issued_path,
     list_records,
     open_authority,
+    renew_revocation_list,
     revoke_certificates,
 )
 from dcfpca.pki.index import record_of
@@ -197,6 +198,20 @@ def revoke(
     document = {"revoked": [record.serial for record in chosen], "crl": str(authority.crl_path)}
     lines = [f"revoked {record.identity} serial {record.serial}" for record in chosen]
     report(as_json, document, [*lines, f"copy {authority.crl_path} to where the aggregator reads it"])
+
+
+@app.command()
+def crl(
+    directory: CaDir,
+    days: Annotated[int | None, typer.Option(help="Days it holds; left out: as long as the CA.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Sign the revocation list anew, under the next number: before it runs out, or to give it a shorter life."""
+    authority = open_authority(directory)
+    renew_revocation_list(authority, _now(), days)
+    until = "as long as the CA" if days is None else f"{days} days"
+    lines = [f"revocation list signed anew, for {until}", f"copy {authority.crl_path} to where the aggregator reads it"]
+    report(as_json, {"crl": str(authority.crl_path), "days": days}, lines)
 
 
 @app.command("list")
