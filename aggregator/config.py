@@ -72,6 +72,9 @@ class DashboardSection(Section):
         "127.0.0.1:7480",
         description="host:port of the read-only web page; empty: no page. Whoever can reach it can read it.",
     )
+    hosts: tuple[str, ...] = Field(
+        (), description="Names it is asked for by, such as runs.example.org; localhost and addresses always work."
+    )
 
 
 class Config(Section):

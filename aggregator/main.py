@@ -45,12 +45,15 @@ def serve(config: ConfigPath) -> None:
 @app.command()
 def check(config: ConfigPath) -> None:
     """Check configuration, certificate and store without serving."""
-    from aggregator.store.store import Store  # noqa: PLC0415  as above
+    from aggregator.store.audit import check_consortium  # noqa: PLC0415  as above
+    from aggregator.store.store import Store  # noqa: PLC0415
     from aggregator.trust import Trust  # noqa: PLC0415
 
     settings = load_config(config)
     trust = Trust(settings.server, frozenset())
-    Store(settings.store.path).close()
+    store = Store(settings.store.path)
+    check_consortium(store.connection, trust.credentials.identity.consortium)
+    store.close()
     typer.echo(f"ok: {trust.credentials.identity}, certificate until {trust.credentials.not_after:%Y-%m-%d}")
 
 

@@ -15,7 +15,7 @@ from aggregator.health import watch_health
 from aggregator.rpc.server import Server
 from aggregator.run_registry import House
 from aggregator.store import participants
-from aggregator.store.audit import Signer
+from aggregator.store.audit import Signer, check_consortium
 from aggregator.store.store import Store
 from aggregator.store_thread import Keeper
 from aggregator.telemetry import Telemetry
@@ -36,6 +36,7 @@ async def _serve(config: Config) -> None:
     store = Store(config.store.path)
     trust = Trust(config.server, participants.revoked(store.connection))
     mine = trust.credentials
+    check_consortium(store.connection, mine.identity.consortium)
     signer = Signer(lambda data: sign(mine.private_key, data), mine.certificate.public_bytes(Encoding.DER))
     keeper = Keeper(store, signer, str(mine.identity))
     house = House(keeper, Telemetry())
@@ -69,7 +70,7 @@ async def _serve_pages(config: Config, house: House, trust: Trust) -> list[WebSe
     house.telemetry.watch(house, trust)
     pages = [
         await serve_beside("metrics", config.telemetry.metrics, house.telemetry.page),
-        await serve_beside("dashboard", config.dashboard.listen, Dashboard(house, trust).page),
+        await serve_beside("dashboard", config.dashboard.listen, Dashboard(house, trust).page, config.dashboard.hosts),
     ]
     return [page for page in pages if page is not None]
 

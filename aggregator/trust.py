@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,12 +19,13 @@ from dcfpca.logs import log
 from dcfpca.pki import (
     Credentials,
     check_role,
+    identity_mark,
     load_credentials,
-    load_revocations,
+    marks_of,
     parse_certificate,
-    serial_of,
     verify_peer,
 )
+from dcfpca.pki.revocation import read_list_file, read_lists
 
 LOOK_SECONDS = 1.0
 """How often the files are looked at; revocation has to take effect within seconds."""
@@ -53,9 +54,9 @@ class Trust:
         self._revoked_here = revoked
         self._seen = self._fingerprint_of_files()
         self.credentials = self._load()
-        self._revoked_by_ca = self._load_list()
+        self.revocation_list, self._revoked_by_ca = self._load_list(self.credentials)
         self._callers: dict[bytes, Caller] = {}
-        self._serials: dict[str, str] = {}
+        self._marks: dict[str, frozenset[str]] = {}
 
     def caller(self, shown: bytes) -> Caller:
         """Who shows this certificate (PEM or DER); raises BadIdentity when it is not to be believed, or no longer."""
@@ -66,8 +67,8 @@ class Trust:
         identity, key = verify_peer(shown, self.credentials.authorities, frozenset(), None, now)
         certificate = parse_certificate(shown)
         caller = Caller(identity, fingerprint(certificate), certificate, key)
-        self._serials[caller.fingerprint] = serial_of(certificate)
-        if self.is_revoked(caller.fingerprint):
+        self._marks[caller.fingerprint] = marks = marks_of(certificate)
+        if not self.revoked.isdisjoint(marks):
             hint = "ask the holder of the CA for a new certificate"
             raise BadIdentity(f"the certificate of {identity} has been revoked", hint)
         self._callers[shown] = caller
@@ -90,19 +91,36 @@ class Trust:
             return False
         return True
 
-    def is_revoked(self, mark: str) -> bool:
-        """Whether the certificate of this fingerprint, shown here before, has been revoked by us or by the CA."""
-        return mark in self.revoked or self._serials.get(mark) in self.revoked
+    def is_revoked(self, name: str, fingerprint: str) -> bool:
+        """Whether this participant, or the certificate that it showed last, has been revoked by us or by the CA."""
+        known = self._marks.get(fingerprint, frozenset())
+        return not self.revoked.isdisjoint(known | {fingerprint, self.participant_mark(name)})
 
     @property
     def revoked(self) -> frozenset[str]:
-        """Fingerprints and serial numbers that are turned away."""
+        """Marks of the certificates that are turned away."""
         return self._revoked_here | self._revoked_by_ca
 
-    def revoke(self, mark: str) -> None:
-        """Turn a fingerprint away from now on."""
-        self._revoked_here |= {mark}
+    def marks_to_revoke(self, name: str, fingerprint: str) -> frozenset[str]:
+        """By what a participant, or one certificate that was shown here, is turned away: issuer and serial, and key.
+
+        By name all its certificates are turned away, also those that this aggregator has not seen.
+        """
+        seen = {mark for mark in self._marks.get(fingerprint, ()) if not mark.startswith("identity:")}
+        return frozenset(seen | {fingerprint} | ({self.participant_mark(name)} if name else set()))
+
+    def participant_mark(self, name: str) -> str:
+        """The mark of all certificates of a participant of this consortium."""
+        return identity_mark(Identity(self.credentials.identity.consortium, Role.PARTICIPANT, name))
+
+    def revoke(self, *marks: str) -> None:
+        """Turn the certificates with one of these marks away from now on."""
+        self._revoked_here |= set(marks)
         self._callers.clear()
+
+    def restore(self, marks: Iterable[str]) -> None:
+        """Take revocations made here back; those of the CA stand."""
+        self._revoked_here -= set(marks)
 
     async def watch(self, changed: Callable[[], None]) -> None:
         """Look at the files for ever; `changed` is called after they were taken up."""
@@ -113,10 +131,12 @@ class Trust:
                 continue
             self._seen = seen
             try:
-                self.credentials, self._revoked_by_ca = self._load(), self._load_list()
+                credentials = self._load()
+                self.revocation_list, self._revoked_by_ca = self._load_list(credentials)
             except DcfpcaError as error:
                 log("credentials_rejected", level="error", reason=str(error), hint=error.hint)
                 continue
+            self.credentials = credentials
             self._callers.clear()
             log("credentials_reloaded", not_after=f"{self.credentials.not_after:%Y-%m-%d}")
             changed()
@@ -125,10 +145,12 @@ class Trust:
         files = self._files
         return load_credentials(files.ca, files.cert, files.key, now=datetime.now(UTC), role=Role.AGGREGATOR)
 
-    def _load_list(self) -> frozenset[str]:
+    def _load_list(self, mine: Credentials) -> tuple[bytes, frozenset[str]]:
+        """The CA's list, which participants are handed as it is, and the marks on it."""
         if not self._files.crl:
-            return frozenset()
-        return load_revocations(self._files.crl, self.credentials.authorities, datetime.now(UTC))
+            return b"", frozenset()
+        pem = read_list_file(self._files.crl)
+        return pem, read_lists(pem, str(self._files.crl), mine.authorities, datetime.now(UTC)).marks
 
     def _fingerprint_of_files(self) -> tuple[tuple[int, int, int], ...]:
         paths = [self._files.ca, self._files.cert, self._files.key, self._files.crl]

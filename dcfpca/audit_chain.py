@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from dcfpca.errors import BadMessage
 from dcfpca.v1.admin_pb2 import AuditEntry
@@ -28,18 +28,43 @@ def entry_hash(entry: AuditEntry) -> bytes:
     return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).digest()
 
 
+def withheld(entry: AuditEntry) -> AuditEntry:
+    """The entry without what it says: its place in the chain, its hash and signature, for readers it is not for."""
+    return AuditEntry(
+        sequence=entry.sequence,
+        previous=entry.previous,
+        hash=entry.hash,
+        signature=entry.signature,
+        certificate=entry.certificate,
+    )
+
+
+def is_withheld(entry: AuditEntry) -> bool:
+    """Whether the aggregator keeps from this reader what the entry says; it then says nothing at all."""
+    return entry == withheld(entry)
+
+
+def all_shown(entries: Iterable[AuditEntry]) -> Iterator[AuditEntry]:
+    """The entries for a reader from whom nothing may be withheld; raises BadMessage at one that is."""
+    for entry in entries:
+        if is_withheld(entry):
+            raise BadMessage(f"the aggregator withholds entry {entry.sequence} of its audit log from an operator")
+        yield entry
+
+
 def verify_log(entries: Iterable[AuditEntry], verify: Callable[[bytes, bytes, bytes], bool]) -> int:
     """Check the whole log from its first entry; `verify(certificate, signature, data)` checks a signature.
 
-    Returns the number of entries; raises BadMessage at the first one that breaks the chain or is not signed.
+    Of entries that are withheld the signed hash stands for what they say: they cannot be changed, added or left out.
+    Returns how many entries there are; raises BadMessage at the first one that does not fit.
     """
     previous, certificate, count = GENESIS, b"", 0
     for entry in entries:
         count += 1
         certificate = entry.certificate or certificate
         if entry.sequence != count or entry.previous != previous:
-            raise BadMessage(f"entry {entry.sequence} of the audit log does not follow the previous entry")
-        if entry.hash != entry_hash(entry):
+            raise BadMessage(f"entry {entry.sequence} of the audit log does not follow the one before it")
+        if not is_withheld(entry) and entry.hash != entry_hash(entry):
             raise BadMessage(f"entry {entry.sequence} of the audit log was changed after it was written")
         if not verify(certificate, entry.signature, entry.hash):
             raise BadMessage(f"entry {entry.sequence} of the audit log is not signed by the aggregator")

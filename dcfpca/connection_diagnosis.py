@@ -82,6 +82,7 @@ def _handshake(raw: socket.socket, address: Address, files: TlsFiles) -> None:
     context = ssl.create_default_context(cafile=str(files.ca))
     context.load_cert_chain(str(files.cert), str(files.key))
     context.set_alpn_protocols(["h2"])
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
     try:
         with context.wrap_socket(raw, server_hostname=address.host) as secured:
             secured.settimeout(_REFUSAL_SECONDS)
@@ -129,6 +130,9 @@ def _refused_by_server(error: ssl.SSLError, address: Address) -> DcfpcaError:
         return BadIdentity("the aggregator reports that this certificate has expired", "renew it; check both clocks")
     if "WRONG_VERSION_NUMBER" in reason or "HTTP" in reason:
         return Unreachable(f"what listens at {address} does not speak TLS", "check the port")
+    if "PROTOCOL_VERSION" in reason:
+        hint = "only TLS 1.3 is spoken here: let no proxy in between end the TLS connection"
+        return Unreachable(f"what listens at {address} does not speak TLS 1.3", hint)
     if "EOF" in reason:
         return Unreachable(
             f"{address} closed the connection during the TLS handshake", "check that it is an aggregator"

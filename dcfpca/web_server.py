@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from ipaddress import ip_address
@@ -55,9 +55,10 @@ Handler = Callable[[Request], Awaitable[Response]]
 class WebServer:
     """Serves one handler at one address."""
 
-    def __init__(self, listen: str, handler: Handler) -> None:
+    def __init__(self, listen: str, handler: Handler, hosts: Sequence[str] | None = None) -> None:
+        """`hosts` are the names by which the page may be asked for; None: any, unless it listens on loopback."""
         self.host, self._wanted = split_address(listen)
-        self._handler = handler
+        self._handler, self._hosts = handler, hosts
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
 
@@ -99,7 +100,7 @@ class WebServer:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request = await _read(reader)
-        response = _refusal(request, self.host, len(self._open)) if request is not None else _BAD
+        response = _refusal(request, self.host, len(self._open), self._hosts) if request is not None else _BAD
         if response is None:
             assert request is not None
             response = await self._handler(request)
@@ -107,11 +108,13 @@ class WebServer:
         await _write(writer, response, head_only=alone)
 
 
-async def serve_beside(what: str, listen: str, handler: Handler) -> WebServer | None:
-    """Serve in the background; if the address cannot be bound, log it and continue without the page."""
+async def serve_beside(
+    what: str, listen: str, handler: Handler, hosts: Sequence[str] | None = None
+) -> WebServer | None:
+    """Serve a page beside the real work, which goes on without it when the address cannot be had."""
     if not listen:
         return None
-    server = WebServer(listen, handler)
+    server = WebServer(listen, handler, hosts)
     try:
         await server.start()
     except BadInput as error:
@@ -153,15 +156,27 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
     return Request(words[0], words[1].partition("?")[0], headers)
 
 
-def _refusal(request: Request, host: str, open_now: int) -> Response | None:
+def _refusal(request: Request, listens: str, open_now: int, hosts: Sequence[str] | None = None) -> Response | None:
     if request.method not in ("GET", "HEAD"):
         return Response(b"this page can only be looked at\n", status=HTTPStatus.METHOD_NOT_ALLOWED)
     if open_now > MOST_CONNECTIONS:
         return Response(b"too many connections\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
-    if _is_loopback(host) and not _is_loopback(_host_named(request)):
-        # DNS rebinding: another site could otherwise resolve its own name to this machine and read the page.
-        return Response(b"this page answers to localhost only\n", status=HTTPStatus.MISDIRECTED_REQUEST)
+    if not answers_to(_host_named(request), listens, hosts):
+        return Response(b"this page does not answer to that name\n", status=HTTPStatus.MISDIRECTED_REQUEST)
     return None
+
+
+def answers_to(named: str, listens: str, hosts: Sequence[str] | None) -> bool:
+    """Whether a page may be asked for by this name.
+
+    A page of another site could point its own name at this machine and read what is meant for its user. It can do that
+    with names only: an address in place of a name is nobody's to point elsewhere.
+    """
+    if _is_loopback(named):
+        return True
+    if hosts is None:
+        return not _is_loopback(listens)
+    return named.lower() in {host.lower() for host in hosts} or (_is_address(named) and not _is_loopback(listens))
 
 
 def _host_named(request: Request) -> str:
@@ -169,6 +184,14 @@ def _host_named(request: Request) -> str:
     if named.startswith("["):
         return named[1:].partition("]")[0]
     return named.rpartition(":")[0] or named
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_loopback(host: str) -> bool:

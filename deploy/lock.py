@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Write deploy/requirements.lock: the versions installed here of all that dcfpca needs, with the hashes of their files.
+"""Write a lock: the versions installed here of all that dcfpca needs, or its build, with the hashes of their files.
 
-usage: .venv/bin/python deploy/lock.py INDEX     INDEX: the address of a "simple" package index, which is not recorded
+usage: .venv/bin/python deploy/lock.py INDEX            deploy/requirements.lock: what dcfpca needs
+       .venv/bin/python deploy/lock.py INDEX --build    deploy/build-requirements.lock: what its wheel is built with
 
-Only what the index offers under these hashes can get into the image, whichever index the image is built from.
+INDEX is the address of a "simple" package index, which is not recorded. Only what an index offers under these hashes
+gets into the image or has a hand in building it, whichever index that is.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
 
 ROOT = "dcfpca"
-LOCK = Path(__file__).with_name("requirements.lock")
+BUILD_ROOT = "hatchling"
+HERE = Path(__file__).parent
 _LINK = re.compile(r'href="[^"#]*/([^/"#]+)#sha256=([0-9a-f]{64})"')
 
 
@@ -63,10 +66,16 @@ def entry(index: str, name: str) -> str:
 
 def main() -> None:
     """Write the file."""
-    if len(sys.argv) != 2:
-        raise SystemExit(__doc__)
-    head = "# Written by deploy/lock.py. The image is installed from exactly these files.\n"
-    LOCK.write_text(head + "".join(entry(sys.argv[1], name) for name in sorted(needed(ROOT, {ROOT}))))
+    match sys.argv[1:]:
+        case [index]:
+            names, lock, use = set(needed(ROOT, {ROOT})), HERE / "requirements.lock", "installed from"
+        case [index, "--build"]:
+            names, lock = {BUILD_ROOT, *needed(BUILD_ROOT, {BUILD_ROOT})}, HERE / "build-requirements.lock"
+            use = "built with"
+        case _:
+            raise SystemExit(__doc__)
+    head = f"# Written by deploy/lock.py. The image is {use} exactly these files.\n"
+    lock.write_text(head + "".join(entry(index, name) for name in sorted(names)))
 
 
 if __name__ == "__main__":

@@ -70,6 +70,7 @@ verify_dist() {
 verify_lint() {
     get_helm
     with hadolint "Dockerfile by hadolint" lint_dockerfile
+    step "whether the base image is named by digest" lint_base
     with shellcheck "scripts by shellcheck" lint_scripts
     with check-jsonschema "compose.yaml by the compose schema" lint_compose
     with systemd-analyze "units by systemd-analyze" lint_units

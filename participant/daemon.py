@@ -7,10 +7,11 @@ import contextlib
 import signal
 import sqlite3
 from collections.abc import Coroutine, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from dcfpca.connection_diagnosis import TlsFiles
-from dcfpca.errors import BadMessage, DcfpcaError, UnusableState
+from dcfpca.errors import BadIdentity, BadMessage, DcfpcaError, UnusableState
 from dcfpca.feature_names import features_digest
 from dcfpca.logs import log
 from dcfpca.v1 import rounds_pb2 as pb
@@ -25,11 +26,14 @@ from participant.engine import Engine
 from participant.link import Connection, Link
 from participant.local_site import LocalSite, open_site
 from participant.session import events
+from participant.state.revocation_list import KeptRevocationList
 from participant.state.store import RunRow, Store, only_daemon
 from participant.telemetry import Telemetry
 
 APPROVAL_SECONDS = 1.0
 FLUSH_SECONDS = 1.0
+REVOCATION_SECONDS = 60.0
+"""How often the revocation list is fetched: a peer that the CA revokes is masked with for no longer than that."""
 
 
 class Daemon:
@@ -57,6 +61,7 @@ class Daemon:
             asyncio.ensure_future(connection.watch_credentials(self._site.credentials, self._site.renew)),
             asyncio.ensure_future(self._watch_approvals()),
             asyncio.ensure_future(self._flush()),
+            asyncio.ensure_future(self._follow_revocations()),
             asyncio.ensure_future(self._listen(connection)),
         ]
         try:
@@ -130,6 +135,21 @@ class Daemon:
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
             await asyncio.to_thread(self._store.flush)
+
+    async def _follow_revocations(self) -> None:
+        """Keep the consortium's revocation list up to date; what is wrong with the aggregator's is said once."""
+        kept, said = KeptRevocationList.in_state(self._config.state.dir), ""
+        while True:
+            try:
+                pem = await self._link.revocation_list()
+                if kept.take(pem, self._site.credentials.authorities, datetime.now(UTC)):
+                    log("revocation_list_kept", file=str(kept.path))
+                said = ""
+            except (BadIdentity, BadMessage) as error:
+                if str(error) != said:
+                    log("revocation_list_refused", level="warning", reason=str(error), hint=error.hint or None)
+                said = str(error)
+            await asyncio.sleep(REVOCATION_SECONDS)
 
     def _hello(self) -> pb.SubscribeRequest:
         """Version, capabilities and size of this site, and the latest attempt of each open run."""

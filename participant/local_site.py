@@ -18,6 +18,7 @@ from participant.data import DataFacts, Matrix, measure, open_matrix, select_fea
 from participant.engine.progress import MeteredColumns, ProgressMeter
 from participant.peer_verifier import PeerVerifier
 from participant.policy import SiteFacts
+from participant.state.revocation_list import KeptRevocationList
 
 
 @dataclass(slots=True)
@@ -66,7 +67,7 @@ def open_site(config: Config) -> LocalSite:
     credentials = load_credentials(
         identity.ca, identity.cert, identity.key, now=datetime.now(UTC), role=Role.PARTICIPANT
     )
-    peer_verifier = PeerVerifier(credentials, identity.crl)
+    peer_verifier = PeerVerifier(credentials, identity.crl, KeptRevocationList.in_state(config.state.dir))
     matrix = open_matrix(config.data, config.state.dir / "spool", config.engine.memory_limit)
     meter = ProgressMeter(lambda percent: log("data_checked", path=config.data.origin, percent=percent))
     meter.begin(matrix.columns.shape[1])

@@ -12,6 +12,7 @@ from dcfpca.errors import BadIdentity
 from dcfpca.identity import Role
 from dcfpca.pki import Credentials, verify_peer
 from dcfpca.pki.revocation import load_revocations
+from participant.state.revocation_list import KeptRevocationList
 
 CACHE_SECONDS = 3600
 
@@ -22,8 +23,9 @@ class PeerVerifier:
 
     credentials: Credentials
     crl: Path | None
+    kept: KeptRevocationList | None = None
     _verified: dict[bytes, tuple[str, EllipticCurvePublicKey, datetime]] = field(default_factory=dict)
-    _crl_version: tuple[int, int, int] | None = None
+    _crl_version: tuple[tuple[int, int, int] | None, ...] = ()
 
     def verify(self, certificate: bytes, name: str) -> EllipticCurvePublicKey:
         """The public key of the certificate; BadIdentity unless it belongs to this consortium's participant `name`."""
@@ -43,10 +45,8 @@ class PeerVerifier:
         self._verified.clear()
 
     def _check_crl_version(self) -> None:
-        if self.crl is None:
-            return
-        status = self.crl.stat() if self.crl.exists() else None
-        version = (status.st_mtime_ns, status.st_size, status.st_ino) if status else None
+        paths = (self.crl, self.kept.path if self.kept else None)
+        version = tuple(_file_version(path) for path in paths if path)
         if version != self._crl_version:
             self._crl_version = version
             self._verified.clear()
@@ -54,7 +54,14 @@ class PeerVerifier:
     def _verify(self, certificate: bytes, now: datetime) -> tuple[str, EllipticCurvePublicKey, datetime]:
         ours, authorities = self.credentials.identity, self.credentials.authorities
         revoked = load_revocations(self.crl, authorities, now) if self.crl else frozenset()
+        fetched = self.kept.read(authorities, now) if self.kept else None
+        revoked |= fetched.marks if fetched else frozenset()
         identity, key = verify_peer(certificate, authorities, revoked, Role.PARTICIPANT, now)
         if identity.consortium != ours.consortium:
             raise BadIdentity(f"{identity} belongs to another consortium than {ours}")
         return identity.name, key, now
+
+
+def _file_version(path: Path) -> tuple[int, int, int] | None:
+    status = path.stat() if path.exists() else None
+    return (status.st_mtime_ns, status.st_size, status.st_ino) if status else None

@@ -33,7 +33,7 @@ def overview(house: House, trust: Trust) -> Document:
         "runs": [_summary(runner) for runner in newest],
         "runs_in_all": len(house.runners),
         "participants": [
-            _participant(participant_view(house, who, trust.is_revoked(who.fingerprint)))
+            _participant(participant_view(house, who, trust.is_revoked(who.name, who.fingerprint)))
             for _, who in sorted(house.introduced.items())
         ],
     }

@@ -11,6 +11,7 @@ import numpy as np
 from grpc import aio
 
 from aggregator.config import Limits
+from aggregator.rpc.audit_view import shown_to
 from aggregator.rpc.guard import caller
 from aggregator.rpc.open_calls import OpenCalls
 from aggregator.rpc.operator_views import export_view, participant_view, run_view
@@ -132,7 +133,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     ) -> pb.ListParticipantsResponse:
         """Everyone who ever connected."""
         views = [
-            participant_view(self._house, who, self._trust.is_revoked(who.fingerprint))
+            participant_view(self._house, who, self._trust.is_revoked(who.name, who.fingerprint))
             for _, who in sorted(self._house.introduced.items())
         ]
         return pb.ListParticipantsResponse(participants=views)
@@ -179,33 +180,60 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     async def FetchAuditLog(  # noqa: N802
         self, request: pb.FetchAuditLogRequest, context: Context
     ) -> AsyncIterator[pb.AuditEntry]:
-        """The whole log when no run is named, so that the chain can be verified; else the run's entries."""
-        after = 0
+        """The whole log when no run is named, so that the chain can be verified; else the run's entries.
+
+        A participant gets its own entries and what concerns it, and of the others their hashes.
+        """
+        after, reader = 0, caller().identity
         while page := await self._house.keeper.do(lambda store: audit.entries(store.connection, after, AUDIT_PAGE)):  # noqa: B023
             for entry in page:
-                if request.run_id in ("", entry.run_id):
-                    yield entry
+                shown = shown_to(reader, entry, lambda run_id: self._invites(run_id, reader.name))
+                if request.run_id in ("", shown.run_id):
+                    yield shown
             after = page[-1].sequence
+
+    def _invites(self, run_id: str, name: str) -> bool:
+        runner = self._house.runner(run_id)
+        return runner is not None and (not runner.spec.participants or name in runner.spec.participants)
 
     async def RevokeParticipant(  # noqa: N802
         self, request: pb.RevokeParticipantRequest, context: Context
     ) -> pb.RevokeParticipantResponse:
-        """Turn a certificate away and cut its calls."""
+        """Turn all certificates of a participant away, or the one with a fingerprint, and cut their calls."""
         known = self._house.introduced.get(request.name)
-        mark = request.fingerprint.lower() or (known.fingerprint if known else "")
-        if len(mark) != 64 or set(mark) - set("0123456789abcdef"):
+        shown = request.fingerprint.lower() or (known.fingerprint if known else "")
+        if len(shown) != 64 or set(shown) - set("0123456789abcdef"):
             hint = "name one of `dcfpca participants list`, or give a SHA-256 fingerprint"
             raise Missing(f"no certificate is known for {request.name[:80]!r}", hint)
-        cut = await self._house.finish(self._revoke(mark, request.name[:200], request.reason[:500]))
-        return pb.RevokeParticipantResponse(fingerprints=[mark], streams_cut=cut)
+        marks = self._trust.marks_to_revoke("" if request.fingerprint else request.name, shown)
+        cut = await self._house.finish(self._revoke(marks, shown, request.name[:200], request.reason[:500]))
+        return pb.RevokeParticipantResponse(fingerprints=[shown], streams_cut=cut)
 
-    async def _revoke(self, mark: str, name: str, reason: str) -> int:
+    async def _revoke(self, marks: frozenset[str], shown: str, name: str, reason: str) -> int:
         at = self._house.keeper.now()
-        await self._house.keeper.do(lambda store: participants.revoke(store.connection, mark, name, reason, at))
-        self._trust.revoke(mark)
+        await self._house.keeper.do(lambda store: participants.revoke(store.connection, marks, name, reason, at))
+        self._trust.revoke(*marks)
         # Recorded first: an operator that turns itself away is cut, too.
-        await self._record("participant_revoked", "", name=name, fingerprint=mark, reason=reason)
+        await self._record("participant_revoked", "", name=name, fingerprint=shown, marks=sorted(marks), reason=reason)
         return self._calls.cut(self._trust.believes)
+
+    async def RestoreParticipant(  # noqa: N802
+        self, request: pb.RestoreParticipantRequest, context: Context
+    ) -> pb.RestoreParticipantResponse:
+        """Let a participant in again that was turned away here."""
+        name = request.name[:200]
+        marks = await self._house.keeper.do(lambda store: participants.revoked_under(store.connection, name))
+        if not name or not marks:
+            hint = "`dcfpca participants list` shows who is; who was revoked by the CA needs a new certificate"
+            raise Missing(f"{name[:80]!r} has not been turned away by this aggregator", hint)
+        await self._house.finish(self._restore(marks, name, request.reason[:500]))
+        return pb.RestoreParticipantResponse(marks=len(marks))
+
+    async def _restore(self, marks: frozenset[str], name: str, reason: str) -> None:
+        """Recorded before it takes effect: nobody is let in again without a line in the log."""
+        await self._record("participant_restored", "", name=name, marks=sorted(marks), reason=reason)
+        await self._house.keeper.do(lambda store: participants.restore(store.connection, marks))
+        self._trust.restore(marks)
 
     def _export(self, runner: Runner) -> pb.ExportView:
         if runner.run.export is None:

@@ -147,6 +147,12 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
             self._house.look_at_enrolment(request.run_id)
         return reply
 
+    async def FetchRevocationList(  # noqa: N802
+        self, request: pb.FetchRevocationListRequest, context: Context
+    ) -> pb.FetchRevocationListResponse:
+        """The CA's list as it lies here."""
+        return pb.FetchRevocationListResponse(pem=self._trust.revocation_list)
+
     async def FetchConsensus(  # noqa: N802
         self, request: pb.FetchConsensusRequest, context: Context
     ) -> AsyncIterator[TensorPart]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from aggregator.store.database import transaction
 from dcfpca.audit_chain import GENESIS, entry_hash
+from dcfpca.errors import BadInput
+from dcfpca.identity import Identity
 from dcfpca.v1.admin_pb2 import AuditEntry
 
 
@@ -57,6 +59,18 @@ def entries(db: sqlite3.Connection, after: int = 0, limit: int = -1) -> list[Aud
     names = [field.name for field in AuditEntry.DESCRIPTOR.fields]
     rows = db.execute("SELECT * FROM audit WHERE sequence > ? ORDER BY sequence LIMIT ?", (after, limit)).fetchall()
     return [AuditEntry(**dict(zip(names, row, strict=True))) for row in rows]
+
+
+def check_consortium(db: sqlite3.Connection, consortium: str) -> None:
+    """Raise BadInput when the log, which begins with the start of an aggregator, began with one of another consortium.
+
+    Its runs, its participants and whom it turned away are another consortium's, and names may be the same in both.
+    """
+    first = db.execute("SELECT actor FROM audit ORDER BY sequence LIMIT 1").fetchone()
+    found = Identity.parse(first[0]).consortium if first else consortium
+    if found != consortium:
+        hint = "check [store] path and [server] cert: one of them belongs to another aggregator"
+        raise BadInput(f"the store is that of the consortium {found!r}, and this aggregator's is {consortium!r}", hint)
 
 
 def _row(entry: AuditEntry) -> Iterator[object]:

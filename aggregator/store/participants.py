@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from aggregator.store.database import transaction
@@ -33,12 +34,25 @@ def everyone(db: sqlite3.Connection) -> list[Acquaintance]:
     return [Acquaintance(*row) for row in db.execute("SELECT * FROM participants ORDER BY name")]
 
 
-def revoke(db: sqlite3.Connection, fingerprint: str, name: str, reason: str, at: float) -> None:
-    """Turn this certificate away from now on."""
+def revoke(db: sqlite3.Connection, marks: Iterable[str], name: str, reason: str, at: float) -> None:
+    """Turn the certificates with one of these marks away from now on, all of them or none."""
+    rows = [(mark, name, reason, at) for mark in sorted(marks)]
     with transaction(db):
-        db.execute("INSERT OR IGNORE INTO revoked VALUES (?, ?, ?, ?)", (fingerprint, name, reason, at))
+        db.executemany("INSERT OR IGNORE INTO revoked VALUES (?, ?, ?, ?)", rows)
+
+
+def restore(db: sqlite3.Connection, marks: Iterable[str]) -> None:
+    """Take these revocations back, all of them or none."""
+    with transaction(db):
+        db.executemany("DELETE FROM revoked WHERE fingerprint = ?", [(mark,) for mark in marks])
+
+
+def revoked_under(db: sqlite3.Connection, name: str) -> frozenset[str]:
+    """The marks that were turned away under this name, or with this fingerprint."""
+    rows = db.execute("SELECT fingerprint FROM revoked WHERE ? IN (name, fingerprint)", (name,))
+    return frozenset(mark for (mark,) in rows)
 
 
 def revoked(db: sqlite3.Connection) -> frozenset[str]:
-    """Fingerprints that are turned away."""
-    return frozenset(fingerprint for (fingerprint,) in db.execute("SELECT fingerprint FROM revoked"))
+    """Marks that are turned away; older stores hold fingerprints only."""
+    return frozenset(mark for (mark,) in db.execute("SELECT fingerprint FROM revoked"))

@@ -21,6 +21,7 @@ from dcfpca.pki.directory import (
     issued_path,
     list_records,
     open_authority,
+    renew_revocation_list,
     revoke_certificates,
 )
 from dcfpca.pki.index import record_of
@@ -102,22 +103,24 @@ def approve(
     csr: Annotated[Path, typer.Argument(help="The request a site has sent.")],
     out: Annotated[Path | None, typer.Option(help="File (or directory) for the certificate; else beside CSR.")] = None,
     days: Days = ROLE_DAYS,
+    expect: Annotated[str, typer.Option(help="The identity you mean to sign, spiffe://…; any other is refused.")] = "",
     expect_key: Annotated[str, typer.Option(help="Key fingerprint the site told you; else it is only shown.")] = "",
     replace: Annotated[
         bool, typer.Option("--replace", help="The identity is in use; give it to this key too.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask at the terminal.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed without a terminal.")] = False,
     as_json: Json = False,
 ) -> None:
     """At the holder of the CA: show what a request asks for, and sign it."""
     authority = open_authority(directory)
     wanted = read_request(_read(csr), str(csr))
     _show(wanted, days)
+    _check_identity(wanted, expect)
     _check_key(wanted, expect_key)
     _check_clean(authority, key_fingerprint(wanted.public_key))
     if not replace:
         _check_unused(authority, wanted.identity, key_fingerprint(wanted.public_key), "approve with --replace")
-    _confirm(yes or as_json)
+    _confirm(yes)
     certificate = issue_certificate(authority, wanted, _now(), days)
     path = _destination(out or csr.parent, wanted.identity.name)
     place_certificate(authority, certificate, path)
@@ -197,6 +200,20 @@ def revoke(
     report(as_json, document, [*lines, f"copy {authority.crl_path} to where the aggregator reads it"])
 
 
+@app.command()
+def crl(
+    directory: CaDir,
+    days: Annotated[int | None, typer.Option(help="Days it holds; left out: as long as the CA.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Sign the revocation list anew, under the next number: before it runs out, or to give it a shorter life."""
+    authority = open_authority(directory)
+    renew_revocation_list(authority, _now(), days)
+    until = "as long as the CA" if days is None else f"{days} days"
+    lines = [f"revocation list signed anew, for {until}", f"copy {authority.crl_path} to where the aggregator reads it"]
+    report(as_json, {"crl": str(authority.crl_path), "days": days}, lines)
+
+
 @app.command("list")
 def list_certificates(directory: CaDir, as_json: Json = False) -> None:
     """Show every certificate the CA has signed."""
@@ -227,6 +244,12 @@ def _show(wanted: Wanted, days: int) -> None:
         say(f"{word:>10}  {value}")
 
 
+def _check_identity(wanted: Wanted, expected: str) -> None:
+    if expected and Identity.parse(expected) != wanted.identity:
+        hint = "the request is somebody else's, or asks for another role: do not sign it unheard"
+        raise BadIdentity(f"the request asks for {wanted.identity}, not for {expected}", hint)
+
+
 def _check_key(wanted: Wanted, expected: str) -> None:
     found = key_fingerprint(wanted.public_key)
     if expected and expected.lower().replace(":", "") != found:
@@ -251,8 +274,12 @@ def _check_unused(authority: Authority, identity: Identity, key: str, remedy: st
 
 
 def _confirm(settled: bool) -> None:
-    if settled or not typer.get_text_stream("stdin").isatty():
+    """A signature needs somebody's word: at the terminal, or by --yes where there is none."""
+    if settled:
         return
+    if not typer.get_text_stream("stdin").isatty():
+        hint = "look at what is asked for above, then repeat with --yes, best with --expect and --expect-key"
+        raise Refused("nothing was signed: there is no terminal to ask at", hint)
     if not typer.confirm("sign this?", err=True):
         raise Refused("nothing was signed", "the request is still there")
 

@@ -36,10 +36,27 @@ def revoke(
     reason: Annotated[str, typer.Option(help="The reason, for the audit log.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Refuse a participant's certificate from now on and close its open streams."""
+    """Turn a participant away from now on, with every certificate of its name, and cut its open streams."""
     done = operator.revoke(name, reason)
     if as_json:
         print_json({"name": name, "fingerprints": list(done.fingerprints), "streams_cut": done.streams_cut})
         return
-    say(f"{name} is revoked; {done.streams_cut} open streams were closed")
+    say(f"{name} is turned away; {done.streams_cut} open streams were cut")
+    say(f"a new certificate is let in only after `dcfpca participants restore {name}`")
     say("publish the revocation at the CA too: `dcfpca certs revoke participant " + name + " --dir DIR`")
+
+
+@app.command()
+@with_operator
+def restore(
+    operator: Operator,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The participant.")],
+    reason: Annotated[str, typer.Option(help="Why, for the record.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Let a participant in again that `revoke` turned away; what the CA has revoked stays revoked."""
+    done = operator.restore(name, reason)
+    if as_json:
+        print_json({"name": name, "marks": done.marks})
+        return
+    say(f"{name} is let in again; a certificate that the CA has revoked stays turned away")

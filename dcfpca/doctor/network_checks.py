@@ -73,6 +73,7 @@ def _presented(address: Address, files: TlsFiles) -> x509.Certificate:
     context = ssl.create_default_context(cafile=str(files.ca))
     context.load_cert_chain(str(files.cert), str(files.key))
     context.set_alpn_protocols(["h2"])
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
     with (
         socket.create_connection((address.host, address.port), timeout=SECONDS) as raw,
         context.wrap_socket(raw, server_hostname=address.host) as secured,

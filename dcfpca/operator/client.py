@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import grpc
 
+from dcfpca.audit_chain import all_shown
 from dcfpca.connection_diagnosis import Address
 from dcfpca.errors import BadIdentity
 from dcfpca.identity import Identity, Role
@@ -50,6 +51,7 @@ class Operator:
 
     def __init__(self, channel: grpc.Channel, address: Address, identity: Identity) -> None:
         self._stub: Any = RoleCheckedStub(AdminServiceStub(channel), identity)
+        self._identity = identity
         self.address = address
 
     def propose(self, spec: bytes, request_id: str) -> pb.RunView:
@@ -93,10 +95,16 @@ class Operator:
         request = pb.RevokeParticipantRequest(name=name, reason=reason)
         return cast(pb.RevokeParticipantResponse, self._stub.RevokeParticipant(request, timeout=SECONDS))
 
+    def restore(self, name: str, reason: str) -> pb.RestoreParticipantResponse:
+        """Let a participant in again that was turned away."""
+        request = pb.RestoreParticipantRequest(name=name, reason=reason)
+        return cast(pb.RestoreParticipantResponse, self._stub.RestoreParticipant(request, timeout=SECONDS))
+
     def audit(self, run_id: str) -> Iterator[pb.AuditEntry]:
-        """The audit log of one run, or (empty) of all, streamed."""
+        """The audit log of one run, or (empty) of all, streamed; from an operator no entry may be withheld."""
         request = pb.FetchAuditLogRequest(run_id=run_id)
-        return cast(Iterator[pb.AuditEntry], self._stub.FetchAuditLog(request, timeout=4 * SECONDS))
+        entries = cast(Iterator[pb.AuditEntry], self._stub.FetchAuditLog(request, timeout=4 * SECONDS))
+        return all_shown(entries) if self._identity.role is Role.OPERATOR else entries
 
     def model(self, run_id: str) -> Iterator[types_pb2.TensorPart]:
         """The model of a finished run, streamed."""

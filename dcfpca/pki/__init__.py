@@ -3,12 +3,12 @@
 from dcfpca.pki.credentials import Credentials, load_credentials
 from dcfpca.pki.directory import Authority, create_authority, open_authority
 from dcfpca.pki.keys import key_fingerprint, load_private_key, sign, verify
+from dcfpca.pki.marks import identity_mark, is_revoked, key_mark, marks_of, serial_mark
 from dcfpca.pki.revocation import load_revocations
 from dcfpca.pki.site import SiteFiles, issue_credentials
 from dcfpca.pki.trust import (
     check_role,
     days_left,
-    is_revoked,
     load_certificate,
     load_certificates,
     parse_certificate,
@@ -23,16 +23,20 @@ __all__ = [
     "check_role",
     "create_authority",
     "days_left",
+    "identity_mark",
     "is_revoked",
     "issue_credentials",
     "key_fingerprint",
+    "key_mark",
     "load_certificate",
     "load_certificates",
     "load_credentials",
     "load_private_key",
     "load_revocations",
+    "marks_of",
     "open_authority",
     "parse_certificate",
+    "serial_mark",
     "serial_of",
     "sign",
     "verify",

@@ -103,13 +103,15 @@ def new_revocation_list(
     ca_key: ec.EllipticCurvePrivateKey,
     number: int,
     now: datetime,
+    days: int | None = None,
 ) -> x509.CertificateRevocationList:
-    """The signed list of revoked serial numbers; made anew at each revocation, it lasts as long as the CA."""
+    """Signed list of revoked serial numbers, made anew at each revocation; it lasts `days`, else as long as the CA."""
+    end = ca.not_valid_after_utc if days is None else min(now + timedelta(days=days), ca.not_valid_after_utc)
     builder = (
         x509.CertificateRevocationListBuilder()
         .issuer_name(ca.subject)
         .last_update(now)
-        .next_update(ca.not_valid_after_utc)
+        .next_update(end)
         .add_extension(x509.CRLNumber(number), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(_ec_key(ca)), critical=False)
     )

@@ -14,7 +14,7 @@ from __future__ import annotations
 import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -110,6 +110,16 @@ def revoke_certificates(
         _publish_revocations(authority, now)
 
 
+def renew_revocation_list(authority: Authority, now: datetime, days: int | None) -> None:
+    """Publish the list as it is under the next number, to last so many days, or as long as the CA."""
+    if days is not None and days < 1:
+        raise BadInput(f"a revocation list lasts 1 day or more, not {days}", "leave --days out for as long as the CA")
+    with _locked(authority.directory):
+        index = read_index(authority.directory / "index.json")
+        write_index(authority.directory / "index.json", replace(index, crl_number=index.crl_number + 1))
+        _publish_revocations(authority, now, days)
+
+
 def list_records(directory: Path) -> Index:
     """What the index says; needs no key."""
     return read_index(directory / "index.json")
@@ -120,10 +130,10 @@ def issued_path(directory: Path, record: Record) -> Path:
     return directory / "issued" / f"{record.serial}.crt"
 
 
-def _publish_revocations(authority: Authority, now: datetime) -> None:
+def _publish_revocations(authority: Authority, now: datetime, days: int | None = None) -> None:
     index = read_index(authority.directory / "index.json")
     lines = [_revocation(record) for record in index.records if record.revoked]
-    crl = new_revocation_list(lines, authority.certificate, authority.key, index.crl_number, now)
+    crl = new_revocation_list(lines, authority.certificate, authority.key, index.crl_number, now, days)
     write_file(authority.crl_path, crl.public_bytes(Encoding.PEM))
 
 

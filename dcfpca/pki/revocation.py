@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -12,43 +13,89 @@ from cryptography.exceptions import UnsupportedAlgorithm
 
 from dcfpca.errors import BadIdentity
 from dcfpca.pki.keys import check_public_key
+from dcfpca.pki.marks import serial_mark
 
 _PEM_CRL = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
 
 
+@dataclass(frozen=True, slots=True)
+class RevocationLists:
+    """What the lists of one file say: whom they revoke, how late each of them is, and until when they hold."""
+
+    marks: frozenset[str]
+    issues: Mapping[str, tuple[int, datetime]]
+    until: datetime | None
+
+    def is_older_than(self, seen: RevocationLists) -> bool:
+        """Whether a list that was seen has since gone missing, or is there in an earlier issue."""
+        return any(issuer not in self.issues or self.issues[issuer] < issue for issuer, issue in seen.issues.items())
+
+
 def load_revocations(path: Path, authorities: Sequence[x509.Certificate], now: datetime) -> frozenset[str]:
-    """Serial numbers (hex) revoked by the lists in a PEM file; during a change of CA it holds one list of each."""
+    """Marks of what the lists in a PEM file revoke; during a change of CA it holds one list of each."""
+    return read_lists(read_list_file(path), str(path), authorities, now).marks
+
+
+def read_list_file(path: Path) -> bytes:
+    """The bytes of a revocation list, or the sentence that says why not."""
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         hint = "copy crl.pem from the holder of the CA; `dcfpca certs init` writes an empty one"
         raise BadIdentity(f"the revocation list {path} cannot be read: {error.strerror}", hint) from None
-    lists = [_read_list(pem, path) for pem in _PEM_CRL.findall(data)]
-    if not lists:
-        raise BadIdentity(f"{path} holds no PEM revocation list", "it should begin with -----BEGIN X509 CRL-----")
+
+
+def read_lists(data: bytes, where: str, authorities: Sequence[x509.Certificate], now: datetime) -> RevocationLists:
+    """The lists in PEM bytes, each signed by one of the authorities and in force; `where` names them in errors."""
+    lists = _decoded(data, where)
     for crl in lists:
-        _check_list(crl, path, authorities, now)
-    return frozenset(f"{line.serial_number:x}" for crl in lists for line in crl)
+        if not any(_signed_by(crl, authority) for authority in authorities):
+            hint = "use the crl.pem that lies beside the ca.crt in use"
+            raise BadIdentity(f"the revocation list {where} is not signed by a trusted CA", hint)
+    return _in_force(lists, where, now)
 
 
-def _read_list(pem: bytes, path: Path) -> x509.CertificateRevocationList:
+def read_trusted_lists(
+    data: bytes, where: str, authorities: Sequence[x509.Certificate], now: datetime
+) -> RevocationLists:
+    """Those of the lists that one of the authorities signed: the others are of a CA that is coming, or has gone."""
+    lists = [crl for crl in _decoded(data, where) if any(_signed_by(crl, authority) for authority in authorities)]
+    return _in_force(lists, where, now)
+
+
+def _decoded(data: bytes, where: str) -> list[x509.CertificateRevocationList]:
+    lists = [_read_list(pem, where) for pem in _PEM_CRL.findall(data)]
+    if not lists:
+        raise BadIdentity(f"the revocation list {where} is not in PEM", "it should begin with -----BEGIN X509 CRL-----")
+    return lists
+
+
+def _read_list(pem: bytes, where: str) -> x509.CertificateRevocationList:
     try:
         return x509.load_pem_x509_crl(pem)
     except (ValueError, x509.InvalidVersion):
         hint = "copy it again from the holder of the CA"
-        raise BadIdentity(f"the revocation list {path} cannot be decoded", hint) from None
+        raise BadIdentity(f"the revocation list {where} cannot be decoded", hint) from None
 
 
-def _check_list(
-    crl: x509.CertificateRevocationList, path: Path, authorities: Sequence[x509.Certificate], now: datetime
-) -> None:
-    """A list nobody trusted has signed could revoke anybody, and a stale one misses somebody."""
-    if not any(_signed_by(crl, authority) for authority in authorities):
-        hint = "use the crl.pem that lies beside the ca.crt in use"
-        raise BadIdentity(f"the revocation list {path} is not signed by a trusted CA", hint)
-    if crl.next_update_utc is not None and crl.next_update_utc < now:
-        hint = "get the present list from the holder of the CA"
-        raise BadIdentity(f"the revocation list {path} was superseded on {crl.next_update_utc:%Y-%m-%d}", hint)
+def _in_force(lists: Sequence[x509.CertificateRevocationList], where: str, now: datetime) -> RevocationLists:
+    """What they say; a stale list misses somebody, and is refused."""
+    ends = [crl.next_update_utc for crl in lists if crl.next_update_utc is not None]
+    until = min(ends, default=None)
+    if until is not None and until < now:
+        hint = "get the present list from the holder of the CA, who renews it with `dcfpca certs crl`"
+        raise BadIdentity(f"the revocation list {where} was superseded on {until:%Y-%m-%d}", hint)
+    marks = frozenset(serial_mark(crl.issuer, line.serial_number) for crl in lists for line in crl)
+    return RevocationLists(marks, {crl.issuer.rfc4514_string(): _issue(crl) for crl in lists}, until)
+
+
+def _issue(crl: x509.CertificateRevocationList) -> tuple[int, datetime]:
+    """What grows from one list of an authority to its next: its number, where it has one, and its date."""
+    try:
+        number = crl.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
+    except x509.ExtensionNotFound:
+        number = 0
+    return number, crl.last_update_utc
 
 
 def _signed_by(crl: x509.CertificateRevocationList, authority: x509.Certificate) -> bool:

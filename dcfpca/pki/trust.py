@@ -11,11 +11,13 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from dcfpca.errors import BadIdentity
-from dcfpca.identity import Identity, Role, fingerprint, identity_of
+from dcfpca.identity import Identity, Role, identity_of
 from dcfpca.pki.keys import check_public_key
+from dcfpca.pki.marks import is_revoked
 
 MAX_ROLE_DAYS = 398
 # Certificates begin a little before they are made, so that a site whose clock is behind can use them at once.
@@ -89,6 +91,7 @@ def check_issued(certificate: x509.Certificate, authorities: Sequence[x509.Certi
         raise BadIdentity(f"the issuer {issuer.subject.rfc4514_string()} is not a certificate authority", hint)
     check_public_key(issuer.public_key(), "the CA certificate")
     _check_signature(certificate)
+    _check_encoding(certificate)
     consortium = identity_of(certificate).consortium
     if not _permits(issuer, consortium):
         sentence = f"the CA {issuer.subject.rfc4514_string()} may not issue certificates for consortium {consortium!r}"
@@ -112,6 +115,18 @@ def _check_signature(certificate: x509.Certificate) -> None:
     if not isinstance(used, hashes.SHA256 | hashes.SHA384 | hashes.SHA512):
         sentence = f"the certificate of {_who(certificate)} is signed with {used.name if used else 'no hash'}"
         raise BadIdentity(sentence, "have it issued again with SHA-256")
+
+
+def _check_encoding(certificate: x509.Certificate) -> None:
+    """Refuse what was added to a certificate after it was signed.
+
+    The signature is a string of bits, led by the number of bits at its end that do not count. Where these happen to be
+    zero, the number can be raised from 0: the decoder takes that for the same signature, in another certificate.
+    """
+    whole, signature = certificate.public_bytes(Encoding.DER), certificate.signature
+    if not whole.endswith(b"\0" + signature):
+        hint = "it was changed on its way: have it sent again as the CA issued it"
+        raise BadIdentity(f"the certificate of {_who(certificate)} is not encoded as it was signed", hint)
 
 
 def _is_authority(certificate: x509.Certificate) -> bool:
@@ -171,11 +186,6 @@ def check_role_certificate(
     return identity, key
 
 
-def is_revoked(certificate: x509.Certificate, revoked: AbstractSet[str]) -> bool:
-    """Whether the set holds the certificate's fingerprint or its serial number, both in hex."""
-    return fingerprint(certificate) in revoked or serial_of(certificate) in revoked
-
-
 def check_role(identity: Identity, expected: Role) -> None:
     """Raise unless the identity has the expected role."""
     if identity.role != expected:
@@ -192,7 +202,7 @@ def verify_peer(
 ) -> tuple[Identity, ec.EllipticCurvePublicKey]:
     """Who a peer's certificate (DER or PEM) speaks for and the key its signatures verify with; raises if not believed.
 
-    `ca_certs` may hold two authorities during a CA change; `revoked` holds fingerprints or serial numbers in hex.
+    `ca_certs` may hold two authorities during a CA change; `revoked` holds marks as `pki.marks` makes them.
     """
     certificate = parse_certificate(certificate_der)
     what = f"the certificate of {_who(certificate)}"

@@ -13,6 +13,9 @@ def write_report(out: Path, text: str, *, force: bool) -> None:
         raise BadInput(f"{out} exists already", "name another file, or replace it with --force")
     partial = out.with_name(f".{out.name}.partial")
     try:
+        partial.unlink(missing_ok=True)
+        # It may show data of a site: readable by this user alone, like the results it is made of.
+        partial.touch(mode=0o600, exist_ok=False)
         partial.write_text(text, encoding="utf-8")
         partial.replace(out)
     except OSError as error:

@@ -281,3 +281,17 @@ class RevokeParticipantResponse(_message.Message):
     fingerprints: _containers.RepeatedScalarFieldContainer[str]
     streams_cut: int
     def __init__(self, fingerprints: _Optional[_Iterable[str]] = ..., streams_cut: _Optional[int] = ...) -> None: ...
+
+class RestoreParticipantRequest(_message.Message):
+    __slots__ = ("name", "reason")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    reason: str
+    def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class RestoreParticipantResponse(_message.Message):
+    __slots__ = ("marks",)
+    MARKS_FIELD_NUMBER: _ClassVar[int]
+    marks: int
+    def __init__(self, marks: _Optional[int] = ...) -> None: ...

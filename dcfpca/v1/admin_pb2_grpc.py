@@ -100,6 +100,11 @@ class AdminServiceStub:
                 request_serializer=dcfpca_dot_v1_dot_admin__pb2.RevokeParticipantRequest.SerializeToString,
                 response_deserializer=dcfpca_dot_v1_dot_admin__pb2.RevokeParticipantResponse.FromString,
                 _registered_method=True)
+        self.RestoreParticipant = channel.unary_unary(
+                '/dcfpca.v1.AdminService/RestoreParticipant',
+                request_serializer=dcfpca_dot_v1_dot_admin__pb2.RestoreParticipantRequest.SerializeToString,
+                response_deserializer=dcfpca_dot_v1_dot_admin__pb2.RestoreParticipantResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -188,14 +193,24 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def FetchAuditLog(self, request, context):
-        """The audit log, of one run or of all. Reading only; participants may read it too.
+        """The audit log, of one run or of all. Reading only; participants may read it too: whole are the entries that they
+        made themselves or that concern them, of the others only sequence, previous, hash, signature and certificate are set.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RevokeParticipant(self, request, context):
-        """Turns a participant's certificate away from now on and cuts its open streams. Key: fingerprint.
+        """Turns a participant away from now on, with every certificate of its name, and cuts its open streams. Key: name or
+        fingerprint. NOT_FOUND: nobody of that name ever connected.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RestoreParticipant(self, request, context):
+        """Takes back what RevokeParticipant did; a certificate that the CA has revoked stays so. Key: name.
+        NOT_FOUND: nobody of that name is turned away here.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -268,6 +283,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.RevokeParticipant,
                     request_deserializer=dcfpca_dot_v1_dot_admin__pb2.RevokeParticipantRequest.FromString,
                     response_serializer=dcfpca_dot_v1_dot_admin__pb2.RevokeParticipantResponse.SerializeToString,
+            ),
+            'RestoreParticipant': grpc.unary_unary_rpc_method_handler(
+                    servicer.RestoreParticipant,
+                    request_deserializer=dcfpca_dot_v1_dot_admin__pb2.RestoreParticipantRequest.FromString,
+                    response_serializer=dcfpca_dot_v1_dot_admin__pb2.RestoreParticipantResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -621,6 +641,33 @@ class AdminService:
             '/dcfpca.v1.AdminService/RevokeParticipant',
             dcfpca_dot_v1_dot_admin__pb2.RevokeParticipantRequest.SerializeToString,
             dcfpca_dot_v1_dot_admin__pb2.RevokeParticipantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RestoreParticipant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dcfpca.v1.AdminService/RestoreParticipant',
+            dcfpca_dot_v1_dot_admin__pb2.RestoreParticipantRequest.SerializeToString,
+            dcfpca_dot_v1_dot_admin__pb2.RestoreParticipantResponse.FromString,
             options,
             channel_credentials,
             insecure,

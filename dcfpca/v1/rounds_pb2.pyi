@@ -7,6 +7,16 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class FetchRevocationListRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class FetchRevocationListResponse(_message.Message):
+    __slots__ = ("pem",)
+    PEM_FIELD_NUMBER: _ClassVar[int]
+    pem: bytes
+    def __init__(self, pem: _Optional[bytes] = ...) -> None: ...
+
 class SubscribeRequest(_message.Message):
     __slots__ = ("protocol", "software", "capabilities", "rows", "features_sha256", "seen")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]

@@ -95,6 +95,11 @@ class RoundServiceStub:
                 request_serializer=dcfpca_dot_v1_dot_rounds__pb2.ExportPart.SerializeToString,
                 response_deserializer=dcfpca_dot_v1_dot_types__pb2.Receipt.FromString,
                 _registered_method=True)
+        self.FetchRevocationList = channel.unary_unary(
+                '/dcfpca.v1.RoundService/FetchRevocationList',
+                request_serializer=dcfpca_dot_v1_dot_rounds__pb2.FetchRevocationListRequest.SerializeToString,
+                response_deserializer=dcfpca_dot_v1_dot_rounds__pb2.FetchRevocationListResponse.FromString,
+                _registered_method=True)
         self.ReportProgress = channel.unary_unary(
                 '/dcfpca.v1.RoundService/ReportProgress',
                 request_serializer=dcfpca_dot_v1_dot_rounds__pb2.ReportProgressRequest.SerializeToString,
@@ -206,6 +211,14 @@ class RoundServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FetchRevocationList(self, request, context):
+        """The consortium's revocation list as the aggregator has it, signed by the CA: the caller verifies it, and keeps the
+        latest it has seen. Reading only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ReportProgress(self, request, context):
         """Tells how far long local work has come, as a percentage and nothing else. Key: none; the last one counts.
         """
@@ -275,6 +288,11 @@ def add_RoundServiceServicer_to_server(servicer, server):
                     servicer.ExportReconstruction,
                     request_deserializer=dcfpca_dot_v1_dot_rounds__pb2.ExportPart.FromString,
                     response_serializer=dcfpca_dot_v1_dot_types__pb2.Receipt.SerializeToString,
+            ),
+            'FetchRevocationList': grpc.unary_unary_rpc_method_handler(
+                    servicer.FetchRevocationList,
+                    request_deserializer=dcfpca_dot_v1_dot_rounds__pb2.FetchRevocationListRequest.FromString,
+                    response_serializer=dcfpca_dot_v1_dot_rounds__pb2.FetchRevocationListResponse.SerializeToString,
             ),
             'ReportProgress': grpc.unary_unary_rpc_method_handler(
                     servicer.ReportProgress,
@@ -606,6 +624,33 @@ class RoundService:
             '/dcfpca.v1.RoundService/ExportReconstruction',
             dcfpca_dot_v1_dot_rounds__pb2.ExportPart.SerializeToString,
             dcfpca_dot_v1_dot_types__pb2.Receipt.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchRevocationList(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dcfpca.v1.RoundService/FetchRevocationList',
+            dcfpca_dot_v1_dot_rounds__pb2.FetchRevocationListRequest.SerializeToString,
+            dcfpca_dot_v1_dot_rounds__pb2.FetchRevocationListResponse.FromString,
             options,
             channel_credentials,
             insecure,

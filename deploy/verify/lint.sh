@@ -3,6 +3,13 @@
 
 lint_dockerfile() { hadolint deploy/Dockerfile; }
 
+lint_base() { # a tag may name another image tomorrow; only a digest names one for ever
+    local base=${DCFPCA_BASE:-$(sed -n 's/^ARG BASE=//p' deploy/Dockerfile)}
+    if [[ $base =~ @sha256:[0-9a-f]{64}$ ]]; then echo "the base image is named by digest"; return; fi
+    echo "the base image $base is named by tag: a release gives --build-arg BASE=…@sha256:… (see deploy/Dockerfile)"
+    [[ -z ${DCFPCA_RELEASE:-} ]] # for trying out this will do, for a release it will not
+}
+
 lint_scripts() { shellcheck -x deploy/verify.sh deploy/demo/*.sh certs/*.sh examples/*.sh; } # with all that it sources
 
 lint_compose() { check-jsonschema --quiet --builtin-schema vendor.compose-spec deploy/compose.yaml; }

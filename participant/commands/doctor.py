@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from dcfpca.connection_diagnosis import Address, TlsFiles
 from dcfpca.doctor import CheckResult, fail, ok, warn
-from dcfpca.doctor.local_checks import check_credentials, check_directory
+from dcfpca.doctor.local_checks import SOON_DAYS, check_credentials, check_directory
 from dcfpca.doctor.network_checks import check_network
 from dcfpca.errors import DcfpcaError
 from dcfpca.identity import Role
-from dcfpca.pki import Credentials, load_revocations
+from dcfpca.pki import Credentials
+from dcfpca.pki.revocation import RevocationLists, read_list_file, read_lists
 from participant.config import Config
 from participant.data import DataFacts, measure, open_matrix
 from participant.policy import SitePolicy
+from participant.state.revocation_list import KeptRevocationList
 
 _NUMBER_BYTES = 8
 
@@ -24,8 +26,8 @@ def examine(config: Config) -> Iterator[CheckResult]:
     identity = config.identity
     own, found = check_credentials(identity.ca, identity.cert, identity.key, Role.PARTICIPANT, datetime.now(UTC))
     yield from found
-    if own is not None and identity.crl is not None:
-        yield _revocations(config, own)
+    if own is not None:
+        yield from _revocations(config, own, datetime.now(UTC))
     facts = None
     try:
         facts = _measure(config)
@@ -46,13 +48,30 @@ def _measure(config: Config) -> DataFacts:
     return measure(matrix.columns, config.data.origin)
 
 
-def _revocations(config: Config, own: Credentials) -> CheckResult:
-    assert config.identity.crl is not None
+def _revocations(config: Config, own: Credentials, now: datetime) -> Iterator[CheckResult]:
+    """The list that the configuration names, and the one that was fetched through the aggregator."""
+    named, kept = config.identity.crl, KeptRevocationList.in_state(config.state.dir)
     try:
-        load_revocations(config.identity.crl, own.authorities, datetime.now(UTC))
+        if named is not None:
+            yield judge_list(str(named), read_lists(read_list_file(named), str(named), own.authorities, now), now)
+        if (fetched := kept.read(own.authorities, now)) is not None:
+            yield judge_list(str(kept.path), fetched, now)
+        elif named is None:
+            told = "no revocation list has been fetched from the aggregator yet"
+            yield warn("revocation list", told, "start the daemon once; the aggregator's [server] crl must be set")
     except DcfpcaError as error:
-        return fail("revocation list", error)
-    return ok("revocation list", f"{config.identity.crl} is signed by the CA and in force")
+        yield fail("revocation list", error)
+
+
+def judge_list(where: str, lists: RevocationLists, now: datetime) -> CheckResult:
+    """Whether a list that is in force will be for long: once it has run out, no peer is believed."""
+    if lists.until is not None and lists.until - now < timedelta(days=SOON_DAYS):
+        told = f"{where} runs out on {lists.until:%Y-%m-%d}; after that this site believes no peer"
+        remedy = "the holder of the CA renews it with `dcfpca certs crl` and gives it to the aggregator"
+        return warn("revocation list", told, remedy)
+    return ok(
+        "revocation list", f"{where} is signed by the CA and in force; {len(lists.marks)} certificates are revoked"
+    )
 
 
 def judge_data(config: Config, facts: DataFacts) -> Iterator[CheckResult]:

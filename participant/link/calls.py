@@ -222,6 +222,16 @@ class Link:
 
         return await _with_retries(once)
 
+    async def revocation_list(self) -> bytes:
+        """The consortium's revocation list (PEM) as the aggregator has it; not yet verified."""
+
+        async def once(_: bool) -> bytes:
+            answer: Any = await self._stub.FetchRevocationList(pb.FetchRevocationListRequest(), timeout=CALL_SECONDS)
+            pem: bytes = answer.pem
+            return pem
+
+        return await _with_retries(once)
+
     async def fetch(self, request: pb.FetchConsensusRequest, expected: types.TensorHeader) -> bytearray:
         """The complete bytes of an announced consensus, checked against its digest; resumes broken downloads."""
         assembly = Assembly(expected)

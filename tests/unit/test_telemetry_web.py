@@ -9,7 +9,16 @@ from contextlib import asynccontextmanager
 import pytest
 
 from dcfpca.errors import BadInput
-from dcfpca.web_server import LARGEST_REQUEST, Request, Response, WebServer, not_found, serve_beside, split_address
+from dcfpca.web_server import (
+    LARGEST_REQUEST,
+    Request,
+    Response,
+    WebServer,
+    answers_to,
+    not_found,
+    serve_beside,
+    split_address,
+)
 
 
 async def _hello(request: Request) -> Response:
@@ -65,6 +74,38 @@ async def test_another_sites_name_for_this_machine_is_not_answered() -> None:
         answer = await _say(place, "GET / HTTP/1.1\r\nHost: rebound.example:80\r\n\r\n")
     assert answer.startswith("HTTP/1.1 421 ")
     assert "hello" not in answer
+
+
+@pytest.mark.parametrize(
+    ("named", "listens", "hosts", "answered"),
+    [
+        ("localhost", "0.0.0.0", (), True),
+        ("10.0.0.7", "0.0.0.0", (), True),
+        ("::1", "::", (), True),
+        ("rebound.example", "0.0.0.0", (), False),
+        ("rebound.example", "10.0.0.7", (), False),
+        ("runs.example.org", "0.0.0.0", ("runs.example.org",), True),
+        ("Runs.Example.org", "127.0.0.1", ("runs.example.org",), True),
+        ("rebound.example", "127.0.0.1", ("runs.example.org",), False),
+        ("10.0.0.7", "127.0.0.1", (), False),
+        # Metrics, which have no list: any name where they are meant for the network, none where they are not.
+        ("prometheus.example", "0.0.0.0", None, True),
+        ("prometheus.example", "127.0.0.1", None, False),
+    ],
+)
+def test_a_page_answers_to_the_names_it_was_given_wherever_it_listens(
+    named: str, listens: str, hosts: tuple[str, ...] | None, answered: bool
+) -> None:
+    assert answers_to(named, listens, hosts) is answered
+
+
+async def test_a_page_on_every_address_does_not_answer_to_a_name_it_was_not_given() -> None:
+    server = WebServer("0.0.0.0:0", _hello, hosts=())
+    await server.start()
+    port = int(server.url.rstrip("/").rpartition(":")[2])
+    answer = await _say(("127.0.0.1", port), "GET / HTTP/1.1\r\nHost: rebound.example\r\n\r\n")
+    await server.stop()
+    assert answer.startswith("HTTP/1.1 421 ")
 
 
 @pytest.mark.parametrize(

@@ -57,12 +57,36 @@ async def typed(*words: str) -> int:
 async def test_operators_and_participants_verify_the_log(
     aggregator: Service, run_id: str, role: Role, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files = aggregator.identity(role, "somebody")
+    files = aggregator.identity(role, "ann")
     assert await typed("run", "audit", run_id, "--verify", "--json", *flags(aggregator, files)) == 0
     document = json.loads(capsys.readouterr().out)
     assert [entry["action"] for entry in document["entries"]] == ["run_proposed", "run_aborted"]
     assert document["verified"] == document["head"]["sequence"] == 2
     assert all("operator/op" in entry["actor"] for entry in document["entries"])
+
+
+async def test_a_participant_verifies_a_log_of_which_others_lines_are_withheld(
+    aggregator: Service, run_id: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = aggregator.run_registry.keeper.record
+    for name in ("ann", "bob"):
+        actor = f"spiffe://acme/participant/{name}"
+        await record("participant_refused", actor=actor, run_id=run_id, reasons=[f"{name} has 7 columns"])
+    files = aggregator.identity(Role.PARTICIPANT, "ann")
+    assert await typed("run", "audit", run_id, "--verify", "--json", *flags(aggregator, files)) == 0
+    told = capsys.readouterr().out
+    assert json.loads(told)["verified"] == 4
+    assert [entry["actor"].rpartition("/")[2] for entry in json.loads(told)["entries"]] == ["op", "op", "ann"]
+    assert "ann has 7 columns" in told
+    assert "bob" not in told
+
+
+async def test_a_participant_that_was_not_invited_reads_nothing_of_a_run(
+    aggregator: Service, run_id: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = aggregator.identity(Role.PARTICIPANT, "stranger")
+    assert await typed("run", "audit", run_id, "--verify", *flags(aggregator, files)) == 1
+    assert "the audit log has no run" in capsys.readouterr().err
 
 
 async def test_a_site_names_its_own_configuration(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import warnings
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,11 +12,14 @@ from pathlib import Path
 import grpc
 import pytest
 
+from dcfpca.connection_diagnosis import Address
 from dcfpca.identity import Role
-from dcfpca.pki import SiteFiles, create_authority, issue_credentials
+from dcfpca.operator.connection import channel_to
+from dcfpca.pki import Credentials, SiteFiles, create_authority, issue_credentials
 from dcfpca.v1 import admin_pb2, rounds_pb2
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
+from participant.link import Link
 from tests.support.service import CHANNEL_OPTIONS, Service, service
 
 HELLO = rounds_pb2.SubscribeRequest(protocol=1, software="test", rows=4)
@@ -76,16 +80,71 @@ async def test_a_participant_does_not_believe_an_aggregator_under_another_name(t
         assert await refused(aggregator, tls_of(files)) is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_tls_1_1_is_not_spoken(aggregator: Service) -> None:
-    files = aggregator.identity(Role.PARTICIPANT, "ann")
+def speaking(context: ssl.SSLContext, version: ssl.TLSVersion) -> ssl.SSLContext:
+    """The context with this version of TLS alone, and every cipher suite that it knows for it."""
+    context.set_alpn_protocols(["h2"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.minimum_version = context.maximum_version = version
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    return context
+
+
+def client_speaking(files: SiteFiles, version: ssl.TLSVersion) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=str(files.ca))
     context.load_cert_chain(files.certificate, files.key)
-    context.set_alpn_protocols(["h2"])
-    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
-        context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
-    context.set_ciphers("ALL:@SECLEVEL=0")
+    return speaking(context, version)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_1, ssl.TLSVersion.TLSv1_2])
+async def test_the_aggregator_does_not_speak_tls_below_1_3(aggregator: Service, version: ssl.TLSVersion) -> None:
+    context = client_speaking(aggregator.identity(Role.PARTICIPANT, "ann"), version)
     with pytest.raises((ssl.SSLError, ConnectionResetError)):
         await asyncio.open_connection("127.0.0.1", aggregator.port, ssl=context)
+
+
+async def test_the_aggregator_speaks_tls_1_3(aggregator: Service) -> None:
+    context = client_speaking(aggregator.identity(Role.PARTICIPANT, "ann"), ssl.TLSVersion.TLSv1_3)
+    _, writer = await asyncio.open_connection("127.0.0.1", aggregator.port, ssl=context)
+    assert writer.get_extra_info("ssl_object").version() == "TLSv1.3"
+    writer.close()
+
+
+@pytest.mark.parametrize(("version", "comes"), [(ssl.TLSVersion.TLSv1_2, False), (ssl.TLSVersion.TLSv1_3, True)])
+@pytest.mark.parametrize("who", ["participant", "operator"])
+async def test_sites_and_operators_do_not_speak_tls_below_1_3(
+    aggregator: Service, who: str, version: ssl.TLSVersion, comes: bool
+) -> None:
+    files = aggregator.identity(Role.AGGREGATOR, "impostor")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.certificate, files.key)
+    came = asyncio.Event()
+    server = await asyncio.start_server(lambda *_: came.set(), "localhost", 0, ssl=speaking(context, version))
+    address = f"localhost:{server.sockets[0].getsockname()[1]}"
+    own = aggregator.credentials(Role(who), "ann")
+    code = await _dialled(who, address, own)
+    assert (came.is_set(), code) == (comes, grpc.StatusCode.UNAVAILABLE)
+    server.close()
+
+
+async def _dialled(who: str, address: str, own: Credentials) -> grpc.StatusCode:
+    """What a participant's link, or an operator's channel, makes of whoever listens there."""
+    if who == "operator":
+        with channel_to(Address.parse(address), own) as channel:
+            call = AdminServiceStub(channel).ListRuns
+            try:
+                await asyncio.to_thread(call, admin_pb2.ListRunsRequest(), timeout=PATIENCE)
+            except grpc.RpcError as error:
+                return error.code()
+    link = Link(address, own)
+    try:
+        async for _ in link.subscribe(HELLO, lambda: None):
+            pass
+    except grpc.aio.AioRpcError as error:
+        return error.code()
+    finally:
+        await link.close()
+    return grpc.StatusCode.OK
 
 
 async def subscribed(aggregator: Service, stub: RoundServiceStub, name: str) -> grpc.aio.UnaryStreamCall:

@@ -109,9 +109,8 @@ def test_a_site_makes_its_key_and_the_ca_sees_only_the_request(certs: Command, c
     asked = request(certs, site)
     assert mode(site / "hospital-a.key") == 0o600
     assert sorted(path.name for path in site.iterdir()) == ["hospital-a.csr", "hospital-a.key"]
-    result = certs(
-        "approve", asked["request"], "--out", site / "hospital-a.crt", "--expect-key", asked["key_fingerprint"]
-    )
+    expected = ["--expect", asked["identity"], "--expect-key", asked["key_fingerprint"]]
+    result = certs("approve", asked["request"], "--out", site / "hospital-a.crt", *expected, "--yes")
     assert result.exit_code == 0
     assert "spiffe://acme/participant/hospital-a" in result.stderr
     assert asked["key_fingerprint"] in result.stderr
@@ -128,15 +127,36 @@ def test_a_request_never_replaces_a_key_without_force(certs: Command, tmp_path: 
     assert ((tmp_path / "hospital-a.key").read_bytes(), (tmp_path / "hospital-a.csr").read_bytes()) == before
 
 
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_approve_without_a_terminal_signs_nothing_unless_told_yes(
+    certs: Command, ca: Path, tmp_path: Path, more: list[str]
+) -> None:
+    asked = request(certs, tmp_path / "site")
+    assert "no terminal" in refusal(certs("approve", asked["request"], *more))
+    assert document(certs("list", "--json"))["certificates"] == []
+
+
+def test_approve_signs_the_identity_that_is_expected_and_no_other(certs: Command, ca: Path, tmp_path: Path) -> None:
+    asked = certs("request", "operator", "hospital-a", "--consortium", "acme", "--out", tmp_path)
+    assert asked.exit_code == 0
+    meant = "spiffe://acme/participant/hospital-a"
+    told = refusal(certs("approve", tmp_path / "hospital-a.csr", "--expect", meant, "--yes"))
+    assert "asks for spiffe://acme/operator/hospital-a, not for" in told
+    assert "is not an identity" in refusal(
+        certs("approve", tmp_path / "hospital-a.csr", "--expect", "hospital-a", "-y")
+    )
+    assert document(certs("list", "--json"))["certificates"] == []
+
+
 def test_approve_refuses_what_it_should_not_sign(certs: Command, ca: Path, tmp_path: Path) -> None:
     asked = request(certs, tmp_path / "first")
     rival = request(certs, tmp_path / "rival")
     assert "not the one expected" in refusal(certs("approve", asked["request"], "--expect-key", "00" * 32))
-    document(certs("approve", asked["request"], "--json"))
+    document(certs("approve", asked["request"], "--yes", "--json"))
     assert "in use with another key" in refusal(certs("approve", rival["request"]))
     other = certs("request", "participant", "x", "--consortium", "other", "--out", tmp_path / "other")
     assert other.exit_code == 0
-    assert "consortium 'other'" in refusal(certs("approve", tmp_path / "other" / "x.csr"))
+    assert "consortium 'other'" in refusal(certs("approve", tmp_path / "other" / "x.csr", "--yes"))
     assert "cannot be read" in refusal(certs("approve", tmp_path / "none.csr"))
     assert "not a PEM signing request" in refusal(certs("approve", ca / "ca.crt"))
     assert len(document(certs("list", "--json"))["certificates"]) == 1
@@ -160,13 +180,13 @@ def test_revoke_by_name_puts_every_usable_certificate_on_the_list(certs: Command
     revoked = document(certs("revoke", "hospital-a", "--reason", "keyCompromise", "--json"))
     assert set(revoked["revoked"]) == {first["serial"], second["serial"]}
     listed = load_revocations(ca / "crl.pem", load_certificates(ca / "ca.crt"), datetime.now(UTC))
-    assert listed == {first["serial"], second["serial"]}
-    assert other["serial"] not in listed
+    assert {mark.rpartition(":")[2] for mark in listed} == {first["serial"], second["serial"]}
+    assert other["serial"] not in {mark.rpartition(":")[2] for mark in listed}
 
 
 def test_a_revoked_key_is_neither_renewed_nor_approved_again(certs: Command, ca: Path, tmp_path: Path) -> None:
     asked = request(certs, tmp_path / "site")
-    document(certs("approve", asked["request"], "--json"))
+    document(certs("approve", asked["request"], "--yes", "--json"))
     document(certs("revoke", "hospital-a", "--json"))
     assert "was revoked" in refusal(certs("renew", "hospital-a"))
     assert "was revoked" in refusal(certs("approve", asked["request"]))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
 import sys
 import tomllib
 from importlib.metadata import packages_distributions
@@ -47,6 +49,43 @@ def test_the_lock_satisfies_every_dependency_and_hashes_every_file() -> None:
     assert all("--hash=sha256:" in entry for entry in re.split(r"(?m)^(?=[a-z0-9-]+==)", text)[1:])
 
 
+def test_the_wheel_is_built_with_locked_and_hashed_requirements_alone() -> None:
+    text = (DEPLOY / "build-requirements.lock").read_text()
+    locked = dict(re.findall(r"(?m)^([a-z0-9-]+)==(\S+) \\$", text))
+    for line in tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]:
+        wanted = Requirement(line)
+        assert wanted.specifier.contains(locked[canonicalize_name(wanted.name)]), line
+    assert all("--hash=sha256:" in entry for entry in re.split(r"(?m)^(?=[a-z0-9-]+==)", text)[1:])
+    dockerfile = (DEPLOY / "Dockerfile").read_text()
+    assert "--require-hashes -r deploy/build-requirements.lock" in dockerfile
+    assert "pip wheel --no-deps --no-build-isolation" in dockerfile
+
+
+def test_both_stages_of_the_image_have_the_base_that_the_build_names() -> None:
+    dockerfile = (DEPLOY / "Dockerfile").read_text()
+    assert re.findall(r"(?m)^FROM (\S+)", dockerfile) == ["${BASE}", "${BASE}"]
+
+
+@pytest.mark.parametrize(
+    ("base", "release", "passes", "says"),
+    [
+        ("", "", True, "named by tag"),
+        ("", "1", False, "named by tag"),
+        (f"python:3.11-slim-bookworm@sha256:{'0' * 64}", "1", True, "named by digest"),
+        ("python:3.11-slim-bookworm@sha256:short", "1", False, "named by tag"),
+    ],
+)
+def test_the_lint_says_whether_the_base_image_is_named_by_digest(
+    base: str, release: str, passes: bool, says: str
+) -> None:
+    environment = {"PATH": os.environ["PATH"], "DCFPCA_BASE": base, "DCFPCA_RELEASE": release}
+    script = "source deploy/verify/lint.sh; lint_base"
+    done = subprocess.run(
+        ["bash", "-c", script], check=False, cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert (done.returncode == 0, says in done.stdout) == (passes, True)
+
+
 def _imported() -> set[str]:
     """The first names of everything that the software imports, wherever in a file."""
     trees = [ast.parse(path.read_text()) for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
@@ -64,8 +103,9 @@ def test_whatever_is_imported_is_declared_and_not_only_there_by_luck() -> None:
         assert {canonicalize_name(one) for one in distributions.get(name, [name])} & declared, f"import {name}"
 
 
-def test_the_lock_names_no_index() -> None:
-    assert "://" not in (DEPLOY / "requirements.lock").read_text()
+def test_the_locks_name_no_index() -> None:
+    for name in ("requirements.lock", "build-requirements.lock"):
+        assert "://" not in (DEPLOY / name).read_text()
 
 
 def test_the_configs_of_the_composed_federation_are_accepted() -> None:

@@ -28,7 +28,7 @@ from tests.support.paths import ROOT
 PACKAGE = ROOT / "participant"
 DOOR, LINK = PACKAGE / "egress.py", PACKAGE / "link"
 # What the link does besides sending: it listens, it fetches what the aggregator has, it opens and closes.
-LISTENING = {"subscribe", "fetch", "renew", "redial", "close"}
+LISTENING = {"subscribe", "fetch", "revocation_list", "renew", "redial", "close"}
 SENDING = {name for name, value in vars(Link).items() if callable(value) and not name.startswith("_")} - LISTENING
 # Modules that can carry bytes elsewhere, and who may have them: databases and clusters of the site's own choosing.
 CARRIERS = {"grpc", "socket", "ssl", "http", "urllib", "requests", "smtplib", "ftplib", "asyncio.streams"}
@@ -85,7 +85,10 @@ def test_every_call_of_the_service_that_carries_something_has_its_way_through_th
     # Five small messages share one method; opening the stream is recorded by another.
     assert door == {"subscribed", "respond", "send", "submit", "export", "report", "refuse_export"}
     # Files and refusals share one call; an update has two, in pieces and whole.
-    assert len(calls - {"Subscribe", "FetchConsensus", "ResumeUpload", "SubmitWhole"}) == len(SENDING) - 1
+    assert (
+        len(calls - {"Subscribe", "FetchConsensus", "FetchRevocationList", "ResumeUpload", "SubmitWhole"})
+        == len(SENDING) - 1
+    )
 
 
 def test_no_number_of_the_site_shows_in_what_a_log_or_an_error_could_quote(tmp_path: Path) -> None:

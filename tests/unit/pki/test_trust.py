@@ -18,7 +18,15 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from dcfpca.errors import BadIdentity, BadInput
 from dcfpca.identity import Identity, Role, fingerprint
-from dcfpca.pki import Authority, create_authority, load_revocations, serial_of, verify_peer
+from dcfpca.pki import (
+    Authority,
+    create_authority,
+    identity_mark,
+    key_mark,
+    load_revocations,
+    serial_mark,
+    verify_peer,
+)
 from dcfpca.pki.directory import issue_certificate, list_records, revoke_certificates
 from dcfpca.pki.index import read_index
 from dcfpca.pki.keys import new_private_key, public_der
@@ -63,9 +71,10 @@ def test_a_good_peer_is_known_by_identity_and_key_in_der_and_in_pem(authority: A
         assert public_der(key) == public_der(KEY.public_key())
 
 
-def test_a_revoked_peer_is_refused_by_fingerprint_and_by_serial(authority: Authority) -> None:
+def test_a_revoked_peer_is_refused_by_fingerprint_serial_key_and_name(authority: Authority) -> None:
     certificate = issue_certificate(authority, SITE, NOW)
-    for mark in (fingerprint(certificate), serial_of(certificate)):
+    serial = serial_mark(certificate.issuer, certificate.serial_number)
+    for mark in (fingerprint(certificate), serial, key_mark(certificate), identity_mark(SITE.identity)):
         with pytest.raises(BadIdentity, match="revoked"):
             verify_peer(der(certificate), [authority.certificate], {mark}, Role.PARTICIPANT, NOW)
 
@@ -218,7 +227,7 @@ def test_a_revocation_reaches_whoever_reads_the_list(authority: Authority) -> No
     chosen = list_records(authority.directory).records[1:]
     revoke_certificates(authority, chosen, NOW, x509.ReasonFlags.key_compromise)
     revoked = load_revocations(authority.crl_path, [authority.certificate], NOW)
-    assert revoked == {serial_of(lost)}
+    assert revoked == {serial_mark(lost.issuer, lost.serial_number)}
     verify_peer(der(kept), [authority.certificate], revoked, None, NOW)
     with pytest.raises(BadIdentity, match="revoked"):
         verify_peer(der(lost), [authority.certificate], revoked, None, NOW)

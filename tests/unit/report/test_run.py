@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import stat
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -123,6 +124,14 @@ def test_an_existing_file_is_kept_unless_told_otherwise(tmp_path: Path) -> None:
     write_report(out, "two", force=True)
     assert out.read_text() == "two"
     assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_report_is_for_its_owner_alone_as_the_results_are(tmp_path: Path) -> None:
+    out = tmp_path / "site.html"
+    (tmp_path / ".site.html.partial").write_text("left over")
+    (tmp_path / ".site.html.partial").chmod(0o644)
+    write_report(out, "figures of the site", force=False)
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
 
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
