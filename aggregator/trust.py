@@ -1,4 +1,4 @@
-"""Whom the aggregator believes: credentials and revocations, read again when their files change."""
+"""Whose certificates the aggregator trusts: credentials and revocations, reloaded when their files change."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from dcfpca.pki import (
     verify_peer,
 )
 
-LOOK_SECONDS = 1.0
-"""How often the files are looked at; revocation has to take effect within seconds."""
+CHECK_SECONDS = 1.0
+"""How often the files are checked; revocation has to take effect within seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who is on the other end of a call, from its certificate alone."""
+    """The other end of a call, identified by its certificate alone."""
 
     identity: Identity
     fingerprint: str
@@ -46,7 +46,7 @@ class Caller:
 
 
 class Trust:
-    """The aggregator's own credentials and its judgement of others'."""
+    """The aggregator's own credentials, and the verification of its callers'."""
 
     def __init__(self, files: Server, revoked: frozenset[str]) -> None:
         self._files = files
@@ -58,7 +58,7 @@ class Trust:
         self._serials: dict[str, str] = {}
 
     def caller(self, shown: bytes) -> Caller:
-        """Who shows this certificate (PEM or DER); raises BadIdentity when it is not to be believed, or no longer."""
+        """The caller with this certificate (PEM or DER); raises BadIdentity when it is invalid, expired or revoked."""
         known = self._callers.get(shown)
         now = datetime.now(UTC)
         if known and known.certificate.not_valid_after_utc > now:
@@ -81,8 +81,8 @@ class Trust:
             raise BadIdentity(f"the certificate of {who.name} was shown for {name}")
         return who.key
 
-    def believes(self, who: Caller) -> bool:
-        """Whether somebody who was believed when a call began still is."""
+    def is_trusted(self, who: Caller) -> bool:
+        """Whether a caller that was trusted when its call began still is."""
         pem = who.certificate.public_bytes(Encoding.PEM)
         try:
             verify_peer(pem, self.credentials.authorities, self.revoked, None, datetime.now(UTC))
@@ -96,18 +96,18 @@ class Trust:
 
     @property
     def revoked(self) -> frozenset[str]:
-        """Fingerprints and serial numbers that are turned away."""
+        """Fingerprints and serial numbers of revoked certificates."""
         return self._revoked_here | self._revoked_by_ca
 
     def revoke(self, mark: str) -> None:
-        """Turn a fingerprint away from now on."""
+        """Refuse this fingerprint from now on."""
         self._revoked_here |= {mark}
         self._callers.clear()
 
     async def watch(self, changed: Callable[[], None]) -> None:
-        """Look at the files for ever; `changed` is called after they were taken up."""
+        """Check the files for ever; `changed` is called after they were reloaded."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
             seen = self._fingerprint_of_files()
             if seen == self._seen:
                 continue

@@ -123,8 +123,8 @@ def to_array(header: pb.TensorHeader, payload: Buffer) -> NDArray[np.generic]:
 
 
 def parcel_bytes(parcel: Parcel) -> bytes:
-    """A parcel's flat vector as little-endian doubles."""
-    return parcel.flat().astype("<f8", copy=False).tobytes()
+    """The tensor in row-major order, then the scalars, as little-endian doubles; copied once."""
+    return b"".join(np.ascontiguousarray(part, "<f8").data for part in (parcel.tensor, parcel.scalars))
 
 
 def parcel_from(layout: Layout, payload: Buffer) -> Parcel:

@@ -1,11 +1,6 @@
-"""Types for the names and numbers that travel through every room, so that they cannot be mixed up."""
+"""Constants of the wire protocol that both sides must agree on."""
 
 from __future__ import annotations
-
-from typing import NewType
-
-RunId = NewType("RunId", str)
-ParticipantName = NewType("ParticipantName", str)
 
 PROTOCOL = 1
 """Version of the wire protocol; both sides must speak the same."""

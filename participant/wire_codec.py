@@ -5,20 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dcfpca.errors import BadIdentity, BadMessage
+from dcfpca import secagg_wire
+from dcfpca.errors import BadMessage
 from dcfpca.fate import Fate
-from dcfpca.identity import check_name
-from dcfpca.secagg import (
-    Advert,
-    Agreement,
-    Attestation,
-    Delivery,
-    Reveal,
-    Roster,
-    SealedShare,
-    Survivors,
-    UnmaskRequest,
-)
+from dcfpca.secagg import Advert, Reveal, SealedShare, Survivors
+from dcfpca.secagg_wire import names_from_wire
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from participant.session import events
@@ -53,15 +44,16 @@ def _secure_step(assignment: pb.Assignment) -> events.SecureStep:
     match assignment.WhichOneof("what"):
         case "keys_relayed":
             relayed = assignment.keys_relayed
-            return events.RosterRelayed(_ref(relayed.ref, run_id), _roster(relayed))
+            return events.RosterRelayed(_ref(relayed.ref, run_id), secagg_wire.roster_from_wire(relayed))
         case "mask_wanted":
             wanted = assignment.mask_wanted
-            return events.MaskWanted(_ref(wanted.ref, run_id), _delivery(wanted))
+            return events.MaskWanted(_ref(wanted.ref, run_id), secagg_wire.delivery_from_wire(wanted))
         case "survivors_announced":
             told = assignment.survivors_announced
-            return events.SurvivorsAnnounced(_ref(told.ref, run_id), Survivors(_names(told.survivors)))
+            return events.SurvivorsAnnounced(_ref(told.ref, run_id), Survivors(names_from_wire(told.survivors)))
         case "unmask_wanted":
-            return events.UnmaskWanted(_ref(assignment.unmask_wanted.ref, run_id), _request(assignment.unmask_wanted))
+            unmask = assignment.unmask_wanted
+            return events.UnmaskWanted(_ref(unmask.ref, run_id), secagg_wire.unmask_request_from_wire(unmask))
         case _:
             raise BadMessage("the aggregator asks for something that this version does not know", "upgrade this site")
 
@@ -81,7 +73,7 @@ def _ref(ref: types.RoundRef, run_id: str) -> Ref:
 
 def _opened(opened: pb.RoundOpened, run_id: str) -> events.Opened:
     header = _header(opened.consensus, opened.inline_consensus)
-    ref, cohort = _ref(opened.ref, run_id), _names(opened.cohort)
+    ref, cohort = _ref(opened.ref, run_id), names_from_wire(opened.cohort)
     return events.Opened(ref, opened.spec_sha256, cohort, header, ticket=_ticket(opened))
 
 
@@ -107,39 +99,6 @@ def _export_id(text: str) -> str:
     return text
 
 
-def _names(names: Sequence[str]) -> tuple[str, ...]:
-    try:
-        return tuple(check_name(name, "participant") for name in names)
-    except BadIdentity as error:
-        raise BadMessage(str(error), error.hint) from None
-
-
-def _roster(relayed: pb.KeysRelayed) -> Roster:
-    adverts = tuple(
-        Advert(
-            name=keys.participant,
-            seal_key=keys.sealing_key,
-            mask_key=keys.masking_key,
-            commitment=keys.commitment,
-            binding=keys.binding,
-            certificate=keys.certificate,
-            signature=keys.signature,
-        )
-        for keys in relayed.keys
-    )
-    return Roster(_names(relayed.roster), relayed.root, tuple(relayed.path), adverts)
-
-
-def _delivery(wanted: pb.MaskWanted) -> Delivery:
-    shares = tuple(SealedShare(item.sender, item.recipient, item.ciphertext) for item in wanted.incoming)
-    return Delivery(Agreement(_names(wanted.members), wanted.exponent), shares)
-
-
-def _request(wanted: pb.UnmaskWanted) -> UnmaskRequest:
-    attestations = tuple(Attestation(item.participant, item.signature) for item in wanted.attestations)
-    return UnmaskRequest(Survivors(_names(wanted.survivors)), attestations)
-
-
 def encode_ref(run_id: str, ref: Ref) -> types.RoundRef:
     """An attempt as the wire names it."""
     return types.RoundRef(run_id=run_id, round=ref.round, attempt=ref.attempt)
@@ -147,31 +106,17 @@ def encode_ref(run_id: str, ref: Ref) -> types.RoundRef:
 
 def encode_advert(run_id: str, ref: Ref, advert: Advert) -> pb.AdvertiseKeysRequest:
     """Step 1 of the secure sum."""
-    keys = pb.AdvertisedKeys(
-        participant=advert.name,
-        sealing_key=advert.seal_key,
-        masking_key=advert.mask_key,
-        commitment=advert.commitment,
-        binding=advert.binding,
-        certificate=advert.certificate,
-        signature=advert.signature,
-    )
-    return pb.AdvertiseKeysRequest(ref=encode_ref(run_id, ref), keys=keys)
+    return pb.AdvertiseKeysRequest(ref=encode_ref(run_id, ref), keys=secagg_wire.advert_to_wire(advert))
 
 
 def encode_shares(run_id: str, ref: Ref, shares: Sequence[SealedShare]) -> pb.ShareKeysRequest:
     """Step 2."""
-    sealed = [pb.SealedShares(sender=s.sender, recipient=s.receiver, ciphertext=s.sealed) for s in shares]
-    return pb.ShareKeysRequest(ref=encode_ref(run_id, ref), shares=sealed)
+    return pb.ShareKeysRequest(ref=encode_ref(run_id, ref), shares=secagg_wire.shares_to_wire(shares))
 
 
 def encode_reveal(run_id: str, ref: Ref, reveal: Reveal) -> pb.UnmaskRequest:
     """Step 6."""
-    return pb.UnmaskRequest(
-        ref=encode_ref(run_id, ref),
-        survivor_shares=[pb.RevealedShare(owner=s.owner, share=s.value) for s in reveal.seed_shares],
-        dropout_shares=[pb.RevealedShare(owner=s.owner, share=s.value) for s in reveal.key_shares],
-    )
+    return secagg_wire.reveal_to_wire(encode_ref(run_id, ref), reveal)
 
 
 def fate_of(receipt: types.Receipt) -> Fate:

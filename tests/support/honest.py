@@ -44,8 +44,8 @@ async def honest_sites(service: Service, data: Mapping[str, FloatArray]) -> Asyn
         stores[name] = Store(config.state.dir)
         tasks.append(asyncio.create_task(Daemon(config, open_site(config), stores[name]).serve()))
     try:
-        while not service.house.presence.names() >= data.keys():
-            await service.house.stage.wait(service.house.stage.version)
+        while not service.run_registry.directory.presence.names() >= data.keys():
+            await service.run_registry.stage.wait(service.run_registry.stage.version)
         yield stores
     finally:
         for task in tasks:

@@ -12,6 +12,7 @@ import numpy as np
 from aggregator.rpc import wire_events
 from aggregator.run import events as told
 from aggregator.run.effects import Reply
+from dcfpca import secagg_wire
 from dcfpca.consent import consent_bytes
 from dcfpca.fate import Fate
 from dcfpca.methods import method_of
@@ -157,7 +158,7 @@ class SimulatedSite:
             bound = self._message(actions.SendBound(action.ref, action.bound), aggregator)
             return max(shares, bound, key=lambda reply: reply.fate in (Fate.LATE, Fate.REJECTED))
         ref, update, ticket = wire_codec.encode_ref("r1", action.ref), b"", b""
-        place = {"at": aggregator.clock, "participant": self.name, "round": ref.round, "attempt": ref.attempt}
+        place = {"at": aggregator.clock, "participant": self.name, "ref": secagg_wire.ref_from_wire(ref)}
         event: told.RoundMessage
         match action:
             case actions.Advertise():
@@ -187,7 +188,7 @@ class SimulatedSite:
 
     def _never_two(self, event: told.RoundMessage, update: bytes) -> None:
         """Of each kind at most one message leaves in an attempt, byte for byte; else masks would give way."""
-        key = (event.round, event.attempt, event.kind)
+        key = (event.ref.round, event.ref.attempt, event.kind)
         # Signatures are not deterministic everywhere; what they sign is.
         body = update or repr(replace(event, at=0.0)).encode()
         assert self.left.setdefault(key, body) == body, f"two different {event.kind} left in one attempt"
