@@ -45,7 +45,7 @@ async def recorded(aggregator: Service, run_id: str) -> list[str]:
 async def settle(aggregator: Service) -> None:
     """Until everything that was begun is done."""
     await asyncio.sleep(0.05)
-    await asyncio.gather(*aggregator.run_registry._under_way, return_exceptions=True)
+    await asyncio.gather(*aggregator.run_registry._in_progress, return_exceptions=True)
 
 
 @pytest.mark.slow
