@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -343,3 +344,20 @@ def test_after_a_sum_that_could_not_be_opened_all_shares_are_awaited() -> None:
     assert machine.place[:3] == ("running", 0, 2)
     assert machine.run.attempt is not None
     assert len(machine.run.attempt.reveals) == len(NAMES)
+
+
+def test_two_who_advertise_the_same_key_cost_an_attempt_and_are_named() -> None:
+    """A roster that peers would refuse is never relayed; whoever waits for it sees the round reopened instead."""
+    machine = secure_until("advertising")
+    copied = replace(advert_of("ann"), name="bob")
+    for who, advert in (
+        ("ann", advert_of("ann")),
+        ("bob", copied),
+        ("cem", advert_of("cem")),
+        ("dag", advert_of("dag")),
+    ):
+        machine.say(events.KeysAdvertised, who, advert=advert)
+    assert machine.run.phase == "advertising"
+    machine.overdue()
+    assert machine.place == ("running", 0, 2, "advertising")
+    assert "bob advertises a key that ann advertised too" in machine.run.reason

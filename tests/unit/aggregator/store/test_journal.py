@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -228,3 +229,34 @@ def test_an_attempt_that_is_over_takes_its_pieces_and_earlier_ones_along_and_no_
     store.commit(Commit(run=run, seq=0, events=[], discard=[AttemptRef("r1", 1, 2)]))
     assert [store.updates.received(key) for key in keys] == [0, 0, 0, 8, 8]
     store.close()
+
+
+STORED_EVENTS = (
+    b'{"at":1.0,"participant":"ann","round":2,"attempt":3,"kind":"keys_advertised","keys":{"sealing_key":"cw==",'
+    b'"masking_key":"bQ==","commitment":"Yw==","binding":"Yg==","certificate":"eA==","signature":"Zw=="}}',
+    b'{"at":1.0,"participant":"ann","round":2,"attempt":3,"kind":"shares_revealed",'
+    b'"reveal":{"survivor_shares":[["bob","MQ=="]],"dropout_shares":[]}}',
+    b'{"at":1.0,"participant":"ann","round":2,"attempt":3,"kind":"seen_ahead","same_consensus":true}',
+)
+
+
+@pytest.mark.parametrize("body", STORED_EVENTS)
+def test_the_stored_layout_of_events_stays_as_it_is(body: bytes) -> None:
+    event = load_event(body, "r1")
+    assert isinstance(event, events.AttemptMessage)
+    assert event.ref == AttemptRef("r1", 2, 3)
+    assert json.loads(dump_event(event)) == json.loads(body)
+
+
+def test_the_stored_layout_of_a_run_stays_as_it_is() -> None:
+    stored = json.loads(dump_run(secure_until("unmasking").run))
+    assert stored["round"].keys() >= {"round", "attempt", "keys", "roster", "members", "exponent", "reveals"}
+    assert stored["round"]["keys"]["ann"].keys() == {
+        "sealing_key",
+        "masking_key",
+        "commitment",
+        "binding",
+        "certificate",
+        "signature",
+    }
+    assert not stored.keys() & {"spec_sha256", "attempt"}
