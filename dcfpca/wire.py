@@ -123,8 +123,8 @@ def to_array(header: pb.TensorHeader, payload: Buffer) -> NDArray[np.generic]:
 
 
 def message_bytes(message: TensorMessage) -> bytes:
-    """A tensor message's flat vector as little-endian doubles."""
-    return message.flat().astype("<f8", copy=False).tobytes()
+    """The tensor in row-major order, then the scalars, as little-endian doubles; copied once."""
+    return b"".join(np.ascontiguousarray(part, "<f8").data for part in (message.tensor, message.scalars))
 
 
 def message_from(layout: Layout, payload: Buffer) -> TensorMessage:

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NewType
-
-RunId = NewType("RunId", str)
-ParticipantName = NewType("ParticipantName", str)
-
 PROTOCOL = 1
 """Version of the wire protocol; both sides must have the same."""
 

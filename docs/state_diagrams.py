@@ -6,7 +6,6 @@ Runs and sessions are made by the helpers of the rules' own tests, so a diagram 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -129,10 +128,9 @@ def _failures(machine: rules.Machine, prefix: str) -> Iterable[Arrow]:
 
 
 def _sum_failed(machine: rules.Machine, fatal: bool = False) -> rules.Machine:
-    """The event names the open attempt by the fields that it shares with the round."""
-    kind, here = happened.SumFailed, machine.run.round
-    place = {field.name: getattr(here, field.name) for field in fields(kind) if hasattr(here, field.name)}
-    return machine.tell(kind, reason="no", fatal=fatal, **place)
+    here = machine.run.attempt
+    assert here is not None
+    return machine.tell(happened.SumFailed, reason="no", fatal=fatal, ref=here.ref)
 
 
 def _copy(machine: rules.Machine) -> rules.Machine:

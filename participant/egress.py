@@ -10,6 +10,7 @@ from dcfpca.artifacts import ARTIFACTS
 from dcfpca.atomic_files import sha256_of_file
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import Refused
+from dcfpca.secagg_wire import ref_to_wire
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
@@ -44,7 +45,7 @@ class Egress:
 
     async def send(self, agreed: Contract, message: SmallMessage) -> types.Receipt:
         """Send one small message of an attempt."""
-        ref = wire_codec.encode_ref(message.ref)
+        ref = ref_to_wire(message.ref)
         match message:
             case Advertise():
                 keys = wire_codec.encode_advert(message.ref, message.advert)
@@ -78,7 +79,7 @@ class Egress:
         `opened` is the announcement of the attempt; None when it is no longer the latest.
         """
         ticket, cohort = (opened.ticket, len(opened.cohort)) if opened else (b"", 0)
-        item, header = contract.update_item(agreed, wire_codec.encode_ref(ref), payload, ticket)
+        item, header = contract.update_item(agreed, ref_to_wire(ref), payload, ticket)
         self._record_once(item)
         return await self._link.upload(header, payload, cohort)
 
@@ -96,7 +97,7 @@ class Egress:
 
     async def report(self, agreed: Contract, ref: AttemptRef, percent: int) -> None:
         """Send the percentage that a long local step has reached; it is shown to operators."""
-        request = pb.ReportProgressRequest(ref=wire_codec.encode_ref(ref), percent=percent)
+        request = pb.ReportProgressRequest(ref=ref_to_wire(ref), percent=percent)
         self._record(contract.progress_item(agreed, request))
         await self._link.report(request)
 

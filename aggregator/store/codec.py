@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from pydantic import Field, TypeAdapter
 
 from aggregator.run.events import Event
 from aggregator.run.state import Run
+from aggregator.store.stored_form import Fields, event_from_stored, event_to_stored, run_from_stored, run_to_stored
 from dcfpca.errors import UnusableState
 from dcfpca.rpca.method import Consensus, Outcome, Progress, TensorMessage
 
@@ -22,7 +24,7 @@ _RUN: TypeAdapter[Run] = TypeAdapter(Run)
 
 @contextmanager
 def _reading(what: str) -> Iterator[None]:
-    """Whatever the libraries say of damaged bytes (there is no end to their errors), as our sentence."""
+    """Any error that a library raises on damaged bytes, as one BadInput."""
     try:
         yield
     except Exception as error:
@@ -32,24 +34,28 @@ def _reading(what: str) -> Iterator[None]:
 
 def dump_event(event: Event) -> bytes:
     """An event as JSON."""
-    return _EVENT.dump_json(event)
+    return _json(event_to_stored(_EVENT.dump_python(event, mode="json")))
 
 
-def load_event(body: bytes) -> Event:
-    """The event in this JSON."""
+def load_event(body: bytes, run_id: str) -> Event:
+    """The event of this run in this JSON; raises BadInput when it is damaged."""
     with _reading("an event"):
-        return _EVENT.validate_json(body)
+        return _EVENT.validate_json(_json(event_from_stored(json.loads(body), run_id)))
 
 
 def dump_run(run: Run) -> bytes:
-    """A run's state as JSON."""
-    return _RUN.dump_json(run)
+    """A run's state as JSON, without the digest of its spec, which is stored by itself."""
+    return _json(run_to_stored(_RUN.dump_python(run, mode="json")))
 
 
-def load_run(body: bytes) -> Run:
-    """The run in this JSON."""
+def load_run(body: bytes, spec_sha256: bytes) -> Run:
+    """The state in this JSON of a run whose spec has this digest; raises BadInput when it is damaged."""
     with _reading("a run"):
-        return _RUN.validate_json(body)
+        return replace(_RUN.validate_json(_json(run_from_stored(json.loads(body)))), spec_sha256=spec_sha256)
+
+
+def _json(fields: Fields) -> bytes:
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def dump_consensus(consensus: Consensus) -> bytes:

@@ -6,22 +6,22 @@ certificate with its signing and verifying functions; `seed` is 32 bytes of fres
     participant                                        aggregator
     side = ParticipantSide(context, identity, seed)
     advert = side.advertise()                     →    accept_advert(context, advert, verify)
-                                                       book = close_roster(context, adverts)
-                                                  ←    roster_for(book, name)
-    shares = side.share(roster)                   →    accept_shares(book, name, shares)
+                                                       closed = close_roster(context, adverts)
+                                                  ←    roster_for(closed, name)
+    shares = side.share(roster)                   →    accept_shares(closed, name, shares)
       … the local step ends …
-    bound = side.state_bound(vector)              →    agreement = agree(book, shared_names, {name: exponent})
+    bound = side.state_bound(vector)              →    agreement = agree(closed, shared_names, {name: exponent})
                                                   ←    delivery_for(agreement, name, all_shares)
     side.agree(delivery)
     masked = side.mask(vector)                    →    total += masked          (uint64, wraps around)
-                                                       survivors = close_survivors(book, agreement, delivered_names)
+                                                       survivors = close_survivors(closed, agreement, delivered_names)
                                                   ←    survivors
-    attestation = side.attest(survivors)          →    accept_attestation(book, agreement, survivors, …, verify)
-                                                       enough(book, survivors.members, attestations)
-                                                  ←    request_for(book, survivors, name, attestations)
-    reveal = side.reveal(request)                 →    accept_reveal(book, agreement, survivors, reveal)
-                                                       enough(book, agreement.members, reveals)
-                                                       masks = recover(book, agreement, survivors, reveals)
+    attestation = side.attest(survivors)          →    accept_attestation(closed, agreement, survivors, …, verify)
+                                                       enough(closed, survivors.members, attestations)
+                                                  ←    request_for(closed, survivors, name, attestations)
+    reveal = side.reveal(request)                 →    accept_reveal(closed, agreement, survivors, reveal)
+                                                       enough(closed, agreement.members, reveals)
+                                                       masks = recover(closed, agreement, survivors, reveals)
                                                        remove_masks(total, masks)
                                                        sum = open_sum(context, agreement, total)
 
@@ -32,7 +32,7 @@ When a round is reopened, the new side is given `opened_before=old_side.opened`.
 """
 
 from dcfpca.secagg.aggregator import (
-    Book,
+    ClosedRoster,
     accept_advert,
     accept_attestation,
     accept_reveal,
@@ -67,8 +67,8 @@ __all__ = [
     "Advert",
     "Agreement",
     "Attestation",
-    "Book",
     "Bound",
+    "ClosedRoster",
     "Context",
     "Delivery",
     "Identity",

@@ -1,7 +1,7 @@
 """The aggregator's side: checks on what arrives, and what to relay to whom. Stateless; the run keeps the messages.
 
-`Book` is the closed roster. Every function takes it with the sets reached so far, and either answers or raises;
-what to do about a raise (turn one participant away, or reopen the round) is the caller's decision.
+Every function takes the closed roster with the sets reached so far, and either answers or raises a BadMessage; whether
+to reject one participant's message or to reopen the round is the caller's decision.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SEALED_BYTES = 2 * SHARE_BYTES + 16
 
 
 @dataclass(frozen=True, slots=True)
-class Book:
+class ClosedRoster:
     """Everybody who advertised in time, with the graph that follows from it."""
 
     context: Context
@@ -56,7 +56,7 @@ def accept_advert(context: Context, advert: Advert, verify: Verify) -> None:
     check_advert(context, advert, verify)
 
 
-def close_roster(context: Context, adverts: Iterable[Advert]) -> Book:
+def close_roster(context: Context, adverts: Iterable[Advert]) -> ClosedRoster:
     """The roster of these accepted adverts; raises when they are too few."""
     by_name = {advert.name: advert for advert in sorted(adverts, key=lambda advert: advert.name)}
     members = tuple(by_name)
@@ -66,29 +66,29 @@ def close_roster(context: Context, adverts: Iterable[Advert]) -> Book:
     root = merkle.root_of(leaves)
     digest = roster_digest(context, members, root)
     graph = graph_of(context, members, digest)
-    return Book(context, by_name, members, root, digest, graph, merkle.paths_of(leaves))
+    return ClosedRoster(context, by_name, members, root, digest, graph, merkle.paths_of(leaves))
 
 
-def roster_for(book: Book, name: str) -> Roster:
+def roster_for(closed: ClosedRoster, name: str) -> Roster:
     """What to relay to one member: who is in, and its neighbourhood's adverts."""
-    around = sorted(book.graph.neighbourhood(name))
-    return Roster(book.members, book.root, book.path(name), tuple(book.adverts[peer] for peer in around))
+    around = sorted(closed.graph.neighbourhood(name))
+    return Roster(closed.members, closed.root, closed.path(name), tuple(closed.adverts[peer] for peer in around))
 
 
-def accept_shares(book: Book, sender: str, shares: Collection[SealedShare]) -> None:
+def accept_shares(closed: ClosedRoster, sender: str, shares: Collection[SealedShare]) -> None:
     """Raise unless these are one sealed share for each neighbour of the sender."""
-    expected = sorted(peer for peer in book.graph.neighbourhood(sender) if peer != sender)
+    expected = sorted(peer for peer in closed.graph.neighbourhood(sender) if peer != sender)
     if sorted(share.receiver for share in shares) != expected or {share.sender for share in shares} - {sender}:
         raise TamperedShare(f"the shares of {sender} are not one for each of its {len(expected)} neighbours")
     if any(len(share.sealed) != SEALED_BYTES for share in shares):
         raise TamperedShare(f"a sealed share of {sender} does not have {SEALED_BYTES} bytes")
 
 
-def agree(book: Book, shared: Collection[str], bounds: Mapping[str, int]) -> Agreement:
+def agree(closed: ClosedRoster, shared: Collection[str], bounds: Mapping[str, int]) -> Agreement:
     """Who masks, those who both shared and stated a bound, and the common exponent."""
     members = tuple(sorted(set(shared) & bounds.keys()))
-    check_members(book.context, members, book.adverts, "masking participants")
-    _check_neighbourhoods(book, members, "masking participants")
+    check_members(closed.context, members, closed.adverts, "masking participants")
+    _check_neighbourhoods(closed, members, "masking participants")
     exponent = max(bounds[name] for name in members)
     ring.check_exponent(exponent)
     return Agreement(members, exponent)
@@ -100,58 +100,60 @@ def delivery_for(agreement: Agreement, name: str, shares: Iterable[SealedShare])
     return Delivery(agreement, tuple(s for s in shares if s.receiver == name and s.sender in masking))
 
 
-def close_survivors(book: Book, agreement: Agreement, delivered: Collection[str]) -> Survivors:
+def close_survivors(closed: ClosedRoster, agreement: Agreement, delivered: Collection[str]) -> Survivors:
     """The survivors: whose masked updates are in the sum; raises when they are too few to go on."""
     members = tuple(sorted(delivered))
-    check_members(book.context, members, agreement.members, "survivors")
-    _check_neighbourhoods(book, members, "survivors")
+    check_members(closed.context, members, agreement.members, "survivors")
+    _check_neighbourhoods(closed, members, "survivors")
     return Survivors(members)
 
 
 def accept_attestation(
-    book: Book, agreement: Agreement, survivors: Survivors, attestation: Attestation, verify: Verify
+    closed: ClosedRoster, agreement: Agreement, survivors: Survivors, attestation: Attestation, verify: Verify
 ) -> None:
     """Raise unless a survivor signed exactly these survivors."""
     if attestation.name not in survivors.members:
         raise InventedParticipant(f"{attestation.name} signed the survivors without being one")
-    identity = verify(book.adverts[attestation.name].certificate, attestation.name)
-    statement = survivors_statement(agreement_digest(book.digest, agreement), survivors)
+    identity = verify(closed.adverts[attestation.name].certificate, attestation.name)
+    statement = survivors_statement(agreement_digest(closed.digest, agreement), survivors)
     checks.check_attestation(identity, attestation, statement)
 
 
-def enough(book: Book, wanted_for: Iterable[str], present: Collection[str]) -> bool:
+def enough(closed: ClosedRoster, wanted_for: Iterable[str], present: Collection[str]) -> bool:
     """Whether, for each of these, a threshold of its neighbourhood is present.
 
     Attestations suffice to request shares when they are enough for the survivors; reveals suffice to unmask when they
     are enough for all masking participants.
     """
-    around = (book.graph.neighbourhood(name) for name in wanted_for)
-    return all(sum(1 for peer in peers if peer in present) >= book.graph.threshold for peers in around)
+    around = (closed.graph.neighbourhood(name) for name in wanted_for)
+    return all(sum(1 for peer in peers if peer in present) >= closed.graph.threshold for peers in around)
 
 
-def request_for(book: Book, survivors: Survivors, name: str, attestations: Mapping[str, Attestation]) -> UnmaskRequest:
+def request_for(
+    closed: ClosedRoster, survivors: Survivors, name: str, attestations: Mapping[str, Attestation]
+) -> UnmaskRequest:
     """What to ask of one survivor: its shares, showing it that its neighbourhood signed the same set.
 
     It counts itself, so a threshold less one of the others' signatures is enough to show, and to verify.
     """
-    around = sorted(peer for peer in book.graph.neighbourhood(name) if peer in attestations and peer != name)
-    return UnmaskRequest(survivors, tuple(attestations[peer] for peer in around[: book.graph.threshold - 1]))
+    around = sorted(peer for peer in closed.graph.neighbourhood(name) if peer in attestations and peer != name)
+    return UnmaskRequest(survivors, tuple(attestations[peer] for peer in around[: closed.graph.threshold - 1]))
 
 
-def accept_reveal(book: Book, agreement: Agreement, survivors: Survivors, reveal: Reveal) -> None:
+def accept_reveal(closed: ClosedRoster, agreement: Agreement, survivors: Survivors, reveal: Reveal) -> None:
     """Raise unless these are the shares that were asked of this survivor."""
     if reveal.name not in survivors.members:
         raise InventedParticipant(f"{reveal.name} released shares without being a survivor")
     alive = frozenset(survivors.members)
     masking = frozenset(agreement.members)
-    owners = sorted(peer for peer in book.graph.neighbourhood(reveal.name) if peer in masking)
+    owners = sorted(peer for peer in closed.graph.neighbourhood(reveal.name) if peer in masking)
     if [share.owner for share in reveal.seed_shares] != [owner for owner in owners if owner in alive]:
         raise TamperedShare(f"{reveal.name} did not release one seed share for each surviving neighbour")
     if [share.owner for share in reveal.key_shares] != [owner for owner in owners if owner not in alive]:
         raise TamperedShare(f"{reveal.name} did not release one key share for each dropped neighbour")
 
 
-def _check_neighbourhoods(book: Book, members: tuple[str, ...], what: str) -> None:
+def _check_neighbourhoods(closed: ClosedRoster, members: tuple[str, ...], what: str) -> None:
     present = frozenset(members)
     for name in members:
-        check_neighbourhood(book.graph, name, present, what)
+        check_neighbourhood(closed.graph, name, present, what)

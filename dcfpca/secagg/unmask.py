@@ -12,7 +12,7 @@ from itertools import chain, combinations
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from dcfpca.secagg import keys, links, ring, shamir
-from dcfpca.secagg.aggregator import Book
+from dcfpca.secagg.aggregator import ClosedRoster
 from dcfpca.secagg.context import Context
 from dcfpca.secagg.errors import BelowThreshold, TamperedShare
 from dcfpca.secagg.masks import subtract_mask
@@ -52,15 +52,15 @@ class Masks:
     misfits: tuple[Misfit, ...] = ()
 
 
-def recover(book: Book, agreement: Agreement, survivors: Survivors, reveals: Collection[Reveal]) -> Masks:
+def recover(closed: ClosedRoster, agreement: Agreement, survivors: Survivors, reveals: Collection[Reveal]) -> Masks:
     """Put the shares together; raises when they are too few, or do not give what was advertised.
 
     Where there are more than the threshold, wrong ones are left out, and told.
     """
-    digest, alive = agreement_digest(book.digest, agreement), frozenset(survivors.members)
+    digest, alive = agreement_digest(closed.digest, agreement), frozenset(survivors.members)
     of_seed = {(reveal.name, share.owner): share.value for reveal in reveals for share in reveal.seed_shares}
     of_key = {(reveal.name, share.owner): share.value for reveal in reveals for share in reveal.key_shares}
-    opener = _Opener(book)
+    opener = _Opener(closed)
     self_masks = tuple(
         links.self_mask_key(_self_mask(opener, survivor, of_seed), digest, survivor) for survivor in survivors.members
     )
@@ -68,7 +68,7 @@ def recover(book: Book, agreement: Agreement, survivors: Survivors, reveals: Col
     pair_masks = tuple(
         mask
         for dropout in dropouts
-        for mask in _pair_masks(book, digest, alive, dropout, _mask_key(opener, dropout, of_key))
+        for mask in _pair_masks(closed, digest, alive, dropout, _mask_key(opener, dropout, of_key))
     )
     return Masks(self_masks, pair_masks, tuple(opener.misfits))
 
@@ -89,14 +89,14 @@ def open_sum(context: Context, agreement: Agreement, total: RingArray) -> FloatA
 class _Opener:
     """Opens the secrets of one sum; whoever's share was wrong once is left out from then on where that is possible."""
 
-    def __init__(self, book: Book) -> None:
-        self.book = book
+    def __init__(self, closed: ClosedRoster) -> None:
+        self.closed = closed
         self.misfits: list[Misfit] = []
         self._tries = MOST_CHOICES
 
     def secret(self, owner: str, shares: Shares, fits: Callable[[bytes], bool]) -> bytes | None:
         """The secret that fits, with as few shares left out as possible: each of those is wrong. None: no such."""
-        by_place, threshold = _by_place(self.book, owner, shares), self.book.graph.threshold
+        by_place, threshold = _by_place(self.closed, owner, shares), self.closed.graph.threshold
         distrusted = self._distrusted(by_place)
         for left_out in self._choices(tuple(by_place), distrusted):
             kept = {place: share for place, (_, share) in by_place.items() if place not in left_out}
@@ -116,7 +116,7 @@ class _Opener:
 
     def _choices(self, places: tuple[int, ...], distrusted: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """Which places to leave out, the likeliest first, as long as there are tries left."""
-        spare = len(places) - self.book.graph.threshold
+        spare = len(places) - self.closed.graph.threshold
         fewest_first = chain.from_iterable(combinations(places, count) for count in range(spare + 1))
         for left_out in chain([distrusted] if len(distrusted) <= spare else [], fewest_first):
             if self._tries == 0:
@@ -127,7 +127,7 @@ class _Opener:
 
 
 def _self_mask(opener: _Opener, owner: str, shares: Shares) -> bytes:
-    context, committed = opener.book.context, opener.book.adverts[owner].commitment
+    context, committed = opener.closed.context, opener.closed.adverts[owner].commitment
     secret = opener.secret(owner, shares, lambda found: keys.commitment(context, owner, found) == committed)
     if secret is None:
         raise TamperedShare(f"the shares of the self-mask seed of {owner} do not give the seed it committed to")
@@ -135,7 +135,7 @@ def _self_mask(opener: _Opener, owner: str, shares: Shares) -> bytes:
 
 
 def _mask_key(opener: _Opener, owner: str, shares: Shares) -> X25519PrivateKey:
-    advertised = opener.book.adverts[owner].mask_key
+    advertised = opener.closed.adverts[owner].mask_key
 
     def fits(found: bytes) -> bool:
         return X25519PrivateKey.from_private_bytes(found).public_key().public_bytes_raw() == advertised
@@ -146,30 +146,30 @@ def _mask_key(opener: _Opener, owner: str, shares: Shares) -> X25519PrivateKey:
     return X25519PrivateKey.from_private_bytes(secret)
 
 
-def _by_place(book: Book, owner: str, shares: Shares) -> dict[int, tuple[str, bytes]]:
+def _by_place(closed: ClosedRoster, owner: str, shares: Shares) -> dict[int, tuple[str, bytes]]:
     """Who holds which share, by place; raises when they are too few."""
     found = {
-        book.graph.place(owner, holder): (holder, shares[holder, owner])
-        for holder in book.graph.neighbourhood(owner)
+        closed.graph.place(owner, holder): (holder, shares[holder, owner])
+        for holder in closed.graph.neighbourhood(owner)
         if (holder, owner) in shares
     }
-    if len(found) < book.graph.threshold:
+    if len(found) < closed.graph.threshold:
         raise BelowThreshold(
-            f"{len(found)} shares of {owner}'s secret were released, the threshold is {book.graph.threshold}",
+            f"{len(found)} shares of {owner}'s secret were released, the threshold is {closed.graph.threshold}",
             "the round must be reopened",
         )
     return found
 
 
 def _pair_masks(
-    book: Book, digest: bytes, alive: frozenset[str], dropout: str, key: X25519PrivateKey
+    closed: ClosedRoster, digest: bytes, alive: frozenset[str], dropout: str, key: X25519PrivateKey
 ) -> list[PairMask]:
     return [
         PairMask(
             survivor=peer,
             dropout=dropout,
-            key=links.pair_mask_key(keys.agree(key, book.adverts[peer].mask_key, peer), digest, dropout, peer),
+            key=links.pair_mask_key(keys.agree(key, closed.adverts[peer].mask_key, peer), digest, dropout, peer),
         )
-        for peer in book.graph.neighbourhood(dropout)
+        for peer in closed.graph.neighbourhood(dropout)
         if peer in alive
     ]

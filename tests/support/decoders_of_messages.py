@@ -12,6 +12,7 @@ from aggregator.run import events
 from aggregator.run.state import Run
 from aggregator.store import codec as store_codec
 from dcfpca import wire
+from dcfpca.attempt_ref import AttemptRef
 from dcfpca.audit_chain import entry_hash, verify_log
 from dcfpca.chain_checkpoint import verify_checkpoint
 from dcfpca.methods import method_of
@@ -80,12 +81,15 @@ def spec_file(folder: Path) -> Decoder:
 
 
 def stored_event(folder: Path) -> Decoder:
-    event = events.UpdateReceived(at=1.5, participant="ann", round=1, attempt=1, sha256=bytes(range(32)), size=64)
-    return Decoder(store_codec.dump_event(event), store_codec.load_event)
+    event = events.UpdateReceived(
+        at=1.5, participant="ann", ref=AttemptRef("r", 1, 1), sha256=bytes(range(32)), size=64
+    )
+    return Decoder(store_codec.dump_event(event), lambda body: store_codec.load_event(body, "r"))
 
 
 def stored_run(folder: Path) -> Decoder:
-    return Decoder(store_codec.dump_run(Run(run_id="r", created_at=1.0, operator="op")), store_codec.load_run)
+    sound = store_codec.dump_run(Run(run_id="r", created_at=1.0, operator="op"))
+    return Decoder(sound, lambda body: store_codec.load_run(body, bytes(32)))
 
 
 def stored_consensus(folder: Path) -> Decoder:

@@ -89,21 +89,21 @@ class Cohort:
             assert isinstance(advertise, actions.Advertise)
             secagg.accept_advert(self.context, advertise.advert, verify)
             adverts.append(advertise.advert)
-        self.book = secagg.close_roster(self.context, adverts)
+        self.closed = secagg.close_roster(self.context, adverts)
 
     def share(self) -> None:
         self.shares: dict[str, tuple[secagg.SealedShare, ...]] = {}
         bounds = {}
         for name in SITES:
             (send,) = self.tell(
-                name, events.RosterRelayed(AttemptRef("run-1", 1, 1), secagg.roster_for(self.book, name))
+                name, events.RosterRelayed(AttemptRef("run-1", 1, 1), secagg.roster_for(self.closed, name))
             )
             assert isinstance(send, actions.SendShares)
             self.shares[name] = send.shares
             (bound,) = self.tell(name, computed(name))
             assert isinstance(bound, actions.SendBound)
             bounds[name] = bound.bound.exponent
-        self.agreement = secagg.agree(self.book, SITES, bounds)
+        self.agreement = secagg.agree(self.closed, SITES, bounds)
 
     def delivery(self, name: str) -> events.MaskWanted:
         sealed = [share for shares in self.shares.values() for share in shares]
@@ -117,7 +117,7 @@ class Cohort:
             self.total += np.frombuffer(self.sessions[name].update_bytes(AttemptRef("run-1", 1, 1)), dtype="<u8")
 
     def unmask(self, survivors: Sequence[str] = SITES) -> FloatArray:
-        told = secagg.close_survivors(self.book, self.agreement, survivors)
+        told = secagg.close_survivors(self.closed, self.agreement, survivors)
         attested = {}
         for name in SITES:
             (attest,) = self.tell(name, events.SurvivorsAnnounced(AttemptRef("run-1", 1, 1), told))
@@ -125,9 +125,9 @@ class Cohort:
             attested[name] = attest.attestation
         reveals = []
         for name in SITES:
-            request = secagg.request_for(self.book, told, name, attested)
+            request = secagg.request_for(self.closed, told, name, attested)
             (reveal,) = self.tell(name, events.UnmaskWanted(AttemptRef("run-1", 1, 1), request))
             assert isinstance(reveal, actions.SendReveal)
             reveals.append(reveal.reveal)
-        secagg.remove_masks(self.total, secagg.recover(self.book, self.agreement, told, reveals))
+        secagg.remove_masks(self.total, secagg.recover(self.closed, self.agreement, told, reveals))
         return secagg.open_sum(self.context, self.agreement, self.total)

@@ -156,9 +156,8 @@ class SimulatedSite:
             shares = self._message(replace(action, bound=None), aggregator)
             bound = self._message(actions.SendBound(action.ref, action.bound), aggregator)
             return max(shares, bound, key=lambda reply: reply.fate in (Fate.LATE, Fate.REJECTED))
-        ref, update, ticket = action.ref, b"", b""
-        place: dict[str, Any] = {"at": aggregator.clock, "participant": self.name}
-        place |= {"round": ref.round, "attempt": ref.attempt}
+        update, ticket = b"", b""
+        place: dict[str, Any] = {"at": aggregator.clock, "participant": self.name, "ref": action.ref}
         event: told.RoundMessage
         match action:
             case actions.Advertise():
@@ -188,7 +187,7 @@ class SimulatedSite:
 
     def _never_two(self, event: told.RoundMessage, update: bytes) -> None:
         """Of each kind at most one message leaves in an attempt, byte for byte; else masks would give way."""
-        key = (event.round, event.attempt, event.kind)
+        key = (event.ref.round, event.ref.attempt, event.kind)
         # Signatures are not deterministic everywhere; what they sign is.
         body = update or repr(replace(event, at=0.0)).encode()
         assert self.left.setdefault(key, body) == body, f"two different {event.kind} left in one attempt"

@@ -77,8 +77,8 @@ async def test_a_repeat_is_a_duplicate_and_another_update_is_rejected(tmp_path: 
         sent = [(header, payload), (header, payload), (second, other.tobytes())]
         fates = [(await ann.SubmitWhole(pb.WholeUpdate(header=one, data=data))).fate for one, data in sent]
         assert fates == [types.FATE_ACCEPTED, types.FATE_DUPLICATE, types.FATE_REJECTED]
-        assert runner.sums._running is not None
-        assert not runner.sums._running.total().any()
+        assert runner.round_sum.running is not None
+        assert not runner.round_sum.running.total().any()
 
 
 async def test_an_update_of_which_another_has_begun_to_arrive_is_rejected(tmp_path: Path) -> None:

@@ -129,9 +129,9 @@ def memory_kib() -> int:
 async def fuzz(attacked: Attacked, channels: list[grpc.aio.Channel], draw: random.Random) -> str:
     """One hostile call, whatever the run does meanwhile; what it got."""
     runner = attacked.runner
-    here = runner.run.round
-    layout = runner.method.update_layout(here.round if here else 0)
-    place = (here.round, here.attempt) if here else (0, 1)
+    here = runner.run.attempt
+    layout = runner.method.update_layout(here.ref.round if here else 0)
+    place = (here.ref.round, here.ref.attempt) if here else (0, 1)
     dtype = Contract("", "", runner.spec).dtype()
     shape = (layout.rows, layout.columns, len(layout.scalars))
     scene = Scene(runner.run.run_id, *place, *shape, HOSTILE, dtype, attacked.other_run)
@@ -189,7 +189,7 @@ async def test_whatever_it_sends_the_honest_ones_finish_with_the_right_answer(
             told += await attack_run(attacked, channels, draw)
             run, other = attacked.runner.run, attacked.runner.run.run_id
             assert run.status.value == "finished", run.reason
-            got = attacked.runner.sums.consensus.broadcast.tensor
+            got = attacked.runner.consensus.broadcast.tensor
             assert relative(got, alone.consensus.broadcast.tensor) <= 1e-10
             levels.append(memory_kib())
         assert failures_told(aggregator) == 0

@@ -60,7 +60,7 @@ async def proposed(aggregator: Service) -> str:
 async def test_a_reader_that_stops_reading_is_cut_and_told_once_it_reads(tmp_path: Path) -> None:
     async with service(tmp_path, read_seconds=0.4) as aggregator:
         for _ in range(160):
-            await aggregator.run_registry.keeper.record("much_to_say", detail="x" * 200_000)
+            await aggregator.run_registry.store.record("much_to_say", detail="x" * 200_000)
         stub = AdminServiceStub(aggregator.channel(Role.PARTICIPANT, "ann"))
         call = stub.FetchAuditLog(admin_pb2.FetchAuditLogRequest())
         assert (await call.read()).sequence == 1
@@ -73,7 +73,7 @@ async def test_a_reader_that_stops_reading_is_cut_and_told_once_it_reads(tmp_pat
 async def test_a_slow_reader_that_reads_on_gets_everything(tmp_path: Path) -> None:
     async with service(tmp_path, read_seconds=5) as aggregator:
         for _ in range(60):
-            await aggregator.run_registry.keeper.record("much_to_say", detail="x" * 200_000)
+            await aggregator.run_registry.store.record("much_to_say", detail="x" * 200_000)
         stub = AdminServiceStub(aggregator.channel(Role.PARTICIPANT, "ann"))
         got = 0
         async for _ in stub.FetchAuditLog(admin_pb2.FetchAuditLogRequest()):
@@ -112,12 +112,12 @@ async def test_revoking_cuts_an_upload_under_way(tmp_path: Path) -> None:
         stub = RoundServiceStub(aggregator.channel_of(own))
         upload, stream = stub.SubmitUpdate(), stub.Subscribe(HELLO)
         await stream.wait_for_connection()
-        await until(lambda: aggregator.run_registry.presence.is_here("ann"))
+        await until(lambda: aggregator.run_registry.directory.presence.is_connected("ann"))
         answer = await aggregator.operator().RevokeParticipant(admin_pb2.RevokeParticipantRequest(name="ann"))
         assert answer.streams_cut == 2
         assert (await status_of(upload))[0] is grpc.StatusCode.UNAUTHENTICATED
         assert (await status_of(stream))[0] is grpc.StatusCode.UNAUTHENTICATED
-        await until(lambda: not aggregator.run_registry.presence.is_here("ann"))
+        await until(lambda: not aggregator.run_registry.directory.presence.is_connected("ann"))
 
 
 @pytest.mark.slow

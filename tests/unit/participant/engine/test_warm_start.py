@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from aggregator.run_registry import check_warm_start
+from aggregator.proposal import check_warm_start
 from dcfpca.errors import BadInput
 from dcfpca.methods import method_of
 from dcfpca.rpca.columns import split

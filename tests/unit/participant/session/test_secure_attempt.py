@@ -49,7 +49,7 @@ def test_a_session_replayed_at_any_point_says_the_same_bytes_again() -> None:
 def test_keys_and_shares_travel_while_the_local_step_computes() -> None:
     cohort = Cohort()
     cohort.open()
-    roster = events.RosterRelayed(AttemptRef("run-1", 1, 1), secagg.roster_for(cohort.book, "a"))
+    roster = events.RosterRelayed(AttemptRef("run-1", 1, 1), secagg.roster_for(cohort.closed, "a"))
     assert kinds(cohort.sessions["a"].handle(roster)) == ["SendShares"]
     assert kinds(cohort.sessions["a"].handle(computed())) == ["SendBound"]
 
@@ -58,7 +58,7 @@ def test_a_bound_known_before_the_roster_waits_for_it_and_travels_with_the_share
     cohort = Cohort()
     cohort.open()
     assert kinds(cohort.sessions["a"].handle(computed())) == []
-    roster = events.RosterRelayed(AttemptRef("run-1", 1, 1), secagg.roster_for(cohort.book, "a"))
+    roster = events.RosterRelayed(AttemptRef("run-1", 1, 1), secagg.roster_for(cohort.closed, "a"))
     (send,) = cohort.sessions["a"].handle(roster).actions
     assert isinstance(send, actions.SendShares)
     assert send.bound is not None
