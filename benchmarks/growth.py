@@ -21,6 +21,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from dcfpca.secagg.shamir import SHARE_BYTES
 from threadpoolctl import threadpool_limits
 
 from dcfpca.methods import method_of
@@ -29,7 +30,6 @@ from dcfpca.rpca.method import Total
 from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.secagg.graph import degree_for
 from dcfpca.secagg.keys import KEY_BYTES
-from dcfpca.secagg.shamir import SHARE_BYTES
 from dcfpca.spec import parse_spec
 from dcfpca.v1 import rounds_pb2 as pb
 from participant.contract import SEALED_BYTES

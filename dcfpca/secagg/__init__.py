@@ -30,7 +30,7 @@ pinned)` fed the same roster and delivery again gives the same bytes; anything e
 When a round is reopened, the new side is given `opened_before=old_side.opened`.
 """
 
-from dcfpca.secagg.aggregator import (
+from dcfpca.secagg.dropout_recovery.aggregator import (
     Book,
     accept_advert,
     accept_attestation,
@@ -44,8 +44,8 @@ from dcfpca.secagg.aggregator import (
     request_for,
     roster_for,
 )
-from dcfpca.secagg.context import Context
-from dcfpca.secagg.messages import (
+from dcfpca.secagg.dropout_recovery.context import Context
+from dcfpca.secagg.dropout_recovery.messages import (
     Advert,
     Agreement,
     Attestation,
@@ -58,9 +58,9 @@ from dcfpca.secagg.messages import (
     Survivors,
     UnmaskRequest,
 )
-from dcfpca.secagg.participant import Identity, ParticipantSide, Pinned
+from dcfpca.secagg.dropout_recovery.participant import Identity, ParticipantSide, Pinned
+from dcfpca.secagg.dropout_recovery.unmask import Masks, open_sum, recover, remove_masks
 from dcfpca.secagg.ring import dtype_of
-from dcfpca.secagg.unmask import Masks, open_sum, recover, remove_masks
 
 __all__ = [
     "Advert",

@@ -9,7 +9,9 @@ from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePub
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from dcfpca.errors import BadIdentity
-from dcfpca.secagg.context import Context
+from dcfpca.secagg.dropout_recovery.context import Context
+from dcfpca.secagg.dropout_recovery.graph import Graph
+from dcfpca.secagg.dropout_recovery.messages import Advert, Attestation
 from dcfpca.secagg.errors import (
     BelowThreshold,
     CohortTooSmall,
@@ -18,9 +20,7 @@ from dcfpca.secagg.errors import (
     ReplayedKey,
     SwappedKey,
 )
-from dcfpca.secagg.graph import Graph
 from dcfpca.secagg.keys import KEY_BYTES
-from dcfpca.secagg.messages import Advert, Attestation
 
 Sign = Callable[[bytes], bytes]
 # (certificate DER, name) → the certificate's public key, or BadIdentity. Callers cache it: one chain, one check a run.
