@@ -6,7 +6,7 @@ from aggregator.run import events
 from aggregator.run.records import Keys
 from aggregator.run.state import Round, Run
 from dcfpca import secagg
-from dcfpca.secagg.dropout_recovery.checks import Verify
+from dcfpca.secagg.identity import Verify
 from dcfpca.secagg.ring import check_exponent
 from dcfpca.spec import RunSpec
 

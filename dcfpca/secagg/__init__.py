@@ -58,8 +58,9 @@ from dcfpca.secagg.dropout_recovery.messages import (
     Survivors,
     UnmaskRequest,
 )
-from dcfpca.secagg.dropout_recovery.participant import Identity, ParticipantSide, Pinned
+from dcfpca.secagg.dropout_recovery.participant import ParticipantSide, Pinned
 from dcfpca.secagg.dropout_recovery.unmask import Masks, open_sum, recover, remove_masks
+from dcfpca.secagg.identity import Identity
 from dcfpca.secagg.ring import dtype_of
 
 __all__ = [

@@ -78,3 +78,39 @@ class TamperedShare(SecureSumRefusal):
 
 class UnusableUpdate(SecureSumRefusal):
     """The update has numbers that are not finite, or too large for fixed point."""
+
+
+class IncompleteCohort(SecureSumRefusal):
+    """A roster that is not exactly the cohort this site consented to."""
+
+
+class ChangedConsensus(SecureSumRefusal):
+    """A second, different consensus, previous sum or layout under one round number."""
+
+
+class RoundPassed(SecureSumRefusal):
+    """A round before the last one that this site answered."""
+
+
+class PastLastRound(SecureSumRefusal):
+    """A round beyond the last one of the spec."""
+
+
+class RunOver(SecureSumRefusal):
+    """Anything after this site was told that the run is over: its keys are gone."""
+
+
+class LostState(SecureSumRefusal):
+    """This site's stored state is missing, damaged, or older than what it has already said in this run."""
+
+
+class UpdateTooLarge(SecureSumRefusal):
+    """An update that still does not fit after the exponents were raised as often as a run allows."""
+
+
+class WrongSum(SecureSumRefusal):
+    """A sum that its tag contradicts: the aggregator announced something that the sites did not send."""
+
+
+class WrongConsensus(SecureSumRefusal):
+    """A consensus that does not follow from the verified sum."""

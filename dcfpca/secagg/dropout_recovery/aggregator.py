@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from dcfpca.secagg import ring
 from dcfpca.secagg.dropout_recovery import checks, merkle
 from dcfpca.secagg.dropout_recovery.checks import (
-    Verify,
     check_advert,
     check_distinct_keys,
     check_members,
@@ -37,6 +36,7 @@ from dcfpca.secagg.dropout_recovery.messages import (
 )
 from dcfpca.secagg.dropout_recovery.shamir import SHARE_BYTES
 from dcfpca.secagg.errors import InventedParticipant, TamperedShare
+from dcfpca.secagg.identity import Verify
 
 SEALED_BYTES = 2 * SHARE_BYTES + 16
 

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
-from dcfpca.secagg.dropout_recovery.checks import Verify, check_advert, check_distinct_keys, check_members
+from dcfpca.secagg.dropout_recovery.checks import check_advert, check_distinct_keys, check_members
 from dcfpca.secagg.dropout_recovery.context import Context
 from dcfpca.secagg.dropout_recovery.graph import Graph, graph_of
 from dcfpca.secagg.dropout_recovery.keys import Secrets
 from dcfpca.secagg.dropout_recovery.merkle import climb
 from dcfpca.secagg.dropout_recovery.messages import Advert, Roster, advert_leaf, roster_digest
 from dcfpca.secagg.errors import ChangedRoster, InventedParticipant, SwappedKey
+from dcfpca.secagg.identity import Verify
 from dcfpca.secagg.keys import agree
 
 

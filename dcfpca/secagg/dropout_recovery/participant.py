@@ -14,7 +14,7 @@ import numpy as np
 
 from dcfpca.secagg import ring
 from dcfpca.secagg.dropout_recovery import keys, links, shamir
-from dcfpca.secagg.dropout_recovery.checks import Sign, Verify, check_attestation, check_members, check_neighbourhood
+from dcfpca.secagg.dropout_recovery.checks import check_attestation, check_members, check_neighbourhood
 from dcfpca.secagg.dropout_recovery.context import Context
 from dcfpca.secagg.dropout_recovery.messages import (
     Advert,
@@ -46,19 +46,10 @@ from dcfpca.secagg.errors import (
     SurvivorDropped,
     TamperedShare,
 )
+from dcfpca.secagg.identity import Identity
 from dcfpca.secagg.keys import seal, unseal
 from dcfpca.secagg.masks import add_mask
 from dcfpca.secagg.ring import FloatArray, RingArray
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who a participant is: its certificate, its signature (deterministic, RFC 6979), and how it judges others'."""
-
-    name: str
-    certificate: bytes
-    sign: Sign
-    verify: Verify
 
 
 @dataclass(frozen=True, slots=True)
