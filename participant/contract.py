@@ -14,8 +14,8 @@ from dcfpca.errors import DcfpcaError
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Layout, Method
 from dcfpca.secagg import ring
+from dcfpca.secagg.dropout_recovery.shamir import SHARE_BYTES
 from dcfpca.secagg.keys import KEY_BYTES
-from dcfpca.secagg.shamir import SHARE_BYTES
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types

@@ -7,7 +7,7 @@ from aggregator.run.secure_sum import agreement_of, closed_roster, context_of, s
 from aggregator.run.state import Attempt, Run
 from dcfpca import secagg
 from dcfpca.errors import BadMessage
-from dcfpca.secagg.checks import Verify
+from dcfpca.secagg.identity import Verify
 from dcfpca.secagg.ring import check_exponent
 from dcfpca.spec import RunSpec
 

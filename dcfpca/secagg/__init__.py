@@ -31,7 +31,7 @@ that contradicts them is refused by name (see `errors`). `side.pinned` is what t
 When a round is reopened, the new side is given `opened_before=old_side.opened`.
 """
 
-from dcfpca.secagg.aggregator import (
+from dcfpca.secagg.dropout_recovery.aggregator import (
     ClosedRoster,
     accept_advert,
     accept_attestation,
@@ -45,8 +45,8 @@ from dcfpca.secagg.aggregator import (
     request_for,
     roster_for,
 )
-from dcfpca.secagg.context import Context
-from dcfpca.secagg.messages import (
+from dcfpca.secagg.dropout_recovery.context import Context
+from dcfpca.secagg.dropout_recovery.messages import (
     Advert,
     Agreement,
     Attestation,
@@ -59,9 +59,10 @@ from dcfpca.secagg.messages import (
     Survivors,
     UnmaskRequest,
 )
-from dcfpca.secagg.participant import Identity, ParticipantSide, Pinned
+from dcfpca.secagg.dropout_recovery.participant import ParticipantSide, Pinned
+from dcfpca.secagg.dropout_recovery.unmask import Masks, open_sum, recover, remove_masks
+from dcfpca.secagg.identity import Identity
 from dcfpca.secagg.ring import dtype_of
-from dcfpca.secagg.unmask import Masks, open_sum, recover, remove_masks
 
 __all__ = [
     "Advert",

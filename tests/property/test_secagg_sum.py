@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dcfpca import secagg
-from dcfpca.secagg import errors, links, masks, participant, ring
+from dcfpca.secagg import errors, masks, ring
+from dcfpca.secagg.dropout_recovery import links, participant
 from tests.support.secagg import Attempt, context_of, random_vectors, seed_of, site_names, verify
 
 STEPS = ("advertise", "share", "bound", "mask", "attest", "reveal")

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from dcfpca.secagg import errors, graph
+from dcfpca.secagg import errors
+from dcfpca.secagg.dropout_recovery import graph
 from tests.support.paths import ROOT
 
 THREATS = (ROOT / "docs" / "threat-model.md").read_text()

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from dcfpca import secagg
-from dcfpca.secagg import errors, graph
+from dcfpca.secagg import errors
+from dcfpca.secagg.dropout_recovery import graph
 from tests.support.secagg import Attempt, context_of, random_vectors, site_names
 
 

@@ -9,8 +9,9 @@ import pytest
 
 from dcfpca import secagg
 from dcfpca.errors import BadMessage
-from dcfpca.secagg import errors, links, masks, ring, unmask
-from dcfpca.secagg.messages import agreement_digest
+from dcfpca.secagg import errors, masks, ring
+from dcfpca.secagg.dropout_recovery import links, unmask
+from dcfpca.secagg.dropout_recovery.messages import agreement_digest
 from tests.support.secagg import (
     Attempt,
     certificate,

@@ -11,12 +11,14 @@ from itertools import chain, combinations
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from dcfpca.secagg import keys, links, ring, shamir
-from dcfpca.secagg.aggregator import ClosedRoster
-from dcfpca.secagg.context import Context
+from dcfpca.secagg import ring
+from dcfpca.secagg.dropout_recovery import keys, links, shamir
+from dcfpca.secagg.dropout_recovery.aggregator import ClosedRoster
+from dcfpca.secagg.dropout_recovery.context import Context
+from dcfpca.secagg.dropout_recovery.messages import Agreement, Reveal, Survivors, agreement_digest
 from dcfpca.secagg.errors import BelowThreshold, TamperedShare
+from dcfpca.secagg.keys import agree
 from dcfpca.secagg.masks import subtract_mask
-from dcfpca.secagg.messages import Agreement, Reveal, Survivors, agreement_digest
 from dcfpca.secagg.ring import FloatArray, RingArray
 
 MOST_CHOICES = 500
@@ -168,7 +170,7 @@ def _pair_masks(
         PairMask(
             survivor=peer,
             dropout=dropout,
-            key=links.pair_mask_key(keys.agree(key, closed.adverts[peer].mask_key, peer), digest, dropout, peer),
+            key=links.pair_mask_key(agree(key, closed.adverts[peer].mask_key, peer), digest, dropout, peer),
         )
         for peer in closed.graph.neighbourhood(dropout)
         if peer in alive

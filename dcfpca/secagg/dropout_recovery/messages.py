@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dcfpca.secagg.context import Context
+from dcfpca.secagg.dropout_recovery.context import Context
 from dcfpca.secagg.encoding import canonical, digest, names_field
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dcfpca.secagg import keys
+from dcfpca.secagg.dropout_recovery import keys
 from dcfpca.secagg.masks import add_mask, subtract_mask
 from dcfpca.secagg.ring import RingArray
 

@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from dcfpca.secagg import checks, merkle, ring
-from dcfpca.secagg.checks import Verify, check_advert, check_distinct_keys, check_members, check_neighbourhood
-from dcfpca.secagg.context import Context
-from dcfpca.secagg.errors import InventedParticipant, TamperedShare
-from dcfpca.secagg.graph import Graph, graph_of
-from dcfpca.secagg.messages import (
+from dcfpca.secagg import ring
+from dcfpca.secagg.dropout_recovery import checks, merkle
+from dcfpca.secagg.dropout_recovery.checks import (
+    check_advert,
+    check_distinct_keys,
+    check_members,
+    check_neighbourhood,
+)
+from dcfpca.secagg.dropout_recovery.context import Context
+from dcfpca.secagg.dropout_recovery.graph import Graph, graph_of
+from dcfpca.secagg.dropout_recovery.messages import (
     Advert,
     Agreement,
     Attestation,
@@ -29,7 +34,9 @@ from dcfpca.secagg.messages import (
     roster_digest,
     survivors_statement,
 )
-from dcfpca.secagg.shamir import SHARE_BYTES
+from dcfpca.secagg.dropout_recovery.shamir import SHARE_BYTES
+from dcfpca.secagg.errors import InventedParticipant, TamperedShare
+from dcfpca.secagg.identity import Verify
 
 SEALED_BYTES = 2 * SHARE_BYTES + 16
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
-from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from dcfpca.errors import BadIdentity
-from dcfpca.secagg.context import Context
+from dcfpca.secagg.dropout_recovery.context import Context
+from dcfpca.secagg.dropout_recovery.graph import Graph
+from dcfpca.secagg.dropout_recovery.messages import Advert, Attestation
 from dcfpca.secagg.errors import (
     BelowThreshold,
     CohortTooSmall,
@@ -18,15 +18,8 @@ from dcfpca.secagg.errors import (
     ReplayedKey,
     SwappedKey,
 )
-from dcfpca.secagg.graph import Graph
+from dcfpca.secagg.identity import Verify, signed
 from dcfpca.secagg.keys import KEY_BYTES
-from dcfpca.secagg.messages import Advert, Attestation
-
-Sign = Callable[[bytes], bytes]
-# (certificate DER, name) → the certificate's public key, or BadIdentity. Callers cache it: one chain, one check a run.
-Verify = Callable[[bytes, str], EllipticCurvePublicKey]
-
-_ECDSA = ECDSA(SHA256())
 
 
 def check_advert(context: Context, advert: Advert, verify: Verify) -> EllipticCurvePublicKey:
@@ -87,12 +80,3 @@ def check_attestation(identity: EllipticCurvePublicKey, attestation: Attestation
     """The participant signed exactly these survivors."""
     if not signed(identity, attestation.signature, statement):
         raise InconsistentSurvivors(f"{attestation.name} did not sign the survivors shown here")
-
-
-def signed(identity: EllipticCurvePublicKey, signature: bytes, statement: bytes) -> bool:
-    """Whether the signature over the statement is the identity's."""
-    try:
-        identity.verify(signature, statement, _ECDSA)
-    except InvalidSignature:
-        return False
-    return True

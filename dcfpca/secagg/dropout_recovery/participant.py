@@ -12,25 +12,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dcfpca.secagg import keys, links, ring, shamir
-from dcfpca.secagg.checks import Sign, Verify, check_attestation, check_members, check_neighbourhood
-from dcfpca.secagg.context import Context
-from dcfpca.secagg.errors import (
-    BelowThreshold,
-    BothShares,
-    ChangedAgreement,
-    ChangedExponent,
-    ChangedRoster,
-    ChangedUpdate,
-    DifferencedSum,
-    InconsistentSurvivors,
-    InventedParticipant,
-    OutOfTurn,
-    SurvivorDropped,
-    TamperedShare,
-)
-from dcfpca.secagg.masks import add_mask
-from dcfpca.secagg.messages import (
+from dcfpca.secagg import ring
+from dcfpca.secagg.dropout_recovery import keys, links, shamir
+from dcfpca.secagg.dropout_recovery.checks import check_attestation, check_members, check_neighbourhood
+from dcfpca.secagg.dropout_recovery.context import Context
+from dcfpca.secagg.dropout_recovery.messages import (
     Advert,
     Agreement,
     Attestation,
@@ -45,18 +31,25 @@ from dcfpca.secagg.messages import (
     agreement_digest,
     survivors_statement,
 )
-from dcfpca.secagg.neighbours import Neighbours, meet
+from dcfpca.secagg.dropout_recovery.neighbours import Neighbours, meet
+from dcfpca.secagg.errors import (
+    BelowThreshold,
+    BothShares,
+    ChangedAgreement,
+    ChangedExponent,
+    ChangedRoster,
+    ChangedUpdate,
+    DifferencedSum,
+    InconsistentSurvivors,
+    InventedParticipant,
+    OutOfTurn,
+    SurvivorDropped,
+    TamperedShare,
+)
+from dcfpca.secagg.identity import Identity
+from dcfpca.secagg.keys import seal, unseal
+from dcfpca.secagg.masks import add_mask
 from dcfpca.secagg.ring import FloatArray, RingArray
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who a participant is: its certificate, its signature (deterministic, RFC 6979), and how it judges others'."""
-
-    name: str
-    certificate: bytes
-    sign: Sign
-    verify: Verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +236,7 @@ class ParticipantSide:
     def _sealed(self, met: Neighbours, peer: str) -> SealedShare:
         key = links.sealing_key(met.peers[peer].seal_secret, met.digest, self.name, peer)
         pair = self._own_shares[peer]
-        return SealedShare(self.name, peer, keys.seal(key, pair.seed + pair.key))
+        return SealedShare(self.name, peer, seal(key, pair.seed + pair.key))
 
     def _check_agreement(self, met: Neighbours, agreement: Agreement) -> None:
         check_members(self.context, agreement.members, met.members, "masking participants")
@@ -269,7 +262,7 @@ class ParticipantSide:
 
     def _open(self, met: Neighbours, share: SealedShare) -> _SharePair:
         key = links.sealing_key(met.peers[share.sender].seal_secret, met.digest, share.sender, self.name)
-        plain = keys.unseal(key, share.sealed, share.sender)
+        plain = unseal(key, share.sealed, share.sender)
         pair = _SharePair(seed=plain[: shamir.SHARE_BYTES], key=plain[shamir.SHARE_BYTES :])
         shamir.share_value(pair.seed)
         shamir.share_value(pair.key)

@@ -6,13 +6,15 @@ from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
-from dcfpca.secagg import keys
-from dcfpca.secagg.checks import Verify, check_advert, check_distinct_keys, check_members
-from dcfpca.secagg.context import Context
+from dcfpca.secagg.dropout_recovery.checks import check_advert, check_distinct_keys, check_members
+from dcfpca.secagg.dropout_recovery.context import Context
+from dcfpca.secagg.dropout_recovery.graph import Graph, graph_of
+from dcfpca.secagg.dropout_recovery.keys import Secrets
+from dcfpca.secagg.dropout_recovery.merkle import climb
+from dcfpca.secagg.dropout_recovery.messages import Advert, Roster, advert_leaf, roster_digest
 from dcfpca.secagg.errors import ChangedRoster, InventedParticipant, SwappedKey
-from dcfpca.secagg.graph import Graph, graph_of
-from dcfpca.secagg.merkle import climb
-from dcfpca.secagg.messages import Advert, Roster, advert_leaf, roster_digest
+from dcfpca.secagg.identity import Verify
+from dcfpca.secagg.keys import agree
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Neighbours:
     peers: dict[str, Peer]
 
 
-def meet(context: Context, own: Advert, secrets: keys.Secrets, roster: Roster, verify: Verify) -> Neighbours:
+def meet(context: Context, own: Advert, secrets: Secrets, roster: Roster, verify: Verify) -> Neighbours:
     """Verify the roster and agree on secrets with every neighbour; raises before anything is derived from a bad one."""
     check_members(context, roster.members, context.consented, "roster's members")
     if own.name not in roster.members:
@@ -57,8 +59,8 @@ def meet(context: Context, own: Advert, secrets: keys.Secrets, roster: Roster, v
         peers={
             advert.name: Peer(
                 identity=identity,
-                seal_secret=keys.agree(secrets.seal, advert.seal_key, advert.name),
-                mask_secret=keys.agree(secrets.mask, advert.mask_key, advert.name),
+                seal_secret=agree(secrets.seal, advert.seal_key, advert.name),
+                mask_secret=agree(secrets.mask, advert.mask_key, advert.name),
             )
             for advert, identity in zip(peers, identities, strict=True)
         },
