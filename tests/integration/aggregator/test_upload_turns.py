@@ -38,7 +38,7 @@ PAYLOAD = np.arange(100_000.0).tobytes()
 @pytest.fixture(autouse=True)
 def crowd(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two are a crowd here, and one uploads at a time."""
-    monkeypatch.setattr("aggregator.rpc.rounds.CROWD", 1)
+    monkeypatch.setattr("aggregator.rpc.rounds.TURNS_ABOVE", 1)
     monkeypatch.setattr("aggregator.rpc.rounds.TRANSFERS", 1)
 
 
