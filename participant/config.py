@@ -47,7 +47,9 @@ class IdentityTable(_Table):
     ca: FilePath = Field(description="The consortium's CA certificate (both during a change of CA).")
     cert: FilePath = Field(description="This participant's certificate.")
     key: FilePath = Field(description="Its private key, readable by its owner only.")
-    crl: FilePath | None = Field(None, description="The consortium's revocation list; peers on it are not masked with.")
+    crl: FilePath | None = Field(
+        None, description="A revocation list beside the one fetched through the aggregator; both are checked."
+    )
 
 
 class DirectoryTable(_Table):

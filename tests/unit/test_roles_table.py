@@ -13,6 +13,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from dcfpca.identity import Role
+from dcfpca.pki import key_mark
 from dcfpca.roles import ROLES, may_call
 from dcfpca.v1 import admin_pb2, rounds_pb2
 from tests.support.service import Service, service
@@ -76,6 +77,15 @@ async def status_of(channel: grpc.aio.Channel, method: str) -> grpc.StatusCode:
     except grpc.aio.AioRpcError as error:
         return error.code()
     return grpc.StatusCode.OK
+
+
+@pytest.mark.parametrize("role", Role)
+async def test_with_a_revoked_certificate_no_method_is_answered(aggregator: Service, role: Role) -> None:
+    own = aggregator.credentials(role, f"some-{role}")
+    aggregator.trust.revoke(key_mark(own.certificate))
+    channel = aggregator.channel_of(own)
+    told = {method: await status_of(channel, method) for method in METHODS}
+    assert set(told.values()) == {grpc.StatusCode.UNAUTHENTICATED}, told
 
 
 @pytest.mark.parametrize("role", Role)
