@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from aggregator.main import app
 from dcfpca.rpca.synthetic import Recipe, generate
-from tests.support.federation import Federation, relative
+from tests.support.federation import Federation, relative, running_federation
 
 NAMES = ("alpha", "beta", "gamma")
 SPEC = {"rank": 2, "participants": NAMES, "quorum": 3, "round_seconds": 24.0}
@@ -20,11 +20,8 @@ SPEC = {"rank": 2, "participants": NAMES, "quorum": 3, "round_seconds": 24.0}
 @pytest.fixture
 def federation(tmp_path: Path) -> Iterator[Federation]:
     problem = generate(Recipe(rows=24, columns=33, rank=2, sparsity=0.05, noise=0.05, counts=(14, 10, 9)), 3)
-    with Federation(tmp_path) as made:
-        made.start_aggregator()
-        for name, own in zip(NAMES, problem.sites(), strict=True):
-            made.add_site(name, own.array)
-        made.start_sites(NAMES)
+    sites = {name: own.array for name, own in zip(NAMES, problem.sites(), strict=True)}
+    with running_federation(tmp_path, sites) as made:
         yield made
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.wire_constants import CHUNK_BYTES
-from tests.support.federation import Federation, relative
+from tests.support.federation import Federation, relative, running_federation
 from tests.support.proxy import Proxy
 
 NAMES = ("alpha", "beta", "delta", "gamma")
@@ -21,11 +21,8 @@ NAMES = ("alpha", "beta", "delta", "gamma")
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
     problem = generate(Recipe(rows=24, columns=40, rank=2, sparsity=0.05, noise=0.05, counts=(10, 10, 10, 10)), 3)
-    with Federation(tmp_path_factory.mktemp("federation")) as made:
-        made.start_aggregator()
-        for name, own in zip(NAMES, problem.sites(), strict=True):
-            made.add_site(name, own.array)
-        made.start_sites(NAMES)
+    sites = {name: own.array for name, own in zip(NAMES, problem.sites(), strict=True)}
+    with running_federation(tmp_path_factory.mktemp("federation"), sites) as made:
         yield made
 
 

@@ -14,7 +14,7 @@ import pytest
 from aggregator.store.store import Store
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.synthetic import Recipe, generate
-from tests.support.federation import Federation, relative
+from tests.support.federation import Federation, relative, running_federation
 
 NAMES = ("alpha", "beta", "gamma")
 PHASES = ("advertising", "sharing", "uploading", "attesting", "unmasking", "summing")
@@ -44,11 +44,8 @@ LONG = bool(os.environ.get("DCFPCA_LONG"))
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
     problem = generate(Recipe(rows=24, columns=33, rank=2, sparsity=0.05, noise=0.05, counts=(14, 10, 9)), 3)
-    with Federation(tmp_path_factory.mktemp("federation")) as made:
-        made.start_aggregator()
-        for name, own in zip(NAMES, problem.sites(), strict=True):
-            made.add_site(name, own.array)
-        made.start_sites(NAMES)
+    sites = {name: own.array for name, own in zip(NAMES, problem.sites(), strict=True)}
+    with running_federation(tmp_path_factory.mktemp("federation"), sites) as made:
         yield made
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -232,6 +232,17 @@ class Federation:
         spec: RunSpec = parse_spec(view.spec)
         with threadpool_limits(1):
             return simulate(method_of(spec), [ArrayColumns(self.data[name]) for name in names])
+
+
+@contextmanager
+def running_federation(root: Path, sites: Mapping[str, FloatArray], **policy: Any) -> Iterator[Federation]:
+    """A federation whose aggregator and sites, with this data by name, are started and connected."""
+    with Federation(root) as made:
+        made.start_aggregator()
+        for name, data in sites.items():
+            made.add_site(name, data, **policy)
+        made.start_sites(sites)
+        yield made
 
 
 def to_toml(tables: Mapping[str, Toml]) -> str:

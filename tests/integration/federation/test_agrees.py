@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dcfpca.rpca.synthetic import Problem, Recipe, generate
-from tests.support.federation import Federation, relative
+from tests.support.federation import Federation, relative, running_federation
 
 NAMES = ("alpha", "beta", "gamma")
 ROWS, RANK = 24, 2
@@ -23,11 +23,8 @@ def small_problem(seed: int = 3) -> Problem:
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
     problem = small_problem()
-    with Federation(tmp_path_factory.mktemp("federation")) as made:
-        made.start_aggregator()
-        for name, own in zip(NAMES, problem.sites(), strict=True):
-            made.add_site(name, own.array)
-        made.start_sites(NAMES)
+    sites = {name: own.array for name, own in zip(NAMES, problem.sites(), strict=True)}
+    with running_federation(tmp_path_factory.mktemp("federation"), sites) as made:
         yield made
 
 

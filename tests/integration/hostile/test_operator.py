@@ -14,7 +14,7 @@ import pytest
 
 from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.spec import parse_spec
-from tests.support.federation import Federation
+from tests.support.federation import Federation, running_federation
 
 pytestmark = pytest.mark.slow
 NAMES = ("alpha", "beta", "gamma")
@@ -25,11 +25,8 @@ HARMLESS = {"answer", "subscription", "export refusal"}
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
     problem = generate(Recipe(rows=20, columns=30, rank=2, sparsity=0.05, counts=(10, 10, 10)), 4)
-    with Federation(tmp_path_factory.mktemp("hostile-operator")) as made:
-        made.start_aggregator()
-        for name, own in zip(NAMES, problem.sites(), strict=True):
-            made.add_site(name, own.array, private=True, **LIMITS)
-        made.start_sites(NAMES)
+    sites = {name: own.array for name, own in zip(NAMES, problem.sites(), strict=True)}
+    with running_federation(tmp_path_factory.mktemp("hostile-operator"), sites, private=True, **LIMITS) as made:
         yield made
 
 

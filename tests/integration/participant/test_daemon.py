@@ -16,7 +16,7 @@ from dcfpca.pki import create_authority, issue_credentials
 from dcfpca.rpca.synthetic import Recipe, generate
 from participant.state.ledger import verify
 from participant.state.store import Store
-from tests.support.federation import Federation, relative
+from tests.support.federation import Federation, relative, running_federation
 from tests.support.processes import Process
 
 NAMES = ("alpha", "beta", "gamma")
@@ -35,11 +35,8 @@ PHASES = ("advertising", "sharing", "uploading", "attesting", "unmasking", "fini
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
     problem = generate(Recipe(rows=ROWS, columns=33, rank=RANK, sparsity=0.05, counts=(14, 10, 9)), 3)
-    with Federation(tmp_path_factory.mktemp("federation")) as made:
-        made.start_aggregator()
-        for name, own in zip(NAMES, problem.sites(), strict=True):
-            made.add_site(name, own.array)
-        made.start_sites(NAMES)
+    sites = {name: own.array for name, own in zip(NAMES, problem.sites(), strict=True)}
+    with running_federation(tmp_path_factory.mktemp("federation"), sites) as made:
         yield made
 
 

@@ -177,7 +177,7 @@ def test_a_daemon_with_a_cluster_takes_part_like_any_other(tmp_path: Path, table
 
 
 def test_a_scheduler_that_is_not_there_is_said(table: DataTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("participant.dask_engine.CONNECT_SECONDS", 1)
+    monkeypatch.setattr("participant.engine.dask_engine.CONNECT_SECONDS", 1)
     with pytest.raises(Unreachable, match=r"tcp://127\.0\.0\.1:1 does not answer"):
         DaskEngine("tcp://127.0.0.1:1", table, threads=1)
 
