@@ -1,0 +1,32 @@
+"""The fixed cohort opens to the exact fixed-point sum, whatever the numbers, cohort, precision and lifts."""
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dcfpca.secagg.fixed_cohort import Misfit
+from dcfpca.secagg.fixed_cohort.exponents import lifted
+from dcfpca.secagg.fixed_cohort.fixed_point import decode, encode
+from tests.support.fixed_cohort import LAYOUT, Relay, opening_of, terms_of
+
+numbers = st.floats(-(2.0**17), 2.0**17, allow_nan=False)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.integers(2, 6), st.sampled_from([64, 32]), st.integers(0, 8))
+def test_the_sum_opens_exactly_and_every_site_verifies_it(
+    data: st.DataObject, count: int, precision: int, round: int
+) -> None:
+    terms = terms_of(count, precision=precision)
+    relay, opening = Relay(terms).set_up(), opening_of(round, b"U")
+    updates = {name: np.array(data.draw(st.lists(numbers, min_size=5, max_size=5))) for name in terms.cohort}
+    while misfits := [one for one in relay.answers(opening, updates) if isinstance(one, Misfit)]:
+        opening = replace(opening, misfits=(*opening.misfits, misfits[0]))
+    opened = relay.opened(opening, updates)
+    exponents = lifted(opening.exponents, len(opening.misfits), precision)
+    integers = sum(encode(update, LAYOUT, exponents, count, precision) for update in updates.values())
+    assert np.array_equal(opened.numbers, decode(integers, LAYOUT, exponents, count, precision))
+    for side in relay.sides.values():
+        assert np.array_equal(side.verify_sum(opening, opened.values, opened.tag), opened.numbers)
