@@ -57,6 +57,14 @@ class RunSpec(BaseModel):
     aggregation: Literal["secure", "plain"] = Field(
         "secure", description="secure: the aggregator sees only sums. plain: it sees each site's update."
     )
+    dropouts: Literal["wait", "go-on"] = Field(
+        "wait",
+        description="wait: one cohort for the whole run, a site that is away is waited for. "
+        "go-on: rounds go on without it, if every site allows it.",
+    )
+    patience: float = Field(
+        3600, gt=0, le=30 * 86400, description="Seconds a site that is away is waited for before the run pauses."
+    )
     threshold: float = Field(
         0.5, ge=0.5, lt=1, description="More than this share of the cohort must survive a secure round."
     )

@@ -55,6 +55,14 @@ class ResumeRunRequest(_message.Message):
     run_id: str
     def __init__(self, run_id: _Optional[str] = ...) -> None: ...
 
+class FinishRunRequest(_message.Message):
+    __slots__ = ("run_id", "reason")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    reason: str
+    def __init__(self, run_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
 class Refusal(_message.Message):
     __slots__ = ("participant", "what", "reasons")
     PARTICIPANT_FIELD_NUMBER: _ClassVar[int]
@@ -106,7 +114,7 @@ class EnrolledView(_message.Message):
     def __init__(self, participant: _Optional[str] = ..., private: _Optional[bool] = ..., signature: _Optional[bytes] = ..., fingerprint: _Optional[str] = ...) -> None: ...
 
 class RunView(_message.Message):
-    __slots__ = ("run_id", "status", "reason", "spec", "spec_sha256", "created_ms", "ended_ms", "round", "attempt", "phase", "enrolled", "refusals", "awaited", "rounds", "percent", "operator")
+    __slots__ = ("run_id", "status", "reason", "spec", "spec_sha256", "created_ms", "ended_ms", "round", "attempt", "phase", "enrolled", "refusals", "awaited", "rounds", "percent", "operator", "waiting", "complaints")
     class PercentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -130,6 +138,8 @@ class RunView(_message.Message):
     ROUNDS_FIELD_NUMBER: _ClassVar[int]
     PERCENT_FIELD_NUMBER: _ClassVar[int]
     OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    COMPLAINTS_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     status: str
     reason: str
@@ -146,7 +156,35 @@ class RunView(_message.Message):
     rounds: _containers.RepeatedCompositeFieldContainer[RoundView]
     percent: _containers.ScalarMap[str, int]
     operator: str
-    def __init__(self, run_id: _Optional[str] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ..., spec: _Optional[bytes] = ..., spec_sha256: _Optional[bytes] = ..., created_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., round: _Optional[int] = ..., attempt: _Optional[int] = ..., phase: _Optional[str] = ..., enrolled: _Optional[_Iterable[_Union[EnrolledView, _Mapping]]] = ..., refusals: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ..., awaited: _Optional[_Iterable[str]] = ..., rounds: _Optional[_Iterable[_Union[RoundView, _Mapping]]] = ..., percent: _Optional[_Mapping[str, int]] = ..., operator: _Optional[str] = ...) -> None: ...
+    waiting: _containers.RepeatedCompositeFieldContainer[WaitingView]
+    complaints: _containers.RepeatedCompositeFieldContainer[ComplaintView]
+    def __init__(self, run_id: _Optional[str] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ..., spec: _Optional[bytes] = ..., spec_sha256: _Optional[bytes] = ..., created_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., round: _Optional[int] = ..., attempt: _Optional[int] = ..., phase: _Optional[str] = ..., enrolled: _Optional[_Iterable[_Union[EnrolledView, _Mapping]]] = ..., refusals: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ..., awaited: _Optional[_Iterable[str]] = ..., rounds: _Optional[_Iterable[_Union[RoundView, _Mapping]]] = ..., percent: _Optional[_Mapping[str, int]] = ..., operator: _Optional[str] = ..., waiting: _Optional[_Iterable[_Union[WaitingView, _Mapping]]] = ..., complaints: _Optional[_Iterable[_Union[ComplaintView, _Mapping]]] = ...) -> None: ...
+
+class WaitingView(_message.Message):
+    __slots__ = ("participant", "since_ms", "connected", "said")
+    PARTICIPANT_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    CONNECTED_FIELD_NUMBER: _ClassVar[int]
+    SAID_FIELD_NUMBER: _ClassVar[int]
+    participant: str
+    since_ms: int
+    connected: bool
+    said: str
+    def __init__(self, participant: _Optional[str] = ..., since_ms: _Optional[int] = ..., connected: _Optional[bool] = ..., said: _Optional[str] = ...) -> None: ...
+
+class ComplaintView(_message.Message):
+    __slots__ = ("participant", "accused", "error", "sentence", "at_ms")
+    PARTICIPANT_FIELD_NUMBER: _ClassVar[int]
+    ACCUSED_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    participant: str
+    accused: str
+    error: str
+    sentence: str
+    at_ms: int
+    def __init__(self, participant: _Optional[str] = ..., accused: _Optional[str] = ..., error: _Optional[str] = ..., sentence: _Optional[str] = ..., at_ms: _Optional[int] = ...) -> None: ...
 
 class ListParticipantsRequest(_message.Message):
     __slots__ = ()

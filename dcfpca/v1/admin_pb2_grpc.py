@@ -65,6 +65,11 @@ class AdminServiceStub:
                 request_serializer=dcfpca_dot_v1_dot_admin__pb2.ResumeRunRequest.SerializeToString,
                 response_deserializer=dcfpca_dot_v1_dot_admin__pb2.RunView.FromString,
                 _registered_method=True)
+        self.FinishRun = channel.unary_unary(
+                '/dcfpca.v1.AdminService/FinishRun',
+                request_serializer=dcfpca_dot_v1_dot_admin__pb2.FinishRunRequest.SerializeToString,
+                response_deserializer=dcfpca_dot_v1_dot_admin__pb2.RunView.FromString,
+                _registered_method=True)
         self.ListParticipants = channel.unary_unary(
                 '/dcfpca.v1.AdminService/ListParticipants',
                 request_serializer=dcfpca_dot_v1_dot_admin__pb2.ListParticipantsRequest.SerializeToString,
@@ -150,6 +155,14 @@ class AdminServiceServicer:
     def ResumeRun(self, request, context):
         """Lets a paused run go on with a new attempt at the same round. Key: run.
         FAILED_PRECONDITION: the run is not paused.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FinishRun(self, request, context):
+        """Ends a running or paused run with the consensus it has; the sites form their results from it. Key: (run).
+        NOT_FOUND: no such run. FAILED_PRECONDITION: it is over, or no round has been summed yet.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -247,6 +260,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
             'ResumeRun': grpc.unary_unary_rpc_method_handler(
                     servicer.ResumeRun,
                     request_deserializer=dcfpca_dot_v1_dot_admin__pb2.ResumeRunRequest.FromString,
+                    response_serializer=dcfpca_dot_v1_dot_admin__pb2.RunView.SerializeToString,
+            ),
+            'FinishRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.FinishRun,
+                    request_deserializer=dcfpca_dot_v1_dot_admin__pb2.FinishRunRequest.FromString,
                     response_serializer=dcfpca_dot_v1_dot_admin__pb2.RunView.SerializeToString,
             ),
             'ListParticipants': grpc.unary_unary_rpc_method_handler(
@@ -451,6 +469,33 @@ class AdminService:
             target,
             '/dcfpca.v1.AdminService/ResumeRun',
             dcfpca_dot_v1_dot_admin__pb2.ResumeRunRequest.SerializeToString,
+            dcfpca_dot_v1_dot_admin__pb2.RunView.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FinishRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dcfpca.v1.AdminService/FinishRun',
+            dcfpca_dot_v1_dot_admin__pb2.FinishRunRequest.SerializeToString,
             dcfpca_dot_v1_dot_admin__pb2.RunView.FromString,
             options,
             channel_credentials,

@@ -1,11 +1,23 @@
 from dcfpca.v1 import types_pb2 as _types_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class Stage(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    STAGE_FIT: _ClassVar[Stage]
+    STAGE_REFINE: _ClassVar[Stage]
+    STAGE_VALIDATE: _ClassVar[Stage]
+    STAGE_NULL: _ClassVar[Stage]
+STAGE_FIT: Stage
+STAGE_REFINE: Stage
+STAGE_VALIDATE: Stage
+STAGE_NULL: Stage
 
 class FetchRevocationListRequest(_message.Message):
     __slots__ = ()
@@ -44,7 +56,7 @@ class Seen(_message.Message):
     def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., consensus_sha256: _Optional[bytes] = ..., ticket: _Optional[bytes] = ...) -> None: ...
 
 class Assignment(_message.Message):
-    __slots__ = ("run_id", "key", "deadline_ms", "run_proposed", "round_opened", "keys_relayed", "mask_wanted", "survivors_announced", "unmask_wanted", "run_finished", "export_wanted", "standby")
+    __slots__ = ("run_id", "key", "deadline_ms", "run_proposed", "round_opened", "keys_relayed", "mask_wanted", "survivors_announced", "unmask_wanted", "run_finished", "export_wanted", "standby", "run_key_wanted", "roster_closed", "group_shares_relayed")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
@@ -57,6 +69,9 @@ class Assignment(_message.Message):
     RUN_FINISHED_FIELD_NUMBER: _ClassVar[int]
     EXPORT_WANTED_FIELD_NUMBER: _ClassVar[int]
     STANDBY_FIELD_NUMBER: _ClassVar[int]
+    RUN_KEY_WANTED_FIELD_NUMBER: _ClassVar[int]
+    ROSTER_CLOSED_FIELD_NUMBER: _ClassVar[int]
+    GROUP_SHARES_RELAYED_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     key: str
     deadline_ms: int
@@ -69,7 +84,10 @@ class Assignment(_message.Message):
     run_finished: RunFinished
     export_wanted: ExportWanted
     standby: Standby
-    def __init__(self, run_id: _Optional[str] = ..., key: _Optional[str] = ..., deadline_ms: _Optional[int] = ..., run_proposed: _Optional[_Union[RunProposed, _Mapping]] = ..., round_opened: _Optional[_Union[RoundOpened, _Mapping]] = ..., keys_relayed: _Optional[_Union[KeysRelayed, _Mapping]] = ..., mask_wanted: _Optional[_Union[MaskWanted, _Mapping]] = ..., survivors_announced: _Optional[_Union[SurvivorsAnnounced, _Mapping]] = ..., unmask_wanted: _Optional[_Union[UnmaskWanted, _Mapping]] = ..., run_finished: _Optional[_Union[RunFinished, _Mapping]] = ..., export_wanted: _Optional[_Union[ExportWanted, _Mapping]] = ..., standby: _Optional[_Union[Standby, _Mapping]] = ...) -> None: ...
+    run_key_wanted: RunKeyWanted
+    roster_closed: RosterClosed
+    group_shares_relayed: GroupSharesRelayed
+    def __init__(self, run_id: _Optional[str] = ..., key: _Optional[str] = ..., deadline_ms: _Optional[int] = ..., run_proposed: _Optional[_Union[RunProposed, _Mapping]] = ..., round_opened: _Optional[_Union[RoundOpened, _Mapping]] = ..., keys_relayed: _Optional[_Union[KeysRelayed, _Mapping]] = ..., mask_wanted: _Optional[_Union[MaskWanted, _Mapping]] = ..., survivors_announced: _Optional[_Union[SurvivorsAnnounced, _Mapping]] = ..., unmask_wanted: _Optional[_Union[UnmaskWanted, _Mapping]] = ..., run_finished: _Optional[_Union[RunFinished, _Mapping]] = ..., export_wanted: _Optional[_Union[ExportWanted, _Mapping]] = ..., standby: _Optional[_Union[Standby, _Mapping]] = ..., run_key_wanted: _Optional[_Union[RunKeyWanted, _Mapping]] = ..., roster_closed: _Optional[_Union[RosterClosed, _Mapping]] = ..., group_shares_relayed: _Optional[_Union[GroupSharesRelayed, _Mapping]] = ...) -> None: ...
 
 class RunProposed(_message.Message):
     __slots__ = ("spec", "spec_sha256")
@@ -80,20 +98,164 @@ class RunProposed(_message.Message):
     def __init__(self, spec: _Optional[bytes] = ..., spec_sha256: _Optional[bytes] = ...) -> None: ...
 
 class RoundOpened(_message.Message):
-    __slots__ = ("ref", "spec_sha256", "cohort", "consensus", "inline_consensus", "ticket")
+    __slots__ = ("ref", "spec_sha256", "cohort", "consensus", "inline_consensus", "ticket", "previous_sum", "exponents", "misfits", "memory_sha256", "stage")
     REF_FIELD_NUMBER: _ClassVar[int]
     SPEC_SHA256_FIELD_NUMBER: _ClassVar[int]
     COHORT_FIELD_NUMBER: _ClassVar[int]
     CONSENSUS_FIELD_NUMBER: _ClassVar[int]
     INLINE_CONSENSUS_FIELD_NUMBER: _ClassVar[int]
     TICKET_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_SUM_FIELD_NUMBER: _ClassVar[int]
+    EXPONENTS_FIELD_NUMBER: _ClassVar[int]
+    MISFITS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_SHA256_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
     ref: _types_pb2.RoundRef
     spec_sha256: bytes
     cohort: _containers.RepeatedScalarFieldContainer[str]
     consensus: _types_pb2.TensorHeader
     inline_consensus: bytes
     ticket: bytes
-    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., spec_sha256: _Optional[bytes] = ..., cohort: _Optional[_Iterable[str]] = ..., consensus: _Optional[_Union[_types_pb2.TensorHeader, _Mapping]] = ..., inline_consensus: _Optional[bytes] = ..., ticket: _Optional[bytes] = ...) -> None: ...
+    previous_sum: bytes
+    exponents: _containers.RepeatedScalarFieldContainer[int]
+    misfits: _containers.RepeatedCompositeFieldContainer[Misfit]
+    memory_sha256: bytes
+    stage: Stage
+    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., spec_sha256: _Optional[bytes] = ..., cohort: _Optional[_Iterable[str]] = ..., consensus: _Optional[_Union[_types_pb2.TensorHeader, _Mapping]] = ..., inline_consensus: _Optional[bytes] = ..., ticket: _Optional[bytes] = ..., previous_sum: _Optional[bytes] = ..., exponents: _Optional[_Iterable[int]] = ..., misfits: _Optional[_Iterable[_Union[Misfit, _Mapping]]] = ..., memory_sha256: _Optional[bytes] = ..., stage: _Optional[_Union[Stage, str]] = ...) -> None: ...
+
+class RunKeyWanted(_message.Message):
+    __slots__ = ("spec_sha256", "cohort")
+    SPEC_SHA256_FIELD_NUMBER: _ClassVar[int]
+    COHORT_FIELD_NUMBER: _ClassVar[int]
+    spec_sha256: bytes
+    cohort: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, spec_sha256: _Optional[bytes] = ..., cohort: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class RunKey(_message.Message):
+    __slots__ = ("participant", "key", "commitment", "binding", "certificate", "signature")
+    PARTICIPANT_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    COMMITMENT_FIELD_NUMBER: _ClassVar[int]
+    BINDING_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    participant: str
+    key: bytes
+    commitment: bytes
+    binding: bytes
+    certificate: bytes
+    signature: bytes
+    def __init__(self, participant: _Optional[str] = ..., key: _Optional[bytes] = ..., commitment: _Optional[bytes] = ..., binding: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class RosterClosed(_message.Message):
+    __slots__ = ("keys",)
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedCompositeFieldContainer[RunKey]
+    def __init__(self, keys: _Optional[_Iterable[_Union[RunKey, _Mapping]]] = ...) -> None: ...
+
+class SealedGroupShare(_message.Message):
+    __slots__ = ("sender", "recipient", "ciphertext", "signature")
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    RECIPIENT_FIELD_NUMBER: _ClassVar[int]
+    CIPHERTEXT_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    sender: str
+    recipient: str
+    ciphertext: bytes
+    signature: bytes
+    def __init__(self, sender: _Optional[str] = ..., recipient: _Optional[str] = ..., ciphertext: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class GroupSharesRelayed(_message.Message):
+    __slots__ = ("incoming", "keys")
+    INCOMING_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    incoming: _containers.RepeatedCompositeFieldContainer[SealedGroupShare]
+    keys: _containers.RepeatedCompositeFieldContainer[RunKey]
+    def __init__(self, incoming: _Optional[_Iterable[_Union[SealedGroupShare, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[RunKey, _Mapping]]] = ...) -> None: ...
+
+class Misfit(_message.Message):
+    __slots__ = ("participant", "context", "certificate", "signature")
+    PARTICIPANT_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    participant: str
+    context: bytes
+    certificate: bytes
+    signature: bytes
+    def __init__(self, participant: _Optional[str] = ..., context: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class AdvertiseRunKeyRequest(_message.Message):
+    __slots__ = ("run_id", "key")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    key: RunKey
+    def __init__(self, run_id: _Optional[str] = ..., key: _Optional[_Union[RunKey, _Mapping]] = ...) -> None: ...
+
+class ShareGroupSecretRequest(_message.Message):
+    __slots__ = ("run_id", "shares")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    SHARES_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    shares: _containers.RepeatedCompositeFieldContainer[SealedGroupShare]
+    def __init__(self, run_id: _Optional[str] = ..., shares: _Optional[_Iterable[_Union[SealedGroupShare, _Mapping]]] = ...) -> None: ...
+
+class ReportMisfitRequest(_message.Message):
+    __slots__ = ("ref", "misfit")
+    REF_FIELD_NUMBER: _ClassVar[int]
+    MISFIT_FIELD_NUMBER: _ClassVar[int]
+    ref: _types_pb2.RoundRef
+    misfit: Misfit
+    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., misfit: _Optional[_Union[Misfit, _Mapping]] = ...) -> None: ...
+
+class FetchSumRequest(_message.Message):
+    __slots__ = ("run_id", "round", "offset")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    round: int
+    offset: int
+    def __init__(self, run_id: _Optional[str] = ..., round: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class SumHeader(_message.Message):
+    __slots__ = ("tensor", "tag", "opened", "memory", "contributors")
+    TENSOR_FIELD_NUMBER: _ClassVar[int]
+    TAG_FIELD_NUMBER: _ClassVar[int]
+    OPENED_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_FIELD_NUMBER: _ClassVar[int]
+    CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
+    tensor: _types_pb2.TensorHeader
+    tag: int
+    opened: RoundOpened
+    memory: bytes
+    contributors: int
+    def __init__(self, tensor: _Optional[_Union[_types_pb2.TensorHeader, _Mapping]] = ..., tag: _Optional[int] = ..., opened: _Optional[_Union[RoundOpened, _Mapping]] = ..., memory: _Optional[bytes] = ..., contributors: _Optional[int] = ...) -> None: ...
+
+class SumPart(_message.Message):
+    __slots__ = ("header", "chunk")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    header: SumHeader
+    chunk: _types_pb2.Chunk
+    def __init__(self, header: _Optional[_Union[SumHeader, _Mapping]] = ..., chunk: _Optional[_Union[_types_pb2.Chunk, _Mapping]] = ...) -> None: ...
+
+class ComplainRequest(_message.Message):
+    __slots__ = ("run_id", "accused", "error", "sentence", "certificate", "signature")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    ACCUSED_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    accused: str
+    error: str
+    sentence: str
+    certificate: bytes
+    signature: bytes
+    def __init__(self, run_id: _Optional[str] = ..., accused: _Optional[str] = ..., error: _Optional[str] = ..., sentence: _Optional[str] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class AdvertisedKeys(_message.Message):
     __slots__ = ("participant", "sealing_key", "masking_key", "signature", "certificate", "commitment", "binding")
@@ -256,14 +418,18 @@ class StateBoundRequest(_message.Message):
     def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., exponent: _Optional[int] = ...) -> None: ...
 
 class UpdateHeader(_message.Message):
-    __slots__ = ("ref", "tensor", "ticket")
+    __slots__ = ("ref", "tensor", "ticket", "tag", "context")
     REF_FIELD_NUMBER: _ClassVar[int]
     TENSOR_FIELD_NUMBER: _ClassVar[int]
     TICKET_FIELD_NUMBER: _ClassVar[int]
+    TAG_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
     ref: _types_pb2.RoundRef
     tensor: _types_pb2.TensorHeader
     ticket: bytes
-    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., tensor: _Optional[_Union[_types_pb2.TensorHeader, _Mapping]] = ..., ticket: _Optional[bytes] = ...) -> None: ...
+    tag: int
+    context: bytes
+    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., tensor: _Optional[_Union[_types_pb2.TensorHeader, _Mapping]] = ..., ticket: _Optional[bytes] = ..., tag: _Optional[int] = ..., context: _Optional[bytes] = ...) -> None: ...
 
 class UpdatePart(_message.Message):
     __slots__ = ("header", "chunk")

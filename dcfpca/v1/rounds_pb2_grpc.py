@@ -50,6 +50,31 @@ class RoundServiceStub:
                 request_serializer=dcfpca_dot_v1_dot_rounds__pb2.FetchConsensusRequest.SerializeToString,
                 response_deserializer=dcfpca_dot_v1_dot_types__pb2.TensorPart.FromString,
                 _registered_method=True)
+        self.AdvertiseRunKey = channel.unary_unary(
+                '/dcfpca.v1.RoundService/AdvertiseRunKey',
+                request_serializer=dcfpca_dot_v1_dot_rounds__pb2.AdvertiseRunKeyRequest.SerializeToString,
+                response_deserializer=dcfpca_dot_v1_dot_types__pb2.Receipt.FromString,
+                _registered_method=True)
+        self.ShareGroupSecret = channel.unary_unary(
+                '/dcfpca.v1.RoundService/ShareGroupSecret',
+                request_serializer=dcfpca_dot_v1_dot_rounds__pb2.ShareGroupSecretRequest.SerializeToString,
+                response_deserializer=dcfpca_dot_v1_dot_types__pb2.Receipt.FromString,
+                _registered_method=True)
+        self.ReportMisfit = channel.unary_unary(
+                '/dcfpca.v1.RoundService/ReportMisfit',
+                request_serializer=dcfpca_dot_v1_dot_rounds__pb2.ReportMisfitRequest.SerializeToString,
+                response_deserializer=dcfpca_dot_v1_dot_types__pb2.Receipt.FromString,
+                _registered_method=True)
+        self.FetchSum = channel.unary_stream(
+                '/dcfpca.v1.RoundService/FetchSum',
+                request_serializer=dcfpca_dot_v1_dot_rounds__pb2.FetchSumRequest.SerializeToString,
+                response_deserializer=dcfpca_dot_v1_dot_rounds__pb2.SumPart.FromString,
+                _registered_method=True)
+        self.Complain = channel.unary_unary(
+                '/dcfpca.v1.RoundService/Complain',
+                request_serializer=dcfpca_dot_v1_dot_rounds__pb2.ComplainRequest.SerializeToString,
+                response_deserializer=dcfpca_dot_v1_dot_types__pb2.Receipt.FromString,
+                _registered_method=True)
         self.AdvertiseKeys = channel.unary_unary(
                 '/dcfpca.v1.RoundService/AdvertiseKeys',
                 request_serializer=dcfpca_dot_v1_dot_rounds__pb2.AdvertiseKeysRequest.SerializeToString,
@@ -133,6 +158,46 @@ class RoundServiceServicer:
     def FetchConsensus(self, request, context):
         """Streams the consensus of a round: a header, then chunks. Key: (run, round, offset); reading changes nothing.
         NOT_FOUND: no such run or round. FAILED_PRECONDITION: the caller is not in the run's cohort.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AdvertiseRunKey(self, request, context):
+        """Fixed cohort, set-up 1: the run's public key and the commitment to the share of the group secret, signed.
+        Key: (run, participant); another key than before is REJECTED: a site that lost its keys cannot rejoin the run.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ShareGroupSecret(self, request, context):
+        """Fixed cohort, set-up 2: one sealed share of the group secret for every other member. Key: (run, participant).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReportMisfit(self, request, context):
+        """Fixed cohort: the update of the open round does not fit under its exponents. At most three lifts a run.
+        Key: (run, round, attempt, participant).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FetchSum(self, request, context):
+        """Streams the opened sum of an earlier round, and the method's memory before it, so that a site can check the tag
+        and carry out the aggregator's arithmetic again. Key: (run, round, offset); reading changes nothing.
+        NOT_FOUND: no such run, or the sum of that round is no longer kept. FAILED_PRECONDITION: not in the cohort.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Complain(self, request, context):
+        """Why this site cannot go on with a run: a signed accusation of a member or of the aggregator, or the site's own
+        trouble (disk full, data unreadable). Shown to operators word for word. Key: (run, participant, digest).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -243,6 +308,31 @@ def add_RoundServiceServicer_to_server(servicer, server):
                     servicer.FetchConsensus,
                     request_deserializer=dcfpca_dot_v1_dot_rounds__pb2.FetchConsensusRequest.FromString,
                     response_serializer=dcfpca_dot_v1_dot_types__pb2.TensorPart.SerializeToString,
+            ),
+            'AdvertiseRunKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.AdvertiseRunKey,
+                    request_deserializer=dcfpca_dot_v1_dot_rounds__pb2.AdvertiseRunKeyRequest.FromString,
+                    response_serializer=dcfpca_dot_v1_dot_types__pb2.Receipt.SerializeToString,
+            ),
+            'ShareGroupSecret': grpc.unary_unary_rpc_method_handler(
+                    servicer.ShareGroupSecret,
+                    request_deserializer=dcfpca_dot_v1_dot_rounds__pb2.ShareGroupSecretRequest.FromString,
+                    response_serializer=dcfpca_dot_v1_dot_types__pb2.Receipt.SerializeToString,
+            ),
+            'ReportMisfit': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportMisfit,
+                    request_deserializer=dcfpca_dot_v1_dot_rounds__pb2.ReportMisfitRequest.FromString,
+                    response_serializer=dcfpca_dot_v1_dot_types__pb2.Receipt.SerializeToString,
+            ),
+            'FetchSum': grpc.unary_stream_rpc_method_handler(
+                    servicer.FetchSum,
+                    request_deserializer=dcfpca_dot_v1_dot_rounds__pb2.FetchSumRequest.FromString,
+                    response_serializer=dcfpca_dot_v1_dot_rounds__pb2.SumPart.SerializeToString,
+            ),
+            'Complain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Complain,
+                    request_deserializer=dcfpca_dot_v1_dot_rounds__pb2.ComplainRequest.FromString,
+                    response_serializer=dcfpca_dot_v1_dot_types__pb2.Receipt.SerializeToString,
             ),
             'AdvertiseKeys': grpc.unary_unary_rpc_method_handler(
                     servicer.AdvertiseKeys,
@@ -381,6 +471,141 @@ class RoundService:
             '/dcfpca.v1.RoundService/FetchConsensus',
             dcfpca_dot_v1_dot_rounds__pb2.FetchConsensusRequest.SerializeToString,
             dcfpca_dot_v1_dot_types__pb2.TensorPart.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AdvertiseRunKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dcfpca.v1.RoundService/AdvertiseRunKey',
+            dcfpca_dot_v1_dot_rounds__pb2.AdvertiseRunKeyRequest.SerializeToString,
+            dcfpca_dot_v1_dot_types__pb2.Receipt.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ShareGroupSecret(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dcfpca.v1.RoundService/ShareGroupSecret',
+            dcfpca_dot_v1_dot_rounds__pb2.ShareGroupSecretRequest.SerializeToString,
+            dcfpca_dot_v1_dot_types__pb2.Receipt.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportMisfit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dcfpca.v1.RoundService/ReportMisfit',
+            dcfpca_dot_v1_dot_rounds__pb2.ReportMisfitRequest.SerializeToString,
+            dcfpca_dot_v1_dot_types__pb2.Receipt.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchSum(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/dcfpca.v1.RoundService/FetchSum',
+            dcfpca_dot_v1_dot_rounds__pb2.FetchSumRequest.SerializeToString,
+            dcfpca_dot_v1_dot_rounds__pb2.SumPart.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Complain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dcfpca.v1.RoundService/Complain',
+            dcfpca_dot_v1_dot_rounds__pb2.ComplainRequest.SerializeToString,
+            dcfpca_dot_v1_dot_types__pb2.Receipt.FromString,
             options,
             channel_credentials,
             insecure,
