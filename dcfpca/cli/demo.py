@@ -21,12 +21,13 @@ from dcfpca.demo.fault_injection import Mishaps
 from dcfpca.demo.federation import Federation, SitePlan
 from dcfpca.demo.problem import draw, files_below, score, site_names
 from dcfpca.demo.summary import Outcome, document, tell
+from dcfpca.method_names import MethodName
 from dcfpca.operator.client import Operator
 from dcfpca.operator.connection import connect_settings, connected
 from dcfpca.operator.downloads import fetch_model, fetch_reconstruction, refuse_unless_empty, staged
 from dcfpca.report.run import run_report
 from dcfpca.rpca.synthetic import Problem
-from dcfpca.spec import MethodName, RunSpec, parse_spec
+from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.text.console import print_json, say
 from dcfpca.text.run_progress import Progress
 from dcfpca.v1 import admin_pb2 as pb

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from dcfpca.cli.watching import Patience, Watch, unless_finished
+from dcfpca.method_names import MethodName
 from dcfpca.operator.client import Operator
 from dcfpca.operator.connection import operates
-from dcfpca.spec import MethodName
 from dcfpca.text.console import FAILED, print_json, result, say, show
 from dcfpca.text.run_progress import Progress
 from dcfpca.text.run_views import run_document, run_listing, run_picture, runs_table
