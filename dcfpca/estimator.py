@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from dcfpca.errors import BadInput
+from dcfpca.method_names import MethodName
 from dcfpca.rpca.columns import ArrayColumns, blocks
 from dcfpca.rpca.entry_checks import check_entries
 from dcfpca.rpca.gradient.method import GradientMethod, GradientSettings
@@ -20,7 +21,6 @@ from dcfpca.rpca.simulate import Simulation, simulate
 from dcfpca.rpca.subspace.locked_columns import unexplained_text
 from dcfpca.rpca.subspace.method import SubspaceMethod
 from dcfpca.rpca.subspace.settings import SubspaceSettings
-from dcfpca.spec import MethodName
 
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin

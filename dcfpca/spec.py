@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from dcfpca.errors import BadInput
 from dcfpca.feature_names import features_digest
 from dcfpca.identity import MAX_NAME
+from dcfpca.method_names import MethodName
 from dcfpca.rpca.gradient.settings import GradientSettings
 from dcfpca.rpca.scaling import SCALING_ROUNDS
 from dcfpca.rpca.subspace.settings import SubspaceSettings
@@ -22,9 +23,6 @@ from dcfpca.validation_text import describe
 Name = Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[a-z0-9]+(-+[a-z0-9]+)*(\.[a-z0-9]+(-+[a-z0-9]+)*)*$")]
 
 FeatureName = Annotated[str, Field(min_length=1, max_length=200)]
-
-
-MethodName = Literal["subspace", "gradient"]  # `dcfpca.methods` makes a method of each
 
 
 class RunSpec(BaseModel):

@@ -12,7 +12,8 @@ from typing import get_args
 from pydantic import BaseModel, ConfigDict, Field
 
 from dcfpca.feature_names import difference, features_digest
-from dcfpca.spec import MethodName, RunSpec
+from dcfpca.method_names import MethodName
+from dcfpca.spec import RunSpec
 
 
 class SitePolicy(BaseModel):

@@ -15,8 +15,8 @@ from dcfpca.demo.federation import Federation
 from dcfpca.demo.outcome import outcome_document
 from dcfpca.demo.problem import draw
 from dcfpca.demo.scenario import FEWEST_TO_KILL_ONE, Scenario, play
+from dcfpca.method_names import MethodName
 from dcfpca.operator.downloads import refuse_unless_empty
-from dcfpca.spec import MethodName
 from dcfpca.text.console import print_json
 
 

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from dcfpca.cli.connection_options import with_operator
+from dcfpca.method_names import MethodName
 from dcfpca.operator.client import Operator
-from dcfpca.spec import MethodName
 from dcfpca.text.command_line import FAILED
 from dcfpca.text.console import print_json, result, say, show
 from dcfpca.text.run_progress import RunProgress
