@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export PYTHONPATH :=
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check lint protos docs results bench setup clean dist image verify-deploy
+.PHONY: demo test check lint coverage protos docs results bench setup clean dist image verify-deploy
 
 demo: $(RUNTIME)
 	$(BIN)/dcfpca demo
@@ -26,6 +26,12 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Branch coverage of the tiers that run in one process; COVERED names others, COVERAGE_FLAGS more of pytest's.
+COVERED ?= tests/unit tests/property tests/simulation
+coverage: $(STAMP)
+	mkdir -p build
+	$(BIN)/python -m pytest $(COVERED) -m "not slow" -n auto --cov --cov-report=term --cov-report=xml $(COVERAGE_FLAGS)
 
 protos: $(STAMP)
 	$(BIN)/python protos/generate.py

@@ -1,4 +1,4 @@
-"""A level that many wait on: whoever missed a change sees it at the next look, and nobody polls."""
+"""A version number that many can wait on: a waiter that missed a change returns at once, and nobody polls."""
 
 from __future__ import annotations
 

@@ -1,36 +1,44 @@
-"""Truthful health: the store can be written and the certificate is valid, looked at all the time."""
+"""The health of the service: the store can be written, and the certificate is valid."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from datetime import UTC, datetime
+from typing import Protocol
 
-from aggregator.rpc.server import Server
-from aggregator.store_thread import Keeper
+from aggregator.store_thread import StoreThread
 from aggregator.trust import Trust
 from dcfpca.errors import DcfpcaError
 from dcfpca.logs import log
 
-LOOK_SECONDS = 2.0
+CHECK_SECONDS = 2.0
 
 
-async def watch_health(server: Server, keeper: Keeper, trust: Trust) -> None:
-    """Tell probes for ever whether this service can do its work."""
+class TellHealth(Protocol):
+    """Sets what health probes are told."""
+
+    def __call__(self, *, serving: bool) -> Awaitable[None]:
+        """Tell probes from now on whether the service can do its work."""
+
+
+async def watch_health(tell: TellHealth, store: StoreThread, trust: Trust) -> None:
+    """Check every CHECK_SECONDS, for ever, and tell probes when the result changes."""
     serving = True
     while True:
-        await asyncio.sleep(LOOK_SECONDS)
-        reason = await _trouble(keeper, trust)
+        await asyncio.sleep(CHECK_SECONDS)
+        reason = await _problem(store, trust)
         if (reason is None) != serving:
             serving = reason is None
             log("health_changed", level="info" if serving else "error", serving=serving, reason=reason)
-            await server.tell_health(serving=serving)
+            await tell(serving=serving)
 
 
-async def _trouble(keeper: Keeper, trust: Trust) -> str | None:
+async def _problem(store: StoreThread, trust: Trust) -> str | None:
     if trust.credentials.not_after < datetime.now(UTC):
         return "the aggregator's certificate has expired"
     try:
-        await keeper.do(lambda store: store.check_writable())
+        await store.do(lambda opened: opened.check_writable())
     except DcfpcaError as error:
         return str(error)
     return None

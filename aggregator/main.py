@@ -1,10 +1,10 @@
-"""`dcfpca-aggregator`: the entry point of the service."""
+"""The `dcfpca-aggregator` command."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,15 +12,21 @@ import typer
 
 from aggregator.config import load_config
 from dcfpca import logs
-from dcfpca.errors import BadInput, DcfpcaError
+from dcfpca.errors import BadInput
+from dcfpca.text.command_line import EXIT_CODES, run_command
 from dcfpca.version import __version__
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="The aggregator of federated robust PCA.")
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help=f"The aggregator of federated robust PCA. {EXIT_CODES}",
+)
 ConfigPath = Annotated[Path, typer.Option("--config", help="The configuration file (TOML).")]
 
 
 @app.callback(invoke_without_command=True)
-def _top(version: Annotated[bool, typer.Option("--version", help="Say the version and stop.")] = False) -> None:
+def _top(version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False) -> None:
     if version:
         typer.echo(__version__)
         raise typer.Exit
@@ -28,10 +34,10 @@ def _top(version: Annotated[bool, typer.Option("--version", help="Say the versio
 
 @app.command()
 def serve(config: ConfigPath) -> None:
-    """Serve until told to stop (SIGTERM or Ctrl-C)."""
+    """Serve until SIGTERM or Ctrl-C."""
     settings = load_config(config)
     logs.setup(settings.telemetry.log, settings.telemetry.level)
-    from aggregator.service import run_service  # noqa: PLC0415  brings the numerics, which a probe must not cost
+    from aggregator.service import run_service  # noqa: PLC0415  imports NumPy, which a health probe must not wait for
 
     run_service(settings)
 
@@ -53,15 +59,15 @@ def check(config: ConfigPath) -> None:
 
 @app.command()
 def health(config: ConfigPath) -> None:
-    """Ask the service that runs on this configuration whether it serves; exit 0 only then."""
-    from aggregator.rpc.health_probe import probe  # noqa: PLC0415  gRPC, which the other commands do not need
+    """Ask the service with this configuration whether it is serving; exit 0 only if it is."""
+    from aggregator.rpc.health_probe import probe  # noqa: PLC0415  imports gRPC, which the other commands do not need
 
     typer.echo(f"ok: {probe(load_config(config))}")
 
 
 @app.command()
-def backup(config: ConfigPath, out: Annotated[Path, typer.Option("--out", help="The copy to write.")]) -> None:
-    """Copy the store, consistently, while the service runs; from it an open run goes on, beyond what its sites saw."""
+def backup(config: ConfigPath, out: Annotated[Path, typer.Option("--out", help="The file to write.")]) -> None:
+    """Make a consistent copy of the store while the service runs. After a restore, open runs continue."""
     source = load_config(config).store.path
     if not source.exists():
         raise BadInput(f"there is no store at {source}", "check [store] path")
@@ -73,14 +79,10 @@ def backup(config: ConfigPath, out: Annotated[Path, typer.Option("--out", help="
     typer.echo(f"ok: {source} copied to {out}")
 
 
-def main() -> None:
-    """Run the command; every failure is a sentence and a hint on standard error."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The entry point of `dcfpca-aggregator`."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    try:
-        app()
-    except DcfpcaError as error:
-        sys.stderr.write(f"error: {error}\n" + (f"hint: {error.hint}\n" if error.hint else ""))
-        raise SystemExit(1) from None
+    run_command(app, arguments)
 
 
 if __name__ == "__main__":

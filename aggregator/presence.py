@@ -1,4 +1,4 @@
-"""Who is connected now. One identity, one stream; a broken one is given a grace before the runs are told."""
+"""Which participants are connected now. Each identity has at most one stream of assignments."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Presence:
         return connection
 
     def leave(self, connection: Connection) -> None:
-        """The stream has ended."""
+        """Remove a stream that has ended."""
         if self._open.get(connection.name) is connection:
             del self._open[connection.name]
             self._changed(connection.name)
 
-    def is_here(self, name: str) -> bool:
+    def is_connected(self, name: str) -> bool:
         """Whether this participant has an open stream."""
         return name in self._open
 

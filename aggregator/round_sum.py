@@ -1,4 +1,4 @@
-"""The arithmetic of a run in motion: the running sum, and the consensus that follows from it."""
+"""The computation of a run: the running sum of the open attempt, and the consensus that follows from it."""
 
 from __future__ import annotations
 
@@ -6,168 +6,205 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 from threadpoolctl import ThreadpoolController
 
 from aggregator.run import events
-from aggregator.run.effects import Sum
-from aggregator.run.state import Round, Run
+from aggregator.run.secure_sum import closed_roster
+from aggregator.run.state import Attempt, Run
 from aggregator.running_sum import RunningSum, UnusableSum, next_consensus
 from aggregator.store.store import Store
-from aggregator.store.update_files import UploadKey
-from dcfpca import secagg
+from aggregator.store.update_files import UpdateKey
 from dcfpca.errors import BadInput, DcfpcaError
 from dcfpca.logs import log
 from dcfpca.rpca.method import Consensus, Method
 from dcfpca.spec import RunSpec
+from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.admin_pb2 import RoundView
+from dcfpca.wire import header_of, message_bytes
 
-if TYPE_CHECKING:
-    from aggregator.runner import Runner
+ON_LOOP_BYTES = 1 << 19
+"""Up to this size computing on the event loop is faster than in a thread that shares the interpreter with it."""
 
-INLINE_BYTES = 1 << 19
-"""Up to this size the event loop has the next consensus sooner than a thread that it shares the interpreter with."""
+Post = Callable[[events.Event], None]
+Clock = Callable[[], float]
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Payload bytes of the open round."""
+
+    received: int = 0
+    sent: int = 0
+
+    def take(self) -> Traffic:
+        """What was counted so far; counting starts again from zero."""
+        counted = Traffic(self.received, self.sent)
+        self.received = self.sent = 0
+        return counted
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
-    """A consensus that has been computed but is not yet durable, with the finished round as people see it."""
+class EncodedConsensus:
+    """A consensus as it is sent: its header, and its payload in little-endian doubles."""
 
-    round: int
-    attempt: int
+    header: types.TensorHeader
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ReachedConsensus:
+    """A consensus that has been computed but is not yet durable, with the view of the finished round."""
+
     consensus: Consensus
     view: RoundView
 
 
-class Summing:
-    """Adds updates as they come, and turns the sum into the next consensus."""
+class RoundSum:
+    """Adds updates as they arrive, and turns their sum into the next consensus."""
 
     def __init__(self, spec: RunSpec, method: Method, consensus: Consensus) -> None:
         self._spec, self._method = spec, method
         self.consensus = consensus
         self.finished: RoundView | None = None
-        self._running: RunningSum | None = None
-        self._pending: Reached | None = None
+        self.running: RunningSum | None = None
+        self._encoded: tuple[Consensus, EncodedConsensus] | None = None
+        self._pending: ReachedConsensus | None = None
         self._task: asyncio.Task[None] | None = None
 
+    def encoded(self) -> EncodedConsensus:
+        """The consensus that the open round answers, or the final one, encoded once."""
+        if self._encoded is None or self._encoded[0] is not self.consensus:
+            self._encoded = (self.consensus, encoded_consensus(self._method, self.consensus))
+        return self._encoded[1]
+
     def add(self, round: int, offset: int, data: bytes) -> None:
-        """Add a piece of an accepted update."""
-        if self._running is None:
-            self._running = RunningSum(self._spec, self._method.update_layout(round))
-        self._running.add(offset, data)
+        """Add the chunk of an accepted update that starts at this byte."""
+        self._running_sum(round).add(offset, data)
 
-    def add_stored(self, store: Store, key: UploadKey) -> None:
-        """Add an accepted update from the store."""
-        for offset, data in store.spool.chunks(key):
-            self.add(key.round, offset, data)
+    def add_stored(self, store: Store, key: UpdateKey) -> None:
+        """Add an accepted update that was verified when it arrived, from the store."""
+        for offset, data in store.updates.chunks(key):
+            self.add(key.ref.round, offset, data)
 
-    def rebuild(self, store: Store, run: Run) -> list[str]:
-        """After a restart: the sum of everything that had been accepted in the open attempt; whose update is lost."""
-        assert run.round is not None
-        lost = []
-        for participant, digest in run.round.updates.items():
-            key = UploadKey(run.run_id, run.round.round, run.round.attempt, participant, digest)
-            if store.spool.is_whole(key):
-                self.add_stored(store, key)
-            else:
-                lost.append(participant)
+    def rebuild(self, store: Store, attempt: Attempt) -> list[str]:
+        """After a restart, sum the accepted updates of the open attempt; returns whose updates are missing or torn."""
+        keys = [UpdateKey(attempt.ref, name, sha256) for name, sha256 in attempt.updates.items()]
+        lost = [key.participant for key in keys if not self._add_verified(store, key)]
+        if lost:
+            self.discard()
         return lost
 
-    def discard(self) -> None:
-        """The attempt is over."""
-        self._running = None
+    def _add_verified(self, store: Store, key: UpdateKey) -> bool:
+        """Add and verify an update in one pass; False, leaving the sum unusable, when it is missing or torn."""
+        running = self._running_sum(key.ref.round)
+        return store.updates.size(key) == running.nbytes and store.updates.read_verified(key, running.add)
 
-    def start(self, runner: Runner, effect: Sum, now: Callable[[], float]) -> None:
-        """Compute the consensus, then post what came of it."""
-        self._task = asyncio.create_task(self._compute(runner, effect, now))
+    def _running_sum(self, round: int) -> RunningSum:
+        if self.running is None:
+            self.running = RunningSum(self._spec, self._method.update_layout(round))
+        return self.running
+
+    def discard(self) -> None:
+        """Drop the sum of an attempt that is over."""
+        self.running = None
+
+    def start(self, run: Run, traffic: Traffic, post: Post, now: Clock) -> None:
+        """Compute the consensus of the open attempt in the background, then post the event that follows."""
+        assert run.attempt is not None
+        self._task = asyncio.create_task(self._compute(run, run.attempt, traffic, post, now))
 
     async def stop(self) -> None:
-        """Let go of a computation in progress; it starts again after a restart."""
+        """Cancel a computation in progress; it starts again after a restart."""
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _compute(self, runner: Runner, effect: Sum, now: Callable[[], float]) -> None:
-        run = runner.run
-        assert run.round is not None
+    async def _compute(self, run: Run, attempt: Attempt, traffic: Traffic, post: Post, now: Clock) -> None:
+        ref = attempt.ref
         try:
-            after = await self._in_good_place(run.round, runner.facts.book())
+            after = await self._on_loop_or_thread(run, attempt)
         except DcfpcaError as error:
+            log("sum_failed", level="error", run=ref.run_id, round=ref.round, reason=str(error))
             fatal = not isinstance(error, UnusableSum)
-            log("sum_failed", level="error", run=run.run_id, round=effect.round, reason=str(error))
-            runner.tell(_failed(effect, str(error), fatal, now()))
+            post(events.SumFailed(at=now(), reason=str(error), fatal=fatal, ref=ref))
             return
+        view = round_view(run, attempt, after, traffic.take(), now())
+        _log_consensus(ref.run_id, view)
+        self._pending = ReachedConsensus(after, view)
         outcome = after.outcome.value if after.outcome else ""
-        self._pending = Reached(effect.round, effect.attempt, after, _view(runner, run, run.round, after, now()))
-        reached = events.ConsensusReached(at=now(), outcome=outcome, round=effect.round, attempt=effect.attempt)
-        runner.tell(reached)
+        post(events.ConsensusReached(at=now(), outcome=outcome, ref=ref))
 
-    async def _in_good_place(self, round: Round, book: secagg.Book | None) -> Consensus:
-        if self._method.update_layout(round.round).size * 8 <= INLINE_BYTES:
-            # More threads would be no faster, and would spin until long after, beside those who have work to do.
+    async def _on_loop_or_thread(self, run: Run, attempt: Attempt) -> Consensus:
+        if self._method.update_layout(attempt.ref.round).size * 8 <= ON_LOOP_BYTES:
+            # More threads would be no faster, and would keep spinning beside those that have work to do.
             with _blas().limit(limits=1):
-                return self._next(round, book)
-        return await asyncio.to_thread(self._next, round, book)
+                return self._next(run, attempt)
+        return await asyncio.to_thread(self._next, run, attempt)
 
-    def _next(self, round: Round, book: secagg.Book | None) -> Consensus:
-        running = self._running or RunningSum(self._spec, self._method.update_layout(round.round))
+    def _next(self, run: Run, attempt: Attempt) -> Consensus:
+        closed = closed_roster(self._spec, run, attempt) if attempt.roster else None
+        running = self._running_sum(attempt.ref.round)
         try:
-            return next_consensus(self._spec, self._method, self.consensus, round, book, running)
+            return next_consensus(self._spec, self._method, self.consensus, attempt, closed, running)
         except DcfpcaError:
             raise
         except Exception as error:
-            # Whatever it is, it would come again: the run fails with the reason instead of waiting for ever.
-            raise BadInput(f"round {round.round} cannot be summed: {type(error).__name__}: {error}") from error
+            # Another attempt would raise it again, so the run fails with the reason instead of retrying for ever.
+            told = f"round {attempt.ref.round} cannot be summed: {type(error).__name__}: {error}"
+            raise BadInput(told) from error
 
-    def reached(self, journal: Sequence[events.Event]) -> Reached | None:
+    def reached(self, journal: Sequence[events.Event]) -> ReachedConsensus | None:
         """The pending consensus, if this batch of events makes it the run's."""
-        for event in journal:
-            if isinstance(event, events.ConsensusReached):
-                return self._pending
-        return None
+        adopted = any(isinstance(event, events.ConsensusReached) for event in journal)
+        return self._pending if adopted else None
 
-    def adopt(self, reached: Reached) -> None:
-        """The consensus is durable now."""
+    def adopt(self, reached: ReachedConsensus) -> None:
+        """Make a consensus that is durable now the current one."""
         self.consensus, self.finished, self._pending = reached.consensus, reached.view, None
+
+
+def encoded_consensus(method: Method, consensus: Consensus) -> EncodedConsensus:
+    """The consensus as it is sent to the participants."""
+    payload = message_bytes(consensus.broadcast)
+    layout = method.broadcast_layout(consensus.round)
+    return EncodedConsensus(header_of(payload, layout, types.DTYPE_FLOAT64), payload)
 
 
 @cache
 def _blas() -> ThreadpoolController:
-    """Made at the first sum, when the libraries that it is about have been loaded."""
+    """Created at the first sum, when the BLAS libraries it controls have been loaded."""
     return ThreadpoolController()
 
 
-def _view(runner: Runner, run: Run, round: Round, after: Consensus, now: float) -> RoundView:
-    progress, traffic = after.progress, runner.traffic
-    view = RoundView(
-        round=round.round,
-        attempt=round.attempt,
-        seconds=now - round.opened_at,
+def round_view(run: Run, attempt: Attempt, after: Consensus, traffic: Traffic, now: float) -> RoundView:
+    """A finished round as operators see it."""
+    progress = after.progress
+    return RoundView(
+        round=attempt.ref.round,
+        attempt=attempt.ref.attempt,
+        seconds=now - attempt.opened_at,
         change=progress.change,
         rank=progress.rank,
         noise=progress.noise,
         threshold=progress.threshold,
         bytes_received=traffic.received,
         bytes_sent=traffic.sent,
-        survivors=round.survivors,
-        dropouts=sorted(set(run.cohort) - set(round.survivors)),
+        survivors=attempt.survivors,
+        dropouts=sorted(set(run.cohort) - set(attempt.survivors)),
         singular_values=progress.singular_values.tolist(),
     )
-    traffic.received = traffic.sent = 0
+
+
+def _log_consensus(run_id: str, view: RoundView) -> None:
     log(
         "consensus_reached",
-        run=run.run_id,
-        round=round.round,
-        attempt=round.attempt,
+        run=run_id,
+        round=view.round,
+        attempt=view.attempt,
         seconds=view.seconds,
-        change=progress.change,
-        rank=progress.rank,
-        survivors=len(round.survivors),
+        change=view.change,
+        rank=view.rank,
+        survivors=len(view.survivors),
         dropouts=list(view.dropouts) or None,
     )
-    return view
-
-
-def _failed(effect: Sum, reason: str, fatal: bool, at: float) -> events.SumFailed:
-    return events.SumFailed(at=at, reason=reason, fatal=fatal, round=effect.round, attempt=effect.attempt)

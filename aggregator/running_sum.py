@@ -7,38 +7,39 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.run import secure_sum_checks
-from aggregator.run.state import Round
+from aggregator.run.secure_sum import agreement_of, survivors_of
+from aggregator.run.state import Attempt
 from dcfpca import secagg
 from dcfpca.errors import BadInput, BadMessage
 from dcfpca.logs import log
-from dcfpca.rpca.method import Consensus, FloatArray, Layout, Method, Outcome, Parcel, Total
-from dcfpca.rpca.order_independent_sum import OrderlessSum
+from dcfpca.rpca.method import Consensus, FloatArray, Layout, Method, Outcome, TensorMessage, Total
+from dcfpca.rpca.order_independent_sum import OrderIndependentSum
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import types_pb2 as pb
 from dcfpca.v1.types_pb2 import Dtype
 
 
 def update_dtype(spec: RunSpec) -> Dtype:
-    """Number format of the updates in a run of this spec."""
+    """The number format of the updates in a run of this spec."""
     if spec.aggregation == "plain":
         return pb.DTYPE_FLOAT64
     return pb.DTYPE_UINT64 if spec.precision == 64 else pb.DTYPE_UINT32
 
 
 class RunningSum:
-    """Updates are added as they arrive, so memory does not grow with the number of participants.
+    """The sum of an attempt's updates, added as they arrive: memory does not grow with the number of participants.
 
-    Who is first does not matter: masked numbers wrap around, and plain ones keep what an addition rounds off.
+    The order of arrival does not matter: masked numbers wrap around, and plain sums keep what each addition rounds off.
     """
 
     def __init__(self, spec: RunSpec, layout: Layout) -> None:
-        self._plain = OrderlessSum(layout.size) if spec.aggregation == "plain" else None
+        self._plain = OrderIndependentSum(layout.size) if spec.aggregation == "plain" else None
         kind = np.dtype("<f8") if self._plain else secagg.dtype_of(spec.precision)
         self._masked: NDArray[Any] = np.zeros(0 if self._plain else layout.size, dtype=kind)
+        self.nbytes = layout.size * kind.itemsize
 
     def add(self, offset: int, data: bytes) -> None:
-        """Add the piece of an update that starts at this byte; unsigned integers wrap around as they should."""
+        """Add the chunk of an update that starts at this byte."""
         piece = np.frombuffer(data, dtype=self._masked.dtype)
         start = offset // self._masked.itemsize
         if self._plain:
@@ -48,38 +49,44 @@ class RunningSum:
         np.add(view, piece, out=view)
 
     def total(self) -> NDArray[Any]:
-        """The sum so far, in an array of its own."""
-        return self._plain.total() if self._plain else self._masked.copy()
+        """The sum. It belongs to the caller, who may change it in place; nothing can be added afterwards."""
+        return self._plain.total() if self._plain else self._masked
 
 
 class UnusableSum(BadMessage):
-    """This attempt's sum cannot be opened; the round must be tried again."""
+    """The sum of this attempt cannot be opened; the round must be tried again."""
 
 
 def next_consensus(
-    spec: RunSpec, method: Method, consensus: Consensus, round: Round, book: secagg.Book | None, running: RunningSum
+    spec: RunSpec,
+    method: Method,
+    consensus: Consensus,
+    attempt: Attempt,
+    closed: secagg.ClosedRoster | None,
+    running: RunningSum,
 ) -> Consensus:
-    """Open the sum and let the method advance. BadInput: the run cannot go on; UnusableSum: try the round again."""
-    layout = method.update_layout(round.round)
-    vector = _opened(spec, round, book, running)
+    """Open the sum and advance the method. Raises UnusableSum to retry the round, BadInput to end the run."""
+    layout = method.update_layout(attempt.ref.round)
+    vector = _opened(attempt, closed, running)
     if not np.isfinite(vector).all():
         raise UnusableSum("the sum holds numbers that are not finite")
-    after = method.advance(consensus, Total(Parcel.unflatten(layout, vector), len(round.survivors)))
+    after = method.advance(consensus, Total(TensorMessage.unflatten(layout, vector), len(attempt.survivors)))
     if after.outcome is Outcome.DIVERGED:
         raise BadInput(after.outcome.value)
     return after
 
 
-def _opened(spec: RunSpec, round: Round, book: secagg.Book | None, running: RunningSum) -> FloatArray:
-    if spec.aggregation == "plain" or book is None:
+def _opened(attempt: Attempt, closed: secagg.ClosedRoster | None, running: RunningSum) -> FloatArray:
+    if closed is None:
         return running.total()
-    agreement, survivors = secure_sum_checks.agreement_of(round), secure_sum_checks.survivors_of(round)
+    agreement = agreement_of(attempt)
+    reveals = [attempt.reveals[name] for name in sorted(attempt.reveals)]
     try:
-        masks = secagg.recover(book, agreement, survivors, secure_sum_checks.reveals_of(round))
+        masks = secagg.recover(closed, agreement, survivors_of(attempt), reveals)
     except BadMessage as error:
         raise UnusableSum(str(error)) from error
     for misfit in masks.misfits:
-        log("share_misfitted", level="warning", round=round.round, holder=misfit.holder, owner=misfit.owner)
+        log("share_misfitted", level="warning", round=attempt.ref.round, holder=misfit.holder, owner=misfit.owner)
     total = running.total()
     secagg.remove_masks(total, masks)
-    return secagg.open_sum(book.context, agreement, total)
+    return secagg.open_sum(closed.context, agreement, total)

@@ -1,4 +1,4 @@
-"""The running service: its parts put together, watched, and taken apart in order."""
+"""The running service: builds its parts, watches them, and stops them in order."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from threadpoolctl import threadpool_limits
 from aggregator.config import Config
 from aggregator.dashboard import Dashboard
 from aggregator.health import watch_health
+from aggregator.participant_directory import ParticipantDirectory
 from aggregator.rpc.server import Server
-from aggregator.run_registry import House
+from aggregator.run_registry import RunRegistry
 from aggregator.store import participants
 from aggregator.store.audit import Signer, check_consortium
 from aggregator.store.store import Store
-from aggregator.store_thread import Keeper
+from aggregator.store_thread import StoreThread
 from aggregator.telemetry import Telemetry
-from aggregator.trust import LOOK_SECONDS, Trust
+from aggregator.trust import CHECK_SECONDS, Trust
 from dcfpca import logs
 from dcfpca.pki import sign
 from dcfpca.version import __version__
@@ -38,18 +39,18 @@ async def _serve(config: Config) -> None:
     mine = trust.credentials
     check_consortium(store.connection, mine.identity.consortium)
     signer = Signer(lambda data: sign(mine.private_key, data), mine.certificate.public_bytes(Encoding.DER))
-    keeper = Keeper(store, signer, str(mine.identity))
-    house = House(keeper, Telemetry())
-    server = Server(config, house, trust)
-    await house.start()
+    thread = StoreThread(store, signer, str(mine.identity))
+    registry = RunRegistry(thread, ParticipantDirectory(thread), Telemetry())
+    server = Server(config, registry, trust)
+    await registry.start()
     await server.start()
-    await keeper.record("aggregator_started", version=__version__)
-    pages = await _serve_pages(config, house, trust)
-    _say_ready(config, server.port)
+    await thread.record("aggregator_started", version=__version__)
+    pages = await _serve_pages(config, registry, trust)
+    _announce_ready(config, server.port)
     watchers = [
-        asyncio.create_task(trust.watch(lambda: _certificates_changed(keeper, server, trust))),
+        asyncio.create_task(trust.watch(lambda: _certificates_changed(thread, server, trust))),
         asyncio.create_task(cut_expired(server)),
-        asyncio.create_task(watch_health(server, keeper, trust)),
+        asyncio.create_task(watch_health(server.tell_health, thread, trust)),
     ]
     await _until_told_to_stop()
     logs.log("draining")
@@ -57,35 +58,37 @@ async def _serve(config: Config) -> None:
         watcher.cancel()
     for page in pages:
         await page.stop()
-    house.drain()
+    registry.drain()
     await server.stop()
-    await house.stop(config.server.drain_seconds)
-    await keeper.record("aggregator_stopped")
-    keeper.close()
+    await registry.stop(config.server.drain_seconds)
+    await thread.record("aggregator_stopped")
+    thread.close()
     logs.log("stopped")
 
 
-async def _serve_pages(config: Config, house: House, trust: Trust) -> list[WebServer]:
-    """Metrics and dashboard; neither may keep the service from its work."""
-    house.telemetry.watch(house, trust)
+async def _serve_pages(config: Config, registry: RunRegistry, trust: Trust) -> list[WebServer]:
+    """Serve metrics and dashboard; a failure of either does not stop the service."""
+    registry.telemetry.watch(registry, trust)
     pages = [
-        await serve_beside("metrics", config.telemetry.metrics, house.telemetry.page),
-        await serve_beside("dashboard", config.dashboard.listen, Dashboard(house, trust).page, config.dashboard.hosts),
+        await serve_beside("metrics", config.telemetry.metrics, registry.telemetry.page),
+        await serve_beside(
+            "dashboard", config.dashboard.listen, Dashboard(registry, trust).page, config.dashboard.hosts
+        ),
     ]
     return [page for page in pages if page is not None]
 
 
-def _certificates_changed(keeper: Keeper, server: Server, trust: Trust) -> None:
-    """Sign with the new key from now on, and cut the calls of those who have been revoked."""
+def _certificates_changed(store: StoreThread, server: Server, trust: Trust) -> None:
+    """Sign with the new key from now on, and cut the calls of revoked certificates."""
     mine = trust.credentials
-    keeper.signer = Signer(lambda data: sign(mine.private_key, data), mine.certificate.public_bytes(Encoding.DER))
-    server.calls.cut(trust.believes)
+    store.signer = Signer(lambda data: sign(mine.private_key, data), mine.certificate.public_bytes(Encoding.DER))
+    server.calls.cut(trust.is_trusted)
 
 
 async def cut_expired(server: Server) -> None:
-    """A certificate that was in force when a stream began does not keep it open for ever."""
+    """Cut the calls of certificates that expired since the call began, for ever."""
     while True:
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(CHECK_SECONDS)
         now = datetime.now(UTC)
         server.calls.cut(lambda who, now=now: who.certificate.not_valid_after_utc > now)  # type: ignore[misc]
 
@@ -97,7 +100,7 @@ async def _until_told_to_stop() -> None:
     await told.wait()
 
 
-def _say_ready(config: Config, port: int) -> None:
+def _announce_ready(config: Config, port: int) -> None:
     address = f"{config.server.listen.rsplit(':', 1)[0]}:{port}"
     ready = config.telemetry.ready_file
     if ready:

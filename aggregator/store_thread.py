@@ -1,4 +1,4 @@
-"""The one thread that touches the store, and the clock and audit log beside it."""
+"""The one thread that uses the store, with the clock and the audit log that go with it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from aggregator.store.store import Store
 T = TypeVar("T")
 
 
-class Keeper:
-    """Runs store operations one after another off the event loop, so that a slow disk stalls nobody's stream."""
+class StoreThread:
+    """Runs store operations one after another off the event loop, so that a slow disk does not stall the streams."""
 
     def __init__(self, store: Store, signer: audit.Signer, actor: str) -> None:
         self.store = store
@@ -27,16 +27,16 @@ class Keeper:
 
     async def do(self, operation: Callable[[Store], T]) -> T:
         """The result of an operation on the store, once it is durable."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._done, operation)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._in_thread, operation)
 
-    def _done(self, operation: Callable[[Store], T]) -> T:
+    def _in_thread(self, operation: Callable[[Store], T]) -> T:
         try:
             return operation(self.store)
         except sqlite3.DatabaseError as error:
             raise explained(error, self.store.path) from error
 
     async def record(self, action: str, *, actor: str = "", run_id: str = "", **detail: object) -> None:
-        """Append to the audit log."""
+        """Append an entry to the audit log; without `actor` it is the aggregator's own."""
         who, at_ms = actor or self.actor, int(self.now() * 1000)
         await self.do(
             lambda store: audit.append(
@@ -49,6 +49,6 @@ class Keeper:
         return time.time()
 
     def close(self) -> None:
-        """Finish what is queued, then close the store."""
+        """Finish the queued operations, then close the store."""
         self._thread.shutdown(wait=True)
         self.store.close()

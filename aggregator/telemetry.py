@@ -1,7 +1,7 @@
-"""What the aggregator measures about itself, for Prometheus. Counts and levels; never a value from data.
+"""What the aggregator measures about itself, for Prometheus: counters and gauges, never a value from data.
 
-What happens is counted where it happens. What simply is (who is connected, where each run stands) is read from the
-house at every scrape, so that it cannot drift from the truth.
+Counters are incremented where things happen. Gauges (who is connected, the state of each run) are read from the
+run registry at every scrape, so that it cannot drift from the truth.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dcfpca.version import __version__
 from dcfpca.web_server import Request, Response, not_found
 
 if TYPE_CHECKING:
-    from aggregator.run_registry import House
+    from aggregator.run_registry import RunRegistry
     from aggregator.runner import Runner
     from aggregator.trust import Trust
 
@@ -101,9 +101,9 @@ class Telemetry:
         """A call was answered with this gRPC status."""
         self._calls.labels(_short(method), status).inc()
 
-    def watch(self, house: House, trust: Trust) -> None:
-        """Read the levels from here at every scrape."""
-        self.registry.register(Levels(house, trust))
+    def watch(self, runs: RunRegistry, trust: Trust) -> None:
+        """Read the gauges from these runs at every scrape."""
+        self.registry.register(Levels(runs, trust))
 
     async def page(self, request: Request) -> Response:
         """The text that Prometheus scrapes, at /metrics."""
@@ -113,41 +113,41 @@ class Telemetry:
 
 
 class Levels(Collector):
-    """What simply is, read when asked. Scrapes happen on the event loop, so nothing changes meanwhile."""
+    """Gauges, read at every scrape. Scrapes happen on the event loop, so nothing changes meanwhile."""
 
-    def __init__(self, house: House, trust: Trust) -> None:
-        self._house, self._trust = house, trust
+    def __init__(self, runs: RunRegistry, trust: Trust) -> None:
+        self._runs, self._trust = runs, trust
 
     def collect(self) -> Iterator[Metric]:
-        """All levels."""
-        yield from self._people()
-        yield from self._runs()
+        """All gauges."""
+        yield from self._participants()
+        yield from self._run_metrics()
         yield from self._store()
 
-    def _people(self) -> Iterator[Metric]:
-        house = self._house
-        connected = len(house.presence.names())
+    def _participants(self) -> Iterator[Metric]:
+        runs = self._runs
+        connected = len(runs.directory.presence.names())
         yield Gauge("dcfpca_participants_connected", "Participants with an open stream.", value=connected)
         days = Gauge("dcfpca_certificate_days", "Days until a certificate expires.", labels=["role", "name"])
-        for name in house.introduced:
-            days.add_metric(["participant", name], house.certificate_days(name))
+        for name in runs.directory.records:
+            days.add_metric(["participant", name], runs.directory.certificate_days(name))
         mine = self._trust.credentials
-        left = (mine.not_after - datetime.fromtimestamp(house.keeper.now(), UTC)).total_seconds() / 86400
+        left = (mine.not_after - datetime.fromtimestamp(runs.store.now(), UTC)).total_seconds() / 86400
         days.add_metric(["aggregator", mine.identity.name], left)
         yield days
 
-    def _runs(self) -> Iterator[Metric]:
+    def _run_metrics(self) -> Iterator[Metric]:
         by_status = Gauge("dcfpca_runs", "Runs in the store by status.", labels=["status"])
-        runners = list(self._house.runners.values())
+        runners = list(self._runs.runners.values())
         for status in Status:
             by_status.add_metric([status.value], sum(runner.run.status is status for runner in runners))
         yield by_status
-        oldest = self._house.keeper.now() - SHOWN_SECONDS
+        oldest = self._runs.store.now() - SHOWN_SECONDS
         shown = [r for r in runners if not r.run.status.over or r.run.ended_at > oldest]
         yield from _run_levels(shown)
 
     def _store(self) -> Iterator[Metric]:
-        path = self._house.keeper.store.path
+        path = self._runs.store.store.path
         size = Gauge("dcfpca_store_bytes", "Size on disk.", labels=["part"])
         size.add_metric(["store"], _size(path) + _size(Path(f"{path}-wal")))
         size.add_metric(["exports"], _tree_size(path.with_name(f"{path.name}.exports")))
@@ -167,8 +167,8 @@ def _run_levels(runners: list[Runner]) -> Iterator[Metric]:
     }
     families = {name: Gauge(f"dcfpca_run_{name}", text, labels=["run"]) for name, text in kinds.items()}
     for runner in runners:
-        run, progress = runner.run, runner.sums.consensus.progress
-        at = run.round
+        run, progress = runner.run, runner.consensus.progress
+        at = run.attempt.ref if run.attempt else None
         figures = {
             "round": at.round if at else 0,
             "attempt": at.attempt if at else 0,

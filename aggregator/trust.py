@@ -1,4 +1,4 @@
-"""Whom the aggregator believes: credentials and revocations, read again when their files change."""
+"""Whose certificates the aggregator trusts: credentials and revocations, reloaded when their files change."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from dcfpca.pki import (
 )
 from dcfpca.pki.revocation import read_list_file, read_lists
 
-LOOK_SECONDS = 1.0
-"""How often the files are looked at; revocation has to take effect within seconds."""
+CHECK_SECONDS = 1.0
+"""How often the files are checked; revocation has to take effect within seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who is on the other end of a call, from its certificate alone."""
+    """The other end of a call, identified by its certificate alone."""
 
     identity: Identity
     fingerprint: str
@@ -47,7 +47,7 @@ class Caller:
 
 
 class Trust:
-    """The aggregator's own credentials and its judgement of others'."""
+    """The aggregator's own credentials, and the verification of its callers'."""
 
     def __init__(self, files: Server, revoked: frozenset[str]) -> None:
         self._files = files
@@ -59,7 +59,7 @@ class Trust:
         self._marks: dict[str, frozenset[str]] = {}
 
     def caller(self, shown: bytes) -> Caller:
-        """Who shows this certificate (PEM or DER); raises BadIdentity when it is not to be believed, or no longer."""
+        """The caller with this certificate (PEM or DER); raises BadIdentity when it is invalid, expired or revoked."""
         known = self._callers.get(shown)
         now = datetime.now(UTC)
         if known and known.certificate.not_valid_after_utc > now:
@@ -82,8 +82,8 @@ class Trust:
             raise BadIdentity(f"the certificate of {who.name} was shown for {name}")
         return who.key
 
-    def believes(self, who: Caller) -> bool:
-        """Whether somebody who was believed when a call began still is."""
+    def is_trusted(self, who: Caller) -> bool:
+        """Whether a caller that was trusted when its call began still is."""
         pem = who.certificate.public_bytes(Encoding.PEM)
         try:
             verify_peer(pem, self.credentials.authorities, self.revoked, None, datetime.now(UTC))
@@ -123,9 +123,9 @@ class Trust:
         self._revoked_here -= set(marks)
 
     async def watch(self, changed: Callable[[], None]) -> None:
-        """Look at the files for ever; `changed` is called after they were taken up."""
+        """Check the files for ever; `changed` is called after they were reloaded."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
             seen = self._fingerprint_of_files()
             if seen == self._seen:
                 continue

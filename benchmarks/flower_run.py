@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.meter import Meter
+from benchmarks.traffic_counter import TrafficCounter
 from dcfpca.identity import Role
 from dcfpca.pki.directory import create_authority
 from dcfpca.pki.site import issue_credentials
@@ -95,14 +95,14 @@ def flower_rounds(python: Path, exchange: Exchange, settings: Mapping[str, str])
         plain = ["--port", LINK_PORT, "--disable-runtime-dependency-installation"]
         own.start("link", [tools / "flower-superlink", *keys, *plain])
         own.until(lambda: "running on" in (home / "link.log").read_text(), "the start of the SuperLink")
-        meter = Meter(LINK_PORT)
+        counter = TrafficCounter(LINK_PORT)
         for number in range(exchange.participants):
-            where = ["--superlink", f"localhost:{meter.port}", "--port", NODE_PORT + number]
+            where = ["--superlink", f"localhost:{counter.port}", "--port", NODE_PORT + number]
             own.start(f"node-{number}", [tools / "flower-supernode", "--root-certificates", home / "ca.crt", *where])
         own.start("run", [tools / "flwr", "run", APP, "bench", "-c", _config(exchange, out)])
         own.until(out.exists, "the end of the run")
         seconds = [float(second) for second in json.loads(out.read_text())]
-        return seconds, meter.bytes / (exchange.participants * exchange.rounds)
+        return seconds, counter.bytes / (exchange.participants * exchange.rounds)
 
 
 def _prepare(home: Path) -> None:

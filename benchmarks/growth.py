@@ -27,9 +27,9 @@ from dcfpca.methods import method_of
 from dcfpca.rpca.columns import ArrayColumns
 from dcfpca.rpca.method import Total
 from dcfpca.rpca.synthetic import Recipe, generate
-from dcfpca.secagg.graph import degree_for
+from dcfpca.secagg.dropout_recovery.graph import degree_for
+from dcfpca.secagg.dropout_recovery.shamir import SHARE_BYTES
 from dcfpca.secagg.keys import KEY_BYTES
-from dcfpca.secagg.shamir import SHARE_BYTES
 from dcfpca.spec import parse_spec
 from dcfpca.v1 import rounds_pb2 as pb
 from participant.contract import SEALED_BYTES

@@ -25,15 +25,15 @@ from typing import Any
 import numpy as np
 
 import participant.daemon  # noqa: F401  so that a daemon's own memory is counted
+from dcfpca.atomic_files import atomic_write
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Site, Total
 from dcfpca.spec import parse_spec
-from participant.array_file import write_arrays
-from participant.atomic_files import write_whole
 from participant.config import EngineTable
 from participant.data import DataTable, open_matrix
 from participant.engine import Engine
-from participant.results import Finding, write_results
+from participant.results import ResultFacts, write_results
+from participant.state.array_file import write_arrays
 
 BATCH = 4096
 
@@ -148,11 +148,11 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 def save(path: Path, site: Site) -> None:
     """As the daemon does before anything leaves."""
-    write_whole(path, lambda file: write_arrays(file, site.snapshot()))
+    atomic_write(path, lambda file: write_arrays(file, site.snapshot()))
 
 
 def finish(path: Path, spec: Any, site: Any, consensus: Any, columns: int) -> dict[str, Any]:
-    finding = Finding("run", "site", bytes(32), consensus.round, "", "")
+    finding = ResultFacts("run", "site", bytes(32), consensus.round, "", "")
     started = time.perf_counter()
     write_results(path.parent / "results", finding, spec, site, consensus.broadcast, columns)
     return {"finish_seconds": time.perf_counter() - started, "peak_with_finish_mib": peak_mib()}

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dcfpca.bench.solver_race import contest, entrants
+from dcfpca.bench.solver_race import baseline_peers, race
 from dcfpca.rpca.columns import equal_counts
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.metrics import relative_squared_error
@@ -43,8 +43,8 @@ def case(size: int, rank: int, kind: Outliers, repeats: int, solvers: list[str])
     about: Row = {"size": size, "rank": rank, "outliers": kind.value}
     problem = problem_of(size, rank, kind)
     began, load = time.perf_counter(), os.getloadavg()[0]
-    peers = [peer for peer in entrants(problem) if not solvers or peer.name in solvers]
-    rows = [asdict(finish) for finish in contest(problem, peers, repeats)]
+    peers = [peer for peer in baseline_peers(problem) if not solvers or peer.name in solvers]
+    rows = [asdict(finish) for finish in race(problem, peers, repeats)]
     took = {"load": load, "repeats": repeats, "wall_seconds_of_case": time.perf_counter() - began}
     yield from ({**about, **row, **took} for row in rows)
     if size <= PACKAGED_UP_TO and not solvers:
@@ -84,7 +84,7 @@ def misled(problem: Problem) -> Iterator[Row]:
     """What the peers that must be told the rank make of twice the rank: the smallest error they come to."""
     told = replace(problem, rank=2 * problem.rank)
     with threadpool_limits(1):
-        for peer in entrants(told):
+        for peer in baseline_peers(told):
             if peer.told != "nothing":
                 smallest = _smallest_error(peer.run, problem)
                 yield {"solver": peer.name, "told": "twice the rank", "setting": peer.setting} | {

@@ -11,15 +11,14 @@ from pathlib import Path
 
 import numpy as np
 
-from dcfpca.cli.demo import all_connected
-from dcfpca.cli.watching import Watch, unless_finished
 from dcfpca.demo.children import Children
 from dcfpca.demo.federation import Federation, SitePlan
 from dcfpca.operator.client import Operator
 from dcfpca.operator.connection import connect_settings, connected
 from dcfpca.rpca.method import FloatArray
 from dcfpca.spec import RunSpec
-from dcfpca.text.run_progress import Progress
+from dcfpca.text.run_progress import RunProgress
+from dcfpca.text.run_watch import RunWatch, raise_unless_finished
 
 PATIENCE = 120.0
 
@@ -44,18 +43,17 @@ def over_network(spec: RunSpec, sites: Sequence[FloatArray]) -> Networked:
             federation.add_site(SitePlan(name, more={"engine": {"threads": 1}}), own)
         flags = dict.fromkeys(("aggregator", "ca", "cert", "key"))
         with connected(connect_settings(flags, federation.operator_config)) as operator:
-            children.until(lambda: all_connected(operator, names), "the sites' connection", PATIENCE)
+            children.until(lambda: operator.are_connected(names), "the sites' connection", PATIENCE)
             return _run(operator, spec.model_copy(update={"participants": tuple(names)}), federation)
 
 
 def _run(operator: Operator, spec: RunSpec, federation: Federation) -> Networked:
-    with Progress() as progress:
+    with RunProgress() as progress:
         began = time.monotonic()
         run_id = operator.propose(spec.canonical(), uuid.uuid4().hex).run_id
-        view = Watch(operator, run_id, progress).follow()
+        view = RunWatch(operator, run_id, progress).follow()
         seconds = time.monotonic() - began
-    if error := unless_finished(view):
-        raise error
+    raise_unless_finished(view)
     results = [federation.results_directory(name, run_id) for name in spec.participants]
     written = [path / "manifest.json" for path in results]
     federation.children.until(lambda: all(path.exists() for path in written), "the sites' results", PATIENCE)

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dcfpca.bench.solver_race import entrants, ours, theirs, whole_decompositions
+from dcfpca.bench.solver_race import baseline_peers, ours, theirs, whole_decompositions
 from dcfpca.bench.timed_solve import solve
 from dcfpca.rpca.columns import equal_counts, split
 from dcfpca.rpca.metrics import relative_error, relative_squared_error, singular_value_error
@@ -113,10 +113,10 @@ def values(sizes: Sequence[int] = (200, 500, 1000, 5000)) -> Iterator[Row]:
         run = simulate(chosen, problem.sites())
         found = chosen.model(run.consensus)["singular_values"]
         left, right = np.linalg.qr(problem.L[:, : problem.rank])[0], problem.L
-        truth = np.linalg.svd(left.T @ right, compute_uv=False)
+        truth = np.linalg.svd(left.T @ right, compute_uv=False).astype(np.float64)
         error = singular_value_error(found, truth, problem.rank)
-        yield {"size": size, "singular_value_error": error, "rank": run.consensus.progress.rank} | {
-            "true_rank": problem.rank, "rounds": run.consensus.round}  # fmt: skip
+        row: Row = {"size": size, "singular_value_error": error, "rank": run.consensus.progress.rank}
+        yield row | {"true_rank": problem.rank, "rounds": run.consensus.round}
 
 
 def speed(sizes: Sequence[int] = (500, 1000, 3000), solvers: Sequence[str] = (), repeats: int = 3) -> Iterator[Row]:
@@ -124,7 +124,7 @@ def speed(sizes: Sequence[int] = (500, 1000, 3000), solvers: Sequence[str] = (),
     for size in sizes:
         problem = paper_problem(size, size // 20, 0.05, 10, 0)
         wanted = solvers or (OURS, *PEERS)
-        rivals = [peer for peer in (*entrants(problem), whole_decompositions(problem)) if peer.name in wanted]
+        rivals = [peer for peer in (*baseline_peers(problem), whole_decompositions(problem)) if peer.name in wanted]
         own = ours(problem, repeats) if OURS in wanted else ()
         for finish in chain(own, theirs(problem, rivals, repeats)):
             name = TOLD[finish.told] if finish.solver == OURS else finish.solver

@@ -1,4 +1,4 @@
-"""Verifying the aggregator's audit log: a chain of hashes, each signed; anybody who can read it can check it."""
+"""Verifies the aggregator's audit log: a hash chain whose entries are signed. Any reader can verify it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dcfpca.errors import BadMessage
 from dcfpca.v1.admin_pb2 import AuditEntry
 
 GENESIS = bytes(32)
-"""What the first entry holds as the hash of the one before."""
+"""The previous hash of the first entry."""
 
 _LABEL = b"dcfpca/v1/audit"
 
 
 def entry_hash(entry: AuditEntry) -> bytes:
-    """SHA-256 over every field of the entry but its hash and signature, each with its length."""
+    """SHA-256 over every field of the entry but its hash and signature, each prefixed with its length."""
     fields = (
         str(entry.sequence),
         str(entry.at_ms),
@@ -53,7 +53,7 @@ def all_shown(entries: Iterable[AuditEntry]) -> Iterator[AuditEntry]:
 
 
 def verify_log(entries: Iterable[AuditEntry], verify: Callable[[bytes, bytes, bytes], bool]) -> int:
-    """Check the whole log from its first entry; `verify(certificate, signature, data)` judges the signatures.
+    """Check the whole log from its first entry; `verify(certificate, signature, data)` checks a signature.
 
     Of entries that are withheld the signed hash stands for what they say: they cannot be changed, added or left out.
     Returns how many entries there are; raises BadMessage at the first one that does not fit.

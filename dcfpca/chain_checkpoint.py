@@ -1,6 +1,7 @@
-"""How far somebody has seen a chained log: its last entry, noted in a file of one's own.
+"""A checkpoint of a hash-chained log: its last entry, kept in a file by whoever reads the log.
 
-A chain shows that nothing inside it was changed; that its end was not cut off shows only who remembers the end.
+The chain alone proves that no entry was changed. Only a reader who kept the last entry can prove that the end of the
+log was not cut off.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from dcfpca.pki.files import write_file
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """The last entry of a log: its number and its hash."""
+class ChainCheckpoint:
+    """The last entry of a log: its sequence number and its hash."""
 
     sequence: int
     hash: bytes
@@ -25,36 +26,36 @@ class Head:
         return f"{self.sequence} {self.hash.hex()}"
 
 
-def check_seen(path: Path, hashes: Mapping[int, bytes], what: str) -> Head | None:
-    """Raise Refused unless the log, given as hashes by number, still has the entry noted in the file, if there is one.
+def verify_checkpoint(path: Path, hashes: Mapping[int, bytes], what: str) -> ChainCheckpoint | None:
+    """The checkpoint of the log as it is now, for `save_checkpoint`; None for an empty log.
 
-    Returns the log's last entry now, for `note_seen`; None for an empty log.
+    `hashes` is the log, by sequence number. Raises Refused if the checkpoint in the file is no longer part of the log.
     """
-    noted = _read(path)
-    if noted is not None and hashes.get(noted.sequence) != noted.hash:
-        sentence = f"{what} was cut off or rewritten: it no longer has its entry {noted.sequence} as it was seen before"
-        raise Refused(sentence, f"keep {path}, which notes what was seen, and ask whoever keeps the log")
+    saved = _read(path)
+    if saved is not None and hashes.get(saved.sequence) != saved.hash:
+        sentence = f"{what} was cut off or rewritten: entry {saved.sequence} is not what it was at the last check"
+        raise Refused(sentence, f"keep {path}, which proves it, and ask whoever runs the log")
     last = max(hashes, default=0)
-    return Head(last, hashes[last]) if last else None
+    return ChainCheckpoint(last, hashes[last]) if last else None
 
 
-def note_seen(path: Path, head: Head | None) -> None:
-    """Note the last entry for the next time."""
-    if head is not None:
-        write_file(path, json.dumps({"sequence": head.sequence, "hash": head.hash.hex()}).encode() + b"\n")
+def save_checkpoint(path: Path, checkpoint: ChainCheckpoint | None) -> None:
+    """Write the checkpoint for the next comparison; without one, nothing."""
+    if checkpoint is not None:
+        write_file(path, json.dumps({"sequence": checkpoint.sequence, "hash": checkpoint.hash.hex()}).encode() + b"\n")
 
 
-def _read(path: Path) -> Head | None:
+def _read(path: Path) -> ChainCheckpoint | None:
     try:
-        noted = json.loads(path.read_text(encoding="utf-8"))
-        head = Head(noted["sequence"], bytes.fromhex(noted["hash"]))
+        saved = json.loads(path.read_text(encoding="utf-8"))
+        checkpoint = ChainCheckpoint(saved["sequence"], bytes.fromhex(saved["hash"]))
     except FileNotFoundError:
         return None
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}", "check --seen") from None
     except (ValueError, KeyError, TypeError, RecursionError):
-        head = Head(0, b"")
-    if type(head.sequence) is not int or len(head.hash) != 32:
-        hint = "name another file with --seen; one that is not there is made"
-        raise BadInput(f"{path} does not note the end of a log", hint)
-    return head
+        checkpoint = ChainCheckpoint(0, b"")
+    if type(checkpoint.sequence) is not int or len(checkpoint.hash) != 32:
+        hint = "name another file with --seen; a missing one is created"
+        raise BadInput(f"{path} is not a checkpoint of a log", hint)
+    return checkpoint

@@ -1,4 +1,4 @@
-"""What a site signs when it enrols in a run or refuses it, so that nobody can say later that it was otherwise."""
+"""What a site signs when it enrols in a run or refuses it: evidence that neither side can deny later."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LABEL = "dcfpca/v1/consent"
 def consent_bytes(
     run_id: str, spec_sha256: bytes, participant: str, *, accept: bool, private: bool, reasons: Sequence[str]
 ) -> bytes:
-    """The canonical bytes of an answer to a proposal, bound to the run, the spec and the one who answers."""
+    """The canonical bytes of an answer to a proposal, bound to the run, the spec and the participant."""
     answer = {
         "label": LABEL,
         "run": run_id,

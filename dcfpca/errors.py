@@ -1,10 +1,10 @@
-"""The errors that people see: one sentence that says what is wrong, one hint that says what to do."""
+"""The errors that people see: one sentence that says what is wrong, and one hint that says what to do."""
 
 from __future__ import annotations
 
 
 class DcfpcaError(Exception):
-    """Base of every error this software raises on purpose. `str()` is the sentence, `hint` the remedy."""
+    """Base of every error that this software raises on purpose. `str()` is the sentence, `hint` the remedy."""
 
     def __init__(self, sentence: str, hint: str = "") -> None:
         super().__init__(sentence)
@@ -12,11 +12,15 @@ class DcfpcaError(Exception):
 
 
 class BadInput(DcfpcaError):
-    """Data, configuration, spec or command line that cannot be used as it is."""
+    """Data, configuration, spec or command line that cannot be used as it is. Commands exit with 2."""
+
+
+class UnusableState(BadInput):
+    """A store or state directory that is damaged, in use or not writable. Commands exit with 1: nobody misused them."""
 
 
 class BadIdentity(DcfpcaError):
-    """A certificate, key or name that does not say who its holder is, or that may not be used."""
+    """A certificate, key or name that does not establish an identity, or whose identity may not be used here."""
 
 
 class BadMessage(DcfpcaError):

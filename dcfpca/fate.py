@@ -1,4 +1,4 @@
-"""What became of a message: the same four words in replies, logs and metrics, at both services."""
+"""The fate of a message: the same four words in replies, logs and metrics of both services."""
 
 from __future__ import annotations
 

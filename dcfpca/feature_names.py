@@ -1,4 +1,4 @@
-"""The names of a matrix's rows, and the digest by which sites find out that they mean the same ones."""
+"""The names of a matrix's rows, and the digest by which sites check that they have the same ones."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 
 def features_digest(names: Sequence[str]) -> bytes:
-    """SHA-256 over the names in order; JSON, so that no choice of names runs into its neighbour."""
+    """SHA-256 over the names in order, encoded as JSON, so that different lists never have the same bytes."""
     return hashlib.sha256(json.dumps(list(names), ensure_ascii=False).encode()).digest()
 
 
 def difference(ours: Sequence[str], theirs: Sequence[str], most: int = 8) -> str:
-    """What theirs has that ours lacks, in words; empty when ours has all of it."""
+    """The names in `theirs` that `ours` lacks, at most `most` of them spelled out; empty if there are none."""
     known = set(ours)
     absent = [name for name in theirs if name not in known]
     shown = ", ".join(absent[:most])

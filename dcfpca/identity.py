@@ -1,4 +1,4 @@
-"""Who a certificate speaks for: one URI `spiffe://<consortium>/<role>/<name>` in its subject alternative names."""
+"""The identity in a certificate: one URI `spiffe://<consortium>/<role>/<name>` in its subject alternative names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_NAME = 63
 _SCHEME = "spiffe://"
 _FORM = "spiffe://<consortium>/<role>/<name>"
 _REMAKE = "use a certificate made with `dcfpca certs`"
-# Names become file names and host parts of URIs, so an end of "." or "-" and ".." are out, not only other letters.
+# Names become file names and host parts of URIs, so a trailing "." or "-" and ".." are not allowed.
 _NAME = re.compile(r"[a-z0-9]+(?:-+[a-z0-9]+)*(?:\.[a-z0-9]+(?:-+[a-z0-9]+)*)*")
 
 
@@ -53,7 +53,7 @@ class Identity:
 
 
 def parse_role(word: str) -> Role:
-    """Read a role; the error lists the roles there are."""
+    """Read a role; the error lists the valid ones."""
     try:
         return Role(word)
     except ValueError:
@@ -61,7 +61,7 @@ def parse_role(word: str) -> Role:
 
 
 def check_name(name: str, what: str) -> str:
-    """Return the name if it may stand in an identity, else raise BadIdentity saying what a name looks like."""
+    """Return the name if it is valid in an identity; raises BadIdentity with the rules otherwise."""
     hint = f"use 1 to {MAX_NAME} lower-case letters, digits, hyphens and dots, such as hospital-a or site1.example.org"
     if len(name) > MAX_NAME:
         raise BadIdentity(f"the {what} name {name[:MAX_NAME]!r}… has {len(name)} characters, at most {MAX_NAME}", hint)
@@ -85,7 +85,7 @@ def identity_in(extensions: x509.Extensions, what: str) -> Identity:
     try:
         names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
-        raise BadIdentity(f"the {what} has no subject alternative name, so it says no identity", hint) from None
+        raise BadIdentity(f"the {what} has no subject alternative name, so it has no identity", hint) from None
     uris = names.get_values_for_type(x509.UniformResourceIdentifier)
     if len(uris) != 1:
         raise BadIdentity(f"the {what} has {len(uris)} URI names where exactly one is needed", hint)
@@ -93,5 +93,5 @@ def identity_in(extensions: x509.Extensions, what: str) -> Identity:
 
 
 def fingerprint(certificate: x509.Certificate) -> str:
-    """SHA-256 of the DER encoding, lower-case hex: the name people compare and revocation lists use."""
+    """SHA-256 of the DER encoding, lower-case hex: the form that people compare and revocation lists use."""
     return certificate.fingerprint(hashes.SHA256()).hex()

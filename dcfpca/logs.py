@@ -1,4 +1,4 @@
-"""One line per event: `action=` and ids as fields, for people or as JSON. Never a value from data, never a secret."""
+"""Structured logging, one line per event: `action=` and ids as fields, as text or JSON. No data, no secrets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FIELDS = "dcfpca_fields"
 
 
 def setup(log_format: LogFormat = "human", level: str = "info", stream: TextIO | None = None) -> None:
-    """Send the lines to `stream` (standard error unless told) in this form; a repeat replaces the earlier setup."""
+    """Log to `stream` (stderr by default) in this format; a second call replaces the first."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_Json() if log_format == "json" else _Human())
     _LOGGER.handlers[:] = [handler]
@@ -26,7 +26,7 @@ def setup(log_format: LogFormat = "human", level: str = "info", stream: TextIO |
 
 
 def log(action: str, *, level: Literal["debug", "info", "warning", "error"] = "info", **fields: Value) -> None:
-    """Say that something happened, in the past tense: `log("update_accepted", run=…, round=3)`."""
+    """Log an event, named in the past tense: `log("update_accepted", run=…, round=3)`."""
     number = getattr(logging, level.upper())
     if _LOGGER.isEnabledFor(number):
         _check(fields)
@@ -34,7 +34,7 @@ def log(action: str, *, level: Literal["debug", "info", "warning", "error"] = "i
 
 
 def _check(fields: Mapping[str, Any]) -> None:
-    """Bytes and arrays have no place in a log: the first are secrets, the second data."""
+    """Raise TypeError for bytes and arrays, which may be secrets or data."""
     for name, value in fields.items():
         if not isinstance(value, str | int | float | list | tuple | None):
             raise TypeError(f"{name} is a {type(value).__name__}; a log line takes text and numbers only")
@@ -65,6 +65,6 @@ def _text(value: Value) -> str:
         return f"{value:.6g}"
     text = ",".join(value) if isinstance(value, list | tuple) else str(value)
     if not text.isprintable():
-        # Peers choose some of these words: none may move a terminal's cursor or begin a line of its own.
+        # Peers choose some of this text: it must not drive a terminal or forge a line.
         return json.dumps(text)
     return json.dumps(text, ensure_ascii=False) if not text or set(text) & set(' "=') else text

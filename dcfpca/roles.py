@@ -50,5 +50,5 @@ ROLES: dict[str, frozenset[Role]] = {
 
 
 def may_call(role: Role, method: str) -> bool:
-    """Whether this role may call this method; a method that is not in the table may be called by nobody."""
+    """Whether this role may call this method; a method that is not in the table is denied to every role."""
     return role in ROLES.get(method, frozenset())

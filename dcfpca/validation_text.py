@@ -1,4 +1,4 @@
-"""What is wrong with a file of keys and values, for people. Apart from the spec, so that a config costs no numerics."""
+"""Validation errors of configurations and specs as one line. Separate from the spec, which imports NumPy."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pydantic import ValidationError
 
 
 def describe(error: ValidationError) -> str:
-    """All complaints of a pydantic validation in one line: `key: what is wrong`, with `;` between."""
-    return "; ".join(_complaint(item["loc"], item["msg"], item["type"]) for item in error.errors())
+    """All errors of a pydantic validation in one line: `key: what is wrong`, separated by `;`."""
+    return "; ".join(_describe_one(item["loc"], item["msg"], item["type"]) for item in error.errors())
 
 
-def _complaint(loc: tuple[int | str, ...], message: str, kind: str) -> str:
+def _describe_one(loc: tuple[int | str, ...], message: str, kind: str) -> str:
     key = ".".join(str(part) for part in loc)
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         return f"{key}: there is no such key"
-    said = message.removeprefix("Value error, ")
-    return f"{key}: {said}" if key else said
+    text = message.removeprefix("Value error, ")
+    return f"{key}: {text}" if key else text

@@ -1,4 +1,4 @@
-"""A web server for looking only: GET and HEAD, a few short pages and event streams, no framework.
+"""A read-only web server: GET and HEAD, a few short pages and event streams, no framework.
 
 It carries metrics and the dashboard, on a port of its own beside the gRPC service. It reads at most one small
 request per connection and closes it, so there is no state to get wrong.
@@ -20,7 +20,7 @@ REQUEST_SECONDS = 5.0
 LARGEST_REQUEST = 16 << 10
 MOST_CONNECTIONS = 128
 
-# Nothing is loaded from elsewhere, nothing is sent elsewhere, nobody may frame the page.
+# The page may load, send to and be framed by no other origin.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -33,7 +33,7 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for; the query is not interpreted."""
+    """A parsed request; the query string is not interpreted."""
 
     method: str
     path: str
@@ -42,7 +42,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A page, or a stream of pieces that goes on until the reader leaves."""
+    """A page, or a stream of chunks that lasts until the reader disconnects."""
 
     body: bytes | AsyncIterator[bytes]
     content_type: str = "text/plain; charset=utf-8"
@@ -64,13 +64,13 @@ class WebServer:
 
     @property
     def url(self) -> str:
-        """Where to point a browser."""
+        """The URL for a browser."""
         assert self._server is not None
         port = self._server.sockets[0].getsockname()[1]
         return f"http://[{self.host}]:{port}/" if ":" in self.host else f"http://{self.host}:{port}/"
 
     async def start(self) -> None:
-        """Listen; raises BadInput when the address cannot be had."""
+        """Listen; raises BadInput if the address cannot be bound."""
         try:
             self._server = await asyncio.start_server(self._accept, self.host, self._wanted, limit=LARGEST_REQUEST)
         except OSError as error:
@@ -141,7 +141,7 @@ def split_address(listen: str) -> tuple[str, int]:
 
 
 async def _read(reader: asyncio.StreamReader) -> Request | None:
-    """The request, or None when it is not one that we understand in time and size."""
+    """The request, or None if it is malformed, too large or too slow."""
     try:
         async with asyncio.timeout(REQUEST_SECONDS):
             head = await reader.readuntil(b"\r\n\r\n")

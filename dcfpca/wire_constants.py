@@ -1,23 +1,18 @@
-"""Types for the names and numbers that travel through every room, so that they cannot be mixed up."""
+"""The protocol version, message sizes and metadata keys that both sides of the wire share."""
 
 from __future__ import annotations
 
-from typing import NewType
-
-RunId = NewType("RunId", str)
-ParticipantName = NewType("ParticipantName", str)
-
 PROTOCOL = 1
-"""Version of the wire protocol; both sides must speak the same."""
+"""Version of the wire protocol; both sides must have the same."""
 
 CHUNK_BYTES = 1 << 20
-"""Largest piece of a tensor or file in one message; far below gRPC's 4 MiB limit."""
+"""Largest chunk of a tensor or file in one message; far below gRPC's 4 MiB limit."""
 
 INLINE_BYTES = 1 << 20
-"""A consensus up to this size rides in the assignment itself and saves a call."""
+"""A consensus of up to this size is sent inside the assignment, which saves a call."""
 
 WHOLE = "dcfpca-whole"
-"""Under this key a stream's first metadata say up to how many bytes an update may come in one message."""
+"""Key in a stream's initial metadata: the most bytes an update may have to be sent in one message."""
 
 TURNS = "dcfpca-turns"
-"""Under this key a stream's first metadata say in how large a cohort an update may be sent without waiting its turn."""
+"""Key in a stream's initial metadata: the largest cohort in which updates are sent without waiting for a slot."""

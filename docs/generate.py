@@ -1,4 +1,4 @@
-"""Generates docs/configuration.md and docs/cli.md from the models and commands themselves. `make docs` runs it."""
+"""Generates configuration.md, cli.md and the drawn parts of architecture.md from the code. `make docs` runs it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import dataclasses
 import inspect
 import io
 import json
+import re
 import sys
 import textwrap
 import tokenize
@@ -25,6 +26,7 @@ from aggregator.config import Config as AggregatorConfig
 from aggregator.main import app as aggregator_app
 from dcfpca.cli.main import command_tree
 from dcfpca.spec import RunSpec
+from docs import rooms, state_diagrams
 from participant.config import Config as ParticipantConfig
 from participant.main import app as participant_app
 
@@ -34,23 +36,45 @@ NOT_FOR_USERS = {"engine.kind"}
 
 CONFIGURATION = """# Configuration reference
 
-Four files, all TOML. Relative paths are relative to the file they stand in. An unknown key, a value of the wrong kind
-or out of range is an error that names the key. [deploy/config](../deploy/config) has each file with every key to copy.
+Four files, all TOML. Relative paths are relative to the file that contains them. An unknown key, or a value of the
+wrong type or out of range, is an error that names the key. [deploy/config](../deploy/config) has a template of each
+file with every key.
 
 The operator's file (`--config`, or the environment variable `DCFPCA_CONFIG`) has four keys, at top level or under
-`[operator]`: `aggregator` (HOST:PORT), `ca`, `cert`, `key`. Flags of the same names win over it.
+`[operator]`: `aggregator` (HOST:PORT), `ca`, `cert`, `key`. Flags of the same names override it.
 """
 CLI = """# Command reference
 
 Three commands: `dcfpca` for operators and holders of the CA, `dcfpca-aggregator` for the service,
-`dcfpca-participant` for a site. `--json` prints one JSON document on stdout and nothing else; speech goes to stderr.
-Errors are one sentence after `error:` and what to do after `hint:`.
+`dcfpca-participant` for a site. `--json` prints one JSON document on stdout and nothing else; messages go to
+stderr. An error is one sentence after `error:`, with the remedy after `hint:`.
 
-Exit codes: **0** done, **1** refused or failed, **2** misuse (command line, configuration or spec).
+Exit codes: **0** done, **1** refused or failed, **2** misuse (command line, configuration, spec or data).
 
 Commands of `dcfpca` that talk to the aggregator take `--aggregator HOST:PORT`, `--ca`, `--cert` and `--key`, or a file
-with these keys by `--config` or `DCFPCA_CONFIG`; below they are not repeated.
+with these keys given by `--config` or `DCFPCA_CONFIG`; they are not repeated below.
 """
+
+
+DRAWN = {
+    "rooms": rooms.rooms,
+    "imports": rooms.imports,
+    "contracts": rooms.contracts,
+    "run status": state_diagrams.run_status,
+    "phases": state_diagrams.attempt_phases,
+    "messages": state_diagrams.phase_messages,
+    "session": state_diagrams.site_session,
+}
+
+
+def architecture() -> str:
+    """The text of architecture.md: as it is, with every part between two marks drawn anew."""
+
+    def drawn(part: re.Match[str]) -> str:
+        return f"<!-- drawn: {part[1]} -->\n\n{DRAWN[part[1]]()}\n<!-- end -->"
+
+    text = (HERE / "architecture.md").read_text(encoding="utf-8")
+    return re.sub(r"<!-- drawn: ([a-z ]+) -->\n.*?<!-- end -->", drawn, text, flags=re.DOTALL)
 
 
 def configuration() -> str:
@@ -72,9 +96,7 @@ def _tables(model: type[BaseModel]) -> Iterator[str]:
 
 
 def _spec() -> str:
-    text = (
-        "What the operator proposes; every site reviews and signs it, and nobody can change it afterwards.\n\n" + _HEAD
-    )
+    text = "What the operator proposes. Every site reviews and signs it; it cannot be changed afterwards.\n\n" + _HEAD
     sections = ""
     for key, field in RunSpec.model_fields.items():
         if dataclasses.is_dataclass(field.annotation):
@@ -119,7 +141,7 @@ def _model_in(field: FieldInfo) -> type[BaseModel] | None:
 
 
 def _settings(name: str, settings: type[Any]) -> str:
-    """The tunables of a method; what they do is said in the comments beside them."""
+    """The tunables of a method, described by the comments beside their fields."""
     comments = _comments(settings)
     rows = []
     for field in dataclasses.fields(settings):
@@ -148,7 +170,7 @@ def _comments(settings: type[Any]) -> dict[str, str]:
 
 def commands() -> str:
     """The text of cli.md."""
-    trees = {
+    trees: dict[str, Any] = {  # click's commands, or those of the copy of click that newer typer carries
         "dcfpca": command_tree(),
         "dcfpca-aggregator": typer.main.get_command(aggregator_app),
         "dcfpca-participant": typer.main.get_command(participant_app),
@@ -161,7 +183,7 @@ def commands() -> str:
 
 
 def leaves(path: str, node: click.Command) -> Iterator[tuple[str, click.Command]]:
-    """Every command that does something, by its full name."""
+    """Every command that is not a group, with its full name."""
     below = getattr(node, "commands", None)
     if below is None:
         yield path, node
@@ -216,10 +238,11 @@ def _cell(text: str) -> str:
 
 
 def main() -> None:
-    """Write both files."""
+    """Write all three files."""
     (HERE / "configuration.md").write_text(configuration(), encoding="utf-8")
     (HERE / "cli.md").write_text(commands(), encoding="utf-8")
-    sys.stdout.write("docs/configuration.md and docs/cli.md are written\n")
+    (HERE / "architecture.md").write_text(architecture(), encoding="utf-8")
+    sys.stdout.write("docs/configuration.md, docs/cli.md and docs/architecture.md are written\n")
 
 
 if __name__ == "__main__":

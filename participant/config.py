@@ -1,4 +1,4 @@
-"""The participant's configuration file: TOML, checked whole, every complaint naming its key and the file."""
+"""The participant's configuration file: TOML, validated as a whole; every error names the key and the file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 
 
 
 def _in_bytes(value: Any) -> Any:
-    """ "512 MiB" as a number of bytes; what is no size is left to the type's own complaint."""
+    """ "512 MiB" as a number of bytes; anything else is left to pydantic's own error."""
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value) if isinstance(value, str) else None
     if found is None or found[2].lower() not in _UNITS:
         return value
@@ -36,13 +36,13 @@ class _Table(BaseModel):
 
 
 class AggregatorTable(_Table):
-    """Whom the daemon dials."""
+    """The aggregator that the daemon connects to."""
 
     address: Address = Field(description="host:port; the host must be a name in the aggregator's certificate.")
 
 
 class IdentityTable(_Table):
-    """Who the site is."""
+    """The site's credentials."""
 
     ca: FilePath = Field(description="The consortium's CA certificate (both during a change of CA).")
     cert: FilePath = Field(description="This participant's certificate.")
@@ -53,13 +53,13 @@ class IdentityTable(_Table):
 
 
 class DirectoryTable(_Table):
-    """Where the daemon keeps something."""
+    """A directory of the daemon."""
 
     dir: FilePath = Field(description="The directory; made if need be, readable by this user alone.")
 
 
 class TelemetryTable(_Table):
-    """What the daemon says about itself."""
+    """Log and metrics of the daemon."""
 
     log_format: Literal["human", "json"] = Field("human", description="Form of the log on standard error.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
@@ -82,7 +82,7 @@ class EngineTable(_Table):
 
 
 class Config(_Table):
-    """All of it."""
+    """The whole configuration."""
 
     aggregator: AggregatorTable
     identity: IdentityTable

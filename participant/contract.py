@@ -1,7 +1,7 @@
-"""What may leave a site in a run: which messages, of which exact size, one of each per attempt. Pure.
+"""What may leave a site in a run: the declared messages, each of its exact or largest size. Pure.
 
-Whatever goes out is checked here against the spec that the site signed, by code that shares nothing with the code
-that made the message. Anything else raises, and nothing is sent.
+Every outgoing message is checked here against the spec that the site signed, by code independent of the code that
+built it. A message that was not declared raises EgressViolation and is not sent.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dcfpca.errors import DcfpcaError
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Layout, Method
 from dcfpca.secagg import ring
+from dcfpca.secagg.dropout_recovery.shamir import SHARE_BYTES
 from dcfpca.secagg.keys import KEY_BYTES
-from dcfpca.secagg.shamir import SHARE_BYTES
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
-from dcfpca.wire import header_of, size_of
-from participant.ledger import Item
+from dcfpca.wire import Buffer, header_of, size_of
+from participant.state.ledger import Item
 
 SEALED_BYTES = 2 * SHARE_BYTES + 16
 TICKET_BYTES = 64
@@ -29,12 +29,12 @@ SENTENCE_CHARACTERS = 2000
 
 
 class EgressViolation(DcfpcaError):
-    """Something that was not declared was about to leave the site. A defect, never the user's doing."""
+    """A message that was not declared was about to leave the site: a defect of the software, not a user error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """What the site agreed to send in one run; `name` is its own."""
+    """What the site agreed to send in one run; `name` is the site's own."""
 
     run_id: str
     name: str
@@ -56,14 +56,14 @@ class Contract:
 
 
 def update_item(
-    contract: Contract, ref: types.RoundRef, payload: bytes, ticket: bytes = b""
+    contract: Contract, ref: types.RoundRef, payload: Buffer, ticket: bytes = b""
 ) -> tuple[Item, pb.UpdateHeader]:
     """An update of exactly the declared length, and the header that announces it in the declared shape."""
     _check_run(contract, ref)
-    _demand(len(ticket) <= TICKET_BYTES, "a ticket of an undeclared size")
-    _demand(0 <= ref.round <= contract.spec.last_round, "an update of a round the spec does not have")
+    _require(len(ticket) <= TICKET_BYTES, "a ticket of an undeclared size")
+    _require(0 <= ref.round <= contract.spec.last_round, "an update of a round the spec does not have")
     tensor = header_of(payload, contract.layout(ref.round), contract.dtype())
-    _demand(len(payload) == size_of(tensor), "more or fewer bytes than the declared shape has")
+    _require(len(payload) == size_of(tensor), "more or fewer bytes than the declared shape has")
     shape = f"{tensor.rows} × {tensor.columns} + {tensor.scalars} {_word(tensor.dtype)}"
     kind = "plain update" if contract.spec.aggregation == "plain" else "masked update"
     item = Item(kind, shape, len(payload), tensor.sha256, ref.run_id, ref.round, ref.attempt)
@@ -74,82 +74,82 @@ def keys_item(contract: Contract, request: pb.AdvertiseKeysRequest) -> Item:
     """Two public keys, a commitment and a signature."""
     _check_secure(contract, request.ref)
     keys = request.keys
-    _demand(keys.participant == contract.name, "keys under another name")
+    _require(keys.participant == contract.name, "keys under another name")
     sizes = {len(keys.sealing_key), len(keys.masking_key), len(keys.commitment), len(keys.binding)}
-    _demand(sizes == {KEY_BYTES}, "keys of an undeclared size")
-    _demand(len(keys.signature) <= SIGNATURE_BYTES, "a signature of an undeclared size")
+    _require(sizes == {KEY_BYTES}, "keys of an undeclared size")
+    _require(len(keys.signature) <= SIGNATURE_BYTES, "a signature of an undeclared size")
     return _item("public keys", "2 keys", request, request.ref)
 
 
 def shares_item(contract: Contract, request: pb.ShareKeysRequest) -> Item:
-    """One sealed pair of shares per peer."""
+    """One sealed pair of shares for each peer."""
     _check_secure(contract, request.ref)
     recipients = [share.recipient for share in request.shares]
-    _demand(len(set(recipients)) == len(recipients), "two sealed shares for one peer")
-    _demand(contract.name not in recipients, "a sealed share for oneself")
-    _demand(all(share.sender == contract.name for share in request.shares), "a share under another name")
-    _demand(all(len(share.ciphertext) == SEALED_BYTES for share in request.shares), "a share of an undeclared size")
+    _require(len(set(recipients)) == len(recipients), "two sealed shares for one peer")
+    _require(contract.name not in recipients, "a sealed share for the site itself")
+    _require(all(share.sender == contract.name for share in request.shares), "a share under another name")
+    _require(all(len(share.ciphertext) == SEALED_BYTES for share in request.shares), "a share of an undeclared size")
     return _item("sealed shares", f"{len(recipients)} pairs", request, request.ref)
 
 
 def bound_item(contract: Contract, request: pb.StateBoundRequest) -> Item:
     """One small integer."""
     _check_secure(contract, request.ref)
-    _demand(ring.MIN_EXPONENT <= request.exponent <= ring.MAX_EXPONENT, "an exponent out of range")
+    _require(ring.MIN_EXPONENT <= request.exponent <= ring.MAX_EXPONENT, "an exponent out of range")
     return _item("bound", f"2^{request.exponent}", request, request.ref)
 
 
 def attestation_item(contract: Contract, request: pb.AttestSurvivorsRequest) -> Item:
     """One signature."""
     _check_secure(contract, request.ref)
-    _demand(0 < len(request.signature) <= SIGNATURE_BYTES, "a signature of an undeclared size")
+    _require(0 < len(request.signature) <= SIGNATURE_BYTES, "a signature of an undeclared size")
     return _item("attestation", "1 signature", request, request.ref)
 
 
 def reveal_item(contract: Contract, request: pb.UnmaskRequest) -> Item:
-    """One share per peer, never both kinds for the same one."""
+    """One share of each peer's secrets, never both kinds for the same peer."""
     _check_secure(contract, request.ref)
     shares = [*request.survivor_shares, *request.dropout_shares]
     owners = [share.owner for share in shares]
-    _demand(len(set(owners)) == len(owners), "both kinds of share of one peer")
-    _demand(all(len(share.share) == SHARE_BYTES for share in shares), "a share of an undeclared size")
+    _require(len(set(owners)) == len(owners), "both kinds of share of one peer")
+    _require(all(len(share.share) == SHARE_BYTES for share in shares), "a share of an undeclared size")
     shape = f"{len(request.survivor_shares)} seed + {len(request.dropout_shares)} key shares"
     return _item("revealed shares", shape, request, request.ref)
 
 
 def respond_item(request: pb.RespondRequest) -> Item:
     """The signed answer to a proposal."""
-    _demand(len(request.spec_sha256) == 32, "a digest of an undeclared size")
-    _demand(len(request.signature) <= SIGNATURE_BYTES, "a signature of an undeclared size")
-    _demand(sum(map(len, request.reasons)) <= 10 * SENTENCE_CHARACTERS, "reasons longer than sentences")
+    _require(len(request.spec_sha256) == 32, "a digest of an undeclared size")
+    _require(len(request.signature) <= SIGNATURE_BYTES, "a signature of an undeclared size")
+    _require(sum(map(len, request.reasons)) <= 10 * SENTENCE_CHARACTERS, "reasons longer than sentences")
     detail = "enrols" if request.accept else "refuses: " + "; ".join(request.reasons)
     return _item("answer", "1 signature", request, None, request.run_id, detail)
 
 
 def subscribe_item(request: pb.SubscribeRequest) -> Item:
-    """The opening words: version, abilities, number of rows, and which attempts were opened to the site."""
-    _demand(len(request.features_sha256) in (0, 32), "a digest of an undeclared size")
-    _demand(all(len(one.consensus_sha256) == 32 for one in request.seen), "a digest of an undeclared size")
-    _demand(all(len(one.ticket) <= TICKET_BYTES for one in request.seen), "a ticket of an undeclared size")
+    """The first message of a connection: version, capabilities, number of rows, and the latest attempts."""
+    _require(len(request.features_sha256) in (0, 32), "a digest of an undeclared size")
+    _require(all(len(one.consensus_sha256) == 32 for one in request.seen), "a digest of an undeclared size")
+    _require(all(len(one.ticket) <= TICKET_BYTES for one in request.seen), "a ticket of an undeclared size")
     return _item("subscription", f"{request.rows} rows", request, None)
 
 
 def progress_item(contract: Contract, request: pb.ReportProgressRequest) -> Item:
     """A percentage."""
     _check_run(contract, request.ref)
-    _demand(request.percent <= 100, "more than a percentage")
+    _require(request.percent <= 100, "more than a percentage")
     return _item("progress", f"{request.percent} %", request, request.ref)
 
 
 def refusal_item(request: pb.ExportRefusal) -> Item:
     """The sentence that says why the reconstruction stays here."""
-    _demand(len(request.reason) <= SENTENCE_CHARACTERS, "a reason longer than a sentence")
+    _require(len(request.reason) <= SENTENCE_CHARACTERS, "a reason longer than a sentence")
     return _item("export refusal", "1 sentence", request, None, request.run_id, request.reason)
 
 
 def export_item(header: pb.ExportHeader) -> Item:
     """One file of the reconstruction."""
-    _demand(header.artifact in ARTIFACTS, "a file that is no part of a reconstruction")
+    _require(header.artifact in ARTIFACTS, "a file that is no part of a reconstruction")
     return Item("reconstruction", header.artifact, header.size, header.sha256, header.run_id)
 
 
@@ -164,15 +164,15 @@ def _item(
 
 
 def _check_run(contract: Contract, ref: types.RoundRef) -> None:
-    _demand(ref.run_id == contract.run_id, "a message for another run")
+    _require(ref.run_id == contract.run_id, "a message for another run")
 
 
 def _check_secure(contract: Contract, ref: types.RoundRef) -> None:
     _check_run(contract, ref)
-    _demand(contract.spec.aggregation == "secure", "key material in a plain run")
+    _require(contract.spec.aggregation == "secure", "key material in a plain run")
 
 
-def _demand(holds: bool, otherwise: str) -> None:
+def _require(holds: bool, otherwise: str) -> None:
     if not holds:
         raise EgressViolation(f"{otherwise} was about to leave this site; it was stopped", "report this as a defect")
 

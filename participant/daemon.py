@@ -1,4 +1,4 @@
-"""The daemon: one connection, any number of runs, until it is told to stop."""
+"""The daemon: one connection to the aggregator and any number of runs, until it is stopped."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dcfpca.doctor.connection_diagnosis import Files
-from dcfpca.errors import BadIdentity, BadInput, BadMessage, DcfpcaError
+from dcfpca.connection_diagnosis import TlsFiles
+from dcfpca.errors import BadIdentity, BadMessage, DcfpcaError, UnusableState
 from dcfpca.feature_names import features_digest
 from dcfpca.logs import log
 from dcfpca.v1 import rounds_pb2 as pb
@@ -20,14 +20,14 @@ from dcfpca.web_server import serve_beside
 from dcfpca.wire_constants import PROTOCOL
 from participant import wire_codec
 from participant.config import Config
-from participant.driver import Driver, Means
+from participant.driver import RunDriver, SiteServices
 from participant.egress import Egress
 from participant.engine import Engine
 from participant.link import Connection, Link
 from participant.local_site import LocalSite, open_site
-from participant.revocation_list import KeptRevocationList
 from participant.session import events
-from participant.store import RunRow, Store, only_daemon
+from participant.state.revocation_list import KeptRevocationList
+from participant.state.store import RunRow, Store, only_daemon
 from participant.telemetry import Telemetry
 
 APPROVAL_SECONDS = 1.0
@@ -37,7 +37,7 @@ REVOCATION_SECONDS = 60.0
 
 
 class Daemon:
-    """Hands every assignment to the driver of its run."""
+    """Gives every assignment to the driver of its run."""
 
     def __init__(self, config: Config, site: LocalSite, store: Store) -> None:
         self._config = config
@@ -48,12 +48,12 @@ class Daemon:
         engine = engine_of(config)
         self._telemetry = Telemetry()
         self._telemetry.watch_certificate(lambda: site.credentials.not_after)
-        self._means = Means(site, store, self._link, egress, engine, config.results.dir, self._telemetry)
-        self._drivers: dict[str, Driver] = {}
+        self._services = SiteServices(site, store, self._link, egress, engine, config.results.dir, self._telemetry)
+        self._drivers: dict[str, RunDriver] = {}
 
     async def serve(self) -> None:
-        """Serve until cancelled; raises DcfpcaError when there is no point in going on."""
-        files = Files(self._config.identity.ca, self._config.identity.cert, self._config.identity.key)
+        """Serve until cancelled; raises DcfpcaError when retrying cannot help."""
+        files = TlsFiles(self._config.identity.ca, self._config.identity.cert, self._config.identity.key)
         connection = Connection(self._config.aggregator.address, files, self._link, self._telemetry.connected)
         metrics = await serve_beside("metrics", self._config.telemetry.metrics, self._telemetry.page)
         self._restore()
@@ -74,17 +74,17 @@ class Daemon:
             await self._close(tasks)
 
     async def _close(self, tasks: Sequence[asyncio.Future[None]]) -> None:
-        """Everything under way is cancelled: what mattered is on disk and is taken up again at the next start."""
+        """Cancel everything under way; the next start continues it from what is saved."""
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for driver in self._drivers.values():
             await driver.stop()
         await self._link.close()
-        self._means.engine.close()
+        self._services.engine.close()
 
     async def _listen(self, connection: Connection) -> None:
-        async for assignment in connection.assignments(self._hello, self._means.egress.subscribed):
+        async for assignment in connection.assignments(self._hello, self._services.egress.subscribed):
             self._deliver(assignment)
 
     def _deliver(self, assignment: pb.Assignment) -> None:
@@ -95,19 +95,19 @@ class Daemon:
             return
         log("assignment_received", level="debug", run=assignment.run_id, key=assignment.key)
         run_id = assignment.run_id
-        if run_id not in self._drivers and not self._concerns_us(run_id, event):
+        if run_id not in self._drivers and not self._is_known(run_id, event):
             return
         self._driver(run_id).take(event, assignment)
         if self._drivers[run_id].is_over:
             del self._drivers[run_id]
 
-    def _concerns_us(self, run_id: str, event: events.Assigned) -> bool:
-        """Nothing is remembered for runs that were never proposed here, however many an aggregator invents."""
+    def _is_known(self, run_id: str, event: events.Assigned) -> bool:
+        """Whether to keep a driver for the run: not for runs that were never proposed here, whatever their number."""
         return isinstance(event, events.Proposed | events.ExportWanted) or self._store.run(run_id) is not None
 
-    def _driver(self, run_id: str) -> Driver:
+    def _driver(self, run_id: str) -> RunDriver:
         if run_id not in self._drivers:
-            self._drivers[run_id] = Driver(run_id, self._means, self._store.run(run_id))
+            self._drivers[run_id] = RunDriver(run_id, self._services, self._store.run(run_id))
         return self._drivers[run_id]
 
     def _restore(self) -> None:
@@ -116,14 +116,14 @@ class Daemon:
                 self._restore_run(row)
 
     def _restore_run(self, row: RunRow) -> None:
-        """One damaged run must not keep the others from going on."""
+        """Restore one run; if it is damaged, the others continue."""
         try:
             self._driver(row.run_id).restore(row)
         except DcfpcaError as error:
             log("run_not_resumed", level="error", run=row.run_id, reason=str(error), hint=error.hint or None)
 
     async def _watch_approvals(self) -> None:
-        """A person answers through the state directory, from another process."""
+        """Poll for approvals, which `dcfpca-participant approve` writes to the state directory."""
         while True:
             for run_id in self._store.approved():
                 log("run_approved", run=run_id)
@@ -131,7 +131,7 @@ class Daemon:
             await asyncio.sleep(APPROVAL_SECONDS)
 
     async def _flush(self) -> None:
-        """Bring to the disk what the rounds left in the system's memory, without any of them waiting for it."""
+        """Flush the state to the disk in the background, so that no round waits for it."""
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
             await asyncio.to_thread(self._store.flush)
@@ -152,7 +152,7 @@ class Daemon:
             await asyncio.sleep(REVOCATION_SECONDS)
 
     def _hello(self) -> pb.SubscribeRequest:
-        """Who this is, and how far it has seen its runs go."""
+        """Version, capabilities and size of this site, and the latest attempt of each open run."""
         policy = self._config.policy
         abilities = {"secagg": True, "plain": policy.allow_plain, "export": policy.allow_export and not policy.private}
         return pb.SubscribeRequest(
@@ -161,19 +161,19 @@ class Daemon:
             capabilities=[name for name, able in abilities.items() if able],
             rows=self._site.facts.rows,
             features_sha256=features_digest(features) if (features := self._site.facts.features) else b"",
-            seen=[wire_codec.encode_seen(run_id, opened) for run_id, opened in self._open_attempts() if opened.ticket],
+            seen=[wire_codec.encode_seen(opened) for opened in self._open_attempts() if opened.ticket],
         )
 
-    def _open_attempts(self) -> list[tuple[str, events.Opened]]:
-        latest = [(run_id, driver.session.latest) for run_id, driver in self._drivers.items()]
-        return [(run_id, opened) for run_id, opened in latest if opened is not None]
+    def _open_attempts(self) -> list[events.Opened]:
+        latest = [driver.session.latest for driver in self._drivers.values()]
+        return [opened for opened in latest if opened is not None]
 
 
 def engine_of(config: Config) -> Engine:
-    """Where the local step runs, by the configuration."""
+    """The engine that the configuration names."""
     wanted = config.engine
     if wanted.kind == "dask":
-        from participant.dask_engine import DaskEngine  # noqa: PLC0415  an extra, and slow to import
+        from participant.engine.dask_engine import DaskEngine  # noqa: PLC0415  an optional extra, and slow to import
 
         return DaskEngine(wanted.scheduler, config.data, wanted.threads)
     scratch = config.state.dir / "spool"
@@ -185,20 +185,20 @@ async def serve(config: Config) -> None:
     with only_daemon(config.state.dir):
         site = await asyncio.to_thread(open_site, config)
         store = Store(config.state.dir)
-        store.take_over()
+        store.discard_seeds_after_reboot()
         facts = site.facts
         log("started", participant=site.name, rows=facts.rows, columns=facts.columns, private=facts.policy.private)
         try:
-            await _until_told(Daemon(config, site, store).serve())
+            await _until_signalled(Daemon(config, site, store).serve())
         except (sqlite3.Error, OSError) as error:
-            hint = "free space on its disk, or repair its rights; then start the daemon again, nothing is lost"
-            raise BadInput(f"the state in {config.state.dir} cannot be written: {error}", hint) from error
+            hint = "free space on the disk or correct the permissions, then start the daemon again; nothing is lost"
+            raise UnusableState(f"the state in {config.state.dir} cannot be written: {error}", hint) from error
         finally:
             store.close()
             log("stopped", participant=site.name)
 
 
-async def _until_told(work: Coroutine[Any, Any, None]) -> None:
+async def _until_signalled(work: Coroutine[Any, Any, None]) -> None:
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

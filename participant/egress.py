@@ -1,4 +1,4 @@
-"""The one door through which bytes leave the site: checked against the contract, written into the ledger, then sent."""
+"""The only way out of the site: a message is checked against the contract, recorded in the ledger, then sent."""
 
 from __future__ import annotations
 
@@ -7,24 +7,27 @@ import time
 from pathlib import Path
 
 from dcfpca.artifacts import ARTIFACTS
+from dcfpca.atomic_files import sha256_of_file
+from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import Refused
+from dcfpca.secagg_wire import ref_to_wire
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
+from dcfpca.wire import Buffer
 from participant import contract, wire_codec
-from participant.atomic_files import digest_of
 from participant.contract import Contract, EgressViolation
-from participant.ledger import Item, Ledger
 from participant.link import Link
 from participant.policy import SitePolicy, review_export
 from participant.session.actions import Advertise, Attest, SendBound, SendReveal, SendShares
-from participant.session.events import Opened, Ref
+from participant.session.events import Opened
+from participant.state.ledger import Item, Ledger
 
 SmallMessage = Advertise | SendShares | SendBound | Attest | SendReveal
 
 
 class Egress:
-    """Everything goes through one of these methods; there is no other way to the link's sending half."""
+    """Every message of the site leaves through one of these methods; a test keeps others from calling the link's."""
 
     def __init__(self, link: Link, ledger: Ledger, policy: SitePolicy) -> None:
         self._link = link
@@ -42,14 +45,14 @@ class Egress:
 
     async def send(self, agreed: Contract, message: SmallMessage) -> types.Receipt:
         """Send one small message of an attempt."""
-        ref = wire_codec.encode_ref(agreed.run_id, message.ref)
+        ref = ref_to_wire(message.ref)
         match message:
             case Advertise():
-                keys = wire_codec.encode_advert(agreed.run_id, message.ref, message.advert)
+                keys = wire_codec.encode_advert(message.ref, message.advert)
                 self._record_once(contract.keys_item(agreed, keys))
                 return await self._link.advertise(keys)
             case SendShares():
-                shares = wire_codec.encode_shares(agreed.run_id, message.ref, message.shares)
+                shares = wire_codec.encode_shares(message.ref, message.shares)
                 items = [contract.shares_item(agreed, shares)]
                 if message.bound is not None:
                     bound = pb.StateBoundRequest(ref=ref, exponent=message.bound.exponent)
@@ -66,49 +69,52 @@ class Egress:
                 self._record_once(contract.attestation_item(agreed, signed))
                 return await self._link.attest(signed)
             case SendReveal():
-                reveal = wire_codec.encode_reveal(agreed.run_id, message.ref, message.reveal)
+                reveal = wire_codec.encode_reveal(message.ref, message.reveal)
                 self._record_once(contract.reveal_item(agreed, reveal))
                 return await self._link.unmask(reveal)
 
-    async def submit(self, agreed: Contract, ref: Ref, payload: bytes, opened: Opened | None) -> types.Receipt:
-        """Send an update for an attempt opened so, going on where an earlier connection broke."""
+    async def submit(self, agreed: Contract, ref: AttemptRef, payload: Buffer, opened: Opened | None) -> types.Receipt:
+        """Send the update of an attempt; after a broken connection, only the bytes that have not arrived.
+
+        `opened` is the announcement of the attempt; None when it is no longer the latest.
+        """
         ticket, cohort = (opened.ticket, len(opened.cohort)) if opened else (b"", 0)
-        item, header = contract.update_item(agreed, wire_codec.encode_ref(agreed.run_id, ref), payload, ticket)
+        item, header = contract.update_item(agreed, ref_to_wire(ref), payload, ticket)
         self._record_once(item)
         return await self._link.upload(header, payload, cohort)
 
     async def export(self, spec: RunSpec, run_id: str, export_id: str, directory: Path) -> list[types.Receipt]:
-        """Send L and S. The policy is asked once more: this is the last door."""
+        """Send L and S, after a last check of the site's policy; raises Refused when it does not allow that."""
         if reason := review_export(spec, self._policy):
             raise Refused(reason)
         return [await self._export_file(run_id, export_id, directory / name) for name in ARTIFACTS]
 
     async def _export_file(self, run_id: str, export_id: str, path: Path) -> types.Receipt:
-        size, digest = await asyncio.to_thread(lambda: (path.stat().st_size, digest_of(path)))
+        size, digest = await asyncio.to_thread(lambda: (path.stat().st_size, sha256_of_file(path)))
         header = pb.ExportHeader(run_id=run_id, export_id=export_id, artifact=path.name, size=size, sha256=digest)
         self._record(contract.export_item(header))
         return await self._link.export(header, path)
 
-    async def report(self, agreed: Contract, ref: Ref, percent: int) -> None:
-        """Tell how far the local step has come, for people to look at."""
-        request = pb.ReportProgressRequest(ref=wire_codec.encode_ref(agreed.run_id, ref), percent=percent)
+    async def report(self, agreed: Contract, ref: AttemptRef, percent: int) -> None:
+        """Send the percentage that a long local step has reached; it is shown to operators."""
+        request = pb.ReportProgressRequest(ref=ref_to_wire(ref), percent=percent)
         self._record(contract.progress_item(agreed, request))
         await self._link.report(request)
 
     async def refuse_export(self, run_id: str, export_id: str, reason: str) -> types.Receipt:
-        """Send the refusal."""
+        """Send the reason why the reconstruction is not exported."""
         refusal = pb.ExportRefusal(run_id=run_id, export_id=export_id, reason=reason)
         self._record(contract.refusal_item(refusal))
         return await self._link.refuse_export(refusal)
 
     def _record_once(self, *items: Item) -> None:
-        """Record a message of which an attempt has one: a repeat has the same bytes, anything else stays here."""
+        """Record the only message of its kind in an attempt; EgressViolation for a second with different bytes."""
         fresh = [item for item in items if not self._has_left(item)]
         if fresh:
             self._record(*fresh)
 
     def _has_left(self, item: Item) -> bool:
-        left = self._ledger.digests(item.run_id, item.round, item.attempt, item.kind)
+        left = self._ledger.sent_digests(item)
         if left - {item.sha256}:
             raise EgressViolation(f"a second, different {item.kind} was about to leave in one attempt; it was stopped")
         return bool(left)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -12,22 +11,23 @@ from typing import Annotated
 import typer
 
 from dcfpca import logs
-from dcfpca.chain_checkpoint import check_seen, note_seen
-from dcfpca.cli.doctor import conclude
-from dcfpca.cli.report import write_report
-from dcfpca.errors import BadInput, DcfpcaError, Refused
-from dcfpca.text.console import FAILED, print_json, report_error, result, say
+from dcfpca.chain_checkpoint import save_checkpoint, verify_checkpoint
+from dcfpca.errors import BadInput, Refused, UnusableState
+from dcfpca.report.report_file import write_report
+from dcfpca.text.check_report import report_checks
+from dcfpca.text.command_line import EXIT_CODES, run_command
+from dcfpca.text.console import print_json, result, say
 from dcfpca.version import __version__
-from participant import console_views
+from participant.commands import console_views
+from participant.commands.doctor import examine
+from participant.commands.report import build_report
+from participant.commands.transform import transform as transform_columns
 from participant.config import load_config
 from participant.daemon import serve as serve_daemon
-from participant.doctor import examine
-from participant.ledger import verify
 from participant.local_site import open_site
-from participant.report import build_report
 from participant.results import read_manifests
-from participant.store import DATABASE, Store
-from participant.transform import transform as transform_columns
+from participant.state.ledger import verify
+from participant.state.store import DATABASE, Store
 
 app = typer.Typer(name="dcfpca-participant", no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -38,9 +38,12 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 RunOption = Annotated[str, typer.Option("--run", help="Only this run.")]
 
 
-@app.callback(invoke_without_command=True)
+@app.callback(
+    invoke_without_command=True,
+    help=f"The daemon of a site, and what it keeps: ledger, results, approvals. {EXIT_CODES}",
+)
 def common(version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False) -> None:
-    """The site's daemon and its papers. Exit codes: 0 done, 1 refused or failed, 2 misuse."""
+    """The participant's daemon, its state and its results. Exit codes: 0 done, 1 refused or failed, 2 misuse."""
     if version:
         result(f"dcfpca-participant {__version__}")
         raise typer.Exit
@@ -49,7 +52,7 @@ def common(version: Annotated[bool, typer.Option("--version", help="Show the ver
 @app.command()
 def serve(
     config: ConfigOption = Path("participant.toml"),
-    log_format: Annotated[str, typer.Option("--log-format", help="human or json; else as configured.")] = "",
+    log_format: Annotated[str, typer.Option("--log-format", help="human or json; by default as configured.")] = "",
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "",
 ) -> None:
     """Take part in runs until stopped."""
@@ -65,7 +68,7 @@ def serve(
 
 @app.command()
 def check(config: ConfigOption = Path("participant.toml"), as_json: JsonOption = False) -> None:
-    """Load configuration, credentials and data, and say what the site would do."""
+    """Load configuration, credentials and data, and show how the site would take part."""
     settings = load_config(config)
     site = open_site(settings)
     if as_json:
@@ -76,30 +79,32 @@ def check(config: ConfigOption = Path("participant.toml"), as_json: JsonOption =
 
 @app.command()
 def doctor(config: ConfigOption = Path("participant.toml"), as_json: JsonOption = False) -> None:
-    """Look at files, data, policy, disk and the way to the aggregator. Exit 1 if anything fails."""
-    conclude(list(examine(load_config(config))), as_json)
+    """Check files, data, policy, disk and the connection to the aggregator. Exit 1 if anything fails."""
+    report_checks(list(examine(load_config(config))), as_json)
 
 
 @app.command()
 def ledger(
     config: ConfigOption = Path("participant.toml"),
     run: RunOption = "",
-    verify_chain: Annotated[bool, typer.Option("--verify", help="Check that nothing was altered.")] = False,
+    verify_chain: Annotated[bool, typer.Option("--verify", help="Check the hash chain of the whole ledger.")] = False,
     seen: Annotated[
         Path | None,
-        typer.Option(help="With --verify: a file, kept elsewhere, that notes how far the ledger has been seen."),
+        typer.Option(help="With --verify: your checkpoint file, compared and then updated. Created if missing."),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every entry, not one line per kind of message.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="List every entry instead of one line per kind of message.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """What has left this site?"""
+    """Show what has left this site."""
     if seen and not verify_chain:
-        raise BadInput("--seen compares a verified ledger with what was seen before", "add --verify")
+        raise BadInput("--seen needs a verified ledger to compare with the checkpoint", "add --verify")
     store = _store(config)
     verified = verify(store.ledger.entries()) if verify_chain else None
     if seen:
         hashes = {entry.sequence: entry.hash for entry in store.ledger.entries()}
-        note_seen(seen, check_seen(seen, hashes, "the ledger"))
+        save_checkpoint(seen, verify_checkpoint(seen, hashes, "the ledger"))
     entries = list(store.ledger.entries(run))
     if as_json:
         print_json(console_views.ledger_document(entries, verified))
@@ -112,12 +117,13 @@ def results(
     config: ConfigOption = Path("participant.toml"),
     run: RunOption = "",
     report: Annotated[
-        Path | None, typer.Option("--report", help="Write an HTML report of the run (the latest, unless named).")
+        Path | None,
+        typer.Option("--report", help="Write an HTML report of the run (the latest unless --run is given)."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the report if it is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the report if it exists.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Finished runs and their files."""
+    """List finished runs and their files."""
     settings = load_config(config)
     manifests = [found for found in read_manifests(settings.results.dir) if run in ("", found["run"])]
     if run and not manifests:
@@ -134,11 +140,11 @@ def results(
 
 @app.command()
 def approve(
-    run: Annotated[str, typer.Argument(help="The run to agree to; none: list those that wait.")] = "",
+    run: Annotated[str, typer.Argument(help="The run to approve; without it, list those that wait.")] = "",
     config: ConfigOption = Path("participant.toml"),
     as_json: JsonOption = False,
 ) -> None:
-    """Agree to a run that waits for a person at the site."""
+    """Approve a run that waits for a person at the site."""
     store = _store(config)
     waiting = [row for row in store.runs() if row.status == "waiting"]
     if not run:
@@ -146,7 +152,7 @@ def approve(
         return
     if run not in {row.run_id for row in waiting}:
         raise Refused(
-            f"no run {run} waits for approval at this site", "see `dcfpca-participant approve` for those that do"
+            f"no run {run} waits for approval at this site", "`dcfpca-participant approve` lists those that do"
         )
     store.approve(run)
     print_json({"approved": run}) if as_json else say(f"run {run} is approved; the daemon enrols within seconds")
@@ -160,13 +166,13 @@ def transform(
     config: ConfigOption = Path("participant.toml"),
     as_json: JsonOption = False,
 ) -> None:
-    """Clean and score new columns with the model of a finished run, without any message leaving the site."""
+    """Clean and score new columns with the model of a finished run. No message leaves the site."""
     report = transform_columns(load_config(config), run, source, out)
     print_json(report) if as_json else console_views.show_transform(report, out)
 
 
 def _store(config: Path) -> Store:
-    """The site's memory, which a running daemon may be writing to at the same time."""
+    """The site's state; a running daemon may be writing to it at the same time."""
     settings = load_config(config)
     if not (settings.state.dir / DATABASE).exists():
         hint = "start the daemon once with `dcfpca-participant serve`"
@@ -175,16 +181,15 @@ def _store(config: Path) -> Store:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command; our own errors become `error:` and `hint:` on stderr."""
-    try:
-        app(args=None if arguments is None else list(arguments))
-    except DcfpcaError as error:
-        report_error(error)
-        sys.exit(FAILED)
-    except sqlite3.DatabaseError as error:
-        hint = "restore it from a backup, or move the directory away; open runs then go on without this site"
-        report_error(BadInput(f"the site's state cannot be used: {error}", hint))
-        sys.exit(FAILED)
+    """The entry point of `dcfpca-participant`."""
+    run_command(app, arguments, _explain)
+
+
+def _explain(error: Exception) -> UnusableState | None:
+    if not isinstance(error, sqlite3.DatabaseError):
+        return None
+    hint = "restore it from a backup, or move the directory away; open runs then go on without this site"
+    return UnusableState(f"the site's state cannot be used: {error}", hint)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,18 @@
-"""The site's own rules, which nobody else can change: what it takes part in, and what it lets out. Pure.
+"""The site's own policy: which runs it takes part in, and what may leave it. Pure; no message can change it.
 
-Everything is refused that is not allowed here, and a refusal gives all its reasons at once.
+Whatever the policy does not allow is refused, and a refusal states all its reasons at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal
+from typing import get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from dcfpca.feature_names import difference, features_digest
-from dcfpca.spec import RunSpec
-
-MethodName = Literal["subspace", "gradient"]
+from dcfpca.spec import MethodName, RunSpec
 
 
 class SitePolicy(BaseModel):
@@ -23,7 +21,7 @@ class SitePolicy(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     private: bool = Field(False, description="The reconstruction never leaves, whoever asks.")
-    methods: tuple[MethodName, ...] = Field(("subspace", "gradient"), description="Methods the site takes part in.")
+    methods: tuple[MethodName, ...] = Field(get_args(MethodName), description="Methods the site takes part in.")
     max_rank: int = Field(512, ge=1, description="Largest rank, or upper bound of it.")
     max_rounds: int = Field(1000, ge=1, description="Most rounds of one run.")
     min_cohort: int = Field(3, ge=2, description="Fewest participants whose sum the site lets its update into.")
@@ -61,7 +59,7 @@ class Refuse:
 
 
 def review(spec: RunSpec, site: SiteFacts) -> Accept | Refuse:
-    """Judge a proposed spec by the site's data and policy."""
+    """Accept or refuse a proposed spec by the site's data and policy."""
     reasons = (*_data_reasons(spec, site), *_policy_reasons(spec, site.policy), *_cohort_reasons(spec, site))
     return Refuse(reasons) if reasons else Accept(needs_approval=site.policy.manual_approval)
 
@@ -116,7 +114,7 @@ def _policy_reasons(spec: RunSpec, policy: SitePolicy) -> list[str]:
 def _cohort_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
     reasons = []
     if site.columns < site.policy.min_columns:
-        # How many it has is nobody's business: reasons leave the site.
+        # The reason leaves the site, so it does not state the number of columns.
         reasons.append(f"the site has fewer columns than the {site.policy.min_columns} with which it takes part")
     if spec.participants and site.name not in spec.participants:
         reasons.append(f"the spec names a fixed cohort, and {site.name} is not in it")
@@ -151,7 +149,7 @@ def check_roster(site: SiteFacts, roster: Collection[str], verified: Collection[
 
 
 def review_export(spec: RunSpec, policy: SitePolicy) -> str:
-    """Why the reconstruction stays here; empty when it may go. `private` is the last word."""
+    """Why the reconstruction may not be exported; empty when it may. `private` overrides everything else."""
     if policy.private:
         return "this participant is private: its reconstruction never leaves the site"
     if not policy.allow_export:

@@ -1,4 +1,4 @@
-"""What the daemon measures about itself, for Prometheus: times, rates, sizes and counts; never a value from data."""
+"""Prometheus metrics of the daemon: times, rates, sizes and counts; never a value from the data."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from dcfpca.methods import method_of
 from dcfpca.spec import RunSpec
 from dcfpca.version import __version__
 from dcfpca.web_server import Request, Response, not_found
@@ -31,7 +32,9 @@ class Telemetry:
         self._rate = Gauge(
             "dcfpca_local_step_flops", "Floating point operations per second of the last local step.", registry=own
         )
-        self._failures = Counter("dcfpca_local_steps_failed", "Rounds sat out after a failed step.", registry=own)
+        self._failures = Counter(
+            "dcfpca_local_steps_failed", "Local steps that failed; the site misses their rounds.", registry=own
+        )
         self._messages = Counter("dcfpca_messages", "Messages sent by fate.", ["message", "fate"], registry=own)
         self._answers = Counter("dcfpca_answers", "Answers to proposals.", ["answer"], registry=own)
         self._results = Counter("dcfpca_results", "Results written.", registry=own)
@@ -43,14 +46,14 @@ class Telemetry:
         """A local step was computed."""
         self._step_seconds.observe(seconds)
         if round > 0 and seconds > 0:
-            self._rate.set(step_flops(spec, columns) / seconds)
+            self._rate.set(method_of(spec).step_flops(columns) / seconds)
 
     def step_failed(self) -> None:
-        """A local step failed; the round is sat out."""
+        """A local step failed; the site misses the round."""
         self._failures.inc()
 
     def message(self, message: str, fate: str) -> None:
-        """The aggregator said what became of a message."""
+        """Count a message by its fate."""
         self._messages.labels(message, fate).inc()
 
     def answered(self, *, accept: bool) -> None:
@@ -58,7 +61,7 @@ class Telemetry:
         self._answers.labels("enrolled" if accept else "refused").inc()
 
     def result_written(self) -> None:
-        """The result of a run lies in the results directory."""
+        """A result was written."""
         self._results.inc()
 
     def connected(self, now: bool) -> None:
@@ -66,7 +69,7 @@ class Telemetry:
         self._connected.set(float(now))
 
     def watch_certificate(self, not_after: Callable[[], datetime]) -> None:
-        """Tell at every scrape how long the certificate lasts."""
+        """Report at every scrape how many days the certificate remains valid."""
         days = Gauge("dcfpca_certificate_days", "Days until this certificate expires.", registry=self.registry)
         days.set_function(lambda: (not_after() - datetime.now(UTC)).total_seconds() / 86400)
 
@@ -75,19 +78,6 @@ class Telemetry:
         if request.path != "/metrics":
             return not_found()
         return Response(generate_latest(self.registry), CONTENT_TYPE_LATEST)
-
-
-def step_flops(spec: RunSpec, columns: int) -> float:
-    """Operations in the matrix products of one local step; a lower bound where a solve runs to its tolerance.
-
-    subspace: a pass forms U Vᵀ and ψ(R)ᵀU, and at the end R V̂. gradient: an iteration fits V from the residual and
-    forms the slope from a second one; each further alternation adds one residual and one product.
-    """
-    one = 2.0 * spec.rows * spec.width * columns
-    if spec.method == "subspace":
-        return one * (2 * spec.subspace.passes + 1)
-    settings = spec.gradient
-    return one * settings.local_iterations * (4 + 2 * (max(settings.inner_steps, 1) - 1))
 
 
 def peak_memory() -> float:

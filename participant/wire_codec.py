@@ -1,31 +1,23 @@
-"""Between the wire's messages and the session's words; what comes in is checked here, once. No I/O."""
+"""Translates between protobuf messages and the session's events and actions; validates what comes in. No I/O."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-from dcfpca.errors import BadIdentity, BadMessage
+from dcfpca import secagg_wire
+from dcfpca.attempt_ref import AttemptRef
+from dcfpca.errors import BadMessage
 from dcfpca.fate import Fate
-from dcfpca.identity import check_name
-from dcfpca.secagg import (
-    Advert,
-    Agreement,
-    Attestation,
-    Delivery,
-    Reveal,
-    Roster,
-    SealedShare,
-    Survivors,
-    UnmaskRequest,
-)
+from dcfpca.secagg import Advert, Reveal, SealedShare, Survivors
+from dcfpca.secagg_wire import names_from_wire, ref_to_wire
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from participant.session import events
-from participant.session.events import ConsensusHeader, Ref
+from participant.session.events import AnnouncedConsensus
 
-# A run's name becomes part of file names at the site, and it is the aggregator who chooses it.
 TICKET_BYTES = 64
+# The aggregator chooses the names of runs, and the site uses them in file names.
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -39,7 +31,7 @@ def decode(assignment: pb.Assignment) -> events.Assigned:
             return _opened(assignment.round_opened, assignment.run_id)
         case "run_finished":
             told = assignment.run_finished
-            return events.Ended(told.status, told.reason, told.round, told.spec_sha256, _header(told.consensus))
+            return events.Ended(told.status, told.reason, told.round, told.spec_sha256, _consensus(told.consensus))
         case "export_wanted":
             return events.ExportWanted(_export_id(assignment.export_wanted.export_id))
         case "standby":
@@ -53,36 +45,37 @@ def _secure_step(assignment: pb.Assignment) -> events.SecureStep:
     match assignment.WhichOneof("what"):
         case "keys_relayed":
             relayed = assignment.keys_relayed
-            return events.RosterRelayed(_ref(relayed.ref, run_id), _roster(relayed))
+            return events.RosterRelayed(_ref(relayed.ref, run_id), secagg_wire.roster_from_wire(relayed))
         case "mask_wanted":
             wanted = assignment.mask_wanted
-            return events.MaskWanted(_ref(wanted.ref, run_id), _delivery(wanted))
+            return events.MaskWanted(_ref(wanted.ref, run_id), secagg_wire.delivery_from_wire(wanted))
         case "survivors_announced":
             told = assignment.survivors_announced
-            return events.SurvivorsAnnounced(_ref(told.ref, run_id), Survivors(_names(told.survivors)))
+            return events.SurvivorsAnnounced(_ref(told.ref, run_id), Survivors(names_from_wire(told.survivors)))
         case "unmask_wanted":
-            return events.UnmaskWanted(_ref(assignment.unmask_wanted.ref, run_id), _request(assignment.unmask_wanted))
+            unmask = assignment.unmask_wanted
+            return events.UnmaskWanted(_ref(unmask.ref, run_id), secagg_wire.unmask_request_from_wire(unmask))
         case _:
             raise BadMessage("the aggregator asks for something that this version does not know", "upgrade this site")
 
 
 def check_run_id(run_id: str) -> str:
-    """The name, if it may become part of a file name."""
+    """Return the name if it is safe in a file name; BadMessage otherwise."""
     if not _RUN_ID.fullmatch(run_id):
         raise BadMessage(f"{run_id[:64]!r} cannot be the name of a run")
     return run_id
 
 
-def _ref(ref: types.RoundRef, run_id: str) -> Ref:
+def _ref(ref: types.RoundRef, run_id: str) -> AttemptRef:
     if ref.run_id != run_id:
-        raise BadMessage("an assignment names one run outside and another inside")
-    return Ref(ref.round, ref.attempt)
+        raise BadMessage("an assignment for one run contains a message about another")
+    return AttemptRef(ref.run_id, ref.round, ref.attempt)
 
 
 def _opened(opened: pb.RoundOpened, run_id: str) -> events.Opened:
-    header = _header(opened.consensus, opened.inline_consensus)
-    ref, cohort = _ref(opened.ref, run_id), _names(opened.cohort)
-    return events.Opened(ref, opened.spec_sha256, cohort, header, ticket=_ticket(opened))
+    consensus = _consensus(opened.consensus, opened.inline_consensus)
+    ref, cohort = _ref(opened.ref, run_id), names_from_wire(opened.cohort)
+    return events.Opened(ref, opened.spec_sha256, cohort, consensus, ticket=_ticket(opened))
 
 
 def _ticket(opened: pb.RoundOpened) -> bytes:
@@ -91,14 +84,16 @@ def _ticket(opened: pb.RoundOpened) -> bytes:
     return opened.ticket
 
 
-def encode_seen(run_id: str, opened: events.Opened) -> pb.Seen:
-    """The last attempt that was opened to this site, for an aggregator that may have forgotten it."""
-    ref = encode_ref(run_id, opened.ref)
-    return pb.Seen(ref=ref, consensus_sha256=opened.consensus.sha256, ticket=opened.ticket)
+def encode_seen(opened: events.Opened) -> pb.Seen:
+    """The latest attempt that was opened to this site, for an aggregator restored from an older backup."""
+    return pb.Seen(ref=ref_to_wire(opened.ref), consensus_sha256=opened.consensus.sha256, ticket=opened.ticket)
 
 
-def _header(header: types.TensorHeader, inline: bytes = b"") -> ConsensusHeader:
-    return ConsensusHeader(header.rows, header.columns, header.scalars, header.sha256, inline)
+def _consensus(header: types.TensorHeader, inline: bytes = b"") -> AnnouncedConsensus:
+    """With a copy of the header: a reference to it would keep the whole assignment in memory."""
+    own = types.TensorHeader()
+    own.CopyFrom(header)
+    return AnnouncedConsensus(own, inline)
 
 
 def _export_id(text: str) -> str:
@@ -107,75 +102,23 @@ def _export_id(text: str) -> str:
     return text
 
 
-def _names(names: Sequence[str]) -> tuple[str, ...]:
-    try:
-        return tuple(check_name(name, "participant") for name in names)
-    except BadIdentity as error:
-        raise BadMessage(str(error), error.hint) from None
-
-
-def _roster(relayed: pb.KeysRelayed) -> Roster:
-    adverts = tuple(
-        Advert(
-            name=keys.participant,
-            seal_key=keys.sealing_key,
-            mask_key=keys.masking_key,
-            commitment=keys.commitment,
-            binding=keys.binding,
-            certificate=keys.certificate,
-            signature=keys.signature,
-        )
-        for keys in relayed.keys
-    )
-    return Roster(_names(relayed.roster), relayed.root, tuple(relayed.path), adverts)
-
-
-def _delivery(wanted: pb.MaskWanted) -> Delivery:
-    shares = tuple(SealedShare(item.sender, item.recipient, item.ciphertext) for item in wanted.incoming)
-    return Delivery(Agreement(_names(wanted.members), wanted.exponent), shares)
-
-
-def _request(wanted: pb.UnmaskWanted) -> UnmaskRequest:
-    attestations = tuple(Attestation(item.participant, item.signature) for item in wanted.attestations)
-    return UnmaskRequest(Survivors(_names(wanted.survivors)), attestations)
-
-
-def encode_ref(run_id: str, ref: Ref) -> types.RoundRef:
-    """An attempt as the wire names it."""
-    return types.RoundRef(run_id=run_id, round=ref.round, attempt=ref.attempt)
-
-
-def encode_advert(run_id: str, ref: Ref, advert: Advert) -> pb.AdvertiseKeysRequest:
+def encode_advert(ref: AttemptRef, advert: Advert) -> pb.AdvertiseKeysRequest:
     """Step 1 of the secure sum."""
-    keys = pb.AdvertisedKeys(
-        participant=advert.name,
-        sealing_key=advert.seal_key,
-        masking_key=advert.mask_key,
-        commitment=advert.commitment,
-        binding=advert.binding,
-        certificate=advert.certificate,
-        signature=advert.signature,
-    )
-    return pb.AdvertiseKeysRequest(ref=encode_ref(run_id, ref), keys=keys)
+    return pb.AdvertiseKeysRequest(ref=ref_to_wire(ref), keys=secagg_wire.advert_to_wire(advert))
 
 
-def encode_shares(run_id: str, ref: Ref, shares: Sequence[SealedShare]) -> pb.ShareKeysRequest:
+def encode_shares(ref: AttemptRef, shares: Sequence[SealedShare]) -> pb.ShareKeysRequest:
     """Step 2."""
-    sealed = [pb.SealedShares(sender=s.sender, recipient=s.receiver, ciphertext=s.sealed) for s in shares]
-    return pb.ShareKeysRequest(ref=encode_ref(run_id, ref), shares=sealed)
+    return pb.ShareKeysRequest(ref=ref_to_wire(ref), shares=secagg_wire.shares_to_wire(shares))
 
 
-def encode_reveal(run_id: str, ref: Ref, reveal: Reveal) -> pb.UnmaskRequest:
+def encode_reveal(ref: AttemptRef, reveal: Reveal) -> pb.UnmaskRequest:
     """Step 6."""
-    return pb.UnmaskRequest(
-        ref=encode_ref(run_id, ref),
-        survivor_shares=[pb.RevealedShare(owner=s.owner, share=s.value) for s in reveal.seed_shares],
-        dropout_shares=[pb.RevealedShare(owner=s.owner, share=s.value) for s in reveal.key_shares],
-    )
+    return secagg_wire.reveal_to_wire(ref_to_wire(ref), reveal)
 
 
 def fate_of(receipt: types.Receipt) -> Fate:
-    """The aggregator's word on a message."""
+    """What the receipt says became of a message; BadMessage when it says nothing known."""
     try:
         return Fate(types.Fate.Name(receipt.fate).removeprefix("FATE_").lower())
     except ValueError:

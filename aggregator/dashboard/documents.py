@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from aggregator.rpc.operator_views import participant_view, run_view
-from aggregator.run_registry import House
+from aggregator.operator_views import participant_view, run_view
+from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.trust import Trust
 from dcfpca.v1 import admin_pb2 as pb
@@ -19,10 +19,10 @@ MOST_RUNS = 100
 Document = dict[str, Any]
 
 
-def overview(house: House, trust: Trust) -> Document:
+def overview(registry: RunRegistry, trust: Trust) -> Document:
     """Everything but the rounds: small enough to be sent whole at every change."""
-    newest = list(reversed(house.runners.values()))[:MOST_RUNS]
-    mine, now = trust.credentials, datetime.fromtimestamp(house.keeper.now(), UTC)
+    newest = list(reversed(registry.runners.values()))[:MOST_RUNS]
+    mine, now = trust.credentials, datetime.fromtimestamp(registry.store.now(), UTC)
     return {
         "aggregator": {
             "name": mine.identity.name,
@@ -31,17 +31,17 @@ def overview(house: House, trust: Trust) -> Document:
             "certificate_days": (mine.not_after - now).days,
         },
         "runs": [_summary(runner) for runner in newest],
-        "runs_in_all": len(house.runners),
+        "runs_in_all": len(registry.runners),
         "participants": [
-            _participant(participant_view(house, who, trust.is_revoked(who.name, who.fingerprint)))
-            for _, who in sorted(house.introduced.items())
+            _participant(participant_view(registry, who, trust.is_revoked(who.name, who.fingerprint)))
+            for _, who in sorted(registry.directory.records.items())
         ],
     }
 
 
-async def run_news(house: House, runner: Runner, after_round: int) -> tuple[Document, int]:
+async def run_news(registry: RunRegistry, runner: Runner, after_round: int) -> tuple[Document, int]:
     """One run now, with its rounds after this one; and the last round told."""
-    view = await run_view(house, runner, after_round)
+    view = await run_view(registry, runner, after_round)
     last = max([after_round, *(one.round for one in view.rounds)])
     document = _summary(runner) | {
         "operator": view.operator,
@@ -69,8 +69,8 @@ def _summary(runner: Runner) -> Document:
         "status": run.status.value,
         "reason": run.reason,
         "phase": run.phase,
-        "round": run.round.round if run.round else 0,
-        "attempt": run.round.attempt if run.round else 0,
+        "round": run.attempt.ref.round if run.attempt else 0,
+        "attempt": run.attempt.ref.attempt if run.attempt else 0,
         "method": spec.method,
         "aggregation": spec.aggregation,
         "sites": len(run.cohort) or len(run.enrolled),

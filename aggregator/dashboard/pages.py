@@ -10,7 +10,7 @@ from importlib import resources
 
 from aggregator.change_signal import Signal
 from aggregator.dashboard.documents import Document, overview, run_news
-from aggregator.run_registry import House
+from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.trust import Trust
 from dcfpca.web_server import Request, Response, not_found
@@ -36,8 +36,8 @@ _EVENTS = "text/event-stream; charset=utf-8"
 class Dashboard:
     """Answers requests for the page."""
 
-    def __init__(self, house: House, trust: Trust) -> None:
-        self._house, self._trust = house, trust
+    def __init__(self, registry: RunRegistry, trust: Trust) -> None:
+        self._registry, self._trust = registry, trust
         here = resources.files("aggregator.dashboard")
         self._files = {
             path: Response(here.joinpath("static", name).read_bytes(), kind) for path, (name, kind) in _FILES.items()
@@ -50,7 +50,7 @@ class Dashboard:
         if request.path == "/events":
             return Response(self._news(None), _EVENTS)
         if request.path.startswith("/events/"):
-            runner = self._house.runner(request.path.removeprefix("/events/"))
+            runner = self._registry.runners.get(request.path.removeprefix("/events/"))
             return not_found() if runner is None else Response(self._news(runner), _EVENTS)
         return not_found()
 
@@ -63,14 +63,14 @@ class Dashboard:
         while True:
             seen = [(signal, signal.version) for signal in self._signals(runner)]
             began = time.monotonic()
-            news = _message("overview", overview(self._house, self._trust))
+            news = _message("overview", overview(self._registry, self._trust))
             rest = max(REST_SECONDS, REST_SHARE * (time.monotonic() - began))
             if news != told:
                 told, silent = news, 0.0
                 yield news
             if runner is not None and runner.changed.version != run_version:
                 run_version, silent = runner.changed.version, 0.0
-                document, after = await run_news(self._house, runner, after)
+                document, after = await run_news(self._registry, runner, after)
                 yield _message("run", document)
             if silent >= BEAT_SECONDS:
                 silent = 0.0
@@ -79,7 +79,7 @@ class Dashboard:
             silent += rest + await _changed(seen, LOOK_SECONDS)
 
     def _signals(self, runner: Runner | None) -> list[Signal]:
-        return [self._house.stage, runner.changed] if runner else [self._house.stage]
+        return [self._registry.stage, runner.changed] if runner else [self._registry.stage]
 
 
 async def _changed(seen: list[tuple[Signal, int]], seconds: float) -> float:

@@ -1,4 +1,4 @@
-"""AdminService: the operators' side of the aggregator."""
+"""AdminService: the methods for operators."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import numpy as np
 from grpc import aio
 
 from aggregator.config import Limits
+from aggregator.operator_views import export_view, participant_view, run_view
+from aggregator.proposal import Proposal, complete_spec
 from aggregator.rpc.audit_view import shown_to
 from aggregator.rpc.guard import caller
 from aggregator.rpc.open_calls import OpenCalls
-from aggregator.rpc.operator_views import export_view, participant_view, run_view
 from aggregator.rpc.reconstruction_transfer import read_export
 from aggregator.rpc.run_lookup import runner_of
 from aggregator.rpc.status_errors import Draining, Missing, OutOfTurn, Overloaded
 from aggregator.run import events
 from aggregator.run.state import Status
-from aggregator.run_registry import House
+from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.store import audit, participants
 from aggregator.trust import Trust
 from dcfpca.errors import BadInput
-from dcfpca.methods import method_of
 from dcfpca.rpca.method import Layout
-from dcfpca.spec import RunSpec, parse_spec
+from dcfpca.spec import parse_spec
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.v1 import admin_pb2_grpc
 from dcfpca.v1.types_pb2 import DTYPE_FLOAT64, Chunk, TensorPart
@@ -37,111 +37,92 @@ Context: TypeAlias = "aio.ServicerContext[Any, Any]"
 
 
 AUDIT_PAGE = 200
-"""Entries of the audit log read at a time: many may fetch it, and it is never in memory as a whole."""
+"""Entries of the audit log read at a time, so that it is never in memory as a whole."""
 
 VIEW_SECONDS = 0.0005
 """The least time between two views of a watched run, for each participant in it."""
 LEAST_VIEW_SECONDS = 0.1
-"""And for any run: nobody reads faster, and each view costs the round in which it is made."""
+"""The least time for any run: nobody reads faster, and each view delays the round."""
 
 
 class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
-    """What operators may ask; the guard has established that they are operators."""
+    """The methods of operators; the guard has checked that the caller is one."""
 
-    def __init__(self, house: House, trust: Trust, limits: Limits, calls: OpenCalls) -> None:
-        self._house, self._trust, self._limits, self._calls = house, trust, limits, calls
+    def __init__(self, registry: RunRegistry, trust: Trust, limits: Limits, calls: OpenCalls) -> None:
+        self._registry, self._trust, self._limits, self._calls = registry, trust, limits, calls
 
     async def ProposeRun(self, request: pb.ProposeRunRequest, context: Context) -> pb.RunView:  # noqa: N802
         """Start a run."""
         if not 8 <= len(request.request_id) <= 100:
             raise BadInput("the request id is missing or not 8 to 100 characters long")
-        await self._check_room(request.request_id)
-        spec = await self._complete(parse_spec(request.spec))
-        runner = await self._house.propose(spec, str(caller().identity), request.request_id)
-        return await run_view(self._house, runner)
+        await self._check_open_runs(request.request_id)
+        spec = await complete_spec(parse_spec(request.spec), self._registry.directory, self._limits.max_update_mib)
+        runner = await self._registry.propose(Proposal(spec, str(caller().identity), request.request_id))
+        return await run_view(self._registry, runner)
 
-    async def _check_room(self, request_id: str) -> None:
-        """Every open run holds its consensus in memory, so there is an end to them; a repeat opens no other."""
-        open_now = sum(not runner.run.status.over for runner in self._house.runners.values())
-        if open_now < self._limits.max_open_runs:
-            return
-        if await self._house.keeper.do(lambda store: store.run_of_request(request_id)) is None:
+    async def _check_open_runs(self, request_id: str) -> None:
+        """Raise Overloaded when too many runs are open, as each holds its consensus in memory; a repeat opens none."""
+        open_now = self._registry.open_runs()
+        if open_now >= self._limits.max_open_runs and not await self._registry.is_known(request_id):
             hint = "abort those that nobody needs, or raise [limits] max_open_runs"
             raise Overloaded(f"{open_now} runs are open, which is the most allowed", hint)
 
-    async def _complete(self, spec: RunSpec) -> RunSpec:
-        """The spec with its rows and the digest of their names, checked against what this aggregator can carry."""
-        if not spec.rows:
-            rows = await self._house.rows_of_connected(spec.enrol_seconds)
-            spec = parse_spec(spec.model_dump() | {"rows": rows})
-        if not spec.features_sha256:
-            spec = parse_spec(spec.model_dump() | {"features_sha256": self._house.features_of_connected(spec.rows)})
-        method = method_of(spec)
-        size = max(method.update_layout(round).size for round in (1, spec.last_round)) * 8
-        if size > self._limits.max_update_mib << 20:
-            raise BadInput(
-                f"updates of {spec.rows} rows and rank {spec.width} take {size >> 20} MiB, "
-                f"more than the {self._limits.max_update_mib} MiB that this aggregator accepts",
-                "lower the rank, or raise [limits] max_update_mib",
-            )
-        return spec
-
     async def ListRuns(self, request: pb.ListRunsRequest, context: Context) -> pb.ListRunsResponse:  # noqa: N802
         """All runs, newest first."""
-        newest = list(reversed(self._house.runners.values()))[: request.limit or None]
-        return pb.ListRunsResponse(runs=[await run_view(self._house, runner, rounds=False) for runner in newest])
+        newest = list(reversed(self._registry.runners.values()))[: request.limit or None]
+        return pb.ListRunsResponse(runs=[await run_view(self._registry, runner, rounds=False) for runner in newest])
 
     async def GetRun(self, request: pb.GetRunRequest, context: Context) -> pb.RunView:  # noqa: N802
         """One run."""
-        return await run_view(self._house, runner_of(self._house, request.run_id))
+        return await run_view(self._registry, runner_of(self._registry, request.run_id))
 
     async def WatchRun(self, request: pb.WatchRunRequest, context: Context) -> AsyncIterator[pb.RunView]:  # noqa: N802
         """The run whenever it changes, until it is over."""
-        runner, after = runner_of(self._house, request.run_id), request.after_round
+        runner, after = runner_of(self._registry, request.run_id), request.after_round
         while True:
             seen, over = runner.changed.version, runner.run.status.over
-            view = await run_view(self._house, runner, after)
+            view = await run_view(self._registry, runner, after)
             after = max([after, *(done.round for done in view.rounds)])
             yield view
             if over:
                 return
             await runner.changed.wait(seen)
-            # A view of a large cohort is large, and every message of each of them changes it: some are left out.
+            # Every message of a large cohort changes its large view, so some views are left out.
             await asyncio.sleep(max(LEAST_VIEW_SECONDS, len(runner.run.enrolled) * VIEW_SECONDS))
-            if self._house.draining:
+            if self._registry.draining:
                 raise Draining("the aggregator is stopping", "watch again in a moment; the run goes on")
 
     async def AbortRun(self, request: pb.AbortRunRequest, context: Context) -> pb.RunView:  # noqa: N802
         """End a run."""
-        runner, who = runner_of(self._house, request.run_id), caller()
+        runner, who = runner_of(self._registry, request.run_id), caller()
         if not runner.run.status.over:
             reason = f"aborted by {who.name}" + (f": {request.reason[:500]}" if request.reason else "")
-            event = events.Aborted(at=self._house.keeper.now(), reason=reason)
+            event = events.Aborted(at=self._registry.store.now(), reason=reason)
             await self._act(runner, event, "run_aborted", reason=request.reason[:500])
-        return await run_view(self._house, runner)
+        return await run_view(self._registry, runner)
 
     async def ResumeRun(self, request: pb.ResumeRunRequest, context: Context) -> pb.RunView:  # noqa: N802
         """Let a paused run go on."""
-        runner = runner_of(self._house, request.run_id)
+        runner = runner_of(self._registry, request.run_id)
         if runner.run.status is not Status.PAUSED:
             raise OutOfTurn(f"run {request.run_id} is {runner.run.status.value}, not paused")
-        await self._act(runner, events.Resumed(at=self._house.keeper.now()), "run_resumed")
-        return await run_view(self._house, runner)
+        await self._act(runner, events.Resumed(at=self._registry.store.now()), "run_resumed")
+        return await run_view(self._registry, runner)
 
     async def ListParticipants(  # noqa: N802
         self, request: pb.ListParticipantsRequest, context: Context
     ) -> pb.ListParticipantsResponse:
         """Everyone who ever connected."""
         views = [
-            participant_view(self._house, who, self._trust.is_revoked(who.name, who.fingerprint))
-            for _, who in sorted(self._house.introduced.items())
+            participant_view(self._registry, who, self._trust.is_revoked(who.name, who.fingerprint))
+            for _, who in sorted(self._registry.directory.records.items())
         ]
         return pb.ListParticipantsResponse(participants=views)
 
     async def FetchModel(self, request: pb.FetchModelRequest, context: Context) -> AsyncIterator[TensorPart]:  # noqa: N802
         """U and the singular values of a finished run."""
         runner = self._finished(request.run_id)
-        model = runner.method.model(runner.sums.consensus)
+        model = runner.method.model(runner.consensus)
         U, values = model["U"], model["singular_values"]
         payload = np.concatenate([np.ascontiguousarray(U).ravel(), values]).astype("<f8", copy=False).tobytes()
         layout = Layout(U.shape[0], U.shape[1], tuple(f"singular_value_{i}" for i in range(len(values))))
@@ -157,7 +138,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
             if not runner.spec.export:
                 hint = "propose the run with `export = true` (--export), so that every site can review it"
                 raise OutOfTurn("the spec of this run did not announce that reconstructions would be asked for", hint)
-            event = events.ExportRequested(at=self._house.keeper.now(), export_id=secrets.token_hex(8))
+            event = events.ExportRequested(at=self._registry.store.now(), export_id=secrets.token_hex(8))
             await self._act(runner, event, "export_requested")
         return self._export(runner)
 
@@ -174,7 +155,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
             raise Missing(f"{request.participant[:80]!r} is not in the cohort of run {request.run_id}")
         who, artifact = request.participant, request.artifact
         await self._record("reconstruction_fetched", request.run_id, participant=who, artifact=artifact[:40])
-        for chunk in read_export(self._house.keeper.store.path, request.run_id, who, artifact, request.offset):
+        for chunk in read_export(self._registry.store.store.exports, request.run_id, who, artifact, request.offset):
             yield chunk
 
     async def FetchAuditLog(  # noqa: N802
@@ -185,7 +166,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         A participant gets its own entries and what concerns it, and of the others their hashes.
         """
         after, reader = 0, caller().identity
-        while page := await self._house.keeper.do(lambda store: audit.entries(store.connection, after, AUDIT_PAGE)):  # noqa: B023
+        while page := await self._registry.store.do(lambda store: audit.entries(store.connection, after, AUDIT_PAGE)):  # noqa: B023
             for entry in page:
                 shown = shown_to(reader, entry, lambda run_id: self._invites(run_id, reader.name))
                 if request.run_id in ("", shown.run_id):
@@ -193,46 +174,46 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
             after = page[-1].sequence
 
     def _invites(self, run_id: str, name: str) -> bool:
-        runner = self._house.runner(run_id)
+        runner = self._registry.runners.get(run_id)
         return runner is not None and (not runner.spec.participants or name in runner.spec.participants)
 
     async def RevokeParticipant(  # noqa: N802
         self, request: pb.RevokeParticipantRequest, context: Context
     ) -> pb.RevokeParticipantResponse:
         """Turn all certificates of a participant away, or the one with a fingerprint, and cut their calls."""
-        known = self._house.introduced.get(request.name)
+        known = self._registry.directory.records.get(request.name)
         shown = request.fingerprint.lower() or (known.fingerprint if known else "")
         if len(shown) != 64 or set(shown) - set("0123456789abcdef"):
             hint = "name one of `dcfpca participants list`, or give a SHA-256 fingerprint"
             raise Missing(f"no certificate is known for {request.name[:80]!r}", hint)
         marks = self._trust.marks_to_revoke("" if request.fingerprint else request.name, shown)
-        cut = await self._house.finish(self._revoke(marks, shown, request.name[:200], request.reason[:500]))
+        cut = await self._registry.complete(self._revoke(marks, shown, request.name[:200], request.reason[:500]))
         return pb.RevokeParticipantResponse(fingerprints=[shown], streams_cut=cut)
 
     async def _revoke(self, marks: frozenset[str], shown: str, name: str, reason: str) -> int:
-        at = self._house.keeper.now()
-        await self._house.keeper.do(lambda store: participants.revoke(store.connection, marks, name, reason, at))
+        at = self._registry.store.now()
+        await self._registry.store.do(lambda store: participants.revoke(store.connection, marks, name, reason, at))
         self._trust.revoke(*marks)
         # Recorded first: an operator that turns itself away is cut, too.
         await self._record("participant_revoked", "", name=name, fingerprint=shown, marks=sorted(marks), reason=reason)
-        return self._calls.cut(self._trust.believes)
+        return self._calls.cut(self._trust.is_trusted)
 
     async def RestoreParticipant(  # noqa: N802
         self, request: pb.RestoreParticipantRequest, context: Context
     ) -> pb.RestoreParticipantResponse:
         """Let a participant in again that was turned away here."""
         name = request.name[:200]
-        marks = await self._house.keeper.do(lambda store: participants.revoked_under(store.connection, name))
+        marks = await self._registry.store.do(lambda store: participants.revoked_under(store.connection, name))
         if not name or not marks:
             hint = "`dcfpca participants list` shows who is; who was revoked by the CA needs a new certificate"
             raise Missing(f"{name[:80]!r} has not been turned away by this aggregator", hint)
-        await self._house.finish(self._restore(marks, name, request.reason[:500]))
+        await self._registry.complete(self._restore(marks, name, request.reason[:500]))
         return pb.RestoreParticipantResponse(marks=len(marks))
 
     async def _restore(self, marks: frozenset[str], name: str, reason: str) -> None:
         """Recorded before it takes effect: nobody is let in again without a line in the log."""
         await self._record("participant_restored", "", name=name, marks=sorted(marks), reason=reason)
-        await self._house.keeper.do(lambda store: participants.restore(store.connection, marks))
+        await self._registry.store.do(lambda store: participants.restore(store.connection, marks))
         self._trust.restore(marks)
 
     def _export(self, runner: Runner) -> pb.ExportView:
@@ -241,19 +222,19 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         return export_view(runner.run, runner.run.export)
 
     def _finished(self, run_id: str) -> Runner:
-        runner = runner_of(self._house, run_id)
+        runner = runner_of(self._registry, run_id)
         if runner.run.status is not Status.FINISHED:
             raise OutOfTurn(f"run {run_id} is {runner.run.status.value}, not finished", runner.run.reason)
         return runner
 
     async def _act(self, runner: Runner, event: events.Event, action: str, **detail: object) -> None:
-        """Do what an operator wants of a run, and record it: both, whenever the operator hangs up."""
+        """Post an operator's event and record it in the audit log, both even if the operator hangs up."""
 
         async def both() -> None:
             await runner.post(event)
             await self._record(action, runner.run.run_id, **detail)
 
-        await self._house.finish(both())
+        await self._registry.complete(both())
 
     async def _record(self, action: str, run_id: str, **detail: object) -> None:
-        await self._house.keeper.record(action, actor=str(caller().identity), run_id=run_id, **detail)
+        await self._registry.store.record(action, actor=str(caller().identity), run_id=run_id, **detail)

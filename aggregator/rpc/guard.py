@@ -1,4 +1,4 @@
-"""The one interceptor before every method: who calls, may they, are they within limits; and our errors as statuses."""
+"""The interceptor before every method: authenticates the caller, checks role and limits, maps errors to statuses."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from grpc import aio
 
 from aggregator.config import Limits
 from aggregator.rpc.open_calls import OpenCalls
-from aggregator.rpc.rate_limits import Meter
-from aggregator.rpc.status_errors import Overloaded, TooSlow, as_ours, status_of
+from aggregator.rpc.rate_limits import CallLimiter
+from aggregator.rpc.status_errors import Overloaded, TooSlow, as_dcfpca_error, status_of
 from aggregator.telemetry import Telemetry
 from aggregator.trust import Caller, Trust
 from dcfpca.errors import BadIdentity, BadMessage, DcfpcaError, Refused
@@ -24,32 +24,33 @@ from dcfpca.roles import may_call
 from dcfpca.version import __version__
 from dcfpca.wire_constants import PROTOCOL
 
-_ILLEGIBLE = object()
+_UNDECODABLE = object()
 _CALLER: ContextVar[Caller] = ContextVar("caller")
-_NOBODY = "whoever shows a certificate that is not believed"
+# All callers whose certificates are rejected share one set of limits.
+_UNTRUSTED = "callers with untrusted certificates"
 
 
 def _unless_encoded(serializer: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
-    """A message that many are sent is encoded once, by the one who makes it."""
+    """A serializer that passes messages through which were encoded before, once for many receivers."""
     return lambda message: message if isinstance(message, bytes) else serializer(message)
 
 
 def caller() -> Caller:
-    """Who makes the present call."""
+    """The caller of the present call."""
     return _CALLER.get()
 
 
-def _about_us() -> tuple[tuple[str, str], ...]:
-    """What every answer tells beside itself, so that `doctor` can compare clocks and versions."""
+def _trailing_metadata() -> tuple[tuple[str, str], ...]:
+    """Clock and versions, sent with every answer so that `doctor` can compare them."""
     now = ("dcfpca-time-ms", str(time.time_ns() // 1_000_000))
     return (now, ("dcfpca-version", __version__), ("dcfpca-protocol", str(PROTOCOL)))
 
 
 class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
-    """Wraps every handler; nothing behind it needs to ask for permission again."""
+    """Wraps every handler; the methods behind it need no further authorization."""
 
     def __init__(self, trust: Trust, limits: Limits, telemetry: Telemetry) -> None:
-        self._trust, self._meter, self._telemetry = trust, Meter(limits), telemetry
+        self._trust, self._limiter, self._telemetry = trust, CallLimiter(limits), telemetry
         self._read_seconds = limits.read_seconds
         self._guarded: dict[str, Any] = {}
         self.calls = OpenCalls()
@@ -75,19 +76,21 @@ class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
             (True, True): grpc.stream_stream_rpc_method_handler,
         }[handler.request_streaming, handler.response_streaming]
         guarded = self._streaming(behaviour, method) if handler.response_streaming else self._unary(behaviour, method)
-        read = handler.request_deserializer if handler.request_streaming else _readable(handler.request_deserializer)
+        read = (
+            handler.request_deserializer if handler.request_streaming else _never_raising(handler.request_deserializer)
+        )
         return make(guarded, read, _unless_encoded(handler.response_serializer))
 
     def _unary(self, behaviour: Callable[..., Any], method: str) -> Callable[..., Any]:
         async def call(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
             try:
                 with self._admitted(method, context), self._telemetry.call(method):
-                    answer = await behaviour(_legible(request), context)
-                context.set_trailing_metadata(_about_us())
+                    answer = await behaviour(_decoded(request), context)
+                context.set_trailing_metadata(_trailing_metadata())
             except aio.AbortError:
                 raise
             except Exception as error:
-                return await self._abort(context, method, as_ours(error, method))
+                return await self._abort(context, method, as_dcfpca_error(error, method))
             self._telemetry.call_ended(method, "OK")
             return answer
 
@@ -98,20 +101,20 @@ class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
             try:
                 with self._admitted(method, context):
                     try:
-                        await self._send(behaviour(_legible(request), context), context)
+                        await self._send(behaviour(_decoded(request), context), context)
                     except TooSlow as error:
-                        # Said inside the caller's places: gRPC keeps what is unread until it is read or hung up on.
+                        # Inside `_admitted`, so that the call counts as open: gRPC keeps unread messages meanwhile.
                         await self._abort(context, method, error)
             except aio.AbortError:
                 raise
             except Exception as error:
-                await self._abort(context, method, as_ours(error, method))
+                await self._abort(context, method, as_dcfpca_error(error, method))
             self._telemetry.call_ended(method, "OK")
 
         return call
 
     async def _send(self, result: Any, context: aio.ServicerContext[Any, Any]) -> None:
-        """Send what a behaviour has to say; the standard health service writes for itself."""
+        """Send the messages of a method; the standard health service writes by itself."""
         if not hasattr(result, "__aiter__"):
             await result
             return
@@ -120,7 +123,7 @@ class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
                 await self._write(message, context)
 
     async def _write(self, message: Any, context: aio.ServicerContext[Any, Any]) -> None:
-        """Send one message of a stream; who does not read for too long may not hold it, and what it stands for."""
+        """Send one message of a stream; raises TooSlow when the caller does not read it in time."""
         try:
             async with asyncio.timeout(self._read_seconds):
                 await context.write(message)
@@ -129,57 +132,57 @@ class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
 
     @contextmanager
     def _admitted(self, method: str, context: aio.ServicerContext[Any, Any]) -> Iterator[None]:
-        """Let a call in for as long as it takes, or raise."""
+        """Admit a call for its duration, or raise."""
         shown = context.auth_context().get("x509_pem_cert")
         if not shown:
             raise BadIdentity("no certificate was shown", "connect with mutual TLS")
-        who = self._known(next(iter(shown)))
+        who = self._authenticated(next(iter(shown)))
         _CALLER.set(who)
-        # Counted before anything else is asked, so that being refused cannot be had without limit either.
-        with self._meter.call(str(who.identity), time.monotonic()), self.calls.hold(who):
+        # Counted before the role is checked, so that refused calls are limited, too.
+        with self._limiter.call(str(who.identity), time.monotonic()), self.calls.hold(who):
             if not may_call(who.identity.role, method):
                 name, hint = _short(method), "use a certificate of the right role"
                 raise Refused(f"the role {who.identity.role} may not call {name}", hint)
             yield
 
-    def _known(self, shown: bytes) -> Caller:
-        """Who shows this certificate; all those who are not believed share one place among the callers."""
+    def _authenticated(self, shown: bytes) -> Caller:
+        """The caller with this certificate; rejected certificates count against the shared limits."""
         try:
             return self._trust.caller(shown)
         except BadIdentity:
-            with self._meter.call(_NOBODY, time.monotonic()):
+            with self._limiter.call(_UNTRUSTED, time.monotonic()):
                 raise
 
     async def _abort(self, context: aio.ServicerContext[Any, Any], method: str, error: DcfpcaError) -> None:
         code, message = status_of(error)
         self._telemetry.call_ended(method, code.name)
         known = _CALLER.get(None)
-        if not isinstance(error, Overloaded) or self._is_news(known):
+        if not isinstance(error, Overloaded) or self._should_log(known):
             log("call_refused", level="warning", method=_short(method), status=code.name, reason=str(error),
                 caller=str(known.identity) if known else context.peer())  # fmt: skip
         await context.abort(code, message)
 
-    def _is_news(self, known: Caller | None) -> bool:
-        return self._meter.is_news(str(known.identity) if known else _NOBODY, time.monotonic())
+    def _should_log(self, known: Caller | None) -> bool:
+        return self._limiter.should_log(str(known.identity) if known else _UNTRUSTED, time.monotonic())
 
 
 def _short(method: str) -> str:
     return method.rsplit("/", 1)[-1]
 
 
-def _readable(read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    """A reader that does not raise: where it does, gRPC leaves the caller of a unary method without any answer."""
+def _never_raising(read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """A deserializer that does not raise, because gRPC would leave the caller of a unary method without an answer."""
 
     def careful(body: bytes) -> Any:
         try:
             return read(body)
         except Exception:
-            return _ILLEGIBLE
+            return _UNDECODABLE
 
     return careful
 
 
-def _legible(request: Any) -> Any:
-    if request is _ILLEGIBLE:
+def _decoded(request: Any) -> Any:
+    if request is _UNDECODABLE:
         raise BadMessage("what came is no message of this protocol")
     return request

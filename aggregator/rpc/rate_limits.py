@@ -1,4 +1,4 @@
-"""How much one identity may ask: a rate with a burst, and so many calls at a time."""
+"""Limits on the calls of one identity: a rate with a burst, and a number of concurrent calls."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from aggregator.config import Limits
 from aggregator.rpc.status_errors import Overloaded
 
-TELL_SECONDS = 10.0
-"""How often it is told of one identity that it is over its limits."""
+LOG_SECONDS = 10.0
+"""The least time between two log lines about one identity that exceeds its limits."""
 
 
 @dataclass(slots=True)
@@ -19,10 +19,10 @@ class _Account:
     tokens: float
     at: float
     open: int = 0
-    told_at: float = -math.inf
+    logged_at: float = -math.inf
 
 
-class Meter:
+class CallLimiter:
     """A token bucket and a count of open calls per identity."""
 
     def __init__(self, limits: Limits) -> None:
@@ -31,7 +31,7 @@ class Meter:
 
     @contextmanager
     def call(self, who: str, now: float) -> Iterator[None]:
-        """Hold a place for one call; raises Overloaded when the identity is over its limits."""
+        """Count one call while it lasts; raises Overloaded when the identity exceeds its limits."""
         account = self._accounts.setdefault(who, _Account(self._limits.call_burst, now))
         earned = (now - account.at) * self._limits.calls_per_second
         account.tokens, account.at = min(self._limits.call_burst, account.tokens + earned), now
@@ -46,10 +46,10 @@ class Meter:
         finally:
             account.open -= 1
 
-    def is_news(self, who: str, now: float) -> bool:
-        """Whether it is worth a line that somebody is over the limits: a flood of calls must not flood the log."""
+    def should_log(self, who: str, now: float) -> bool:
+        """Whether to log that this identity exceeds its limits, so that a flood of calls does not flood the log."""
         account = self._accounts[who]
-        if now - account.told_at < TELL_SECONDS:
+        if now - account.logged_at < LOG_SECONDS:
             return False
-        account.told_at = now
+        account.logged_at = now
         return True

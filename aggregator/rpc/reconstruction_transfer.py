@@ -1,13 +1,8 @@
-"""Reconstructions on their way in (from public participants) and out (to the operator), as files beside the store."""
+"""Reconstructions from public participants, and to the operator."""
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-import os
-import secrets
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 from aggregator.config import Limits
 from aggregator.rpc.status_errors import Missing
@@ -15,48 +10,42 @@ from aggregator.rpc.wire_events import receipt
 from aggregator.run import events
 from aggregator.run.effects import Reply
 from aggregator.run.exports import is_answered
-from aggregator.run_registry import House
+from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
+from aggregator.store.export_files import ExportedFile, ExportFiles
 from aggregator.trust import Caller
 from dcfpca.artifacts import ARTIFACTS
-from dcfpca.errors import BadMessage
 from dcfpca.fate import Fate
 from dcfpca.logs import log
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import Chunk, Receipt
-from dcfpca.wire_constants import CHUNK_BYTES
-
-
-def export_path(store: Path, run_id: str, participant: str, artifact: str) -> Path:
-    """Where an exported file lies."""
-    return store.with_name(f"{store.name}.exports") / run_id / participant / artifact
 
 
 class ExportIntake:
-    """Takes one file or refusal; a file appears under its name only when it is whole and matches its digest."""
+    """Receives one file of a reconstruction, or a refusal."""
 
-    def __init__(self, runner: Runner, house: House, who: Caller, limits: Limits) -> None:
-        self._runner, self._house, self._who, self._limits = runner, house, who, limits
-        self._keeper = house.keeper
+    def __init__(self, runner: Runner, registry: RunRegistry, who: Caller, limits: Limits) -> None:
+        self._runner, self._registry, self._who, self._limits = runner, registry, who, limits
+        self._store = registry.store
 
     async def take(self, first: pb.ExportPart, parts: AsyncIterator[pb.ExportPart]) -> Receipt:
-        """Everything up to the receipt."""
+        """Store the file or the refusal, and return the receipt."""
         if first.WhichOneof("part") == "refusal":
             return await self._refusal(first.refusal)
         header = first.header
-        refused = self._unwanted(header)
-        if refused:
-            return receipt(refused)
+        reply = self._reply_to(header)
+        if reply:
+            return receipt(reply)
         await self._write(header, parts)
         event = events.FileExported(
-            at=self._keeper.now(),
+            at=self._store.now(),
             participant=self._who.name,
             export_id=header.export_id,
             artifact=header.artifact,
             size=header.size,
             sha256=header.sha256,
         )
-        return receipt(await self._house.finish(self._exported(event)))
+        return receipt(await self._registry.complete(self._exported(event)))
 
     async def _exported(self, event: events.FileExported) -> Reply | None:
         reply = await self._runner.post(event)
@@ -67,12 +56,12 @@ class ExportIntake:
 
     async def _refusal(self, refusal: pb.ExportRefusal) -> Receipt:
         event = events.ExportRefused(
-            at=self._keeper.now(),
+            at=self._store.now(),
             participant=self._who.name,
             export_id=refusal.export_id,
             reason=refusal.reason[:1000] or "no reason given",
         )
-        return receipt(await self._house.finish(self._refused(event)))
+        return receipt(await self._registry.complete(self._refused(event)))
 
     async def _refused(self, event: events.ExportRefused) -> Reply | None:
         reply = await self._runner.post(event)
@@ -83,9 +72,10 @@ class ExportIntake:
 
     async def _record(self, action: str, **detail: object) -> None:
         run_id = self._runner.run.run_id
-        await self._keeper.record(action, actor=str(self._who.identity), run_id=run_id, **detail)
+        await self._store.record(action, actor=str(self._who.identity), run_id=run_id, **detail)
 
-    def _unwanted(self, header: pb.ExportHeader) -> Reply | None:
+    def _reply_to(self, header: pb.ExportHeader) -> Reply | None:
+        """The reply before any byte is read; None when the file is wanted."""
         run = self._runner.run
         if self._who.name not in run.cohort:
             return Reply(Fate.REJECTED, "this participant is not in the run's cohort")
@@ -98,36 +88,20 @@ class ExportIntake:
         return Reply(Fate.DUPLICATE, "already answered") if is_answered(run.export, self._who.name) else None
 
     async def _write(self, header: pb.ExportHeader, parts: AsyncIterator[pb.ExportPart]) -> None:
-        target = export_path(self._keeper.store.path, self._runner.run.run_id, self._who.name, header.artifact)
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # A name of its own: a connection that broke may not be known to be dead when the next one comes.
-        partial = target.with_name(f"{target.name}.{secrets.token_hex(4)}.partial")
-        sha, size = hashlib.sha256(), 0
-        try:
-            with partial.open("wb") as file:
-                async for part in parts:
-                    data = part.chunk.data
-                    size += len(data)
-                    if part.chunk.offset != size - len(data) or size > header.size:
-                        raise BadMessage("the pieces of the file are not in order, or more than announced")
-                    sha.update(data)
-                    await asyncio.to_thread(file.write, data)
-                file.flush()
-                os.fsync(file.fileno())
-            if size != header.size or sha.digest() != header.sha256:
-                raise BadMessage(f"the file {header.artifact} does not match its announced size and digest")
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
+        run_id, who = self._runner.run.run_id, self._who.name
+        announced = ExportedFile(run_id, who, header.artifact, header.size, header.sha256)
+        await self._store.store.exports.write(announced, _chunks(parts))
 
 
-def read_export(store: Path, run_id: str, participant: str, artifact: str, offset: int) -> Iterator[Chunk]:
-    """The pieces of an exported file from this byte on."""
-    path = export_path(store, run_id, participant, artifact)
-    if artifact not in ARTIFACTS or not path.is_file():
+async def _chunks(parts: AsyncIterator[pb.ExportPart]) -> AsyncIterator[tuple[int, bytes]]:
+    async for part in parts:
+        yield part.chunk.offset, part.chunk.data
+
+
+def read_export(files: ExportFiles, run_id: str, participant: str, artifact: str, offset: int) -> Iterator[Chunk]:
+    """The chunks of an exported file from this byte on; raises Missing when there is none."""
+    chunks = files.read(run_id, participant, artifact, offset)
+    if chunks is None:
         raise Missing(f"{participant} has not exported {artifact} of run {run_id}")
-    with path.open("rb") as file:
-        file.seek(min(offset, path.stat().st_size))
-        while data := file.read(CHUNK_BYTES):
-            yield Chunk(offset=offset, data=data)
-            offset += len(data)
+    for place, data in chunks:
+        yield Chunk(offset=place, data=data)

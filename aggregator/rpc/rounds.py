@@ -1,9 +1,9 @@
-"""RoundService: the participants' side of the aggregator. Thin: checks the caller, hands events to the run."""
+"""RoundService: the methods for participants. Thin: checks messages and posts events to their run."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any, TypeAlias
 
 from google.protobuf.message import Message
@@ -12,30 +12,33 @@ from grpc import aio
 from aggregator.config import Limits
 from aggregator.presence import Connection
 from aggregator.rpc import wire_events
+from aggregator.rpc.assignment_messages import StageCache, encoded
 from aggregator.rpc.guard import caller
 from aggregator.rpc.reconstruction_transfer import ExportIntake
 from aggregator.rpc.run_lookup import runner_of
-from aggregator.rpc.status_errors import AlreadyHere, Draining, Missing, OutOfTurn, Overloaded
-from aggregator.rpc.stream_timeout import Punctual
-from aggregator.rpc.transfer_slots import Places
-from aggregator.rpc.update_intake import Intake, Means, Slice
+from aggregator.rpc.status_errors import AlreadyConnected, Draining, Missing, OutOfTurn, Overloaded
+from aggregator.rpc.stream_timeout import TimedReader
+from aggregator.rpc.transfer_slots import TransferSlots
+from aggregator.rpc.update_intake import IntakeResources, UpdateChunk, UpdateIntake
 from aggregator.run import events, secure_sum_checks
-from aggregator.run.assignments import encoded, wanted
+from aggregator.run.assignments import assignments
 from aggregator.run.effects import Reply
 from aggregator.run.round_messages import PHASE_OF, out_of_turn
-from aggregator.run_registry import House
+from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
-from aggregator.store.participants import Acquaintance
-from aggregator.store.update_files import UploadKey
+from aggregator.store.participants import ParticipantRecord
+from aggregator.store.update_files import UpdateKey
 from aggregator.trust import Caller, Trust
+from dcfpca.attempt_ref import AttemptRef
 from dcfpca.consent import consent_bytes
 from dcfpca.errors import BadMessage
 from dcfpca.fate import Fate
 from dcfpca.logs import log
 from dcfpca.pki import verify
+from dcfpca.secagg_wire import ref_from_wire
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import rounds_pb2_grpc
-from dcfpca.v1.types_pb2 import Receipt, RoundRef, TensorPart
+from dcfpca.v1.types_pb2 import Receipt, TensorPart
 from dcfpca.wire import chunks
 from dcfpca.wire_constants import CHUNK_BYTES, PROTOCOL, TURNS, WHOLE
 
@@ -43,21 +46,24 @@ Context: TypeAlias = "aio.ServicerContext[Any, Any]"
 
 
 TRANSFERS = 32
-"""Uploads, and downloads, at a time: each holds a piece of at most 1 MiB in memory."""
+"""Concurrent uploads, downloads and exports, of each so many: each holds a chunk of at most 1 MiB in memory."""
 
-CROWD = 2 * TRANSFERS
-"""In a larger cohort an update's header comes alone, and its bytes when there is a place for them."""
+TURNS_ABOVE = 2 * TRANSFERS
+"""In a larger cohort an update's header is sent first, and its bytes when a slot is free."""
 
 MAX_REASONS, MAX_REASON_CHARACTERS = 100, 20_000
-"""Of one answer; they are kept with the run and shown to every operator who looks at it."""
+"""Limits on the reasons of one answer, which are stored with the run and shown to operators."""
 
 
 class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
-    """What participants may ask; the guard has established who they are."""
+    """The methods of participants; the guard has authenticated the caller."""
 
-    def __init__(self, house: House, trust: Trust, limits: Limits) -> None:
-        self._house, self._trust, self._limits = house, trust, limits
-        self._uploads, self._downloads, self._exports = (Places(TRANSFERS) for _ in range(3))
+    def __init__(self, registry: RunRegistry, trust: Trust, limits: Limits) -> None:
+        self._registry, self._directory = registry, registry.directory
+        self._trust, self._limits = trust, limits
+        self._stages = StageCache()
+        self._uploads = IntakeResources(registry.store, TransferSlots(TRANSFERS))
+        self._downloads, self._exports = TransferSlots(TRANSFERS), TransferSlots(TRANSFERS)
 
     async def Subscribe(self, request: pb.SubscribeRequest, context: Context) -> AsyncIterator[bytes]:  # noqa: N802
         """Assignments, now and whenever they change, until the stream ends or is cut."""
@@ -66,60 +72,61 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
             side = "participant" if request.protocol < PROTOCOL else "aggregator"
             told = f"the participant speaks protocol {request.protocol}, the aggregator {PROTOCOL}"
             raise OutOfTurn(told, f"upgrade the {side}")
-        if self._house.draining:
+        if self._registry.draining:
             raise Draining("the aggregator is stopping", "connect again in a moment")
-        if len(self._house.presence.names()) >= self._limits.max_participants:
+        if len(self._directory.presence.names()) >= self._limits.max_participants:
             raise Overloaded("as many participants are connected as the aggregator allows", "try again later")
-        await self._house.introduce(self._introduction(request))
-        await self._house.hear_of(who.name, wire_events.seen(request))
-        connection = self._house.presence.enter(who.name)
+        await self._directory.update(self._introduction(request))
+        await self._registry.take_tickets(who.name, wire_events.shown_tickets(request))
+        connection = self._directory.presence.enter(who.name)
         if connection is None:
             hint = "stop the other daemon, or give this one its own certificate"
-            raise AlreadyHere(f"a participant daemon with the identity {who.name} is connected already", hint)
+            raise AlreadyConnected(f"a participant daemon with the identity {who.name} is connected already", hint)
         log("participant_connected", participant=who.name, software=request.software)
-        # An idle stream says nothing for a long time; this tells the daemon that it has been let in.
-        await context.send_initial_metadata(((TURNS, str(CROWD)), (WHOLE, str(CHUNK_BYTES))))
+        # An idle stream sends nothing for a long time; the metadata tell the daemon that it was admitted.
+        await context.send_initial_metadata(((TURNS, str(TURNS_ABOVE)), (WHOLE, str(CHUNK_BYTES))))
         try:
             async for assignment in self._stream(connection):
                 yield assignment
         finally:
-            self._house.presence.leave(connection)
+            self._directory.presence.leave(connection)
             log("participant_disconnected", participant=who.name)
 
     async def _stream(self, connection: Connection) -> AsyncIterator[bytes]:
         sent: dict[str, frozenset[str]] = {}
-        while not self._house.draining:
-            seen = self._house.stage.version
-            for runner in self._house.telling():
+        while not self._registry.draining:
+            seen = self._registry.stage.version
+            for runner in self._registry.announced():
                 before = sent.get(runner.run.run_id, frozenset())
-                facts, run = runner.facts.now(), runner.run
-                requests = wanted(facts, run, connection.name)
-                # Of attempts that are over nothing needs to be remembered.
-                sent[run.run_id] = frozenset(key for key, _, _ in requests)
-                for assignment in encoded(facts, run, [one for one in requests if one[0] not in before]):
-                    runner.traffic.sent += len(assignment)
-                    yield assignment
-            await self._house.stage.wait(seen)
+                facts, run = self._stages.now(runner), runner.run
+                wanted = assignments(runner.spec, run, connection.name)
+                # The keys of attempts that are over are dropped.
+                sent[run.run_id] = frozenset(one.key for one in wanted)
+                new = [one for one in wanted if one.key not in before]
+                for message in encoded(facts, run, connection.name, new):
+                    runner.count_traffic(sent=len(message))
+                    yield message
+            await self._registry.stage.wait(seen)
         raise Draining("the aggregator is stopping", "connect again in a moment")
 
-    def _introduction(self, request: pb.SubscribeRequest) -> Acquaintance:
+    def _introduction(self, request: pb.SubscribeRequest) -> ParticipantRecord:
         who = caller()
         if request.rows >= 1 << 63 or len(request.features_sha256) not in (0, 32):
             raise BadMessage("the rows or the digest of the features are out of any range")
-        return Acquaintance(
+        return ParticipantRecord(
             name=who.name,
             fingerprint=who.fingerprint,
             not_after=who.certificate.not_valid_after_utc.timestamp(),
             software=request.software[:100],
             rows=request.rows,
             features=request.features_sha256,
-            last_seen=self._house.keeper.now(),
+            last_seen=self._registry.store.now(),
         )
 
     async def Respond(self, request: pb.RespondRequest, context: Context) -> Receipt:  # noqa: N802
         """Enrol, refuse or withdraw."""
-        runner, who = runner_of(self._house, request.run_id), caller()
-        if request.spec_sha256 != runner.facts.spec_sha256:
+        runner, who = runner_of(self._registry, request.run_id), caller()
+        if request.spec_sha256 != runner.run.spec_sha256:
             return wire_events.receipt(Reply(Fate.REJECTED, "the digest is not that of this run's spec"))
         if len(request.reasons) > MAX_REASONS or sum(map(len, request.reasons)) > MAX_REASON_CHARACTERS:
             return wire_events.receipt(Reply(Fate.REJECTED, "the reasons are longer than anybody would read"))
@@ -133,18 +140,18 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
         )
         if not verify(who.key, request.signature, said):
             return wire_events.receipt(Reply(Fate.REJECTED, "the signature is not this participant's over this answer"))
-        return wire_events.receipt(await self._house.finish(self._answered(runner, request, who)))
+        return wire_events.receipt(await self._registry.complete(self._answered(runner, request, who)))
 
     async def _answered(self, runner: Runner, request: pb.RespondRequest, who: Caller) -> Reply | None:
         reply = await runner.post(wire_events.responded(request, who.name, who.fingerprint, self._now()))
         if reply and reply.fate is Fate.ACCEPTED:
             word = "participant_enrolled" if request.accept else "participant_refused"
-            self._house.telemetry.answered(accept=request.accept)
+            self._registry.telemetry.answered(accept=request.accept)
             log(word, run=request.run_id, participant=who.name, reasons=list(request.reasons) or None)
-            await self._house.keeper.record(
+            await self._registry.store.record(
                 word, actor=str(who.identity), run_id=request.run_id, reasons=list(request.reasons)
             )
-            self._house.look_at_enrolment(request.run_id)
+            self._registry.enrolment_changed(request.run_id)
         return reply
 
     async def FetchRevocationList(  # noqa: N802
@@ -157,73 +164,46 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
         self, request: pb.FetchConsensusRequest, context: Context
     ) -> AsyncIterator[TensorPart]:
         """The consensus of the open round, or the final one."""
-        runner = runner_of(self._house, request.run_id)
+        runner = runner_of(self._registry, request.run_id)
         if caller().name not in runner.run.cohort:
             raise OutOfTurn("this participant is not in the run's cohort")
-        held = runner.sums.consensus
+        held = runner.consensus
         if held.round != request.round or (held.outcome is not None) != request.final:
             raise Missing(f"the consensus of round {request.round} is not held any more, or not yet")
-        header, payload = runner.facts.consensus()
+        consensus = runner.round_sum.encoded()
         async with self._downloads.hold(caller().name):
-            yield TensorPart(header=header)
-            for chunk in chunks(payload, request.offset):
-                runner.traffic.sent += len(chunk.data)
+            yield TensorPart(header=consensus.header)
+            for chunk in chunks(consensus.payload, request.offset):
+                runner.count_traffic(sent=len(chunk.data))
                 yield TensorPart(chunk=chunk)
 
     async def AdvertiseKeys(self, request: pb.AdvertiseKeysRequest, context: Context) -> Receipt:  # noqa: N802
         """Step 1 of the secure sum."""
-        runner = runner_of(self._house, request.ref.run_id)
-        event = wire_events.keys_advertised(request, caller().name, self._now())
-        digest = runner.facts.spec_sha256
-        return await self._receive(
-            runner,
-            event,
-            request,
-            lambda: secure_sum_checks.check_keys(runner.spec, digest, runner.run, event, self._trust.participant_key),
-        )
+        return await self._receive(request, wire_events.keys_advertised(request, caller().name, self._now()))
 
     async def ShareKeys(self, request: pb.ShareKeysRequest, context: Context) -> Receipt:  # noqa: N802
-        """Step 2, and step 3 where it comes along."""
-        runner = runner_of(self._house, request.ref.run_id)
-        event = wire_events.shares_sent(request, caller().name, self._now())
-        taken = self._receive(runner, event, request, lambda: secure_sum_checks.check_shares(_book(runner), event))
+        """Step 2, and step 3 where the request states the exponent, too."""
+        shared = self._receive(request, wire_events.shares_sent(request, caller().name, self._now()))
         if not request.HasField("exponent"):
-            return await taken
-        bound = wire_events.bound_stated(request, caller().name, self._now())
-        stated = self._receive(runner, bound, None, lambda: secure_sum_checks.check_bound(bound))
-        return wire_events.worst(await asyncio.gather(taken, stated))
+            return await shared
+        stated = self._receive(None, wire_events.bound_stated(request, caller().name, self._now()))
+        return wire_events.worst(await asyncio.gather(shared, stated))
 
     async def StateBound(self, request: pb.StateBoundRequest, context: Context) -> Receipt:  # noqa: N802
         """Step 3."""
-        runner = runner_of(self._house, request.ref.run_id)
-        event = wire_events.bound_stated(request, caller().name, self._now())
-        return await self._receive(runner, event, request, lambda: secure_sum_checks.check_bound(event))
+        return await self._receive(request, wire_events.bound_stated(request, caller().name, self._now()))
 
     async def AttestSurvivors(self, request: pb.AttestSurvivorsRequest, context: Context) -> Receipt:  # noqa: N802
         """Step 5."""
-        runner = runner_of(self._house, request.ref.run_id)
-        event = wire_events.survivors_attested(request, caller().name, self._now())
-
-        def check() -> None:
-            assert runner.run.round is not None
-            secure_sum_checks.check_attestation(_book(runner), runner.run.round, event, self._trust.participant_key)
-
-        return await self._receive(runner, event, request, check)
+        return await self._receive(request, wire_events.survivors_attested(request, caller().name, self._now()))
 
     async def Unmask(self, request: pb.UnmaskRequest, context: Context) -> Receipt:  # noqa: N802
         """Step 6."""
-        runner = runner_of(self._house, request.ref.run_id)
-        event = wire_events.shares_revealed(request, caller().name, self._now())
-
-        def check() -> None:
-            assert runner.run.round is not None
-            secure_sum_checks.check_reveal(_book(runner), runner.run.round, event)
-
-        return await self._receive(runner, event, request, check)
+        return await self._receive(request, wire_events.shares_revealed(request, caller().name, self._now()))
 
     async def SubmitUpdate(self, request_iterator: AsyncIterator[pb.UpdatePart], context: Context) -> Receipt:  # noqa: N802
         """The update, plain or masked."""
-        parts = Punctual(context, self._limits.upload_seconds)
+        parts = TimedReader(context, self._limits.upload_seconds)
         first = await anext(parts, None)
         if first is None or first.WhichOneof("part") != "header":
             raise BadMessage("an update begins with its header")
@@ -231,105 +211,94 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
         runner = intake.runner
 
         async def your_turn() -> None:
-            # The others have sent everything by now, and need not be told.
-            if len(runner.run.cohort) > CROWD:
+            # In a smaller cohort the sender does not wait for its turn.
+            if len(runner.run.cohort) > TURNS_ABOVE:
                 await context.send_initial_metadata(())
 
-        return await self._fate_of_update(intake.take(_slices(parts, runner), your_turn), first.header)
+        return await self._fate_of_update(intake.take(_update_chunks(parts, runner), your_turn), first.header)
 
     async def SubmitWhole(self, request: pb.WholeUpdate, context: Context) -> Receipt:  # noqa: N802
         """The update in one message."""
         intake, data = self._intake(request.header), request.data
-        intake.runner.traffic.received += len(data)
+        intake.runner.count_traffic(received=len(data))
         return await self._fate_of_update(intake.take_whole(data), request.header)
 
-    def _intake(self, header: pb.UpdateHeader) -> Intake:
-        runner = runner_of(self._house, header.ref.run_id)
-        return Intake(runner, Means(self._house.keeper, self._uploads), caller().name, header)
+    def _intake(self, header: pb.UpdateHeader) -> UpdateIntake:
+        runner = runner_of(self._registry, header.ref.run_id)
+        return UpdateIntake(runner, self._uploads, caller().name, header)
 
     async def _fate_of_update(self, taken: Awaitable[Receipt], header: pb.UpdateHeader) -> Receipt:
         try:
             answer = await taken
         except BadMessage:
-            self._house.telemetry.message("update", Fate.REJECTED.value)
+            self._registry.telemetry.message("update", Fate.REJECTED.value)
             raise
-        self._tell_fate("update", caller().name, header.ref, answer)
+        self._tell_fate("update", caller().name, ref_from_wire(header.ref), answer)
         return answer
 
     async def ResumeUpload(self, request: pb.UpdateHeader, context: Context) -> pb.ResumeUploadResponse:  # noqa: N802
-        """Where a broken upload goes on."""
-        ref = request.ref
-        runner_of(self._house, ref.run_id)
+        """The byte at which a broken upload continues."""
+        runner_of(self._registry, request.ref.run_id)
         if len(request.tensor.sha256) != 32:
             raise BadMessage("the tensor's digest is not a SHA-256")
-        key = UploadKey(ref.run_id, ref.round, ref.attempt, caller().name, request.tensor.sha256)
-        offset = await self._house.keeper.do(lambda store: store.spool.received(key))
+        key = UpdateKey(ref_from_wire(request.ref), caller().name, request.tensor.sha256)
+        offset = await self._registry.store.do(lambda store: store.updates.received(key))
         return pb.ResumeUploadResponse(offset=offset)
 
     async def ExportReconstruction(  # noqa: N802
         self, request_iterator: AsyncIterator[pb.ExportPart], context: Context
     ) -> Receipt:
         """A file of a reconstruction, or the refusal to send one."""
-        parts = Punctual(context, self._limits.upload_seconds)
+        parts = TimedReader(context, self._limits.upload_seconds)
         first = await anext(parts, None)
         if first is None or first.WhichOneof("part") not in ("header", "refusal"):
             raise BadMessage("an export begins with a header or a refusal")
         about = first.header if first.WhichOneof("part") == "header" else first.refusal
-        intake = ExportIntake(runner_of(self._house, about.run_id), self._house, caller(), self._limits)
-        # One at a time of each, so that nobody's unfinished files fill the disk.
+        intake = ExportIntake(runner_of(self._registry, about.run_id), self._registry, caller(), self._limits)
+        # One at a time per participant, so that unfinished files do not fill the disk.
         async with self._exports.hold(caller().name):
             return await intake.take(first, parts)
 
     async def ReportProgress(self, request: pb.ReportProgressRequest, context: Context) -> Receipt:  # noqa: N802
-        """A percentage for people to look at."""
-        runner, who = runner_of(self._house, request.ref.run_id), caller()
+        """How far the local step is, for operators to see."""
+        runner, who = runner_of(self._registry, request.ref.run_id), caller()
         if who.name not in runner.run.cohort or request.percent > 100:
             return wire_events.receipt(Reply(Fate.REJECTED, "not in the run's cohort, or not a percentage"))
-        runner.percent[who.name] = request.percent
-        runner.changed.fire()
+        runner.report_progress(who.name, request.percent)
         return wire_events.receipt(None)
 
-    async def _receive(
-        self, runner: Runner, event: events.RoundMessage, request: Message | None, check: Callable[[], None]
-    ) -> Receipt:
-        """Check a message of the secure sum where it is in turn, then let the rules decide."""
-        runner.traffic.received += request.ByteSize() if request is not None else 0
-        if out_of_turn(runner.run, event.participant, event.round, event.attempt, PHASE_OF[type(event)]) is None:
-            try:
-                check()
-            except BadMessage as error:
-                answer = wire_events.receipt(Reply(Fate.REJECTED, str(error)))
-                self._tell_fate(event.kind, event.participant, event, answer)
-                return answer
-        answer = wire_events.receipt(await runner.post(event))
-        self._tell_fate(event.kind, event.participant, event, answer)
+    async def _receive(self, request: Message | None, event: events.RoundMessage) -> Receipt:
+        """Check a message of the secure sum if it is in turn, then post it. `request` is counted as traffic."""
+        runner = runner_of(self._registry, event.ref.run_id)
+        runner.count_traffic(received=request.ByteSize() if request is not None else 0)
+        try:
+            if out_of_turn(runner.run, event.participant, event.ref, PHASE_OF[type(event)]) is None:
+                secure_sum_checks.check(runner.spec, runner.run, event, self._trust.participant_key)
+        except BadMessage as error:
+            answer = wire_events.receipt(Reply(Fate.REJECTED, str(error)))
+        else:
+            answer = wire_events.receipt(await runner.post(event))
+        self._tell_fate(event.kind, event.participant, event.ref, answer)
         return answer
 
-    def _tell_fate(self, what: str, participant: str, ref: RoundRef | events.RoundMessage, answer: Receipt) -> None:
-        self._house.telemetry.message(what, wire_events.word_of(answer))
+    def _tell_fate(self, what: str, participant: str, ref: AttemptRef, answer: Receipt) -> None:
+        self._registry.telemetry.message(what, wire_events.fate_of(answer))
         _log_fate(what, participant, ref, answer)
 
     def _now(self) -> float:
-        return self._house.keeper.now()
+        return self._registry.store.now()
 
 
-def _book(runner: Runner) -> Any:
-    book = runner.facts.book()
-    if book is None:
-        raise BadMessage("the roster of this attempt is not closed")
-    return book
-
-
-async def _slices(parts: AsyncIterator[pb.UpdatePart], runner: Runner) -> AsyncIterator[Slice]:
+async def _update_chunks(parts: AsyncIterator[pb.UpdatePart], runner: Runner) -> AsyncIterator[UpdateChunk]:
     async for part in parts:
-        piece = Slice(part.chunk.offset, part.chunk.data)
-        runner.traffic.received += len(piece.data)
-        yield piece
+        chunk = UpdateChunk(part.chunk.offset, part.chunk.data)
+        runner.count_traffic(received=len(chunk.data))
+        yield chunk
 
 
-def _log_fate(what: str, participant: str, ref: RoundRef | events.RoundMessage, answer: Receipt) -> None:
-    fate = wire_events.word_of(answer)
-    # Late is ordinary: a phase closes once it has what it needs.
+def _log_fate(what: str, participant: str, ref: AttemptRef, answer: Receipt) -> None:
+    fate = wire_events.fate_of(answer)
+    # Late messages are normal: a phase closes once it has enough answers.
     level: Any = "warning" if fate == "rejected" else "debug"
     log(
         f"{what}_{fate}" if what == "update" else f"message_{fate}",

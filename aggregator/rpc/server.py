@@ -1,4 +1,4 @@
-"""The gRPC server: mutual TLS with certificates that can be exchanged while it runs, limits, keepalive, health."""
+"""The gRPC server: mutual TLS with certificates that reload while it runs, limits, keepalive, health."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aggregator.config import Config, Limits
 from aggregator.rpc.admin import AdminServicer
 from aggregator.rpc.guard import Guard
 from aggregator.rpc.rounds import RoundServicer
-from aggregator.run_registry import House
+from aggregator.run_registry import RunRegistry
 from aggregator.trust import Trust
 from dcfpca.errors import BadInput
 from dcfpca.pki import Credentials
@@ -40,7 +40,7 @@ _OPTIONS = [
 
 
 def _limits(limits: Limits) -> list[tuple[str, int]]:
-    """What a peer may cost before it has proved who it is."""
+    """Limits on peers that have not authenticated yet."""
     return [
         ("grpc.server_handshake_timeout_ms", round(limits.handshake_seconds * 1000)),
         ("grpc.max_allowed_incoming_connections", limits.max_connections),
@@ -50,16 +50,16 @@ def _limits(limits: Limits) -> list[tuple[str, int]]:
 class Server:
     """The listening service."""
 
-    def __init__(self, config: Config, house: House, trust: Trust) -> None:
+    def __init__(self, config: Config, registry: RunRegistry, trust: Trust) -> None:
         self._trust, self._drain = trust, config.server.drain_seconds
         self._shown: Credentials | None = None
         self.health = HealthServicer()
-        guard = Guard(trust, config.limits, house.telemetry)
+        guard = Guard(trust, config.limits, registry.telemetry)
         self.calls = guard.calls
         self._server = aio.server(interceptors=[guard], options=[*_OPTIONS, *_limits(config.limits)])
-        rounds = RoundServicer(house, trust, config.limits)
+        rounds = RoundServicer(registry, trust, config.limits)
         rounds_pb2_grpc.add_RoundServiceServicer_to_server(rounds, self._server)
-        admin = AdminServicer(house, trust, config.limits, guard.calls)
+        admin = AdminServicer(registry, trust, config.limits, guard.calls)
         admin_pb2_grpc.add_AdminServiceServicer_to_server(admin, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)
         reflection.enable_server_reflection((*SERVICES, "grpc.health.v1.Health"), self._server)
@@ -76,16 +76,16 @@ class Server:
         return port
 
     def _credentials(self) -> grpc.ServerCredentials:
-        """TLS that asks at every handshake whether the certificate has changed, so that renewal needs no restart."""
+        """TLS credentials that are checked for renewal at every handshake, so that it needs no restart."""
         first = self._renewed()
         assert first is not None
         # The stubs forget that None means: no change.
         return grpc.dynamic_ssl_server_credentials(first, self._renewed, True)  # type: ignore[arg-type]
 
     def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
-        """The certificate to show where it is another than before, else None.
+        """The certificate to use if it changed, else None.
 
-        Handing over the same one at every handshake would be simpler, but gRPC replaces its TLS state each time, and
+        Returning the same one at every handshake would be simpler, but gRPC replaces its TLS state each time, and
         two handshakes at once then free it twice: a burst of connections aborted the process.
         """
         shown = self._trust.credentials
@@ -95,7 +95,7 @@ class Server:
         return grpc.ssl_server_certificate_configuration([(shown.key_pem, shown.cert_pem)], shown.ca_pem)
 
     async def start(self) -> None:
-        """Listen, and say so by the health service."""
+        """Listen, and tell health probes."""
         await self._server.start()
         await self.tell_health(serving=True)
 

@@ -1,4 +1,4 @@
-"""From our errors to gRPC statuses: the sentence and the hint travel in the status message."""
+"""From errors to gRPC statuses; the status message carries the sentence and the hint."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ class Missing(DcfpcaError):
 
 
 class OutOfTurn(DcfpcaError):
-    """Right in itself, but not in the present state."""
+    """A valid request that does not fit the present state."""
 
 
 class Overloaded(DcfpcaError):
-    """Over a limit; later it may pass."""
+    """A limit was exceeded; the request may succeed later."""
 
 
 class TooSlow(DcfpcaError):
-    """The peer did not read or write for too long; over a better line it may pass."""
+    """The peer did not read or write for too long."""
 
 
 class Draining(DcfpcaError):
-    """The service stops or restarts; another try in a moment will do."""
+    """The service is stopping; the request may succeed after its restart."""
 
 
-class AlreadyHere(DcfpcaError):
+class AlreadyConnected(DcfpcaError):
     """This identity has an open stream."""
 
 
-class Unheard(DcfpcaError):
+class NotOffered(DcfpcaError):
     """A method that the standard services describe and this one does not offer."""
 
 
 class Defect(DcfpcaError):
-    """Something went wrong that nobody had thought of. The caller is told no more than that."""
+    """An unexpected exception; its details go to the log and not to the caller."""
 
 
 _STATUS: tuple[tuple[type[DcfpcaError], grpc.StatusCode], ...] = (
     (Missing, Code.NOT_FOUND),
-    (Unheard, Code.UNIMPLEMENTED),
+    (NotOffered, Code.UNIMPLEMENTED),
     (OutOfTurn, Code.FAILED_PRECONDITION),
     (Overloaded, Code.RESOURCE_EXHAUSTED),
     (TooSlow, Code.DEADLINE_EXCEEDED),
-    (AlreadyHere, Code.ALREADY_EXISTS),
+    (AlreadyConnected, Code.ALREADY_EXISTS),
     (StoreFailed, Code.UNAVAILABLE),
     (Draining, Code.UNAVAILABLE),
     (BadInput, Code.INVALID_ARGUMENT),
@@ -63,17 +63,17 @@ _STATUS: tuple[tuple[type[DcfpcaError], grpc.StatusCode], ...] = (
 
 
 def status_of(error: DcfpcaError) -> tuple[grpc.StatusCode, str]:
-    """The status and message that tell this error."""
+    """The status code and message for this error."""
     code = next((code for kind, code in _STATUS if isinstance(error, kind)), Code.INTERNAL)
     return code, f"{error}\nhint: {error.hint}" if error.hint else str(error)
 
 
-def as_ours(error: Exception, method: str) -> DcfpcaError:
-    """The error itself where it is one of ours; else it is written to the log, and the caller hears of a defect."""
+def as_dcfpca_error(error: Exception, method: str) -> DcfpcaError:
+    """The error itself if it is a DcfpcaError; any other is logged and becomes a Defect."""
     if isinstance(error, DcfpcaError):
         return error
     if isinstance(error, NotImplementedError):
-        return Unheard("this service does not offer the method")
+        return NotOffered("this service does not offer the method")
     if isinstance(error, DecodeError):
         return BadMessage("what came is no message of this protocol")
     where = traceback.extract_tb(error.__traceback__)[-1]

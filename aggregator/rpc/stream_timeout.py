@@ -1,4 +1,4 @@
-"""A stream that must keep moving: who opens one and says nothing may not hold its place for ever."""
+"""Reading a request stream with a timeout, so that a silent caller cannot hold its slot for ever."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from grpc import aio
 from aggregator.rpc.status_errors import TooSlow
 
 
-class Punctual:
-    """The messages of a call as they come; raises TooSlow when one is longer in coming than `pause` seconds.
+class TimedReader:
+    """The messages of a call; raises TooSlow when the next one takes longer than `pause` seconds.
 
-    Read from the call itself and not by gRPC's iterator, which holds on to the last message it gave until the garbage
-    is collected: with many participants, a round's updates twice over.
+    Reads from the call itself and not from gRPC's iterator, which keeps its last message until the garbage collector
+    runs: with many participants, that holds the updates of a round in memory twice.
     """
 
     def __init__(self, context: aio.ServicerContext[Any, Any], pause: float) -> None:
         self._context, self._pause = context, pause
 
-    def __aiter__(self) -> Punctual:
+    def __aiter__(self) -> TimedReader:
         return self
 
     async def __anext__(self) -> Any:

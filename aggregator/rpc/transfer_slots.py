@@ -1,4 +1,4 @@
-"""Places for transfers: what waits for one stays with its sender, so memory does not follow the number of peers."""
+"""Slots for transfers: data that waits for one stays with its sender, so memory does not grow with the peers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
-class Places:
-    """So many transfers at a time, and of one identity one, so that nobody can hold them all."""
+class TransferSlots:
+    """Limits concurrent transfers overall, and to one per participant."""
 
     def __init__(self, count: int) -> None:
         self._free = asyncio.Semaphore(count)
@@ -18,7 +18,7 @@ class Places:
 
     @asynccontextmanager
     async def hold(self, who: str) -> AsyncIterator[None]:
-        """A place for one transfer, once there is one."""
+        """Hold a slot for one transfer, waiting until one is free."""
         self._waiting[who] += 1
         try:
             async with self._own.setdefault(who, asyncio.Lock()), self._free:

@@ -1,27 +1,28 @@
-"""An update on its way in: announced, checked against the spec before a byte is kept, stored piece by piece."""
+"""Receiving an update: its header is checked against the spec before a byte is stored, then chunk by chunk."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from aggregator.rpc.transfer_slots import Places
+from aggregator.rpc.transfer_slots import TransferSlots
 from aggregator.rpc.wire_events import receipt
 from aggregator.run import events
 from aggregator.run.effects import Reply
 from aggregator.run.round_messages import out_of_turn
 from aggregator.run.state import Phase
-from aggregator.runner import Piece, Runner
+from aggregator.runner import Chunk, Runner
 from aggregator.running_sum import update_dtype
-from aggregator.store.update_files import UploadKey
-from aggregator.store_thread import Keeper
+from aggregator.store.update_files import UpdateKey
+from aggregator.store_thread import StoreThread
 from dcfpca.errors import BadMessage
 from dcfpca.fate import Fate
+from dcfpca.secagg_wire import ref_from_wire
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import DTYPE_FLOAT64, DTYPE_UINT32, Receipt
 from dcfpca.wire import check_header, size_of
@@ -30,40 +31,40 @@ from dcfpca.wire_constants import CHUNK_BYTES
 _REJECTED = receipt(Reply(Fate.REJECTED, "a different update has begun to arrive in this attempt before"))
 
 
-class Slice(NamedTuple):
-    """A piece of an update. Taken out of its message once: every look at a field of protobuf's copies the bytes."""
+class UpdateChunk(NamedTuple):
+    """A chunk of an update, taken out of its message once: every access to a bytes field of protobuf copies it."""
 
     offset: int
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
-    """What every intake works with."""
+class IntakeResources:
+    """What all intakes of a service share. `in_progress` holds the open uploads by run and participant."""
 
-    keeper: Keeper
-    places: Places
+    store: StoreThread
+    slots: TransferSlots
+    in_progress: dict[tuple[str, str], asyncio.Future[Chunk | None]] = field(default_factory=dict)
 
 
-class Intake:
-    """Takes one update; what arrived before a broken connection is kept and need not be sent again."""
+class UpdateIntake:
+    """Receives one update; what was received before a broken connection is kept and need not be sent again."""
 
-    def __init__(self, runner: Runner, means: Means, who: str, header: pb.UpdateHeader) -> None:
-        ref = header.ref
+    def __init__(self, runner: Runner, resources: IntakeResources, who: str, header: pb.UpdateHeader) -> None:
         self.runner, self._who, self._header = runner, who, header
-        self._keeper, self._places = means.keeper, means.places
-        self._key = UploadKey(ref.run_id, ref.round, ref.attempt, who, header.tensor.sha256)
-        self._spool = means.keeper.store.spool
+        self._resources, self._store = resources, resources.store
+        self._key = UpdateKey(ref_from_wire(header.ref), who, header.tensor.sha256)
+        self._files = resources.store.store.updates
         self._size = 0
 
-    async def take(self, parts: AsyncIterator[Slice], your_turn: Callable[[], Awaitable[None]]) -> Receipt:
-        """Everything up to the receipt. `your_turn` tells the sender that there is a place for its bytes now.
+    async def take(self, parts: AsyncIterator[UpdateChunk], your_turn: Callable[[], Awaitable[None]]) -> Receipt:
+        """Receive the chunks and return the receipt. `your_turn` tells the sender that it has a slot now.
 
         Raises BadMessage on what the spec does not allow.
         """
         if (answer := await self._answer_to_header()) is not None:
             return answer
-        async with self._places.hold(self._who):
+        async with self._resources.slots.hold(self._who):
             await your_turn()
             if await self._has_other():
                 return _REJECTED
@@ -71,13 +72,13 @@ class Intake:
             return receipt(await self.runner.post(self._event(), last))
 
     async def take_whole(self, data: bytes) -> Receipt:
-        """The same where all bytes are there at once."""
+        """The same for an update in one message."""
         if (answer := await self._answer_to_header()) is not None:
             return answer
-        self._check(Slice(0, data), 0)
+        self._check(UpdateChunk(0, data), 0)
         if len(data) != self._size:
             raise BadMessage(f"the upload ended after {len(data)} of {self._size} bytes")
-        async with self._places.hold(self._who):
+        async with self._resources.slots.hold(self._who):
             if await self._has_other():
                 return _REJECTED
             if hashlib.sha256(data).digest() != self._header.tensor.sha256:
@@ -85,44 +86,48 @@ class Intake:
             return receipt(await self.runner.post(self._event(), (self._key, 0, data)))
 
     async def _answer_to_header(self) -> Receipt | None:
-        """What there is to say before a byte is looked at; None: the bytes are wanted. Checks what is announced."""
+        """The receipt before any byte is read, or None when the bytes are wanted; checks the header."""
         if not self._is_wanted():
-            # The rules answer, not we: a repeat of an accepted update must stay a duplicate.
+            # The rules reply: a repeat of an accepted update must stay a duplicate.
             return receipt(await self.runner.post(self._event()))
         if not self._is_of_this_opening():
             return receipt(Reply(Fate.LATE, "this attempt was opened anew by a restored aggregator"))
-        layout = self.runner.method.update_layout(self._key.round)
+        layout = self.runner.method.update_layout(self._key.ref.round)
         check_header(self._header.tensor, layout, update_dtype(self.runner.spec))
         self._size = size_of(self._header.tensor)
         await self._take_over()
         return None
 
     async def _has_other(self) -> bool:
-        """Whether another update of this participant has begun to arrive."""
-        if not self._spool.is_known(self._key):
-            await self._keeper.do(lambda store: store.spool.look(self._key))
-        return self._spool.has_other(self._key)
+        """Whether part of a different update of this participant was received."""
+        if not self._files.is_loaded(self._key.ref):
+            await self._store.do(lambda store: store.updates.load(self._key.ref))
+        return self._files.has_other(self._key)
 
     def _is_wanted(self) -> bool:
-        run, key = self.runner.run, self._key
-        if out_of_turn(run, self._who, key.round, key.attempt, Phase.UPLOADING):
+        run = self.runner.run
+        if out_of_turn(run, self._who, self._key.ref, Phase.UPLOADING):
             return False
-        return run.round is not None and self._who not in run.round.updates
+        return run.attempt is not None and self._who not in run.attempt.updates
 
     def _is_of_this_opening(self) -> bool:
         ticket = self._header.ticket
-        return not ticket or self.runner.run.round is None or ticket == self.runner.facts.now().ticket
+        return not ticket or self.runner.run.attempt is None or ticket == self.runner.ticket()
 
     async def _take_over(self) -> None:
-        """End an upload that this participant has under way: its connection broke, or it would not send another."""
-        while under_way := self.runner.uploads.get(self._who):
+        """Cancel an open upload of this participant: its connection broke, or it would not send another."""
+        while under_way := self._resources.in_progress.get(self._slot):
             under_way.cancel()
             await asyncio.wait([under_way])
 
-    async def _alone(self, parts: AsyncIterator[Slice]) -> Piece | None:
-        uploads = self.runner.uploads
-        task = uploads[self._who] = asyncio.ensure_future(self._collect(parts))
-        task.add_done_callback(lambda _: uploads.pop(self._who, None))
+    @property
+    def _slot(self) -> tuple[str, str]:
+        return self.runner.run.run_id, self._who
+
+    async def _alone(self, parts: AsyncIterator[UpdateChunk]) -> Chunk | None:
+        uploads = self._resources.in_progress
+        task = uploads[self._slot] = asyncio.ensure_future(self._collect(parts))
+        task.add_done_callback(lambda _: uploads.pop(self._slot, None))
         try:
             return await task
         except asyncio.CancelledError:
@@ -131,12 +136,12 @@ class Intake:
                 raise
             raise BadMessage("this upload was given up for a newer one of the same participant") from None
 
-    async def _collect(self, parts: AsyncIterator[Slice]) -> Piece | None:
-        """Store all pieces but the last one, which goes into the transaction that accepts the update."""
-        offset = self._spool.received(self._key)
+    async def _collect(self, parts: AsyncIterator[UpdateChunk]) -> Chunk | None:
+        """Store all chunks but the last one, which goes into the transaction that accepts the update."""
+        offset = self._files.received(self._key)
         sha, last = hashlib.sha256(), None
         if offset:
-            sha = await self._keeper.do(lambda store: store.spool.digest_so_far(self._key))
+            sha = await self._store.do(lambda store: store.updates.digest_so_far(self._key))
         async for chunk in self._missing(parts, offset):
             offset += len(chunk.data)
             sha.update(chunk.data)
@@ -144,14 +149,14 @@ class Intake:
             if not self._is_wanted():
                 return None
             if offset < self._size:
-                await self._keeper.do(lambda store, piece=last: store.spool.add(*piece))  # type: ignore[misc]
+                await self._store.do(lambda store, chunk=last: store.updates.add(*chunk))  # type: ignore[misc]
         if sha.digest() != self._header.tensor.sha256:
-            await self._keeper.do(lambda store: store.spool.forget(self._key))
+            await self._store.do(lambda store: store.updates.forget(self._key))
             raise BadMessage("the bytes of the update do not match their announced digest")
         return last
 
-    async def _missing(self, parts: AsyncIterator[Slice], kept: int) -> AsyncIterator[Slice]:
-        """The pieces from byte `kept` on; one who does not know how much is kept may begin at the beginning."""
+    async def _missing(self, parts: AsyncIterator[UpdateChunk], kept: int) -> AsyncIterator[UpdateChunk]:
+        """The chunks from byte `kept` on; a sender that does not know how much is kept may start at byte 0."""
         place: int | None = None
         if kept == self._size:
             return
@@ -168,7 +173,7 @@ class Intake:
                 return
         raise BadMessage(f"the upload ended after {place or kept} of {self._size} bytes")
 
-    def _check(self, chunk: Slice, place: int) -> None:
+    def _check(self, chunk: UpdateChunk, place: int) -> None:
         size, dtype = len(chunk.data), self._header.tensor.dtype
         if chunk.offset != place or not 0 < size <= CHUNK_BYTES or size % (4 if dtype == DTYPE_UINT32 else 8):
             raise BadMessage(f"a piece of {size} bytes at {chunk.offset} came where byte {place} was due")
@@ -179,10 +184,9 @@ class Intake:
 
     def _event(self) -> events.UpdateReceived:
         return events.UpdateReceived(
-            at=self._keeper.now(),
+            at=self._store.now(),
             participant=self._who,
-            round=self._key.round,
-            attempt=self._key.attempt,
+            ref=self._key.ref,
             sha256=self._key.sha256,
             size=self._size,
         )

@@ -1,15 +1,16 @@
-"""Messages of the wire as events of the rules, and fates as receipts."""
+"""From wire messages to events of a run, and from replies to receipts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from aggregator.run import events
-from aggregator.run.backup_recovery import Seen
+from aggregator.run.backup_recovery import ShownTicket
 from aggregator.run.effects import Reply
-from aggregator.run.records import Keys, Reveal
+from dcfpca import secagg_wire
 from dcfpca.errors import BadMessage
 from dcfpca.fate import Fate
+from dcfpca.secagg_wire import ref_from_wire
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import (
     FATE_ACCEPTED,
@@ -19,8 +20,8 @@ from dcfpca.v1.types_pb2 import (
     Receipt,
 )
 
-MAX_SEEN = 1000
-"""Runs that one participant may have open."""
+MAX_TICKETS = 1000
+"""The largest number of runs for which one participant may show a ticket."""
 
 _FATES = {
     Fate.ACCEPTED: FATE_ACCEPTED,
@@ -29,88 +30,56 @@ _FATES = {
     Fate.LATE: FATE_LATE,
 }
 
-_FROM_GOOD_TO_BAD = (FATE_DUPLICATE, FATE_ACCEPTED, FATE_LATE, FATE_REJECTED)
+_BEST_TO_WORST = (FATE_DUPLICATE, FATE_ACCEPTED, FATE_LATE, FATE_REJECTED)
 
 
-def seen(request: pb.SubscribeRequest) -> list[Seen]:
-    """How far a participant says that it has seen its runs go."""
-    if len(request.seen) > MAX_SEEN:
-        raise BadMessage(f"more than {MAX_SEEN} runs are named", "end some of them")
-    return [
-        Seen(one.ref.run_id, one.ref.round, one.ref.attempt, one.consensus_sha256, one.ticket) for one in request.seen
-    ]
+def shown_tickets(request: pb.SubscribeRequest) -> list[ShownTicket]:
+    """The tickets that a participant shows when it connects; raises BadMessage when there are too many."""
+    if len(request.seen) > MAX_TICKETS:
+        raise BadMessage(f"more than {MAX_TICKETS} runs are named", "end some of them")
+    return [ShownTicket(ref_from_wire(one.ref), one.consensus_sha256, one.ticket) for one in request.seen]
 
 
 def receipt(reply: Reply | None) -> Receipt:
-    """What to tell the sender."""
+    """The receipt that tells the sender this reply; without one the message was accepted."""
     reply = reply or Reply(Fate.ACCEPTED)
     return Receipt(fate=_FATES[reply.fate], reason=reply.reason)
 
 
 def keys_advertised(request: pb.AdvertiseKeysRequest, who: str, at: float) -> events.KeysAdvertised:
     """Step 1; the keys must be the caller's own."""
-    keys = request.keys
-    if keys.participant != who:
-        raise BadMessage(f"the keys are those of {keys.participant or 'nobody'}, but {who} sent them")
-    return events.KeysAdvertised(
-        at=at,
-        participant=who,
-        round=request.ref.round,
-        attempt=request.ref.attempt,
-        keys=Keys(
-            sealing_key=keys.sealing_key,
-            masking_key=keys.masking_key,
-            commitment=keys.commitment,
-            binding=keys.binding,
-            certificate=keys.certificate,
-            signature=keys.signature,
-        ),
-    )
+    advert = secagg_wire.advert_from_wire(request.keys)
+    if advert.name != who:
+        raise BadMessage(f"the keys are those of {advert.name or 'nobody'}, but {who} sent them")
+    return events.KeysAdvertised(at=at, participant=who, ref=ref_from_wire(request.ref), advert=advert)
 
 
 def shares_sent(request: pb.ShareKeysRequest, who: str, at: float) -> events.SharesSent:
-    """Step 2; one sealed pair for each recipient, all from the caller."""
-    if any(share.sender != who for share in request.shares):
+    """Step 2; one sealed share for each receiver, all from the caller."""
+    sealed = secagg_wire.shares_from_wire(request.shares)
+    if any(share.sender != who for share in sealed):
         raise BadMessage(f"shares of somebody else came from {who}")
-    shares = {share.recipient: share.ciphertext for share in request.shares}
-    if len(shares) != len(request.shares):
+    shares = {share.receiver: share.sealed for share in sealed}
+    if len(shares) != len(sealed):
         raise BadMessage("two shares are for the same recipient")
-    return events.SharesSent(
-        at=at, participant=who, round=request.ref.round, attempt=request.ref.attempt, shares=shares
-    )
+    return events.SharesSent(at=at, participant=who, ref=ref_from_wire(request.ref), shares=shares)
 
 
 def bound_stated(request: pb.StateBoundRequest | pb.ShareKeysRequest, who: str, at: float) -> events.BoundStated:
     """Step 3, by itself or with the shares."""
-    return events.BoundStated(
-        at=at,
-        participant=who,
-        round=request.ref.round,
-        attempt=request.ref.attempt,
-        exponent=request.exponent,
-    )
+    return events.BoundStated(at=at, participant=who, ref=ref_from_wire(request.ref), exponent=request.exponent)
 
 
 def survivors_attested(request: pb.AttestSurvivorsRequest, who: str, at: float) -> events.SurvivorsAttested:
     """Step 5."""
-    return events.SurvivorsAttested(
-        at=at,
-        participant=who,
-        round=request.ref.round,
-        attempt=request.ref.attempt,
-        signature=request.signature,
-    )
+    ref = ref_from_wire(request.ref)
+    return events.SurvivorsAttested(at=at, participant=who, ref=ref, signature=request.signature)
 
 
 def shares_revealed(request: pb.UnmaskRequest, who: str, at: float) -> events.SharesRevealed:
     """Step 6."""
-    reveal = Reveal(
-        survivor_shares=tuple((share.owner, share.share) for share in request.survivor_shares),
-        dropout_shares=tuple((share.owner, share.share) for share in request.dropout_shares),
-    )
-    return events.SharesRevealed(
-        at=at, participant=who, round=request.ref.round, attempt=request.ref.attempt, reveal=reveal
-    )
+    reveal = secagg_wire.reveal_from_wire(request, who)
+    return events.SharesRevealed(at=at, participant=who, ref=ref_from_wire(request.ref), reveal=reveal)
 
 
 def responded(request: pb.RespondRequest, who: str, fingerprint: str, at: float) -> events.Responded:
@@ -127,10 +96,10 @@ def responded(request: pb.RespondRequest, who: str, fingerprint: str, at: float)
 
 
 def worst(receipts: Sequence[Receipt]) -> Receipt:
-    """One receipt for several things that came in one message: that of the one which fared worst."""
-    return max(receipts, key=lambda one: _FROM_GOOD_TO_BAD.index(one.fate))
+    """The receipt for a message that held several: the worst of theirs."""
+    return max(receipts, key=lambda one: _BEST_TO_WORST.index(one.fate))
 
 
-def word_of(answer: Receipt) -> str:
-    """The fate as the word that logs and metrics use."""
+def fate_of(answer: Receipt) -> str:
+    """The fate as logs and metrics name it."""
     return next(fate.value for fate, number in _FATES.items() if number == answer.fate)

@@ -1,10 +1,10 @@
-"""A run whose store was restored from a backup is behind its sites: how it catches up with them.
+"""How a run whose store was restored from a backup catches up with its sites.
 
-Sites never go back: neither to an attempt that is over, for its seeds are spent, nor to another consensus for a round
-they have seen. So the run goes forward. Every announcement of an attempt carries a ticket that only this run can have
-made, and a site that connects shows the last one it was given. Is it from a future that the store has forgotten, then
-the run moves beyond it: to a further attempt at the same round, or with the consensus it has to the round after the
-last one that was opened. No number is used twice, and no site takes part in more rounds than it agreed to.
+A site never goes back: neither to an attempt that is over, because its seeds are spent, nor to another consensus for a
+round that it has seen. So the run goes forward. Every announcement of an attempt carries a ticket that only this run
+can have made, and a site that connects shows the last ticket it received. If the restored store does not contain that
+attempt, the run moves beyond it: to a further attempt at the same round, or, with the consensus it has, to the round
+after the last one that was opened. No number is used twice, and no site takes part in more rounds than it agreed to.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from __future__ import annotations
 import hmac
 from dataclasses import dataclass, replace
 
-from aggregator.run.effects import Discard, Effect, Recast
-from aggregator.run.events import SeenAhead
-from aggregator.run.phases import open_round
-from aggregator.run.state import Round, Run, Status, ended
+from aggregator.run.effects import Discard, Effect, RenumberConsensus
+from aggregator.run.events import NewerAttemptShown
+from aggregator.run.phases import open_attempt
+from aggregator.run.state import Attempt, Run, Status, ended
+from dcfpca.attempt_ref import AttemptRef
+from dcfpca.methods import method_of
 from dcfpca.rpca.method import Consensus, Outcome
-from dcfpca.rpca.scaling import SCALING_ROUNDS
-from dcfpca.rpca.subspace.site import SKETCHING_ROUNDS
 from dcfpca.secagg.encoding import canonical
 from dcfpca.spec import RunSpec
 
@@ -28,95 +28,94 @@ _STAMP_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """The last attempt that was opened to a participant, as it says, with the ticket that came with it."""
+class ShownTicket:
+    """The last attempt that was opened to a participant, as it states it, with the ticket it was given.
 
-    run_id: str
-    round: int
-    attempt: int
+    `consensus` is the SHA-256 of the consensus with which the attempt began.
+    """
+
+    ref: AttemptRef
     consensus: bytes
     ticket: bytes
 
 
-def ticket_of(run: Run, round: Round, consensus: bytes) -> bytes:
-    """The ticket of this attempt, which begins with the consensus of this digest; empty where the run has no seal."""
-    stamp = int(round.opened_at * 1000).to_bytes(_STAMP_BYTES, "big")
-    return _ticket(run, round.round, round.attempt, consensus, stamp) if run.seal else b""
+def ticket_of(run: Run, attempt: Attempt, consensus: bytes) -> bytes:
+    """The ticket of this attempt, which begins with the consensus of this digest; empty if the run has no seal."""
+    stamp = int(attempt.opened_at * 1000).to_bytes(_STAMP_BYTES, "big")
+    return _ticket(run, attempt.ref, consensus, stamp) if run.seal else b""
 
 
-def _ticket(run: Run, round: int, attempt: int, consensus: bytes, stamp: bytes) -> bytes:
-    statement = canonical("ticket", run.run_id, round, attempt, consensus, stamp)
+def _ticket(run: Run, ref: AttemptRef, consensus: bytes, stamp: bytes) -> bytes:
+    statement = canonical("ticket", run.run_id, ref.round, ref.attempt, consensus, stamp)
     return stamp + hmac.digest(run.seal, statement, "sha256")
 
 
-def news_in(run: Run, consensus: bytes, participant: str, seen: Seen, at: float) -> SeenAhead | None:
-    """What a participant's last ticket tells a run that has this consensus; None when the run knows it, or it lies.
+def newer_attempt(
+    run: Run, consensus: bytes, participant: str, shown: ShownTicket, at: float
+) -> NewerAttemptShown | None:
+    """The event that a shown ticket leads to; None when the run knows the attempt or did not make the ticket.
 
-    The ticket proves that this run opened the attempt, so one participant's word is enough.
+    `consensus` is the digest of the one that the run holds. The ticket proves that this run opened the attempt, so one
+    participant is enough.
     """
-    stamp = seen.ticket[:_STAMP_BYTES]
-    genuine = _ticket(run, seen.round, seen.attempt, seen.consensus, stamp) if run.seal else b""
-    if not genuine or not hmac.compare_digest(genuine, seen.ticket):
+    stamp = shown.ticket[:_STAMP_BYTES]
+    genuine = _ticket(run, shown.ref, shown.consensus, stamp) if run.seal else b""
+    if not genuine or not hmac.compare_digest(genuine, shown.ticket):
         return None
-    same = seen.consensus == consensus
-    if run.round is not None and _is_past(run.round, seen.round, seen.attempt, same):
+    same = shown.consensus == consensus
+    if run.attempt is not None and _is_past(run.attempt.ref, shown.ref, same):
         return None
-    if run.round is not None and seen.ticket == ticket_of(run, run.round, consensus):
+    if run.attempt is not None and shown.ticket == ticket_of(run, run.attempt, consensus):
         return None
-    return SeenAhead(at=at, participant=participant, round=seen.round, attempt=seen.attempt, same_consensus=same)
+    return NewerAttemptShown(at=at, participant=participant, ref=shown.ref, same_consensus=same)
 
 
-def _is_past(here: Round, round: int, attempt: int, same_consensus: bool) -> bool:
-    """Whether an attempt is one that the run has left behind, so that its site will go along with the present one."""
-    return round < here.round or (round == here.round and same_consensus and attempt < here.attempt)
+def _is_past(here: AttemptRef, shown: AttemptRef, same_consensus: bool) -> bool:
+    """Whether the run is beyond the shown attempt, so that its site will take part in the open one."""
+    same_round = shown.round == here.round
+    return shown.round < here.round or (same_round and same_consensus and shown.attempt < here.attempt)
 
 
-def catch_up(spec: RunSpec, run: Run, event: SeenAhead) -> Step:
-    """Move beyond an attempt that this run opened before its store was restored; nothing where it is beyond already."""
+def catch_up(spec: RunSpec, run: Run, event: NewerAttemptShown) -> Step:
+    """Move beyond an attempt that this run opened before its store was restored; no change if it is beyond already."""
     if run.status.over:
         return run, ()
-    if run.status is Status.ENROLLING or run.round is None:
+    if run.status is Status.ENROLLING or run.attempt is None:
         return _give_up(run, event, "from before the run began")
-    here = run.round
-    if _is_past(here, event.round, event.attempt, event.same_consensus):
+    here, shown = run.attempt.ref, event.ref
+    if _is_past(here, shown, event.same_consensus):
         return run, ()
-    if event.round == here.round and event.same_consensus:
-        attempt = event.attempt + 1
-        moved = open_round(spec, run, here.round, attempt, event.at, first_attempt=attempt)
-        return replace(moved, reason=_told(event)), (Discard(here.round, here.attempt),)
-    return _go_on_as(spec, run, here, event)
+    if shown.round == here.round and event.same_consensus:
+        attempt = shown.attempt + 1
+        moved = open_attempt(spec, run, here.round, attempt, event.at, first_attempt=attempt)
+        return replace(moved, reason=_restored_before(shown)), (Discard(here),)
+    return _continue_after(spec, run, here, event)
 
 
-def _go_on_as(spec: RunSpec, run: Run, here: Round, event: SeenAhead) -> Step:
-    """The consensus of the store takes the next number that no site has seen."""
-    if here.round <= opening_rounds(spec):
+def _continue_after(spec: RunSpec, run: Run, here: AttemptRef, event: NewerAttemptShown) -> Step:
+    """Give the stored consensus the next round number that no site has seen."""
+    if here.round <= method_of(spec).opening_rounds:
         return _give_up(run, event, f"of round {here.round}, which is part of the opening")
-    gone, number = Discard(here.round, here.attempt), event.round + 1
+    gone, number = Discard(here), event.ref.round + 1
     if number > spec.last_round:
-        reason = f"{Outcome.OUT_OF_ROUNDS.value}; {_told(event)}, and its rounds are used up"
-        return ended(run, Status.FINISHED, reason, event.at), (gone, Recast(here.round, over=True))
-    moved = open_round(spec, run, number, 1, event.at)
-    return replace(moved, reason=_told(event)), (gone, Recast(number))
+        reason = f"{Outcome.OUT_OF_ROUNDS.value}; {_restored_before(event.ref)}, and its rounds are used up"
+        return ended(run, Status.FINISHED, reason, event.at), (gone, RenumberConsensus(here.round, final=True))
+    moved = open_attempt(spec, run, number, 1, event.at)
+    return replace(moved, reason=_restored_before(event.ref)), (gone, RenumberConsensus(number))
 
 
-def _give_up(run: Run, event: SeenAhead, age: str) -> Step:
-    """Nothing of worth is lost: there is no consensus yet to go on from."""
-    reason = f"the store was restored from a backup {age}, and the sites are at round {event.round}"
-    gone = (Discard(run.round.round, run.round.attempt),) if run.round else ()
+def _give_up(run: Run, event: NewerAttemptShown, age: str) -> Step:
+    """Fail the run: the backup holds no consensus from which it could continue."""
+    reason = f"the store was restored from a backup {age}, and the sites are at round {event.ref.round}"
+    gone = (Discard(run.attempt.ref),) if run.attempt else ()
     return ended(run, Status.FAILED, f"{reason}; propose the run again", event.at), gone
 
 
-def _told(event: SeenAhead) -> str:
-    return f"the store was restored from a backup from before round {event.round} attempt {event.attempt}"
+def _restored_before(ref: AttemptRef) -> str:
+    return f"the store was restored from a backup from before {ref}"
 
 
-def opening_rounds(spec: RunSpec) -> int:
-    """The last round whose number decides what sites do in it, so that it cannot take another one."""
-    scaling = SCALING_ROUNDS if spec.scaling == "robust" else 0
-    return scaling + (SKETCHING_ROUNDS if spec.method == "subspace" else 0)
-
-
-def recast(consensus: Consensus, effect: Recast) -> Consensus:
-    """The same consensus under its new number."""
-    outcome = Outcome.OUT_OF_ROUNDS if effect.over else consensus.outcome
+def renumbered(consensus: Consensus, effect: RenumberConsensus) -> Consensus:
+    """The same consensus under its new round number."""
+    outcome = Outcome.OUT_OF_ROUNDS if effect.final else consensus.outcome
     return replace(consensus, round=effect.round, outcome=outcome)

@@ -1,9 +1,10 @@
-"""What a step asks the shell to do, in the imperative; and what became of a message."""
+"""What a step asks the runner to do, in the imperative; and the reply to a message."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dcfpca.attempt_ref import AttemptRef
 from dcfpca.fate import Fate
 
 
@@ -17,39 +18,36 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Accumulate:
-    """Add this update, which has been accepted, to the running sum of its attempt."""
+    """Add this accepted update to the running sum of its attempt."""
 
-    round: int
-    attempt: int
+    ref: AttemptRef
     participant: str
     sha256: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """Form the consensus from the running sum of this attempt."""
+    """Compute the next consensus from the running sum of this attempt."""
 
-    round: int
-    attempt: int
+    ref: AttemptRef
 
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """Forget the stored updates and the running sum of this attempt; it is over."""
+    """Delete the stored updates and the running sum of this attempt, which is over."""
 
-    round: int
-    attempt: int
+    ref: AttemptRef
 
 
 @dataclass(frozen=True, slots=True)
-class Recast:
-    """Let the consensus of the open round be that of this round from now on; the final one if the run is `over`."""
+class RenumberConsensus:
+    """Give the consensus of the open round this round number; `final` when it becomes the run's result."""
 
     round: int
-    over: bool = False
+    final: bool = False
 
 
-Effect = Reply | Accumulate | Sum | Discard | Recast
+Effect = Reply | Accumulate | Sum | Discard | RenumberConsensus
 
 ACCEPTED = Reply(Fate.ACCEPTED)
 DUPLICATE = Reply(Fate.DUPLICATE, "this message had been accepted before")

@@ -1,4 +1,4 @@
-"""Who takes part: answers to the proposal, the closing of enrolment, withdrawals."""
+"""Enrolment: answers to the proposal, closing, withdrawals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from aggregator.run.effects import ACCEPTED, DUPLICATE, Discard, Effect, Reply
 from aggregator.run.events import Responded
-from aggregator.run.phases import open_round, progress
+from aggregator.run.phases import open_attempt, progress
 from aggregator.run.records import Consent
 from aggregator.run.state import Run, Status, ended
 from dcfpca.fate import Fate
@@ -16,7 +16,7 @@ Step = tuple[Run, tuple[Effect, ...]]
 
 
 def respond(spec: RunSpec, run: Run, event: Responded) -> Step:
-    """Enrol or refuse; the first answer stands, but an enrolled participant may withdraw at any time."""
+    """Record an answer; the first one stands, but an enrolled participant may withdraw at any time."""
     who = event.participant
     if who in run.enrolled:
         return (run, (DUPLICATE,)) if event.accept else withdraw(spec, run, event)
@@ -31,7 +31,7 @@ def respond(spec: RunSpec, run: Run, event: Responded) -> Step:
 
 
 def close_if_answered(spec: RunSpec, run: Run, at: float) -> Step:
-    """A fixed cohort needs no waiting once everybody named has answered."""
+    """Close the enrolment of a fixed cohort once every named participant has answered."""
     answered = len(run.enrolled) + len(run.refusals)
     if spec.participants and answered == len(spec.participants):
         return close(spec, run, at)
@@ -40,7 +40,7 @@ def close_if_answered(spec: RunSpec, run: Run, at: float) -> Step:
 
 def close(spec: RunSpec, run: Run, at: float) -> Step:
     """Fix the cohort and open round 0, or fail with the reasons when too few enrolled."""
-    needed = fewest(spec)
+    needed = fewest_enrolled(spec)
     if len(run.enrolled) < needed:
         reason = f"{len(run.enrolled)} enrolled where {needed} are needed{_because(spec, run)}"
         return ended(run, Status.FAILED, reason, at), ()
@@ -50,19 +50,19 @@ def close(spec: RunSpec, run: Run, at: float) -> Step:
         reason = f"a cohort of {len(cohort)} cannot reach the quorum of {width}"
         return ended(run, Status.FAILED, reason, at), ()
     run = replace(run, status=Status.RUNNING, cohort=cohort, reason="", restarted_at=0.0)
-    return open_round(spec, run, 0, 1, at), ()
+    return open_attempt(spec, run, 0, 1, at), ()
 
 
-def fewest(spec: RunSpec) -> int:
-    """How many must enrol for the run to begin."""
+def fewest_enrolled(spec: RunSpec) -> int:
+    """The smallest number of enrolments with which the run begins."""
     if spec.participants:
         return spec.quorum_of(len(spec.participants))
-    # Below three, the sum and one's own update give away the other's.
+    # With two, the sum minus one's own update is the other's update.
     return max(spec.quorum or 1, 3 if spec.aggregation == "secure" else 1)
 
 
 def withdraw(spec: RunSpec, run: Run, event: Responded) -> Step:
-    """An enrolled participant refuses after all. The run goes on without it as long as a quorum is possible."""
+    """Take an enrolled participant out; the run fails when the rest cannot reach the quorum."""
     if run.status.over or event.participant in run.refusals:
         return run, (DUPLICATE,)
     refusals = {**run.refusals, event.participant: event.reasons}
@@ -72,7 +72,7 @@ def withdraw(spec: RunSpec, run: Run, event: Responded) -> Step:
         return replace(run, enrolled=enrolled), (ACCEPTED,)
     left = [name for name in run.cohort if name not in refusals]
     if len(left) < spec.quorum_of(len(run.cohort)):
-        gone = (Discard(run.round.round, run.round.attempt),) if run.round else ()
+        gone = (Discard(run.attempt.ref),) if run.attempt else ()
         reason = f"too few are left for a quorum{_because(spec, run)}"
         return ended(run, Status.FAILED, reason, event.at), (ACCEPTED, *gone)
     run, effects = progress(spec, run)

@@ -1,4 +1,7 @@
-"""What happened to a run, in the past tense. The journal is a list of these; replaying it gives the run."""
+"""What happened to a run, in the past tense. Replaying the journal of events gives the run's state.
+
+`kind` is the name under which an event is stored; `aggregator.store.stored_form` keeps the stored layout stable.
+"""
 
 from __future__ import annotations
 
@@ -6,33 +9,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from aggregator.run.records import Keys, Record, Reveal
+from aggregator.run.records import Record
+from dcfpca.attempt_ref import AttemptRef
+from dcfpca.secagg import Advert, Reveal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Happened(Record):
-    """`at` is Unix seconds, told by the shell that saw it happen."""
+class RunEvent(Record):
+    """Base of all events; `at` is when it was received, in Unix seconds."""
 
     at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said(Happened):
-    """Something a participant sent."""
+class ParticipantEvent(RunEvent):
+    """An event caused by a participant."""
 
     participant: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SaidInRound(Said):
-    """Something a participant sent for one attempt at one round."""
+class AttemptMessage(ParticipantEvent):
+    """A participant's message for one attempt."""
 
-    round: int
-    attempt: int
+    ref: AttemptRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Responded(Said):
+class Responded(ParticipantEvent):
     """A participant enrolled or refused."""
 
     kind: Literal["responded"] = "responded"
@@ -44,40 +48,40 @@ class Responded(Said):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnrolmentClosed(Happened):
-    """Everybody who is there has answered, or the enrolment deadline passed (`overdue`)."""
+class EnrolmentClosed(RunEvent):
+    """Every connected participant has answered, or the enrolment deadline passed (`overdue`)."""
 
     kind: Literal["enrolment_closed"] = "enrolment_closed"
     overdue: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeysAdvertised(SaidInRound):
-    """Step 1 of the secure sum."""
+class KeysAdvertised(AttemptMessage):
+    """Step 1 of the secure sum: the public keys of this attempt."""
 
     kind: Literal["keys_advertised"] = "keys_advertised"
-    keys: Keys
+    advert: Advert
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SharesSent(SaidInRound):
-    """Step 2: one ciphertext per recipient."""
+class SharesSent(AttemptMessage):
+    """Step 2: the sealed share for each recipient."""
 
     kind: Literal["shares_sent"] = "shares_sent"
     shares: Mapping[str, bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BoundStated(SaidInRound):
-    """Step 3: all values of the update are below 2^exponent."""
+class BoundStated(AttemptMessage):
+    """Step 3: all values of the update are below 2^exponent in magnitude."""
 
     kind: Literal["bound_stated"] = "bound_stated"
     exponent: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateReceived(SaidInRound):
-    """The whole update or masked update has arrived and matches its digest."""
+class UpdateReceived(AttemptMessage):
+    """Step 4: the complete update, plain or masked, arrived and matches its digest."""
 
     kind: Literal["update_received"] = "update_received"
     sha256: bytes
@@ -85,7 +89,7 @@ class UpdateReceived(SaidInRound):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SurvivorsAttested(SaidInRound):
+class SurvivorsAttested(AttemptMessage):
     """Step 5: signature over the announced survivors."""
 
     kind: Literal["survivors_attested"] = "survivors_attested"
@@ -93,7 +97,7 @@ class SurvivorsAttested(SaidInRound):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SharesRevealed(SaidInRound):
+class SharesRevealed(AttemptMessage):
     """Step 6: shares that remove the masks."""
 
     kind: Literal["shares_revealed"] = "shares_revealed"
@@ -101,41 +105,38 @@ class SharesRevealed(SaidInRound):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsensusReached(Happened):
-    """The sum of this attempt was formed and the method advanced; with an outcome the method is done."""
+class ConsensusReached(RunEvent):
+    """The sum of this attempt was formed and the method advanced; a non-empty outcome ends the run."""
 
     kind: Literal["consensus_reached"] = "consensus_reached"
-    round: int
-    attempt: int
+    ref: AttemptRef
     outcome: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SumFailed(Happened):
-    """The sum of this attempt could not be used; `fatal` when another attempt would end the same way."""
+class SumFailed(RunEvent):
+    """The sum of this attempt could not be used; `fatal` when another attempt would fail in the same way."""
 
     kind: Literal["sum_failed"] = "sum_failed"
-    round: int
-    attempt: int
+    ref: AttemptRef
     reason: str
     fatal: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdatesLost(Happened):
-    """Accepted updates of this attempt did not survive a power cut or a restore; the round needs a new attempt."""
+class UpdatesLost(RunEvent):
+    """Accepted updates of this attempt were lost in a power cut or a restore; the round needs a new attempt."""
 
     kind: Literal["updates_lost"] = "updates_lost"
-    round: int
-    attempt: int
+    ref: AttemptRef
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenAhead(SaidInRound):
-    """A participant showed the ticket of an attempt that this run opened, but that its store has forgotten.
+class NewerAttemptShown(AttemptMessage):
+    """A participant showed the ticket of an attempt that this run opened, and that a restored store does not contain.
 
-    `same_consensus`: it began with the consensus that the run has now.
+    `same_consensus`: that attempt began with the consensus that the run holds now.
     """
 
     kind: Literal["seen_ahead"] = "seen_ahead"
@@ -143,38 +144,37 @@ class SeenAhead(SaidInRound):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restarted(Happened):
-    """The aggregator took the run up again; nobody is connected yet."""
+class Restarted(RunEvent):
+    """The aggregator restarted and loaded the run; no participant is connected yet."""
 
     kind: Literal["restarted"] = "restarted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadlinePassed(Happened):
-    """The time allotted to a phase of this attempt is over."""
+class DeadlinePassed(RunEvent):
+    """The deadline of a phase of this attempt passed."""
 
     kind: Literal["deadline_passed"] = "deadline_passed"
-    round: int
-    attempt: int
+    ref: AttemptRef
     phase: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joined(Said):
+class Joined(ParticipantEvent):
     """A participant's stream opened."""
 
     kind: Literal["joined"] = "joined"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Left(Said):
-    """A participant's stream has been gone for longer than the grace."""
+class Left(ParticipantEvent):
+    """A participant's stream has been closed for longer than the grace period."""
 
     kind: Literal["left"] = "left"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Aborted(Happened):
+class Aborted(RunEvent):
     """An operator ended the run."""
 
     kind: Literal["aborted"] = "aborted"
@@ -182,23 +182,23 @@ class Aborted(Happened):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resumed(Happened):
-    """An operator let a paused run go on."""
+class Resumed(RunEvent):
+    """An operator resumed a paused run."""
 
     kind: Literal["resumed"] = "resumed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportRequested(Happened):
-    """An operator asked for the reconstructions."""
+class ExportRequested(RunEvent):
+    """An operator requested the reconstructions."""
 
     kind: Literal["export_requested"] = "export_requested"
     export_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileExported(Said):
-    """One file of a reconstruction has arrived whole."""
+class FileExported(ParticipantEvent):
+    """One file of a reconstruction arrived completely and matches its digest."""
 
     kind: Literal["file_exported"] = "file_exported"
     export_id: str
@@ -208,8 +208,8 @@ class FileExported(Said):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportRefused(Said):
-    """A participant will not export."""
+class ExportRefused(ParticipantEvent):
+    """A participant refused to export its reconstruction."""
 
     kind: Literal["export_refused"] = "export_refused"
     export_id: str
@@ -224,7 +224,7 @@ Event = (
     | ConsensusReached
     | SumFailed
     | UpdatesLost
-    | SeenAhead
+    | NewerAttemptShown
     | Restarted
     | DeadlinePassed
     | Joined

@@ -1,4 +1,4 @@
-"""Reconstructions: asked for by an operator, answered by each participant with its files or a refusal."""
+"""Exports: an operator requests reconstructions, each participant answers with its files or a refusal."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dcfpca.fate import Fate
 
 
 def request(run: Run, event: ExportRequested) -> Run:
-    """Ask everybody; a repeated request goes on with the first one."""
+    """Request reconstructions of the whole cohort; a repeated request continues the first one."""
     if run.status is not Status.FINISHED or run.export is not None:
         return run
     return replace(run, export=Export(export_id=event.export_id))
 
 
 def awaited(run: Run) -> tuple[str, ...]:
-    """Who has neither sent everything nor refused."""
+    """The participants that have neither sent every artifact nor refused."""
     return tuple(name for name in run.cohort if run.export and not is_answered(run.export, name))
 
 
@@ -32,7 +32,7 @@ def is_answered(export: Export, participant: str) -> bool:
 
 def answer(run: Run, event: FileExported | ExportRefused) -> tuple[Run, tuple[Effect, ...]]:
     """Record a file or a refusal."""
-    refused = _not_wanted(run, event)
+    refused = _refusal_of(run, event)
     if refused or run.export is None:
         return run, (refused or DUPLICATE,)
     before = run.export.answers.get(event.participant, ExportAnswer())
@@ -44,7 +44,7 @@ def answer(run: Run, event: FileExported | ExportRefused) -> tuple[Run, tuple[Ef
     return replace(run, export=replace(run.export, answers=answers)), (ACCEPTED,)
 
 
-def _not_wanted(run: Run, event: FileExported | ExportRefused) -> Reply | None:
+def _refusal_of(run: Run, event: FileExported | ExportRefused) -> Reply | None:
     if event.participant not in run.cohort:
         return Reply(Fate.REJECTED, "this participant is not in the run's cohort")
     if run.export is None or run.export.export_id != event.export_id:

@@ -1,4 +1,4 @@
-"""Messages of an open round: taken once, in their phase, from the cohort; anything else leaves the run as it was."""
+"""Messages of the open attempt: accepted once, in their phase, from the cohort; others leave the run unchanged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TypeVar
 from aggregator.run import events
 from aggregator.run.effects import ACCEPTED, DUPLICATE, Accumulate, Effect, Reply
 from aggregator.run.phases import candidates, progress
-from aggregator.run.state import Phase, Round, Run, Status
+from aggregator.run.state import Attempt, Phase, Run, Status
+from dcfpca.attempt_ref import AttemptRef
 from dcfpca.fate import Fate
 from dcfpca.spec import RunSpec
 
@@ -28,86 +29,82 @@ _ORDER = list(Phase)
 
 
 def receive(spec: RunSpec, run: Run, event: events.RoundMessage) -> Step:
-    """Take a message of the present attempt, or say why not. Whoever says something sensible is no longer silent."""
-    refusal = out_of_turn(run, event.participant, event.round, event.attempt, PHASE_OF[type(event)])
-    sensible = refusal is None or refusal.fate is Fate.LATE
-    heard = (
-        replace(run, silent=run.silent - {event.participant}) if sensible and event.participant in run.silent else run
-    )
-    assert run.round is not None or refusal
-    if refusal:
+    """Accept a message of the open attempt, or reply why not. Its sender is no longer silent unless it is rejected."""
+    refusal = out_of_turn(run, event.participant, event.ref, PHASE_OF[type(event)])
+    if event.participant in run.silent and (refusal is None or refusal.fate is Fate.LATE):
+        heard = replace(run, silent=run.silent - {event.participant})
+    else:
+        heard = run
+    if refusal or heard.attempt is None:
+        assert refusal is not None
         return heard, (_duplicate_or(refusal, run, event),)
-    assert heard.round is not None
-    taken = _take(heard.round, event)
+    taken = _take(heard.attempt, event)
     if isinstance(taken, Reply):
         return heard, (taken,)
-    run, effects = progress(spec, replace(heard, round=taken))
+    run, effects = progress(spec, replace(heard, attempt=taken))
     return run, (ACCEPTED, *_added(event), *effects)
 
 
 def _added(event: events.RoundMessage) -> tuple[Effect, ...]:
     if not isinstance(event, events.UpdateReceived):
         return ()
-    return (Accumulate(event.round, event.attempt, event.participant, event.sha256),)
+    return (Accumulate(event.ref, event.participant, event.sha256),)
 
 
-def out_of_turn(run: Run, participant: str, round: int, attempt: int, phase: Phase) -> Reply | None:
-    """Why a message for this attempt and phase cannot be taken from this participant now; None when it can."""
+def out_of_turn(run: Run, participant: str, ref: AttemptRef, phase: Phase) -> Reply | None:
+    """Why a message for this attempt and phase cannot be accepted from this participant now; None when it can."""
     if run.cohort and participant not in run.cohort:
         return Reply(Fate.REJECTED, "this participant is not in the run's cohort")
-    if run.status is not Status.RUNNING or run.round is None:
+    if run.status is not Status.RUNNING or run.attempt is None:
         return Reply(Fate.LATE, f"the run is {run.status.value}")
-    here, there = (run.round.round, run.round.attempt), (round, attempt)
-    if there > here:
-        return Reply(Fate.REJECTED, f"round {round} attempt {attempt} is not open yet")
-    if there < here or _ORDER.index(phase) < _ORDER.index(run.round.phase):
-        return Reply(Fate.LATE, f"round {round} attempt {attempt} is past {phase.value}")
-    if phase is not run.round.phase:
-        return Reply(Fate.REJECTED, f"round {round} attempt {attempt} is still {run.round.phase.value}")
-    if participant not in candidates(run, run.round):
-        return Reply(Fate.LATE, f"round {round} attempt {attempt} goes on without this participant")
+    here = run.attempt
+    if ref > here.ref:
+        return Reply(Fate.REJECTED, f"{ref} is not open yet")
+    if ref < here.ref or _ORDER.index(phase) < _ORDER.index(here.phase):
+        return Reply(Fate.LATE, f"{ref} is past {phase.value}")
+    if phase is not here.phase:
+        return Reply(Fate.REJECTED, f"{ref} is still {here.phase.value}")
+    if participant not in candidates(run, here):
+        return Reply(Fate.LATE, f"{ref} goes on without this participant")
     return None
 
 
 def _duplicate_or(refusal: Reply, run: Run, event: events.RoundMessage) -> Reply:
-    """A repeat of something accepted in this attempt stays a duplicate when the phase has moved on."""
-    same_attempt = run.round is not None and (run.round.round, run.round.attempt) == (event.round, event.attempt)
-    if refusal.fate is Fate.LATE and same_attempt and run.round is not None:
-        taken = _take(run.round, event)
+    """A repeat of a message accepted in this attempt stays a duplicate after the phase has closed."""
+    if refusal.fate is Fate.LATE and run.attempt is not None and run.attempt.ref == event.ref:
+        taken = _take(run.attempt, event)
         if taken is DUPLICATE:
             return DUPLICATE
     return refusal
 
 
-def _take(round: Round, event: events.RoundMessage) -> Round | Reply:
+def _take(attempt: Attempt, event: events.RoundMessage) -> Attempt | Reply:
     who = event.participant
     match event:
         case events.KeysAdvertised():
-            return _once(round.keys, who, event.keys) or replace(round, keys={**round.keys, who: event.keys})
+            taken = _once(attempt.adverts, who, event.advert)
+            return taken if isinstance(taken, Reply) else replace(attempt, adverts=taken)
         case events.SharesSent():
-            shares = dict(event.shares)
-            return _once(round.shares, who, shares) or replace(round, shares={**round.shares, who: shares})
+            shares = _once(attempt.shares, who, dict(event.shares))
+            return shares if isinstance(shares, Reply) else replace(attempt, shares=shares)
         case events.BoundStated():
-            return _once(round.bounds, who, event.exponent) or replace(
-                round, bounds={**round.bounds, who: event.exponent}
-            )
+            bounds = _once(attempt.bounds, who, event.exponent)
+            return bounds if isinstance(bounds, Reply) else replace(attempt, bounds=bounds)
         case events.UpdateReceived():
-            return _once(round.updates, who, event.sha256) or replace(
-                round, updates={**round.updates, who: event.sha256}
-            )
+            updates = _once(attempt.updates, who, event.sha256)
+            return updates if isinstance(updates, Reply) else replace(attempt, updates=updates)
         case events.SurvivorsAttested():
-            return _once(round.attestations, who, event.signature) or replace(
-                round, attestations={**round.attestations, who: event.signature}
-            )
+            signatures = _once(attempt.attestations, who, event.signature)
+            return signatures if isinstance(signatures, Reply) else replace(attempt, attestations=signatures)
         case events.SharesRevealed():
-            return _once(round.reveals, who, event.reveal) or replace(
-                round, reveals={**round.reveals, who: event.reveal}
-            )
+            reveals = _once(attempt.reveals, who, event.reveal)
+            return reveals if isinstance(reveals, Reply) else replace(attempt, reveals=reveals)
 
 
-def _once(taken: Mapping[str, T], who: str, value: T) -> Reply | None:
+def _once(taken: Mapping[str, T], who: str, value: T) -> Mapping[str, T] | Reply:
+    """The messages with this one added, or the reply to a second one of the same sender."""
     if who not in taken:
-        return None
+        return {**taken, who: value}
     if taken[who] == value:
         return DUPLICATE
     return Reply(Fate.REJECTED, "a different message of this kind was accepted in this attempt before")

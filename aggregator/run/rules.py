@@ -1,7 +1,7 @@
 """`step`: the one function that decides what an event does to a run.
 
-Two rules. Everything that changes a run goes through here, and an event that does not fit leaves the run as it
-was. Nothing here knows about clocks, sockets or disks: what has to be done is returned as effects.
+Two rules. Every change of a run goes through `step`, and an event that does not fit leaves the run unchanged. Nothing
+here uses clocks, sockets or disks: what has to be done is returned as effects.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import assert_never
 from aggregator.run import backup_recovery, enrolment, events, exports, phases, round_messages
 from aggregator.run.effects import Discard, Effect
 from aggregator.run.state import Phase, Run, Status, ended
+from dcfpca.attempt_ref import AttemptRef
 from dcfpca.spec import RunSpec
 
 Step = tuple[Run, tuple[Effect, ...]]
 
 
 def step(spec: RunSpec, run: Run, event: events.Event) -> Step:
-    """The run after this event, and what to do about it."""
+    """The run after this event, and the effects to perform."""
     match event:
         case events.Responded():
             return enrolment.respond(spec, run, event)
@@ -38,9 +39,9 @@ def step(spec: RunSpec, run: Run, event: events.Event) -> Step:
         case events.SumFailed():
             return _sum_failed(spec, run, event)
         case events.UpdatesLost():
-            current = is_current(run, event.round, event.attempt)
-            return phases.reopen_for_free(spec, run, event.at, event.reason) if current else (run, ())
-        case events.SeenAhead():
+            current = is_current(run, event.ref)
+            return phases.reopen_uncounted(spec, run, event.at, event.reason) if current else (run, ())
+        case events.NewerAttemptShown():
             return backup_recovery.catch_up(spec, run, event)
         case events.Restarted():
             return _restarted(run, event), ()
@@ -62,10 +63,9 @@ def step(spec: RunSpec, run: Run, event: events.Event) -> Step:
             assert_never(event)
 
 
-def is_current(run: Run, round: int, attempt: int) -> bool:
-    """Whether this attempt at this round is the one now open."""
-    open_now = run.status is Status.RUNNING and run.round is not None
-    return open_now and run.round is not None and (run.round.round, run.round.attempt) == (round, attempt)
+def is_current(run: Run, ref: AttemptRef) -> bool:
+    """Whether this attempt is the open one."""
+    return run.status is Status.RUNNING and run.attempt is not None and run.attempt.ref == ref
 
 
 def _restarted(run: Run, event: events.Restarted) -> Run:
@@ -84,24 +84,24 @@ def _joined(spec: RunSpec, run: Run, event: events.Joined) -> Step:
 
 
 def _consensus_reached(spec: RunSpec, run: Run, event: events.ConsensusReached) -> Step:
-    if not is_current(run, event.round, event.attempt) or run.phase != Phase.SUMMING:
+    if not is_current(run, event.ref) or run.phase != Phase.SUMMING:
         return run, ()
-    gone = (Discard(event.round, event.attempt),)
+    gone = (Discard(event.ref),)
     if event.outcome:
         return ended(run, Status.FINISHED, event.outcome, event.at), gone
-    return phases.open_round(spec, replace(run, reason=""), event.round + 1, 1, event.at), gone
+    return phases.open_attempt(spec, replace(run, reason=""), event.ref.round + 1, 1, event.at), gone
 
 
 def _sum_failed(spec: RunSpec, run: Run, event: events.SumFailed) -> Step:
-    if not is_current(run, event.round, event.attempt) or run.phase != Phase.SUMMING:
+    if not is_current(run, event.ref) or run.phase != Phase.SUMMING:
         return run, ()
     if event.fatal:
-        return ended(run, Status.FAILED, event.reason, event.at), (Discard(event.round, event.attempt),)
+        return ended(run, Status.FAILED, event.reason, event.at), (Discard(event.ref),)
     return phases.reopen(spec, run, event.at, event.reason)
 
 
 def _deadline_passed(spec: RunSpec, run: Run, event: events.DeadlinePassed) -> Step:
-    if not is_current(run, event.round, event.attempt) or run.phase != event.phase:
+    if not is_current(run, event.ref) or run.phase != event.phase:
         return run, ()
     return phases.overdue(spec, run, event.at)
 
@@ -109,13 +109,14 @@ def _deadline_passed(spec: RunSpec, run: Run, event: events.DeadlinePassed) -> S
 def _aborted(run: Run, event: events.Aborted) -> Step:
     if run.status.over:
         return run, ()
-    gone = (Discard(run.round.round, run.round.attempt),) if run.round else ()
+    gone = (Discard(run.attempt.ref),) if run.attempt else ()
     return ended(run, Status.ABORTED, event.reason, event.at), gone
 
 
 def _resumed(spec: RunSpec, run: Run, event: events.Resumed) -> Run:
-    if run.status is not Status.PAUSED or run.round is None:
+    if run.status is not Status.PAUSED or run.attempt is None:
         return run
-    again = run.round.attempt + 1
+    here = run.attempt.ref
+    again = here.attempt + 1
     run = replace(run, status=Status.RUNNING, reason="", silent=frozenset())
-    return phases.open_round(spec, run, run.round.round if run.round else 0, again, event.at, first_attempt=again)
+    return phases.open_attempt(spec, run, here.round, again, event.at, first_attempt=again)

@@ -1,4 +1,7 @@
-"""A run as the aggregator knows it. Frozen: a step makes a new one."""
+"""The state of a run. All classes are frozen: a step returns a new state.
+
+Stored as JSON in the layout of `aggregator.store.stored_form`.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from aggregator.run.records import Consent, ExportAnswer, Keys, Record, Reveal
+from aggregator.run.records import Consent, ExportAnswer, Record
+from dcfpca.attempt_ref import AttemptRef
+from dcfpca.secagg import Advert, Reveal
 
 
 class Status(StrEnum):
-    """Where a run stands, as operators see it."""
+    """The status of a run, as operators see it."""
 
     ENROLLING = "enrolling"
     RUNNING = "running"
@@ -21,7 +26,7 @@ class Status(StrEnum):
 
     @property
     def over(self) -> bool:
-        """Nothing will happen any more."""
+        """Whether the run has ended."""
         return self in (Status.FINISHED, Status.FAILED, Status.ABORTED)
 
 
@@ -37,15 +42,18 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Round(Record):
-    """One attempt at one round. `first_attempt` is the one from which `max_attempts` counts: 1, or since the resume."""
+class Attempt(Record):
+    """The open attempt at a round, or the last one of a run that ended, with the messages accepted in it.
 
-    round: int
-    attempt: int
+    `first_attempt` is the number from which `max_attempts` counts: 1, or the first attempt after a resume. `roster`,
+    `members` and `exponent` stay empty in plain runs.
+    """
+
+    ref: AttemptRef
     first_attempt: int
     phase: Phase
     opened_at: float
-    keys: Mapping[str, Keys] = field(default_factory=dict)
+    adverts: Mapping[str, Advert] = field(default_factory=dict)
     roster: tuple[str, ...] = ()
     shares: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
     bounds: Mapping[str, int] = field(default_factory=dict)
@@ -59,7 +67,7 @@ class Round(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export(Record):
-    """The request for reconstructions, and what came of it so far."""
+    """An export request and the answers received so far, by participant."""
 
     export_id: str
     answers: Mapping[str, ExportAnswer] = field(default_factory=dict)
@@ -67,14 +75,16 @@ class Export(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run(Record):
-    """Everything the rules need to go on. `absent` have no connection, `silent` missed a deadline while connected.
+    """The state of one run. `absent` have no connection, `silent` missed a deadline while connected.
 
-    `seal` is the secret of the run's tickets. While `restarted_at` is set, the run waits for a quorum to come back
-    after a restart of the aggregator; `back` are those who have.
+    `spec_sha256` is the digest that the participants consented to; it is derived from the stored spec and not stored
+    with the state. `seal` is the secret key of the run's tickets. While `restarted_at` is set, the run waits for a
+    quorum to reconnect after a restart of the aggregator; `back` are those who have.
     """
 
     run_id: str
     created_at: float
+    spec_sha256: bytes = b""
     operator: str = ""
     seal: bytes = field(default=b"", repr=False)
     status: Status = Status.ENROLLING
@@ -86,36 +96,35 @@ class Run(Record):
     silent: frozenset[str] = frozenset()
     restarted_at: float = 0.0
     back: frozenset[str] = frozenset()
-    round: Round | None = None
+    attempt: Attempt | None = None
     ended_at: float = 0.0
     export: Export | None = None
 
     @property
     def active(self) -> tuple[str, ...]:
-        """Those of the cohort whose answer is worth waiting for."""
+        """The members of the cohort that are connected and have not missed a deadline."""
         return tuple(name for name in self.cohort if name not in self.absent and name not in self.silent)
 
     @property
     def phase(self) -> str:
-        """The word for what is going on, for people."""
-        if self.status is Status.RUNNING and self.round:
-            return self.round.phase.value
+        """The phase as shown to operators."""
+        if self.status is Status.RUNNING and self.attempt:
+            return self.attempt.phase.value
         return "enrolling" if self.status is Status.ENROLLING else "over" if self.status.over else "paused"
 
     def stage(self) -> tuple[str, int, int, str, str]:
-        """Changes exactly when somebody other than the sender of the last message has something new to do."""
-        at = (self.round.round, self.round.attempt) if self.round else (-1, 0)
+        """A value that changes exactly when somebody other than the sender of a message has something new to do."""
+        at = (self.attempt.ref.round, self.attempt.ref.attempt) if self.attempt else (-1, 0)
         return (self.status.value, *at, self.phase, self.export.export_id if self.export else "")
 
 
 def ended(run: Run, status: Status, reason: str, at: float) -> Run:
-    """The run when it is over: keys and shares of its last attempt are forgotten."""
-    last = run.round and Round(
-        round=run.round.round,
-        attempt=run.round.attempt,
-        first_attempt=run.round.first_attempt,
+    """The run after its end; keys and shares of its last attempt are dropped."""
+    last = run.attempt and Attempt(
+        ref=run.attempt.ref,
+        first_attempt=run.attempt.first_attempt,
         phase=Phase.SUMMING,
-        opened_at=run.round.opened_at,
-        survivors=run.round.survivors,
+        opened_at=run.attempt.opened_at,
+        survivors=run.attempt.survivors,
     )
-    return replace(run, status=status, reason=reason, ended_at=at, round=last)
+    return replace(run, status=status, reason=reason, ended_at=at, attempt=last)

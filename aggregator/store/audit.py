@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from aggregator.store.database import transaction
@@ -12,6 +12,17 @@ from dcfpca.audit_chain import GENESIS, entry_hash
 from dcfpca.errors import BadInput
 from dcfpca.identity import Identity
 from dcfpca.v1.admin_pb2 import AuditEntry
+
+# The columns of the table are the fields of the message.
+_COLUMNS = ("sequence", "at_ms", "actor", "action", "run_id", "detail", "previous", "hash", "signature", "certificate")
+_INSERT = (
+    "INSERT INTO audit (sequence, at_ms, actor, action, run_id, detail, previous, hash, signature, certificate)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_SELECT = (
+    "SELECT sequence, at_ms, actor, action, run_id, detail, previous, hash, signature, certificate FROM audit"
+    " WHERE sequence > ? ORDER BY sequence LIMIT ?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +43,7 @@ def append(
     run_id: str,
     detail: Mapping[str, object],
 ) -> AuditEntry:
-    """Add an entry; its certificate is spelled out where it differs from the one used before."""
+    """Append an entry; it contains the certificate only where that differs from the one used before."""
     with transaction(db):
         last = db.execute("SELECT sequence, hash FROM audit ORDER BY sequence DESC LIMIT 1").fetchone() or (0, GENESIS)
         used = db.execute(
@@ -50,15 +61,14 @@ def append(
         )
         entry.hash = entry_hash(entry)
         entry.signature = signer.sign(entry.hash)
-        db.execute("INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", tuple(_row(entry)))
+        db.execute(_INSERT, tuple(getattr(entry, name) for name in _COLUMNS))
     return entry
 
 
 def entries(db: sqlite3.Connection, after: int = 0, limit: int = -1) -> list[AuditEntry]:
-    """The entries behind this one, so many at most; only the whole log can be verified."""
-    names = [field.name for field in AuditEntry.DESCRIPTOR.fields]
-    rows = db.execute("SELECT * FROM audit WHERE sequence > ? ORDER BY sequence LIMIT ?", (after, limit)).fetchall()
-    return [AuditEntry(**dict(zip(names, row, strict=True))) for row in rows]
+    """The entries after this sequence number, `limit` at most; only the whole log can be verified."""
+    rows = db.execute(_SELECT, (after, limit)).fetchall()
+    return [AuditEntry(**dict(zip(_COLUMNS, row, strict=True))) for row in rows]
 
 
 def check_consortium(db: sqlite3.Connection, consortium: str) -> None:
@@ -71,8 +81,3 @@ def check_consortium(db: sqlite3.Connection, consortium: str) -> None:
     if found != consortium:
         hint = "check [store] path and [server] cert: one of them belongs to another aggregator"
         raise BadInput(f"the store is that of the consortium {found!r}, and this aggregator's is {consortium!r}", hint)
-
-
-def _row(entry: AuditEntry) -> Iterator[object]:
-    for field in AuditEntry.DESCRIPTOR.fields:
-        yield getattr(entry, field.name)

@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from pydantic import Field, TypeAdapter
 
 from aggregator.run.events import Event
 from aggregator.run.state import Run
-from dcfpca.errors import BadInput
-from dcfpca.rpca.method import Consensus, Outcome, Parcel, Progress
+from aggregator.store.stored_form import Fields, event_from_stored, event_to_stored, run_from_stored, run_to_stored
+from dcfpca.errors import UnusableState
+from dcfpca.rpca.method import Consensus, Outcome, Progress, TensorMessage
 
 _EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])
 _RUN: TypeAdapter[Run] = TypeAdapter(Run)
@@ -22,34 +24,38 @@ _RUN: TypeAdapter[Run] = TypeAdapter(Run)
 
 @contextmanager
 def _reading(what: str) -> Iterator[None]:
-    """Whatever the libraries say of damaged bytes (there is no end to their errors), as our sentence."""
+    """Any error that a library raises on damaged bytes, as one BadInput."""
     try:
         yield
     except Exception as error:
         hint = "restore the store from a backup (deploy/RUNBOOK.md); it has not been changed"
-        raise BadInput(f"the store holds {what} that is damaged", hint) from error
+        raise UnusableState(f"the store holds {what} that is damaged", hint) from error
 
 
 def dump_event(event: Event) -> bytes:
     """An event as JSON."""
-    return _EVENT.dump_json(event)
+    return _json(event_to_stored(_EVENT.dump_python(event, mode="json")))
 
 
-def load_event(body: bytes) -> Event:
-    """The event in this JSON."""
+def load_event(body: bytes, run_id: str) -> Event:
+    """The event of this run in this JSON; raises BadInput when it is damaged."""
     with _reading("an event"):
-        return _EVENT.validate_json(body)
+        return _EVENT.validate_json(_json(event_from_stored(json.loads(body), run_id)))
 
 
 def dump_run(run: Run) -> bytes:
-    """A run's state as JSON."""
-    return _RUN.dump_json(run)
+    """A run's state as JSON, without the digest of its spec, which is stored by itself."""
+    return _json(run_to_stored(_RUN.dump_python(run, mode="json")))
 
 
-def load_run(body: bytes) -> Run:
-    """The run in this JSON."""
+def load_run(body: bytes, spec_sha256: bytes) -> Run:
+    """The state in this JSON of a run whose spec has this digest; raises BadInput when it is damaged."""
     with _reading("a run"):
-        return _RUN.validate_json(body)
+        return replace(_RUN.validate_json(_json(run_from_stored(json.loads(body)))), spec_sha256=spec_sha256)
+
+
+def _json(fields: Fields) -> bytes:
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def dump_consensus(consensus: Consensus) -> bytes:
@@ -90,7 +96,7 @@ def _consensus(arrays: dict[str, np.ndarray[Any, Any]]) -> Consensus:
     )
     return Consensus(
         round=head["round"],
-        broadcast=Parcel(arrays["tensor"], arrays["scalars"]),
+        broadcast=TensorMessage(arrays["tensor"], arrays["scalars"]),
         memory={name.removeprefix("memory."): value for name, value in arrays.items() if name.startswith("memory.")},
         progress=progress,
         outcome=Outcome[head["outcome"]] if head["outcome"] else None,

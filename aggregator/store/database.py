@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 
-from dcfpca.errors import BadInput, DcfpcaError
+from dcfpca.errors import BadInput, DcfpcaError, UnusableState
 
 VERSION = 1
 
@@ -51,7 +51,7 @@ def lock(path: Path) -> int:
     except OSError as error:
         os.close(handle)
         hint = "stop the other aggregator, or give each its own store"
-        raise BadInput(f"the store {path} is in use by another aggregator", hint) from error
+        raise UnusableState(f"the store {path} is in use by another aggregator", hint) from error
     return handle
 
 
@@ -64,7 +64,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > VERSION:
         connection.execute("ROLLBACK")
-        raise BadInput(
+        raise UnusableState(
             f"the store {path} was written by a newer version (store version {version}, this software knows {VERSION})",
             "run the newer software, or restore the backup taken before the upgrade",
         )
@@ -123,12 +123,12 @@ def explained(error: sqlite3.DatabaseError, path: Path | None = None) -> DcfpcaE
             f"{where} cannot be written: the disk is full", "free some space; nothing acknowledged is lost"
         )
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return BadInput(
+        return UnusableState(
             f"{where} is in use by another process", "stop the other aggregator, or give each its own store"
         )
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         hint = "restore it from a backup (deploy/RUNBOOK.md); it has not been changed"
-        return BadInput(f"{where} is damaged or is not a store: {error}", hint)
+        return UnusableState(f"{where} is damaged or is not a store: {error}", hint)
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
         return BadInput(
             f"{where} cannot be written: {error}", "check that its directory exists and who may write there"

@@ -1,17 +1,23 @@
-"""Who ever connected, and who is turned away."""
+"""Stored participants: who ever connected, and whose certificates are revoked."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from aggregator.store.database import transaction
 
+_INSERT = (
+    "INSERT OR REPLACE INTO participants (name, fingerprint, not_after, software, rows, features, last_seen)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+_SELECT = "SELECT name, fingerprint, not_after, software, rows, features, last_seen FROM participants ORDER BY name"
+
 
 @dataclass(frozen=True, slots=True)
-class Acquaintance:
-    """A participant as it last introduced itself."""
+class ParticipantRecord:
+    """A participant as it described itself when it last connected. The fields are the columns of `participants`."""
 
     name: str
     fingerprint: str
@@ -22,16 +28,15 @@ class Acquaintance:
     last_seen: float
 
 
-def remember(db: sqlite3.Connection, who: Acquaintance) -> None:
-    """Keep what a participant said of itself when it connected."""
-    row = (who.name, who.fingerprint, who.not_after, who.software, who.rows, who.features, who.last_seen)
+def remember(db: sqlite3.Connection, record: ParticipantRecord) -> None:
+    """Store a participant, replacing what it said before."""
     with transaction(db):
-        db.execute("INSERT OR REPLACE INTO participants VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        db.execute(_INSERT, astuple(record))
 
 
-def everyone(db: sqlite3.Connection) -> list[Acquaintance]:
+def everyone(db: sqlite3.Connection) -> list[ParticipantRecord]:
     """Everyone who ever connected, in name order."""
-    return [Acquaintance(*row) for row in db.execute("SELECT * FROM participants ORDER BY name")]
+    return [ParticipantRecord(*row) for row in db.execute(_SELECT)]
 
 
 def revoke(db: sqlite3.Connection, marks: Iterable[str], name: str, reason: str, at: float) -> None:

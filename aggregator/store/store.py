@@ -12,14 +12,16 @@ from aggregator.run.rules import step
 from aggregator.run.state import Run
 from aggregator.store.codec import dump_consensus, dump_event, dump_run, load_consensus, load_event, load_run
 from aggregator.store.database import lock, open_database, transaction
-from aggregator.store.update_files import Spool, UploadKey
+from aggregator.store.export_files import ExportFiles
+from aggregator.store.update_files import UpdateFiles, UpdateKey
+from dcfpca.attempt_ref import AttemptRef
 from dcfpca.rpca.method import Consensus
-from dcfpca.spec import RunSpec, parse_spec
+from dcfpca.spec import RunSpec, parse_spec, spec_digest
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A run as it was when the store was last written."""
+    """A run as the store holds it, its journal replayed; `seq` is the number of its last event."""
 
     spec: RunSpec
     spec_bytes: bytes
@@ -30,24 +32,25 @@ class StoredRun:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One transaction: what happened, what it led to, and what it made superfluous."""
+    """One transaction: events, the state they lead to, and what they make obsolete."""
 
     run: Run
     seq: int
     events: Sequence[Event]
     checkpoint: bool = False
-    chunks: Sequence[tuple[UploadKey, int, bytes]] = ()
+    chunks: Sequence[tuple[UpdateKey, int, bytes]] = ()
     consensus: Consensus | None = None
     round_view: tuple[int, bytes] | None = None
-    discard: Sequence[tuple[int, int]] = ()
+    discard: Sequence[AttemptRef] = ()
 
 
 class Store:
-    """Everything durable: one database, and beside it the updates of the rounds now open."""
+    """Everything durable: one database, and beside it the files of open updates and of exports."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.spool = Spool(path.with_name(f"{path.name}.updates"))
+        self.updates = UpdateFiles(path.with_name(f"{path.name}.updates"))
+        self.exports = ExportFiles(path)
         self._lock = lock(path)
         try:
             self.connection = open_database(path)
@@ -56,33 +59,37 @@ class Store:
             raise
 
     def close(self) -> None:
-        """Give the file back; the write-ahead log is folded in."""
+        """Close the database, which merges the write-ahead log, and release the lock."""
         self.connection.close()
         os.close(self._lock)
 
     def create_run(self, run: Run, spec_bytes: bytes, request_id: str, consensus: Consensus) -> None:
-        """Keep a new run; its request id makes the proposal idempotent."""
+        """Store a new run; its request id makes the proposal idempotent."""
         with transaction(self.connection) as db:
             row = (run.run_id, request_id, spec_bytes, run.created_at, dump_run(run))
-            db.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, 0)", row)
-            db.execute("INSERT INTO consensus VALUES (?, ?)", (run.run_id, dump_consensus(consensus)))
+            db.execute(
+                "INSERT INTO runs (run_id, request_id, spec, created_at, state, state_seq) VALUES (?, ?, ?, ?, ?, 0)",
+                row,
+            )
+            body = dump_consensus(consensus)
+            db.execute("INSERT INTO consensus (run_id, body) VALUES (?, ?)", (run.run_id, body))
 
     def run_of_request(self, request_id: str) -> str | None:
-        """The run that an earlier proposal with this id made."""
+        """The run that an earlier proposal with this id created."""
         row = self.connection.execute("SELECT run_id FROM runs WHERE request_id = ?", (request_id,)).fetchone()
         return row[0] if row else None
 
     def commit(self, commit: Commit) -> None:
-        """Make a batch of events durable with everything that goes with them.
+        """Make a batch of events durable with everything they lead to.
 
-        Only turns of the run wait for the disk. A power cut in the middle of a round takes the aggregator back to the
-        opening of that attempt, where the participants repeat what they said, or the round is reopened: nothing is
-        lost, and no masks are opened twice.
+        Only checkpoints wait for the disk. A power cut in the middle of a round takes the aggregator back to the
+        opening of that attempt, where the participants repeat their messages or the round is reopened: nothing is lost,
+        and no masks are opened twice.
         """
         run_id = commit.run.run_id
         first = commit.seq - len(commit.events) + 1
-        for piece in commit.chunks:
-            self.spool.add(*piece)
+        for chunk in commit.chunks:
+            self.updates.add(*chunk)
         with transaction(self.connection, wait_for_disk=commit.checkpoint) as db:
             if commit.checkpoint:
                 db.execute("DELETE FROM events WHERE run_id = ?", (run_id,))
@@ -90,14 +97,15 @@ class Store:
                 db.execute("UPDATE runs SET state = ?, state_seq = ? WHERE run_id = ?", state)
             else:
                 rows = [(run_id, first + index, dump_event(event)) for index, event in enumerate(commit.events)]
-                db.executemany("INSERT OR REPLACE INTO events VALUES (?, ?, ?)", rows)
+                db.executemany("INSERT OR REPLACE INTO events (run_id, seq, body) VALUES (?, ?, ?)", rows)
             if commit.consensus:
                 body = dump_consensus(commit.consensus)
                 db.execute("UPDATE consensus SET body = ? WHERE run_id = ?", (body, run_id))
             if commit.round_view:
-                db.execute("INSERT OR REPLACE INTO rounds VALUES (?, ?, ?)", (run_id, *commit.round_view))
-        for gone in commit.discard:
-            self.spool.discard(run_id, *gone)
+                statement = "INSERT OR REPLACE INTO rounds (run_id, round, view) VALUES (?, ?, ?)"
+                db.execute(statement, (run_id, *commit.round_view))
+        for ref in commit.discard:
+            self.updates.discard(ref)
 
     def load_runs(self) -> list[StoredRun]:
         """Every run, oldest first, with its journal replayed."""
@@ -108,10 +116,10 @@ class Store:
         return [self._replayed(*row) for row in rows]
 
     def _replayed(self, run_id: str, spec_bytes: bytes, state: bytes, seq: int, body: bytes | None) -> StoredRun:
-        spec, run = parse_spec(spec_bytes), load_run(state)
+        spec, run = parse_spec(spec_bytes), load_run(state, spec_digest(spec_bytes))
         rows = self.connection.execute("SELECT seq, body FROM events WHERE run_id = ? ORDER BY seq", (run_id,))
         for number, event in rows:
-            run, _ = step(spec, run, load_event(event))
+            run, _ = step(spec, run, load_event(event, run_id))
             seq = number
         return StoredRun(spec, spec_bytes, run, seq, load_consensus(body) if body else None)
 
@@ -123,6 +131,6 @@ class Store:
         return [view for (view,) in rows]
 
     def check_writable(self) -> None:
-        """Raise StoreFailed or BadInput when a transaction cannot be made."""
+        """Raise StoreFailed or BadInput when a transaction fails."""
         with transaction(self.connection) as db:
             db.execute(f"PRAGMA user_version = {db.execute('PRAGMA user_version').fetchone()[0]}")

@@ -1,8 +1,8 @@
-"""Updates of the open attempts, as files: written once, read at most twice, deleted when their sum is formed.
+"""Files of the updates of open attempts: written once, read at most once, deleted when their sum is formed.
 
-They lie beside the database and not in it, so that a round's megabytes do not pass through its log. A file that holds
-what its digest says is an update; a shorter one goes on where it stops. After a power cut a file may be missing or
-torn: its digest tells, and the round is reopened.
+They lie beside the database and not in it, so that the megabytes of a round do not pass through its log. A file whose
+content matches its digest is a complete update; a shorter one is continued where it stops. After a power cut a file may
+be missing or torn; its digest shows it, and the round is reopened.
 """
 
 from __future__ import annotations
@@ -10,87 +10,89 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from aggregator.store.database import StoreFailed
+from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadMessage
 from dcfpca.wire_constants import CHUNK_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class UploadKey:
-    """Names one update of one attempt."""
+class UpdateKey:
+    """Names one update of one participant in one attempt."""
 
-    run_id: str
-    round: int
-    attempt: int
+    ref: AttemptRef
     participant: str
     sha256: bytes
 
 
-Attempt = tuple[str, int, int]
-"""Run, round, attempt."""
-Arrived = dict[str, dict[bytes, int]]
-"""By participant, the digest of each update of which something has arrived, and how many bytes."""
+Received = dict[str, dict[bytes, int]]
+"""By participant, the digest of each update of which something was received, and how many bytes."""
 
 
-class Spool:
+class UpdateFiles:
     """One directory per run and attempt, one file per update.
 
-    What has arrived of an attempt that was looked at is known without the disk: `is_known` tells for which attempts
-    `received` and `has_other` answer at once, from any thread.
+    The progress of attempts that were loaded is held in memory: for those, `received` and `has_other` answer without
+    the disk, from any thread.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._known: dict[Attempt, Arrived] = {}
+        self._loaded: dict[AttemptRef, Received] = {}
 
-    def is_known(self, key: UploadKey) -> bool:
-        """Whether this attempt was looked at."""
-        return _attempt(key) in self._known
+    def is_loaded(self, ref: AttemptRef) -> bool:
+        """Whether the progress of this attempt is in memory."""
+        return ref in self._loaded
 
-    def look(self, key: UploadKey) -> None:
-        """Find out what has arrived of this attempt, which is open; it is kept in mind until the attempt is over."""
-        if not self.is_known(key):
-            self._known[_attempt(key)] = self._on_disk(key)
+    def load(self, ref: AttemptRef) -> None:
+        """Read from the disk what was received in this open attempt, and hold it in memory until it is discarded."""
+        if ref not in self._loaded:
+            self._loaded[ref] = self._on_disk(ref)
 
-    def add(self, key: UploadKey, offset: int, data: bytes) -> None:
-        """Keep one piece, which must not leave a gap; writing the same piece again changes nothing."""
-        self.look(key)
+    def add(self, key: UpdateKey, offset: int, data: bytes) -> None:
+        """Write one chunk, which must not leave a gap; writing the same chunk again changes nothing."""
+        self.load(key.ref)
         if offset > self.received(key):
             raise BadMessage(f"a piece at byte {offset} came where byte {self.received(key)} was due")
         try:
             _write(self._path(key), offset, data)
         except OSError as error:
-            self._known.pop(_attempt(key), None)
+            self._loaded.pop(key.ref, None)
             hint = "free some space; nothing acknowledged is lost"
             raise StoreFailed(f"an update cannot be kept: {error.strerror}", hint) from error
-        own = self._arrived(key).setdefault(key.participant, {})
+        own = self._received(key.ref).setdefault(key.participant, {})
         own[key.sha256] = max(own.get(key.sha256, 0), offset + len(data))
 
-    def received(self, key: UploadKey) -> int:
-        """How many bytes of this update have arrived; of a piece torn by a crash only whole numbers count."""
-        return self._arrived(key).get(key.participant, {}).get(key.sha256, 0) // 8 * 8
+    def received(self, key: UpdateKey) -> int:
+        """How many bytes of this update were received, rounded down to whole numbers: a crash may tear a chunk."""
+        return self._received(key.ref).get(key.participant, {}).get(key.sha256, 0) // 8 * 8
 
-    def has_other(self, key: UploadKey) -> bool:
-        """Whether a different update of the same participant has begun to arrive in this attempt."""
-        return bool(self._arrived(key).get(key.participant, {}).keys() - {key.sha256})
+    def has_other(self, key: UpdateKey) -> bool:
+        """Whether part of a different update of the same participant was received in this attempt."""
+        return bool(self._received(key.ref).get(key.participant, {}).keys() - {key.sha256})
 
-    def _arrived(self, key: UploadKey) -> Arrived:
-        known = self._known.get(_attempt(key))
-        return self._on_disk(key) if known is None else known
+    def _received(self, ref: AttemptRef) -> Received:
+        loaded = self._loaded.get(ref)
+        return self._on_disk(ref) if loaded is None else loaded
 
-    def _on_disk(self, key: UploadKey) -> Arrived:
-        found: Arrived = {}
-        for path in self._path(key).parent.glob("*@*"):
+    def _on_disk(self, ref: AttemptRef) -> Received:
+        found: Received = {}
+        for path in self._attempt_directory(ref).glob("*@*"):
             participant, _, digest = path.name.rpartition("@")
             found.setdefault(participant, {})[bytes.fromhex(digest)] = path.stat().st_size
         return found
 
-    def chunks(self, key: UploadKey) -> Iterator[tuple[int, bytes]]:
-        """The pieces of an update in order."""
+    def size(self, key: UpdateKey) -> int:
+        """Bytes of the file; 0 when there is none."""
+        path = self._path(key)
+        return path.stat().st_size if path.exists() else 0
+
+    def chunks(self, key: UpdateKey) -> Iterator[tuple[int, bytes]]:
+        """The content of an update with its offsets, in order; nothing when there is no file."""
         path, offset = self._path(key), 0
         if not path.exists():
             return
@@ -99,42 +101,40 @@ class Spool:
                 yield offset, data
                 offset += len(data)
 
-    def digest_so_far(self, key: UploadKey) -> hashlib._Hash:
-        """SHA-256 over what has arrived, to be continued with the rest."""
-        sha, arrived = hashlib.sha256(), self.received(key)
+    def digest_so_far(self, key: UpdateKey) -> hashlib._Hash:
+        """SHA-256 over what was received, to be continued with the rest."""
+        sha, received = hashlib.sha256(), self.received(key)
         for offset, data in self.chunks(key):
-            sha.update(data[: arrived - offset])
+            sha.update(data[: received - offset])
         return sha
 
-    def is_whole(self, key: UploadKey) -> bool:
-        """Whether the file holds what the digest says."""
+    def read_verified(self, key: UpdateKey, take: Callable[[int, bytes], None]) -> bool:
+        """Pass every chunk to `take` in one pass over the file; returns whether the content matches the digest."""
         sha = hashlib.sha256()
-        for _, data in self.chunks(key):
+        for offset, data in self.chunks(key):
             sha.update(data)
+            take(offset, data)
         return sha.digest() == key.sha256
 
-    def forget(self, key: UploadKey) -> None:
-        """Drop an update that turned out wrong."""
+    def forget(self, key: UpdateKey) -> None:
+        """Delete an update whose content does not match its digest."""
         self._path(key).unlink(missing_ok=True)
-        self._arrived(key).get(key.participant, {}).pop(key.sha256, None)
+        self._received(key.ref).get(key.participant, {}).pop(key.sha256, None)
 
-    def discard(self, run_id: str, round: int, attempt: int) -> None:
-        """Drop all updates of this run up to this attempt; a piece may have come in after an attempt was over."""
-        for directory in (self._directory / run_id).glob("*.*"):
-            there = tuple(int(part) for part in directory.name.split("."))
-            if there <= (round, attempt):
+    def discard(self, ref: AttemptRef) -> None:
+        """Delete all updates of this run up to this attempt; chunks may arrive after an attempt is over."""
+        for directory in (self._directory / ref.run_id).glob("*.*"):
+            round, attempt = (int(part) for part in directory.name.split("."))
+            if AttemptRef(ref.run_id, round, attempt) <= ref:
                 shutil.rmtree(directory, ignore_errors=True)
-        over = [known for known in self._known if known[0] == run_id and known[1:] <= (round, attempt)]
-        for known in over:
-            del self._known[known]
+        for loaded in [one for one in self._loaded if one.run_id == ref.run_id and one <= ref]:
+            del self._loaded[loaded]
 
-    def _path(self, key: UploadKey) -> Path:
-        attempt = self._directory / key.run_id / f"{key.round}.{key.attempt}"
-        return attempt / f"{key.participant}@{key.sha256.hex()}"
+    def _attempt_directory(self, ref: AttemptRef) -> Path:
+        return self._directory / ref.run_id / f"{ref.round}.{ref.attempt}"
 
-
-def _attempt(key: UploadKey) -> Attempt:
-    return key.run_id, key.round, key.attempt
+    def _path(self, key: UpdateKey) -> Path:
+        return self._attempt_directory(key.ref) / f"{key.participant}@{key.sha256.hex()}"
 
 
 def _write(path: Path, offset: int, data: bytes) -> None:

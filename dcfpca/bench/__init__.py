@@ -1,1 +1,1 @@
-"""What `dcfpca bench` measures with: solvers in one process, and rounds between real processes."""
+"""The measurements of `dcfpca bench`: solvers in one process, and rounds between real processes."""

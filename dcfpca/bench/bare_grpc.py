@@ -1,22 +1,21 @@
-"""The least that any exchange over gRPC costs: one unary call per site and round, the same bytes, mutual TLS.
+"""A lower bound for any exchange over gRPC: one unary call per site and round, the same bytes, mutual TLS.
 
 `python -m dcfpca.bench.bare_grpc server …` and `… client …` are the processes that `bench rounds --raw` starts. A call
-carries a site's tensor up, as raw bytes in a protobuf message; once all have called, the server answers each with the
-sum of them all: that is a round. Nothing is checked, hashed, kept or computed from the sum.
+carries a site's tensor as raw bytes in a protobuf message; once all sites have called, the server answers each with the
+sum, which ends a round. Nothing is checked, hashed, stored or computed from the sum.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
 
 import grpc
 import numpy as np
-import typer
 from numpy.typing import NDArray
 
 from dcfpca.demo.children import Children
@@ -26,13 +25,10 @@ _SERVICE, _METHOD = "dcfpca.Raw", "Exchange"
 _UNLIMITED = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 _CALL_SECONDS = 120.0
 
-app = typer.Typer(add_completion=False)
-Directory = Annotated[Path, typer.Argument(help="Directory with ca.crt, NAME.crt and NAME.key.")]
-
 
 @dataclass(slots=True)
 class _Barrier:
-    """Adds what everybody brings, and lets them go with the sum once all have come."""
+    """Adds the vectors of all parties, and answers each with the sum once all have arrived."""
 
     parties: int
     total: NDArray[np.float64]
@@ -55,9 +51,8 @@ class _Barrier:
         return self.answer
 
 
-@app.command()
-def server(directory: Directory, ready: Path, times: Path, participants: int, size: int, rounds: int) -> None:
-    """Serve until all rounds are done; writes the seconds of each."""
+def server(directory: Path, ready: Path, times: Path, participants: int, size: int, rounds: int) -> None:
+    """Serve until all rounds are done, then write the seconds of each to `times`; `ready` gets the port."""
     asyncio.run(_serve(directory, ready, times, participants, size, rounds))
 
 
@@ -82,9 +77,8 @@ async def _serve(directory: Path, ready: Path, times: Path, participants: int, s
     await service.stop(grace=5)
 
 
-@app.command()
-def client(directory: Directory, name: str, address: str, size: int, rounds: int) -> None:
-    """Call once per round, and once before to warm up."""
+def client(directory: Path, name: str, address: str, size: int, rounds: int) -> None:
+    """Call once per round, after one call to warm up."""
     tls = grpc.ssl_channel_credentials(
         (directory / "ca.crt").read_bytes(),
         (directory / f"{name}.key").read_bytes(),
@@ -128,5 +122,22 @@ def _write(path: Path, text: str) -> None:
     partial.replace(path)
 
 
+def main() -> None:
+    """The entry point of the server and client processes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    roles = parser.add_subparsers(required=True)
+    types = {"directory": Path, "ready": Path, "times": Path, "participants": int, "size": int, "rounds": int}
+    for role, names in (
+        (server, ("directory", "ready", "times", "participants", "size", "rounds")),
+        (client, ("directory", "name", "address", "size", "rounds")),
+    ):
+        arguments = roles.add_parser(role.__name__)
+        arguments.set_defaults(role=role)
+        for name in names:
+            arguments.add_argument(name, type=types.get(name, str))
+    given = vars(parser.parse_args())
+    given.pop("role")(**given)
+
+
 if __name__ == "__main__":
-    app()
+    main()

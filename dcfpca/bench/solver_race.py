@@ -1,9 +1,9 @@
-"""Several solvers on one problem of known truth, in turn in one process on one thread: who is there first.
+"""Time to a given error of several solvers on one problem of known truth, in turn, on one thread.
 
-Each is run once to see in which iteration it reaches a level of ‖L−L₀‖²/‖L₀‖², then timed doing exactly so many, its
-L and S formed; looking is never on the clock, except where an iteration takes so long that it does not show. Where a
-peer has a setting that trades speed against safety, each of a few values enters, and the fastest that gets there
-counts. Ours runs as it is.
+Each solver runs once to find the iteration that reaches a level of ‖L−L₀‖²/‖L₀‖², then is timed over exactly that many
+iterations, including forming L and S. Measuring the error is timed only in slow solvers, where it is negligible.
+A peer with a setting that trades speed against safety is tried with several values, and the fastest that reaches the
+level counts. Ours runs with its defaults.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ Run = Callable[[int, Observe | None], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Entrant:
-    """A peer with one choice of its settings; `told` is what it is given beyond the matrix."""
+class PeerSolver:
+    """A peer with one value of its setting; `told` names what it is given besides the matrix."""
 
     name: str
     told: str
     setting: str
     run: Run
-    slow: bool = False  # timed in the run that looks, once
+    slow: bool = False  # timed once, in the run that measures the error
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
-    """CPU seconds to a level, or None if it was not reached; iterations or rounds taken, and the setting that won."""
+class TimeToLevel:
+    """CPU seconds to a level (None if not reached), the iterations or rounds taken, and the fastest setting."""
 
     solver: str
     told: str
@@ -54,21 +54,21 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
-    """The first iteration that is there, and the CPU seconds until then, those of looking among them."""
+class FirstReached:
+    """The first iteration that reaches a level, and the CPU seconds until then, including measuring the error."""
 
     iteration: int
     cpu_seconds: float
 
 
-def contest(problem: Problem, peers: Sequence[Entrant], repeats: int = 3) -> Iterator[Finish]:
+def race(problem: Problem, peers: Sequence[PeerSolver], repeats: int = 3) -> Iterator[TimeToLevel]:
     """Every solver to every level, the best of `repeats`."""
     yield from ours(problem, repeats)
     yield from theirs(problem, peers, repeats)
 
 
-def ours(problem: Problem, repeats: int) -> Iterator[Finish]:
-    """`subspace`, told the rank and told twice the rank as a bound."""
+def ours(problem: Problem, repeats: int) -> Iterator[TimeToLevel]:
+    """`subspace`, given the rank, and given twice the rank as a bound."""
     with threadpool_limits(1):
         for told, fixed_rank, width in (("rank", True, problem.rank), ("bound 2r", False, 2 * problem.rank)):
             method = SubspaceMethod(problem.M.shape[0], width, OUR_ROUNDS, 1e-11, fixed_rank=fixed_rank)
@@ -76,7 +76,7 @@ def ours(problem: Problem, repeats: int) -> Iterator[Finish]:
             for level in LEVELS:
                 rounds = reached[level]
                 taken = None if rounds is None else _our_seconds(replace(method, rounds=rounds), problem, repeats)
-                yield Finish("subspace", told, level, taken, rounds)
+                yield TimeToLevel("subspace", told, level, taken, rounds)
 
 
 def _our_seconds(method: SubspaceMethod, problem: Problem, repeats: int) -> float:
@@ -84,15 +84,15 @@ def _our_seconds(method: SubspaceMethod, problem: Problem, repeats: int) -> floa
     return min(_cpu_seconds(lambda: simulate(method, sites)) for _ in range(repeats))
 
 
-def theirs(problem: Problem, peers: Sequence[Entrant], repeats: int) -> Iterator[Finish]:
-    """Every peer by name, with the setting that is fastest."""
+def theirs(problem: Problem, peers: Sequence[PeerSolver], repeats: int) -> Iterator[TimeToLevel]:
+    """Every peer, with its fastest setting."""
     with threadpool_limits(1):
         for name in dict.fromkeys(peer.name for peer in peers):
             yield from _best([peer for peer in peers if peer.name == name], problem, repeats)
 
 
-def entrants(problem: Problem) -> list[Entrant]:
-    """The baselines of this library, told all that they ask for."""
+def baseline_peers(problem: Problem) -> list[PeerSolver]:
+    """The baselines of this library, given all the parameters they need."""
     M, rank, count = problem.M, problem.rank, int(np.count_nonzero(problem.S))
     share = count / M.size
 
@@ -119,53 +119,55 @@ def entrants(problem: Problem) -> list[Entrant]:
 
     both = "rank, share of outliers"
     found = [
-        Entrant("accelerated alternating projections", "rank", f"decay {decay}", projections(decay))
+        PeerSolver("accelerated alternating projections", "rank", f"decay {decay}", projections(decay))
         for decay in (0.4, 0.5)
     ]
-    found += [Entrant("ALM, partial SVD", "nothing", f"growth {growth}", lagrangian(growth)) for growth in (2.0, 3.0)]
-    found += [Entrant("ScaledGD", both, f"step {step}", descent(step)) for step in (0.5, 0.9)]
-    found += [Entrant("GoDec", "rank, number of outliers", "", go)]
     found += [
-        Entrant("IRCUR", "rank", f"sampling {sampling}, decay {decay}", cur(sampling, decay))
+        PeerSolver("ALM, partial SVD", "nothing", f"growth {growth}", lagrangian(growth)) for growth in (2.0, 3.0)
+    ]
+    found += [PeerSolver("ScaledGD", both, f"step {step}", descent(step)) for step in (0.5, 0.9)]
+    found += [PeerSolver("GoDec", "rank, number of outliers", "", go)]
+    found += [
+        PeerSolver("IRCUR", "rank", f"sampling {sampling}, decay {decay}", cur(sampling, decay))
         for sampling, decay in ((0.6, 0.65), (1.0, 0.65), (2.0, 0.8))
-        # Most of the matrix is no sample any more.
+        # Skip settings that would sample most of the matrix.
         if sampling == 0.6 or sampling * rank * np.log(M.shape[0]) < M.shape[0] / 2
     ]
     return found
 
 
-def whole_decompositions(problem: Problem) -> Entrant:
-    """ALM with the full decomposition of every iteration, which takes minutes where the others take seconds."""
+def whole_decompositions(problem: Problem) -> PeerSolver:
+    """ALM with a full SVD in every iteration, which takes minutes where the others take seconds."""
 
     def run(number: int, look: Observe | None) -> object:
         return baselines.alm(problem.M, partial=False, growth=2.0, tolerance=0.0, iterations=number, observe=look)
 
-    return Entrant("ALM, full SVD", "nothing", "growth 2.0", run, slow=True)
+    return PeerSolver("ALM, full SVD", "nothing", "growth 2.0", run, slow=True)
 
 
-def _best(peers: Sequence[Entrant], problem: Problem, repeats: int) -> Iterator[Finish]:
-    """The fastest of one peer's settings, level by level."""
-    seen = {peer.setting: sightings(peer, problem) for peer in peers}
+def _best(peers: Sequence[PeerSolver], problem: Problem, repeats: int) -> Iterator[TimeToLevel]:
+    """For each level, the fastest of one peer's settings."""
+    reached = {peer.setting: first_iterations(peer, problem) for peer in peers}
     for level in LEVELS:
         timed = [
-            Finish(peer.name, peer.told, level, _seconds(peer, first, repeats), first.iteration, peer.setting)
+            TimeToLevel(peer.name, peer.told, level, _seconds(peer, first, repeats), first.iteration, peer.setting)
             for peer in peers
-            if (first := seen[peer.setting].get(level)) is not None
+            if (first := reached[peer.setting].get(level)) is not None
         ]
-        lost = Finish(peers[0].name, peers[0].told, level, None, None)
+        lost = TimeToLevel(peers[0].name, peers[0].told, level, None, None)
         yield min(timed, key=lambda finish: finish.cpu_seconds or 0.0, default=lost)
 
 
-def sightings(peer: Entrant, problem: Problem) -> dict[str, Sighting]:
-    """When the peer first reaches each level; those it does not reach are left out."""
-    reached: dict[str, Sighting] = {}
+def first_iterations(peer: PeerSolver, problem: Problem) -> dict[str, FirstReached]:
+    """The first iteration at each level that the peer reaches."""
+    reached: dict[str, FirstReached] = {}
     began = time.process_time()
 
     def look(number: int, L: FloatArray, _: FloatArray) -> None:
         error = relative_squared_error(L, problem.L)
         for level, value in LEVELS.items():
             if error <= value:
-                reached.setdefault(level, Sighting(number, time.process_time() - began))
+                reached.setdefault(level, FirstReached(number, time.process_time() - began))
         if len(reached) == len(LEVELS):
             raise _AllReached
 
@@ -175,10 +177,10 @@ def sightings(peer: Entrant, problem: Problem) -> dict[str, Sighting]:
 
 
 class _AllReached(Exception):
-    """Nothing more to see."""
+    """Stops a solver that has reached every level."""
 
 
-def _seconds(peer: Entrant, first: Sighting, repeats: int) -> float:
+def _seconds(peer: PeerSolver, first: FirstReached, repeats: int) -> float:
     if peer.slow:
         return first.cpu_seconds
     return min(_cpu_seconds(lambda: peer.run(first.iteration, None)) for _ in range(repeats))

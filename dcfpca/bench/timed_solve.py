@@ -1,7 +1,7 @@
-"""A solve in one process with a clock beside it: what `dcfpca bench solve` and the benchmarks measure with.
+"""A timed solve in one process, used by `dcfpca bench solve` and the benchmarks.
 
-With one thread the clock is the process's own CPU time, which others on the machine do not inflate; with more it is
-the wall clock.
+With one thread the clock is the CPU time of the process, which other load does not inflate; with more threads it is the
+wall clock.
 """
 
 from __future__ import annotations
@@ -14,26 +14,25 @@ from dataclasses import dataclass, field
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dcfpca.rpca.kernels.block_step import amends
-from dcfpca.rpca.kernels.loop_selection import fused
-from dcfpca.rpca.kernels.scratch_arrays import Work
-from dcfpca.rpca.kernels.thin_pass import WALKED_WIDTH
+from dcfpca.rpca.kernels.array_types import WorkArray
+from dcfpca.rpca.kernels.loop_selection import active_loops
+from dcfpca.rpca.kernels.step_plan import THIN_WIDTH, amends_outliers
 from dcfpca.rpca.method import Consensus, Method, Site
 from dcfpca.rpca.metrics import paper_error, relative_squared_error
 from dcfpca.rpca.simulate import SiteResult, collect, exchange
-from dcfpca.rpca.subspace.locked_columns import told_apart
+from dcfpca.rpca.subspace.locked_columns import unexplained_text
 from dcfpca.rpca.subspace.method import SubspaceMethod
-from dcfpca.rpca.subspace.settings import PLAN, SWEPT
+from dcfpca.rpca.subspace.round_plan import CoefficientStart, RoundPlan
 from dcfpca.rpca.subspace.site import SKETCHING_ROUNDS
 from dcfpca.rpca.synthetic import Problem
 
 LEVELS = ("1e-6", "1e-10", "1e-20")  # of ‖L−L₀‖²/‖L₀‖²
-FAR_OFF = 0.05  # L moved by more than this share of itself: its squared error is not yet near any of the levels
+FAR_OFF = 0.05  # relative change of L above which its squared error cannot be near any level
 
 
 @dataclass(slots=True)
 class Clock:
-    """Seconds spent, and those that the same multiplications alone would have taken at the measured peak."""
+    """Seconds spent, and the seconds that the matrix products alone would take at the measured peak rate."""
 
     now: Callable[[], float]
     opening: float = 0.0
@@ -45,7 +44,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """The figures of one solve, under the names `bench solve` prints them by."""
+    """The figures of one solve, under the names that `bench solve` prints."""
 
     error: float
     relative_error_L: float  # noqa: N815 — the name is a contract
@@ -62,7 +61,7 @@ class Solved:
 
 
 def solve(method: Method, problem: Problem, threads: int = 1) -> Solved:
-    """Run the method over the problem's sites in sequence; looking at the error each round is not on the clock."""
+    """Run the method over the problem's sites in sequence; measuring the error of each round is not timed."""
     _load_compiled_loops(method.width if isinstance(method, SubspaceMethod) else 0)
     with threadpool_limits(threads):
         return _solve(method, problem, time.process_time if threads == 1 else time.perf_counter)
@@ -70,15 +69,15 @@ def solve(method: Method, problem: Problem, threads: int = 1) -> Solved:
 
 def _load_compiled_loops(width: int) -> None:
     """Loaded once per process, not per solve, so they are loaded before the clock starts."""
-    loops, ends, M = fused(), np.zeros(2, np.int64), np.zeros((2, 2))
+    loops, ends, M = active_loops(), np.zeros(2, np.int64), np.zeros((2, 2))
     for dtype in (np.float32, np.float64):
-        L: Work = np.zeros((2, 2), dtype)
+        L: WorkArray = np.zeros((2, 2), dtype)
         marked = np.zeros((2, 2), np.uint8)
         loops.sweep(M, L, 1.0, 2.0, 1.0, 1.0)
         loops.mark(M, L, marked, 1.0, 2.0, 1.0)
         loops.amend(marked, L, L, L, L, L.copy())
         loops.count(M, L, np.arange(2), 1.0, 2.0, 1.0, -14, np.zeros(20))
-    if 0 < width <= WALKED_WIDTH:
+    if 0 < width <= THIN_WIDTH:
         U, directions, lines = np.zeros((4, width)), (0,) * width, np.zeros((4, 8))
         loops.pull_through(lines, U, np.zeros((8, width)), 1.0, 2.0, lines.copy(), np.zeros((8, width)), directions)
         loops.thin_product(lines, np.zeros((width, 8)), U, directions)
@@ -118,9 +117,9 @@ def _solve(method: Method, problem: Problem, now: Callable[[], float]) -> Solved
 
 
 def _apart(results: Sequence[SiteResult]) -> str:
-    """Whether rows, which are the same at all sites, or columns stay unexplained."""
+    """Whether rows (common to all sites) or columns remain unexplained."""
     rows, columns = ([one.certificate.get(f"{what}_apart", 0.0) for one in results] for what in ("rows", "columns"))
-    return told_apart({"rows_apart": max(rows), "columns_apart": sum(columns)})
+    return unexplained_text({"rows_apart": max(rows), "columns_apart": sum(columns)})
 
 
 def _timed_round(
@@ -148,7 +147,7 @@ def _timed_round(
 
 def _look(sites: Sequence[Site], consensus: Consensus, problem: Problem) -> float:
     """‖L−L₀‖²/‖L₀‖² if this round were the last. While L still moves much it is far off, and sites whose subspace has
-    moved since would project their data anew, which takes minutes for a large matrix: then nobody looks."""
+    moved since would project their data anew, which takes minutes for a large matrix: then it is not measured."""
     if consensus.progress.change > FAR_OFF:
         return np.inf
     parts = [part.L for site in sites for part in site.finish(consensus.broadcast)]
@@ -160,7 +159,7 @@ def _reached(errors: Sequence[float], level: float) -> int | None:
 
 
 def _seconds(clock: Clock, rounds: int | None) -> float | None:
-    """Opening, rounds so far, and the forming of the result."""
+    """Seconds of the opening, the rounds so far and forming the result."""
     return None if rounds is None else clock.opening + sum(clock.rounds[:rounds]) + clock.finish
 
 
@@ -172,32 +171,32 @@ def _ideal_seconds(
     now: Callable[[], float],
 ) -> float:
     """What this round's products of M-sized matrices would take at the peak measured on the same shapes."""
-    plan = dict(zip(PLAN, consensus.broadcast.scalars, strict=False))
-    entering = int(np.count_nonzero(consensus.broadcast.scalars[len(PLAN) : len(PLAN) + method.width]))
-    width = entering if plan["narrow"] else method.width
+    plan = RoundPlan.of(consensus.broadcast)
+    entering = plan.entering.size
+    width = entering if plan.narrow else method.width
     flops = 2.0 * problem.M.size * (_products(method, consensus.round, width, plan) * entering + 2 * width)
-    key = (width, np.float32 if plan["single"] else np.float64)
+    key = (width, np.float32 if plan.single else np.float64)
     if key not in peaks:
         peaks[key] = gemm_peak(problem.M.shape[0], max(problem.counts), *key, now)
     return flops / peaks[key]
 
 
-def _products(method: SubspaceMethod, round: int, width: int, plan: dict[str, float]) -> int:
+def _products(method: SubspaceMethod, round: int, width: int, plan: RoundPlan) -> int:
     """How many products with the entering directions a round takes, beside the two with all that make V and Z of Y."""
     if round == 1:
         return 0  # L is zero
     if round <= SKETCHING_ROUNDS:
-        return 2 if plan["start"] == SWEPT else 1
+        return 2 if plan.start is CoefficientStart.SWEPT else 1
     passes = method.settings.passes
-    return 1 if amends(passes, width, plan["relaxation"]) else 2 * passes - 1
+    return 1 if amends_outliers(passes, width, plan.relaxation) else 2 * passes - 1
 
 
 def gemm_peak(rows: int, columns: int, width: int, dtype: type, now: Callable[[], float]) -> float:
     """Flops per second of U Vᵀ on these shapes; the best of several."""
     rng = np.random.default_rng(0)
-    U: Work = rng.random((rows, width)).astype(dtype)
-    V: Work = rng.random((columns, width)).astype(dtype)
-    out: Work = np.empty((rows, columns), dtype)
+    U: WorkArray = rng.random((rows, width)).astype(dtype)
+    V: WorkArray = rng.random((columns, width)).astype(dtype)
+    out: WorkArray = np.empty((rows, columns), dtype)
     best = np.inf
     for _ in range(7):
         began = now()
@@ -207,7 +206,7 @@ def gemm_peak(rows: int, columns: int, width: int, dtype: type, now: Callable[[]
 
 
 def peak_of_step(method: Method, problem: Problem, consensus: Consensus) -> tuple[int, int]:
-    """Bytes of the largest site's matrix plus all that its local step holds at once; and the matrix alone."""
+    """Peak bytes of the largest site, its matrix and all that its local step holds; and those of the matrix alone."""
     own = max(problem.sites(), key=lambda site: site.shape[1])
     matrix = 8 * own.shape[0] * own.shape[1]
     tracemalloc.start()

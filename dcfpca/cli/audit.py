@@ -1,81 +1,64 @@
-"""`dcfpca run audit`: who did what in a run, and whether the aggregator's log is whole."""
+"""`dcfpca run audit`: shows who did what in a run, and verifies the aggregator's audit log."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from cryptography import x509
 
-from dcfpca.audit_chain import verify_log
-from dcfpca.chain_checkpoint import Head, check_seen, note_seen
+from dcfpca.chain_checkpoint import ChainCheckpoint, save_checkpoint, verify_checkpoint
+from dcfpca.cli.connection_options import with_settings
 from dcfpca.cli.runs import Json, Run
-from dcfpca.errors import BadIdentity, BadInput, Refused
-from dcfpca.identity import Role
-from dcfpca.operator.connection import Settings, configured, connected
-from dcfpca.pki import load_certificates, parse_certificate, verify, verify_peer
+from dcfpca.errors import BadInput, Refused
+from dcfpca.operator.audit_verification import verify_audit_log
+from dcfpca.operator.connection import ConnectionSettings, connected
+from dcfpca.pki import load_certificates
 from dcfpca.text.console import Json as JsonValue
 from dcfpca.text.console import add_row, moment, print_json, say, show, table
 from dcfpca.v1 import admin_pb2 as pb
 
 
-@configured
+@with_settings
 def audit(
-    settings: Settings,
+    settings: ConnectionSettings,
     run: Run,
     verified: Annotated[
-        bool, typer.Option("--verify", help="Check the whole log's chain of hashes and every signature.")
+        bool, typer.Option("--verify", help="Verify the hash chain of the whole log and every signature.")
     ] = False,
     seen: Annotated[
         Path | None,
-        typer.Option(help="With --verify: a file of yours that notes how far the log has been seen. Made if missing."),
+        typer.Option(help="With --verify: your checkpoint file, compared and then updated. Created if missing."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show who did what in a run, from the aggregator's hash-chained, signed audit log; participants may, too."""
+    """Show who did what in a run, from the aggregator's signed audit log. A participant's certificate suffices."""
     if seen and not verified:
-        raise BadInput("--seen compares a verified log with what was seen before", "add --verify")
+        raise BadInput("--seen needs a verified log to compare with the checkpoint", "add --verify")
     with connected(settings) as operator:
         entries = list(operator.audit("" if verified else run))
-    checked = check(entries, load_certificates(settings.files.ca)) if verified else None
+    checked = verify_audit_log(entries, load_certificates(settings.files.ca)) if verified else None
     if seen:
-        note_seen(seen, check_seen(seen, {entry.sequence: entry.hash for entry in entries}, "the audit log"))
+        save_checkpoint(
+            seen, verify_checkpoint(seen, {entry.sequence: entry.hash for entry in entries}, "the audit log")
+        )
     own = [entry for entry in entries if entry.run_id == run]
     if not own:
-        raise Refused(f"the audit log has no run {run!r}", "`dcfpca run list` shows an operator the runs there are")
+        raise Refused(f"the audit log has no entry of run {run!r}", "an operator lists the runs with `dcfpca run list`")
     if as_json:
         print_json(document(run, checked, own, entries[-1]))
         return
     if checked is not None:
-        say(f"the log is whole: {checked} entries, each chained to the one before and signed by the aggregator")
-        say(f"its last entry is {Head(entries[-1].sequence, entries[-1].hash)}")
+        say(f"the log is complete: {checked} entries, each chained to the previous one and signed by the aggregator")
+        say(f"its last entry is {ChainCheckpoint(entries[-1].sequence, entries[-1].hash)}")
     _show(own)
 
 
 def document(run: str, checked: int | None, own: Sequence[pb.AuditEntry], last: pb.AuditEntry) -> dict[str, JsonValue]:
-    """What `--json` prints; `last` is the head of the log where all of it was read."""
+    """The document of `--json`. `head`, the last entry of the log, is null unless the whole log was verified."""
     head: JsonValue = None if checked is None else {"sequence": last.sequence, "hash": last.hash.hex()}
     return {"run_id": run, "verified": checked, "head": head, "entries": [_document(entry) for entry in own]}
-
-
-def check(entries: Iterable[pb.AuditEntry], authorities: Sequence[x509.Certificate]) -> int:
-    """How many entries the log has; raises at the first that does not fit, or was not signed by an aggregator."""
-    try:
-        return verify_log(entries, lambda der, signature, data: _signed(der, signature, data, authorities))
-    except BadIdentity as error:
-        hint = "check --ca; if it is your consortium's, the log was not written by your aggregator"
-        raise Refused(f"the audit log is signed by nobody we trust: {error}", hint) from error
-
-
-def _signed(der: bytes, signature: bytes, data: bytes, authorities: Sequence[x509.Certificate]) -> bool:
-    """Judged by the certificate's own time: one that has been renewed since still signed what it signed."""
-    certificate = parse_certificate(der)
-    when = min(datetime.now(UTC), certificate.not_valid_after_utc)
-    _, key = verify_peer(der, authorities, frozenset(), Role.AGGREGATOR, when)
-    return verify(key, signature, data)
 
 
 def _document(entry: pb.AuditEntry) -> dict[str, JsonValue]:

@@ -1,4 +1,4 @@
-"""`dcfpca bench`: how fast it is, measured here and now."""
+"""`dcfpca bench`: the group of benchmark commands."""
 
 from __future__ import annotations
 

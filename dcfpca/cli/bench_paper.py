@@ -1,4 +1,4 @@
-"""`dcfpca bench paper`: the paper's figures, tables and theorems, measured here."""
+"""`dcfpca bench paper`: reproduces the paper's figures, tables and theorems."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dcfpca.text.console import print_json, result, say, span
 
 
 class Choice(StrEnum):
-    """The figures by name."""
+    """The names of the figures."""
 
     MAIN = "main"
     PHASE = "phase"
@@ -25,13 +25,13 @@ class Choice(StrEnum):
 
 
 def paper(
-    figure: Annotated[Choice | None, typer.Option(help="Only this one; all without.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Smaller matrices and fewer rounds: minutes.")] = False,
+    figure: Annotated[Choice | None, typer.Option(help="Only this figure; all by default.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller matrices and fewer rounds; takes minutes.")] = False,
     out: Annotated[Path, typer.Option(help="Directory for paper-FIGURE.json, .png and .svg.")] = Path("paper-figures"),
     as_json: Json = False,
 ) -> None:
-    """Reproduce the figures and tables of the paper, with the published numbers beside ours."""
-    # The optimizer among the theorems takes half a second to import, which no other command should wait for.
+    """Reproduce the figures and tables of the paper, next to the published numbers."""
+    # SciPy's optimizer takes half a second to import, which no other command should wait for.
     from dcfpca.paper.figures import FIGURES, produce  # noqa: PLC0415
     from dcfpca.paper.pictures import require_matplotlib  # noqa: PLC0415
 

@@ -1,9 +1,9 @@
-"""`dcfpca bench solve`: a robust PCA of known truth, solved in this process, with its figures."""
+"""`dcfpca bench solve`: solves a robust PCA of known truth in this process and prints its figures."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -16,25 +16,24 @@ from dcfpca.rpca.gradient.method import GradientMethod
 from dcfpca.rpca.method import Method
 from dcfpca.rpca.subspace.method import SubspaceMethod
 from dcfpca.rpca.synthetic import Outliers, Recipe, generate
+from dcfpca.spec import MethodName
 from dcfpca.text.console import print_json, result
 
 
 def solve(
     rows: Annotated[int, typer.Option(min=1, help="Rows of the matrix.")] = 500,
     columns: Annotated[int, typer.Option(min=1, help="Columns of the matrix, over all sites.")] = 500,
-    rank: Annotated[
-        int, typer.Option(min=1, help="The true rank; the solver is told it unless --max-rank is given.")
-    ] = 25,
-    max_rank: Annotated[int | None, typer.Option(min=1, help="Tell the solver only this upper bound.")] = None,
+    rank: Annotated[int, typer.Option(min=1, help="The true rank; given to the solver unless --max-rank is set.")] = 25,
+    max_rank: Annotated[int | None, typer.Option(min=1, help="Give the solver only this upper bound.")] = None,
     sparsity: Annotated[float, typer.Option(help="Share of entries that are outliers.")] = 0.05,
     outliers: Annotated[Outliers, typer.Option(help="Kind of outliers.")] = Outliers.IMPULSE,
     participants: Annotated[int, typer.Option(min=1, help="How many sites, of equal size.")] = 10,
-    method: Annotated[Literal["subspace", "gradient"], typer.Option(help="The method.")] = "subspace",
-    noise: Annotated[float, typer.Option(help="Dense noise, relative to the deviation of L.")] = 0.0,
+    method: Annotated[MethodName, typer.Option(help="The method.")] = "subspace",
+    noise: Annotated[float, typer.Option(help="Dense noise, relative to the standard deviation of L.")] = 0.0,
     missing: Annotated[float, typer.Option(help="Share of entries that are not observed.")] = 0.0,
     rounds: Annotated[int, typer.Option(min=1, help="At most this many rounds.")] = 150,
-    tolerance: Annotated[float, typer.Option(help="Stop when L moves less, relatively.")] = 1e-11,
-    seed: Annotated[int, typer.Option(help="Draws the problem and the start.")] = 0,
+    tolerance: Annotated[float, typer.Option(help="Stop when the relative change of L is less.")] = 1e-11,
+    seed: Annotated[int, typer.Option(help="Seed of the problem and the start.")] = 0,
     threads: Annotated[int, typer.Option(min=1, help="Threads of the matrix products.")] = 1,
     as_json: Json = False,
 ) -> None:
@@ -48,7 +47,7 @@ def solve(
 def _method(name: str, rows: int, rank: int, max_rank: int | None, rounds: int, tolerance: float, seed: int) -> Method:
     width = rank if max_rank is None else max_rank
     if width > rows:
-        raise BadInput(f"The bound {width} is larger than the {rows} rows.", "Lower --max-rank.")
+        raise BadInput(f"the bound {width} is larger than the {rows} rows", "lower --rank or --max-rank")
     if name == "gradient":
         return GradientMethod(rows, width, rounds, tolerance, seed)
     return SubspaceMethod(rows, width, rounds, tolerance, seed, fixed_rank=max_rank is None)

@@ -1,4 +1,4 @@
-"""`dcfpca participants`: who is there, and who may no longer be."""
+"""`dcfpca participants`: lists participants and revokes their certificates."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from typing import Annotated
 
 import typer
 
+from dcfpca.cli.connection_options import with_operator
 from dcfpca.cli.runs import Json
 from dcfpca.operator.client import Operator
-from dcfpca.operator.connection import operates
 from dcfpca.text.console import print_json, say, show
 from dcfpca.text.run_views import participant_document, participants_table
 
-app = typer.Typer(help="See who takes part, and turn somebody away.", no_args_is_help=True)
+app = typer.Typer(help="List participants, and revoke one.", no_args_is_help=True)
 
 
 @app.command("list")
-@operates
+@with_operator
 def list_participants(operator: Operator, as_json: Json = False) -> None:
-    """Show everyone who ever connected, with state and certificate days left."""
+    """List every participant that ever connected, with its state and the days left on its certificate."""
     participants = operator.participants()
     if as_json:
         print_json([participant_document(one) for one in participants])
     elif participants:
         show(participants_table(participants))
     else:
-        say("nobody has connected yet")
+        say("no participant has connected yet")
 
 
 @app.command()
-@operates
+@with_operator
 def revoke(
     operator: Operator,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The participant.")],
-    reason: Annotated[str, typer.Option(help="Why, for the record.")] = "",
+    reason: Annotated[str, typer.Option(help="The reason, for the audit log.")] = "",
     as_json: Json = False,
 ) -> None:
     """Turn a participant away from now on, with every certificate of its name, and cut its open streams."""
@@ -47,7 +47,7 @@ def revoke(
 
 
 @app.command()
-@operates
+@with_operator
 def restore(
     operator: Operator,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The participant.")],

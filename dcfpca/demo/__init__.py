@@ -1,1 +1,1 @@
-"""A whole federation on one machine: certificates, configs, real processes. For the demo, benchmarks and tests."""
+"""A federation on one machine, with certificates, configurations and real processes, for the demo and benchmarks."""

@@ -1,4 +1,4 @@
-"""Processes that end with this one, whatever ends it, and whose logs can be found."""
+"""Child processes with log files that are stopped when their context ends."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class ChildFailed(DcfpcaError):
-    """A process of the federation ended when it should not have."""
+    """A process of the federation ended unexpectedly, or did not do its part in time."""
 
 
 @dataclass(slots=True)
 class Child:
-    """One process: how it was started, and where it writes."""
+    """One process, its command line and its log file."""
 
     name: str
     arguments: tuple[str, ...]
@@ -36,21 +36,21 @@ class Child:
     killed: bool = False
 
     def check(self) -> None:
-        """Raise if it has failed; one that ended well had done its work."""
+        """Raise ChildFailed if it exited with an error and was not killed by `kill`."""
         if self.process.poll() and not self.killed:
             last = " / ".join(self.log.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
-            sentence = f"{self.name} ended with status {self.process.returncode}: {last or 'it said nothing'}"
+            sentence = f"{self.name} ended with status {self.process.returncode}: {last or 'its log is empty'}"
             raise ChildFailed(sentence, f"its log: {self.log}")
 
     def kill(self) -> None:
-        """End it as a power cut would."""
+        """Kill it with SIGKILL and wait until it is gone."""
         self.killed = True
         self.process.kill()
         self.process.wait()
 
 
 class Children:
-    """The processes of a federation. As a context, it stops them all at the end."""
+    """The processes of a federation. As a context manager, it stops them all on exit."""
 
     def __init__(self) -> None:
         self._children: dict[str, Child] = {}
@@ -67,9 +67,9 @@ class Children:
         return self._children[name]
 
     def start(self, name: str, arguments: Sequence[str], log: Path) -> Child:
-        """Start `python -m …` under this name; one that ended is started again, its log goes on."""
+        """Start `python -m …` under this name; the log is appended to."""
         with log.open("ab") as out:
-            # A session of its own, so that Ctrl-C reaches us alone and we end the others in order.
+            # A session of its own, so that Ctrl-C reaches only this process, which stops the others in order.
             process = subprocess.Popen(  # noqa: S603
                 [sys.executable, "-m", *arguments],
                 stdin=subprocess.DEVNULL,
@@ -81,17 +81,17 @@ class Children:
         return self._children[name]
 
     def restart(self, name: str) -> Child:
-        """Start it again as it was started before."""
+        """Start a process again with the same command line and log."""
         before = self._children[name]
         return self.start(name, before.arguments, before.log)
 
     def check(self) -> None:
-        """Raise if any has ended by itself."""
+        """Raise ChildFailed if any process has failed."""
         for child in self._children.values():
             child.check()
 
     def until(self, done: Callable[[], bool], what: str, seconds: float) -> None:
-        """Wait for something that the processes bring about; their failure is noticed at once."""
+        """Wait until `done()` holds; raises ChildFailed when a process fails or the time is up."""
         deadline = time.monotonic() + seconds
         while not done():
             self.check()
@@ -101,7 +101,7 @@ class Children:
             time.sleep(_LOOK_SECONDS)
 
     def stop(self) -> None:
-        """Ask all to end, and end those that do not."""
+        """Terminate all, and kill those that are still running after a grace period."""
         for child in self._children.values():
             child.process.terminate()
         deadline = time.monotonic() + _STOP_SECONDS
@@ -114,7 +114,7 @@ class Children:
 
 @contextmanager
 def ending_in_order() -> Iterator[None]:
-    """Turn a request to end into an exception, so that contexts are left and the processes stopped."""
+    """Turn SIGTERM and SIGHUP into SystemExit, so that contexts exit and child processes are stopped."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

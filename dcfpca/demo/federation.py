@@ -33,7 +33,7 @@ Toml = Mapping[str, Mapping[str, Value]]
 
 @dataclass(frozen=True, slots=True)
 class SitePlan:
-    """A site to set up: its policy, and further tables of its config where the defaults will not do."""
+    """A site to set up: its policy, and further tables of its configuration."""
 
     name: str
     policy: Mapping[str, Value] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class SitePlan:
 
 
 class Federation:
-    """Files and processes. Everything a consortium would do by hand, done for one machine."""
+    """Sets up the files and processes of a consortium on one machine."""
 
     def __init__(self, directory: Path, children: Children, consortium: str = "demo") -> None:
         self.directory = directory
@@ -62,11 +62,11 @@ class Federation:
         return tuple(self._sites)
 
     def site_directory(self, name: str) -> Path:
-        """Where a site keeps everything."""
+        """The directory of a site."""
         return self.directory / "sites" / name
 
     def results_directory(self, name: str, run_id: str) -> Path:
-        """Where a site writes the result of a run."""
+        """The directory with a site's result of a run."""
         return self.site_directory(name) / "results" / run_id
 
     def start_aggregator(self, more: Toml | None = None) -> str:
@@ -76,13 +76,13 @@ class Federation:
         arguments = ["aggregator.main", "serve", "--config", str(home / "aggregator.toml")]
         self.children.start(AGGREGATOR, arguments, home / "log")
         self.address = self._await_aggregator()
-        # From now on the same port, so that a restarted aggregator is found again.
+        # Keep the port, so that sites find the aggregator again after a restart.
         self._write_aggregator(self.address, more or {})
         self._write_operator()
         return self.address
 
     def restart_aggregator(self) -> None:
-        """Start it again after it was killed, and wait until it listens."""
+        """Restart the aggregator after it was killed, and wait until it listens."""
         (self.directory / AGGREGATOR / "ready").unlink()
         self.children.restart(AGGREGATOR)
         self._await_aggregator()
@@ -112,7 +112,7 @@ class Federation:
         tables: dict[str, Mapping[str, Value]] = {
             "server": {"listen": listen, "ca": "ca.crt", "cert": "aggregator.crt", "key": "aggregator.key"},
             "store": {"path": "store.db"},
-            # No web ports: several federations may run on one machine, and nobody would know where to look.
+            # No web ports: several federations may run on one machine.
             "telemetry": {"ready_file": "ready", "metrics": ""},
             "dashboard": {"listen": ""},
         }
@@ -132,7 +132,7 @@ class Federation:
 
 
 def toml(tables: Mapping[str, Mapping[str, Any]]) -> str:
-    """A TOML text of flat tables; JSON's texts, numbers, truth values and lists are TOML's too."""
+    """Flat tables as TOML; strings, numbers, booleans and lists are the same as in JSON."""
     lines: list[str] = []
     for name, keys in tables.items():
         lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items()), ""]

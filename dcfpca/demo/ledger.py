@@ -1,4 +1,4 @@
-"""What left a site, by the site's own ledger: asked of the participant's command, as a person there would."""
+"""Reads what left a site from its ledger, with the participant's command."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """All messages of one kind."""
+class SentMessages:
+    """The messages of one kind that left a site."""
 
     kind: str
     count: int
@@ -23,14 +23,14 @@ class Left:
     shape: str
 
 
-def read_ledger(config: Path) -> list[Left]:
-    """Every kind of message that left, most bytes first; `shape` is that of the last one."""
+def read_ledger(config: Path) -> list[SentMessages]:
+    """Every kind of message that left, most bytes first; `shape` is that of the last message."""
     command = [sys.executable, "-m", "participant.main", "ledger", "--config", str(config), "--json"]
     asked = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)  # noqa: S603
     if asked.returncode:
         raise DcfpcaError(f"the ledger of {config.parent.name} cannot be read: {asked.stderr.strip()}")
-    found: dict[str, Left] = {}
+    found: dict[str, SentMessages] = {}
     for entry in json.loads(asked.stdout)["entries"]:
-        before = found.get(entry["type"], Left(entry["type"], 0, 0, ""))
-        found[entry["type"]] = Left(before.kind, before.count + 1, before.size + entry["bytes"], entry["shape"])
+        before = found.get(entry["type"], SentMessages(entry["type"], 0, 0, ""))
+        found[entry["type"]] = SentMessages(before.kind, before.count + 1, before.size + entry["bytes"], entry["shape"])
     return sorted(found.values(), key=lambda left: -left.size)

@@ -1,4 +1,4 @@
-"""The demo's data, whose truth is known, and how near the sites' results come to it."""
+"""The demo's synthetic data, and the errors of the sites' results against the truth."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FEWEST_COLUMNS = 2
 
 @dataclass(frozen=True, slots=True)
 class SiteScore:
-    """How near one site's own result files come to the truth."""
+    """The errors of one site's result files."""
 
     name: str
     columns: int
@@ -33,7 +33,7 @@ class SiteScore:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """All sites together."""
+    """The errors over all sites."""
 
     error: float
     low_rank_error: float
@@ -41,7 +41,7 @@ class Score:
 
 
 def site_names(count: int) -> list[str]:
-    """hospital-a, hospital-b, …; by number where letters do not suffice."""
+    """hospital-a, hospital-b, …; numbered if there are more than 26."""
     if count <= len(string.ascii_lowercase):
         return [f"hospital-{letter}" for letter in string.ascii_lowercase[:count]]
     return [f"hospital-{number:03d}" for number in range(1, count + 1)]
@@ -52,19 +52,19 @@ def unequal_counts(columns: int, sites: int) -> tuple[int, ...]:
     if sites < FEWEST_SITES or columns < sites * _FEWEST_COLUMNS:
         least = max(sites, FEWEST_SITES) * _FEWEST_COLUMNS
         hint = f"give at least {FEWEST_SITES} participants and {least} columns"
-        raise BadInput(f"{columns} columns cannot be dealt out to {sites} participants", hint)
+        raise BadInput(f"{columns} columns cannot be divided among {sites} participants", hint)
     weights = np.linspace(1.0, 3.0, sites)
     ends = np.round(np.cumsum(weights) / weights.sum() * (columns - sites * _FEWEST_COLUMNS)).astype(int)
     return tuple(int(count) + _FEWEST_COLUMNS for count in np.diff(ends, prepend=0))
 
 
 def draw(rows: int, columns: int, rank: int, sites: int, seed: int) -> Problem:
-    """Low rank plus 5 % gross errors, dealt out unequally."""
+    """A low-rank matrix with 5 % gross errors, divided unequally among the sites."""
     return generate(Recipe(rows, columns, rank, counts=unequal_counts(columns, sites)), seed)
 
 
 def score(problem: Problem, results: Mapping[str, Path]) -> Score:
-    """Compare what the sites wrote, in their order, with the truth."""
+    """Compare the result files of all sites, in order, with the truth."""
     found = [_load(directory) for directory in results.values()]
     L = np.concatenate([low_rank for low_rank, _ in found], axis=1)
     S = sparse.csc_array(sparse.hstack([outliers for _, outliers in found], format="csc"))
@@ -81,7 +81,7 @@ def _load(directory: Path) -> tuple[FloatArray, sparse.csc_array]:
 
 
 def _site_score(name: str, result: tuple[FloatArray, sparse.csc_array], L: FloatArray, S: FloatArray) -> SiteScore:
-    """An outlier is found where S has an entry of at least half its size."""
+    """An outlier counts as found where |S| exceeds half of the smallest true outlier."""
     low_rank, sparse_part = result
     flagged = np.abs(sparse_part.toarray()) > 0.5 * np.abs(S[S != 0]).min(initial=np.inf)
     true = S != 0

@@ -1,5 +1,5 @@
-"""What `doctor` looks at: each check is one line, ok, warn or fail, with the remedy beside it."""
+"""The checks of `doctor`. Each result is one line, ok, warn or fail, with a remedy."""
 
-from dcfpca.doctor.findings import Finding, Level, fail, ok, warn, worst
+from dcfpca.doctor.check_result import CheckResult, Level, fail, ok, warn, worst
 
-__all__ = ["Finding", "Level", "fail", "ok", "warn", "worst"]
+__all__ = ["CheckResult", "Level", "fail", "ok", "warn", "worst"]

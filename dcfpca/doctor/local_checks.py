@@ -1,4 +1,4 @@
-"""Checks of this machine: certificate files, directories, room on the disk."""
+"""Checks of this machine: certificate files, directories, disk space."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pathlib import Path
 
 from cryptography import x509
 
-from dcfpca.doctor.findings import Finding, fail, ok, warn
+from dcfpca.doctor.check_result import CheckResult, fail, ok, warn
 from dcfpca.errors import DcfpcaError
 from dcfpca.identity import Role
 from dcfpca.pki import Credentials, days_left, load_credentials
 
 SOON_DAYS = 14
-LITTLE_ROOM = 1 << 30
+LOW_SPACE = 1 << 30
 
 
 def check_credentials(
     ca: Path, cert: Path, key: Path, role: Role, now: datetime
-) -> tuple[Credentials | None, list[Finding]]:
-    """The three files together, their role and how long they last; None when they cannot be used."""
+) -> tuple[Credentials | None, list[CheckResult]]:
+    """Check that the three files match, their role and expiry; the credentials are None if they cannot be used."""
     try:
         own = load_credentials(ca, cert, key, now=now, role=role)
     except DcfpcaError as error:
@@ -37,11 +37,11 @@ def check_credentials(
     return own, found
 
 
-def expiry(what: str, whose: str, certificate: x509.Certificate, now: datetime) -> Finding:
-    """How long a certificate lasts, told in time."""
+def expiry(what: str, whose: str, certificate: x509.Certificate, now: datetime) -> CheckResult:
+    """Warns 14 days before a certificate expires."""
     days = days_left(certificate, now)
     until = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
-    remedy = "ask the holder of the CA to renew it (`dcfpca certs renew …`); it is taken up without a restart"
+    remedy = "ask the holder of the CA to renew it (`dcfpca certs renew …`); services load it without a restart"
     if days < 0:
         return fail(what, f"{whose} expired on {until}", remedy)
     if days < SOON_DAYS:
@@ -49,25 +49,25 @@ def expiry(what: str, whose: str, certificate: x509.Certificate, now: datetime) 
     return ok(what, f"{whose} is valid for {days:.0f} days, until {until}")
 
 
-def check_directory(what: str, directory: Path, needed: int = 0) -> Iterator[Finding]:
-    """Whether a directory can be made or written, and has room for what will come."""
+def check_directory(what: str, directory: Path, needed: int = 0) -> Iterator[CheckResult]:
+    """Whether a directory can be created or written, and has `needed` bytes free."""
     standing = next(path for path in (directory, *directory.resolve().parents) if path.exists())
     if not standing.is_dir():
         yield fail(what, f"{standing} is not a directory", "name another directory in the configuration")
         return
     if not os.access(standing, os.W_OK | os.X_OK):
-        remedy = "give this user the right to write there, or name another directory"
-        yield fail(what, f"{standing} cannot be written by this user", remedy)
+        remedy = "grant this user write permission, or name another directory"
+        yield fail(what, f"{standing} is not writable for this user", remedy)
         return
-    yield _room(what, directory, shutil.disk_usage(standing).free, needed)
+    yield _check_space(what, directory, shutil.disk_usage(standing).free, needed)
 
 
-def _room(what: str, directory: Path, free: int, needed: int) -> Finding:
+def _check_space(what: str, directory: Path, free: int, needed: int) -> CheckResult:
     remedy = "free space there, or name a directory on another disk"
     if free < needed:
         told = f"{directory} has {_gigabytes(free)} free, and {_gigabytes(needed)} are needed for one result"
         return fail(what, told, remedy)
-    if free < max(LITTLE_ROOM, 3 * needed):
+    if free < max(LOW_SPACE, 3 * needed):
         return warn(what, f"{directory} has only {_gigabytes(free)} free", remedy)
     return ok(what, f"{directory} can be written and has {_gigabytes(free)} free")
 

@@ -1,4 +1,4 @@
-"""Checks on the way to the aggregator, layer by layer: name, TCP, TLS, and the service itself."""
+"""Checks of the path to the aggregator, layer by layer: DNS, TCP, TLS and the service itself."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import grpc
 from cryptography import x509
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from dcfpca.doctor import Finding, fail, ok, warn
-from dcfpca.doctor.connection_diagnosis import Address, Files, diagnose
+from dcfpca.connection_diagnosis import Address, TlsFiles, diagnose
+from dcfpca.doctor import CheckResult, fail, ok, warn
 from dcfpca.doctor.local_checks import expiry
 from dcfpca.errors import BadIdentity
 from dcfpca.operator.connection import channel_to
@@ -26,12 +26,12 @@ from dcfpca.wire_constants import PROTOCOL
 
 SECONDS = 5.0
 SKEW_WARN, SKEW_FAIL = 5.0, 240.0
-"""Seconds that the clocks may differ. Certificates are backdated by 300."""
+"""Clock differences in seconds. Certificates are backdated by 300, so a larger one makes fresh ones invalid."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What the health service said, and what it said beside it."""
+class HealthAnswer:
+    """The answer of the health service, with the clock and version from its trailing metadata."""
 
     serving: bool
     skew: float | None
@@ -39,12 +39,12 @@ class Answer:
     protocol: int | None
 
 
-def check_network(address: Address, files: Files, own: Credentials) -> Iterator[Finding]:
-    """Each layer in turn; where one fails, those above it cannot be looked at."""
+def check_network(address: Address, files: TlsFiles, own: Credentials) -> Iterator[CheckResult]:
+    """Check each layer in turn; the first failure ends the checks, as higher layers depend on it."""
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except OSError:
-        yield fail("DNS", f"the host name {address.host!r} cannot be resolved", "check its spelling, and the DNS")
+        yield fail("DNS", f"the host name {address.host!r} cannot be resolved", "check its spelling and the DNS")
         return
     yield ok("DNS", f"{address.host} is {', '.join(sorted({str(one[4][0]) for one in found}))}")
     error = diagnose(address, files, SECONDS)
@@ -55,8 +55,8 @@ def check_network(address: Address, files: Files, own: Credentials) -> Iterator[
     if error is not None:
         yield fail("TLS", error)
         return
-    yield ok("TLS", "both sides believe each other's certificate, and the name matches")
-    yield expiry("aggregator", "the aggregator's certificate", _shown(address, files), datetime.now(UTC))
+    yield ok("TLS", "both sides accept each other's certificate, and the host name matches")
+    yield expiry("aggregator", "the aggregator's certificate", _presented(address, files), datetime.now(UTC))
     yield from _service(address, files, own)
 
 
@@ -68,8 +68,8 @@ def _connects(address: Address) -> bool:
     return True
 
 
-def _shown(address: Address, files: Files) -> x509.Certificate:
-    """The certificate that the aggregator shows."""
+def _presented(address: Address, files: TlsFiles) -> x509.Certificate:
+    """The certificate that the aggregator presents."""
     context = ssl.create_default_context(cafile=str(files.ca))
     context.load_cert_chain(str(files.cert), str(files.key))
     context.set_alpn_protocols(["h2"])
@@ -81,7 +81,7 @@ def _shown(address: Address, files: Files) -> x509.Certificate:
         return x509.load_der_x509_certificate(cast(bytes, secured.getpeercert(binary_form=True)))
 
 
-def _service(address: Address, files: Files, own: Credentials) -> Iterator[Finding]:
+def _service(address: Address, files: TlsFiles, own: Credentials) -> Iterator[CheckResult]:
     with channel_to(address, own) as channel:
         try:
             answer = ask_health(channel)
@@ -89,16 +89,16 @@ def _service(address: Address, files: Files, own: Credentials) -> Iterator[Findi
             yield fail("service", explain(error, address, files))
             return
     if answer.serving:
-        yield ok("service", "the aggregator says that it is serving")
+        yield ok("service", "the aggregator reports that it is serving")
     else:
         remedy = "see its log: the store cannot be written, its certificate has expired, or it is stopping"
-        yield fail("service", "the aggregator says that it is not serving", remedy)
-    yield judge_clock(answer.skew)
-    yield judge_version(answer.version, answer.protocol)
+        yield fail("service", "the aggregator reports that it is not serving", remedy)
+    yield check_clock(answer.skew)
+    yield check_version(answer.version, answer.protocol)
 
 
-def ask_health(channel: grpc.Channel) -> Answer:
-    """Ask the standard health service; our aggregators add their clock and version."""
+def ask_health(channel: grpc.Channel) -> HealthAnswer:
+    """Call the standard health service; the aggregator adds its clock and version as trailing metadata."""
     stub = health_pb2_grpc.HealthStub(channel)
     began = time.time()
     reply, call = stub.Check.with_call(health_pb2.HealthCheckRequest(), timeout=SECONDS)
@@ -106,7 +106,7 @@ def ask_health(channel: grpc.Channel) -> Answer:
     told = {str(key): str(value) for key, value in call.trailing_metadata() or ()}
     clock = told.get("dcfpca-time-ms", "")
     protocol = told.get("dcfpca-protocol", "")
-    return Answer(
+    return HealthAnswer(
         serving=reply.status == health_pb2.HealthCheckResponse.SERVING,
         skew=int(clock) / 1000 - middle if clock.isdecimal() else None,
         version=told.get("dcfpca-version", ""),
@@ -114,11 +114,11 @@ def ask_health(channel: grpc.Channel) -> Answer:
     )
 
 
-def judge_clock(skew: float | None) -> Finding:
-    """How far the two clocks are apart."""
+def check_clock(skew: float | None) -> CheckResult:
+    """The difference between the clocks of both machines."""
     if skew is None:
-        return warn("clock", "the aggregator does not tell its clock", "bring both sides to the same version")
-    remedy = "set both machines' clocks by NTP (chrony or systemd-timesyncd)"
+        return warn("clock", "the aggregator did not send its time", "upgrade both sides to the same version")
+    remedy = "synchronize both clocks with NTP (chrony or systemd-timesyncd)"
     side = "behind" if skew > 0 else "ahead of"
     told = f"this machine's clock is {abs(skew):.1f} s {side} the aggregator's"
     if abs(skew) > SKEW_FAIL:
@@ -128,11 +128,13 @@ def judge_clock(skew: float | None) -> Finding:
     return ok("clock", f"both clocks agree within {max(abs(skew), 0.1):.1f} s")
 
 
-def judge_version(version: str, protocol: int | None) -> Finding:
-    """Whether both sides speak the same protocol."""
+def check_version(version: str, protocol: int | None) -> CheckResult:
+    """Whether both sides have the same protocol version and software version."""
     if protocol is not None and protocol != PROTOCOL:
         side = "this side" if protocol > PROTOCOL else "the aggregator"
-        return fail("version", f"the aggregator speaks protocol {protocol}, this side {PROTOCOL}", f"upgrade {side}")
+        return fail(
+            "version", f"the aggregator has protocol version {protocol}, this side {PROTOCOL}", f"upgrade {side}"
+        )
     if version and version != __version__:
         told = f"the aggregator runs version {version}, this side {__version__}; the protocol is the same"
         return warn("version", told, "upgrade the older side when convenient")

@@ -1,4 +1,4 @@
-"""The operator's client: connection settings, calls with deadlines, downloads, and statuses as sentences."""
+"""The operator's client: connection settings, calls with deadlines, downloads, exports, and status errors."""
 
 from dcfpca.tls_version import require_tls_1_3
 

@@ -1,14 +1,14 @@
-"""What is asked of the aggregator from outside a run, call by call, with types and deadlines."""
+"""The calls of AdminService, typed and with deadlines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import grpc
 
 from dcfpca.audit_chain import all_shown
-from dcfpca.doctor.connection_diagnosis import Address
+from dcfpca.connection_diagnosis import Address
 from dcfpca.errors import BadIdentity
 from dcfpca.identity import Identity, Role
 from dcfpca.roles import ROLES, may_call
@@ -17,13 +17,13 @@ from dcfpca.v1 import types_pb2
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
 
 SECONDS = 15.0
-"""How long a small call may take."""
+"""The deadline of a call that is not a stream."""
 
 
-class Permitted:
-    """The calls of AdminService that the table of roles allows to an identity; another is refused before it is made.
+class RoleCheckedStub:
+    """An AdminService stub that refuses, before connecting, what the role of its identity may not call.
 
-    The aggregator refuses it, too; this says so without a connection, and in the words of who holds the certificate.
+    The aggregator enforces the same table; refusing here gives an error that names the certificate and the remedy.
     """
 
     def __init__(self, stub: AdminServiceStub, identity: Identity) -> None:
@@ -34,12 +34,12 @@ class Permitted:
         if not may_call(self._identity.role, method):
             needed = " or ".join(sorted(ROLES.get(method, ())))
             sentence = f"{self._identity} is a certificate for the role {self._identity.role}, and this needs {needed}"
-            raise BadIdentity(sentence, _WHAT_IS_LEFT[self._identity.role])
+            raise BadIdentity(sentence, _ROLE_HINTS[self._identity.role])
         return getattr(self._stub, name)
 
 
 _OPERATE = "use a certificate issued with `dcfpca certs issue operator …`"
-_WHAT_IS_LEFT = {
+_ROLE_HINTS = {
     Role.OPERATOR: "",
     Role.PARTICIPANT: f"{_OPERATE}; a participant's reads the audit log (`dcfpca run audit`) and nothing else",
     Role.AGGREGATOR: _OPERATE,
@@ -47,10 +47,10 @@ _WHAT_IS_LEFT = {
 
 
 class Operator:
-    """A connected operator. Errors are gRPC's own; `connected` turns those that nobody handles into sentences."""
+    """A connected operator. Calls raise grpc.RpcError, which `connected` turns into a DcfpcaError."""
 
     def __init__(self, channel: grpc.Channel, address: Address, identity: Identity) -> None:
-        self._stub: Any = Permitted(AdminServiceStub(channel), identity)
+        self._stub: Any = RoleCheckedStub(AdminServiceStub(channel), identity)
         self._identity = identity
         self.address = address
 
@@ -78,7 +78,7 @@ class Operator:
         return cast(pb.RunView, self._stub.AbortRun(request, timeout=SECONDS))
 
     def resume(self, run_id: str) -> pb.RunView:
-        """Let a paused run go on."""
+        """Resume a paused run."""
         return cast(pb.RunView, self._stub.ResumeRun(pb.ResumeRunRequest(run_id=run_id), timeout=SECONDS))
 
     def participants(self) -> Sequence[pb.ParticipantView]:
@@ -86,8 +86,12 @@ class Operator:
         answer = self._stub.ListParticipants(pb.ListParticipantsRequest(), timeout=SECONDS)
         return cast(pb.ListParticipantsResponse, answer).participants
 
+    def are_connected(self, names: Iterable[str]) -> bool:
+        """Whether each of these participants has its stream open."""
+        return {one.name for one in self.participants() if one.state == "connected"} >= set(names)
+
     def revoke(self, name: str, reason: str) -> pb.RevokeParticipantResponse:
-        """Turn a participant away."""
+        """Refuse a participant's certificates from now on."""
         request = pb.RevokeParticipantRequest(name=name, reason=reason)
         return cast(pb.RevokeParticipantResponse, self._stub.RevokeParticipant(request, timeout=SECONDS))
 
@@ -111,7 +115,7 @@ class Operator:
         return cast(pb.ExportView, self._stub.RequestExport(pb.RequestExportRequest(run_id=run_id), timeout=SECONDS))
 
     def export(self, run_id: str) -> pb.ExportView:
-        """How far the export has come."""
+        """The state of the export: files, refusals, sites awaited."""
         return cast(pb.ExportView, self._stub.GetExport(pb.GetExportRequest(run_id=run_id), timeout=SECONDS))
 
     def reconstruction(self, run_id: str, file: pb.ExportedFile, offset: int) -> Iterator[types_pb2.Chunk]:

@@ -1,4 +1,4 @@
-"""Taking files from the aggregator: resumed where they broke, believed only when size and digest are right."""
+"""Downloads from the aggregator: resumed after a lost connection, accepted only if size and digest match."""
 
 from __future__ import annotations
 
@@ -29,20 +29,22 @@ _PAUSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
-    """A file as written, named relative to the export's directory."""
+class SavedFile:
+    """A downloaded file, with its path relative to the export directory."""
 
     name: str
     size: int
     sha256: str
 
 
-def fetch_model(operator: Operator, run_id: str, into: Path) -> list[Saved]:
+def fetch_model(operator: Operator, run_id: str, into: Path) -> list[SavedFile]:
     """Write U.npy (m × rank) and singular_values.npy of a finished run."""
     parts = operator.model(run_id)
     header = next(parts, TensorPart()).header
     if header.dtype != DTYPE_FLOAT64:
-        raise BadMessage("the aggregator sent something that is no model", "check that its version fits this command")
+        raise BadMessage(
+            "the aggregator sent something that is not a model", "check that both sides have the same version"
+        )
     assembly = wire.Assembly(header)
     for part in parts:
         assembly.add(part.chunk)
@@ -54,23 +56,23 @@ def fetch_model(operator: Operator, run_id: str, into: Path) -> list[Saved]:
     return [saved_file(into, name) for name in arrays]
 
 
-def saved_file(directory: Path, name: str) -> Saved:
-    """The size and digest of a file that was written."""
+def saved_file(directory: Path, name: str) -> SavedFile:
+    """The size and digest of a file on disk."""
     with (directory / name).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return Saved(name, (directory / name).stat().st_size, digest)
+    return SavedFile(name, (directory / name).stat().st_size, digest)
 
 
-def fetch_reconstruction(operator: Operator, run_id: str, told: pb.ExportedFile, into: Path) -> Saved:
-    """Write one site's file below its name; a broken download goes on where it broke."""
-    path = _path_of(told, into)
+def fetch_reconstruction(operator: Operator, run_id: str, offered: pb.ExportedFile, into: Path) -> SavedFile:
+    """Write one site's file to a directory with its name; resumes after a lost connection, up to five attempts."""
+    path = _path_of(offered, into)
     path.parent.mkdir(exist_ok=True)
     digest = hashlib.sha256()
     with path.open("wb") as file:
         for attempt in range(1, _TRIES + 1):
             try:
-                for chunk in operator.reconstruction(run_id, told, file.tell()):
-                    _check_chunk(chunk, file.tell(), told)
+                for chunk in operator.reconstruction(run_id, offered, file.tell()):
+                    _check_chunk(chunk, file.tell(), offered)
                     digest.update(chunk.data)
                     file.write(chunk.data)
                 break
@@ -78,29 +80,31 @@ def fetch_reconstruction(operator: Operator, run_id: str, told: pb.ExportedFile,
                 if not is_lost(error) or attempt == _TRIES:
                     raise
                 time.sleep(_PAUSE_SECONDS)
-        if file.tell() != told.size or digest.digest() != told.sha256:
+        if file.tell() != offered.size or digest.digest() != offered.sha256:
             raise BadMessage(
-                f"{told.artifact} of {told.participant} does not match its size and digest", "export again"
+                f"{offered.artifact} of {offered.participant} does not match its size and digest", "export again"
             )
-    return Saved(f"{told.participant}/{told.artifact}", told.size, digest.hexdigest())
+    return SavedFile(f"{offered.participant}/{offered.artifact}", offered.size, digest.hexdigest())
 
 
-def _check_chunk(chunk: Chunk, position: int, told: pb.ExportedFile) -> None:
-    if chunk.offset != position or position + len(chunk.data) > told.size:
-        raise BadMessage(f"{told.artifact} of {told.participant} came with a gap or more bytes than announced")
+def _check_chunk(chunk: Chunk, position: int, offered: pb.ExportedFile) -> None:
+    if chunk.offset != position or position + len(chunk.data) > offered.size:
+        raise BadMessage(
+            f"{offered.artifact} of {offered.participant} arrived with a gap or with more bytes than announced"
+        )
 
 
-def _path_of(told: pb.ExportedFile, into: Path) -> Path:
-    """Names come over the network and become paths: only plain ones may."""
-    check_name(told.participant, "participant")
-    if told.artifact not in ARTIFACTS:
-        raise BadMessage(f"the aggregator offers {told.artifact!r}, which is no part of a reconstruction")
-    return into / told.participant / told.artifact
+def _path_of(offered: pb.ExportedFile, into: Path) -> Path:
+    """Names from the network become paths only after validation."""
+    check_name(offered.participant, "participant")
+    if offered.artifact not in ARTIFACTS:
+        raise BadMessage(f"the aggregator offers {offered.artifact!r}, which is not part of a reconstruction")
+    return into / offered.participant / offered.artifact
 
 
 @contextmanager
 def staged(out: Path) -> Iterator[Path]:
-    """A directory to fill that becomes `out` all at once at the end, or vanishes."""
+    """A temporary directory that becomes `out` atomically on success and is removed on failure."""
     refuse_unless_empty(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
@@ -114,6 +118,6 @@ def staged(out: Path) -> Iterator[Path]:
 
 
 def refuse_unless_empty(out: Path) -> None:
-    """Nothing that is there is ever overwritten."""
+    """Raise BadInput if `out` exists and is not an empty directory: nothing is overwritten."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BadInput(f"{out} exists and is not an empty directory", "name another directory with --out")

@@ -1,25 +1,25 @@
-"""From a gRPC status to a sentence and a hint. The only place that knows which status means what to a person."""
+"""Turns gRPC status codes into errors with a sentence and a hint, for operators."""
 
 from __future__ import annotations
 
 import grpc
 
-from dcfpca.doctor.connection_diagnosis import Address, Files, diagnose
+from dcfpca.connection_diagnosis import Address, TlsFiles, diagnose
 from dcfpca.errors import BadIdentity, BadInput, DcfpcaError, Refused, Unreachable
 
 _HINT = "\nhint: "
 
 LOST = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
-"""Statuses after which trying again may help."""
+"""Statuses after which a retry may succeed."""
 
 
 def is_lost(error: grpc.RpcError) -> bool:
-    """Whether the connection broke, rather than the aggregator having said no."""
+    """Whether the connection was lost, as opposed to the aggregator refusing the call."""
     return isinstance(error, grpc.Call) and error.code() in LOST
 
 
-def explain(error: grpc.RpcError, address: Address, files: Files) -> DcfpcaError:
-    """The error to show. An unreachable aggregator is looked at more closely first."""
+def explain(error: grpc.RpcError, address: Address, files: TlsFiles) -> DcfpcaError:
+    """The error to show. If the aggregator is unavailable, the connection is diagnosed first."""
     if not isinstance(error, grpc.Call):
         return DcfpcaError(f"the call to {address} failed: {error}")
     code, details = error.code(), error.details() or ""
@@ -29,13 +29,13 @@ def explain(error: grpc.RpcError, address: Address, files: Files) -> DcfpcaError
 
 
 def unavailable(address: Address, details: str) -> DcfpcaError:
-    """All layers work, and yet there is no service: it is restarting, draining, or turned the certificate away."""
-    sentence = f"the aggregator at {address} is not serving now: {details or 'it gave no reason'}"
+    """The network works but the service does not answer: it is restarting, draining, or refused the certificate."""
+    sentence = f"the aggregator at {address} is not serving: {details or 'no reason was given'}"
     return Unreachable(sentence, "it may be restarting; try again in a moment")
 
 
 def translate(code: grpc.StatusCode, details: str, address: Address) -> DcfpcaError:
-    """A status and its message, as the error that it stands for."""
+    """The error that a status and its message stand for."""
     sentence, _, hint = details.partition(_HINT)
     match code:
         case grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -49,13 +49,13 @@ def translate(code: grpc.StatusCode, details: str, address: Address) -> DcfpcaEr
         case grpc.StatusCode.INVALID_ARGUMENT:
             return BadInput(sentence, hint)
         case grpc.StatusCode.NOT_FOUND:
-            return Refused(sentence, hint or "`dcfpca run list` and `dcfpca participants list` show what there is")
+            return Refused(sentence, hint or "`dcfpca run list` and `dcfpca participants list` list what exists")
         case grpc.StatusCode.FAILED_PRECONDITION | grpc.StatusCode.ALREADY_EXISTS:
             return Refused(sentence, hint)
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
             return Refused(sentence, hint or "try again in a while")
         case grpc.StatusCode.UNIMPLEMENTED:
             remedy = "check the port, and that aggregator and command are of the same version"
-            return Unreachable(f"what listens at {address} does not know this call", remedy)
+            return Unreachable(f"what listens at {address} does not offer this call", remedy)
         case _:
             return DcfpcaError(f"the aggregator failed ({code.name}): {sentence}", hint or "see the aggregator's log")

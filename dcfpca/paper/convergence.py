@@ -1,4 +1,4 @@
-"""The paper's first figure: err by round for DCF-PCA, and by iteration for what sees the whole matrix."""
+"""The paper's first figure: err by round for DCF-PCA, and by iteration for centralized solvers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOLERANCE = 1e-11
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Sizes with their kind of outliers, and how far each solver is followed; less far where a round takes long."""
+    """Sizes with their kind of outliers, and the rounds of each solver, fewer where a round takes long."""
 
     problems: tuple[tuple[int, Outliers], ...]
     rounds: int = 60

@@ -16,12 +16,12 @@ from threadpoolctl import threadpool_limits
 from dcfpca.paper import convergence, local_iterations, phase, pictures, spectra, theorems
 
 Say = Callable[[str], None]
-DIGITS = 6  # significant digits in the data files: more would only make them long
+DIGITS = 6  # significant digits in the data files
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """`measure(plan, say)` yields the cases, `draw(cases)` gives the picture of them."""
+    """A figure: `measure(plan, say)` yields its cases, `draw(cases)` draws them."""
 
     name: str
     measure: Callable[[Any, Say], Iterator[Any]]
@@ -69,7 +69,7 @@ def produce(figure: Figure, plan: object, out: Path, say: Say, *, quick: bool) -
 
 
 def redraw(data: Path, out: Path) -> None:
-    """The pictures of a figure from its data file alone."""
+    """Draw a figure from its data file alone."""
     document = json.loads(data.read_text(), object_hook=lambda keys: SimpleNamespace(**keys))
     pictures.save(FIGURES[document.figure].draw(document.cases), out / f"paper-{document.figure}")
 
@@ -81,7 +81,7 @@ def _write(path: Path, document: Mapping[str, object]) -> None:
 
 
 def _short(value: Any) -> Any:
-    """Plain JSON with floats of a few digits; lists of numbers stay lists."""
+    """Values as plain JSON types, with floats rounded to DIGITS significant digits."""
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
     if isinstance(value, Mapping):

@@ -13,7 +13,7 @@ from dcfpca.rpca.synthetic import paper_problem
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which K, on which size, for how many rounds."""
+    """The values of K, the size and the rounds."""
 
     size: int = 500
     counts: tuple[int, ...] = (1, 2, 5, 10)
@@ -26,7 +26,7 @@ QUICK = Plan(size=200, counts=(1, 5, 10), rounds=40)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One K."""
+    """The curve of one K."""
 
     size: int
     local_iterations: int

@@ -1,4 +1,4 @@
-"""The phase diagram: which combinations of rank and sparsity are solved."""
+"""The phase diagram: which combinations of rank and sparsity are recovered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures as PNG and SVG. matplotlib is an extra; whoever lacks it is told so before anything is measured."""
+"""The figures as PNG and SVG. Needs matplotlib, an optional dependency that is checked before any measurement."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dcfpca.paper import theorems as theory
 
 Picture = Any  # a matplotlib Figure, which this module must not need in order to be imported
 
-# Told apart by everybody, also in print: the palette of Okabe and Ito.
+# The palette of Okabe and Ito: distinguishable with colour blindness and in print.
 COLOURS = {
     "gradient": "#D55E00", "subspace": "#0072B2", "subspace, bound 2r": "#56B4E9",
     "CF-PCA": "#E69F00", "APGM": "#999999", "ALM": "#009E73",
@@ -28,7 +28,7 @@ LOWEST = 1e-32  # err below rounding is drawn here
 
 
 def require_matplotlib() -> None:
-    """Say what to install, where it is missing."""
+    """Raise BadInput with the installation command if matplotlib is missing."""
     try:
         import matplotlib as _  # noqa: F401, PLC0415 — an extra, asked for only here
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""What the paper prints, and the settings under which it does."""
+"""The numbers that the paper publishes, and its settings."""
 
 from __future__ import annotations
 
@@ -49,28 +49,28 @@ ABLATION_FLAT_FROM = 8
 
 
 def phase(rank_share: float, sparsity: float) -> float | None:
-    """The published relative error of this cell, where there is one."""
+    """The published relative error of this cell, or None."""
     row = PHASE.get(rank_share)
     return row[SPARSITIES.index(sparsity)] if row and sparsity in SPARSITIES else None
 
 
 def published_floors(size: int) -> tuple[Level, ...]:
-    """What the plot of this size shows; for a size of ours, what it shows without a size."""
+    """The published floor for this size; for other sizes, the floors that are published without a size."""
     return ((FLOORS[size],) if size in FLOORS else ()) + CENTRAL_FLOORS
 
 
 def central_tuning(size: int, rank: int) -> Tuning:
-    """Of CF-PCA, ours, for none is printed: λ follows the size of L's entries, η_0 = 5/n."""
+    """Settings of CF-PCA, for which the paper gives none: λ follows the size of L's entries, η_0 = 5/n."""
     return Tuning(1, 1, 5.0 / size, 0.05 * float(rank) ** 0.5)
 
 
 def scaled(tuning: Tuning, size: int) -> Tuning:
-    """Settings that are printed for n = 500, for another size: the same movement of U per round."""
+    """Settings published for n = 500, scaled to another size so that U moves as far per round."""
     return replace(tuning, learning_rate=tuning.learning_rate * 500 / size)
 
 
 def tuning_of(size: int) -> Tuning:
-    """The authors' settings for this size; for a size of ours, ones that move U as far per round as theirs do."""
+    """The authors' settings for this size; for other sizes, settings that move U as far per round."""
     if size in TUNINGS:
         return TUNINGS[size]
     sites = 5 if size < 1000 else 10

@@ -21,7 +21,7 @@ SITES = 10
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Sizes and rounds. From `long_from` on a round takes long: fewer of them, and not under the paper's ρ."""
+    """Sizes and rounds. From size `long_from` on, rounds are slow: fewer of them, and not with the paper's ρ."""
 
     sizes: tuple[int, ...]
     rounds: int = 60
@@ -36,7 +36,7 @@ RANK_QUICK = Plan((200, 500), 40)
 
 @dataclass(frozen=True, slots=True)
 class Spectrum:
-    """The singular values that one method's model shows, and the paper's measure of their error, also by round."""
+    """The singular values found by one method, and the paper's measure of their error, at the end and by round."""
 
     solver: str
     values: tuple[float, ...]

@@ -26,13 +26,13 @@ EXACT = 1e-9  # relative residual to which V is solved wherever g or its gradien
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One problem for both theorems. `fractions` are ρ/(λ√(mn)): above 1 is beyond the line of Theorem 2."""
+    """One problem for both theorems. `fractions` are ρ/(λ√(mn)): values above 1 violate the condition of Theorem 2."""
 
     size: int = 100
     sites: int = 5
     local_iterations: int = 5
     rounds: int = 30
-    learning_rates: tuple[float, ...] = (0.05,)  # beside one that Theorem 1 allows
+    learning_rates: tuple[float, ...] = (0.05,)  # in addition to one that Theorem 1 allows
     lambda_: float = 0.1
     fractions: tuple[float, ...] = (0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.6, 0.9, 1.1, 2.0)
 
@@ -65,12 +65,12 @@ class Bound:
     bounds: tuple[float, ...]
     largest_site_gradient: float
     printed_site_bound: float  # Lemma 4 as printed
-    derived_site_bound: float  # the same derivation with ρ where it belongs
+    derived_site_bound: float  # the same derivation with ρ corrected
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The best that ρ allows, by L-BFGS on g with V solved exactly. `zero_from` is ‖clip(M, ±λ)‖₂."""
+    """The minimum for this ρ, by L-BFGS on g with V solved exactly. `zero_from` is ‖clip(M, ±λ)‖₂."""
 
     kind: str
     fraction: float
@@ -78,7 +78,7 @@ class Line:
     zero_from: float
     size_L: float  # noqa: N815 — ‖L‖/‖L₀‖
     relative_error_L: float  # noqa: N815
-    refused: bool  # whether the product turns these penalties away
+    refused: bool  # whether the software refuses these penalties
 
 
 def measure(plan: Plan, say: Callable[[str], None]) -> Iterator[Bound | Line]:

@@ -1,4 +1,4 @@
-"""A solver followed round by round: the paper's err, the error of L beside it, and the solver's own CPU seconds."""
+"""Traces of a solver by round: the paper's err, the error of L, and the CPU seconds of the solver alone."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dcfpca.rpca.baselines.result import BaselineResult, Observe
-from dcfpca.rpca.gradient.settings import Plan
+from dcfpca.rpca.gradient.settings import GradientPlan
 from dcfpca.rpca.gradient.site import GradientSite
-from dcfpca.rpca.method import Consensus, FloatArray, Method, Parcel, Site
+from dcfpca.rpca.method import Consensus, FloatArray, Method, Site, TensorMessage
 from dcfpca.rpca.simulate import collect, exchange
 from dcfpca.rpca.subspace.method import SubspaceMethod
-from dcfpca.rpca.subspace.settings import PLAN
+from dcfpca.rpca.subspace.round_plan import RoundPlan
 from dcfpca.rpca.synthetic import Problem
 from dcfpca.rpca.thresholds import firm, soft
 
@@ -36,7 +36,7 @@ class Track:
 
 @dataclass(slots=True)
 class Gauge:
-    """Adds up squared distances from the truth over blocks of columns, so that no second matrix is formed."""
+    """Adds up squared distances from the truth over blocks of columns, so that no second matrix is allocated."""
 
     problem: Problem
     scale: float = field(init=False)
@@ -49,7 +49,7 @@ class Gauge:
         self.scale = self.scale_L + _squared(self.problem.S)
 
     def take(self, parts: Sequence[tuple[FloatArray, FloatArray]]) -> None:
-        """Note the errors of L and S given site by site."""
+        """Append the errors of L and S, which are given site by site."""
         start, off_L, off_S = 0, 0.0, 0.0
         for L, S in parts:
             own = slice(start, start + L.shape[1])
@@ -60,12 +60,12 @@ class Gauge:
         self.errors_L.append(float(np.sqrt(off_L / self.scale_L)))
 
     def track(self, solver: str, rank: int, cpu_seconds: float) -> Track:
-        """All that was noted."""
+        """The track of all errors so far."""
         return Track(solver, tuple(self.errors), tuple(self.errors_L), rank, cpu_seconds)
 
 
 def federated(solver: str, method: Method, problem: Problem, look: Callable[[Consensus], None] | None = None) -> Track:
-    """A method over the problem's sites in sequence, as the paper simulates it; `look` sees every round's consensus."""
+    """A method over the problem's sites in sequence, as in the paper; `look` is called with every consensus."""
     sites: list[Site] = [method.site(own) for own in problem.sites()]
     gauge, spent, consensus = Gauge(problem), 0.0, method.begin()
     while consensus.outcome is None:
@@ -80,7 +80,7 @@ def federated(solver: str, method: Method, problem: Problem, look: Callable[[Con
 
 
 def centralized(solver: str, run: Callable[[Observe], BaselineResult], problem: Problem) -> Track:
-    """A baseline that sees the whole matrix; looking at it is not on the clock."""
+    """A centralized baseline; measuring its error is not timed."""
     gauge, looking = Gauge(problem), 0.0
 
     def look(_: int, L: FloatArray, S: FloatArray) -> None:
@@ -114,22 +114,21 @@ def _present(
     return parts
 
 
-def _gradient_iterate(site: GradientSite, broadcast: Parcel, M: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _gradient_iterate(site: GradientSite, broadcast: TensorMessage, M: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The paper's own: U Vᵀ and soft(M − U Vᵀ, λ) with the V of the round."""
     L = broadcast.tensor @ np.asarray(site.snapshot()["V"], dtype=np.float64).T
-    return L, soft(M - L, Plan.of(broadcast.scalars).lambda_)
+    return L, soft(M - L, GradientPlan.of(broadcast).lambda_)
 
 
 def _subspace_iterate(
-    method: SubspaceMethod, site: Site, broadcast: Parcel, M: FloatArray
+    method: SubspaceMethod, site: Site, broadcast: TensorMessage, M: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """L = U D Uᵀ(M − S) with S = firm(M − the site's last L)."""
     state = {name: np.asarray(value, dtype=np.float64) for name, value in site.snapshot().items()}
-    plan, weights = broadcast.scalars[: len(PLAN)], broadcast.scalars[len(PLAN) :][: method.width]
-    threshold, U = float(plan[PLAN.index("threshold")]), broadcast.tensor
-    S = firm(M - state["U"] @ state["fitted"].T, threshold, method.settings.a)
-    L = (U * weights) @ (U.T @ (M - S))
-    return L, firm(M - L, threshold, method.settings.a)
+    plan = RoundPlan.of(broadcast)
+    S = firm(M - state["U"] @ state["fitted"].T, plan.threshold, method.settings.a)
+    L = (plan.U * plan.weights) @ (plan.U.T @ (M - S))
+    return L, firm(M - L, plan.threshold, method.settings.a)
 
 
 def _squared(matrix: FloatArray) -> float:

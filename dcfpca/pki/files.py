@@ -6,6 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
+from dcfpca.atomic_files import sync_directory
 from dcfpca.errors import BadInput, Refused
 
 PUBLIC = 0o644
@@ -16,7 +17,7 @@ def write_file(path: Path, data: bytes, mode: int = PUBLIC) -> None:
     """Write and replace atomically."""
     temporary = _write_beside(path, data, mode)
     temporary.replace(path)
-    _settle(path.parent)
+    sync_directory(path.parent)
 
 
 def write_new_key(path: Path, pem: bytes, *, force: bool = False) -> None:
@@ -32,7 +33,7 @@ def write_new_key(path: Path, pem: bytes, *, force: bool = False) -> None:
         refuse_existing_key(path)
     finally:
         temporary.unlink()
-    _settle(path.parent)
+    sync_directory(path.parent)
 
 
 def refuse_existing_key(path: Path) -> None:
@@ -61,12 +62,3 @@ def _write_beside(path: Path, data: bytes, mode: int) -> Path:
         file.flush()
         os.fsync(descriptor)
     return Path(name)
-
-
-def _settle(directory: Path) -> None:
-    """The new name itself survives a power cut only once its directory is on disk."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,1 +1,1 @@
-"""Reports for people: one self-contained HTML file each, with its pictures inside. Pure: from figures to text."""
+"""Reports as self-contained HTML files with embedded images. Everything but `report_file` is pure."""

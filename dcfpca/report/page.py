@@ -1,4 +1,4 @@
-"""The page around a report: one HTML text with its style inside, readable on paper, on a phone, light and dark."""
+"""The HTML page of a report with its style embedded, for screen, phone and print, light and dark."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import resources
 
-# A report loads nothing and runs nothing; the policy makes sure of it wherever the file is opened.
+# A report loads nothing and runs no script; this policy enforces it in every browser.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
@@ -36,19 +36,19 @@ def paragraph(text: str, kind: str = "") -> str:
 
 
 def figure(drawing: str, caption: str = "") -> str:
-    """A drawing with what it says."""
+    """A chart with its caption."""
     told = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
     return f"<figure>{drawing}{told}</figure>"
 
 
 def figures(pairs: Sequence[tuple[str, str]]) -> str:
-    """The handful of numbers to see first."""
+    """The key figures at the top of a report."""
     cells = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in pairs)
     return f'<dl class="figures">{cells}</dl>'
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of texts; headings that begin with `#` are numbers, set to the right."""
+    """A table of text cells; a heading that begins with `#` is a right-aligned column of numbers."""
     kinds = [' class="n"' if heading.startswith("#") else "" for heading in headings]
     names = [heading.removeprefix("#") for heading in headings]
     head = "".join(f'<th scope="col"{kind}>{escape(name)}</th>' for kind, name in zip(kinds, names, strict=True))
@@ -60,10 +60,10 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def folded(summary: str, *parts: str) -> str:
-    """Details for those who want them."""
+    """A section that is collapsed until opened."""
     return f"<details><summary>{escape(summary)}</summary>{chr(10).join(parts)}</details>"
 
 
 def status_badge(word: str) -> str:
-    """A run's status, in a colour and in words."""
+    """A run's status as a coloured badge with its name."""
     return f'<span class="status {escape(word)}">{escape(word)}</span>'

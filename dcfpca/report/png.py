@@ -1,4 +1,4 @@
-"""Pictures of matrices as PNG with a palette, written with zlib alone."""
+"""Heat maps of matrices as palette PNG files, written with zlib alone."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
-# Blue through near-white to red: readable to the colour-blind, and zero is where the eye expects it.
+# Diverging, blue through near-white (zero) to red: safe for common kinds of colour blindness.
 _STOPS = np.array([[5, 48, 97], [67, 147, 195], [247, 247, 247], [214, 96, 77], [103, 0, 31]], dtype=float)
 _UNKNOWN = 255
-"""The palette's last entry: no value here."""
+"""The palette index of a missing value."""
 
 
 def palette() -> bytes:
@@ -25,7 +25,7 @@ def palette() -> bytes:
 
 
 def levels(values: FloatArray, reach: float) -> NDArray[np.uint8]:
-    """Values as places in the palette: −reach … reach is spread over it, beyond is cut, NaN has its own."""
+    """Palette indices: −reach … reach spans the palette, values beyond are clipped, NaN has an index of its own."""
     centre = (_UNKNOWN - 1) / 2
     with np.errstate(invalid="ignore"):
         placed = np.clip(centre + centre * values / (reach or 1.0), 0, _UNKNOWN - 1)
@@ -42,7 +42,7 @@ def encode(indices: NDArray[np.uint8]) -> bytes:
 
 
 def data_uri(indices: NDArray[np.uint8]) -> str:
-    """The picture as an address that needs no second file."""
+    """The image as a data: URI."""
     return "data:image/png;base64," + base64.b64encode(encode(indices)).decode()
 
 

@@ -1,4 +1,4 @@
-"""The report of a run, from what the aggregator tells operators: nothing that only a site may see."""
+"""The report of a run, from what operators may see; it contains nothing private to a site."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from dcfpca.text.console import moment, size, span
 from dcfpca.v1 import admin_pb2 as pb
 
 MOST_NAMES = 40
-"""Of a larger cohort only those who missed a round are drawn one by one."""
+"""In a larger cohort, only sites that missed a round have a row of their own."""
 
 
 def run_report(view: pb.RunView, written: str) -> str:
-    """The whole file for a run with all its rounds; `written` is the moment, for the reader."""
+    """The HTML of a run with all its rounds; `written` is the time to show."""
     spec = json.loads(view.spec or b"{}")
     name = spec.get("label") or view.run_id
     parts = [_head(view, spec, name, written)]

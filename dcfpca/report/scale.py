@@ -1,4 +1,4 @@
-"""Axes: from values to places, and where the ticks stand."""
+"""Chart axes: from values to pixels, and the positions of ticks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _SMALLEST = 1e-290
-"""Differences and values below this are none: their logarithms would leave the range of numbers."""
+"""Values and differences below this count as zero: their logarithms would leave the range of floats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Axis:
     log: bool = False
 
     def place(self, value: float) -> float:
-        """The pixel of a value; what lies outside is put on the edge."""
+        """The pixel of a value; values outside the axis are clipped to its ends."""
         low, high, here = (self._turned(number) for number in (self.least, self.most, value))
         share = (here - low) / (high - low) if high > low else 0.5
         return self.begin + min(max(share, 0.0), 1.0) * (self.end - self.begin)

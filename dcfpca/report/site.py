@@ -1,4 +1,4 @@
-"""The report at a site, with what only the site may see: its own outliers, and pictures of its own matrices."""
+"""The report for a site alone: its own outliers, and heat maps of its own matrices."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from dcfpca.report.svg import Series, Titles
 
 FloatArray = NDArray[np.float64]
 MOST_POINTS = 360
-"""Longer profiles are drawn by their largest value per stretch, so that no peak is lost."""
+"""Longer profiles are reduced to the largest value of each interval, so that no peak is lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """One column that stands out."""
+    """One of the most anomalous columns."""
 
     column: int
     outliers: int
@@ -32,7 +32,7 @@ class Anomaly:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SiteFigures:
-    """What the report shows of a site's result. Pictures are small: averages over tiles of the matrices."""
+    """The figures of a site's report. M, L and S are heat maps: one number per tile of the matrix."""
 
     rows: int
     columns: int
@@ -47,7 +47,7 @@ class SiteFigures:
 
 
 def site_report(manifest: Mapping[str, Any], found: SiteFigures, written: str) -> str:
-    """The whole file."""
+    """The HTML of a site's report."""
     name = manifest.get("label") or manifest["run"]
     parts = [
         _head(manifest, found, name, written),
@@ -111,7 +111,7 @@ def _picture(title: str, values: FloatArray, reach: float) -> str:
 
 
 def _reach(picture: FloatArray) -> float:
-    """The size that all but the largest hundredth stay within, so that a few entries do not wash out the rest."""
+    """The 99 % quantile of the magnitudes, so that a few large entries do not hide the rest."""
     sizes = np.abs(picture[np.isfinite(picture)])
     sizes = sizes[sizes > 0]
     return float(np.quantile(sizes, 0.99)) if sizes.size else 1.0

@@ -1,4 +1,4 @@
-"""Charts as inline SVG. Colours come from the page's style sheet, so that they follow light and dark."""
+"""Charts as inline SVG. Colours come from the page's style sheet, so that they follow light and dark mode."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A dashed line across the chart with a word to it, at a value of one axis."""
+    """A dashed, labelled line across the chart at a value of one axis."""
 
     value: float
     word: str
@@ -32,7 +32,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Titles:
-    """What a chart shows, in words: for those who hear it, and along its axes."""
+    """The accessible name of a chart and the titles of its axes."""
 
     chart: str
     x: str
@@ -42,7 +42,7 @@ class Titles:
 def lines(
     series: Sequence[Series], titles: Titles, *, first: int = 0, log: bool = False, mark: Mark | None = None
 ) -> str:
-    """Lines over a counting axis that starts at `first`."""
+    """Line chart over the integers from `first`."""
     count = max((len(one.values) for one in series), default=0)
     x = Axis(first, max(first + count - 1, first + 1), _LEFT, WIDTH - _RIGHT)
     values = [value for one in series for value in one.values] + ([mark.value] if mark and mark.value > 0 else [])
@@ -63,7 +63,7 @@ def bars(
     mark: Mark | None = None,
     over: bool = False,
 ) -> str:
-    """Bars side by side (`over`: in one place) on a counting axis; `mark` stands upright after the bar of its value."""
+    """Bar chart over the integers from `first`, bars grouped (`over`: overlaid); `mark` is a line after its bar."""
     count = max((len(one.values) for one in series), default=1) or 1
     x = Axis(first - 0.5, first + count - 0.5, _LEFT, WIDTH - _RIGHT)
     values = [value for one in series for value in one.values]
@@ -84,7 +84,7 @@ def bars(
 
 
 def presence(names: Sequence[str], there: Sequence[frozenset[str]], titles: Titles, *, first: int = 0) -> str:
-    """A grid: one row per name, one column per round; filled where the name was there, crossed where not."""
+    """A grid with a row per name and a column per round, coloured by whether the name took part."""
     left, row = 12.0 + 7.2 * max((len(name) for name in names), default=1), 20.0
     height = _TOP + row * len(names) + _BOTTOM
     x = Axis(first - 0.5, first + max(len(there), 1) - 0.5, left, WIDTH - _RIGHT)

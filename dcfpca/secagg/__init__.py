@@ -6,32 +6,33 @@ certificate with its signing and verifying functions; `seed` is 32 bytes of fres
     participant                                        aggregator
     side = ParticipantSide(context, identity, seed)
     advert = side.advertise()                     →    accept_advert(context, advert, verify)
-                                                       book = close_roster(context, adverts)
-                                                  ←    roster_for(book, name)
-    shares = side.share(roster)                   →    accept_shares(book, name, shares)
+                                                       closed = close_roster(context, adverts)
+                                                  ←    roster_for(closed, name)
+    shares = side.share(roster)                   →    accept_shares(closed, name, shares)
       … the local step ends …
-    bound = side.state_bound(vector)              →    agreement = agree(book, shared_names, {name: exponent})
+    bound = side.state_bound(vector)              →    agreement = agree(closed, shared_names, {name: exponent})
                                                   ←    delivery_for(agreement, name, all_shares)
     side.agree(delivery)
     masked = side.mask(vector)                    →    total += masked          (uint64, wraps around)
-                                                       survivors = close_survivors(book, agreement, delivered_names)
+                                                       survivors = close_survivors(closed, agreement, delivered_names)
                                                   ←    survivors
-    attestation = side.attest(survivors)          →    accept_attestation(book, agreement, survivors, …, verify)
-                                                       enough(book, survivors.members, attestations)
-                                                  ←    request_for(book, survivors, name, attestations)
-    reveal = side.reveal(request)                 →    accept_reveal(book, agreement, survivors, reveal)
-                                                       enough(book, agreement.members, reveals)
-                                                       masks = recover(book, agreement, survivors, reveals)
+    attestation = side.attest(survivors)          →    accept_attestation(closed, agreement, survivors, …, verify)
+                                                       enough(closed, survivors.members, attestations)
+                                                  ←    request_for(closed, survivors, name, attestations)
+    reveal = side.reveal(request)                 →    accept_reveal(closed, agreement, survivors, reveal)
+                                                       enough(closed, agreement.members, reveals)
+                                                       masks = recover(closed, agreement, survivors, reveals)
                                                        remove_masks(total, masks)
                                                        sum = open_sum(context, agreement, total)
 
-The participant saves `side.pinned` before it sends any answer. After a crash, `ParticipantSide(context, identity, seed,
-pinned)` fed the same roster and delivery again gives the same bytes; anything else is refused by name (see `errors`).
+The participant saves the seed and every message it accepts before it sends an answer. After a crash it makes a new side
+from the saved seed and gives it the saved messages again, which yields the same bytes and binds it as before; a message
+that contradicts them is refused by name (see `errors`). `side.pinned` is what the side is bound to, for inspection.
 When a round is reopened, the new side is given `opened_before=old_side.opened`.
 """
 
-from dcfpca.secagg.aggregator import (
-    Book,
+from dcfpca.secagg.dropout_recovery.aggregator import (
+    ClosedRoster,
     accept_advert,
     accept_attestation,
     accept_reveal,
@@ -44,8 +45,8 @@ from dcfpca.secagg.aggregator import (
     request_for,
     roster_for,
 )
-from dcfpca.secagg.context import Context
-from dcfpca.secagg.messages import (
+from dcfpca.secagg.dropout_recovery.context import Context
+from dcfpca.secagg.dropout_recovery.messages import (
     Advert,
     Agreement,
     Attestation,
@@ -58,16 +59,17 @@ from dcfpca.secagg.messages import (
     Survivors,
     UnmaskRequest,
 )
-from dcfpca.secagg.participant import Identity, ParticipantSide, Pinned
+from dcfpca.secagg.dropout_recovery.participant import ParticipantSide, Pinned
+from dcfpca.secagg.dropout_recovery.unmask import Masks, open_sum, recover, remove_masks
+from dcfpca.secagg.identity import Identity
 from dcfpca.secagg.ring import dtype_of
-from dcfpca.secagg.unmask import Masks, open_sum, recover, remove_masks
 
 __all__ = [
     "Advert",
     "Agreement",
     "Attestation",
-    "Book",
     "Bound",
+    "ClosedRoster",
     "Context",
     "Delivery",
     "Identity",

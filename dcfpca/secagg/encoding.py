@@ -15,9 +15,14 @@ LABEL = "dcfpca/v1/"
 
 def canonical(purpose: str, *fields: Field) -> bytes:
     """The bytes of a statement: the label `dcfpca/v1/<purpose>` and the fields, each after its 4-byte length."""
+    return length_prefixed(LABEL + purpose, *fields)
+
+
+def length_prefixed(*fields: Field) -> bytes:
+    """The fields, each after its 4-byte length. The first one is the label of an edition and a purpose."""
     # A round makes hundreds of these at either side, hence the plain loop.
     pieces: list[bytes] = []
-    for field in (LABEL + purpose, *fields):
+    for field in fields:
         raw = field if isinstance(field, bytes) else _raw(field)
         pieces += (len(raw).to_bytes(4, "big"), raw)
     return b"".join(pieces)

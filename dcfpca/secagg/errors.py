@@ -8,65 +8,109 @@ from __future__ import annotations
 from dcfpca.errors import BadMessage
 
 
-class OutOfTurn(BadMessage):
+class SecureSumRefusal(BadMessage):
+    """One side of the secure sum stops. `accused` names the participant whose message is at fault, where one can be."""
+
+    def __init__(self, sentence: str, hint: str = "", *, accused: str = "") -> None:
+        super().__init__(sentence, hint)
+        self.accused = accused
+
+
+class OutOfTurn(SecureSumRefusal):
     """A step was asked for before the one it builds on."""
 
 
-class InventedParticipant(BadMessage):
+class InventedParticipant(SecureSumRefusal):
     """Somebody whose keys this side has not verified: not in the cohort, without a certificate, or listed twice."""
 
 
-class SwappedKey(BadMessage):
+class SwappedKey(SecureSumRefusal):
     """Keys, or a commitment to them, that their owner did not sign; or a key that no one can use."""
 
 
-class ReplayedKey(BadMessage):
+class ReplayedKey(SecureSumRefusal):
     """Something signed for another run, round or attempt, or one participant's keys under two names."""
 
 
-class CohortTooSmall(BadMessage):
+class CohortTooSmall(SecureSumRefusal):
     """Fewer participants than this site's policy demands."""
 
 
-class BelowThreshold(BadMessage):
+class BelowThreshold(SecureSumRefusal):
     """Fewer participants, signatures or shares than the threshold: the round cannot go on and must be reopened."""
 
 
-class ChangedRoster(BadMessage):
+class ChangedRoster(SecureSumRefusal):
     """A second, different roster in one attempt, or one without this participant."""
 
 
-class ChangedAgreement(BadMessage):
+class ChangedAgreement(SecureSumRefusal):
     """A second, different set of masking participants in one attempt, or one without this participant."""
 
 
-class ChangedExponent(BadMessage):
+class ChangedExponent(SecureSumRefusal):
     """A common exponent that would clip this site's update, is out of range, or was another one before."""
 
 
-class ChangedUpdate(BadMessage):
+class ChangedUpdate(SecureSumRefusal):
     """A second, different update under one mask."""
 
 
-class SurvivorDropped(BadMessage):
+class SurvivorDropped(SecureSumRefusal):
     """The aggregator names a participant a dropout to its face, although that participant delivered."""
 
 
-class InconsistentSurvivors(BadMessage):
+class InconsistentSurvivors(SecureSumRefusal):
     """Not everybody was shown the same survivors."""
 
 
-class DifferencedSum(BadMessage):
+class DifferencedSum(SecureSumRefusal):
     """A round that was opened for some survivors is to be opened for others: the difference would be single updates."""
 
 
-class BothShares(BadMessage):
+class BothShares(SecureSumRefusal):
     """Both kinds of share of one participant are wanted, which together would open its update."""
 
 
-class TamperedShare(BadMessage):
+class TamperedShare(SecureSumRefusal):
     """A sealed share does not open, or shares do not give back the secret they were made of."""
 
 
-class UnusableUpdate(BadMessage):
+class UnusableUpdate(SecureSumRefusal):
     """The update has numbers that are not finite, or too large for fixed point."""
+
+
+class IncompleteCohort(SecureSumRefusal):
+    """A roster that is not exactly the cohort this site consented to."""
+
+
+class ChangedConsensus(SecureSumRefusal):
+    """A second, different consensus, previous sum or layout under one round number."""
+
+
+class RoundPassed(SecureSumRefusal):
+    """A round before the last one that this site answered."""
+
+
+class PastLastRound(SecureSumRefusal):
+    """A round beyond the last one of the spec."""
+
+
+class RunOver(SecureSumRefusal):
+    """Anything after this site was told that the run is over: its keys are gone."""
+
+
+class LostState(SecureSumRefusal):
+    """This site's stored state is missing, damaged, or older than what it has already said in this run."""
+
+
+class UpdateTooLarge(SecureSumRefusal):
+    """An update that still does not fit after the exponents were raised as often as a run allows."""
+
+
+class WrongSum(SecureSumRefusal):
+    """A sum that its tag contradicts: the aggregator announced something that the sites did not send."""
+
+
+class WrongConsensus(SecureSumRefusal):
+    """A consensus that does not follow from the verified sum."""

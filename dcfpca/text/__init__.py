@@ -1,1 +1,1 @@
-"""How runs look to people: tables, progress, the time left, and the console they are printed on."""
+"""Console output: tables, live progress, errors and exit codes."""

@@ -1,4 +1,4 @@
-"""How the command speaks: results on stdout, everything else on stderr, colour only on a terminal."""
+"""Console output: results on stdout, messages on stderr, colour only on a terminal."""
 
 from __future__ import annotations
 
@@ -12,38 +12,35 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dcfpca.errors import BadInput, DcfpcaError
-
-DONE, FAILED, MISUSED = 0, 1, 2
-"""Exit codes: done; refused or failed; the command line, a config or a spec is wrong."""
+from dcfpca.errors import DcfpcaError
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 
 
 def stderr() -> Console:
-    """Where speech goes. Made anew each time, so that it follows a redirected stream."""
+    """The console for messages. Created at each call, so that it follows a redirected `sys.stderr`."""
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def plain(text: str) -> str:
-    """The text without what could move a terminal's cursor or colour: sites and operators chose some of its words."""
+    """The text with control characters replaced: peers write parts of it, and must not drive the reader's terminal."""
     if text.replace("\n", "").isprintable():
         return text
     return "".join(sign if sign.isprintable() or sign == "\n" else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
 
 def say(text: str) -> None:
-    """One line for the person at the terminal."""
+    """Print one line of message on stderr."""
     stderr().print(plain(text), markup=False)
 
 
 def result(text: str) -> None:
-    """One line of result on stdout."""
+    """Print one line of result on stdout."""
     sys.stdout.write(f"{plain(text)}\n")
 
 
 def show(renderable: RenderableType) -> None:
-    """A table or other picture on stdout; without a terminal it is as wide as it needs to be."""
+    """Print a table or other renderable on stdout; without a terminal it is not wrapped at 80 columns."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=240)
@@ -51,7 +48,7 @@ def show(renderable: RenderableType) -> None:
 
 
 def print_json(document: Json) -> None:
-    """The one JSON document of `--json`. NaN and infinity, which JSON does not know, become null."""
+    """Print the JSON document of `--json`. NaN and infinity, which JSON lacks, become null."""
     text = json.dumps(_finite(document), indent=2, ensure_ascii=False, allow_nan=False)
     sys.stdout.write((text if plain(text) == text else json.dumps(_finite(document), indent=2, allow_nan=False)) + "\n")
 
@@ -66,19 +63,18 @@ def _finite(value: Json) -> Json:
     return value
 
 
-def report_error(error: DcfpcaError) -> int:
-    """Say what is wrong and what to do; returns the exit code."""
+def print_error(error: DcfpcaError) -> None:
+    """Print the error and its hint on stderr."""
     console = stderr()
     console.print("[bold red]error:[/] ", end="")
     console.print(plain(str(error)), markup=False)
     if error.hint:
         console.print("[bold]hint:[/] ", end="")
         console.print(plain(error.hint), markup=False)
-    return MISUSED if isinstance(error, BadInput) else FAILED
 
 
 def table(*headings: str) -> Table:
-    """A table in the house's look; headings that begin with `#` are numbers, set to the right."""
+    """An empty table without borders; a heading that begins with `#` is a right-aligned column of numbers."""
     made = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:
         made.add_column(heading.removeprefix("#"), justify="right" if heading.startswith("#") else "left")
@@ -86,7 +82,7 @@ def table(*headings: str) -> Table:
 
 
 def add_row(made: Table, *cells: str | Text | None) -> None:
-    """Add a row of literal texts: what sites and operators wrote is never read as markup."""
+    """Add a row of literal text: what sites and operators wrote is never parsed as markup."""
     made.add_row(*(cell if isinstance(cell, Text) else Text(plain(cell or "")) for cell in cells))
 
 
@@ -98,7 +94,7 @@ def moment(milliseconds: int) -> str | None:
 
 
 def size(count: float) -> str:
-    """A number of bytes for people."""
+    """A number of bytes with a decimal unit, such as 1.5 MB."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -107,7 +103,7 @@ def size(count: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """A duration for people."""
+    """A duration, such as 3.2 s or 2 min 05 s."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -116,5 +112,5 @@ def span(seconds: float) -> str:
 
 
 def figure(value: float) -> str:
-    """A measured number for people; a dash where there is none."""
+    """A number with two significant digits; a dash for NaN and infinity."""
     return f"{value:.2g}" if math.isfinite(value) else "–"

@@ -1,4 +1,4 @@
-"""Live progress of a run: one moving picture on a terminal, one line per round elsewhere. Always on stderr."""
+"""Live progress of a run on stderr: a display that updates in place on a terminal, one line per round elsewhere."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from rich.table import Table
 from rich.text import Text
 
 from dcfpca.text.console import figure, plain, size, span, stderr
+from dcfpca.text.run_history import OVER, RunHistory, seconds_left
 from dcfpca.text.run_views import coloured, refusal_line
-from dcfpca.text.time_left import OVER, Seen, seconds_left
 from dcfpca.v1 import admin_pb2 as pb
 
 
-class Progress(AbstractContextManager["Progress"]):
-    """Shows each view of a run as it comes."""
+class RunProgress(AbstractContextManager["RunProgress"]):
+    """Shows the views of a run as they arrive."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or stderr()
-        self._seen = Seen()
+        self._history = RunHistory()
         self._live = Live(console=self._console, refresh_per_second=8, transient=False)
-        self._told: set[str] = set()
+        self._noted: set[str] = set()
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> RunProgress:
         if self._console.is_terminal:
             self._live.start()
         return self
@@ -40,39 +40,39 @@ class Progress(AbstractContextManager["Progress"]):
         self._live.stop()
 
     @property
-    def seen(self) -> Seen:
-        """What was told so far."""
-        return self._seen
+    def history(self) -> RunHistory:
+        """All views received so far."""
+        return self._history
 
     def update(self, view: pb.RunView) -> None:
         """Show this view."""
-        before = self._seen.view
-        fresh = self._seen.take(view)
+        before = self._history.view
+        fresh = self._history.take(view)
         for refusal in view.refusals:
-            self._once(f"refused by {refusal_line(refusal)}")
+            self._note_once(f"refused by {refusal_line(refusal)}")
         if self._console.is_terminal:
-            self._say_dropouts(fresh)
-            self._live.update(picture(self._seen))
+            self._note_dropouts(fresh)
+            self._live.update(picture(self._history))
         else:
             self._print_lines(before, fresh)
 
-    def remind(self, seconds: float) -> None:
-        """Nothing has been heard for so long: without a moving picture, say who is awaited."""
-        view = self._seen.view
+    def report_silence(self, seconds: float) -> None:
+        """Print who is awaited after `seconds` without news; the live display shows it anyway."""
+        view = self._history.view
         if view.awaited and not self._console.is_terminal:
             who = ", ".join(_awaited(view))
             self.note(f"round {view.round} has been awaiting {who} for {span(seconds)} ({view.phase})")
 
     def note(self, text: str) -> None:
-        """Say something beside the picture."""
+        """Print a line above the live display."""
         self._console.print(plain(text), markup=False)
 
-    def _once(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
+    def _note_once(self, text: str) -> None:
+        if text not in self._noted:
+            self._noted.add(text)
             self.note(text)
 
-    def _say_dropouts(self, fresh: list[pb.RoundView]) -> None:
+    def _note_dropouts(self, fresh: list[pb.RoundView]) -> None:
         for one in fresh:
             if one.dropouts:
                 self.note(f"round {one.round} went on without {', '.join(one.dropouts)}")
@@ -80,7 +80,7 @@ class Progress(AbstractContextManager["Progress"]):
     def _print_lines(self, before: pb.RunView, fresh: list[pb.RoundView]) -> None:
         for one in fresh:
             self.note(round_line(one))
-        view = self._seen.view
+        view = self._history.view
         if view.status != before.status:
             self.note(f"{view.status}{': ' + view.reason if view.reason else ''}")
 
@@ -101,9 +101,9 @@ def round_line(one: pb.RoundView) -> str:
     return "  ".join(words)
 
 
-def picture(seen: Seen) -> RenderableType:
-    """The run on a terminal: a bar, the figures of the last round, who is awaited."""
-    view, rounds = seen.view, [seen.rounds[number] for number in sorted(seen.rounds)]
+def picture(history: RunHistory) -> RenderableType:
+    """The live display: a bar, the figures of the last round, who is awaited."""
+    view, rounds = history.view, [history.rounds[number] for number in sorted(history.rounds)]
     spec = json.loads(view.spec or b"{}")
     limit, tolerance = int(spec.get("rounds", 1)), float(spec.get("tolerance", 0.0))
     lines: list[RenderableType] = [_bar(view, seconds_left(rounds, limit, tolerance), limit)]
@@ -113,7 +113,9 @@ def picture(seen: Seen) -> RenderableType:
         lines.append(Text(plain(f"  awaiting {', '.join(_awaited(view))} ({view.phase})"), style="dim"))
     if view.reason:
         lines.append(Text(plain(f"  {view.reason}")))
-    lines.append(Text(f"  total {size(seen.bytes_received())} received, {size(seen.bytes_sent())} sent", style="dim"))
+    lines.append(
+        Text(f"  total {size(history.bytes_received())} received, {size(history.bytes_sent())} sent", style="dim")
+    )
     return Group(*lines)
 
 
@@ -122,7 +124,7 @@ def _awaited(view: pb.RunView) -> list[str]:
 
 
 def _bar(view: pb.RunView, left: float, limit: int) -> RenderableType:
-    """The bar counts rounds against the limit; a run that converges fills it at once, and the ETA says so before."""
+    """Rounds against the limit. The bar of a run that converges early jumps to full, so the time left is a bound."""
     over = view.status in OVER
     grid = Table.grid(padding=(0, 1))
     sign = Text("✓" if view.status == "finished" else "✗") if over else Spinner("dots")

@@ -1,4 +1,4 @@
-"""What the aggregator tells, as JSON documents and as tables. Pure: from message to document or picture."""
+"""Runs and participants as JSON documents and as tables. Pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run_document(view: pb.RunView) -> dict[str, Json]:
 
 
 def run_summary(view: pb.RunView) -> dict[str, Json]:
-    """A run without what grows with it."""
+    """A run without its rounds, spec and participants."""
     return {
         "run_id": view.run_id,
         "status": view.status,
@@ -58,7 +58,7 @@ def run_summary(view: pb.RunView) -> dict[str, Json]:
 
 
 def run_listing(view: pb.RunView) -> dict[str, Json]:
-    """A run as a line of a listing."""
+    """A run as an entry of a listing."""
     spec = json.loads(view.spec or b"{}")
     return run_summary(view) | {
         "label": spec.get("label", ""),
@@ -100,7 +100,7 @@ def _round(one: pb.RoundView) -> dict[str, Json]:
 
 
 def participant_document(one: pb.ParticipantView) -> dict[str, Json]:
-    """A participant as operators see it."""
+    """A participant, as operators see it."""
     return {
         "name": one.name,
         "state": one.state,
@@ -114,7 +114,7 @@ def participant_document(one: pb.ParticipantView) -> dict[str, Json]:
 
 
 def runs_table(runs: Iterable[pb.RunView]) -> Table:
-    """All runs, a line each."""
+    """All runs, one per row."""
     made = table("run", "status", "#round", "method", "aggregation", "#sites", "created", "label")
     for view in runs:
         line = run_listing(view)
@@ -133,7 +133,7 @@ def runs_table(runs: Iterable[pb.RunView]) -> Table:
 
 
 def participants_table(participants: Iterable[pb.ParticipantView]) -> Table:
-    """All participants, a line each."""
+    """All participants, one per row."""
     made = table("participant", "state", "last seen", "#rows", "#certificate days", "software", "runs")
     for one in participants:
         days = Text(str(one.certificate_days), style="red" if one.certificate_days < SOON_DAYS else "")
@@ -144,8 +144,8 @@ def participants_table(participants: Iterable[pb.ParticipantView]) -> Table:
 
 
 def run_picture(view: pb.RunView) -> RenderableType:
-    """One run: what it is, who takes part, and its rounds."""
-    return Group(_facts(view), "", *([_rounds_table(view.rounds)] if view.rounds else ["no round is finished yet"]))
+    """One run: its spec, participants and rounds."""
+    return Group(_facts(view), "", *([_rounds_table(view.rounds)] if view.rounds else ["no round has finished yet"]))
 
 
 def _facts(view: pb.RunView) -> Table:

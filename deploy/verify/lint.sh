@@ -10,7 +10,7 @@ lint_base() { # a tag may name another image tomorrow; only a digest names one f
     [[ -z ${DCFPCA_RELEASE:-} ]] # for trying out this will do, for a release it will not
 }
 
-lint_scripts() { shellcheck -x deploy/verify.sh deploy/demo/*.sh certs/*.sh; } # with all that it sources
+lint_scripts() { shellcheck -x deploy/verify.sh deploy/demo/*.sh certs/*.sh examples/*.sh; } # with all that it sources
 
 lint_compose() { check-jsonschema --quiet --builtin-schema vendor.compose-spec deploy/compose.yaml; }
 

@@ -1,8 +1,8 @@
-"""The site's matrix on disk: readers by format, and the facts a review needs."""
+"""The site's matrix: readers by format, and the facts that the review of a spec needs."""
 
 from participant.data.data_config import DataTable
 from participant.data.facts import DataFacts, measure
-from participant.data.matrix import Matrix, choose
+from participant.data.matrix import Matrix, select_features
 from participant.data.readers import FORMATS, open_columns, open_matrix
 
-__all__ = ["FORMATS", "DataFacts", "DataTable", "Matrix", "choose", "measure", "open_columns", "open_matrix"]
+__all__ = ["FORMATS", "DataFacts", "DataTable", "Matrix", "measure", "open_columns", "open_matrix", "select_features"]

@@ -1,4 +1,4 @@
-"""Array files: NumPy's own, HDF5 and Zarr. Read where they lie; nothing is copied to disk."""
+"""Array files: NumPy, HDF5 and Zarr, read in place; nothing is copied to disk."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from dcfpca.rpca.columns import ArrayColumns
 from dcfpca.rpca.method import Columns
 from participant.data.data_config import DataTable
 from participant.data.matrix import ChunkedColumns
-from participant.data.raw_file_columns import stretches_of
+from participant.data.raw_file_columns import raw_columns_of
 
 
 def read_npy(path: Path, table: DataTable, memory_limit: int) -> Columns:
-    """A memory map, or under a memory limit stretches of the file, because mapped pages count as memory."""
+    """A memory map; under a memory limit plain reads of the file, because mapped pages count as memory."""
     if path.stat().st_size == 0:
         raise BadInput(f"the data {path} is empty", "write the matrix with numpy.save")
     array = _map_npy(path)
     check_array(path, array.shape, array.dtype)
     turned = table.orientation == "samples-in-rows"
     if memory_limit:
-        return stretches_of(path, array, turned=turned)
+        return raw_columns_of(path, array, turned=turned)
     return ArrayColumns(array.T if turned else array)
 
 
@@ -34,7 +34,7 @@ def _map_npy(path: Path) -> np.memmap[Any, Any]:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError:
         raise
-    # numpy reads the head as Python does: a damaged one shows as a SyntaxError, TokenError, OverflowError and more.
+    # numpy parses the header as Python source: damage raises SyntaxError, TokenError, OverflowError and more.
     except Exception as error:
         raise _not_an_array(path, error) from None
     if not isinstance(array, np.memmap):
@@ -43,7 +43,7 @@ def _map_npy(path: Path) -> np.memmap[Any, Any]:
 
 
 def read_npz(path: Path, table: DataTable, memory_limit: int) -> Columns:
-    """One array of an archive, loaded whole: the format has no way to read a part."""
+    """One array of an archive, loaded as a whole: the format does not allow partial reads."""
     with path.open("rb") as file:
         try:
             archive = np.load(file, allow_pickle=False)
@@ -52,7 +52,7 @@ def read_npz(path: Path, table: DataTable, memory_limit: int) -> Columns:
             array = archive if isinstance(archive, np.ndarray) else archive[name]
         except BadInput:
             raise
-        # A damaged archive shows as a ValueError, EOFError, BadZipFile or zlib.error, which have no common base.
+        # Damage raises ValueError, EOFError, BadZipFile or zlib.error, which have no common base.
         except Exception as error:
             raise _not_an_array(path, error) from None
     check_array(path, array.shape, array.dtype)
@@ -61,7 +61,7 @@ def read_npz(path: Path, table: DataTable, memory_limit: int) -> Columns:
 
 def read_hdf5(path: Path, table: DataTable, memory_limit: int) -> Columns:
     """A dataset of an HDF5 file, in windows of whole chunks."""
-    h5py = extra("h5py", "data")
+    h5py = require_extra("h5py", "data")
     path.stat()
     try:
         file = h5py.File(path, "r")
@@ -78,7 +78,7 @@ def read_hdf5(path: Path, table: DataTable, memory_limit: int) -> Columns:
 
 def read_zarr(path: Path, table: DataTable, memory_limit: int) -> Columns:
     """An array of a Zarr store, in windows of whole chunks."""
-    zarr = extra("zarr", "data")
+    zarr = require_extra("zarr", "data")
     path.stat()
     try:
         opened = zarr.open(store=str(path), mode="r")
@@ -107,8 +107,8 @@ def _chunked(path: Path, name: str, dataset: Any, table: DataTable) -> Columns:
     return ChunkedColumns((rows, columns), fetch, min(chunk, columns))
 
 
-def extra(module: str, name: str) -> Any:
-    """An optional library, or the sentence that says how to get it."""
+def require_extra(module: str, name: str) -> Any:
+    """Import an optional library; BadInput with the command that installs it when it is missing."""
     import importlib  # noqa: PLC0415
 
     try:
@@ -136,7 +136,7 @@ def _not_an_array(path: Path, error: Exception) -> BadInput:
 
 
 def check_array(place: Path | str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Two dimensions, real numbers, and something in it."""
+    """Refuse what is not two-dimensional, not of real numbers, or empty."""
     if len(shape) != 2:
         hint = "one row per feature, one column per sample"
         raise BadInput(f"the data {place} has {len(shape)} dimensions, and a matrix has two", hint)

@@ -1,4 +1,4 @@
-"""The site's matrix, whatever it was read from: `Columns` put together, chosen from, and read through a window."""
+"""The site's matrix, independent of its format: `Columns` joined, selected by feature, and read through a window."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dcfpca.rpca.columns import BLOCK_BYTES, ArrayColumns, block_width
 from dcfpca.rpca.method import Columns, FloatArray
 
 WINDOW_BYTES = 32 << 20
-WINDOW_SHARE = 64  # of the memory limit is a window: several are worked on at once, and results take as much again
-HELD_SHARE = 4  # a matrix smaller than this share of the memory limit is held in memory
+WINDOW_SHARE = 64  # a window takes 1/64 of the memory limit: several are in use, and results need as much
+HELD_SHARE = 4  # a matrix below 1/4 of the memory limit is held in memory
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matrix:
-    """Columns with the names of their rows, where the data has names."""
+    """Columns with the names of their features, if the data has names."""
 
     columns: Columns
     features: tuple[str, ...] = ()
@@ -39,12 +39,12 @@ class JoinedColumns:
         return self.parts[0].shape[0], sum(part.shape[1] for part in self.parts)
 
     @property
-    def grain(self) -> int:
-        """Of the part with the coarsest."""
-        return max(grain_of(part) for part in self.parts)
+    def chunk_width(self) -> int:
+        """The largest chunk width of any part."""
+        return max(chunk_width_of(part) for part in self.parts)
 
     def read(self, start: int, stop: int) -> FloatArray:
-        """Columns start … stop − 1, from as many parts as they lie in."""
+        """Columns start … stop − 1, from all parts that contain some of them."""
         found, begin = [], 0
         for part in self.parts:
             end = begin + part.shape[1]
@@ -55,8 +55,8 @@ class JoinedColumns:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ChosenColumns:
-    """Some rows of a matrix, in an order of their own."""
+class SelectedFeatures:
+    """The selected features (rows) of a matrix, in a given order."""
 
     columns: Columns
     rows: NDArray[np.intp]
@@ -73,11 +73,11 @@ class ChosenColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkedColumns:
-    """An array that its format decodes in chunks of `grain` columns."""
+    """An array whose format decodes chunks of `chunk_width` columns."""
 
     shape: tuple[int, int]
     fetch: Callable[[int, int], NDArray[np.generic]]
-    grain: int
+    chunk_width: int
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Columns start … stop − 1."""
@@ -86,11 +86,11 @@ class ChunkedColumns:
 
 @dataclass(slots=True, eq=False)
 class WindowedColumns:
-    """Reads a stretch of columns at a time and hands out pieces of it.
+    """Reads a window of columns at a time and returns blocks of it.
 
-    Small blocks suit a core's cache but not a disk, nor a format that decodes whole chunks. This window and the next,
-    which is read while this one is worked on, are all that is held in memory, whatever the number of columns. Whoever
-    asks for exactly a window gets it as it was read, and nothing is held; several threads may do so at once.
+    Small blocks suit a core's cache but not a disk, nor a format that decodes whole chunks. Only this window and the
+    next one, which is read ahead, are held in memory, whatever the number of columns. A read of exactly one window is
+    passed to the source and not held; several threads may do so at the same time.
     """
 
     source: Columns
@@ -107,7 +107,7 @@ class WindowedColumns:
         return self.source.shape
 
     def read(self, start: int, stop: int) -> FloatArray:
-        """Columns start … stop − 1, from the window if it lies there."""
+        """Columns start … stop − 1, from the window if it contains them."""
         if start % self.width == 0 and stop == min(start + self.width, self.shape[1]):
             return self.source.read(start, stop)
         with self._lock:
@@ -121,7 +121,7 @@ class WindowedColumns:
     def _move(self, start: int, stop: int) -> None:
         begin = start - start % self.width
         end = min(max(begin + self.width, stop), self.shape[1])
-        self._held = np.zeros((0, 0))  # before the next is read, so that there are never three
+        self._held = np.zeros((0, 0))  # released before the next read, so that there are never three windows
         self._held, self._begin = self._window(begin, end), begin
         if end < self.shape[1]:
             self._ahead = end, self._reader.submit(self.source.read, end, min(end + self.width, self.shape[1]))
@@ -134,41 +134,41 @@ class WindowedColumns:
 
 
 def bounded(columns: Columns, memory_limit: int) -> Columns:
-    """The columns behind a window where they are read from disk; held whole where they are small beside the limit."""
-    grain, (rows, count) = grain_of(columns), columns.shape
-    if grain == 0:
+    """Columns read from disk: behind a window, or loaded if small compared with the limit; others unchanged."""
+    chunk, (rows, count) = chunk_width_of(columns), columns.shape
+    if chunk == 0:
         return columns
     if 8 * rows * count <= memory_limit // HELD_SHARE:
         return ArrayColumns(columns.read(0, count))
     window_bytes = min(WINDOW_BYTES, memory_limit // WINDOW_SHARE) if memory_limit else WINDOW_BYTES
-    whole = block_width(rows) if grain == 1 and window_bytes >= BLOCK_BYTES else grain
+    whole = block_width(rows) if chunk == 1 and window_bytes >= BLOCK_BYTES else chunk
     return WindowedColumns(columns, window_width(rows, whole, window_bytes))
 
 
-def grain_of(columns: Columns) -> int:
-    """How many columns the disk gives at a time; 0 for those that need no reading."""
-    return int(getattr(columns, "grain", 0))
+def chunk_width_of(columns: Columns) -> int:
+    """How many columns are read from disk at a time; 0 for columns in memory or mapped."""
+    return int(getattr(columns, "chunk_width", 0))
 
 
 def window_width(rows: int, chunk: int = 1, window_bytes: int = WINDOW_BYTES) -> int:
-    """How many columns of this many rows make a window: whole chunks, one at least."""
+    """Columns in a window: whole chunks, at least one, within `window_bytes` if possible."""
     wanted = max(1, window_bytes // (8 * max(rows, 1)))
     return max(chunk, wanted - wanted % chunk)
 
 
-def choose(matrix: Matrix, wanted: Sequence[str], origin: str) -> Matrix:
-    """The named features, in this order; those that the data lacks are named."""
+def select_features(matrix: Matrix, wanted: Sequence[str], origin: str) -> Matrix:
+    """The named features, in this order; BadInput names those that the data lacks."""
     if not wanted or tuple(wanted) == matrix.features:
         return matrix
     if not matrix.features:
         hint = "give [data] feature_names, a file with one name per line, or use a format that has names"
-        raise BadInput(f"the data {origin} has no feature names to choose by", hint)
+        raise BadInput(f"the data {origin} has no feature names to select by", hint)
     if absent := missing_features(matrix.features, wanted):
         hint = f"it has {_some(matrix.features)}"
         raise BadInput(f"the data {origin} lacks the features {_some(absent)}", hint)
     places = {name: place for place, name in enumerate(matrix.features)}
     rows = np.array([places[name] for name in wanted], dtype=np.intp)
-    return Matrix(ChosenColumns(matrix.columns, rows), tuple(wanted))
+    return Matrix(SelectedFeatures(matrix.columns, rows), tuple(wanted))
 
 
 def missing_features(there: Sequence[str], wanted: Sequence[str]) -> list[str]:
@@ -178,7 +178,7 @@ def missing_features(there: Sequence[str], wanted: Sequence[str]) -> list[str]:
 
 
 def check_names(names: Sequence[str], origin: str) -> None:
-    """Refuse names that occur twice: a choice by name would be a guess."""
+    """Refuse names that occur twice: selecting by name would be ambiguous."""
     if len(set(names)) != len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
         raise BadInput(f"the data {origin} has two features named {_some(twice)}", "rename one of them")

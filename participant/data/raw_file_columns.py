@@ -1,7 +1,7 @@
-"""A matrix in a file of raw numbers, read from the disk in stretches. Nothing of it stays with the process.
+"""Columns of a matrix in a file of raw numbers, read with `pread` instead of a memory map.
 
-A memory map would count as the process's memory as far as it was read; here the only memory is what `read` returns.
-Several threads may read at once.
+Pages of a memory map that were read count as the process's memory; here the only memory is what `read` returns. Several
+threads may read at the same time.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from dcfpca.errors import BadInput
 from dcfpca.rpca.method import FloatArray
 
-STRETCHES_AHEAD = 3
+READ_AHEAD = 3  # times the bytes of a read
 
 
-class StretchColumns:
-    """Lines of numbers, one after the other from `offset` on; a line is a column of the matrix, or a row of it."""
+class RawFileColumns:
+    """Consecutive lines of numbers starting at `offset`; each line is a column of the matrix, or a row of it."""
 
-    grain = 1
+    chunk_width = 1
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class StretchColumns:
         offset: int,
         lines_are_columns: bool,
     ) -> None:
-        """Takes over the open file `descriptor`; `lines` is how many there are and how many numbers each has."""
+        """Owns the open file `descriptor`; `lines` is the number of lines and of numbers in each."""
         self._descriptor, self._origin = descriptor, origin
         self._lines, self._length = lines
         self._dtype, self._offset, self._lines_are_columns = dtype, offset, lines_are_columns
@@ -50,8 +50,8 @@ class StretchColumns:
         """Columns start … stop − 1."""
         if self._lines_are_columns:
             held = np.empty((stop - start, self._length), self._dtype)
-            # Threads that read in turns look random to the system; so it is told what comes next.
-            place, size = self._offset + stop * self._length * self._dtype.itemsize, STRETCHES_AHEAD * held.nbytes
+            # Interleaved reads of several threads look random to the kernel, so its read-ahead is requested explicitly.
+            place, size = self._offset + stop * self._length * self._dtype.itemsize, READ_AHEAD * held.nbytes
             os.posix_fadvise(self._descriptor, place, size, os.POSIX_FADV_WILLNEED)
             self._fill(held, start * self._length)
             return np.asarray(held, np.float64).T
@@ -70,11 +70,11 @@ class StretchColumns:
             rest, place = rest[done:], place + done
 
 
-def stretches_of(path: Path, array: np.memmap[Any, Any], *, turned: bool) -> StretchColumns:
-    """The array of an .npy file, from its map, of which only shape, order and place in the file are used."""
+def raw_columns_of(path: Path, array: np.memmap[Any, Any], *, turned: bool) -> RawFileColumns:
+    """The array of an .npy file; of its memory map only shape, order and offset are used."""
     by_columns = array.flags.f_contiguous and not array.flags.c_contiguous
     lines = array.shape[::-1] if by_columns else array.shape
-    return StretchColumns(
+    return RawFileColumns(
         os.open(path, os.O_RDONLY),
         str(path),
         (lines[0], lines[1]),

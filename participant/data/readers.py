@@ -1,4 +1,4 @@
-"""The one door to the site's data: from the `[data]` table to a matrix with names."""
+"""Opens the site's data: from the `[data]` table to a matrix with feature names."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dcfpca.errors import BadInput
 from dcfpca.rpca.method import Columns
 from participant.data.arrays import read_hdf5, read_npy, read_npz, read_zarr
 from participant.data.data_config import DataTable, Orientation
-from participant.data.matrix import JoinedColumns, Matrix, bounded, check_names, choose
+from participant.data.matrix import JoinedColumns, Matrix, bounded, check_names, select_features
 from participant.data.sql import read_query
-from participant.data.tables import Place, read_arrow, read_csv, read_parquet
+from participant.data.tables import SpillSettings, read_arrow, read_csv, read_parquet
 
 ARRAYS: dict[str, Callable[[Path, DataTable, int], Columns]] = {
     "npy": read_npy,
@@ -20,7 +20,7 @@ ARRAYS: dict[str, Callable[[Path, DataTable, int], Columns]] = {
     "h5": read_hdf5,
     "zarr": read_zarr,
 }
-TABLES: dict[str, Callable[[Path, DataTable, Place], Matrix]] = {
+TABLES: dict[str, Callable[[Path, DataTable, SpillSettings], Matrix]] = {
     "csv": read_csv,
     "tsv": read_csv,
     "txt": read_csv,
@@ -32,18 +32,18 @@ FORMATS = (*ARRAYS, *TABLES)
 
 
 def open_matrix(table: DataTable, spool: Path | None = None, memory_limit: int = 0) -> Matrix:
-    """The matrix, m × n_i, with the chosen features; every failure is one BadInput that names the file and place.
+    """The matrix, m × n_i, with the selected features; every failure is one BadInput that names the file and place.
 
-    `spool` is the directory for tables on their way to blocks. With a `memory_limit` (bytes) a matrix that is large
-    beside it is read through a window and never held.
+    `spool` is the directory for decoded tables. With a `memory_limit` (bytes) a matrix larger than a fraction of it is
+    read through a window and never held in memory.
     """
-    place = Place(spool, memory_limit)
+    place = SpillSettings(spool, memory_limit)
     matrix = read_query(table, place) if table.query else _read_path(table, place)
     within = Matrix(bounded(matrix.columns, memory_limit), matrix.features)
-    return choose(within, table.features, table.origin)
+    return select_features(within, table.features, table.origin)
 
 
-def _read_path(table: DataTable, place: Place) -> Matrix:
+def _read_path(table: DataTable, place: SpillSettings) -> Matrix:
     assert table.path is not None
     try:
         return _named(_read_any(table.path, table, place), table)
@@ -53,18 +53,18 @@ def _read_path(table: DataTable, place: Place) -> Matrix:
 
 
 def open_columns(path: Path, format: str = "", orientation: Orientation = "features-in-rows") -> Columns:
-    """The matrix in a file, m × n_i, for those who need no names."""
+    """The matrix in a file, m × n_i, without feature names."""
     return open_matrix(DataTable(path=path, format=format, orientation=orientation)).columns
 
 
-def _read_any(path: Path, table: DataTable, place: Place) -> Matrix:
+def _read_any(path: Path, table: DataTable, place: SpillSettings) -> Matrix:
     kind = table.format or path.suffix.removeprefix(".").lower()
     if path.is_dir() and kind != "zarr" and not (path / "zarr.json").exists() and not (path / ".zarray").exists():
         return _read_folder(path, table, place)
     return _read_file(path, "zarr" if path.is_dir() else kind, table, place)
 
 
-def _read_file(path: Path, kind: str, table: DataTable, place: Place) -> Matrix:
+def _read_file(path: Path, kind: str, table: DataTable, place: SpillSettings) -> Matrix:
     if kind in ARRAYS:
         return Matrix(ARRAYS[kind](path, table, place.memory_limit))
     if kind in TABLES:
@@ -73,8 +73,8 @@ def _read_file(path: Path, kind: str, table: DataTable, place: Place) -> Matrix:
     raise BadInput(f"the data {path} has no known format ({kind or 'no ending'})", hint)
 
 
-def _read_folder(path: Path, table: DataTable, place: Place) -> Matrix:
-    """Parts of one matrix, in the order of their names, with the same features in each."""
+def _read_folder(path: Path, table: DataTable, place: SpillSettings) -> Matrix:
+    """The files of a folder, in the order of their names, as parts of one matrix with the same features."""
     files = sorted(part for part in path.iterdir() if not part.name.startswith((".", "_")))
     if not files:
         raise BadInput(f"the folder {path} has no files in it", "put the parts of the matrix there")
@@ -87,12 +87,12 @@ def _read_folder(path: Path, table: DataTable, place: Place) -> Matrix:
         if set(part.features) != set(first.features):
             differing = sorted(set(part.features) ^ set(first.features))
             raise BadInput(f"the part {file} differs from {files[0].name} in {', '.join(differing[:8])}", "rename them")
-    ordered = [choose(part, first.features, str(file)) for file, part in zip(files, parts, strict=True)]
+    ordered = [select_features(part, first.features, str(file)) for file, part in zip(files, parts, strict=True)]
     return Matrix(JoinedColumns(tuple(part.columns for part in ordered)), first.features)
 
 
 def _named(matrix: Matrix, table: DataTable) -> Matrix:
-    """With the names from the file that `feature_names` points at, where the format has none."""
+    """The matrix with the names from the file `feature_names`, if one is configured."""
     if table.feature_names is None:
         return matrix
     try:

@@ -1,4 +1,4 @@
-"""What a query returns: a row is a sample, a column a feature. DuckDB for local files, SQLAlchemy for a server."""
+"""The result of an SQL query, one row per sample: DuckDB for local files, SQLAlchemy for a database server."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import numpy as np
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.method import FloatArray
-from participant.data.arrays import extra
+from participant.data.arrays import require_extra
 from participant.data.data_config import DataTable
 from participant.data.matrix import Matrix, check_names
-from participant.data.table_spill import spool
-from participant.data.tables import BATCH_ROWS, Place, collect
+from participant.data.table_spill import spill
+from participant.data.tables import BATCH_ROWS, SpillSettings, collect
 
 
-def read_query(table: DataTable, place: Place) -> Matrix:
-    """The answer of the query, spooled to disk batch by batch."""
+def read_query(table: DataTable, place: SpillSettings) -> Matrix:
+    """The result of the query, written to disk batch by batch."""
     rows_are_samples = table.model_copy(update={"orientation": "samples-in-rows", "header": True})
     return _from_server(rows_are_samples, place) if table.url else _from_files(rows_are_samples, place)
 
 
-def _from_files(table: DataTable, place: Place) -> Matrix:
+def _from_files(table: DataTable, place: SpillSettings) -> Matrix:
     """DuckDB over files in the folder `path`, or over the DuckDB database `path`."""
-    duckdb = extra("duckdb", "sql")
-    settings: dict[str, Any] = {"autoinstall_known_extensions": "false"}  # a query does not download programs
+    duckdb = require_extra("duckdb", "sql")
+    settings: dict[str, Any] = {"autoinstall_known_extensions": "false"}  # a query must not download code
     folder = table.path is None or table.path.is_dir()
     try:
         database = duckdb.connect(":memory:" if folder else str(table.path), read_only=not folder, config=settings)
@@ -42,17 +42,17 @@ def _from_files(table: DataTable, place: Place) -> Matrix:
         raise _refused("DuckDB", error) from None
 
 
-def _from_server(table: DataTable, place: Place) -> Matrix:
-    alchemy = extra("sqlalchemy", "sql")
-    problems = extra("sqlalchemy.exc", "sql")
+def _from_server(table: DataTable, place: SpillSettings) -> Matrix:
+    alchemy = require_extra("sqlalchemy", "sql")
+    problems = require_extra("sqlalchemy.exc", "sql")
     try:
         engine = alchemy.create_engine(table.url)
     except (problems.NoSuchModuleError, ImportError) as error:
         hint = "write dialect+driver://user@host/database, and install the driver"
         raise BadInput(f"[data] url is not usable: {_first_line(error)}", hint) from None
     except (problems.SQLAlchemyError, ValueError):
-        # Their words may quote the URL, and with it a password.
-        hint = "write dialect+driver://user@host:port/database; signs in a password are written as %40 and so on"
+        # The library's message may quote the URL, and with it a password.
+        hint = "write dialect+driver://user@host:port/database; write special characters of a password as %40 (@)"
         raise BadInput("[data] url is not usable: it cannot be read as a URL", hint) from None
     try:
         with (
@@ -66,11 +66,11 @@ def _from_server(table: DataTable, place: Place) -> Matrix:
         engine.dispose()
 
 
-def _collected(answer: Any, origin: str, place: Place) -> Matrix:
+def _collected(answer: Any, origin: str, place: SpillSettings) -> Matrix:
     names = list(answer.keys())
     check_names(names, origin)
     batches = _batches(answer.partitions(BATCH_ROWS), names, origin)
-    columns = spool(batches, origin, place.directory, turned=True, memory_limit=place.memory_limit)
+    columns = spill(batches, origin, place.directory, turned=True, memory_limit=place.memory_limit)
     return Matrix(columns, tuple(names))
 
 

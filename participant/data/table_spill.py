@@ -1,7 +1,7 @@
-"""Tables on their way to the disk: read once, in batches, into a nameless temporary file that is then mapped.
+"""Spills a table to disk: read once, in batches, into an unnamed temporary file that is then mapped.
 
-A run passes over the matrix a hundred times; text and compressed columns are decoded once. The file has no name, so
-nothing of it is left when the process ends, however it ends.
+A run reads the matrix many times; text and compressed columns are decoded only once. The file has no name, so nothing
+of it remains when the process ends, in whatever way.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy as np
 from dcfpca.errors import BadInput
 from dcfpca.rpca.columns import ArrayColumns
 from dcfpca.rpca.method import Columns, FloatArray
-from participant.data.raw_file_columns import StretchColumns
+from participant.data.raw_file_columns import RawFileColumns
 
 
-def spool(
+def spill(
     batches: Iterable[FloatArray], origin: str, directory: Path | None, *, turned: bool, memory_limit: int
 ) -> Columns:
     """Batches of table rows, each lines × entries, as columns; `turned`: a table row is a sample."""
@@ -36,6 +36,6 @@ def spool(
         if memory_limit:
             kind = np.dtype(np.float64)
             place = os.dup(file.fileno())
-            return StretchColumns(place, origin, (lines, width), dtype=kind, offset=0, lines_are_columns=turned)
+            return RawFileColumns(place, origin, (lines, width), dtype=kind, offset=0, lines_are_columns=turned)
         array = np.memmap(file, np.float64, "r", shape=(lines, width))
     return ArrayColumns(array.T if turned else array)

@@ -1,4 +1,4 @@
-"""Tables: CSV, Parquet and Arrow files, streamed in batches. Every complaint names the file and the place in it."""
+"""Tables: CSV, Parquet and Arrow files, streamed in batches. Every error names the file and the place in it."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ import numpy as np
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.method import FloatArray
-from participant.data.arrays import extra
+from participant.data.arrays import require_extra
 from participant.data.data_config import DataTable
 from participant.data.matrix import Matrix, check_names, missing_features
-from participant.data.table_spill import spool
+from participant.data.table_spill import spill
 
 BATCH_ROWS = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where the table is put, and what it may take."""
+class SpillSettings:
+    """Where a decoded table is written, and the memory limit in bytes (0: none)."""
 
     directory: Path | None
     memory_limit: int
 
 
-def read_csv(path: Path, table: DataTable, place: Place) -> Matrix:
+def read_csv(path: Path, table: DataTable, place: SpillSettings) -> Matrix:
     """CSV or TSV with one line per sample, or per feature."""
-    csv = extra("pyarrow.csv", "data")
+    csv = require_extra("pyarrow.csv", "data")
     if path.stat().st_size == 0:
         raise BadInput(f"the data {path} is empty", "check how it was written")
     with path.open("rb") as file:
@@ -50,15 +50,15 @@ class _CsvReader:
         try:
             return list(self._open({}).schema.names)
         except Exception as error:
-            raise self._complaint(error, []) from None
+            raise self._bad_input(error, []) from None
 
     def batches(self, names: Sequence[str]) -> Iterator[Any]:
-        pa = extra("pyarrow", "data")
+        pa = require_extra("pyarrow", "data")
         kinds = {name: pa.string() if name == self._table.feature_column else pa.float64() for name in names}
         try:
             yield from self._open({"column_types": kinds, "include_columns": list(names)})
         except Exception as error:
-            raise self._complaint(error, names) from None
+            raise self._bad_input(error, names) from None
 
     def _open(self, conversion: dict[str, Any]) -> Any:
         csv, table = self._csv, self._table
@@ -71,8 +71,8 @@ class _CsvReader:
             ),
         )
 
-    def _complaint(self, error: Exception, names: Sequence[str]) -> BadInput:
-        """A sentence with the line and the column; never the entry itself, which belongs in no log."""
+    def _bad_input(self, error: Exception, names: Sequence[str]) -> BadInput:
+        """An error with line and column, but never the entry itself: data must not appear in logs."""
         if isinstance(error, BadInput):
             return error
         ragged = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", str(error))
@@ -90,9 +90,9 @@ class _CsvReader:
         return BadInput(f"the data {self._path} is not a CSV file, or is damaged", "check its encoding and delimiter")
 
 
-def read_parquet(path: Path, table: DataTable, place: Place) -> Matrix:
-    """A Parquet file, one row group after the other."""
-    parquet = extra("pyarrow.parquet", "data")
+def read_parquet(path: Path, table: DataTable, place: SpillSettings) -> Matrix:
+    """A Parquet file, one batch of rows at a time."""
+    parquet = require_extra("pyarrow.parquet", "data")
     path.stat()
     try:
         file = parquet.ParquetFile(path)
@@ -103,10 +103,10 @@ def read_parquet(path: Path, table: DataTable, place: Place) -> Matrix:
         raise _damaged(path, "a Parquet file", error) from None
 
 
-def read_arrow(path: Path, table: DataTable, place: Place) -> Matrix:
+def read_arrow(path: Path, table: DataTable, place: SpillSettings) -> Matrix:
     """An Arrow IPC or Feather file, or a stream of record batches."""
-    ipc = extra("pyarrow.ipc", "data")
-    pa = extra("pyarrow", "data")
+    ipc = require_extra("pyarrow.ipc", "data")
+    pa = require_extra("pyarrow", "data")
     path.stat()
     try:
         source = pa.memory_map(str(path))
@@ -137,7 +137,7 @@ def _wanted(names: list[str], table: DataTable, origin: str) -> list[str]:
     if table.orientation == "features-in-rows":
         return names
     if not table.features:
-        _demand_names(names, origin)
+        _require_names(names, origin)
         return names
     if absent := missing_features(names, table.features):
         hint = f"its columns are {', '.join(names[:20])}"
@@ -145,20 +145,22 @@ def _wanted(names: list[str], table: DataTable, origin: str) -> list[str]:
     return list(table.features)
 
 
-def _demand_names(names: Sequence[str], origin: str) -> None:
-    """A column without a name is more often a row number than a feature."""
+def _require_names(names: Sequence[str], origin: str) -> None:
+    """Refuse a column without a name: it is more often a row number than a feature."""
     if "" in names:
         hint = "name it if it is a feature, or choose the features with [data] features"
         raise BadInput(f"the data {origin} has no name for column {names.index('') + 1}", hint)
 
 
-def collect(batches: Iterator[Any], names: Sequence[str], table: DataTable, origin: str, place: Place) -> Matrix:
+def collect(
+    batches: Iterator[Any], names: Sequence[str], table: DataTable, origin: str, place: SpillSettings
+) -> Matrix:
     """Record batches as a matrix on disk, with the names of its features."""
     turned = table.orientation == "samples-in-rows"
     labels: list[str] = []
     label = None if turned else table.feature_column or None
     numbers = (_numbers(batch, label, labels, origin) for batch in batches)
-    columns = spool(numbers, origin, place.directory, turned=turned, memory_limit=place.memory_limit)
+    columns = spill(numbers, origin, place.directory, turned=turned, memory_limit=place.memory_limit)
     check_names(labels, origin)
     return Matrix(columns, tuple(names) if turned and table.header else tuple(labels))
 
@@ -175,7 +177,7 @@ def _numbers(batch: Any, label: str | None, labels: list[str], origin: str) -> F
 
 def _entries(name: str, column: Any, origin: str) -> FloatArray:
     """A column as float64, with NaN where it has no value."""
-    pa = extra("pyarrow", "data")
+    pa = require_extra("pyarrow", "data")
     kind = column.type
     if pa.types.is_dictionary(kind) and not pa.types.is_string(kind.value_type):
         column, kind = column.dictionary_decode(), kind.value_type

@@ -1,4 +1,4 @@
-"""The connection to the aggregator; the only room that knows gRPC."""
+"""The connection to the aggregator; the only package of the participant that imports gRPC."""
 
 from participant.link.calls import Backoff, Link
 from participant.link.connection import Connection

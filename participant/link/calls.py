@@ -1,4 +1,4 @@
-"""Calls to the aggregator, made again where that can help, and only there."""
+"""Calls to the aggregator, retried for as long as a retry can help."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dcfpca.pki import Credentials
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import rounds_pb2_grpc as stubs
 from dcfpca.v1 import types_pb2 as types
-from dcfpca.wire import Assembly, chunks, whole_update
+from dcfpca.wire import Assembly, Buffer, chunks, whole_update
 from dcfpca.wire_constants import CHUNK_BYTES, TURNS, WHOLE
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ T = TypeVar("T")
 _SUBMIT_WHOLE = f"/{pb.DESCRIPTOR.services_by_name['RoundService'].full_name}/SubmitWhole"
 CALL_SECONDS = 30.0
 GRACE_SECONDS = 20.0
-# A stream may take as long as its bytes do; what must not happen is that nothing moves, which keepalive notices.
+# A stream may take long if it has many bytes; one that has stalled is detected by keepalive.
 STREAM_SECONDS = 3600.0
 TRANSIENT = frozenset(
     {
@@ -33,41 +33,41 @@ TRANSIENT = frozenset(
         grpc.StatusCode.RESOURCE_EXHAUSTED,
         grpc.StatusCode.CANCELLED,
         grpc.StatusCode.ABORTED,
-        # The aggregator failed at the call; it may be put right while the round is open, and the call is idempotent.
+        # The aggregator failed; it may be repaired while the round is open, and every call is idempotent.
         grpc.StatusCode.INTERNAL,
         grpc.StatusCode.UNKNOWN,
     }
 )
 _OPTIONS = [
-    # A peer whose machine or network went away says nothing: it is missed after twenty seconds.
+    # An aggregator whose machine or network is gone is noticed after twenty seconds.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
-    # Our own backoff decides when to try; gRPC's must not stand in its way.
+    # `Backoff` decides when to retry; gRPC's own backoff must not add to it.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 5_000),
     ("grpc.max_reconnect_backoff_ms", 500),
-    # An aggregator that was moved, or restarted as a container, comes back under another address.
+    # A moved aggregator, or a restarted container, may have another address.
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
-    # All connections of one process to one address would otherwise share one socket, across credentials.
+    # Otherwise all channels of a process to one address share a socket, even with different credentials.
     ("grpc.use_local_subchannel_pool", 1),
 ]
 
 
-class Renewed(Exception):
-    """The connection was closed by ourselves, to go on under renewed credentials."""
+class CredentialsRenewed(Exception):
+    """The stream was closed by this side, to be opened again with renewed credentials."""
 
 
 class Backoff:
-    """Waits that grow from a fifth of a second to `most`, each with jitter so that sites do not come back at once."""
+    """Waits that double from 0.2 s to `most`, with jitter so that sites do not reconnect at the same moment."""
 
     def __init__(self, most: float = 5.0) -> None:
         self._most = most
         self._next = 0.2
 
     def reset(self) -> None:
-        """Begin again with short waits."""
+        """Start again with the shortest wait."""
         self._next = 0.2
 
     async def wait(self) -> None:
@@ -84,10 +84,10 @@ class Link:
         self._channel = _channel(address, credentials)
         self._stub: Any = stubs.RoundServiceStub(self._channel)
         self._subscription: Any = None
-        self._crowd, self._whole = math.inf, 0
+        self._turns_above, self._whole_bytes = math.inf, 0
 
     async def renew(self, credentials: Credentials) -> None:
-        """Go on under other credentials: calls under way are made again over the new connection."""
+        """Replace the credentials; calls under way are retried over the new connection."""
         self._credentials = credentials
         old = self._replace_channel()
         if self._subscription is not None:
@@ -95,10 +95,10 @@ class Link:
         await old.close(GRACE_SECONDS)
 
     async def redial(self) -> None:
-        """Dial anew where the connection does not come about.
+        """Replace the channel unless it is connected.
 
-        The aggregator may have another address by now, and a channel may hold on to the one it knew, or wait longer
-        and longer. Calls under way, which get nowhere, are made again over the new connection.
+        The aggregator may have another address by now, while a channel keeps the address it resolved, or waits ever
+        longer. Calls under way are retried over the new connection.
         """
         if self._channel.get_state() is not grpc.ChannelConnectivity.READY:
             await self._replace_channel().close(None)
@@ -109,7 +109,7 @@ class Link:
         return old
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         await self._channel.close(None)
 
     async def subscribe(
@@ -120,17 +120,17 @@ class Link:
         channel = self._channel
         try:
             await call.wait_for_connection()
-            self._crowd, self._whole = customs_of(await call.initial_metadata())
+            self._turns_above, self._whole_bytes = upload_limits_of(await call.initial_metadata())
             connected()
             async for assignment in call:
                 yield assignment
         except asyncio.CancelledError:
             if channel is self._channel:
                 raise
-            raise Renewed from None
+            raise CredentialsRenewed from None
         finally:
             # Who answers next may be an older aggregator, which knows neither turns nor updates in one message.
-            self._crowd, self._whole = math.inf, 0
+            self._turns_above, self._whole_bytes = math.inf, 0
             call.cancel()
 
     async def respond(self, request: pb.RespondRequest) -> types.Receipt:
@@ -161,23 +161,23 @@ class Link:
         """How far the local step has come."""
         return await self._call("ReportProgress", request)
 
-    async def upload(self, header: pb.UpdateHeader, payload: bytes, cohort: int) -> types.Receipt:
-        """Send an update; after a broken connection only what has not arrived.
+    async def upload(self, header: pb.UpdateHeader, payload: Buffer, cohort: int) -> types.Receipt:
+        """Send an update; after a broken connection, only the bytes that have not arrived.
 
-        In a large cohort the header goes alone, and the bytes when the aggregator has a place for them. In a small
-        one a small update is one message.
+        In a large cohort the header is sent first, and the bytes once the aggregator is ready for them. In a small
+        cohort a small update is sent as one message.
         """
 
         async def once(first: bool) -> types.Receipt:
-            if len(payload) <= self._whole and cohort <= self._crowd:
+            if len(payload) <= self._whole_bytes and cohort <= self._turns_above:
                 return await self._submit_whole(header, payload)
             offset = 0 if first else (await self._stub.ResumeUpload(header, timeout=CALL_SECONDS)).offset
-            waits = cohort > self._crowd
+            waits = cohort > self._turns_above
 
             async def parts() -> AsyncIterator[pb.UpdatePart]:
                 yield pb.UpdatePart(header=header)
                 if waits:
-                    # Also comes where there is no place but an answer: late, a duplicate, an error.
+                    # Also arrives when the call is answered at once: late, a duplicate, an error.
                     await call.initial_metadata()
                 for chunk in chunks(payload, offset):
                     yield pb.UpdatePart(chunk=chunk)
@@ -186,15 +186,15 @@ class Link:
             receipt: types.Receipt = await call
             return receipt
 
-        return await _patiently(once)
+        return await _with_retries(once)
 
-    async def _submit_whole(self, header: pb.UpdateHeader, payload: bytes) -> types.Receipt:
+    async def _submit_whole(self, header: pb.UpdateHeader, payload: Buffer) -> types.Receipt:
         call: Any = self._channel.unary_unary(_SUBMIT_WHOLE, None, types.Receipt.FromString)
         receipt: types.Receipt = await call(whole_update(header, payload), timeout=CALL_SECONDS)
         return receipt
 
     async def export(self, header: pb.ExportHeader, path: Path) -> types.Receipt:
-        """Send one file."""
+        """Send one file of the reconstruction."""
 
         async def parts() -> AsyncIterator[pb.ExportPart]:
             yield pb.ExportPart(header=header)
@@ -208,10 +208,10 @@ class Link:
             receipt: types.Receipt = await self._stub.ExportReconstruction(parts(), timeout=STREAM_SECONDS)
             return receipt
 
-        return await _patiently(once)
+        return await _with_retries(once)
 
     async def refuse_export(self, refusal: pb.ExportRefusal) -> types.Receipt:
-        """Send the refusal."""
+        """Send the reason why the reconstruction is not exported."""
 
         async def parts() -> AsyncIterator[pb.ExportPart]:
             yield pb.ExportPart(refusal=refusal)
@@ -220,7 +220,7 @@ class Link:
             receipt: types.Receipt = await self._stub.ExportReconstruction(parts(), timeout=CALL_SECONDS)
             return receipt
 
-        return await _patiently(once)
+        return await _with_retries(once)
 
     async def revocation_list(self) -> bytes:
         """The consortium's revocation list (PEM) as the aggregator has it; not yet verified."""
@@ -230,10 +230,10 @@ class Link:
             pem: bytes = answer.pem
             return pem
 
-        return await _patiently(once)
+        return await _with_retries(once)
 
     async def fetch(self, request: pb.FetchConsensusRequest, expected: types.TensorHeader) -> bytearray:
-        """The bytes of a consensus whose header is known, whole and digest-checked, across broken connections."""
+        """The complete bytes of an announced consensus, checked against its digest; resumes broken downloads."""
         assembly = Assembly(expected)
 
         async def once(_: bool) -> bytearray:
@@ -246,18 +246,18 @@ class Link:
                     assembly.add(part.chunk)
             return assembly.finish()
 
-        return await _patiently(once)
+        return await _with_retries(once)
 
     async def _call(self, method: str, request: object) -> types.Receipt:
         async def once(_: bool) -> types.Receipt:
             receipt: types.Receipt = await getattr(self._stub, method)(request, timeout=CALL_SECONDS)
             return receipt
 
-        return await _patiently(once)
+        return await _with_retries(once)
 
 
-async def _patiently(once: Callable[[bool], Awaitable[T]]) -> T:
-    """Try until it works or trying again cannot help; the caller cancels when nobody wants the answer any more."""
+async def _with_retries(once: Callable[[bool], Awaitable[T]]) -> T:
+    """Retry until the call succeeds; BadMessage when a retry cannot help. Callers cancel what is no longer needed."""
     backoff, first = Backoff(), True
     while True:
         try:
@@ -265,9 +265,9 @@ async def _patiently(once: Callable[[bool], Awaitable[T]]) -> T:
         except grpc.aio.AioRpcError as error:
             if error.code() not in TRANSIENT:
                 said, _, hint = (error.details() or error.code().name).partition("\nhint: ")
-                raise BadMessage(f"the aggregator turned a message away: {said}", hint) from error
+                raise BadMessage(f"the aggregator rejected a message: {said}", hint) from error
         except (grpc.aio.UsageError, asyncio.CancelledError):
-            # gRPC cancels calls when their channel is replaced by one with renewed credentials; that is not for us.
+            # gRPC cancels the calls of a replaced channel; only a cancellation of this task itself counts.
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
@@ -275,10 +275,10 @@ async def _patiently(once: Callable[[bool], Awaitable[T]]) -> T:
         await backoff.wait()
 
 
-def customs_of(metadata: Any) -> tuple[float, int]:
-    """How updates are sent: the largest cohort in which nobody waits for a turn, and the most bytes in one message.
+def upload_limits_of(metadata: Any) -> tuple[float, int]:
+    """The largest cohort in which updates are sent without waiting, and the most bytes of an update in one message.
 
-    An older aggregator knows neither turns nor updates in one message.
+    They come from Subscribe's initial metadata; an older aggregator states neither.
     """
     said = dict(metadata or ())
     turns, whole = _number(said.get(TURNS)), _number(said.get(WHOLE))

@@ -1,4 +1,4 @@
-"""Keeps the stream of assignments open: reconnects with backoff, says what is wrong once per change, gives up where
+"""Keeps the stream of assignments open: reconnects with backoff, logs each change of the failure once, and raises when
 retrying cannot help."""
 
 from __future__ import annotations
@@ -11,26 +11,27 @@ from pathlib import Path
 
 import grpc
 
-from dcfpca.doctor.connection_diagnosis import Address, Files
+from dcfpca.connection_diagnosis import Address, TlsFiles
 from dcfpca.errors import BadIdentity, Unreachable
 from dcfpca.identity import Role
 from dcfpca.logs import log
 from dcfpca.pki import Credentials, load_credentials
 from dcfpca.v1 import rounds_pb2 as pb
-from participant.link.calls import Backoff, Link, Renewed
-from participant.link.connection_errors import Remedy, Trouble, trouble_of
+from participant.link.calls import Backoff, CredentialsRenewed, Link
+from participant.link.connection_errors import ConnectionFailure, Recovery, classify_failure
 
 WATCH_SECONDS = 2.0
-# After a restart or a broken network the aggregator may take this long to notice that the old stream is dead.
-STARTING_PATIENCE = 15.0
-LIVING_PATIENCE = 120.0
+RENAMED = "the new certificate has another name"
+# After a restart or a network failure the aggregator may take this long to notice that the old stream is dead.
+STARTING_RETRY_SECONDS = 15.0
+CONNECTED_RETRY_SECONDS = 120.0
 
 
 class Connection:
-    """The daemon's one stream, under credentials that may be replaced on disk at any time."""
+    """The daemon's one stream, with credentials that may be replaced on disk at any time."""
 
     def __init__(
-        self, address: str, files: Files, link: Link, tell: Callable[[bool], None] = lambda _connected: None
+        self, address: str, files: TlsFiles, link: Link, tell: Callable[[bool], None] = lambda _connected: None
     ) -> None:
         self._tell = tell
         self._address = Address.parse(address)
@@ -38,16 +39,16 @@ class Connection:
         self._link = link
         self._was_connected = False
         self._dialled = False
-        self._trouble = ""
-        self._turned_away_since: float | None = None
+        self._failure = ""
+        self._rejected_since: float | None = None
         self._backoff = Backoff()
 
     async def assignments(
         self, greeting: Callable[[], pb.SubscribeRequest], dialling: Callable[[pb.SubscribeRequest], None]
     ) -> AsyncIterator[pb.Assignment]:
-        """Assignments for as long as the daemon lives; raises DcfpcaError when there is no point in going on.
+        """Yield assignments across reconnections; raises DcfpcaError when retrying cannot help.
 
-        `dialling` is called before a connection is tried, though not again until one has come about.
+        `dialling` is called before the first attempt to connect, and again after each connection that was established.
         """
         while True:
             hello = greeting()
@@ -57,22 +58,24 @@ class Connection:
             try:
                 async for assignment in self._link.subscribe(hello, self._connected):
                     yield assignment
-                self._say(Trouble("unavailable", Remedy.RETRY, Unreachable("the aggregator closed the stream")))
+                self._log_change(
+                    ConnectionFailure("unavailable", Recovery.RETRY, Unreachable("the aggregator closed the stream"))
+                )
             except grpc.aio.AioRpcError as error:
                 self._tell(False)
-                trouble = await asyncio.to_thread(trouble_of, error, self._address, self._files)
-                self._judge(trouble)
+                failure = await asyncio.to_thread(classify_failure, error, self._address, self._files)
+                self._stop_or_retry(failure)
                 await self._link.redial()
-            except Renewed:
+            except CredentialsRenewed:
                 self._backoff.reset()
             await self._backoff.wait()
 
     async def watch_credentials(self, current: Credentials, renewed: Callable[[Credentials], None]) -> None:
-        """Take up certificate, key and CA bundle whenever the files change; a pair that does not fit is left alone."""
-        seen = _stamps(self._files)
+        """Load certificate, key and CA bundle whenever the files change; unusable ones are logged and not used."""
+        seen = _file_versions(self._files)
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            if (now := _stamps(self._files)) == seen:
+            if (now := _file_versions(self._files)) == seen:
                 continue
             seen = now
             with contextlib.suppress(OSError):
@@ -86,9 +89,7 @@ class Connection:
             log("credentials_rejected", level="warning", reason=str(error), hint=error.hint)
             return current
         if fresh.identity != current.identity:
-            log(
-                "credentials_rejected", level="warning", reason="the new certificate has another name; restart for that"
-            )
+            log("credentials_rejected", level="warning", reason=RENAMED, hint="restart the daemon to use it")
             return current
         log("credentials_renewed", until=fresh.not_after.isoformat())
         renewed(fresh)
@@ -100,41 +101,41 @@ class Connection:
         self._tell(True)
         self._was_connected = True
         self._dialled = False
-        self._trouble = ""
-        self._turned_away_since = None
+        self._failure = ""
+        self._rejected_since = None
         self._backoff.reset()
 
-    def _judge(self, trouble: Trouble) -> None:
-        """Go on trying, or raise."""
-        remedy = trouble.remedy
-        # One that worked before is likely to be put right while we wait; one that never did needs its user now.
-        stop = remedy is Remedy.STOP or (remedy is Remedy.FIX_FIRST and not self._was_connected)
-        if remedy is Remedy.RETRY_A_WHILE:
-            stop = self._patience_is_over()
+    def _stop_or_retry(self, failure: ConnectionFailure) -> None:
+        """Log the failure if another attempt can help, raise its error otherwise."""
+        recovery = failure.recovery
+        # After a working connection this is likely to be repaired meanwhile; at the first start the user must know.
+        stop = recovery is Recovery.STOP or (recovery is Recovery.FIX_FIRST and not self._was_connected)
+        if recovery is Recovery.RETRY_A_WHILE:
+            stop = self._retried_long_enough()
         else:
-            self._turned_away_since = None
+            self._rejected_since = None
         if stop:
-            raise trouble.error
-        self._say(trouble)
+            raise failure.error
+        self._log_change(failure)
 
-    def _patience_is_over(self) -> bool:
+    def _retried_long_enough(self) -> bool:
         now = asyncio.get_running_loop().time()
-        self._turned_away_since = self._turned_away_since or now
-        return now - self._turned_away_since > (LIVING_PATIENCE if self._was_connected else STARTING_PATIENCE)
+        self._rejected_since = self._rejected_since or now
+        return now - self._rejected_since > (CONNECTED_RETRY_SECONDS if self._was_connected else STARTING_RETRY_SECONDS)
 
-    def _say(self, trouble: Trouble) -> None:
-        """Once per change, not every second."""
-        if trouble.kind != self._trouble:
-            error = trouble.error
-            log(trouble.kind, level="warning", reason=str(error), hint=error.hint or None, now=trouble.remedy.value)
-        self._trouble = trouble.kind
-
-
-def _stamps(files: Files) -> tuple[tuple[int, int], ...]:
-    return tuple(_stamp(path) for path in (files.ca, files.cert, files.key))
+    def _log_change(self, failure: ConnectionFailure) -> None:
+        """Log the failure, but not again while it stays the same."""
+        if failure.kind != self._failure:
+            error = failure.error
+            log(failure.kind, level="warning", reason=str(error), hint=error.hint or None, now=failure.recovery.value)
+        self._failure = failure.kind
 
 
-def _stamp(path: Path) -> tuple[int, int]:
+def _file_versions(files: TlsFiles) -> tuple[tuple[int, int], ...]:
+    return tuple(_file_version(path) for path in (files.ca, files.cert, files.key))
+
+
+def _file_version(path: Path) -> tuple[int, int]:
     try:
         status = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Why the stream broke or was turned away, told apart, with what can be done about it."""
+"""Classifies why the stream broke or was rejected, and what the daemon does about it."""
 
 from __future__ import annotations
 
@@ -7,60 +7,66 @@ from enum import Enum
 
 import grpc
 
-from dcfpca.doctor.connection_diagnosis import Address, Files, diagnose
+from dcfpca.connection_diagnosis import Address, TlsFiles, diagnose
 from dcfpca.errors import BadIdentity, DcfpcaError, Refused, Unreachable
 
 
-class Remedy(Enum):
+class Recovery(Enum):
     """What the daemon does next."""
 
-    RETRY = "trying again by itself"
-    RETRY_A_WHILE = "trying again for a while"
-    FIX_FIRST = "somebody must change something first"
+    RETRY = "retrying"
+    RETRY_A_WHILE = "retrying for a while"
+    FIX_FIRST = "waiting for a change of the configuration"
     STOP = "stopping"
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """One kind of trouble; `kind` is the word in the log, by which a change is noticed."""
+class ConnectionFailure:
+    """One failure of the connection; `kind` is its action in the log, and a change of it is logged."""
 
     kind: str
-    remedy: Remedy
+    recovery: Recovery
     error: DcfpcaError
 
 
-def trouble_of(error: grpc.aio.AioRpcError, address: Address, files: Files) -> Trouble:
-    """Tell what went wrong. An unreachable aggregator is looked at more closely, which takes a connection."""
+def classify_failure(error: grpc.aio.AioRpcError, address: Address, files: TlsFiles) -> ConnectionFailure:
+    """Classify a failed call. For an unreachable aggregator this opens a connection to find the cause."""
     said = (error.details() or "").partition("\nhint: ")[0]
     match error.code():
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED | grpc.StatusCode.DEADLINE_EXCEEDED:
             return _unavailable(said, address, files)
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
-            return Trouble("overloaded", Remedy.RETRY, Unreachable(f"the aggregator is overloaded: {said}"))
+            return ConnectionFailure("overloaded", Recovery.RETRY, Unreachable(f"the aggregator is overloaded: {said}"))
         case grpc.StatusCode.ALREADY_EXISTS:
             hint = "stop the other daemon; each participant runs one, with a certificate of its own"
             sentence = "another daemon with this participant's certificate is connected"
-            return Trouble("already_connected", Remedy.RETRY_A_WHILE, Refused(sentence, hint))
+            return ConnectionFailure("already_connected", Recovery.RETRY_A_WHILE, Refused(sentence, hint))
         case grpc.StatusCode.UNAUTHENTICATED:
             hint = "have a certificate issued with `dcfpca certs`"
             sentence = f"the aggregator does not accept this certificate: {said}"
-            return Trouble("unauthenticated", Remedy.FIX_FIRST, BadIdentity(sentence, hint))
+            return ConnectionFailure("unauthenticated", Recovery.FIX_FIRST, BadIdentity(sentence, hint))
         case grpc.StatusCode.PERMISSION_DENIED:
             hint = "ask the operator; a revoked certificate must be replaced by one with a new key"
-            return Trouble("not_permitted", Remedy.STOP, Refused(f"the aggregator turned this site away: {said}", hint))
+            return ConnectionFailure(
+                "not_permitted", Recovery.STOP, Refused(f"the aggregator rejected this site: {said}", hint)
+            )
         case grpc.StatusCode.FAILED_PRECONDITION | grpc.StatusCode.UNIMPLEMENTED:
             hint = "install the version that the message names"
-            return Trouble("incompatible_version", Remedy.STOP, Refused(said or "incompatible versions", hint))
+            return ConnectionFailure(
+                "incompatible_version", Recovery.STOP, Refused(said or "incompatible versions", hint)
+            )
         case _:
             sentence = f"the aggregator failed ({error.code().name}): {said}"
-            return Trouble("aggregator_failed", Remedy.RETRY, Unreachable(sentence, "see the aggregator's log"))
+            return ConnectionFailure(
+                "aggregator_failed", Recovery.RETRY, Unreachable(sentence, "see the aggregator's log")
+            )
 
 
-def _unavailable(said: str, address: Address, files: Files) -> Trouble:
+def _unavailable(said: str, address: Address, files: TlsFiles) -> ConnectionFailure:
     found = diagnose(address, files)
     if isinstance(found, BadIdentity):
-        return Trouble("refused_by_tls", Remedy.FIX_FIRST, found)
+        return ConnectionFailure("refused_by_tls", Recovery.FIX_FIRST, found)
     if found is not None:
-        return Trouble("unreachable", Remedy.RETRY, found)
-    sentence = f"the aggregator at {address} is not serving now: {said or 'it closed the connection'}"
-    return Trouble("unavailable", Remedy.RETRY, Unreachable(sentence))
+        return ConnectionFailure("unreachable", Recovery.RETRY, found)
+    sentence = f"the aggregator at {address} is not serving: {said or 'it closed the connection'}"
+    return ConnectionFailure("unavailable", Recovery.RETRY, Unreachable(sentence))

@@ -1,16 +1,17 @@
-"""What a session asks the shell to do, in the imperative. Messages carry what goes out, ready to be encoded."""
+"""What a session asks its driver to do. Round messages carry their content, ready to be encoded."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dcfpca.attempt_ref import AttemptRef
 from dcfpca.secagg import Advert, Attestation, Bound, Reveal, SealedShare
-from participant.session.events import ConsensusHeader, Kind, Ref
+from participant.session.events import AnnouncedConsensus, Kind
 
 
 @dataclass(frozen=True, slots=True)
 class Respond:
-    """Sign and send the answer to the proposal; withdraws when an enrolled site refuses."""
+    """Sign and send the answer to the proposal. A refusal by an enrolled site withdraws it from the run."""
 
     digest: bytes
     accept: bool
@@ -25,25 +26,25 @@ class AwaitApproval:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """Do the local step of this round on this consensus, save its outcome, then report it."""
+    """Compute the local step of this round on this consensus, save its outcome, then report it as `Computed`."""
 
     round: int
-    consensus: ConsensusHeader
+    consensus: AnnouncedConsensus
 
 
 @dataclass(frozen=True, slots=True)
 class Advertise:
     """Send the keys of the attempt."""
 
-    ref: Ref
+    ref: AttemptRef
     advert: Advert
 
 
 @dataclass(frozen=True, slots=True)
 class SendShares:
-    """Send the sealed shares, and with them the bound where the local step is done by now."""
+    """Send the sealed shares, together with the bound if the local step is done."""
 
-    ref: Ref
+    ref: AttemptRef
     shares: tuple[SealedShare, ...]
     bound: Bound | None = None
 
@@ -52,22 +53,22 @@ class SendShares:
 class SendBound:
     """Send the power of two that bounds the update."""
 
-    ref: Ref
+    ref: AttemptRef
     bound: Bound
 
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Send the update; `Session.update_bytes` gives its bytes, away from the event loop where they are many."""
+    """Send the update. `Session.update_bytes` gives its bytes; for a large update that takes long."""
 
-    ref: Ref
+    ref: AttemptRef
 
 
 @dataclass(frozen=True, slots=True)
 class Attest:
     """Send the signature over the survivors."""
 
-    ref: Ref
+    ref: AttemptRef
     attestation: Attestation
 
 
@@ -75,7 +76,7 @@ class Attest:
 class SendReveal:
     """Send the shares that remove the masks."""
 
-    ref: Ref
+    ref: AttemptRef
     reveal: Reveal
 
 
@@ -85,7 +86,7 @@ class Finish:
 
     round: int
     outcome: str
-    consensus: ConsensusHeader
+    consensus: AnnouncedConsensus
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,22 +106,22 @@ class Export:
 
 @dataclass(frozen=True, slots=True)
 class RefuseExport:
-    """Say that the reconstruction stays here."""
+    """Send the reason why the reconstruction is not exported."""
 
     export_id: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Complain:
-    """Do nothing for the aggregator, and say at the site why: it asked for something it may not have."""
+class LogRefusal:
+    """Log why an assignment is not carried out; nothing is sent. `kind` names the error."""
 
     kind: str
-    sentence: str
+    reason: str
 
 
 def kinds_of(action: RoundMessage) -> tuple[Kind, ...]:
-    """Of which kinds the message is; the receipt is for all of them."""
+    """The kinds that the message carries; its receipt acknowledges all of them."""
     match action:
         case Advertise():
             return (Kind.KEYS,)
@@ -137,4 +138,4 @@ def kinds_of(action: RoundMessage) -> tuple[Kind, ...]:
 
 
 RoundMessage = Advertise | SendShares | SendBound | Submit | Attest | SendReveal
-Action = Respond | AwaitApproval | Compute | RoundMessage | Finish | Forget | Export | RefuseExport | Complain
+Action = Respond | AwaitApproval | Compute | RoundMessage | Finish | Forget | Export | RefuseExport | LogRefusal

@@ -1,13 +1,18 @@
-"""One attempt at one round, seen from a site: which message is due, given what has come in so far.
+"""One attempt at one round at a site: which message is due, given what the aggregator has sent so far.
 
-A message from the aggregator that does not fit is refused by an error and changes nothing. A repeat of one that
-fitted gives the same answer again, byte for byte, unless the answer is known to have arrived.
+A message that does not fit raises an error and changes nothing. A repeat of one that was accepted gives the same answer
+again, byte for byte, unless the aggregator has acknowledged that answer.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadMessage
 from dcfpca.rpca.method import FloatArray
 from dcfpca.secagg import Context, Identity, ParticipantSide, Survivors, dtype_of
@@ -19,7 +24,6 @@ from participant.session.events import (
     Kind,
     MaskWanted,
     Opened,
-    Ref,
     RosterRelayed,
     SecureStep,
     SurvivorsAnnounced,
@@ -29,7 +33,10 @@ from participant.session.events import (
 
 @dataclass(slots=True)
 class Attempt:
-    """The attempt now open. `side` is None in a plain run; `vector` is the round's update once computed."""
+    """The attempt now open. `side` is None in a plain run; `vector` is the round's update once it is computed.
+
+    `done` are the kinds of message that were acknowledged, `heard` the steps of the secure sum that were accepted.
+    """
 
     opened: Opened
     site: SiteFacts
@@ -40,19 +47,19 @@ class Attempt:
     heard: set[type[SecureStep]] = field(default_factory=set)
 
     @property
-    def ref(self) -> Ref:
+    def ref(self) -> AttemptRef:
         """Which attempt."""
         return self.opened.ref
 
     def start(self) -> tuple[Action, ...]:
-        """What is due when the attempt opens, or is announced again."""
+        """What is due when the attempt is opened or announced again."""
         if self.side is None:
             return self._submit() if self.vector is not None else ()
         advert = () if Kind.KEYS in self.done or self.heard else (Advertise(self.ref, self.side.advertise()),)
         return (*advert, *(self._bound() if RosterRelayed in self.heard else ()))
 
     def computed(self, vector: FloatArray) -> tuple[Action, ...]:
-        """The local step is done; its update changes no more."""
+        """Take the update of the local step, which is made read-only, and return what is due now."""
         vector.flags.writeable = False
         self.vector = vector
         if self.side is None:
@@ -60,20 +67,20 @@ class Attempt:
         return self._bound() if RosterRelayed in self.heard else ()
 
     def hear(self, event: SecureStep) -> tuple[Action, ...]:
-        """A step of the secure sum; raises BadMessage when it may not be answered."""
+        """Take a step of the secure sum; raises BadMessage when it may not be answered."""
         if self.side is None:
             raise BadMessage("a step of a secure sum was asked for in a plain run")
         actions = self._answer(self.side, event)
         self.heard.add(type(event))
         return actions
 
-    def update_bytes(self) -> bytes:
-        """The bytes of the update: plain doubles, or masked residues. Slow for large tensors."""
+    def update_bytes(self) -> memoryview:
+        """The bytes of the update, not copied: little-endian doubles, or masked residues. Slow for large tensors."""
         if self.vector is None:
             raise OutOfTurn("the local step is not done yet")
         if self.side is None:
-            return self.vector.astype("<f8", copy=False).tobytes()
-        return self.side.mask(self.vector).astype(dtype_of(self.precision), copy=False).tobytes()
+            return _bytes_of(self.vector.astype("<f8", copy=False))
+        return _bytes_of(self.side.mask(self.vector).astype(dtype_of(self.precision), copy=False))
 
     def _answer(self, side: ParticipantSide, event: SecureStep) -> tuple[Action, ...]:
         match event:
@@ -110,12 +117,16 @@ class Attempt:
         return () if Kind.UPDATE in self.done else (Submit(self.ref),)
 
 
-def begin(run_id: str, spec: RunSpec, site: SiteFacts, identity: Identity, opened: Opened) -> Attempt:
-    """The attempt that this announcement opens; with secure aggregation everything secret comes from its seed."""
+def _bytes_of(array: NDArray[Any]) -> memoryview:
+    return np.ascontiguousarray(array).view(np.uint8).data
+
+
+def begin(spec: RunSpec, site: SiteFacts, identity: Identity, opened: Opened) -> Attempt:
+    """The attempt that this announcement opens; in a secure run all its secrets derive from the seed."""
     if spec.aggregation == "plain":
         return Attempt(opened, site, None, spec.precision)
     context = Context(
-        run=run_id,
+        run=opened.ref.run_id,
         spec_digest=opened.digest,
         round=opened.ref.round,
         attempt=opened.ref.attempt,

@@ -1,28 +1,19 @@
-"""What a session hears: assignments of the aggregator, already decoded, and the outcomes of its own actions."""
+"""What a session is told: the aggregator's assignments, decoded, and the outcomes of the session's own actions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from dcfpca.attempt_ref import AttemptRef
 from dcfpca.fate import Fate
 from dcfpca.rpca.method import FloatArray
 from dcfpca.secagg import Delivery, Roster, Survivors, UnmaskRequest
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Ref:
-    """One attempt at one round; later ones compare greater."""
-
-    round: int
-    attempt: int
-
-    def __str__(self) -> str:
-        return f"round {self.round} attempt {self.attempt}"
+from dcfpca.v1 import types_pb2 as types
 
 
 class Kind(StrEnum):
-    """The messages a site sends in a round; one of each at most per attempt."""
+    """The messages that a site sends in a round, at most one of each per attempt."""
 
     KEYS = "keys"
     SHARES = "shares"
@@ -33,14 +24,16 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ConsensusHeader:
-    """The consensus of a round as announced; `inline` holds it when it is small."""
+class AnnouncedConsensus:
+    """The consensus of a round: the header as announced, and the bytes if they are small enough to come with it."""
 
-    rows: int
-    columns: int
-    scalars: int
-    sha256: bytes
+    header: types.TensorHeader
     inline: bytes = field(default=b"", repr=False)
+
+    @property
+    def sha256(self) -> bytes:
+        """The announced digest, by which one consensus is told from another."""
+        return self.header.sha256
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +51,16 @@ class Approved:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A round is open. `seed` is fresh entropy from the shell, used only if the attempt is new.
+    """A round is open. `seed` is fresh entropy from the driver, used only if the attempt is new.
 
     `opened_before` are the survivors for whom the sum of an earlier attempt at this round was opened, if one was.
-    `ticket` is for the aggregator to know its own announcement again.
+    `ticket` is opaque: the site returns it, and a restored aggregator recognizes its own announcement by it.
     """
 
-    ref: Ref
+    ref: AttemptRef
     digest: bytes
     cohort: tuple[str, ...]
-    consensus: ConsensusHeader
+    consensus: AnnouncedConsensus
     seed: bytes = field(repr=False, default=b"")
     opened_before: tuple[str, ...] = ()
     ticket: bytes = b""
@@ -75,33 +68,33 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class RosterRelayed:
-    """Who advertised, with the neighbours' keys."""
+    """The roster of the attempt, with the keys of this site's neighbours."""
 
-    ref: Ref
+    ref: AttemptRef
     roster: Roster
 
 
 @dataclass(frozen=True, slots=True)
 class MaskWanted:
-    """Who masks and how, with the shares addressed to this site."""
+    """The masking participants and their exponent, with the sealed shares addressed to this site."""
 
-    ref: Ref
+    ref: AttemptRef
     delivery: Delivery
 
 
 @dataclass(frozen=True, slots=True)
 class SurvivorsAnnounced:
-    """Whose updates arrived."""
+    """The participants whose masked updates were accepted."""
 
-    ref: Ref
+    ref: AttemptRef
     survivors: Survivors
 
 
 @dataclass(frozen=True, slots=True)
 class UnmaskWanted:
-    """Enough signed the survivors."""
+    """Enough survivors signed the same set; shares are wanted."""
 
-    ref: Ref
+    ref: AttemptRef
     request: UnmaskRequest
 
 
@@ -120,7 +113,7 @@ class Ended:
     reason: str
     round: int
     digest: bytes
-    consensus: ConsensusHeader
+    consensus: AnnouncedConsensus
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +144,7 @@ class ComputeFailed:
 class Acknowledged:
     """The aggregator said what became of a message."""
 
-    ref: Ref
+    ref: AttemptRef
     kind: Kind
     fate: Fate
     reason: str = ""
@@ -159,14 +152,14 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class ResultsWritten:
-    """The site's result lies in its results directory."""
+    """The site's result is complete in its results directory."""
 
     outcome: str
 
 
 @dataclass(frozen=True, slots=True)
 class TurnedDown:
-    """The aggregator did not take the answer to the proposal: it came too late, or is not wanted."""
+    """The aggregator did not accept the answer to the proposal: it was late or rejected."""
 
     reason: str
 

@@ -6,6 +6,7 @@ import itertools
 import os
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from tests.support.federation import Federation, relative
 NAMES = ("alpha", "beta", "gamma")
 PHASES = ("advertising", "sharing", "uploading", "attesting", "unmasking", "summing")
 # What a participant logs at each of its steps, with the fields that tell one from another.
-STEPS: tuple[tuple[str, dict[str, object]], ...] = (
+STEPS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("step_computed", {}),
     ("keys_sent", {}),
     ("shares_sent", {}),

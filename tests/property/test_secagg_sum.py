@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dcfpca import secagg
-from dcfpca.secagg import errors, links, masks, participant, ring
+from dcfpca.secagg import errors, masks, ring
+from dcfpca.secagg.dropout_recovery import links, participant
 from tests.support.secagg import Attempt, context_of, random_vectors, seed_of, site_names, verify
 
 STEPS = ("advertise", "share", "bound", "mask", "attest", "reveal")
@@ -92,11 +93,11 @@ def test_below_the_threshold_nothing_is_revealed(count: int, data: st.DataObject
     signing = data.draw(st.lists(st.sampled_from(context.cohort), max_size=context.threshold - 1, unique=True))
     made.attest(signing)
     for name in signing:
-        request = secagg.request_for(made.book, made.survivors, name, made.attestations)
+        request = secagg.request_for(made.closed, made.survivors, name, made.attestations)
         with pytest.raises(errors.BelowThreshold):
             made.sides[name].reveal(request)
         assert not made.sides[name].pinned.released
-    assert not secagg.enough(made.book, made.survivors.members, made.attestations)
+    assert not secagg.enough(made.closed, made.survivors.members, made.attestations)
 
 
 @settings(max_examples=25, deadline=None)
@@ -106,7 +107,7 @@ def test_fewer_reveals_than_the_threshold_open_nothing(count: int, data: st.Data
     made = Attempt(context, random_vectors(context, SIZE)).run_to("attest")
     revealing = data.draw(st.lists(st.sampled_from(context.cohort), max_size=context.threshold - 1, unique=True))
     made.reveal(revealing)
-    assert not secagg.enough(made.book, made.agreement.members, made.reveals)
+    assert not secagg.enough(made.closed, made.agreement.members, made.reveals)
     with pytest.raises(errors.BelowThreshold):
         made.unmask()
 
@@ -121,7 +122,7 @@ def test_a_masked_update_that_comes_after_dropout_recovery_is_useless(count: int
     others = [name for name in context.cohort if name != late_name]
     made.attest(others)
     made.reveal(others)
-    known = secagg.recover(made.book, made.agreement, made.survivors, list(made.reveals.values()))
+    known = secagg.recover(made.closed, made.agreement, made.survivors, list(made.reveals.values()))
     for mask in known.pair_masks:
         assert mask.dropout == late_name
         links.unapply_pair_mask(late, mask.key, mask.dropout, mask.survivor)
@@ -174,5 +175,5 @@ def test_what_the_aggregator_accepts_its_participants_accept_too() -> None:
     context = context_of(6)
     made = Attempt(context, random_vectors(context, SIZE)).run_to("reveal")
     for name, attestation in made.attestations.items():
-        secagg.accept_attestation(made.book, made.agreement, made.survivors, attestation, verify)
-        secagg.accept_reveal(made.book, made.agreement, made.survivors, made.reveals[name])
+        secagg.accept_attestation(made.closed, made.agreement, made.survivors, attestation, verify)
+        secagg.accept_reveal(made.closed, made.agreement, made.survivors, made.reveals[name])

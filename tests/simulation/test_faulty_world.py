@@ -54,7 +54,7 @@ class World:
     def fault(self, what: int, who: int, which: int) -> None:
         """One thing happens; whatever is impossible now does not."""
         site, aggregator = self.sites[who % len(self.sites)], self.aggregator
-        wire, here = self.wire[site.name], aggregator.run.round
+        wire, here = self.wire[site.name], aggregator.run.attempt
         match what:
             case 0 | 1:
                 wire += self.listen(site)
@@ -79,8 +79,7 @@ class World:
             case 12:
                 self.sum()
             case 13 if here is not None:
-                place = {"round": here.round, "attempt": here.attempt, "phase": here.phase.value}
-                aggregator.tell(events.DeadlinePassed(at=aggregator.clock, **place))
+                aggregator.tell(events.DeadlinePassed(at=aggregator.clock, ref=here.ref, phase=here.phase.value))
             case 14 if here is not None:
                 aggregator.tell(events.Left(at=aggregator.clock, participant=site.name))
             case 15 if here is not None:
@@ -247,10 +246,10 @@ def test_backups_restored_again_and_again_are_survived_too(
 def test_a_run_set_back_three_rounds_goes_on_beyond_its_sites() -> None:
     """The usual order of things; a backup of round 2 is restored when the sites are in round 5."""
     world = World(spec_of(rounds=12, quorum=4))
-    while (here := world.aggregator.run.round) is None or here.round < 2:
+    while (here := world.aggregator.run.attempt) is None or here.ref.round < 2:
         world.calm_turn()
     world.fault(17, 0, 0)
-    while world.aggregator.run.round is not None and world.aggregator.run.round.round < 5:
+    while world.aggregator.run.attempt is not None and world.aggregator.run.attempt.ref.round < 5:
         world.calm_turn()
     ahead = max(site.session.ref.round for site in world.sites if site.session.ref)
     world.fault(18, 0, 0)

@@ -12,16 +12,17 @@ from aggregator.run import events
 from aggregator.run.state import Run
 from aggregator.store import codec as store_codec
 from dcfpca import wire
+from dcfpca.attempt_ref import AttemptRef
 from dcfpca.audit_chain import entry_hash, verify_log
-from dcfpca.chain_checkpoint import check_seen
+from dcfpca.chain_checkpoint import verify_checkpoint
 from dcfpca.methods import method_of
 from dcfpca.spec import parse_spec, parse_spec_toml
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.admin_pb2 import AuditEntry
-from participant.array_file import read_arrays, write_arrays
-from participant.ledger import Item, verify
-from participant.store import DATABASE, Store
+from participant.state.array_file import read_arrays, write_arrays
+from participant.state.ledger import Item, verify
+from participant.state.store import DATABASE, Store
 from participant.wire_codec import decode, fate_of
 from tests.support.decoding import Decoder, from_file
 from tests.support.paths import ROOT
@@ -39,7 +40,7 @@ def assignment(folder: Path) -> Decoder:
 
 def opened(folder: Path) -> Decoder:
     ref = types.RoundRef(run_id="run-1", round=2, attempt=1)
-    header = types.TensorHeader(dtype=1, rows=3, columns=2, sha256=bytes(32))
+    header = types.TensorHeader(dtype=types.DTYPE_FLOAT64, rows=3, columns=2, sha256=bytes(32))
     told = pb.RoundOpened(
         ref=ref, spec_sha256=bytes(32), cohort=["ann", "bob"], consensus=header, inline_consensus=b"12"
     )
@@ -48,7 +49,7 @@ def opened(folder: Path) -> Decoder:
 
 
 def receipt(folder: Path) -> Decoder:
-    sound = types.Receipt(fate=1, reason="well").SerializeToString()
+    sound = types.Receipt(fate=types.FATE_ACCEPTED, reason="well").SerializeToString()
     return Decoder(sound, lambda body: fate_of(types.Receipt.FromString(body)))
 
 
@@ -80,12 +81,15 @@ def spec_file(folder: Path) -> Decoder:
 
 
 def stored_event(folder: Path) -> Decoder:
-    event = events.UpdateReceived(at=1.5, participant="ann", round=1, attempt=1, sha256=bytes(range(32)), size=64)
-    return Decoder(store_codec.dump_event(event), store_codec.load_event)
+    event = events.UpdateReceived(
+        at=1.5, participant="ann", ref=AttemptRef("r", 1, 1), sha256=bytes(range(32)), size=64
+    )
+    return Decoder(store_codec.dump_event(event), lambda body: store_codec.load_event(body, "r"))
 
 
 def stored_run(folder: Path) -> Decoder:
-    return Decoder(store_codec.dump_run(Run(run_id="r", created_at=1.0, operator="op")), store_codec.load_run)
+    sound = store_codec.dump_run(Run(run_id="r", created_at=1.0, operator="op"))
+    return Decoder(sound, lambda body: store_codec.load_run(body, bytes(32)))
 
 
 def stored_consensus(folder: Path) -> Decoder:
@@ -143,7 +147,7 @@ def audit_log(folder: Path) -> Decoder:
 
 def head(folder: Path) -> Decoder:
     sound = b'{"sequence": 1, "hash": "' + b"ab" * 32 + b'"}\n'
-    read = from_file(folder / "head", lambda path: check_seen(path, {1: b"\xab" * 32}, "the log"))
+    read = from_file(folder / "head", lambda path: verify_checkpoint(path, {1: b"\xab" * 32}, "the log"))
     return Decoder(sound, read)
 
 

@@ -9,14 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import grpc
 import numpy as np
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-from dcfpca.doctor.connection_diagnosis import Address
+from dcfpca.connection_diagnosis import Address
 from dcfpca.identity import Identity, Role
 from dcfpca.methods import method_of
 from dcfpca.operator.client import Operator
@@ -59,7 +59,7 @@ class Federation:
         self.identity(Role.AGGREGATOR, "agg", hosts=["localhost", "127.0.0.1"])
         self.identity(Role.OPERATOR, "op")
 
-    def __enter__(self) -> Federation:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -72,7 +72,7 @@ class Federation:
     def identity(self, role: Role, name: str, hosts: Sequence[str] = (), **more: Any) -> SiteFiles:
         """A certificate of this consortium."""
         out = self.root / "identities" / name
-        given = {"now": datetime.now(UTC), "days": 30} | more
+        given: dict[str, Any] = {"now": datetime.now(UTC), "days": 30} | more
         self.files[name] = issue_credentials(self.authority, role, name, out, hosts=hosts, **given)
         return self.files[name]
 
@@ -90,7 +90,7 @@ class Federation:
     def aggregator_config(self, level: str = "debug") -> Path:
         """Written anew, so that a restart listens where the participants dial."""
         files, path = self.files["agg"], self.root / "aggregator.toml"
-        tables = {
+        tables: dict[str, Toml] = {
             "server": {
                 "listen": self.address,
                 "ca": str(files.ca),
@@ -211,7 +211,7 @@ class Federation:
         where = self.root / "sites" / name / "results" / run_id
         return Result(
             L=np.load(where / "L.npy"),
-            S=sparse.load_npz(where / "S.npz"),
+            S=sparse.csc_array(sparse.load_npz(where / "S.npz")),
             V=np.load(where / "V.npy"),
             U=np.load(where / "U.npy"),
             manifest=(where / "manifest.json").read_text(),

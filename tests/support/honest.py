@@ -13,7 +13,7 @@ from dcfpca.rpca.method import FloatArray
 from participant.config import load_config
 from participant.daemon import Daemon
 from participant.local_site import open_site
-from participant.store import Store
+from participant.state.store import Store
 from tests.support.federation import to_toml
 from tests.support.service import Service
 
@@ -44,7 +44,7 @@ async def honest_sites(service: Service, data: Mapping[str, FloatArray]) -> Asyn
         stores[name] = Store(config.state.dir)
         tasks.append(asyncio.create_task(Daemon(config, open_site(config), stores[name]).serve()))
     try:
-        while not service.run_registry.presence.names() >= data.keys():
+        while not service.run_registry.directory.presence.names() >= data.keys():
             await service.run_registry.stage.wait(service.run_registry.stage.version)
         yield stores
     finally:

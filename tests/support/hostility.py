@@ -245,7 +245,14 @@ def _order(draw: random.Random, scene: Scene) -> Iterator[pb.UpdatePart]:
     chunk = pb.UpdatePart(chunk=types.Chunk(offset=0, data=payload))
     head = pb.UpdatePart(header=header)
     empty = pb.UpdatePart(chunk=types.Chunk())
-    wrong = ([chunk, head], [head] * 3, [pb.UpdatePart()], [], [head, pb.UpdatePart(), chunk], [head, *[empty] * 200])
+    wrong: tuple[list[pb.UpdatePart], ...] = (
+        [chunk, head],
+        [head] * 3,
+        [pb.UpdatePart()],
+        [],
+        [head, pb.UpdatePart(), chunk],
+        [head, *[empty] * 200],
+    )
     return iter(draw.choice(wrong))
 
 

@@ -28,8 +28,8 @@ from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
-from dcfpca.wire import chunks, header_of, parcel_from, size_of
-from participant.link.calls import customs_of
+from dcfpca.wire import chunks, header_of, message_from, size_of
+from participant.link.calls import upload_limits_of
 
 OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.keepalive_time_ms", 60_000)]
 
@@ -77,7 +77,7 @@ class LightSite:
                         raise
                 await pause()
         finally:
-            await self._channel.close()
+            await self._channel.close(None)
 
     async def use_connection(self, size: int) -> None:
         """Carry so many bytes to the aggregator, which turns them away and keeps nothing."""
@@ -88,7 +88,7 @@ class LightSite:
     async def _listen(self) -> str:
         hello = pb.SubscribeRequest(protocol=1, software="light", rows=self._data.shape[0])
         stream = self._stub.Subscribe(hello, wait_for_ready=True)
-        self._crowd, _ = customs_of(await stream.initial_metadata())
+        self._crowd, _ = upload_limits_of(await stream.initial_metadata())
         async for told in stream:
             match told.WhichOneof("what"):
                 case "run_proposed":
@@ -117,7 +117,7 @@ class LightSite:
         assert self._spec is not None
         assert self._site is not None
         method, round = method_of(self._spec), opened.ref.round
-        broadcast = parcel_from(method.broadcast_layout(round), await self._consensus(opened))
+        broadcast = message_from(method.broadcast_layout(round), await self._consensus(opened))
         if self._last[0] != round:
             # A round is computed once, whatever becomes of the connection: the site's state moves on with it.
             self._last = (round, self._site.answer(round, broadcast).flat().astype("<f8").tobytes())

@@ -7,15 +7,14 @@ from typing import Any
 
 from aggregator.run import events
 from aggregator.run.effects import Effect, Reply
-from aggregator.run.records import Keys, Reveal
 from aggregator.run.rules import step
 from aggregator.run.state import Run
+from dcfpca.attempt_ref import AttemptRef
 from dcfpca.fate import Fate
+from dcfpca.secagg import Advert, Reveal, Share
 from dcfpca.spec import RunSpec, parse_spec
 
 NAMES = ("ann", "bob", "cem", "dag")
-KEYS = Keys(b"s", b"m", b"c", b"b", b"x", b"g")
-REVEAL = Reveal((("ann", b"1"),), ())
 
 
 def spec_of(**keys: Any) -> RunSpec:
@@ -23,6 +22,17 @@ def spec_of(**keys: Any) -> RunSpec:
     return parse_spec(
         {"rows": 8, "rank": 2, "rounds": 10, "aggregation": "plain", "participants": NAMES, "round_seconds": 100} | keys
     )
+
+
+def advert_of(name: str, salt: str = "") -> Advert:
+    """An advert with keys that nobody else has; its signature is not checked by the rules."""
+    seal, mask, commitment = (f"{name} {purpose} {salt}".encode() for purpose in ("seal", "mask", "commitment"))
+    return Advert(name, seal, mask, commitment, binding=b"b", certificate=b"x", signature=b"g")
+
+
+def reveal_of(name: str) -> Reveal:
+    """A reveal with one share; whether it fits is not checked by the rules."""
+    return Reveal(name, (Share("ann", b"1"),), ())
 
 
 class Machine:
@@ -35,16 +45,22 @@ class Machine:
         self.effects: tuple[Effect, ...] = ()
 
     def tell(self, kind: type[Any], **fields: Any) -> Machine:
-        """Apply an event of this kind."""
+        """Apply an event of this kind; `round` and `attempt` make its `ref`."""
+        if "round" in fields:
+            fields["ref"] = AttemptRef("r1", fields.pop("round"), fields.pop("attempt"))
         self.run, self.effects = step(self.spec, self.run, kind(at=self.at, **fields))
         return self
 
     def say(self, kind: type[Any], who: str, **fields: Any) -> Reply:
-        """Something a participant sends for the open attempt, unless round and attempt are told."""
-        here = self.run.round
-        place = {"round": here.round, "attempt": here.attempt} if here and issubclass(kind, events.SaidInRound) else {}
-        self.tell(kind, participant=who, **place | fields)
+        """A message for the open attempt, unless round and attempt are given; callables make a field of the sender."""
+        place = self._place() if issubclass(kind, events.AttemptMessage) else {}
+        made = {name: value(who) if callable(value) else value for name, value in fields.items()}
+        self.tell(kind, participant=who, **place | made)
         return next(effect for effect in self.effects if isinstance(effect, Reply))
+
+    def _place(self) -> dict[str, int]:
+        ref = self.run.attempt.ref if self.run.attempt else AttemptRef("r1", 0, 1)
+        return {"round": ref.round, "attempt": ref.attempt}
 
     def enrol(self, *names: str) -> Machine:
         for name in names:
@@ -61,25 +77,21 @@ class Machine:
 
     def reach(self, outcome: str = "") -> Machine:
         """The sum of the open attempt is formed."""
-        assert self.run.round is not None
-        return self.tell(
-            events.ConsensusReached, round=self.run.round.round, attempt=self.run.round.attempt, outcome=outcome
-        )
+        return self.tell(events.ConsensusReached, **self._place(), outcome=outcome)
 
     def overdue(self) -> Machine:
         """The deadline of the present phase passes."""
-        here = self.run.round
-        assert here is not None
-        return self.tell(events.DeadlinePassed, round=here.round, attempt=here.attempt, phase=here.phase.value)
+        assert self.run.attempt is not None
+        return self.tell(events.DeadlinePassed, **self._place(), phase=self.run.attempt.phase.value)
 
     @property
     def place(self) -> tuple[str, int, int, str]:
         """Status, round, attempt, phase."""
-        here = self.run.round
+        here = self.run.attempt
         return (
             self.run.status.value,
-            here.round if here else -1,
-            here.attempt if here else 0,
+            here.ref.round if here else -1,
+            here.ref.attempt if here else 0,
             here.phase.value if here else "",
         )
 
@@ -92,11 +104,11 @@ def secure_until(phase: str, names: tuple[str, ...] = NAMES, **keys: Any) -> Mac
 def on_to(phase: str, machine: Machine, names: tuple[str, ...] = NAMES) -> Machine:
     """The same run in this phase of the open attempt, which has just begun."""
     steps: list[tuple[str, list[tuple[type[Any], dict[str, Any]]]]] = [
-        ("advertising", [(events.KeysAdvertised, {"keys": KEYS})]),
+        ("advertising", [(events.KeysAdvertised, {"advert": advert_of})]),
         ("sharing", [(events.SharesSent, {"shares": {"x": b"y"}}), (events.BoundStated, {"exponent": 3})]),
         ("uploading", [(events.UpdateReceived, {"sha256": b"d" * 32, "size": 8})]),
         ("attesting", [(events.SurvivorsAttested, {"signature": b"s"})]),
-        ("unmasking", [(events.SharesRevealed, {"reveal": REVEAL})]),
+        ("unmasking", [(events.SharesRevealed, {"reveal": reveal_of})]),
     ]
     for name, messages in steps:
         assert machine.run.phase == name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -117,12 +117,12 @@ class Attempt:
         adverts = [self.sides[name].advertise() for name in names]
         for advert in adverts:
             secagg.accept_advert(self.context, advert, verify)
-        self.book = secagg.close_roster(self.context, adverts)
+        self.closed = secagg.close_roster(self.context, adverts)
 
     def share(self, names: Iterable[str]) -> None:
         for name in names:
-            shares = self.sides[name].share(secagg.roster_for(self.book, name))
-            secagg.accept_shares(self.book, name, shares)
+            shares = self.sides[name].share(secagg.roster_for(self.closed, name))
+            secagg.accept_shares(self.closed, name, shares)
             self.shares += shares
             self.shared.add(name)
 
@@ -132,7 +132,7 @@ class Attempt:
             self.bounds[name] = stated.exponent
 
     def agree(self) -> None:
-        self.agreement = secagg.agree(self.book, self.shared, self.bounds)
+        self.agreement = secagg.agree(self.closed, self.shared, self.bounds)
 
     def delivery(self, name: str) -> secagg.Delivery:
         return secagg.delivery_for(self.agreement, name, self.shares)
@@ -143,17 +143,17 @@ class Attempt:
             self.masked[name] = self.sides[name].mask(self.vectors[name])
 
     def attest(self, names: Iterable[str]) -> None:
-        self.survivors = secagg.close_survivors(self.book, self.agreement, self.masked.keys())
+        self.survivors = secagg.close_survivors(self.closed, self.agreement, self.masked.keys())
         for name in names:
             attestation = self.sides[name].attest(self.survivors)
-            secagg.accept_attestation(self.book, self.agreement, self.survivors, attestation, verify)
+            secagg.accept_attestation(self.closed, self.agreement, self.survivors, attestation, verify)
             self.attestations[name] = attestation
 
     def reveal(self, names: Iterable[str]) -> None:
         for name in names:
-            request = secagg.request_for(self.book, self.survivors, name, self.attestations)
+            request = secagg.request_for(self.closed, self.survivors, name, self.attestations)
             reveal = self.sides[name].reveal(request)
-            secagg.accept_reveal(self.book, self.agreement, self.survivors, reveal)
+            secagg.accept_reveal(self.closed, self.agreement, self.survivors, reveal)
             self.reveals[name] = reveal
 
     def total(self, names: Collection[str] | None = None) -> RingArray:
@@ -162,14 +162,14 @@ class Attempt:
 
     def unmask(self) -> FloatArray:
         total = self.total()
-        masks = secagg.recover(self.book, self.agreement, self.survivors, list(self.reveals.values()))
+        masks = secagg.recover(self.closed, self.agreement, self.survivors, list(self.reveals.values()))
         secagg.remove_masks(total, masks)
         return secagg.open_sum(self.context, self.agreement, total)
 
     def run_to(self, step: str) -> Attempt:
         """Everybody takes part in every step up to and including the named one."""
         names = self.context.cohort
-        steps = {
+        steps: dict[str, Callable[[], object]] = {
             "advertise": lambda: self.advertise(names),
             "share": lambda: self.share(names),
             "bound": lambda: self.bound(names),

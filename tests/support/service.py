@@ -14,12 +14,13 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from aggregator.config import Config, Limits, StoreSection
 from aggregator.config import Server as ServerTable
+from aggregator.participant_directory import ParticipantDirectory
 from aggregator.rpc.server import Server
-from aggregator.run_registry import House
+from aggregator.run_registry import RunRegistry
 from aggregator.store import participants
 from aggregator.store.audit import Signer
 from aggregator.store.store import Store
-from aggregator.store_thread import Keeper
+from aggregator.store_thread import StoreThread
 from aggregator.trust import Trust
 from dcfpca.identity import Role
 from dcfpca.pki import Authority, Credentials, SiteFiles, create_authority, issue_credentials, load_credentials, sign
@@ -36,7 +37,7 @@ class Service:
 
     root: Path
     authority: Authority
-    run_registry: House
+    run_registry: RunRegistry
     trust: Trust
     server: Server
     port: int
@@ -44,7 +45,7 @@ class Service:
 
     def identity(self, role: Role, name: str, **more: Any) -> SiteFiles:
         """A certificate of this consortium, in a directory of its own."""
-        given = {"now": datetime.now(UTC), "days": 30} | more
+        given: dict[str, Any] = {"now": datetime.now(UTC), "days": 30} | more
         if role is Role.AGGREGATOR:
             given["hosts"] = ["localhost"]
         out = self.root / f"{role}-{name}-{len(list(self.root.iterdir()))}"
@@ -96,18 +97,18 @@ async def service(
     trust = Trust(table, participants.revoked(store.connection))
     own = trust.credentials
     signer = Signer(lambda data: sign(own.private_key, data), own.certificate.public_bytes(Encoding.DER))
-    keeper = Keeper(store, signer, str(own.identity))
-    house = House(keeper)
-    server = Server(config, house, trust)
-    await house.start()
+    thread = StoreThread(store, signer, str(own.identity))
+    registry = RunRegistry(thread, ParticipantDirectory(thread))
+    server = Server(config, registry, trust)
+    await registry.start()
     await server.start()
-    made = Service(root, authority, house, trust, server, server.port)
+    made = Service(root, authority, registry, trust, server, server.port)
     try:
         yield made
     finally:
         for channel in made.channels:
-            await channel.close()
-        house.drain()
+            await channel.close(None)
+        registry.drain()
         await server.stop()
-        await house.stop()
-        keeper.close()
+        await registry.stop()
+        thread.close()

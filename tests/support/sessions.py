@@ -9,15 +9,19 @@ from typing import Any
 import numpy as np
 
 from dcfpca import secagg
+from dcfpca.attempt_ref import AttemptRef
 from dcfpca.rpca.method import FloatArray
 from dcfpca.spec import RunSpec
+from dcfpca.v1 import types_pb2 as types
 from participant.policy import SiteFacts, SitePolicy
 from participant.session import Reaction, Session, actions, events
-from participant.session.events import ConsensusHeader, Ref
+from participant.session.events import AnnouncedConsensus
 from tests.support.secagg import identity_of, verify
 
 SITES = ("a", "b", "c", "d")
-HEADER = ConsensusHeader(6, 2, 3, b"c" * 32)
+CONSENSUS = AnnouncedConsensus(
+    types.TensorHeader(dtype=types.DTYPE_FLOAT64, rows=6, columns=2, scalars=3, sha256=b"c" * 32)
+)
 
 
 def spec_of(**changes: Any) -> RunSpec:
@@ -42,7 +46,7 @@ def enrolled(name: str = "a", spec: RunSpec | None = None, **policy: Any) -> Ses
 
 
 def opened(spec: RunSpec, round: int = 1, attempt: int = 1, seed: bytes = b"s" * 32, **changes: Any) -> events.Opened:
-    made = events.Opened(Ref(round, attempt), spec.digest(), SITES, HEADER, seed)
+    made = events.Opened(AttemptRef("run-1", round, attempt), spec.digest(), SITES, CONSENSUS, seed)
     return replace(made, **changes)
 
 
@@ -55,7 +59,7 @@ def update_of(name: str) -> FloatArray:
 
 
 def computed(name: str = "a", round: int = 1) -> events.Computed:
-    return events.Computed(round, HEADER.sha256, update_of(name))
+    return events.Computed(round, CONSENSUS.sha256, update_of(name))
 
 
 @dataclass
@@ -85,43 +89,45 @@ class Cohort:
             assert isinstance(advertise, actions.Advertise)
             secagg.accept_advert(self.context, advertise.advert, verify)
             adverts.append(advertise.advert)
-        self.book = secagg.close_roster(self.context, adverts)
+        self.closed = secagg.close_roster(self.context, adverts)
 
     def share(self) -> None:
         self.shares: dict[str, tuple[secagg.SealedShare, ...]] = {}
         bounds = {}
         for name in SITES:
-            (send,) = self.tell(name, events.RosterRelayed(Ref(1, 1), secagg.roster_for(self.book, name)))
+            (send,) = self.tell(
+                name, events.RosterRelayed(AttemptRef("run-1", 1, 1), secagg.roster_for(self.closed, name))
+            )
             assert isinstance(send, actions.SendShares)
             self.shares[name] = send.shares
             (bound,) = self.tell(name, computed(name))
             assert isinstance(bound, actions.SendBound)
             bounds[name] = bound.bound.exponent
-        self.agreement = secagg.agree(self.book, SITES, bounds)
+        self.agreement = secagg.agree(self.closed, SITES, bounds)
 
     def delivery(self, name: str) -> events.MaskWanted:
         sealed = [share for shares in self.shares.values() for share in shares]
-        return events.MaskWanted(Ref(1, 1), secagg.delivery_for(self.agreement, name, sealed))
+        return events.MaskWanted(AttemptRef("run-1", 1, 1), secagg.delivery_for(self.agreement, name, sealed))
 
     def submit(self) -> None:
         self.total = np.zeros(15, dtype=np.uint64)
         for name in SITES:
             (submit,) = self.tell(name, self.delivery(name))
-            assert submit == actions.Submit(Ref(1, 1))
-            self.total += np.frombuffer(self.sessions[name].update_bytes(Ref(1, 1)), dtype="<u8")
+            assert submit == actions.Submit(AttemptRef("run-1", 1, 1))
+            self.total += np.frombuffer(self.sessions[name].update_bytes(AttemptRef("run-1", 1, 1)), dtype="<u8")
 
     def unmask(self, survivors: Sequence[str] = SITES) -> FloatArray:
-        told = secagg.close_survivors(self.book, self.agreement, survivors)
+        told = secagg.close_survivors(self.closed, self.agreement, survivors)
         attested = {}
         for name in SITES:
-            (attest,) = self.tell(name, events.SurvivorsAnnounced(Ref(1, 1), told))
+            (attest,) = self.tell(name, events.SurvivorsAnnounced(AttemptRef("run-1", 1, 1), told))
             assert isinstance(attest, actions.Attest)
             attested[name] = attest.attestation
         reveals = []
         for name in SITES:
-            request = secagg.request_for(self.book, told, name, attested)
-            (reveal,) = self.tell(name, events.UnmaskWanted(Ref(1, 1), request))
+            request = secagg.request_for(self.closed, told, name, attested)
+            (reveal,) = self.tell(name, events.UnmaskWanted(AttemptRef("run-1", 1, 1), request))
             assert isinstance(reveal, actions.SendReveal)
             reveals.append(reveal.reveal)
-        secagg.remove_masks(self.total, secagg.recover(self.book, self.agreement, told, reveals))
+        secagg.remove_masks(self.total, secagg.recover(self.closed, self.agreement, told, reveals))
         return secagg.open_sum(self.context, self.agreement, self.total)

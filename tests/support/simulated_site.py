@@ -19,7 +19,7 @@ from dcfpca.rpca.columns import ArrayColumns
 from dcfpca.rpca.method import FloatArray, Site
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
-from dcfpca.wire import parcel_from
+from dcfpca.wire import message_from
 from participant import wire_codec
 from participant.policy import SiteFacts, SitePolicy
 from participant.session import Consent, Session, actions, events
@@ -46,7 +46,7 @@ class SimulatedSite:
         self.name, self.spec, self.data = name, spec, data
         self.disk = Disk()
         policy = SitePolicy(allow_plain=True, min_cohort=2)
-        self._facts = SiteFacts(name, *data.shape, False, False, policy)
+        self._facts = SiteFacts(name, data.shape[0], data.shape[1], False, False, policy)
         self._seeds = 0
         self.vectors: dict[tuple[int, bytes], FloatArray] = {}
         self.left: dict[tuple[int, int, str], bytes] = {}
@@ -100,7 +100,7 @@ class SimulatedSite:
                     self.computing = action
                 case actions.Finish():
                     self.take(events.ResultsWritten(action.outcome))
-                case actions.Complain() | actions.Forget():
+                case actions.LogRefusal() | actions.Forget():
                     pass
                 case _ if action not in self.outbox:
                     self.outbox.append(action)
@@ -111,7 +111,7 @@ class SimulatedSite:
         if action is None:
             return
         method = method_of(self.spec)
-        broadcast = parcel_from(method.broadcast_layout(action.round), action.consensus.inline)
+        broadcast = message_from(method.broadcast_layout(action.round), action.consensus.inline)
         if self._site is None:
             self._site = method.site(ArrayColumns(self.data))
             if self.disk.step:
@@ -156,29 +156,29 @@ class SimulatedSite:
             shares = self._message(replace(action, bound=None), aggregator)
             bound = self._message(actions.SendBound(action.ref, action.bound), aggregator)
             return max(shares, bound, key=lambda reply: reply.fate in (Fate.LATE, Fate.REJECTED))
-        ref, update, ticket = wire_codec.encode_ref("r1", action.ref), b"", b""
-        place = {"at": aggregator.clock, "participant": self.name, "round": ref.round, "attempt": ref.attempt}
+        update, ticket = b"", b""
+        place: dict[str, Any] = {"at": aggregator.clock, "participant": self.name, "ref": action.ref}
         event: told.RoundMessage
         match action:
             case actions.Advertise():
                 event = wire_events.keys_advertised(
-                    wire_codec.encode_advert("r1", action.ref, action.advert), self.name, aggregator.clock
+                    wire_codec.encode_advert(action.ref, action.advert), self.name, aggregator.clock
                 )
             case actions.SendShares():
                 event = wire_events.shares_sent(
-                    wire_codec.encode_shares("r1", action.ref, action.shares), self.name, aggregator.clock
+                    wire_codec.encode_shares(action.ref, action.shares), self.name, aggregator.clock
                 )
             case actions.SendBound():
                 event = told.BoundStated(**place, exponent=action.bound.exponent)
             case actions.Submit():
-                update, latest = self.session.update_bytes(action.ref), self.session.latest
+                update, latest = bytes(self.session.update_bytes(action.ref)), self.session.latest
                 ticket = latest.ticket if latest else b""
                 event = told.UpdateReceived(**place, sha256=hashlib.sha256(update).digest(), size=len(update))
             case actions.Attest():
                 event = told.SurvivorsAttested(**place, signature=action.attestation.signature)
             case actions.SendReveal():
                 event = wire_events.shares_revealed(
-                    wire_codec.encode_reveal("r1", action.ref, action.reveal), self.name, aggregator.clock
+                    wire_codec.encode_reveal(action.ref, action.reveal), self.name, aggregator.clock
                 )
             case _:
                 raise AssertionError(action)
@@ -187,7 +187,7 @@ class SimulatedSite:
 
     def _never_two(self, event: told.RoundMessage, update: bytes) -> None:
         """Of each kind at most one message leaves in an attempt, byte for byte; else masks would give way."""
-        key = (event.round, event.attempt, event.kind)
+        key = (event.ref.round, event.ref.attempt, event.kind)
         # Signatures are not deterministic everywhere; what they sign is.
         body = update or repr(replace(event, at=0.0)).encode()
         assert self.left.setdefault(key, body) == body, f"two different {event.kind} left in one attempt"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ def test_scikit_learn_accepts_the_estimator(estimator, check) -> None:  # type: 
 
 
 @pytest.mark.parametrize("bound", [{"rank": 4}, {"max_rank": 8}, {}])
-def test_the_truth_is_found_with_rows_as_samples(bound: dict[str, int]) -> None:
+def test_the_truth_is_found_with_rows_as_samples(bound: dict[str, Any]) -> None:
     problem = _problem()
     model = RobustPCA(**bound).fit(problem.M.T)
     assert model.rank_ == 4

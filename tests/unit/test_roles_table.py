@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -57,7 +58,7 @@ async def status_of(channel: grpc.aio.Channel, method: str) -> grpc.StatusCode:
     """What an empty message to this method gets; a stream that stays open counts as let in."""
     kind = METHODS[method]
     streams_in, streams_out = kind.client_streaming, kind.server_streaming
-    make = {
+    make: Any = {
         (False, False): channel.unary_unary,
         (False, True): channel.unary_stream,
         (True, False): channel.stream_unary,

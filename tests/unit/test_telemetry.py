@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from aggregator.run.state import Phase, Round, Run, Status
+from aggregator.run.state import Attempt, Phase, Run, Status
 from aggregator.telemetry import Telemetry
+from dcfpca.attempt_ref import AttemptRef
 from dcfpca.spec import parse_spec
 from dcfpca.v1.admin_pb2 import RoundView
 from dcfpca.web_server import Request
@@ -29,8 +30,8 @@ async def _samples(telemetry: Telemetry | at_site.Telemetry) -> dict[str, float]
 
 
 def _run(phase: Phase, round: int = 1, attempt: int = 1) -> Run:
-    opened = Round(round=round, attempt=attempt, first_attempt=1, phase=phase, opened_at=0.0)
-    return Run(run_id="r", created_at=0.0, status=Status.RUNNING, round=opened)
+    opened = Attempt(ref=AttemptRef("r", round, attempt), first_attempt=1, phase=phase, opened_at=0.0)
+    return Run(run_id="r", created_at=0.0, status=Status.RUNNING, attempt=opened)
 
 
 async def test_a_finished_round_is_counted_once_however_often_it_is_told() -> None:
@@ -64,7 +65,7 @@ async def test_a_repeated_attempt_and_a_pause_count_as_failed_attempts() -> None
     assert (await _samples(telemetry))["dcfpca_attempts_failed_total"] == 2
 
 
-async def test_fates_and_answers_are_told_apart() -> None:
+async def test_fates_and_answers_are_unexplained_text() -> None:
     telemetry = Telemetry()
     for fate in ("accepted", "accepted", "late"):
         telemetry.message("update", fate)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import uuid
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +39,14 @@ async def hung_up_on(call: Any, draw: random.Random) -> None:
 
 
 async def recorded(aggregator: Service, run_id: str) -> list[str]:
-    entries = await aggregator.run_registry.keeper.do(lambda store: audit.entries(store.connection))
+    entries = await aggregator.run_registry.store.do(lambda store: audit.entries(store.connection))
     return [entry.action for entry in entries if entry.run_id == run_id]
 
 
 async def settle(aggregator: Service) -> None:
     """Until everything that was begun is done."""
     await asyncio.sleep(0.05)
-    await asyncio.gather(*aggregator.run_registry._under_way, return_exceptions=True)
+    await asyncio.gather(*aggregator.run_registry._in_progress, return_exceptions=True)
 
 
 @pytest.mark.slow
@@ -73,7 +74,7 @@ async def test_a_proposal_that_was_hung_up_on_is_there_whole_or_not_at_all(tmp_p
             request = admin_pb2.ProposeRunRequest(spec=SPEC.canonical(), request_id=request_id)
             await hung_up_on(stub.ProposeRun(request), draw)
             await settle(aggregator)
-            known = await aggregator.run_registry.keeper.do(lambda store, one=request_id: store.run_of_request(one))
+            known = await aggregator.run_registry.store.do(methodcaller("run_of_request", request_id))
             assert known is None or await recorded(aggregator, known) == ["run_proposed"]
             assert await proposed(stub, request_id) == (known or (await proposed(stub, request_id)))
 
@@ -103,7 +104,7 @@ async def test_what_an_operator_does_is_recorded_under_its_name(tmp_path: Path) 
         stub = aggregator.operator()
         run_id = await proposed(stub)
         await stub.AbortRun(admin_pb2.AbortRunRequest(run_id=run_id, reason="why not"))
-        entries = await aggregator.run_registry.keeper.do(lambda store: audit.entries(store.connection))
+        entries = await aggregator.run_registry.store.do(lambda store: audit.entries(store.connection))
         assert [(entry.action, entry.actor) for entry in entries] == [
             ("run_proposed", "spiffe://acme/operator/op"),
             ("run_aborted", "spiffe://acme/operator/op"),

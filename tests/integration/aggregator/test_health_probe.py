@@ -55,8 +55,8 @@ async def test_the_probe_passes_exactly_while_the_aggregator_serves_and_sigterm_
         said = await asyncio.to_thread(probe, config)
         assert re.fullmatch(r"127\.0\.0\.1:\d+ is serving, and its certificate lasts [01] more days", said)
         process.terminate()
-        _, said = await asyncio.wait_for(process.communicate(), SECONDS)
-        assert process.returncode == 0, said
+        _, err = await asyncio.wait_for(process.communicate(), SECONDS)
+        assert process.returncode == 0, err
     finally:
         if process.returncode is None:
             process.kill()

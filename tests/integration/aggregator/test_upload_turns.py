@@ -52,7 +52,7 @@ async def propose(aggregator: Service, **keys: Any) -> str:
 async def enrol(aggregator: Service, run_id: str, name: str, own: Credentials | None = None) -> Any:
     """Consent, and what to call the aggregator with."""
     own = own or aggregator.credentials(Role.PARTICIPANT, name)
-    digest = aggregator.run_registry.runners[run_id].facts.spec_sha256
+    digest = aggregator.run_registry.runners[run_id].run.spec_sha256
     said = consent_bytes(run_id, digest, name, accept=True, private=False, reasons=[])
     stub: Any = RoundServiceStub(aggregator.channel_of(own))
     signature = sign(own.private_key, said)
@@ -63,9 +63,9 @@ async def enrol(aggregator: Service, run_id: str, name: str, own: Credentials | 
 def update(aggregator: Service, run_id: str) -> tuple[pb.UpdateHeader, bytes]:
     """An update of zeros for the open round."""
     runner = aggregator.run_registry.runners[run_id]
-    assert runner.run.round is not None
-    layout = runner.method.update_layout(runner.run.round.round)
-    ref = types.RoundRef(run_id=run_id, round=runner.run.round.round, attempt=runner.run.round.attempt)
+    assert runner.run.attempt is not None
+    layout = runner.method.update_layout(runner.run.attempt.ref.round)
+    ref = types.RoundRef(run_id=run_id, round=runner.run.attempt.ref.round, attempt=runner.run.attempt.ref.attempt)
     payload = bytes(8 * layout.size)
     return pb.UpdateHeader(ref=ref, tensor=header_of(payload, layout, types.DTYPE_FLOAT64)), payload
 
@@ -157,7 +157,7 @@ async def test_a_crowd_of_daemons_gets_the_answer_that_any_cohort_gets(tmp_path:
         while not runner.run.status.over:
             await runner.changed.wait(runner.changed.version)
         alone = simulate(method_of(runner.spec), [ArrayColumns(data[name]) for name in sorted(data)])
-        assert relative(runner.sums.consensus.broadcast.tensor, alone.consensus.broadcast.tensor) <= 1e-12
+        assert relative(runner.consensus.broadcast.tensor, alone.consensus.broadcast.tensor) <= 1e-12
 
 
 class Bare(RoundServiceServicer):

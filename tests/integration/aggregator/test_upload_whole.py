@@ -15,7 +15,7 @@ from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire import chunks, header_of
 from dcfpca.wire_constants import CHUNK_BYTES
-from participant.link.calls import customs_of
+from participant.link.calls import upload_limits_of
 from tests.integration.aggregator.test_upload_turns import (
     NAMES,
     PATIENCE,
@@ -56,8 +56,8 @@ async def test_a_large_update_and_a_large_cohort_use_the_stream(tmp_path: Path, 
 
 @pytest.mark.parametrize("said", ["", "many", "-1", "1e9", "²"])
 def test_metadata_that_say_no_number_mean_no_updates_in_one_message(said: str) -> None:
-    assert customs_of((("dcfpca-whole", said),))[1] == 0
-    assert customs_of((("dcfpca-whole", str(10 * CHUNK_BYTES)),))[1] == CHUNK_BYTES
+    assert upload_limits_of((("dcfpca-whole", said),))[1] == 0
+    assert upload_limits_of((("dcfpca-whole", str(10 * CHUNK_BYTES)),))[1] == CHUNK_BYTES
 
 
 async def opened(aggregator: Service) -> tuple[str, Any, pb.UpdateHeader, bytes]:
@@ -77,8 +77,8 @@ async def test_a_repeat_is_a_duplicate_and_another_update_is_rejected(tmp_path: 
         sent = [(header, payload), (header, payload), (second, other.tobytes())]
         fates = [(await ann.SubmitWhole(pb.WholeUpdate(header=one, data=data))).fate for one, data in sent]
         assert fates == [types.FATE_ACCEPTED, types.FATE_DUPLICATE, types.FATE_REJECTED]
-        assert runner.sums._running is not None
-        assert not runner.sums._running.total().any()
+        assert runner.round_sum.running is not None
+        assert not runner.round_sum.running.total().any()
 
 
 async def test_an_update_of_which_another_has_begun_to_arrive_is_rejected(tmp_path: Path) -> None:
@@ -138,6 +138,6 @@ async def test_what_the_spec_does_not_allow_is_turned_away_and_not_counted(
 
 async def test_a_daemon_s_stream_is_told_that_updates_may_come_in_one_message(tmp_path: Path) -> None:
     async with ready_to_upload(tmp_path) as (link, header, payload):
-        assert link._whole == CHUNK_BYTES
+        assert link._whole_bytes == CHUNK_BYTES
         fates = [(await link.upload(header, payload, len(NAMES))).fate for _ in range(2)]
         assert fates == [types.FATE_ACCEPTED, types.FATE_DUPLICATE]

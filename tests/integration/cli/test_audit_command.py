@@ -68,7 +68,7 @@ async def test_operators_and_participants_verify_the_log(
 async def test_a_participant_verifies_a_log_of_which_others_lines_are_withheld(
     aggregator: Service, run_id: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    record = aggregator.run_registry.keeper.record
+    record = aggregator.run_registry.store.record
     for name in ("ann", "bob"):
         actor = f"spiffe://acme/participant/{name}"
         await record("participant_refused", actor=actor, run_id=run_id, reasons=[f"{name} has 7 columns"])
@@ -100,7 +100,7 @@ async def test_a_site_names_its_own_configuration(
     }
     (tmp_path / "participant.toml").write_text(to_toml(tables))
     assert await typed("run", "audit", run_id, "--verify", "--config", str(tmp_path / "participant.toml")) == 0
-    assert "the log is whole: 2 entries" in capsys.readouterr().err
+    assert "the log is complete: 2 entries" in capsys.readouterr().err
 
 
 def commands_of_operators() -> list[tuple[str, ...]]:
@@ -139,7 +139,7 @@ async def test_a_run_that_the_log_does_not_know_is_said_to_be_missing(
 ) -> None:
     files = aggregator.identity(Role.PARTICIPANT, "ann")
     assert await typed("run", "audit", "20300101-00000000", "--verify", *flags(aggregator, files)) == 1
-    assert "the audit log has no run" in capsys.readouterr().err
+    assert "the audit log has no entry of run" in capsys.readouterr().err
 
 
 async def test_a_log_that_was_cut_off_is_noticed_by_who_noted_its_end(
@@ -148,10 +148,10 @@ async def test_a_log_that_was_cut_off_is_noticed_by_who_noted_its_end(
     files = aggregator.identity(Role.PARTICIPANT, "ann")
     words = ("run", "audit", run_id, "--verify", "--seen", str(tmp_path / "seen"), *flags(aggregator, files))
     assert await typed(*words) == 0
-    await aggregator.run_registry.keeper.record("something_else")
+    await aggregator.run_registry.store.record("something_else")
     assert await typed(*words) == 0, "a log that has grown is as it was"
     noted = (tmp_path / "seen").read_bytes()
-    await aggregator.run_registry.keeper.do(
+    await aggregator.run_registry.store.do(
         lambda store: store.connection.execute("DELETE FROM audit WHERE sequence > 2")
     )
     assert await typed(*words) == 1
@@ -166,11 +166,11 @@ async def test_a_log_written_anew_by_the_aggregator_itself_is_noticed(
     files = aggregator.identity(Role.PARTICIPANT, "ann")
     words = ("run", "audit", run_id, "--verify", "--seen", str(tmp_path / "seen"), *flags(aggregator, files))
     assert await typed(*words) == 0
-    await aggregator.run_registry.keeper.do(
+    await aggregator.run_registry.store.do(
         lambda store: store.connection.execute("DELETE FROM audit WHERE sequence > 1")
     )
-    await aggregator.run_registry.keeper.record("run_resumed", actor="spiffe://acme/operator/op", run_id=run_id)
-    kept = await aggregator.run_registry.keeper.do(lambda store: audit.entries(store.connection))
+    await aggregator.run_registry.store.record("run_resumed", actor="spiffe://acme/operator/op", run_id=run_id)
+    kept = await aggregator.run_registry.store.do(lambda store: audit.entries(store.connection))
     assert [entry.action for entry in kept] == ["run_proposed", "run_resumed"]
     assert await typed(*words) == 1
     assert "entry 2" in capsys.readouterr().err

@@ -13,10 +13,10 @@ from pathlib import Path
 import grpc
 import pytest
 
-from dcfpca.doctor.connection_diagnosis import Address, Files, diagnose
+from dcfpca.connection_diagnosis import Address, TlsFiles, diagnose
 from dcfpca.errors import BadIdentity, DcfpcaError, Unreachable
 from dcfpca.identity import Role
-from dcfpca.operator.connection import Settings, connected
+from dcfpca.operator.connection import ConnectionSettings, connected
 from dcfpca.pki.directory import Authority, create_authority
 from dcfpca.pki.site import SiteFiles, issue_credentials
 
@@ -65,13 +65,13 @@ def serve(servers: list[grpc.Server], files: SiteFiles) -> Address:
     return Address("127.0.0.1", port)
 
 
-def files_of(site: SiteFiles) -> Files:
-    return Files(site.ca, site.certificate, site.key)
+def files_of(site: SiteFiles) -> TlsFiles:
+    return TlsFiles(site.ca, site.certificate, site.key)
 
 
 def asked(address: Address, site: SiteFiles) -> DcfpcaError:
     """The error of a whole command against this address."""
-    with pytest.raises(DcfpcaError) as caught, connected(Settings(address, files_of(site))) as operator:
+    with pytest.raises(DcfpcaError) as caught, connected(ConnectionSettings(address, files_of(site))) as operator:
         operator.runs()
     return caught.value
 
@@ -123,12 +123,12 @@ def test_an_aggregator_of_another_ca_is_not_believed(
     assert "--ca" in error.hint
 
 
-def test_an_aggregator_that_does_not_know_our_ca_is_told_apart(
+def test_an_aggregator_that_does_not_know_our_ca_is_unexplained_text(
     consortium: Consortium, stranger: Consortium, servers: list[grpc.Server]
 ) -> None:
     address = serve(servers, stranger.issue(Role.AGGREGATOR, "agg"))
     ours = consortium.issue(Role.OPERATOR, "op")
-    error = diagnose(address, Files(stranger.authority.ca_path, ours.certificate, ours.key))
+    error = diagnose(address, TlsFiles(stranger.authority.ca_path, ours.certificate, ours.key))
     assert isinstance(error, BadIdentity)
     assert "turned this certificate away" in str(error)
 
@@ -163,7 +163,7 @@ def test_a_port_without_tls_is_named(consortium: Consortium, greeting: bytes, sa
     assert said in str(error)
 
 
-def test_a_host_that_swallows_packets_is_told_apart(consortium: Consortium) -> None:
+def test_a_host_that_swallows_packets_is_unexplained_text(consortium: Consortium) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=0) as server:
         address = Address("127.0.0.1", server.getsockname()[1])
         # The queue of a server that never accepts is full after a connection or two; further ones get no answer.

@@ -16,15 +16,15 @@ import pytest
 from rich.console import Console
 
 from dcfpca.cli.main import main
-from dcfpca.cli.watching import Watch
 from dcfpca.demo.children import Children
 from dcfpca.demo.federation import AGGREGATOR, Federation, SitePlan
 from dcfpca.demo.problem import draw, score
 from dcfpca.operator.client import Operator
 from dcfpca.operator.connection import connect_settings, connected
 from dcfpca.rpca.synthetic import Problem
-from dcfpca.text.run_progress import Progress
-from dcfpca.text.time_left import Seen
+from dcfpca.text.run_history import RunHistory
+from dcfpca.text.run_progress import RunProgress
+from dcfpca.text.run_watch import RunWatch
 from dcfpca.v1.admin_pb2 import ListRunsRequest
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
 
@@ -233,15 +233,15 @@ def test_a_watch_survives_the_death_of_the_aggregator_and_says_so_once(terminal:
     federation, told = stage.federation, io.StringIO()
     strikes = iter((True,))
 
-    def strike(seen: Seen) -> None:
+    def strike(history: RunHistory) -> None:
         if next(strikes, False):
             federation.children[AGGREGATOR].kill()
             federation.restart_aggregator()
             with stage.operator() as other:
                 other.abort(run_id, "enough")
 
-    with stage.operator() as operator, Progress(Console(file=told, width=200)) as progress:
-        view = Watch(operator, run_id, progress).follow(strike)
+    with stage.operator() as operator, RunProgress(Console(file=told, width=200)) as progress:
+        view = RunWatch(operator, run_id, progress).follow(strike)
         assert (view.status, view.reason) == ("aborted", "aborted by operator: enough")
         assert told.getvalue().count("was lost; trying again") == 1
         assert told.getvalue().count("connected again") == 1
@@ -256,17 +256,17 @@ def test_a_run_without_a_quorum_pauses_with_the_reason_and_resumes_in_the_same_r
     children = stage.federation.children
     strikes = iter((True,))
 
-    def strike(seen: Seen) -> None:
-        if seen.last_round >= 2 and next(strikes, False):
+    def strike(history: RunHistory) -> None:
+        if history.last_round >= 2 and next(strikes, False):
             for name in ("a", "b"):
                 children[name].kill()
 
-    with stage.operator() as operator, Progress(Console(file=io.StringIO())) as progress:
-        paused = Watch(operator, run_id, progress).follow(strike)
+    with stage.operator() as operator, RunProgress(Console(file=io.StringIO())) as progress:
+        paused = RunWatch(operator, run_id, progress).follow(strike)
         assert paused.status == "paused"
         watched = terminal.type("run", "watch", run_id)
         assert watched.code == 1
-        assert f"hint: when the cause is gone: `dcfpca run resume {run_id}`" in watched.err
+        assert f"hint: when the cause is removed: `dcfpca run resume {run_id}`" in watched.err
         for name in ("a", "b"):
             children.restart(name)
         children.until(lambda: _connected(operator) == set(NAMES), "the sites' return", 60)

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from dcfpca.doctor.connection_diagnosis import Address, Files
+from dcfpca.connection_diagnosis import Address, TlsFiles
 from dcfpca.identity import Role
-from dcfpca.operator.connection import Settings, connected
+from dcfpca.operator.connection import ConnectionSettings, connected
 from tests.support.proxy import Proxy
 from tests.support.service import service
 
 
-def _count_runs(settings: Settings) -> int:
+def _count_runs(settings: ConnectionSettings) -> int:
     with connected(settings) as operator:
         return len(operator.runs())
 
@@ -24,7 +24,7 @@ async def test_the_operator_connects_though_every_packet_takes_a_third_of_a_seco
     async with service(tmp_path) as site:
         files = site.identity(Role.OPERATOR, "op")
         proxy = Proxy(f"127.0.0.1:{site.port}", delay=0.33)
-        settings = Settings(Address.parse(proxy.address), Files(files.ca, files.certificate, files.key))
+        settings = ConnectionSettings(Address.parse(proxy.address), TlsFiles(files.ca, files.certificate, files.key))
         try:
             assert await asyncio.to_thread(_count_runs, settings) == 0
         finally:

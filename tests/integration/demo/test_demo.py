@@ -66,7 +66,7 @@ def test_processes_are_killed_and_yet_every_site_has_the_truth_and_the_private_o
     assert all((directory / file).is_file() for file in files)
     exported = {file.split("/")[1] for file in files if file.startswith("export/hospital")}
     assert exported == {"hospital-a", "hospital-b", "hospital-c"}
-    assert sum(file.endswith("/manifest.json") for file in files) == 4
+    assert sum(file.endswith("/manifest.json") for file in files) == 5
     assert "hospital-b was killed" in done.stderr
     assert "without hospital-b" in done.stderr
     assert "the aggregator was killed" in done.stderr

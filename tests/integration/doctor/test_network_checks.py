@@ -14,38 +14,38 @@ from pathlib import Path
 
 import pytest
 
-from dcfpca.cli.doctor import examine
-from dcfpca.doctor import Finding, Level, worst
-from dcfpca.doctor.connection_diagnosis import Address, Files
+from dcfpca.connection_diagnosis import Address, TlsFiles
+from dcfpca.doctor import CheckResult, Level, worst
 from dcfpca.doctor.network_checks import check_network
+from dcfpca.doctor.operator_checks import check_operator
 from dcfpca.identity import Role, fingerprint
-from dcfpca.operator.connection import Settings
+from dcfpca.operator.connection import ConnectionSettings
 from dcfpca.pki import SiteFiles, create_authority, issue_credentials, load_credentials
 from tests.support.service import Service, service
 
 
-def _files(files: SiteFiles) -> Files:
-    return Files(files.ca, files.certificate, files.key)
+def _files(files: SiteFiles) -> TlsFiles:
+    return TlsFiles(files.ca, files.certificate, files.key)
 
 
-def _examine(files: SiteFiles, host: str, port: int) -> list[Finding]:
+def _examine(files: SiteFiles, host: str, port: int) -> list[CheckResult]:
     own = load_credentials(files.ca, files.certificate, files.key, now=datetime.now(UTC))
     return list(check_network(Address(host, port), _files(files), own))
 
 
-async def _look(site: Service, files: SiteFiles, host: str = "localhost") -> list[Finding]:
+async def _look(site: Service, files: SiteFiles, host: str = "localhost") -> list[CheckResult]:
     return await asyncio.to_thread(_examine, files, host, site.port)
 
 
-def _last(findings: list[Finding]) -> tuple[str, Level, str]:
+def _last(findings: list[CheckResult]) -> tuple[str, Level, str]:
     return findings[-1].what, findings[-1].level, findings[-1].sentence
 
 
 async def test_all_is_well_with_a_real_aggregator(tmp_path: Path) -> None:
     async with service(tmp_path) as site:
         files = site.identity(Role.OPERATOR, "op")
-        settings = Settings(Address("localhost", site.port), _files(files))
-        found = await asyncio.to_thread(lambda: list(examine(settings)))
+        settings = ConnectionSettings(Address("localhost", site.port), _files(files))
+        found = await asyncio.to_thread(lambda: list(check_operator(settings)))
     assert [one.what for one in found] == [
         "certificate", "expiry", "disk", "DNS", "TCP", "TLS", "aggregator", "service", "clock", "version", "operator",
     ]  # fmt: skip
@@ -81,8 +81,8 @@ async def test_a_revoked_certificate_is_told_by_the_service(tmp_path: Path) -> N
 async def test_a_participants_certificate_is_no_operators(tmp_path: Path) -> None:
     async with service(tmp_path) as site:
         files = site.identity(Role.PARTICIPANT, "a")
-        settings = Settings(Address("localhost", site.port), _files(files))
-        found = await asyncio.to_thread(lambda: list(examine(settings)))
+        settings = ConnectionSettings(Address("localhost", site.port), _files(files))
+        found = await asyncio.to_thread(lambda: list(check_operator(settings)))
     assert (found[0].what, found[0].level) == ("certificate", Level.FAIL)
     assert "role participant" in found[0].sentence
 

@@ -14,6 +14,7 @@ from dcfpca.cli.main import main as operator_main
 from dcfpca.errors import DcfpcaError
 from dcfpca.identity import Role
 from dcfpca.pki import create_authority, issue_credentials
+from dcfpca.text.command_line import FAILED, MISUSED
 from participant.main import main as participant_main
 from tests.support.federation import Federation
 
@@ -45,20 +46,22 @@ def site(federation: Federation, file: str = "participant.toml") -> Path:
     return federation.root / "sites" / "solo" / file
 
 
-def complaint(main: Callable[[list[str]], None], config: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """What `serve` says on standard error before it ends with 1: a sentence and a hint, and no traceback."""
+def complaint(
+    main: Callable[[list[str]], None], config: Path, capsys: pytest.CaptureFixture[str], code: int = MISUSED
+) -> str:
+    """What `serve` says on standard error before it exits with this code: a sentence and a hint, and no traceback."""
     with pytest.raises(SystemExit) as ended:
         main(["serve", "--config", str(config)])
     said = capsys.readouterr().err
-    assert ended.value.code == 1, said
+    assert ended.value.code == code, said
     assert "Traceback" not in said
     assert "error: " in said
     assert "hint: " in said
     return said
 
 
-def refused(federation: Federation, capsys: pytest.CaptureFixture[str]) -> str:
-    return " ".join(complaint(participant_main, site(federation), capsys).split())
+def refused(federation: Federation, capsys: pytest.CaptureFixture[str], code: int = MISUSED) -> str:
+    return " ".join(complaint(participant_main, site(federation), capsys, code).split())
 
 
 def test_data_that_is_not_there(alone: Federation, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,29 +132,31 @@ def test_an_expired_certificate(alone: Federation, capsys: pytest.CaptureFixture
     stale = create_authority(alone.root / "old-ca", "acme", old)
     issue_credentials(stale, Role.PARTICIPANT, "solo", alone.files["solo"].key.parent, now=old, days=30, force=True)
     alone.files["solo"].ca.write_bytes(stale.ca_path.read_bytes())
-    assert "expired" in refused(alone, capsys)
+    assert "expired" in refused(alone, capsys, FAILED)
 
 
 def test_a_certificate_of_the_wrong_role(alone: Federation, capsys: pytest.CaptureFixture[str]) -> None:
     mine = alone.files["solo"]
     issue_credentials(alone.authority, Role.OPERATOR, "solo", mine.key.parent, now=datetime.now(UTC), force=True)
-    assert "operator" in refused(alone, capsys)
+    assert "operator" in refused(alone, capsys, FAILED)
 
 
 def test_a_certificate_of_another_ca(alone: Federation, capsys: pytest.CaptureFixture[str]) -> None:
     other = create_authority(alone.root / "other-ca", "acme", datetime.now(UTC))
     alone.files["solo"].ca.write_bytes(other.ca_path.read_bytes())
-    assert "CA" in refused(alone, capsys)
+    assert "CA" in refused(alone, capsys, FAILED)
 
 
 def test_a_key_that_others_can_read(alone: Federation, capsys: pytest.CaptureFixture[str]) -> None:
     alone.files["solo"].key.chmod(0o644)
-    assert "solo.key" in refused(alone, capsys)
+    assert "solo.key" in refused(alone, capsys, FAILED)
 
 
 def test_an_aggregators_key_that_others_can_read(alone: Federation, capsys: pytest.CaptureFixture[str]) -> None:
     alone.files["agg"].key.chmod(0o640)
-    assert "agg.key can be read or changed by other users" in complaint(_aggregator, alone.aggregator_config(), capsys)
+    assert "agg.key can be read or changed by other users" in complaint(
+        _aggregator, alone.aggregator_config(), capsys, FAILED
+    )
 
 
 def test_an_operators_key_that_others_can_read(alone: Federation, capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,7 +165,7 @@ def test_an_operators_key_that_others_can_read(alone: Federation, capsys: pytest
     flags = ["--aggregator", "127.0.0.1:9", "--ca", str(files.ca), "--cert", str(files.certificate)]
     with pytest.raises(SystemExit) as stopped:
         operator_main(["run", "list", *flags, "--key", str(files.key)])
-    assert stopped.value.code == 1
+    assert stopped.value.code == FAILED
     assert "op.key can be read or changed by other users" in capsys.readouterr().err
 
 

@@ -107,7 +107,7 @@ def filled(kind: type[Message], run_id: str, name: str) -> Message:
         if field.name in known:
             setattr(message, field.name, known[field.name])
         elif field.type == FieldDescriptor.TYPE_MESSAGE and not field.is_repeated:
-            getattr(message, field.name).CopyFrom(filled(GetMessageClass(field.message_type), run_id, name))
+            getattr(message, field.name).CopyFrom(filled(type(getattr(message, field.name)), run_id, name))
     return message
 
 

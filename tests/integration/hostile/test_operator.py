@@ -18,7 +18,7 @@ from tests.support.federation import Federation
 
 pytestmark = pytest.mark.slow
 NAMES = ("alpha", "beta", "gamma")
-LIMITS = {"allow_plain": False, "max_rank": 3, "max_rounds": 50, "min_columns": 5, "min_cohort": 3}
+LIMITS: dict[str, Any] = {"allow_plain": False, "max_rank": 3, "max_rounds": 50, "min_columns": 5, "min_cohort": 3}
 HARMLESS = {"answer", "subscription", "export refusal"}
 
 

@@ -129,9 +129,9 @@ def memory_kib() -> int:
 async def fuzz(attacked: Attacked, channels: list[grpc.aio.Channel], draw: random.Random) -> str:
     """One hostile call, whatever the run does meanwhile; what it got."""
     runner = attacked.runner
-    here = runner.run.round
-    layout = runner.method.update_layout(here.round if here else 0)
-    place = (here.round, here.attempt) if here else (0, 1)
+    here = runner.run.attempt
+    layout = runner.method.update_layout(here.ref.round if here else 0)
+    place = (here.ref.round, here.ref.attempt) if here else (0, 1)
     dtype = Contract("", "", runner.spec).dtype()
     shape = (layout.rows, layout.columns, len(layout.scalars))
     scene = Scene(runner.run.run_id, *place, *shape, HOSTILE, dtype, attacked.other_run)
@@ -156,7 +156,7 @@ async def one_run(aggregator: Service, spec: RunSpec, own: Credentials, other_ru
     """A run of the honest ones, with the hostile one in its cohort."""
     proposal = admin_pb2.ProposeRunRequest(spec=spec.canonical(), request_id=uuid.uuid4().hex)
     run_id = (await aggregator.operator().ProposeRun(proposal)).run_id
-    await (await enrol(aggregator, run_id, spec, own)).close()
+    await (await enrol(aggregator, run_id, spec, own)).close(None)
     return Attacked(aggregator.run_registry.runners[run_id], other_run, tape)
 
 
@@ -178,7 +178,7 @@ async def test_whatever_it_sends_the_honest_ones_finish_with_the_right_answer(
 ) -> None:
     spec, data, levels = spec_of(aggregation, rounds=2), honest_data(), []
     alone = simulate(method_of(spec), [ArrayColumns(data[name]) for name in HONEST])
-    limits = {"upload_seconds": 1, "calls_per_second": 1e6, "call_burst": 10**6}
+    limits: dict[str, Any] = {"upload_seconds": 1, "calls_per_second": 1e6, "call_burst": 10**6}
     tape, other, draw, told = Tape(monkeypatch), "another", random.Random(SEED), Counter[str]()
     async with service(tmp_path, **limits) as aggregator, honest_sites(aggregator, data):
         own = aggregator.credentials(Role.PARTICIPANT, HOSTILE)
@@ -189,7 +189,7 @@ async def test_whatever_it_sends_the_honest_ones_finish_with_the_right_answer(
             told += await attack_run(attacked, channels, draw)
             run, other = attacked.runner.run, attacked.runner.run.run_id
             assert run.status.value == "finished", run.reason
-            got = attacked.runner.sums.consensus.broadcast.tensor
+            got = attacked.runner.consensus.broadcast.tensor
             assert relative(got, alone.consensus.broadcast.tensor) <= 1e-10
             levels.append(memory_kib())
         assert failures_told(aggregator) == 0
@@ -239,7 +239,7 @@ async def test_an_upload_that_says_no_more_is_cut_and_costs_the_others_nothing(t
         call = stub.SubmitUpdate(timeout=PATIENCE)
         header = pb.UpdateHeader()
         header.ref.run_id, header.ref.attempt = run_id, 1
-        header.tensor.dtype, header.tensor.rows = 1, layout.rows
+        header.tensor.dtype, header.tensor.rows = types_pb2.DTYPE_FLOAT64, layout.rows
         header.tensor.columns, header.tensor.scalars, header.tensor.sha256 = (
             layout.columns,
             len(layout.scalars),

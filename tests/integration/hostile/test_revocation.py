@@ -42,7 +42,7 @@ async def introduced(aggregator: Service, name: str) -> Credentials:
     own = aggregator.credentials(Role.PARTICIPANT, name)
     call = RoundServiceStub(aggregator.channel_of(own)).Subscribe(HELLO)
     await call.wait_for_connection()
-    while not aggregator.run_registry.presence.is_here(name):
+    while not aggregator.run_registry.directory.presence.is_connected(name):
         await aggregator.run_registry.stage.wait(aggregator.run_registry.stage.version)
     call.cancel()
     return own
@@ -86,7 +86,7 @@ async def test_a_restored_participant_is_let_in_again_and_both_are_in_the_audit_
     await operator.RevokeParticipant(admin_pb2.RevokeParticipantRequest(name="ann", reason="left"))
     await operator.RestoreParticipant(admin_pb2.RestoreParticipantRequest(name="ann", reason="came back"))
     assert await status(aggregator, own) is grpc.StatusCode.NOT_FOUND
-    store = aggregator.run_registry.keeper.store
+    store = aggregator.run_registry.store.store
     assert participants.revoked(store.connection) == frozenset()
     entries = [entry async for entry in operator.FetchAuditLog(admin_pb2.FetchAuditLogRequest())]
     told = [(e.action, json.loads(e.detail)["reason"], e.actor) for e in entries if e.action.startswith("participant_")]

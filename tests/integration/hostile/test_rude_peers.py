@@ -12,6 +12,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from cryptography.hazmat.primitives import hashes
 
 from aggregator.service import cut_expired
 from dcfpca.identity import Role
@@ -46,7 +47,7 @@ async def status_of(call: grpc.aio.Call) -> tuple[grpc.StatusCode, str]:
 
 
 async def everything(call: grpc.aio.UnaryStreamCall) -> None:
-    while await call.read() is not grpc.aio.EOF:
+    while await call.read() is not grpc.aio.EOF:  # type: ignore[attr-defined]  # not in the stubs
         pass
 
 
@@ -59,7 +60,7 @@ async def proposed(aggregator: Service) -> str:
 async def test_a_reader_that_stops_reading_is_cut_and_told_once_it_reads(tmp_path: Path) -> None:
     async with service(tmp_path, read_seconds=0.4) as aggregator:
         for _ in range(160):
-            await aggregator.run_registry.keeper.record("much_to_say", detail="x" * 200_000)
+            await aggregator.run_registry.store.record("much_to_say", detail="x" * 200_000)
         stub = AdminServiceStub(aggregator.channel(Role.PARTICIPANT, "ann"))
         call = stub.FetchAuditLog(admin_pb2.FetchAuditLogRequest())
         assert (await call.read()).sequence == 1
@@ -72,7 +73,7 @@ async def test_a_reader_that_stops_reading_is_cut_and_told_once_it_reads(tmp_pat
 async def test_a_slow_reader_that_reads_on_gets_everything(tmp_path: Path) -> None:
     async with service(tmp_path, read_seconds=5) as aggregator:
         for _ in range(60):
-            await aggregator.run_registry.keeper.record("much_to_say", detail="x" * 200_000)
+            await aggregator.run_registry.store.record("much_to_say", detail="x" * 200_000)
         stub = AdminServiceStub(aggregator.channel(Role.PARTICIPANT, "ann"))
         got = 0
         async for _ in stub.FetchAuditLog(admin_pb2.FetchAuditLogRequest()):
@@ -95,7 +96,7 @@ async def test_revoking_cuts_an_operators_watch_too(tmp_path: Path) -> None:
         rogue = aggregator.credentials(Role.OPERATOR, "rogue")
         call = AdminServiceStub(aggregator.channel_of(rogue)).WatchRun(admin_pb2.WatchRunRequest(run_id=run_id))
         assert (await call.read()).run_id == run_id
-        mark = rogue.certificate.fingerprint(rogue.certificate.signature_hash_algorithm).hex()
+        mark = rogue.certificate.fingerprint(hashes.SHA256()).hex()
         answer = await aggregator.operator().RevokeParticipant(
             admin_pb2.RevokeParticipantRequest(name="rogue", fingerprint=mark)
         )
@@ -111,12 +112,12 @@ async def test_revoking_cuts_an_upload_under_way(tmp_path: Path) -> None:
         stub = RoundServiceStub(aggregator.channel_of(own))
         upload, stream = stub.SubmitUpdate(), stub.Subscribe(HELLO)
         await stream.wait_for_connection()
-        await until(lambda: aggregator.run_registry.presence.is_here("ann"))
+        await until(lambda: aggregator.run_registry.directory.presence.is_connected("ann"))
         answer = await aggregator.operator().RevokeParticipant(admin_pb2.RevokeParticipantRequest(name="ann"))
         assert answer.streams_cut == 2
         assert (await status_of(upload))[0] is grpc.StatusCode.UNAUTHENTICATED
         assert (await status_of(stream))[0] is grpc.StatusCode.UNAUTHENTICATED
-        await until(lambda: not aggregator.run_registry.presence.is_here("ann"))
+        await until(lambda: not aggregator.run_registry.directory.presence.is_connected("ann"))
 
 
 @pytest.mark.slow
@@ -154,7 +155,7 @@ async def test_being_refused_cannot_be_had_without_limit(tmp_path: Path) -> None
         for _ in range(6):
             codes.append((await status_of(stub.ListRuns(admin_pb2.ListRunsRequest())))[0].name)
         assert codes == ["PERMISSION_DENIED"] * 4 + ["RESOURCE_EXHAUSTED"] * 2
-        aggregator.trust.revoke(own.certificate.fingerprint(own.certificate.signature_hash_algorithm).hex())
+        aggregator.trust.revoke(own.certificate.fingerprint(hashes.SHA256()).hex())
         codes = [(await status_of(stub.ListRuns(admin_pb2.ListRunsRequest())))[0].name for _ in range(6)]
         assert codes == ["UNAUTHENTICATED"] * 4 + ["RESOURCE_EXHAUSTED"] * 2
 

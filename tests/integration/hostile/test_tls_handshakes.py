@@ -39,7 +39,8 @@ class Consortium:
 
 async def who(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
     """Answer with the identity that the handshake has proved."""
-    return context.auth_context()["x509_pem_cert"][0]
+    (certificate,) = context.auth_context()["x509_pem_cert"]
+    return certificate
 
 
 def handlers() -> tuple[grpc.GenericRpcHandler, ...]:
@@ -73,7 +74,7 @@ async def consortium(tmp_path: Path) -> AsyncIterator[Consortium]:
 async def call(target: str, credentials: grpc.ChannelCredentials | None) -> bytes:
     channel = grpc.aio.insecure_channel(target) if credentials is None else grpc.aio.secure_channel(target, credentials)
     async with channel:
-        answer: bytes = await channel.unary_unary(METHOD)(b"", timeout=PATIENCE)
+        answer: bytes = await channel.unary_unary(METHOD, None, None)(b"", timeout=PATIENCE)
         return answer
 
 

@@ -14,8 +14,8 @@ import pytest
 from dcfpca.identity import Role
 from dcfpca.pki import create_authority, issue_credentials
 from dcfpca.rpca.synthetic import Recipe, generate
-from participant.ledger import verify
-from participant.store import Store
+from participant.state.ledger import verify
+from participant.state.store import Store
 from tests.support.federation import Federation, relative
 from tests.support.processes import Process
 
@@ -92,8 +92,8 @@ def test_the_aggregators_certificate_is_renewed_during_a_run_without_losing_a_ro
     run = federation.propose(**SPEC | {"rounds": 60})
     aggregator.await_action("consensus_reached", after=seen, round=2)
     out, hosts = federation.files["agg"].key.parent, ["localhost", "127.0.0.1"]
-    now, given = datetime.now(UTC), {"hosts": hosts, "days": 29, "force": True}
-    issue_credentials(federation.authority, Role.AGGREGATOR, "agg", out, now=now, **given)
+    now, authority = datetime.now(UTC), federation.authority
+    issue_credentials(authority, Role.AGGREGATOR, "agg", out, now=now, hosts=hosts, days=29, force=True)
     aggregator.await_action("credentials_reloaded", after=seen)
     view = federation.finish(run)
     assert len(view.rounds) == 61
@@ -210,10 +210,10 @@ def test_bad_data_and_config_end_the_daemon_with_a_sentence(tmp_path: Path) -> N
         home = tmp_path / "sites" / "alpha"
         (home / "data.npy").write_bytes(b"")
         ended = command(made, "alpha", "check")
-        assert ended.returncode == 1
+        assert ended.returncode == 2
         assert "data.npy is empty" in ended.stderr
         config = home / "participant.toml"
         config.write_text(config.read_text() + "[surprise]\nkey = 1\n")
         ended = command(made, "alpha", "serve")
-        assert ended.returncode == 1
+        assert ended.returncode == 2
         assert "surprise: there is no such key" in ended.stderr

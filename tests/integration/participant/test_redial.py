@@ -43,7 +43,7 @@ async def test_a_connection_that_does_not_come_about_is_dialled_anew(papers: tup
     await link.redial()
     assert link._channel is not stale
     with pytest.raises(grpc.aio.UsageError):
-        await stale.unary_unary("/dcfpca.v1.RoundService/Respond")(b"")
+        await stale.unary_unary("/dcfpca.v1.RoundService/Respond", None, None)(b"")
     await link.close()
 
 

@@ -128,7 +128,7 @@ def test_the_tutorial_works_as_written(machines: Machines) -> None:
                 machines.serve(where, step["script"])
             else:
                 said += machines.type_at_once(where, step["script"])
-    assert "the log is whole" in said
+    assert "the log is complete" in said
     _check_what_each_has(machines.root)
 
 

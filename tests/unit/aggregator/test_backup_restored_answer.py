@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,7 +78,7 @@ def optimum(M: FloatArray, start: FloatArray, threshold: float, a: float) -> Flo
         pull = np.where(inside, R, np.sign(R) * room / (a - 1.0))
         return float(losses.sum()), -np.concatenate([pull @ B, pull.T @ A]).ravel()
 
-    options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 0.0, "gtol": 1e-12, "maxcor": 30}
+    options: Any = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 0.0, "gtol": 1e-12, "maxcor": 30}
     found = minimize(loss, factors.ravel(), jac=True, method="L-BFGS-B", options=options).x
     A, B = np.split(found.reshape(factors.shape), [M.shape[0]])
     return A @ B.T

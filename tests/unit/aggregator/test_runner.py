@@ -15,11 +15,13 @@ import pytest
 from aggregator import runner as runner_module
 from aggregator.run import events
 from aggregator.run.state import Run
-from aggregator.runner import Piece, Runner
+from aggregator.runner import Chunk, Runner
 from aggregator.store.audit import Signer
 from aggregator.store.database import StoreFailed
-from aggregator.store.store import Store, StoredRun, UploadKey
-from aggregator.store_thread import Keeper
+from aggregator.store.store import Store, StoredRun
+from aggregator.store.update_files import UpdateKey
+from aggregator.store_thread import StoreThread
+from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadInput
 from dcfpca.fate import Fate
 from dcfpca.methods import method_of
@@ -33,32 +35,32 @@ SPEC = spec_of(method="gradient", rows=8, rank=2)
 async def running(path: Path, spec: RunSpec = SPEC) -> AsyncIterator[tuple[Runner, Store]]:
     """A run whose cohort has enrolled."""
     store = Store(path)
-    keeper = Keeper(store, Signer(lambda data: data, b""), "test")
+    thread = StoreThread(store, Signer(lambda data: data, b""), "test")
     fresh = not store.load_runs()
     if fresh:
         store.create_run(
-            Run(run_id="r1", created_at=keeper.now()), spec.canonical(), "request-1", method_of(spec).begin()
+            Run(run_id="r1", created_at=thread.now()), spec.canonical(), "request-1", method_of(spec).begin()
         )
     (stored,) = store.load_runs()
-    made = Runner(StoredRun(*(getattr(stored, name) for name in StoredRun.__slots__)), keeper, lambda: None)
+    made = Runner(StoredRun(*(getattr(stored, name) for name in StoredRun.__slots__)), thread, lambda: None)
     await (made.start() if fresh else made.restart())
     try:
         for name in NAMES:
-            await made.post(events.Responded(at=keeper.now(), participant=name, accept=True))
+            await made.post(events.Responded(at=thread.now(), participant=name, accept=True))
         yield made, store
     finally:
         await made.stop()
-        keeper.close()
+        thread.close()
 
 
-def update_of(made: Runner, who: str, value: float) -> tuple[events.UpdateReceived, Piece]:
+def update_of(made: Runner, who: str, value: float) -> tuple[events.UpdateReceived, Chunk]:
     """An update of the open round, all of one value, in one piece."""
-    here = made.run.round
+    here = made.run.attempt
     assert here is not None
-    body = np.full(made.method.update_layout(here.round).size, value).tobytes()
-    place = {"round": here.round, "attempt": here.attempt, "participant": who}
-    event = events.UpdateReceived(at=0.0, sha256=hashlib.sha256(body).digest(), size=len(body), **place)
-    return event, (UploadKey("r1", here.round, here.attempt, who, event.sha256), 0, body)
+    body = np.full(made.method.update_layout(here.ref.round).size, value).tobytes()
+    digest = hashlib.sha256(body).digest()
+    event = events.UpdateReceived(at=0.0, sha256=digest, size=len(body), ref=here.ref, participant=who)
+    return event, (UpdateKey(here.ref, who, event.sha256), 0, body)
 
 
 async def test_of_two_updates_posted_at_once_the_accepted_one_is_summed(tmp_path: Path) -> None:
@@ -69,20 +71,25 @@ async def test_of_two_updates_posted_at_once_the_accepted_one_is_summed(tmp_path
         assert first is not None
         assert second is not None
         assert (first.fate, second.fate) == (Fate.ACCEPTED, Fate.REJECTED)
-        assert made.sums._running is not None
-        assert set(made.sums._running.total().tolist()) == {1.0}
+        assert made.round_sum.running is not None
+        assert set(made.round_sum.running.total().tolist()) == {1.0}
 
 
 async def test_messages_that_complete_a_phase_together_are_made_durable_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One who came early waits for company, unanswered; the last one ends the wait, however long it might be."""
-    monkeypatch.setattr(runner_module, "COMPANY_SECONDS", 60.0)
+    monkeypatch.setattr(runner_module, "UPDATE_BATCH_SECONDS", 60.0)
     async with running(tmp_path / "store.db") as (made, store):
         commits: list[int] = []
         really = store.commit
-        monkeypatch.setattr(store, "commit", lambda commit: (commits.append(len(commit.events)), really(commit))[1])
-        posted = []
+
+        def counted(commit: Any) -> None:
+            commits.append(len(commit.events))
+            really(commit)
+
+        monkeypatch.setattr(store, "commit", counted)
+        posted: list[asyncio.Task[Any]] = []
         for name in NAMES:
             assert not any(post.done() for post in posted)
             posted.append(asyncio.create_task(made.post(*update_of(made, name, 1.0))))
@@ -105,19 +112,19 @@ async def test_an_update_and_the_end_of_its_attempt_in_one_batch_do_not_stop_the
         event, piece = update_of(made, "ann", 1.0)
         # In two pieces, so that it is read back from the store when it is added.
         half = len(piece[2]) // 16 * 8
-        store.spool.add(piece[0], 0, piece[2][:half])
-        overdue = events.DeadlinePassed(at=made._keeper.now(), round=0, attempt=1, phase="uploading")
+        store.updates.add(piece[0], 0, piece[2][:half])
+        overdue = events.DeadlinePassed(at=made._store.now(), ref=AttemptRef("r1", 0, 1), phase="uploading")
         answers = await asyncio.gather(made.post(event, (piece[0], half, piece[2][half:])), made.post(overdue))
         assert answers[0] is not None
         assert answers[0].fate is Fate.ACCEPTED
-        assert made.run.round is not None
-        assert made.run.round.attempt == 2
+        assert made.run.attempt is not None
+        assert made.run.attempt.ref.attempt == 2
         again, chunk = update_of(made, "ann", 2.0)
         reply = await made.post(again, chunk)
         assert reply is not None
         assert reply.fate is Fate.ACCEPTED
-        assert made.sums._running is not None
-        assert set(made.sums._running.total().tolist()) == {2.0}
+        assert made.round_sum.running is not None
+        assert set(made.round_sum.running.total().tolist()) == {2.0}
 
 
 async def test_a_full_disk_holds_the_run_up_and_room_lets_it_go_on(
@@ -166,9 +173,9 @@ async def test_a_restarted_runner_sums_what_had_been_accepted(tmp_path: Path) ->
         await made.post(*update_of(made, "bob", 2.0))
         before = made.run
     async with running(path) as (again, _):
-        assert again.run.round == before.round
-        assert again.sums._running is not None
-        assert set(again.sums._running.total().tolist()) == {3.0}
+        assert again.run.attempt == before.attempt
+        assert again.round_sum.running is not None
+        assert set(again.round_sum.running.total().tolist()) == {3.0}
 
 
 async def test_a_stopping_runner_does_not_wait_for_a_full_disk(tmp_path: Path) -> None:

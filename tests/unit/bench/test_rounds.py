@@ -4,9 +4,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dcfpca.cli.bench_rounds import Case, figures_of, peak_bytes
+from dcfpca.bench.round_cost import RoundCase, figures_of, peak_bytes
 from dcfpca.methods import method_of
-from dcfpca.rpca.method import Outcome, Parcel, Total
+from dcfpca.rpca.method import Outcome, TensorMessage, Total
 from dcfpca.spec import parse_spec
 from dcfpca.v1 import admin_pb2 as pb
 
@@ -30,11 +30,13 @@ def test_the_peak_is_at_least_what_was_touched() -> None:
 
 
 def test_a_run_of_idle_sites_goes_through_all_its_rounds() -> None:
-    method = method_of(parse_spec(Case(3, rows=20, rank=4, rounds=40, aggregation="plain", precision=64).spec(["a"])))
+    method = method_of(
+        parse_spec(RoundCase(3, rows=20, rank=4, rounds=40, aggregation="plain", precision=64).spec(["a"]))
+    )
     consensus = method.begin()
     while consensus.outcome is None:
         layout = method.update_layout(consensus.round)
-        zeros = Parcel.unflatten(layout, np.zeros(layout.size))
+        zeros = TensorMessage.unflatten(layout, np.zeros(layout.size))
         consensus = method.advance(consensus, Total(zeros, 3))
     assert consensus.outcome is Outcome.OUT_OF_ROUNDS
     assert consensus.round == 40

@@ -2,6 +2,7 @@ import os
 import signal
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,7 +80,10 @@ def test_a_damaged_site_is_the_one_that_is_shown(tmp_path: Path) -> None:
 
 
 def test_toml_reads_back(tmp_path: Path) -> None:
-    tables = {"a": {"text": 'quo"te\\ü', "number": 3, "share": 0.5, "yes": True}, "b": {"list": ["x", "y"]}}
+    tables: dict[str, dict[str, Any]] = {
+        "a": {"text": 'quo"te\\ü', "number": 3, "share": 0.5, "yes": True},
+        "b": {"list": ["x", "y"]},
+    }
     assert tomllib.loads(toml(tables)) == tables
 
 

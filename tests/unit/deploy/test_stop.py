@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from aggregator.proposal import Proposal
 from aggregator.run import events
 from aggregator.store.database import StoreFailed
 from tests.support.rules import spec_of
@@ -15,13 +16,13 @@ from tests.support.service import service
 
 async def test_an_order_that_waits_for_room_on_the_disk_does_not_keep_the_service_from_stopping(tmp_path: Path) -> None:
     async with service(tmp_path) as made:
-        house, store = made.run_registry, made.run_registry.keeper.store
-        runner = await house.propose(spec_of(), "op", "request-1")
+        registry, store = made.run_registry, made.run_registry.store.store
+        runner = await registry.propose(Proposal(spec_of(), "op", "request-1"))
         pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
         store.connection.execute(f"PRAGMA max_page_count = {pages}")
-        order = asyncio.create_task(house.finish(runner.post(events.Aborted(at=0.0, reason="x" * 100_000))))
+        order = asyncio.create_task(registry.complete(runner.post(events.Aborted(at=0.0, reason="x" * 100_000))))
         await asyncio.sleep(0.05)
-        await asyncio.wait_for(house.stop(patience=0.1), 10)
+        await asyncio.wait_for(registry.stop(patience=0.1), 10)
         with pytest.raises(StoreFailed, match="full"):
             await order
         store.connection.execute("PRAGMA max_page_count = 100000")

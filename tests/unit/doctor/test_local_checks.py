@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from dcfpca.doctor import Finding, Level, fail, ok, warn, worst
+from dcfpca.doctor import CheckResult, Level, fail, ok, warn, worst
 from dcfpca.doctor.local_checks import check_credentials, check_directory
-from dcfpca.doctor.network_checks import judge_clock, judge_version
+from dcfpca.doctor.network_checks import check_clock, check_version
 from dcfpca.errors import BadInput
 from dcfpca.identity import Role
 from dcfpca.pki import Authority, SiteFiles, create_authority, issue_credentials
 from dcfpca.version import __version__
 from dcfpca.wire_constants import PROTOCOL
+from participant.commands.doctor import examine, judge_data, judge_policy
 from participant.config import Config, load_config
 from participant.data import DataFacts
-from participant.doctor import examine, judge_data, judge_policy
 from participant.main import app
 from participant.policy import SitePolicy
 
@@ -37,7 +37,7 @@ def _issue(
     return issue_credentials(authority, role, "site-a", out, now=NOW - timedelta(days=age), days=days)
 
 
-def _of(findings: list[Finding], what: str) -> Finding:
+def _of(findings: list[CheckResult], what: str) -> CheckResult:
     return next(finding for finding in findings if finding.what == what)
 
 
@@ -110,20 +110,20 @@ def test_a_directory_that_is_a_file_or_has_no_room_fails(tmp_path: Path) -> None
     ],
 )
 def test_clocks_are_judged_by_how_far_they_are_apart(skew: float | None, level: Level) -> None:
-    assert judge_clock(skew).level is level
+    assert check_clock(skew).level is level
 
 
 def test_which_clock_is_ahead_is_told() -> None:
-    assert "60.0 s behind" in judge_clock(60.0).sentence
-    assert "60.0 s ahead of" in judge_clock(-60.0).sentence
+    assert "60.0 s behind" in check_clock(60.0).sentence
+    assert "60.0 s ahead of" in check_clock(-60.0).sentence
 
 
 def test_versions_warn_and_protocols_fail() -> None:
-    assert judge_version(__version__, PROTOCOL).level is Level.OK
-    assert judge_version("99.0", PROTOCOL).level is Level.WARN
-    newer = judge_version("99.0", PROTOCOL + 1)
+    assert check_version(__version__, PROTOCOL).level is Level.OK
+    assert check_version("99.0", PROTOCOL).level is Level.WARN
+    newer = check_version("99.0", PROTOCOL + 1)
     assert (newer.level, newer.remedy) == (Level.FAIL, "upgrade this side")
-    assert judge_version("0.0", PROTOCOL - 1).remedy == "upgrade the aggregator"
+    assert check_version("0.0", PROTOCOL - 1).remedy == "upgrade the aggregator"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from dcfpca.cli.main import main
-from dcfpca.doctor.connection_diagnosis import Address
+from dcfpca.connection_diagnosis import Address
 from dcfpca.errors import BadInput
 from dcfpca.operator.connection import connect_settings
 

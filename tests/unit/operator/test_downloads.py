@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dcfpca import wire
-from dcfpca.doctor.connection_diagnosis import Address
+from dcfpca.connection_diagnosis import Address
 from dcfpca.errors import BadInput, BadMessage, DcfpcaError
 from dcfpca.identity import Identity, Role
 from dcfpca.operator.client import Operator

@@ -1,7 +1,7 @@
 import grpc
 import pytest
 
-from dcfpca.doctor.connection_diagnosis import Address
+from dcfpca.connection_diagnosis import Address
 from dcfpca.errors import BadIdentity, BadInput, DcfpcaError, Refused, Unreachable
 from dcfpca.operator.status_errors import translate
 

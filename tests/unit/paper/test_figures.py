@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from dcfpca.cli.bench_paper import Choice
 from dcfpca.cli.main import app
 from dcfpca.errors import BadInput
-from dcfpca.paper import convergence, local_iterations, phase, spectra, theorems
+from dcfpca.paper import convergence, local_iterations, phase, published, spectra, theorems
 from dcfpca.paper.figures import FIGURES, produce, redraw
 from dcfpca.paper.pictures import require_matplotlib
 from dcfpca.rpca.synthetic import Outliers
@@ -75,7 +75,7 @@ def test_every_cell_has_both_methods_and_the_easiest_is_solved(produced: Path) -
     assert len(cells) == 4
     assert cells[0]["subspace"]["relative_error_L"] < 1e-8
     assert all(cell["published"] is None for cell in cells)  # 60 rows are not the paper's 500
-    assert phase.phase(0.15, 0.3) == 1.5e-2
+    assert published.phase(0.15, 0.3) == 1.5e-2
 
 
 def test_the_models_values_are_the_spectrum_and_the_measured_rho_keeps_the_bound_from_spoiling_it(

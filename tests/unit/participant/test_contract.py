@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dcfpca.secagg.shamir import SHARE_BYTES
+from dcfpca.secagg.dropout_recovery.shamir import SHARE_BYTES
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types

@@ -13,7 +13,7 @@ from dcfpca.errors import BadIdentity
 from dcfpca.identity import Role
 from dcfpca.pki import Authority, Credentials, create_authority, issue_credentials, load_credentials
 from dcfpca.pki.directory import list_records, revoke_certificates
-from participant.local_site import Believer
+from participant.peer_verifier import PeerVerifier
 
 NOW = datetime.now(UTC)
 
@@ -33,31 +33,31 @@ def authority(tmp_path: Path) -> Authority:
 
 
 def test_a_peer_is_believed_under_its_own_name_only(authority: Authority, tmp_path: Path) -> None:
-    believer = Believer(credentials_of(authority, tmp_path, "ann"), None)
+    peer_verifier = PeerVerifier(credentials_of(authority, tmp_path, "ann"), None)
     bob = credentials_of(authority, tmp_path, "bob")
     for _ in range(2):
-        believer.verify(der(bob), "bob")
+        peer_verifier.verify(der(bob), "bob")
         with pytest.raises(BadIdentity, match="is that of bob"):
-            believer.verify(der(bob), "cem")
+            peer_verifier.verify(der(bob), "cem")
 
 
 def test_an_operator_is_no_peer(authority: Authority, tmp_path: Path) -> None:
-    believer = Believer(credentials_of(authority, tmp_path, "ann"), None)
+    peer_verifier = PeerVerifier(credentials_of(authority, tmp_path, "ann"), None)
     with pytest.raises(BadIdentity, match="participant is needed"):
-        believer.verify(der(credentials_of(authority, tmp_path, "op", Role.OPERATOR)), "op")
+        peer_verifier.verify(der(credentials_of(authority, tmp_path, "op", Role.OPERATOR)), "op")
 
 
 def test_a_peer_on_a_new_list_is_refused_at_once_and_without_a_list_nobody_is_believed(
     authority: Authority, tmp_path: Path
 ) -> None:
-    believer = Believer(credentials_of(authority, tmp_path, "ann"), authority.crl_path)
+    peer_verifier = PeerVerifier(credentials_of(authority, tmp_path, "ann"), authority.crl_path)
     bob, cem = credentials_of(authority, tmp_path, "bob"), credentials_of(authority, tmp_path, "cem")
-    believer.verify(der(bob), "bob")
+    peer_verifier.verify(der(bob), "bob")
     chosen = tuple(one for one in list_records(authority.directory).records if one.identity.endswith("/bob"))
     revoke_certificates(authority, chosen, NOW, x509.ReasonFlags.key_compromise)
     with pytest.raises(BadIdentity, match="revoked"):
-        believer.verify(der(bob), "bob")
-    believer.verify(der(cem), "cem")
+        peer_verifier.verify(der(bob), "bob")
+    peer_verifier.verify(der(cem), "cem")
     authority.crl_path.unlink()
     with pytest.raises(BadIdentity, match="cannot be read"):
-        believer.verify(der(cem), "cem")
+        peer_verifier.verify(der(cem), "cem")

@@ -22,7 +22,7 @@ def test_a_run_name_that_could_leave_the_directory_is_refused(run_id: str) -> No
 
 def test_an_assignment_with_two_runs_is_refused() -> None:
     ref = types.RoundRef(run_id="run-2", round=1, attempt=1)
-    with pytest.raises(BadMessage, match="one run outside"):
+    with pytest.raises(BadMessage, match="about another"):
         decode(pb.Assignment(run_id="run-1", round_opened=pb.RoundOpened(ref=ref)))
 
 

@@ -108,7 +108,7 @@ def made_otherwise(
     uris: tuple[str, ...] = ("spiffe://acme/participant/hospital-a",),
     purposes: tuple[x509.ObjectIdentifier, ...] = (ExtendedKeyUsageOID.CLIENT_AUTH,),
     key: CertificatePublicKeyTypes | None = None,
-    hash: hashes.HashAlgorithm | None = None,
+    hash: Any = None,
 ) -> x509.Certificate:
     """What another CA software could make under the consortium's CA."""
     names = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uri) for uri in uris])

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dcfpca.cli.report import write_report
 from dcfpca.errors import BadInput
+from dcfpca.report.report_file import write_report
 from dcfpca.report.run import run_report
 from dcfpca.report.scale import linear, logarithmic
 from dcfpca.spec import parse_spec

@@ -10,8 +10,8 @@ import pytest
 from scipy import sparse
 
 from dcfpca.errors import BadInput
+from participant.commands.report import LARGEST_PICTURE, build_report, measure_result
 from participant.config import Config, load_config
-from participant.report import LARGEST_PICTURE, build_report, measure_result
 
 
 def _site(tmp_path: Path, M: np.ndarray, L: np.ndarray, S: np.ndarray) -> Config:
@@ -46,7 +46,7 @@ def test_shares_count_outliers_among_observed_entries(known: tuple[Config, np.nd
     observed = ~np.isnan(M)
     assert np.allclose(got.row_shares, (S != 0).sum(axis=1) / observed.sum(axis=1))
     assert np.allclose(got.column_shares, (S != 0).sum(axis=0) / observed.sum(axis=0))
-    assert (got.outliers, got.missing) == (np.count_nonzero(S), 1)
+    assert (got.outliers, got.missing) == (int(np.count_nonzero(S)), 1)
 
 
 def test_the_most_anomalous_columns_come_first_with_their_largest_entry(

@@ -15,10 +15,18 @@ from tests.support.paths import ROOT
 DOCS = ROOT / "docs"
 GENERATE = runpy.run_path(str(DOCS / "generate.py"))
 PAGES = sorted(DOCS.glob("*.md"))
+FOR_PEOPLE_WHO_JOIN = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md")]
+# What in backquotes begins with one of these is a path in the repository.
+PATH = re.compile(
+    r"`((?:aggregator|benchmarks|certs|dcfpca|deploy|docs|examples|participant|protos|tests)(?:/[\w.-]+)+)"
+)
 SUFFIXES = r"(_total|_sum|_count|_bucket)$"
 
 
-@pytest.mark.parametrize(("name", "make"), [("configuration.md", "configuration"), ("cli.md", "commands")])
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [("configuration.md", "configuration"), ("cli.md", "commands"), ("architecture.md", "architecture")],
+)
 def test_a_generated_page_is_fresh(name: str, make: str) -> None:
     assert (DOCS / name).read_text() == GENERATE[make](), "run `make docs`"
 
@@ -35,10 +43,34 @@ def test_every_command_says_what_it_does() -> None:
     assert [name for name, about in commands if not about.strip()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *FOR_PEOPLE_WHO_JOIN], ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\((?!http)([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", [*PAGES, *FOR_PEOPLE_WHO_JOIN], ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_path_in_a_page_exists(page: Path) -> None:
+    named = set(PATH.findall(page.read_text()))
+    assert sorted(path for path in named if not (ROOT / path).exists()) == []
+
+
+def test_the_path_of_a_round_and_the_steps_for_contributors_name_files() -> None:
+    for page, at_least in ((DOCS / "architecture.md", 15), (ROOT / "CONTRIBUTING.md", 20)):
+        assert len(set(PATH.findall(page.read_text()))) >= at_least
+
+
+def test_every_drawn_part_is_in_the_architecture_page_once() -> None:
+    marks = re.findall(r"<!-- drawn: ([a-z ]+) -->", (DOCS / "architecture.md").read_text())
+    assert sorted(marks) == sorted(GENERATE["DRAWN"])
+
+
+def test_every_target_of_the_makefile_that_a_page_names_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {
+        word for page in [*PAGES, *FOR_PEOPLE_WHO_JOIN] for word in re.findall(r"`make ([a-z-]+)", page.read_text())
+    }
+    assert named <= targets
 
 
 def test_the_index_names_every_page() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,10 @@ COMMANDS = [line.split("#")[0].strip() for line in README.splitlines() if re.mat
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_of_the_readme_exists_with_its_flags(command: str) -> None:
-    node, words = command_tree(), shlex.split(command)[1:]
+    node: Any = command_tree()
+    words = shlex.split(command)[1:]
     while words and words[0] in getattr(node, "commands", {}):
-        node = node.commands[words.pop(0)]  # type: ignore[attr-defined]
+        node = node.commands[words.pop(0)]
     assert not getattr(node, "commands", {}), f"{command} ends at a group"
     known = {name for parameter in node.params for name in parameter.opts}
     assert {word for word in words if word.startswith("--")} <= known

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -81,11 +83,12 @@ def test_scaled_gradient_descent_keeps_out_what_is_large_in_its_row_and_in_its_c
 def test_compiled_sweeps_are_the_numpy_ones() -> None:
     rng = np.random.default_rng(6)
     M, L, dual = (rng.standard_normal((7, 9)) for _ in range(3))
-    for mine, reference in ((sweeps().clean, clean), (sweeps().multiply, multiply)):
+    pairs: tuple[tuple[Any, Any], ...] = ((sweeps().clean, clean), (sweeps().multiply, multiply))
+    for mine, reference in pairs:
         found = []
         for sweep in (mine, reference):
             out, own = np.empty_like(M), dual.copy()
-            squared = sweep(M, L, 0.7, out) if reference is clean else sweep(M, L, own, out, 0.7, 1.6)  # type: ignore[operator]
+            squared = sweep(M, L, 0.7, out) if reference is clean else sweep(M, L, own, out, 0.7, 1.6)
             found.append((squared, out, own))
         for one, other in zip(*found, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-12)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from dcfpca import secagg
-from dcfpca.secagg import errors, graph
+from dcfpca.secagg import errors
+from dcfpca.secagg.dropout_recovery import graph
 from tests.support.secagg import Attempt, context_of, random_vectors, site_names
 
 
@@ -69,7 +70,7 @@ def test_the_sum_over_the_graph_is_that_of_the_survivors(dropped_before: int, dr
     made = Attempt(context, random_vectors(context, 20))
     names = context.cohort
     made.advertise(names)
-    assert made.book.graph.degree < 65
+    assert made.closed.graph.degree < 65
     sharing, delivering = names[dropped_before:], names[dropped_before + dropped_after :]
     made.share(sharing)
     made.bound(sharing)
@@ -84,18 +85,18 @@ def test_the_sum_over_the_graph_is_that_of_the_survivors(dropped_before: int, dr
 def test_each_participant_hears_of_its_neighbours_only() -> None:
     context = context_of(66)
     made = Attempt(context, random_vectors(context, 4)).run_to("attest")
-    degree = made.book.graph.degree
+    degree = made.closed.graph.degree
     name = context.cohort[7]
-    assert len(secagg.roster_for(made.book, name).adverts) == degree + 1
+    assert len(secagg.roster_for(made.closed, name).adverts) == degree + 1
     assert len(made.delivery(name).shares) == degree
-    request = secagg.request_for(made.book, made.survivors, name, made.attestations)
+    request = secagg.request_for(made.closed, made.survivors, name, made.attestations)
     assert len(request.attestations) <= degree + 1
 
 
 def test_cutting_the_ring_by_declaring_neighbours_dropped_is_refused_at_its_edge() -> None:
     context = context_of(66)
     made = Attempt(context, random_vectors(context, 4)).run_to("mask")
-    ring, half = made.book.graph.ring, made.book.graph.degree // 2
+    ring, half = made.closed.graph.ring, made.closed.graph.degree // 2
     gap = set(ring[10 : 10 + half])
     left = secagg.Survivors(tuple(sorted(set(ring) - gap)))
     edge = made.sides[ring[9]]

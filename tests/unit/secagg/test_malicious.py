@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from dcfpca import secagg
-from dcfpca.secagg import errors, links, masks, ring, unmask
-from dcfpca.secagg.messages import agreement_digest
+from dcfpca.errors import BadMessage
+from dcfpca.secagg import errors, masks, ring
+from dcfpca.secagg.dropout_recovery import links, unmask
+from dcfpca.secagg.dropout_recovery.messages import agreement_digest
 from tests.support.secagg import (
     Attempt,
     certificate,
@@ -29,7 +32,7 @@ def attempt(step: str, count: int = 5, **changes: object) -> Attempt:
     return Attempt(context, random_vectors(context, 8)).run_to(step)
 
 
-def refuses(side: secagg.ParticipantSide, act: Callable[[], object], error: type[errors.BadMessage]) -> None:
+def refuses(side: secagg.ParticipantSide, act: Callable[[], object], error: type[BadMessage]) -> None:
     """The act is refused by this name, with a sentence, and the side is as it was before."""
     before = side.pinned
     with pytest.raises(error) as caught:
@@ -41,7 +44,7 @@ def refuses(side: secagg.ParticipantSide, act: Callable[[], object], error: type
 
 def with_advert(made: Attempt, advert: secagg.Advert) -> secagg.Roster:
     """The roster for A in which one advert replaces that of the same name, with a root made to fit."""
-    adverts = {**made.book.adverts, advert.name: advert}
+    adverts = {**made.closed.adverts, advert.name: advert}
     cohort = tuple({*made.context.cohort, advert.name})
     wider = replace(made.context, cohort=cohort, threshold=two_thirds(len(cohort)))
     return secagg.roster_for(secagg.close_roster(wider, adverts.values()), A)
@@ -68,7 +71,7 @@ def test_a_participant_under_the_certificate_of_another_one_is_refused() -> None
 
 def test_a_member_listed_twice_is_refused() -> None:
     made = attempt("advertise")
-    roster = secagg.roster_for(made.book, A)
+    roster = secagg.roster_for(made.closed, A)
     twice = replace(roster, members=(*roster.members[:2], *roster.members[1:]))
     refuses(made.sides[A], lambda: made.sides[A].share(twice), errors.InventedParticipant)
 
@@ -91,7 +94,7 @@ def test_a_root_that_ones_own_keys_did_not_go_into_is_refused() -> None:
     made = attempt("advertise")
     other = secagg.ParticipantSide(made.context, identity_of(A), b"\x09" * 32).advertise()
     foreign = with_advert(made, other)
-    roster = replace(secagg.roster_for(made.book, A), root=foreign.root)
+    roster = replace(secagg.roster_for(made.closed, A), root=foreign.root)
     refuses(made.sides[A], lambda: made.sides[A].share(roster), errors.SwappedKey)
 
 
@@ -111,8 +114,8 @@ def test_keys_replayed_from_elsewhere_are_refused(elsewhere: dict[str, object]) 
 
 def test_one_participants_keys_under_two_names_are_refused() -> None:
     made = attempt("advertise")
-    roster = secagg.roster_for(made.book, A)
-    copied = replace(made.book.adverts[B], name=C)
+    roster = secagg.roster_for(made.closed, A)
+    copied = replace(made.closed.adverts[B], name=C)
     adverts = tuple(copied if advert.name == C else advert for advert in roster.adverts)
     refuses(made.sides[A], lambda: made.sides[A].share(replace(roster, adverts=adverts)), errors.ReplayedKey)
 
@@ -122,7 +125,7 @@ def test_a_roster_smaller_than_the_sites_policy_is_refused() -> None:
     made = Attempt(context_of(5), random_vectors(strict, 8))
     made.advertise(site_names(4))
     side = secagg.ParticipantSide(strict, identity_of(A), seed_of(strict, A))
-    refuses(side, lambda: side.share(secagg.roster_for(made.book, A)), errors.CohortTooSmall)
+    refuses(side, lambda: side.share(secagg.roster_for(made.closed, A)), errors.CohortTooSmall)
 
 
 def test_masking_participants_or_survivors_fewer_than_policy_are_refused() -> None:
@@ -136,14 +139,14 @@ def test_masking_participants_or_survivors_fewer_than_policy_are_refused() -> No
 def test_rosters_and_survivors_below_the_threshold_are_refused() -> None:
     made = attempt("mask", threshold=5)
     side = made.sides[A]
-    roster = replace(secagg.roster_for(made.book, A), members=site_names(4))
+    roster = replace(secagg.roster_for(made.closed, A), members=site_names(4))
     refuses(side, lambda: side.share(roster), errors.BelowThreshold)
     refuses(side, lambda: side.attest(secagg.Survivors(site_names(4))), errors.BelowThreshold)
 
 
 def test_a_second_roster_in_one_attempt_is_refused() -> None:
     made = attempt("share")
-    smaller = secagg.close_roster(made.context, [made.book.adverts[name] for name in site_names(4)])
+    smaller = secagg.close_roster(made.context, [made.closed.adverts[name] for name in site_names(4)])
     refuses(made.sides[A], lambda: made.sides[A].share(secagg.roster_for(smaller, A)), errors.ChangedRoster)
 
 
@@ -176,12 +179,12 @@ def test_an_exponent_told_differently_to_one_site_opens_nothing() -> None:
         changed = replace(made.agreement, exponent=made.agreement.exponent + shift)
         made.sides[name].agree(secagg.delivery_for(changed, name, made.shares))
         made.masked[name] = made.sides[name].mask(made.vectors[name])
-    made.survivors = secagg.close_survivors(made.book, made.agreement, made.masked)
+    made.survivors = secagg.close_survivors(made.closed, made.agreement, made.masked)
     attestation = made.sides[A].attest(made.survivors)
     with pytest.raises(errors.InconsistentSurvivors):
-        secagg.accept_attestation(made.book, made.agreement, made.survivors, attestation, verify)
+        secagg.accept_attestation(made.closed, made.agreement, made.survivors, attestation, verify)
     honest = {name: made.sides[name].attest(made.survivors) for name in made.context.cohort}
-    request = secagg.request_for(made.book, made.survivors, B, honest)
+    request = secagg.request_for(made.closed, made.survivors, B, honest)
     refuses(made.sides[B], lambda: made.sides[B].reveal(request), errors.InconsistentSurvivors)
 
 
@@ -204,7 +207,7 @@ def test_shares_crossed_between_senders_left_out_or_given_twice_are_refused() ->
     crossed = (replace(one, sealed=two.sealed), replace(two, sealed=one.sealed), *rest)
     for shares in (crossed, (two, *rest), (one, one, two, *rest)):
         wrong = replace(delivery, shares=shares)
-        refuses(made.sides[A], lambda wrong=wrong: made.sides[A].agree(wrong), errors.TamperedShare)
+        refuses(made.sides[A], partial(made.sides[A].agree, wrong), errors.TamperedShare)
 
 
 def test_two_different_survivor_sets_are_refused() -> None:
@@ -225,7 +228,7 @@ def test_different_survivors_shown_to_different_sites_release_no_share() -> None
     for name, shown in ((A, everyone), (B, fewer)):
         around = tuple(attested[peer] for peer in shown)
         request = secagg.UnmaskRequest(secagg.Survivors(shown), around)
-        refuses(made.sides[name], lambda n=name, r=request: made.sides[n].reveal(r), errors.InconsistentSurvivors)
+        refuses(made.sides[name], partial(made.sides[name].reveal, request), errors.InconsistentSurvivors)
 
 
 def test_fewer_signatures_than_the_threshold_release_no_share() -> None:
@@ -255,21 +258,21 @@ def test_a_survivor_that_is_called_a_dropout_behind_its_back_stays_masked() -> N
     late = made.masked.pop(A)
     made.attest(others)
     made.reveal(others)
-    masks_known = secagg.recover(made.book, made.agreement, made.survivors, list(made.reveals.values()))
+    masks_known = secagg.recover(made.closed, made.agreement, made.survivors, list(made.reveals.values()))
     # Everything the aggregator now can remove from A's update: its masks with all the others, but not its own.
     opened = late.copy()
     for mask in masks_known.pair_masks:
         links.unapply_pair_mask(opened, mask.key, mask.dropout, mask.survivor)
     plain = ring.encode(made.vectors[A], made.agreement.exponent, 5, 64)
     assert not np.any(opened == plain)
-    digest = agreement_digest(made.book.digest, made.agreement)
+    digest = agreement_digest(made.closed.digest, made.agreement)
     own = links.self_mask_key(made.sides[A]._secrets.self_mask, digest, A)
     masks.subtract_mask(opened, own)
     assert np.array_equal(opened, plain), "the self-mask is the only thing that was missing"
     # And its shares are not to be had any more.
     everyone = secagg.UnmaskRequest(secagg.Survivors(site_names(5)), tuple(made.attestations.values()))
     for name in others:
-        refuses(made.sides[name], lambda n=name: made.sides[n].reveal(everyone), errors.BothShares)
+        refuses(made.sides[name], partial(made.sides[name].reveal, everyone), errors.BothShares)
 
 
 def test_both_shares_of_one_participant_are_never_released() -> None:
@@ -320,9 +323,9 @@ def test_a_participant_that_releases_a_wrong_share_cannot_bend_the_sum() -> None
     bent = replace(reveal.seed_shares[1], value=value[:-1] + bytes([value[-1] ^ 1]))
     made.reveals[A] = replace(reveal, seed_shares=(reveal.seed_shares[0], bent, *reveal.seed_shares[2:]))
     reveals = list(made.reveals.values())
-    needed = [made.reveals[A], *(one for one in reveals if one.name != A)][: made.book.graph.threshold]
+    needed = [made.reveals[A], *(one for one in reveals if one.name != A)][: made.closed.graph.threshold]
     with pytest.raises(errors.TamperedShare, match=bent.owner):
-        unmask.recover(made.book, made.agreement, made.survivors, needed)
+        unmask.recover(made.closed, made.agreement, made.survivors, needed)
     assert np.allclose(made.unmask(), sum(made.vectors.values()))
 
 
@@ -330,13 +333,13 @@ def test_a_participant_that_releases_a_wrong_share_cannot_bend_the_sum() -> None
 def test_with_more_shares_than_the_threshold_wrong_ones_are_left_out_and_named(garbage: bytes) -> None:
     """Those who lie about everything, and as many as there are shares to spare."""
     made = attempt("reveal")
-    spare = len(made.reveals) - made.book.graph.threshold
+    spare = len(made.reveals) - made.closed.graph.threshold
     liars = site_names(len(made.reveals))[:spare]
     for liar in liars:
         reveal = made.reveals[liar]
         wrong = tuple(replace(share, value=garbage) for share in reveal.seed_shares)
         made.reveals[liar] = replace(reveal, seed_shares=wrong)
-    masks = unmask.recover(made.book, made.agreement, made.survivors, list(made.reveals.values()))
+    masks = unmask.recover(made.closed, made.agreement, made.survivors, list(made.reveals.values()))
     assert spare > 0
     assert {misfit.holder for misfit in masks.misfits} <= set(liars)
     assert liars[0] in {misfit.holder for misfit in masks.misfits}
@@ -345,14 +348,16 @@ def test_with_more_shares_than_the_threshold_wrong_ones_are_left_out_and_named(g
 
 def test_the_aggregator_names_the_participant_whose_message_is_wrong() -> None:
     made = attempt("reveal")
-    book, reveal = made.book, made.reveals[A]
+    closed, reveal = made.closed, made.reveals[A]
     with pytest.raises(errors.TamperedShare, match=A):
-        secagg.accept_reveal(book, made.agreement, made.survivors, replace(reveal, seed_shares=reveal.seed_shares[1:]))
+        secagg.accept_reveal(
+            closed, made.agreement, made.survivors, replace(reveal, seed_shares=reveal.seed_shares[1:])
+        )
     with pytest.raises(errors.TamperedShare, match=A):
-        secagg.accept_reveal(book, made.agreement, made.survivors, replace(reveal, key_shares=reveal.seed_shares))
+        secagg.accept_reveal(closed, made.agreement, made.survivors, replace(reveal, key_shares=reveal.seed_shares))
     mine = [share for share in made.shares if share.sender == A]
     for shares in (mine[1:], [replace(mine[0], sender=B), *mine[1:]], [replace(mine[0], sealed=b""), *mine[1:]]):
         with pytest.raises(errors.TamperedShare, match=A):
-            secagg.accept_shares(book, A, shares)
+            secagg.accept_shares(closed, A, shares)
     with pytest.raises(errors.ReplayedKey, match=A):
-        secagg.accept_advert(replace(made.context, round=9), made.book.adverts[A], verify)
+        secagg.accept_advert(replace(made.context, round=9), made.closed.adverts[A], verify)

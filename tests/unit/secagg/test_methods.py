@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dcfpca.rpca.gradient.method import GradientMethod
-from dcfpca.rpca.method import Consensus, Method, Parcel, Total
+from dcfpca.rpca.method import Consensus, Method, TensorMessage, Total
 from dcfpca.rpca.simulate import simulate
 from dcfpca.rpca.subspace.method import SubspaceMethod
 from dcfpca.rpca.synthetic import paper_problem
@@ -21,8 +21,8 @@ def secure_run(method: Method, matrices: list, precision: int) -> Consensus:
         vectors = {name: site.answer(consensus.round, consensus.broadcast).flat() for name, site in sites.items()}
         attempt = Attempt(context_of(SITES, round=consensus.round, precision=precision), vectors).run_to("reveal")
         opened = attempt.unmask()
-        assert relative(opened, sum(vectors.values())) < (1e-14 if precision == 64 else 1e-6)
-        total = Total(Parcel.unflatten(layout, opened), SITES)
+        assert relative(opened, np.sum(list(vectors.values()), axis=0)) < (1e-14 if precision == 64 else 1e-6)
+        total = Total(TensorMessage.unflatten(layout, opened), SITES)
         consensus = method.advance(consensus, total)
     return consensus
 

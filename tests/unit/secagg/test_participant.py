@@ -1,6 +1,7 @@
 """The participant's side by itself: order of steps, restarts, and what it never prints."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -31,7 +32,7 @@ def test_the_sum_is_that_of_the_updates(precision: int) -> None:
 def test_steps_out_of_turn_are_refused_and_change_nothing() -> None:
     made = finished()
     side = secagg.ParticipantSide(made.context, identity_of(A), seed_of(made.context, A))
-    request = secagg.request_for(made.book, made.survivors, A, made.attestations)
+    request = secagg.request_for(made.closed, made.survivors, A, made.attestations)
 
     def too_early(*acts: object) -> None:
         for act in acts:
@@ -53,7 +54,7 @@ def test_steps_out_of_turn_are_refused_and_change_nothing() -> None:
         side.reveal(request)
 
     too_early(agree, mask, attest, reveal)
-    side.share(secagg.roster_for(made.book, A))
+    side.share(secagg.roster_for(made.closed, A))
     too_early(agree, mask, attest, reveal)
     side.state_bound(made.vectors[A])
     too_early(mask, attest, reveal)
@@ -67,13 +68,18 @@ def test_steps_out_of_turn_are_refused_and_change_nothing() -> None:
 def test_a_side_made_anew_after_a_crash_at_any_point_repeats_itself_byte_for_byte() -> None:
     made = finished()
     pinned = secagg.Pinned()
-    request = secagg.request_for(made.book, made.survivors, A, made.attestations)
+    request = secagg.request_for(made.closed, made.survivors, A, made.attestations)
     vector = made.vectors[A]
-    steps = [
+
+    def agree_and_mask(side: secagg.ParticipantSide) -> bytes:
+        side.agree(made.delivery(A))
+        return side.mask(vector).tobytes()
+
+    steps: list[Callable[[secagg.ParticipantSide], object]] = [
         lambda side: side.advertise(),
-        lambda side: side.share(secagg.roster_for(made.book, A)),
+        lambda side: side.share(secagg.roster_for(made.closed, A)),
         lambda side: side.state_bound(vector),
-        lambda side: (side.agree(made.delivery(A)), side.mask(vector).tobytes()),
+        agree_and_mask,
         lambda side: side.attest(made.survivors),
         lambda side: side.reveal(request),
     ]
@@ -92,11 +98,11 @@ def test_a_restarted_side_keeps_every_promise_it_made_before_the_crash() -> None
         side = secagg.ParticipantSide(
             made.context, identity_of(A), seed_of(made.context, A), pinned=made.sides[A].pinned
         )
-        side.share(secagg.roster_for(made.book, A))
+        side.share(secagg.roster_for(made.closed, A))
         side.agree(made.delivery(A))
         return side
 
-    smaller = secagg.close_roster(made.context, [made.book.adverts[name] for name in site_names(4)])
+    smaller = secagg.close_roster(made.context, [made.closed.adverts[name] for name in site_names(4)])
     fewer = secagg.Survivors(site_names(4))
     with pytest.raises(errors.ChangedRoster):
         secagg.ParticipantSide(made.context, identity_of(A), seed_of(made.context, A), made.sides[A].pinned).share(
@@ -136,7 +142,7 @@ def test_no_secret_shows_in_a_repr() -> None:
     made = finished()
     made.masked.pop(B)
     side = made.sides[A]
-    masks = secagg.recover(made.book, made.agreement, made.survivors, list(made.reveals.values()))
+    masks = secagg.recover(made.closed, made.agreement, made.survivors, list(made.reveals.values()))
     shown = repr([side, vars(side), masks, made.reveals[A]])
     hidden = [seed_of(made.context, A), side._secrets.self_mask, side._secrets.sharing]
     hidden += [side._secrets.mask.private_bytes_raw(), *masks.self_masks]

@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from dcfpca import logs
-from dcfpca.errors import BadIdentity, BadInput, DcfpcaError, Refused, Unreachable
+from dcfpca.errors import Refused
 from dcfpca.text import console
 
 
@@ -18,29 +18,15 @@ def test_json_is_one_document_and_turns_nan_into_null(capsys: pytest.CaptureFixt
     assert captured.err == ""
 
 
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (BadInput("x"), console.MISUSED),
-        (Refused("x"), console.FAILED),
-        (BadIdentity("x"), console.FAILED),
-        (Unreachable("x"), console.FAILED),
-        (DcfpcaError("x"), console.FAILED),
-    ],
-)
-def test_only_misuse_exits_with_two(error: DcfpcaError, code: int) -> None:
-    assert console.report_error(error) == code
-
-
 def test_an_error_is_said_on_stderr_word_for_word_even_with_square_brackets(capsys: pytest.CaptureFixture[str]) -> None:
-    console.report_error(Refused("the [policy] private is set", "ask [bold] the site"))
+    console.print_error(Refused("the [policy] private is set", "ask [bold] the site"))
     captured = capsys.readouterr()
     assert captured.err == "error: the [policy] private is set\nhint: ask [bold] the site\n"
     assert captured.out == ""
 
 
 def test_a_long_sentence_stays_on_one_line_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    console.report_error(Refused("word " * 100))
+    console.print_error(Refused("word " * 100))
     assert capsys.readouterr().err.count("\n") == 1
 
 
@@ -80,7 +66,7 @@ def test_nothing_that_a_peer_wrote_reaches_the_terminal_as_a_command(capsys: pyt
     console.show(made)
     console.say(EVIL)
     console.result(EVIL)
-    console.report_error(Refused(EVIL, EVIL))
+    console.print_error(Refused(EVIL, EVIL))
     captured = capsys.readouterr()
     assert (captured.out + captured.err).replace("\n", "").isprintable()
     console.print_json({"reason": EVIL})

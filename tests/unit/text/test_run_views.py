@@ -1,25 +1,38 @@
 import io
 import json
 import math
+from typing import Any
 
 from rich.console import Console
 
 from dcfpca.spec import parse_spec
 from dcfpca.text import run_views
 from dcfpca.text.console import print_json
-from dcfpca.text.run_progress import Progress, picture, round_line
+from dcfpca.text.run_progress import RunProgress, picture, round_line
 from dcfpca.v1 import admin_pb2 as pb
 
 SPEC = parse_spec({"max_rank": 4, "rows": 20, "rounds": 50, "label": "[bold]spring[/]"})
 
 
-def round_view(number: int, **more: object) -> pb.RoundView:
-    keys = {"seconds": 0.5, "change": 10.0**-number, "rank": 2, "noise": math.nan, "bytes_received": 2000}
+def round_view(number: int, **more: Any) -> pb.RoundView:
+    keys: dict[str, Any] = {
+        "seconds": 0.5,
+        "change": 10.0**-number,
+        "rank": 2,
+        "noise": math.nan,
+        "bytes_received": 2000,
+    }
     return pb.RoundView(round=number, survivors=["a", "b"], **(keys | more))
 
 
-def run_view(*rounds: pb.RoundView, **more: object) -> pb.RunView:
-    keys = {"run_id": "r1", "status": "running", "phase": "uploading", "spec": SPEC.canonical(), "created_ms": 1}
+def run_view(*rounds: pb.RoundView, **more: Any) -> pb.RunView:
+    keys: dict[str, Any] = {
+        "run_id": "r1",
+        "status": "running",
+        "phase": "uploading",
+        "spec": SPEC.canonical(),
+        "created_ms": 1,
+    }
     return pb.RunView(rounds=rounds, **(keys | more))
 
 
@@ -30,7 +43,7 @@ def drawn(renderable: object) -> str:
 
 
 def test_every_field_of_a_run_and_a_round_is_in_the_document() -> None:
-    document = run_views.run_document(run_view(round_view(1)))
+    document: Any = run_views.run_document(run_view(round_view(1)))
     renamed = {"created_ms": "created", "ended_ms": "ended"}
     fields = {renamed.get(field.name, field.name) for field in pb.RunView.DESCRIPTOR.fields}
     assert set(document) == fields
@@ -51,7 +64,7 @@ def test_a_round_without_figures_is_still_valid_json(capsys: object) -> None:
 
 
 def test_a_run_before_any_round_can_be_shown() -> None:
-    assert "no round is finished yet" in drawn(run_views.run_picture(run_view(status="enrolling")))
+    assert "no round has finished yet" in drawn(run_views.run_picture(run_view(status="enrolling")))
 
 
 def test_texts_from_others_are_shown_as_they_are() -> None:
@@ -72,7 +85,7 @@ def test_listings_show_state_and_days_left() -> None:
 
 def told(*seen: pb.RunView, terminal: bool = False) -> str:
     out = io.StringIO()
-    with Progress(Console(file=out, width=200, force_terminal=terminal, color_system=None)) as progress:
+    with RunProgress(Console(file=out, width=200, force_terminal=terminal, color_system=None)) as progress:
         for view in seen:
             progress.update(view)
     return out.getvalue()
@@ -94,17 +107,17 @@ def test_a_refusal_is_told_once() -> None:
 
 
 def test_on_a_terminal_the_picture_says_round_awaited_bytes_and_outlook() -> None:
-    with Progress(Console(file=io.StringIO(), force_terminal=True)) as progress:
+    with RunProgress(Console(file=io.StringIO(), force_terminal=True)) as progress:
         progress.update(run_view(round_view(1), round_view(2), round=3, awaited=["b", "a"], percent={"b": 40}))
-        text = drawn(picture(progress.seen))
+        text = drawn(picture(progress.history))
     for word in ("round 3 of at most 50", "awaiting b 40 %, a (uploading)", "4.0 kB received", "left", "rank 2"):
         assert word in text
 
 
 def test_a_finished_run_foretells_nothing_and_awaits_nobody() -> None:
-    with Progress(Console(file=io.StringIO(), force_terminal=True)) as progress:
+    with RunProgress(Console(file=io.StringIO(), force_terminal=True)) as progress:
         progress.update(run_view(round_view(1), status="finished", awaited=["a"], reason="converged"))
-        text = drawn(picture(progress.seen))
+        text = drawn(picture(progress.history))
     assert "left" not in text
     assert "awaiting" not in text
     assert "converged" in text

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Federation:
     return made
 
 
-def config(federation: Federation, path: Path, **keys: object) -> Path:
+def config(federation: Federation, path: Path, **keys: Any) -> Path:
     federation.add_site("solo", None, tables={"data": {"path": str(path), **SAMPLES, **keys}})
     return federation.root / "sites" / "solo" / "participant.toml"
 
@@ -41,7 +42,7 @@ def test_malformed_files_are_refused_by_the_command(
             main(["check", "--config", str(file)])
         spoken = capsys.readouterr()
         sentence = " ".join(spoken.err.split())
-        assert ended.value.code == 1
+        assert ended.value.code == 2
         assert spoken.out == ""
         assert "error: " in sentence
         assert "hint: " in sentence

@@ -18,9 +18,9 @@ from dcfpca.rpca.columns import block_width
 from dcfpca.rpca.method import Columns, Consensus, FloatArray, Method, Site, Total
 from dcfpca.rpca.simulate import SiteResult, collect
 from dcfpca.spec import parse_spec
-from participant.dask_engine import DaskEngine, cut
-from participant.data import DataTable, choose, open_matrix
-from participant.progress import Meter, MeteredColumns
+from participant.data import DataTable, open_matrix, select_features
+from participant.engine.dask_engine import DaskEngine, cut
+from participant.engine.progress import MeteredColumns, ProgressMeter
 from tests.support.federation import Federation, relative
 
 pytestmark = [
@@ -101,7 +101,7 @@ def test_a_whole_run_ends_with_the_local_engines_result(engine: DaskEngine, tabl
 def test_the_percentage_of_a_step_on_the_workers_is_told(engine: DaskEngine, table: DataTable) -> None:
     told: list[int] = []
     method, columns = method_of(parse_spec({"rows": 60, "rank": 3})), open_matrix(table).columns
-    meter = Meter(told.append, every=0.0)
+    meter = ProgressMeter(told.append, every=0.0)
     meter.begin(columns.shape[1])
     engine.site(method, MeteredColumns(columns, meter)).answer(0, method.begin().broadcast)
     assert told == sorted(told)
@@ -111,7 +111,7 @@ def test_the_percentage_of_a_step_on_the_workers_is_told(engine: DaskEngine, tab
 def test_features_are_chosen_on_the_workers(engine: DaskEngine, table: DataTable) -> None:
     wanted = tuple(reversed(NAMES[:40]))
     method = method_of(parse_spec({"features": wanted, "rank": 3, "subspace": EXACT}))
-    columns: Columns = choose(open_matrix(table), wanted, "here").columns
+    columns: Columns = select_features(open_matrix(table), wanted, "here").columns
     _, updates = run(method, engine.site(method, columns), 3)
     _, expected = run(method, method.site(columns), 3)
     assert close(updates[-1], expected[-1])

@@ -71,7 +71,7 @@ def values(server: str) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     return made
 
 
-def test_a_query_gives_the_matrix_of_the_table(server: str, values: np.ndarray, tmp_path: Path) -> None:  # type: ignore[type-arg]
+def test_a_query_gives_the_matrix_of_the_table(server: str, values: np.ndarray, tmp_path: Path) -> None:
     query = "SELECT height, pulse, mass FROM vitals ORDER BY id"
     matrix = open_matrix(DataTable(url=server, query=query), tmp_path)
     assert matrix.features == ("height", "pulse", "mass")

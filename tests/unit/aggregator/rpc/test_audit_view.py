@@ -17,7 +17,7 @@ from dcfpca.v1.admin_pb2 import AuditEntry
 
 ANN, OPERATOR = Identity("acme", Role.PARTICIPANT, "ann"), Identity("acme", Role.OPERATOR, "op")
 URI = "spiffe://acme/"
-LINES = [
+LINES: list[tuple[bool, str, str, str, dict[str, object]]] = [
     (True, "aggregator/agg", "aggregator_started", "", {"version": "1"}),
     (True, "operator/op", "run_proposed", "ours", {"spec_sha256": "00"}),
     (False, "operator/op", "run_proposed", "theirs", {"spec_sha256": "00"}),

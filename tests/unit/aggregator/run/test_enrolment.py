@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from aggregator.run import events
-from aggregator.run.assignments import Facts, assignments
+from aggregator.run.assignments import Kind, assignments
 from aggregator.run.effects import Discard, Sum
 from aggregator.run.phases import awaited, deadline
+from dcfpca.attempt_ref import AttemptRef
 from dcfpca.fate import Fate
-from dcfpca.v1 import rounds_pb2 as pb
 from tests.support.rules import NAMES, Machine, secure_until, spec_of
 
 
@@ -96,7 +96,7 @@ def test_one_who_withdraws_is_no_longer_waited_for() -> None:
     assert awaited(machine.run) == ("dag",)
     machine.say(events.Responded, "dag", accept=False, reasons=("cohort too small",))
     assert machine.place == ("running", 0, 1, "summing")
-    assert Sum(0, 1) in machine.effects
+    assert Sum(AttemptRef("r1", 0, 1)) in machine.effects
 
 
 def test_a_run_ends_when_too_few_are_left_and_forgets_what_came_in() -> None:
@@ -104,7 +104,7 @@ def test_a_run_ends_when_too_few_are_left_and_forgets_what_came_in() -> None:
     machine.say(events.Responded, "dag", accept=False, reasons=("no",))
     assert machine.run.status.value == "failed"
     assert "dag refused: no" in machine.run.reason
-    assert Discard(0, 1) in machine.effects
+    assert Discard(AttemptRef("r1", 0, 1)) in machine.effects
 
 
 def test_a_repeated_withdrawal_is_a_duplicate() -> None:
@@ -141,14 +141,14 @@ def test_withdrawing_in_mid_round_of_a_secure_run_lets_it_go_on() -> None:
         machine.say(events.BoundStated, who, exponent=1)
     machine.say(events.Responded, "dag", accept=False)
     assert machine.place[3] == "uploading"
-    assert machine.run.round is not None
-    assert machine.run.round.members == NAMES[:3]
+    assert machine.run.attempt is not None
+    assert machine.run.attempt.members == NAMES[:3]
 
 
 def test_those_who_enrolled_in_a_run_that_never_began_are_told_of_its_end() -> None:
     machine = Machine(spec_of()).enrol("ann")
-    facts = Facts(machine.spec, machine.spec.canonical(), machine.spec.digest())
     machine.tell(events.EnrolmentClosed, overdue=True)
-    (told,) = [pb.Assignment.FromString(body) for body in assignments(facts, machine.run, "ann")]
-    assert told.run_finished.status == "failed"
-    assert assignments(facts, machine.run, "bob") == []
+    (told,) = assignments(machine.spec, machine.run, "ann")
+    assert told.kind is Kind.RUN_FINISHED
+    assert machine.run.status.value == "failed"
+    assert assignments(machine.spec, machine.run, "bob") == []

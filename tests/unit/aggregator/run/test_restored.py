@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from aggregator.run import events
-from aggregator.run.backup_recovery import Seen, catch_up, news_in, recast, ticket_of
-from aggregator.run.effects import Discard, Recast
+from aggregator.run.backup_recovery import ShownTicket, catch_up, newer_attempt, renumbered, ticket_of
+from aggregator.run.effects import Discard, RenumberConsensus
 from aggregator.run.phases import deadline
-from aggregator.run.state import Phase, Round, Run, Status
+from aggregator.run.state import Attempt, Phase, Run, Status
+from dcfpca.attempt_ref import AttemptRef
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Outcome
 from tests.support.rules import NAMES, Machine, spec_of
@@ -21,25 +22,27 @@ HERE, THERE = b"h" * 32, b"t" * 32
 
 def at_round(number: int, attempt: int = 1, **keys: Any) -> Run:
     """A run at this attempt, opened at second 100."""
-    here = Round(round=number, attempt=attempt, first_attempt=1, phase=Phase.UPLOADING, opened_at=100.0)
-    made = Run(run_id="r1", created_at=0.0, seal=b"k" * 32, status=Status.RUNNING, cohort=NAMES, round=here)
+    here = Attempt(ref=AttemptRef("r1", number, attempt), first_attempt=1, phase=Phase.UPLOADING, opened_at=100.0)
+    made = Run(run_id="r1", created_at=0.0, seal=b"k" * 32, status=Status.RUNNING, cohort=NAMES, attempt=here)
     return replace(made, **keys)
 
 
-def ticket(run: Run, consensus: bytes = HERE) -> Seen:
+def ticket(run: Run, consensus: bytes = HERE) -> ShownTicket:
     """What a site was given when this run was where it is."""
-    assert run.round is not None
-    sealed = ticket_of(run, run.round, consensus)
-    return Seen("r1", run.round.round, run.round.attempt, consensus, sealed)
+    assert run.attempt is not None
+    sealed = ticket_of(run, run.attempt, consensus)
+    return ShownTicket(run.attempt.ref, consensus, sealed)
 
 
-def ahead(number: int, attempt: int = 1, *, same: bool = False) -> events.SeenAhead:
-    return events.SeenAhead(at=500.0, participant="ann", round=number, attempt=attempt, same_consensus=same)
+def ahead(number: int, attempt: int = 1, *, same: bool = False) -> events.NewerAttemptShown:
+    return events.NewerAttemptShown(
+        at=500.0, participant="ann", ref=AttemptRef("r1", number, attempt), same_consensus=same
+    )
 
 
 def place(run: Run) -> tuple[str, int, int]:
-    assert run.round is not None
-    return run.status.value, run.round.round, run.round.attempt
+    assert run.attempt is not None
+    return run.status.value, run.attempt.ref.round, run.attempt.ref.attempt
 
 
 # Whose word is taken.
@@ -47,44 +50,51 @@ def place(run: Run) -> tuple[str, int, int]:
 
 def test_a_ticket_of_the_open_attempt_is_no_news() -> None:
     run = at_round(4)
-    assert news_in(run, HERE, "ann", ticket(run), 500.0) is None
+    assert newer_attempt(run, HERE, "ann", ticket(run), 500.0) is None
 
 
 def test_a_site_that_missed_rounds_is_no_news() -> None:
-    assert news_in(at_round(4), HERE, "ann", ticket(at_round(2), THERE), 500.0) is None
-    assert news_in(at_round(4, 3), HERE, "ann", ticket(at_round(4, 2)), 500.0) is None
+    assert newer_attempt(at_round(4), HERE, "ann", ticket(at_round(2), THERE), 500.0) is None
+    assert newer_attempt(at_round(4, 3), HERE, "ann", ticket(at_round(4, 2)), 500.0) is None
 
 
 def test_a_ticket_of_a_forgotten_attempt_is_believed_from_one_site() -> None:
-    news = news_in(at_round(4), HERE, "ann", ticket(at_round(6), THERE), 500.0)
+    news = newer_attempt(at_round(4), HERE, "ann", ticket(at_round(6), THERE), 500.0)
     assert news is not None
-    assert (news.round, news.attempt, news.same_consensus) == (6, 1, False)
+    assert (news.ref.round, news.ref.attempt, news.same_consensus) == (6, 1, False)
 
 
 def test_the_same_attempt_opened_at_another_time_is_another_one() -> None:
     was = at_round(4)
-    assert was.round is not None
-    now = replace(was, round=replace(was.round, opened_at=900.0))
-    news = news_in(now, HERE, "ann", ticket(was), 950.0)
+    assert was.attempt is not None
+    now = replace(was, attempt=replace(was.attempt, opened_at=900.0))
+    news = newer_attempt(now, HERE, "ann", ticket(was), 950.0)
     assert news is not None
     assert news.same_consensus
 
 
 @pytest.mark.parametrize(
     "bent",
-    [{"round": 9}, {"attempt": 2}, {"consensus": HERE}, {"ticket": b""}, {"ticket": b"x" * 40}, {"run_id": "r1"}],
+    [
+        {"ref": AttemptRef("r1", 9, 1)},
+        {"ref": AttemptRef("r1", 6, 2)},
+        {"consensus": HERE},
+        {"ticket": b""},
+        {"ticket": b"x" * 40},
+        {},
+    ],
 )
 def test_a_ticket_that_this_run_did_not_make_is_ignored(bent: dict[str, Any]) -> None:
     true = ticket(at_round(6), THERE)
     sealed_by_another = ticket(at_round(6, seal=b"z" * 32), THERE)
-    false = replace(sealed_by_another if "run_id" in bent else true, **bent)
-    assert news_in(at_round(4), HERE, "ann", false, 500.0) is None
+    false = replace(sealed_by_another if not bent else true, **bent)
+    assert newer_attempt(at_round(4), HERE, "ann", false, 500.0) is None
 
 
 def test_a_run_from_before_tickets_believes_none() -> None:
     run = at_round(4, seal=b"")
     assert ticket(run).ticket == b""
-    assert news_in(run, HERE, "ann", ticket(at_round(6, seal=b"")), 500.0) is None
+    assert newer_attempt(run, HERE, "ann", ticket(at_round(6, seal=b"")), 500.0) is None
 
 
 # What follows.
@@ -94,19 +104,19 @@ def test_a_run_set_back_goes_on_with_its_consensus_beyond_the_last_round_that_wa
     spec, run = spec_of(method="gradient"), at_round(4)
     after, effects = catch_up(spec, run, ahead(6))
     assert place(after) == ("running", 7, 1)
-    assert effects == (Discard(4, 1), Recast(7))
+    assert effects == (Discard(AttemptRef("r1", 4, 1)), RenumberConsensus(7))
     assert "restored from a backup" in after.reason
     old = replace(method_of(spec).begin(), round=4)
-    assert recast(old, Recast(7)).round == 7
-    assert recast(old, Recast(7)).broadcast is old.broadcast
+    assert renumbered(old, RenumberConsensus(7)).round == 7
+    assert renumbered(old, RenumberConsensus(7)).broadcast is old.broadcast
 
 
 def test_sites_ahead_within_the_round_cost_an_attempt_that_does_not_count() -> None:
     after, effects = catch_up(spec_of(method="gradient"), at_round(4, 2), ahead(4, 5, same=True))
     assert place(after) == ("running", 4, 6)
-    assert after.round is not None
-    assert after.round.first_attempt == 6
-    assert effects == (Discard(4, 2),)
+    assert after.attempt is not None
+    assert after.attempt.first_attempt == 6
+    assert effects == (Discard(AttemptRef("r1", 4, 2)),)
 
 
 def test_another_consensus_for_the_open_round_is_never_announced() -> None:
@@ -116,7 +126,7 @@ def test_another_consensus_for_the_open_round_is_never_announced() -> None:
 
 
 @pytest.mark.parametrize("event", [ahead(3), ahead(3, 9), ahead(4, 1, same=True)])
-def test_a_run_that_is_beyond_already_does_not_move(event: events.SeenAhead) -> None:
+def test_a_run_that_is_beyond_already_does_not_move(event: events.NewerAttemptShown) -> None:
     run = at_round(4, 2)
     assert catch_up(spec_of(method="gradient"), run, event) == (run, ())
 
@@ -126,8 +136,8 @@ def test_the_rounds_that_sites_agreed_to_are_not_exceeded() -> None:
     after, effects = catch_up(spec, at_round(4), ahead(10))
     assert after.status is Status.FINISHED
     assert "its rounds are used up" in after.reason
-    assert effects == (Discard(4, 1), Recast(4, over=True))
-    final = recast(replace(method_of(spec).begin(), round=4), Recast(4, over=True))
+    assert effects == (Discard(AttemptRef("r1", 4, 1)), RenumberConsensus(4, final=True))
+    final = renumbered(replace(method_of(spec).begin(), round=4), RenumberConsensus(4, final=True))
     assert (final.round, final.outcome) == (4, Outcome.OUT_OF_ROUNDS)
 
 
@@ -138,7 +148,7 @@ def test_the_opening_cannot_take_another_number_and_the_run_ends(method: str, fi
         after, effects = catch_up(spec, at_round(number), ahead(5))
         assert after.status is Status.FAILED
         assert "propose the run again" in after.reason
-        assert effects == (Discard(number, 1),)
+        assert effects == (Discard(AttemptRef("r1", number, 1)),)
     assert catch_up(spec, at_round(first), ahead(5))[0].status is Status.RUNNING
 
 
@@ -165,8 +175,8 @@ def restarted(at: float, **keys: Any) -> Machine:
 def test_after_a_restart_a_quorum_has_the_time_of_a_round_to_come_back() -> None:
     machine = restarted(at=400.0)
     assert deadline(machine.spec, machine.run) == 500.0
-    assert machine.run.round is not None
-    assert machine.run.round.attempt == 1
+    assert machine.run.attempt is not None
+    assert machine.run.attempt.ref.attempt == 1
 
 
 def test_a_deadline_that_is_further_away_stays_where_it_was() -> None:
@@ -185,8 +195,8 @@ def test_an_attempt_whose_time_ran_out_in_a_restart_is_opened_anew_and_does_not_
     machine.tell(events.Joined, participant=NAMES[2])
     assert machine.place[:3] == ("running", 0, 2)
     assert deadline(machine.spec, machine.run) == 500.0
-    assert machine.run.round is not None
-    assert machine.run.round.first_attempt == 2
+    assert machine.run.attempt is not None
+    assert machine.run.attempt.first_attempt == 2
 
 
 def test_one_site_that_comes_and_goes_is_no_quorum() -> None:

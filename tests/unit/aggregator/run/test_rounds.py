@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,17 +10,19 @@ import pytest
 from aggregator.run import events
 from aggregator.run.effects import Accumulate, Discard, Sum
 from aggregator.run.phases import awaited, deadline
+from dcfpca.attempt_ref import AttemptRef
 from dcfpca.fate import Fate
-from tests.support.rules import KEYS, NAMES, REVEAL, Machine, on_to, secure_until, spec_of
+from dcfpca.secagg import Reveal
+from tests.support.rules import NAMES, Machine, advert_of, on_to, reveal_of, secure_until, spec_of
 
 PHASES = ("advertising", "sharing", "uploading", "attesting", "unmasking")
 MESSAGES: list[tuple[str, type[Any], dict[str, Any]]] = [
-    ("advertising", events.KeysAdvertised, {"keys": KEYS}),
+    ("advertising", events.KeysAdvertised, {"advert": advert_of}),
     ("sharing", events.SharesSent, {"shares": {"x": b"y"}}),
     ("sharing", events.BoundStated, {"exponent": 3}),
     ("uploading", events.UpdateReceived, {"sha256": b"d" * 32, "size": 8}),
     ("attesting", events.SurvivorsAttested, {"signature": b"s"}),
-    ("unmasking", events.SharesRevealed, {"reveal": REVEAL}),
+    ("unmasking", events.SharesRevealed, {"reveal": reveal_of}),
 ]
 
 
@@ -32,15 +35,15 @@ def test_a_plain_round_sums_when_everybody_has_uploaded() -> None:
     assert machine.place == ("running", 0, 1, "uploading")
     machine.upload("dag")
     assert machine.place == ("running", 0, 1, "summing")
-    assert machine.effects[1:] == (Accumulate(0, 1, "dag", b"d" * 32), Sum(0, 1))
-    assert machine.run.round is not None
-    assert machine.run.round.survivors == NAMES
+    assert machine.effects[1:] == (Accumulate(AttemptRef("r1", 0, 1), "dag", b"d" * 32), Sum(AttemptRef("r1", 0, 1)))
+    assert machine.run.attempt is not None
+    assert machine.run.attempt.survivors == NAMES
 
 
 def test_a_consensus_opens_the_next_round() -> None:
     machine = running().upload().reach()
     assert machine.place == ("running", 1, 1, "uploading")
-    assert machine.effects == (Discard(0, 1),)
+    assert machine.effects == (Discard(AttemptRef("r1", 0, 1)),)
 
 
 def test_an_outcome_ends_the_run() -> None:
@@ -66,7 +69,7 @@ def test_a_secure_round_goes_through_its_phases_in_order() -> None:
     seen = [secure_until(phase).run.phase for phase in PHASES]
     assert tuple(seen) == PHASES
     machine = secure_until("unmasking")
-    machine.all_say(events.SharesRevealed, NAMES[:3], reveal=REVEAL)
+    machine.all_say(events.SharesRevealed, NAMES[:3], reveal=reveal_of)
     assert machine.run.phase == "summing"
 
 
@@ -74,8 +77,8 @@ def test_the_common_exponent_is_the_largest() -> None:
     machine = secure_until("sharing").all_say(events.SharesSent, shares={"x": b"y"})
     for who, exponent in zip(NAMES, (-4, 9, 3, 0), strict=True):
         machine.say(events.BoundStated, who, exponent=exponent)
-    assert machine.run.round is not None
-    assert machine.run.round.exponent == 9
+    assert machine.run.attempt is not None
+    assert machine.run.attempt.exponent == 9
 
 
 def test_sharing_needs_both_shares_and_bound() -> None:
@@ -98,7 +101,7 @@ def test_a_repeat_stays_a_duplicate_when_the_phase_has_moved_on(
     phase: str, kind: type[Any], fields: dict[str, Any]
 ) -> None:
     machine = secure_until("unmasking")
-    machine.all_say(events.SharesRevealed, NAMES[:3], reveal=REVEAL)
+    machine.all_say(events.SharesRevealed, NAMES[:3], reveal=reveal_of)
     assert machine.run.phase == "summing"
     assert machine.say(kind, "ann", **fields).fate is Fate.DUPLICATE
 
@@ -106,12 +109,12 @@ def test_a_repeat_stays_a_duplicate_when_the_phase_has_moved_on(
 @pytest.mark.parametrize(
     ("phase", "kind", "other"),
     [
-        ("advertising", events.KeysAdvertised, {"keys": type(KEYS)(*[b"o"] * 6)}),
+        ("advertising", events.KeysAdvertised, {"advert": advert_of("ann", "other")}),
         ("sharing", events.SharesSent, {"shares": {"x": b"other"}}),
         ("sharing", events.BoundStated, {"exponent": 4}),
         ("uploading", events.UpdateReceived, {"sha256": b"o" * 32, "size": 8}),
         ("attesting", events.SurvivorsAttested, {"signature": b"other"}),
-        ("unmasking", events.SharesRevealed, {"reveal": type(REVEAL)((), ())}),
+        ("unmasking", events.SharesRevealed, {"reveal": Reveal("ann", (), ())}),
     ],
 )
 def test_a_second_different_message_is_rejected(phase: str, kind: type[Any], other: dict[str, Any]) -> None:
@@ -157,7 +160,7 @@ def test_a_message_of_an_earlier_attempt_is_late_and_of_a_later_one_rejected(
     assert machine.say(kind, "ann", **fields | {"attempt": 1}).fate is Fate.LATE
     assert machine.say(kind, "ann", **fields | {"attempt": 3}).fate is Fate.REJECTED
     assert machine.say(kind, "ann", **fields | {"round": 1}).fate is Fate.REJECTED
-    assert machine.run.round is before.round
+    assert machine.run.attempt is before.attempt
 
 
 @pytest.mark.parametrize(("phase", "kind", "fields"), MESSAGES)
@@ -171,17 +174,17 @@ def test_a_stranger_is_rejected_in_every_phase(phase: str, kind: type[Any], fiel
 def test_no_consensus_below_quorum() -> None:
     machine = running(quorum=3).upload("ann", "bob").overdue()
     assert machine.place == ("running", 0, 2, "uploading")
-    assert machine.effects == (Discard(0, 1),)
+    assert machine.effects == (Discard(AttemptRef("r1", 0, 1)),)
     assert "2 of the 3 needed" in machine.run.reason
-    assert machine.run.round is not None
-    assert not machine.run.round.updates
+    assert machine.run.attempt is not None
+    assert not machine.run.attempt.updates
 
 
 def test_at_the_deadline_a_quorum_goes_on_without_the_others() -> None:
     machine = running(quorum=3).upload("ann", "bob", "cem").overdue()
     assert machine.place[3] == "summing"
-    assert machine.run.round is not None
-    assert machine.run.round.survivors == ("ann", "bob", "cem")
+    assert machine.run.attempt is not None
+    assert machine.run.attempt.survivors == ("ann", "bob", "cem")
 
 
 def test_one_who_missed_a_deadline_is_not_waited_for_in_the_next_round() -> None:
@@ -215,7 +218,7 @@ def test_one_who_left_is_not_waited_for_and_may_still_answer() -> None:
 def test_leaving_completes_a_phase_that_waited_for_nobody_else() -> None:
     machine = running().upload("ann", "bob", "cem").tell(events.Left, participant="dag")
     assert machine.place[3] == "summing"
-    assert Sum(0, 1) in machine.effects
+    assert Sum(AttemptRef("r1", 0, 1)) in machine.effects
 
 
 def test_one_who_comes_back_is_waited_for() -> None:
@@ -237,7 +240,7 @@ def test_a_round_is_tried_again_then_pauses_with_the_reason() -> None:
     assert machine.place[0] == "paused"
     assert machine.run.reason.startswith("round 0 failed in 2 attempts: 0 of the 3 needed answered while uploading")
     assert "ann" in machine.run.reason
-    assert machine.effects == (Discard(0, 2),)
+    assert machine.effects == (Discard(AttemptRef("r1", 0, 2)),)
 
 
 def test_nothing_is_taken_while_paused() -> None:
@@ -281,9 +284,9 @@ def test_every_phase_ends_within_the_rounds_one_deadline(phase: str) -> None:
 def test_every_phase_below_its_need_is_reopened_with_fresh_state(phase: str) -> None:
     machine = secure_until(phase).overdue()
     assert machine.place == ("running", 0, 2, "advertising")
-    here = machine.run.round
+    here = machine.run.attempt
     assert here is not None
-    held = (here.keys, here.shares, here.bounds, here.updates, here.attestations, here.reveals)
+    held = (here.adverts, here.shares, here.bounds, here.updates, here.attestations, here.reveals)
     assert not any(held)
     assert (here.roster, here.members, here.survivors) == ((), (), ())
 
@@ -291,8 +294,8 @@ def test_every_phase_below_its_need_is_reopened_with_fresh_state(phase: str) -> 
 def test_a_secure_dropout_before_uploading_leaves_the_survivors() -> None:
     machine = secure_until("uploading").upload("ann", "bob", "cem").overdue()
     assert machine.run.phase == "attesting"
-    assert machine.run.round is not None
-    assert machine.run.round.survivors == ("ann", "bob", "cem")
+    assert machine.run.attempt is not None
+    assert machine.run.attempt.survivors == ("ann", "bob", "cem")
     assert machine.say(events.SurvivorsAttested, "dag", signature=b"s").fate is Fate.LATE
 
 
@@ -321,23 +324,40 @@ def test_a_run_that_is_over_takes_nothing_any_more() -> None:
     before = machine.run
     assert machine.say(events.UpdateReceived, "ann", sha256=b"d" * 32, size=8).fate is Fate.LATE
     machine.tell(events.Left, participant="ann").tell(events.Resumed).tell(events.Aborted, reason="x")
-    assert (machine.run.status, machine.run.round) == (before.status, before.round)
+    assert (machine.run.status, machine.run.attempt) == (before.status, before.attempt)
 
 
 def test_keys_and_shares_of_the_last_attempt_are_forgotten_when_the_run_is_over() -> None:
     machine = secure_until("unmasking").tell(events.Aborted, reason="x")
-    here = machine.run.round
+    here = machine.run.attempt
     assert here is not None
-    assert not any((here.keys, here.shares, here.reveals, here.attestations))
+    assert not any((here.adverts, here.shares, here.reveals, here.attestations))
 
 
 def test_after_a_sum_that_could_not_be_opened_all_shares_are_awaited() -> None:
     """The threshold is enough in a first attempt; in the next one there must be shares to spare for the wrong ones."""
     machine = secure_until("summing")
-    assert machine.run.round is not None
-    assert len(machine.run.round.reveals) < len(NAMES)
+    assert machine.run.attempt is not None
+    assert len(machine.run.attempt.reveals) < len(NAMES)
     machine.tell(events.SumFailed, round=0, attempt=1, reason="shares do not fit", fatal=False)
     on_to("summing", machine)
     assert machine.place[:3] == ("running", 0, 2)
-    assert machine.run.round is not None
-    assert len(machine.run.round.reveals) == len(NAMES)
+    assert machine.run.attempt is not None
+    assert len(machine.run.attempt.reveals) == len(NAMES)
+
+
+def test_two_who_advertise_the_same_key_cost_an_attempt_and_are_named() -> None:
+    """A roster that peers would refuse is never relayed; whoever waits for it sees the round reopened instead."""
+    machine = secure_until("advertising")
+    copied = replace(advert_of("ann"), name="bob")
+    for who, advert in (
+        ("ann", advert_of("ann")),
+        ("bob", copied),
+        ("cem", advert_of("cem")),
+        ("dag", advert_of("dag")),
+    ):
+        machine.say(events.KeysAdvertised, who, advert=advert)
+    assert machine.run.phase == "advertising"
+    machine.overdue()
+    assert machine.place == ("running", 0, 2, "advertising")
+    assert "bob advertises a key that ann advertised too" in machine.run.reason

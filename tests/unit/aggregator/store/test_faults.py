@@ -16,7 +16,7 @@ from aggregator.run.state import Run
 from aggregator.store.audit import Signer
 from aggregator.store.database import VERSION, StoreFailed
 from aggregator.store.store import Commit, Store
-from aggregator.store_thread import Keeper
+from aggregator.store_thread import StoreThread
 from dcfpca.errors import BadInput
 from dcfpca.methods import method_of
 from tests.support.rules import Machine, spec_of
@@ -83,7 +83,7 @@ async def read_everything(path: Path) -> None:
     """As the service does when it starts."""
     store = Store(path)
     try:
-        await Keeper(store, Signer(lambda data: data, b""), "test").do(lambda kept: kept.load_runs())
+        await StoreThread(store, Signer(lambda data: data, b""), "test").do(lambda kept: kept.load_runs())
     finally:
         store.close()
 

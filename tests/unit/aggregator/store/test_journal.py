@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -11,16 +13,17 @@ import pytest
 from hypothesis import given, settings
 
 from aggregator.run import events
-from aggregator.run.records import Keys, Reveal
 from aggregator.run.rules import step
 from aggregator.run.state import Run
-from aggregator.runner import _is_turn
+from aggregator.runner import needs_checkpoint
 from aggregator.store.codec import dump_consensus, dump_event, dump_run, load_consensus, load_event, load_run
 from aggregator.store.store import Commit, Store
-from aggregator.store.update_files import Spool, UploadKey
+from aggregator.store.update_files import UpdateFiles, UpdateKey
+from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadMessage
 from dcfpca.methods import method_of
-from dcfpca.rpca.method import Consensus, Outcome, Parcel, Progress
+from dcfpca.rpca.method import Consensus, Outcome, Progress, TensorMessage
+from dcfpca.secagg import Advert, Reveal, Share
 from tests.support.rules import NAMES, Machine, secure_until, spec_of
 
 _names = st.sampled_from((*NAMES, "eve"))
@@ -28,7 +31,18 @@ _blob = st.binary(max_size=8)
 _round = st.integers(0, 2)
 _attempt = st.integers(1, 3)
 _at = st.floats(0, 1e9)
-_place = {"at": _at, "participant": _names, "round": _round, "attempt": _attempt}
+_ref = st.builds(AttemptRef, st.just("r1"), _round, _attempt)
+_place = {"at": _at, "participant": _names, "ref": _ref}
+
+
+def _advertised(at: float, who: str, ref: AttemptRef, keys: list[bytes]) -> events.KeysAdvertised:
+    return events.KeysAdvertised(at=at, participant=who, ref=ref, advert=Advert(who, *keys))
+
+
+def _revealed(at: float, who: str, ref: AttemptRef, shares: list[Share]) -> events.SharesRevealed:
+    return events.SharesRevealed(at=at, participant=who, ref=ref, reveal=Reveal(who, (), tuple(shares)))
+
+
 EVENTS: st.SearchStrategy[events.Event] = st.one_of(
     st.builds(
         events.Responded,
@@ -41,26 +55,19 @@ EVENTS: st.SearchStrategy[events.Event] = st.one_of(
         fingerprint=st.text(max_size=5),
     ),
     st.builds(events.EnrolmentClosed, at=_at, overdue=st.booleans()),
-    st.builds(events.KeysAdvertised, **_place, keys=st.builds(Keys, _blob, _blob, _blob, _blob, _blob, _blob)),
+    st.builds(_advertised, *_place.values(), st.lists(_blob, min_size=6, max_size=6)),
     st.builds(events.SharesSent, **_place, shares=st.dictionaries(_names, _blob, max_size=3)),
     st.builds(events.BoundStated, **_place, exponent=st.integers(-1000, 1000)),
     st.builds(events.UpdateReceived, **_place, sha256=_blob, size=st.integers(0, 2**40)),
     st.builds(events.SurvivorsAttested, **_place, signature=_blob),
-    st.builds(
-        events.SharesRevealed,
-        **_place,
-        reveal=st.builds(Reveal, st.just(()), st.lists(st.tuples(_names, _blob), max_size=2).map(tuple)),
-    ),
-    st.builds(events.ConsensusReached, at=_at, round=_round, attempt=_attempt, outcome=st.sampled_from(["", "done"])),
-    st.builds(events.UpdatesLost, at=_at, round=_round, attempt=_attempt, reason=st.text(max_size=5)),
-    st.builds(
-        events.SumFailed, at=_at, round=_round, attempt=_attempt, reason=st.text(max_size=5), fatal=st.booleans()
-    ),
+    st.builds(_revealed, *_place.values(), st.lists(st.builds(Share, _names, _blob), max_size=2)),
+    st.builds(events.ConsensusReached, at=_at, ref=_ref, outcome=st.sampled_from(["", "done"])),
+    st.builds(events.UpdatesLost, at=_at, ref=_ref, reason=st.text(max_size=5)),
+    st.builds(events.SumFailed, at=_at, ref=_ref, reason=st.text(max_size=5), fatal=st.booleans()),
     st.builds(
         events.DeadlinePassed,
         at=_at,
-        round=_round,
-        attempt=_attempt,
+        ref=_ref,
         phase=st.sampled_from(["advertising", "sharing", "uploading", "attesting", "unmasking"]),
     ),
     st.builds(events.Joined, at=_at, participant=_names),
@@ -84,7 +91,7 @@ EVENTS: st.SearchStrategy[events.Event] = st.one_of(
 @settings(max_examples=60, deadline=None)
 @given(EVENTS)
 def test_an_event_is_read_back_as_it_was_written(event: events.Event) -> None:
-    assert load_event(dump_event(event)) == event
+    assert load_event(dump_event(event), "r1") == event
 
 
 STARTS = [
@@ -105,10 +112,11 @@ def test_replaying_the_journal_gives_the_live_run(
     tmp_path_factory: pytest.TempPathFactory, start: Run, told: list[events.Event], data: st.DataObject
 ) -> None:
     """Events in batches of any size, as the runner commits them; the store is read back after each."""
-    spec = spec_of(aggregation="secure" if start.round and start.round.phase.value != "uploading" else "plain")
+    spec = spec_of(aggregation="secure" if start.attempt and start.attempt.phase.value != "uploading" else "plain")
     store = Store(tmp_path_factory.mktemp("journal") / "store.db")
     store.connection.execute("PRAGMA synchronous = OFF")
     try:
+        start = replace(start, spec_sha256=spec.digest())
         store.create_run(start, spec.canonical(), "request", method_of(spec).begin())
         live, seq, rest = start, 0, list(told)
         while rest:
@@ -122,7 +130,7 @@ def test_replaying_the_journal_gives_the_live_run(
             if not journal:
                 continue
             seq += len(journal)
-            store.commit(Commit(run=live, seq=seq, events=journal, checkpoint=_is_turn(before, live)))
+            store.commit(Commit(run=live, seq=seq, events=journal, checkpoint=needs_checkpoint(before, live)))
             (stored,) = store.load_runs()
             assert stored.run == live
             assert stored.seq == seq
@@ -132,18 +140,18 @@ def test_replaying_the_journal_gives_the_live_run(
 
 @pytest.mark.parametrize("run", STARTS)
 def test_a_run_is_read_back_as_it_was_written(run: Run) -> None:
-    assert load_run(dump_run(run)) == run
+    assert load_run(dump_run(run), run.spec_sha256) == run
 
 
 def test_a_consensus_is_read_back_bit_by_bit() -> None:
     draw = np.random.default_rng(1)
     memory = {"previous": draw.standard_normal((4, 2)), "count": np.array([3.0])}
     progress = Progress(change=1e-9, rank=2, noise=float("nan"), threshold=0.1, singular_values=draw.standard_normal(2))
-    parcel = Parcel(draw.standard_normal((4, 2)), draw.standard_normal(3))
-    back = load_consensus(dump_consensus(Consensus(7, parcel, memory, progress, Outcome.CONVERGED)))
+    message = TensorMessage(draw.standard_normal((4, 2)), draw.standard_normal(3))
+    back = load_consensus(dump_consensus(Consensus(7, message, memory, progress, Outcome.CONVERGED)))
     assert back.round == 7
     assert back.outcome is Outcome.CONVERGED
-    assert np.array_equal(back.broadcast.flat(), parcel.flat())
+    assert np.array_equal(back.broadcast.flat(), message.flat())
     assert {name: value.tolist() for name, value in back.memory.items()} == {
         name: value.tolist() for name, value in memory.items()
     }
@@ -151,48 +159,52 @@ def test_a_consensus_is_read_back_bit_by_bit() -> None:
     assert np.array_equal(back.progress.singular_values, progress.singular_values)
 
 
+def ignore(offset: int, data: bytes) -> None:
+    """Take a chunk and do nothing with it."""
+
+
 def test_pieces_of_an_update_are_kept_only_without_a_gap(tmp_path: Path) -> None:
-    spool = Spool(tmp_path / "updates")
+    updates = UpdateFiles(tmp_path / "updates")
     whole = b"12345678abcdefgh!"
-    key = UploadKey("r1", 1, 1, "ann", hashlib.sha256(whole).digest())
-    spool.add(key, 0, whole[:8])
+    key = UpdateKey(AttemptRef("r1", 1, 1), "ann", hashlib.sha256(whole).digest())
+    updates.add(key, 0, whole[:8])
     with pytest.raises(BadMessage, match="byte 8 was due"):
-        spool.add(key, 9, whole[9:])
-    assert spool.received(key) == 8
-    assert not spool.is_whole(key)
-    spool.add(key, 8, whole[8:])
-    spool.add(key, 0, whole[:8])
-    assert spool.is_whole(key)
+        updates.add(key, 9, whole[9:])
+    assert updates.received(key) == 8
+    assert not updates.read_verified(key, ignore)
+    updates.add(key, 8, whole[8:])
+    updates.add(key, 0, whole[:8])
+    assert updates.read_verified(key, ignore)
 
 
 def test_a_piece_torn_by_a_crash_is_taken_up_at_a_whole_number(tmp_path: Path) -> None:
-    spool = Spool(tmp_path / "updates")
+    updates = UpdateFiles(tmp_path / "updates")
     whole = b"12345678abcdefghABCDEFGH"
-    key = UploadKey("r1", 1, 1, "ann", hashlib.sha256(whole).digest())
-    spool.add(key, 0, whole[:13])
-    assert spool.received(key) == 8
-    assert spool.digest_so_far(key).digest() == hashlib.sha256(whole[:8]).digest()
-    spool.add(key, 8, whole[8:])
-    assert spool.is_whole(key)
+    key = UpdateKey(AttemptRef("r1", 1, 1), "ann", hashlib.sha256(whole).digest())
+    updates.add(key, 0, whole[:13])
+    assert updates.received(key) == 8
+    assert updates.digest_so_far(key).digest() == hashlib.sha256(whole[:8]).digest()
+    updates.add(key, 8, whole[8:])
+    assert updates.read_verified(key, ignore)
 
 
 def test_a_different_update_of_the_same_attempt_is_noticed(tmp_path: Path) -> None:
-    spool = Spool(tmp_path / "updates")
-    key = UploadKey("r1", 1, 1, "ann", b"d" * 32)
-    spool.add(key, 0, b"1234")
-    assert not spool.has_other(key)
-    assert spool.has_other(UploadKey("r1", 1, 1, "ann", b"e" * 32))
-    assert not spool.has_other(UploadKey("r1", 1, 2, "ann", b"e" * 32))
-    assert not spool.has_other(UploadKey("r1", 1, 1, "bob", b"e" * 32))
+    updates = UpdateFiles(tmp_path / "updates")
+    key = UpdateKey(AttemptRef("r1", 1, 1), "ann", b"d" * 32)
+    updates.add(key, 0, b"1234")
+    assert not updates.has_other(key)
+    assert updates.has_other(UpdateKey(AttemptRef("r1", 1, 1), "ann", b"e" * 32))
+    assert not updates.has_other(UpdateKey(AttemptRef("r1", 1, 2), "ann", b"e" * 32))
+    assert not updates.has_other(UpdateKey(AttemptRef("r1", 1, 1), "bob", b"e" * 32))
 
 
 def test_what_arrived_before_a_restart_is_found_again(tmp_path: Path) -> None:
-    key, other = (UploadKey("r1", 1, 1, "ann", digit * 32) for digit in (b"d", b"e"))
-    Spool(tmp_path / "updates").add(key, 0, b"12345678")
-    again = Spool(tmp_path / "updates")
-    assert not again.is_known(key)
-    again.look(key)
-    assert again.is_known(key)
+    key, other = (UpdateKey(AttemptRef("r1", 1, 1), "ann", digit * 32) for digit in (b"d", b"e"))
+    UpdateFiles(tmp_path / "updates").add(key, 0, b"12345678")
+    again = UpdateFiles(tmp_path / "updates")
+    assert not again.is_loaded(key.ref)
+    again.load(key.ref)
+    assert again.is_loaded(key.ref)
     assert again.received(key) == 8
     assert again.has_other(other)
     again.forget(key)
@@ -201,19 +213,50 @@ def test_what_arrived_before_a_restart_is_found_again(tmp_path: Path) -> None:
 
 
 def test_questions_about_attempts_that_are_not_open_are_answered_and_not_remembered(tmp_path: Path) -> None:
-    spool = Spool(tmp_path / "updates")
-    key = UploadKey("r1", 9, 9, "ann", b"d" * 32)
-    assert spool.received(key) == 0
-    assert not spool.is_known(key)
+    updates = UpdateFiles(tmp_path / "updates")
+    key = UpdateKey(AttemptRef("r1", 9, 9), "ann", b"d" * 32)
+    assert updates.received(key) == 0
+    assert not updates.is_loaded(key.ref)
 
 
 def test_an_attempt_that_is_over_takes_its_pieces_and_earlier_ones_along_and_no_later_ones(tmp_path: Path) -> None:
     spec, store = spec_of(), Store(tmp_path / "store.db")
     run = Run(run_id="r1", created_at=1.0)
     store.create_run(run, spec.canonical(), "request", method_of(spec).begin())
-    keys = [UploadKey("r1", *place, "ann", b"d" * 32) for place in ((0, 9), (1, 1), (1, 2), (1, 3), (2, 1))]
+    keys = [UpdateKey(AttemptRef("r1", *place), "ann", b"d" * 32) for place in ((0, 9), (1, 1), (1, 2), (1, 3), (2, 1))]
     for key in keys:
-        store.spool.add(key, 0, b"12345678")
-    store.commit(Commit(run=run, seq=0, events=[], discard=[(1, 2)]))
-    assert [store.spool.received(key) for key in keys] == [0, 0, 0, 8, 8]
+        store.updates.add(key, 0, b"12345678")
+    store.commit(Commit(run=run, seq=0, events=[], discard=[AttemptRef("r1", 1, 2)]))
+    assert [store.updates.received(key) for key in keys] == [0, 0, 0, 8, 8]
     store.close()
+
+
+STORED_EVENTS = (
+    b'{"at":1.0,"participant":"ann","round":2,"attempt":3,"kind":"keys_advertised","keys":{"sealing_key":"cw==",'
+    b'"masking_key":"bQ==","commitment":"Yw==","binding":"Yg==","certificate":"eA==","signature":"Zw=="}}',
+    b'{"at":1.0,"participant":"ann","round":2,"attempt":3,"kind":"shares_revealed",'
+    b'"reveal":{"survivor_shares":[["bob","MQ=="]],"dropout_shares":[]}}',
+    b'{"at":1.0,"participant":"ann","round":2,"attempt":3,"kind":"seen_ahead","same_consensus":true}',
+)
+
+
+@pytest.mark.parametrize("body", STORED_EVENTS)
+def test_the_stored_layout_of_events_stays_as_it_is(body: bytes) -> None:
+    event = load_event(body, "r1")
+    assert isinstance(event, events.AttemptMessage)
+    assert event.ref == AttemptRef("r1", 2, 3)
+    assert json.loads(dump_event(event)) == json.loads(body)
+
+
+def test_the_stored_layout_of_a_run_stays_as_it_is() -> None:
+    stored = json.loads(dump_run(secure_until("unmasking").run))
+    assert stored["round"].keys() >= {"round", "attempt", "keys", "roster", "members", "exponent", "reveals"}
+    assert stored["round"]["keys"]["ann"].keys() == {
+        "sealing_key",
+        "masking_key",
+        "commitment",
+        "binding",
+        "certificate",
+        "signature",
+    }
+    assert not stored.keys() & {"spec_sha256", "attempt"}

@@ -18,7 +18,7 @@ def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     scripts = tmp_path / "scripts"
     scripts.mkdir()
     monkeypatch.setattr(database, "VERSION", VERSION + 1)
-    monkeypatch.setattr(database.resources, "files", lambda _: scripts)
+    monkeypatch.setattr("aggregator.store.database.resources.files", lambda _: scripts)
     return scripts / f"upgrade-{VERSION + 1}.sql"
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from dcfpca import secagg
+from dcfpca.attempt_ref import AttemptRef
 from dcfpca.fate import Fate
 from participant.session import actions, events
-from participant.session.events import Kind, Ref
+from participant.session.events import Kind
 from tests.support.sessions import SITES, Cohort, computed, enrolled, kinds, update_of
 
 
@@ -42,13 +43,13 @@ def test_a_session_replayed_at_any_point_says_the_same_bytes_again() -> None:
         for action in expected:
             assert told[type(action)] == action
         if isinstance(present, events.MaskWanted):
-            assert again.update_bytes(Ref(1, 1)) == reference.update_bytes(Ref(1, 1))
+            assert again.update_bytes(AttemptRef("run-1", 1, 1)) == reference.update_bytes(AttemptRef("run-1", 1, 1))
 
 
 def test_keys_and_shares_travel_while_the_local_step_computes() -> None:
     cohort = Cohort()
     cohort.open()
-    roster = events.RosterRelayed(Ref(1, 1), secagg.roster_for(cohort.book, "a"))
+    roster = events.RosterRelayed(AttemptRef("run-1", 1, 1), secagg.roster_for(cohort.closed, "a"))
     assert kinds(cohort.sessions["a"].handle(roster)) == ["SendShares"]
     assert kinds(cohort.sessions["a"].handle(computed())) == ["SendBound"]
 
@@ -57,7 +58,7 @@ def test_a_bound_known_before_the_roster_waits_for_it_and_travels_with_the_share
     cohort = Cohort()
     cohort.open()
     assert kinds(cohort.sessions["a"].handle(computed())) == []
-    roster = events.RosterRelayed(Ref(1, 1), secagg.roster_for(cohort.book, "a"))
+    roster = events.RosterRelayed(AttemptRef("run-1", 1, 1), secagg.roster_for(cohort.closed, "a"))
     (send,) = cohort.sessions["a"].handle(roster).actions
     assert isinstance(send, actions.SendShares)
     assert send.bound is not None
@@ -72,9 +73,9 @@ def test_repeats_are_answered_until_the_answer_is_known_to_have_arrived() -> Non
     (send,) = session.handle(roster).actions
     assert isinstance(send, actions.SendShares)
     assert send.bound is not None
-    session.handle(events.Acknowledged(Ref(1, 1), Kind.SHARES, Fate.ACCEPTED))
+    session.handle(events.Acknowledged(AttemptRef("run-1", 1, 1), Kind.SHARES, Fate.ACCEPTED))
     assert kinds(session.handle(roster)) == ["SendBound"]
-    session.handle(events.Acknowledged(Ref(1, 1), Kind.BOUND, Fate.DUPLICATE))
+    session.handle(events.Acknowledged(AttemptRef("run-1", 1, 1), Kind.BOUND, Fate.DUPLICATE))
     assert kinds(session.handle(roster)) == []
 
 
@@ -84,11 +85,15 @@ def test_another_survivor_set_is_refused_and_changes_nothing() -> None:
     cohort.share()
     cohort.submit()
     session = cohort.sessions["a"]
-    session.handle(events.SurvivorsAnnounced(Ref(1, 1), secagg.Survivors(SITES)))
-    (complaint,) = session.handle(events.SurvivorsAnnounced(Ref(1, 1), secagg.Survivors(("a", "b", "c")))).actions
-    assert isinstance(complaint, actions.Complain)
-    assert complaint.kind == "InconsistentSurvivors"
-    assert kinds(session.handle(events.SurvivorsAnnounced(Ref(1, 1), secagg.Survivors(SITES)))) == ["Attest"]
+    session.handle(events.SurvivorsAnnounced(AttemptRef("run-1", 1, 1), secagg.Survivors(SITES)))
+    (refusal,) = session.handle(
+        events.SurvivorsAnnounced(AttemptRef("run-1", 1, 1), secagg.Survivors(("a", "b", "c")))
+    ).actions
+    assert isinstance(refusal, actions.LogRefusal)
+    assert refusal.kind == "InconsistentSurvivors"
+    assert kinds(session.handle(events.SurvivorsAnnounced(AttemptRef("run-1", 1, 1), secagg.Survivors(SITES)))) == [
+        "Attest"
+    ]
 
 
 def test_a_round_that_was_opened_is_not_opened_again_for_other_survivors() -> None:
@@ -105,11 +110,11 @@ def test_a_round_that_was_opened_is_not_opened_again_for_other_survivors() -> No
     second.share()
     second.submit()
     fewer = secagg.Survivors(("a", "b", "c"))
-    (complaint,) = second.sessions["a"].handle(events.SurvivorsAnnounced(Ref(1, 1), fewer)).actions
-    assert isinstance(complaint, actions.Complain)
-    assert complaint.kind == "DifferencedSum"
+    (refusal,) = second.sessions["a"].handle(events.SurvivorsAnnounced(AttemptRef("run-1", 1, 1), fewer)).actions
+    assert isinstance(refusal, actions.LogRefusal)
+    assert refusal.kind == "DifferencedSum"
     same = secagg.Survivors(SITES)
-    assert kinds(second.sessions["a"].handle(events.SurvivorsAnnounced(Ref(1, 1), same))) == ["Attest"]
+    assert kinds(second.sessions["a"].handle(events.SurvivorsAnnounced(AttemptRef("run-1", 1, 1), same))) == ["Attest"]
 
 
 def test_a_sum_over_fewer_survivors_than_the_policy_demands_is_not_signed() -> None:
@@ -117,7 +122,9 @@ def test_a_sum_over_fewer_survivors_than_the_policy_demands_is_not_signed() -> N
     cohort.open()
     cohort.share()
     cohort.submit()
-    (complaint,) = (
-        cohort.sessions["a"].handle(events.SurvivorsAnnounced(Ref(1, 1), secagg.Survivors(("a", "b")))).actions
+    (refusal,) = (
+        cohort.sessions["a"]
+        .handle(events.SurvivorsAnnounced(AttemptRef("run-1", 1, 1), secagg.Survivors(("a", "b"))))
+        .actions
     )
-    assert isinstance(complaint, actions.Complain)
+    assert isinstance(refusal, actions.LogRefusal)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from dcfpca.errors import BadInput, BadMessage
 from dcfpca.rpca.columns import ArrayColumns, split
 from dcfpca.rpca.gradient.method import GradientMethod, GradientSettings
 from dcfpca.rpca.gradient.objective import LeftFactor, Penalties, check_penalties, clipped_residual, huber_objective
-from dcfpca.rpca.method import Consensus, FloatArray, Outcome, Parcel, Total
+from dcfpca.rpca.method import Consensus, FloatArray, Outcome, Site, TensorMessage, Total
 from dcfpca.rpca.metrics import paper_error, relative_error, singular_value_error
 from dcfpca.rpca.simulate import exchange, simulate
 from dcfpca.rpca.synthetic import Outliers, Recipe, generate, paper_problem
@@ -158,9 +159,12 @@ def test_finishing_does_not_disturb_the_run() -> None:
     M, _ = _small()
     method = GradientMethod(rows=20, width=3, rounds=4)
     plain = simulate(method, [ArrayColumns(M)])
-    watched = simulate(
-        method, [ArrayColumns(M)], lambda now, sites: [list(s.finish(now.broadcast)) for s in sites][0:0]
-    )
+
+    def look(now: Consensus, sites: Sequence[Site]) -> None:
+        for site in sites:
+            list(site.finish(now.broadcast))
+
+    watched = simulate(method, [ArrayColumns(M)], look)
     np.testing.assert_array_equal(plain.low_rank, watched.low_rank)
 
 
@@ -177,7 +181,7 @@ def test_a_non_finite_sum_is_divergence_not_a_broadcast() -> None:
     M, _ = _small()
     method = GradientMethod(rows=20, width=3, rounds=5)
     opened, _ = _one_round(method, M, (30,))
-    poisoned = Total(Parcel(np.full((20, 3), np.nan), np.zeros(len(method.update_layout(1).scalars))), 1)
+    poisoned = Total(TensorMessage(np.full((20, 3), np.nan), np.zeros(len(method.update_layout(1).scalars))), 1)
     after = method.advance(opened, poisoned)
     assert after.outcome is Outcome.DIVERGED
     np.testing.assert_array_equal(after.broadcast.tensor, opened.broadcast.tensor)
@@ -255,7 +259,9 @@ def test_a_local_step_needs_far_less_memory_than_the_data() -> None:
 def test_an_upper_bound_of_the_rank_does_not_spoil_the_singular_values() -> None:
     problem = paper_problem(200, 10, 0.05, 5, seed=0)
     result = simulate(GradientMethod(200, 20, rounds=100), problem.sites())
-    found, truth = (np.linalg.svd(matrix, compute_uv=False) for matrix in (result.low_rank, problem.L))
+    found, truth = (
+        np.linalg.svd(matrix, compute_uv=False).astype(np.float64) for matrix in (result.low_rank, problem.L)
+    )
     assert singular_value_error(found, truth, 10) < 0.0286  # as published
 
 
@@ -276,5 +282,5 @@ def test_the_models_singular_values_are_those_of_the_result_once_the_run_has_set
     problem = paper_problem(120, 6, 0.05, 4, seed=0)
     method = GradientMethod(120, 12, rounds=80)
     run = simulate(method, problem.sites())
-    truth = np.linalg.svd(run.low_rank, compute_uv=False)
+    truth = np.linalg.svd(run.low_rank, compute_uv=False).astype(np.float64)
     assert singular_value_error(method.model(run.consensus)["singular_values"], truth, 6) < 5e-3

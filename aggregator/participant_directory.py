@@ -1,0 +1,81 @@
+"""The participants of this aggregator: what each said when it last connected, and who is connected now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from aggregator.change_signal import Signal
+from aggregator.presence import Presence
+from aggregator.store import participants
+from aggregator.store.participants import ParticipantRecord
+from aggregator.store_thread import StoreThread
+from dcfpca.errors import BadInput
+
+
+class ParticipantDirectory:
+    """Everyone who ever connected, by name. `changed` fires when a participant connects or disconnects."""
+
+    def __init__(self, store: StoreThread) -> None:
+        self._store = store
+        self._listeners: list[Callable[[str], None]] = []
+        self.changed = Signal()
+        self.presence = Presence(self._presence_changed)
+        self.records: dict[str, ParticipantRecord] = {}
+
+    async def load(self) -> None:
+        """Read the stored records."""
+        known = await self._store.do(lambda store: participants.everyone(store.connection))
+        self.records = {record.name: record for record in known}
+
+    async def update(self, record: ParticipantRecord) -> None:
+        """Store what a participant says when it connects."""
+        self.records[record.name] = record
+        await self._store.do(lambda store: participants.remember(store.connection, record))
+
+    def on_presence_change(self, listener: Callable[[str], None]) -> None:
+        """Call this with the participant's name whenever one connects or disconnects."""
+        self._listeners.append(listener)
+
+    def certificate_days(self, name: str) -> int:
+        """Whole days until the certificate that this participant last showed expires."""
+        end = datetime.fromtimestamp(self.records[name].not_after, UTC)
+        return (end - datetime.fromtimestamp(self._store.now(), UTC)).days
+
+    async def rows_of_connected(self, seconds: float) -> int:
+        """The row count of most connected participants, waiting this long for the first; raises BadInput on a tie."""
+        seen = self.changed.version
+        try:
+            async with asyncio.timeout(seconds):
+                while not (stated := self._stated_rows()):
+                    seen = await self.changed.wait(seen)
+        except TimeoutError:
+            hint = "start a participant first, or state rows in the spec"
+            raise BadInput("the spec does not state rows, and no participant is connected to tell them", hint) from None
+        ranked = stated.most_common()
+        if len(ranked) > 1 and ranked[0][1] == ranked[1][1]:
+            counts = ", ".join(f"{rows} rows at {count}" for rows, count in ranked)
+            raise BadInput(f"the connected participants do not agree on the rows: {counts}", "state rows in the spec")
+        return ranked[0][0]
+
+    def features_of_connected(self, rows: int) -> str:
+        """The hex digest of the feature names of most connected participants with this many rows; empty: no names."""
+        stated = Counter(one.features for one in self._connected() if one.features and one.rows == rows).most_common()
+        if len(stated) > 1 and stated[0][1] == stated[1][1]:
+            hint = "name the features in the spec; each site then chooses and orders its own by it"
+            raise BadInput("the connected participants do not agree on the names or the order of the features", hint)
+        return stated[0][0].hex() if stated else ""
+
+    def _stated_rows(self) -> Counter[int]:
+        return Counter(record.rows for record in self._connected() if record.rows)
+
+    def _connected(self) -> list[ParticipantRecord]:
+        names = self.presence.names()
+        return [record for record in self.records.values() if record.name in names]
+
+    def _presence_changed(self, name: str) -> None:
+        for listener in self._listeners:
+            listener(name)
+        self.changed.fire()

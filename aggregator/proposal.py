@@ -1,0 +1,95 @@
+"""From an operator's proposal to a new run: the spec completed and checked, and the consensus it begins with."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from aggregator.participant_directory import ParticipantDirectory
+from aggregator.run.state import Run, Status
+from aggregator.runner import Runner
+from aggregator.store.store import StoredRun
+from dcfpca.errors import BadInput
+from dcfpca.methods import method_of
+from dcfpca.rpca.method import Consensus
+from dcfpca.spec import RunSpec, parse_spec, spec_digest
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A complete spec, who proposed it, and the id that makes a repetition return the same run."""
+
+    spec: RunSpec
+    operator: str
+    request_id: str
+
+
+async def complete_spec(spec: RunSpec, directory: ParticipantDirectory, max_update_mib: int) -> RunSpec:
+    """The spec with the rows and feature digest of the connected participants where it states none.
+
+    Raises BadInput when they cannot be told, or when an update would be larger than the limit.
+    """
+    rows = spec.rows or await directory.rows_of_connected(spec.enrol_seconds)
+    features = spec.features_sha256 or directory.features_of_connected(rows)
+    if (rows, features) != (spec.rows, spec.features_sha256):
+        spec = parse_spec(spec.model_dump() | {"rows": rows, "features_sha256": features})
+    _check_update_size(spec, max_update_mib)
+    return spec
+
+
+def _check_update_size(spec: RunSpec, max_update_mib: int) -> None:
+    method = method_of(spec)
+    size = max(method.update_layout(round).size for round in (1, spec.last_round)) * 8
+    if size > max_update_mib << 20:
+        raise BadInput(
+            f"updates of {spec.rows} rows and rank {spec.width} take {size >> 20} MiB, "
+            f"more than the {max_update_mib} MiB that this aggregator accepts",
+            "lower the rank, or raise [limits] max_update_mib",
+        )
+
+
+def new_run(proposal: Proposal, runners: Mapping[str, Runner], now: float) -> StoredRun:
+    """The run that a proposal begins; raises BadInput when its warm start does not fit."""
+    spec, spec_bytes = proposal.spec, proposal.spec.canonical()
+    run = Run(
+        run_id=_new_run_id(),
+        created_at=now,
+        spec_sha256=spec_digest(spec_bytes),
+        operator=proposal.operator,
+        seal=secrets.token_bytes(32),
+    )
+    return StoredRun(spec, spec_bytes, run, 0, opening_consensus(spec, runners))
+
+
+def opening_consensus(spec: RunSpec, runners: Mapping[str, Runner]) -> Consensus:
+    """The consensus of round 0; a warm start puts the subspace of an earlier run into the method's memory."""
+    begin = method_of(spec).begin()
+    if not spec.warm_start:
+        return begin
+    earlier = runners.get(spec.warm_start)
+    if earlier is None or earlier.run.status is not Status.FINISHED:
+        hint = "`dcfpca run list` shows the runs; a warm start needs one that is finished"
+        raise BadInput(f"there is no finished run {spec.warm_start!r} to start from", hint)
+    check_warm_start(spec, earlier.spec)
+    U = earlier.method.model(earlier.consensus)["U"]
+    return replace(begin, memory={**begin.memory, "warm": U})
+
+
+def check_warm_start(spec: RunSpec, earlier: RunSpec) -> None:
+    """Raise BadInput unless the earlier run has the same rows, features and scaling."""
+    if earlier.rows != spec.rows:
+        told = f"run {spec.warm_start} has {earlier.rows} rows and this one {spec.rows}"
+        raise BadInput(f"the warm start does not fit: {told}", "start from a run about the same features")
+    if "" not in (names := {earlier.features_sha256, spec.features_sha256}) and len(names) > 1:
+        hint = "start from a run about the same features, in the same order"
+        raise BadInput(f"the warm start does not fit: run {spec.warm_start} is about other features", hint)
+    if earlier.scaling != spec.scaling:
+        told = f'run {spec.warm_start} has scaling = "{earlier.scaling}"'
+        raise BadInput(f"the warm start does not fit: {told}", "use the same scaling, or another run")
+
+
+def _new_run_id() -> str:
+    """Short enough to type, sortable by day, and not guessable."""
+    return f"{datetime.now(UTC):%Y%m%d}-{secrets.token_hex(4)}"

@@ -1,0 +1,148 @@
+"""Assignments as messages of the wire, with everything they contain beside the run's state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, assert_never
+
+from aggregator.round_sum import EncodedConsensus
+from aggregator.run.assignments import Assignment, Kind
+from aggregator.run.backup_recovery import ticket_of
+from aggregator.run.phases import deadline
+from aggregator.run.secure_sum import closed_roster, delivery_to, unmask_request_to
+from aggregator.run.state import Attempt, Run, Status
+from aggregator.runner import Runner
+from dcfpca import secagg, secagg_wire
+from dcfpca.spec import RunSpec
+from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.v1.types_pb2 import TensorHeader
+from dcfpca.wire_constants import INLINE_BYTES
+
+BROADCAST_BYTES = 16 << 20
+"""The most that the streams of a run may hold together; in a larger cohort the consensus is fetched instead."""
+
+_AttemptKind = Literal[
+    Kind.ROUND_OPENED, Kind.KEYS_RELAYED, Kind.MASK_WANTED, Kind.SURVIVORS_ANNOUNCED, Kind.UNMASK_WANTED
+]
+
+# Assignments that are the same for every participant.
+_SHARED = frozenset({Kind.RUN_PROPOSED, Kind.ROUND_OPENED, Kind.SURVIVORS_ANNOUNCED, Kind.RUN_FINISHED})
+
+
+@dataclass(frozen=True, slots=True)
+class StageFacts:
+    """What the assignments of one stage contain beside the run's state. `shared` caches encoded messages by key."""
+
+    spec_bytes: bytes
+    deadline_ms: int = 0
+    consensus: TensorHeader | None = None
+    inline_consensus: bytes = b""
+    ticket: bytes = b""
+    closed: secagg.ClosedRoster | None = None
+    shared: dict[str, bytes] = field(default_factory=dict)
+
+
+def stage_facts(spec: RunSpec, spec_bytes: bytes, run: Run, consensus: EncodedConsensus) -> StageFacts:
+    """The facts of the run's present stage."""
+    due, attempt = deadline(spec, run), run.attempt
+    facts = StageFacts(
+        spec_bytes=spec_bytes,
+        deadline_ms=int(due * 1000) if due else 0,
+        consensus=consensus.header if run.status in (Status.RUNNING, Status.FINISHED) else None,
+    )
+    if run.status is not Status.RUNNING or attempt is None:
+        return facts
+    size = len(consensus.payload)
+    return replace(
+        facts,
+        inline_consensus=consensus.payload if size <= min(INLINE_BYTES, BROADCAST_BYTES // len(run.cohort)) else b"",
+        ticket=ticket_of(run, attempt, consensus.header.sha256),
+        closed=closed_roster(spec, run, attempt) if attempt.roster else None,
+    )
+
+
+class StageCache:
+    """The facts of each run's present stage, looked up once and shared by all streams."""
+
+    def __init__(self) -> None:
+        self._facts: dict[str, tuple[object, StageFacts]] = {}
+
+    def now(self, runner: Runner) -> StageFacts:
+        """The facts of this run's present stage."""
+        run, stage = runner.run, runner.run.stage()
+        cached = self._facts.get(run.run_id)
+        if cached is None or cached[0] != stage:
+            facts = stage_facts(runner.spec, runner.spec_bytes, run, runner.round_sum.encoded())
+            cached = self._facts[run.run_id] = (stage, facts)
+        return cached[1]
+
+
+def encoded(facts: StageFacts, run: Run, participant: str, wanted: Iterable[Assignment]) -> list[bytes]:
+    """Serialized `Assignment` messages; those that are the same for everybody are encoded once."""
+    messages = []
+    for one in wanted:
+        body = facts.shared.get(one.key)
+        if body is None:
+            body = _message(facts, run, participant, one).SerializeToString()
+        if one.kind in _SHARED:
+            facts.shared[one.key] = body
+        messages.append(body)
+    return messages
+
+
+def _message(facts: StageFacts, run: Run, participant: str, one: Assignment) -> pb.Assignment:
+    body: dict[str, Any] = {one.kind.value: _body(facts, run, participant, one)}
+    return pb.Assignment(run_id=run.run_id, key=one.key, deadline_ms=facts.deadline_ms, **body)
+
+
+def _body(facts: StageFacts, run: Run, participant: str, one: Assignment) -> Any:
+    match one.kind:
+        case Kind.RUN_PROPOSED:
+            return pb.RunProposed(spec=facts.spec_bytes, spec_sha256=run.spec_sha256)
+        case Kind.STANDBY:
+            return pb.Standby(reason=one.reason)
+        case Kind.RUN_FINISHED:
+            return _finished(facts, run)
+        case Kind.EXPORT_WANTED:
+            assert run.export is not None
+            return pb.ExportWanted(export_id=run.export.export_id)
+        case _:
+            assert run.attempt is not None
+            return _attempt_body(facts, run, run.attempt, participant, one.kind)
+
+
+def _attempt_body(facts: StageFacts, run: Run, attempt: Attempt, participant: str, kind: _AttemptKind) -> Any:
+    ref = secagg_wire.ref_to_wire(attempt.ref)
+    if kind is Kind.ROUND_OPENED:
+        return pb.RoundOpened(
+            ref=ref,
+            spec_sha256=run.spec_sha256,
+            cohort=run.cohort,
+            consensus=facts.consensus,
+            inline_consensus=facts.inline_consensus,
+            ticket=facts.ticket,
+        )
+    assert facts.closed is not None
+    match kind:
+        case Kind.KEYS_RELAYED:
+            return secagg_wire.roster_to_wire(ref, secagg.roster_for(facts.closed, participant))
+        case Kind.MASK_WANTED:
+            return secagg_wire.delivery_to_wire(ref, delivery_to(attempt, participant))
+        case Kind.SURVIVORS_ANNOUNCED:
+            return pb.SurvivorsAnnounced(ref=ref, survivors=attempt.survivors)
+        case Kind.UNMASK_WANTED:
+            request = unmask_request_to(facts.closed, attempt, participant)
+            return secagg_wire.unmask_request_to_wire(ref, request)
+        case _:
+            assert_never(kind)
+
+
+def _finished(facts: StageFacts, run: Run) -> pb.RunFinished:
+    return pb.RunFinished(
+        status=run.status.value,
+        reason=run.reason,
+        round=run.attempt.ref.round if run.attempt else 0,
+        spec_sha256=run.spec_sha256,
+        consensus=facts.consensus if run.status is Status.FINISHED else None,
+    )

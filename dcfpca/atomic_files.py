@@ -1,0 +1,82 @@
+"""Files and directories that appear complete or not at all, even when the process is killed while writing them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+from dcfpca.errors import BadInput
+
+T = TypeVar("T")
+
+
+def make_private_directory(directory: Path) -> None:
+    """Create the directory if needed and restrict it to its owner; BadInput when that is not possible."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        directory.chmod(0o700)
+    except OSError as error:
+        hint = "name a directory that this user may write to"
+        raise BadInput(f"the directory {directory} cannot be used: {error.strerror}", hint) from None
+
+
+def atomic_write(path: Path, write: Callable[[BinaryIO], T]) -> T:
+    """Write a temporary file, then rename it to `path`; returns what `write` returned.
+
+    Survives a killed process. To survive a power cut, call `sync_file` and `sync_directory` as well.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("wb") as file:
+            outcome = write(file)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return outcome
+
+
+def sync_file(path: Path) -> None:
+    """Flush a file's content to the disk; does nothing when the file has been removed in the meantime."""
+    with suppress(FileNotFoundError):
+        _fsync(path)
+
+
+def sync_directory(directory: Path) -> None:
+    """Flush a directory to the disk: a new or renamed entry survives a power cut only after this."""
+    _fsync(directory)
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def atomic_directory(target: Path) -> Iterator[Path]:
+    """Yield a temporary directory to fill; it replaces `target` when the block succeeds and is removed otherwise."""
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True, mode=0o700)
+    try:
+        yield temporary
+        sync_directory(temporary)
+        if target.exists():
+            shutil.rmtree(target)
+        temporary.replace(target)
+        sync_directory(target.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def sha256_of_file(path: Path) -> bytes:
+    """SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()

@@ -1,0 +1,126 @@
+"""Measures what a round costs when nothing is computed: real processes, mutual TLS, the real protocol."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from dcfpca.bench.bare_grpc import measure_raw
+from dcfpca.demo.children import Children
+from dcfpca.demo.federation import AGGREGATOR, Federation, SitePlan
+from dcfpca.demo.problem import site_names
+from dcfpca.operator.client import Operator
+from dcfpca.operator.connection import connect_settings, connected
+from dcfpca.spec import parse_spec
+from dcfpca.text.run_progress import RunProgress
+from dcfpca.text.run_watch import RunWatch, raise_unless_finished
+from dcfpca.v1 import admin_pb2 as pb
+
+_CONNECT_SECONDS = 120.0
+_COLUMNS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCase:
+    """The federation, the tensor and the aggregation to measure."""
+
+    participants: int
+    rows: int
+    rank: int
+    rounds: int
+    aggregation: str
+    precision: int
+
+    def spec(self, names: list[str]) -> bytes:
+        """A spec whose run takes all its rounds: its tolerance is never met."""
+        keys = {
+            "label": "bench rounds",
+            "rows": self.rows,
+            "max_rank": self.rank,
+            "rounds": self.rounds,
+            "tolerance": 0.0,
+            "participants": names,
+            "aggregation": self.aggregation,
+            "precision": self.precision,
+            "round_seconds": 600.0,
+        }
+        return parse_spec(keys).canonical()
+
+
+@dataclass(frozen=True, slots=True)
+class RoundFigures:
+    """Seconds per round, from its opening to the consensus; the opening exchange (round 0) is not counted."""
+
+    median_round_s: float
+    min_round_s: float
+    mean_wall_round_s: float
+    bytes_per_participant_round: float
+    aggregator_peak_bytes: int | None
+
+
+def measure_rounds(case: RoundCase, directory: Path) -> RoundFigures:
+    """Start a federation of idle sites below `directory`, run the case to its end, and stop the federation."""
+    names = site_names(case.participants)
+    policy: dict[str, str | int | float | bool] = {
+        "allow_plain": True,
+        "min_cohort": 2,
+        "max_rank": case.rank,
+        "max_rounds": case.rounds,
+    }
+    with Children() as children:
+        federation = Federation(directory, children)
+        # The daemons of a bench share a machine, so none may starve the others.
+        federation.start_aggregator({"limits": {"calls_per_second": 10_000.0, "call_burst": 10_000}})
+        for name in names:
+            plan = SitePlan(name, policy, {"engine": {"kind": "idle", "threads": 1}})
+            federation.add_site(plan, np.ones((case.rows, _COLUMNS)))
+        flags = dict.fromkeys(("aggregator", "ca", "cert", "key"))
+        with connected(connect_settings(flags, federation.operator_config)) as operator:
+            children.until(lambda: operator.are_connected(names), "the sites' connection", _CONNECT_SECONDS)
+            view, wall = _follow(operator, case.spec(names))
+        return figures_of(view, wall, peak_bytes(children[AGGREGATOR].process.pid))
+
+
+def _follow(operator: Operator, spec: bytes) -> tuple[pb.RunView, float]:
+    """The finished run, and the seconds from the proposal to its end."""
+    with RunProgress() as progress:
+        began = time.monotonic()
+        proposed = operator.propose(spec, uuid.uuid4().hex)
+        view = RunWatch(operator, proposed.run_id, progress).follow()
+    raise_unless_finished(view)
+    return view, time.monotonic() - began
+
+
+def figures_of(view: pb.RunView, wall: float, peak: int | None) -> RoundFigures:
+    """The figures of a finished run."""
+    worked = [one for one in view.rounds if one.round > 0]
+    moved = sum(one.bytes_sent + one.bytes_received for one in worked)
+    seconds = [one.seconds for one in worked]
+    return RoundFigures(
+        median_round_s=median(seconds),
+        min_round_s=min(seconds),
+        mean_wall_round_s=wall / len(view.rounds),
+        bytes_per_participant_round=moved / (len(worked) * len(view.enrolled)),
+        aggregator_peak_bytes=peak,
+    )
+
+
+def peak_bytes(pid: int) -> int | None:
+    """The peak resident memory of a process; None where /proc does not exist."""
+    status = Path(f"/proc/{pid}/status")
+    if not status.exists():
+        return None
+    lines = [line.split() for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
+    return int(lines[0][1]) * 1024 if lines else None
+
+
+def measure_bare_rounds(case: RoundCase, directory: Path) -> list[float]:
+    """Seconds per round of a bare gRPC exchange of as many bytes; uses the certificates that `measure_rounds` left."""
+    names = site_names(case.participants)
+    sites = {name: directory / "sites" / name for name in names}
+    return measure_raw(directory / AGGREGATOR, sites, 8 * case.rows * case.rank, case.rounds)

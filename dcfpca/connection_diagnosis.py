@@ -1,0 +1,140 @@
+"""Finds out why the aggregator cannot be reached, by trying DNS, TCP and TLS; gRPC only reports UNAVAILABLE."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+from dcfpca.errors import BadIdentity, BadInput, DcfpcaError, Unreachable
+
+# Codes of OpenSSL's X509_V_ERR_*, which the ssl module reports by number only.
+_EXPIRED = 10
+_NOT_YET_VALID = 9
+_UNKNOWN_ISSUER = {2, 18, 19, 20, 21}
+_WRONG_HOST = {62, 64}
+
+# How long to wait for the aggregator to refuse our certificate: under TLS 1.3 it does so after the handshake.
+_REFUSAL_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the aggregator listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Read HOST:PORT, [IPv6]:PORT included."""
+        host, colon, port = text.rpartition(":")
+        bare = host.removeprefix("[").removesuffix("]")
+        bracketed = host.startswith("[") and host.endswith("]")
+        if not colon or not bare or not port.isdecimal() or not 0 < int(port) < 65536 or (":" in host) != bracketed:
+            hint = "write it as HOST:PORT, such as aggregator.example.org:8443 or [2001:db8::7]:8443"
+            raise BadInput(f"{text!r} is not the address of an aggregator", hint)
+        return cls(bare, int(port))
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """The CA certificate, own certificate and private key for mutual TLS."""
+
+    ca: Path
+    cert: Path
+    key: Path
+
+
+def diagnose(address: Address, files: TlsFiles, seconds: float = 3.0) -> DcfpcaError | None:
+    """The error of the first layer that fails; None if all of them work."""
+    try:
+        with contextlib.closing(_dial(address, seconds)) as raw:
+            _handshake(raw, address, files)
+    except DcfpcaError as error:
+        return error
+    return None
+
+
+def _dial(address: Address, seconds: float) -> socket.socket:
+    try:
+        return socket.create_connection((address.host, address.port), timeout=seconds)
+    except socket.gaierror:
+        raise Unreachable(
+            f"the host name {address.host!r} cannot be resolved", "check the spelling of --aggregator and the DNS"
+        ) from None
+    except ConnectionRefusedError:
+        hint = "check host and port, or start the aggregator with `dcfpca-aggregator serve`"
+        raise Unreachable(f"nothing listens at {address}", hint) from None
+    except TimeoutError:
+        hint = "a firewall may drop the packets; ask its administrator to allow this port"
+        raise Unreachable(f"{address} did not answer within {seconds:g} s", hint) from None
+    except OSError as error:
+        raise Unreachable(f"{address} cannot be reached: {error.strerror}", "check the network") from None
+
+
+def _handshake(raw: socket.socket, address: Address, files: TlsFiles) -> None:
+    context = ssl.create_default_context(cafile=str(files.ca))
+    context.load_cert_chain(str(files.cert), str(files.key))
+    context.set_alpn_protocols(["h2"])
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    try:
+        with context.wrap_socket(raw, server_hostname=address.host) as secured:
+            secured.settimeout(_REFUSAL_SECONDS)
+            _await_greeting(secured, address)
+    except ssl.SSLCertVerificationError as error:
+        raise _untrusted_server(error, address, files) from None
+    except ssl.SSLError as error:
+        raise _refused_by_server(error, address) from None
+    except OSError:
+        hint = "check that it is an aggregator; a proxy in between must pass TLS through"
+        raise Unreachable(f"{address} closed the connection during the TLS handshake", hint) from None
+
+
+def _await_greeting(secured: ssl.SSLSocket, address: Address) -> None:
+    """A gRPC server that accepts our certificate sends the first bytes; one that refuses it closes the connection."""
+    with contextlib.suppress(TimeoutError):
+        if not secured.recv(1):
+            hint = "use one that the aggregator's own consortium CA has signed, and that is neither expired nor revoked"
+            raise BadIdentity(f"the aggregator at {address} refused this certificate", hint)
+
+
+def _untrusted_server(error: ssl.SSLCertVerificationError, address: Address, files: TlsFiles) -> DcfpcaError:
+    """Why our side rejects the aggregator's certificate."""
+    if error.verify_code in _WRONG_HOST:
+        hint = f"connect by a name in its certificate, or have one issued with `--host {address.host}`"
+        return BadIdentity(f"the aggregator's certificate is not for the host {address.host!r}", hint)
+    if error.verify_code == _EXPIRED:
+        hint = "have it renewed with `dcfpca certs renew aggregator …`; the aggregator loads it without a restart"
+        return BadIdentity("the aggregator's certificate has expired", hint)
+    if error.verify_code == _NOT_YET_VALID:
+        return BadIdentity("the aggregator's certificate is not valid yet", "check the clocks of both machines")
+    if error.verify_code in _UNKNOWN_ISSUER:
+        hint = "use the ca.crt of your consortium with --ca, and check that the address is that of your aggregator"
+        return BadIdentity(f"the certificate of {address} was not issued by the CA in {files.ca}", hint)
+    return BadIdentity(f"the aggregator's certificate cannot be verified: {error.verify_message}")
+
+
+def _refused_by_server(error: ssl.SSLError, address: Address) -> DcfpcaError:
+    """Why the aggregator rejects our certificate, or that it does not speak TLS."""
+    reason = (error.reason or "").upper()
+    if "UNKNOWN_CA" in reason or "CERTIFICATE_UNKNOWN" in reason or "BAD_CERTIFICATE" in reason:
+        hint = "use a certificate that the aggregator's own consortium CA has signed"
+        return BadIdentity(f"the aggregator at {address} does not trust the CA of this certificate", hint)
+    if "EXPIRED" in reason:
+        return BadIdentity("the aggregator reports that this certificate has expired", "renew it; check both clocks")
+    if "WRONG_VERSION_NUMBER" in reason or "HTTP" in reason:
+        return Unreachable(f"what listens at {address} does not speak TLS", "check the port")
+    if "PROTOCOL_VERSION" in reason:
+        hint = "only TLS 1.3 is spoken here: let no proxy in between end the TLS connection"
+        return Unreachable(f"what listens at {address} does not speak TLS 1.3", hint)
+    if "EOF" in reason:
+        return Unreachable(
+            f"{address} closed the connection during the TLS handshake", "check that it is an aggregator"
+        )
+    return BadIdentity(f"the TLS handshake with {address} failed: {reason or error}", "try `dcfpca doctor`")

@@ -1,0 +1,42 @@
+"""The checks of `dcfpca doctor`: the operator's files, this machine, and the way to the aggregator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import grpc
+
+from dcfpca.doctor.check_result import CheckResult, Level, fail, ok, worst
+from dcfpca.doctor.local_checks import check_credentials, check_directory
+from dcfpca.doctor.network_checks import check_network
+from dcfpca.identity import Role
+from dcfpca.operator.client import Operator
+from dcfpca.operator.connection import ConnectionSettings, channel_to
+from dcfpca.operator.status_errors import explain
+from dcfpca.pki import Credentials
+
+
+def check_operator(settings: ConnectionSettings) -> Iterator[CheckResult]:
+    """All checks, local ones first. Unusable credentials end them; the network cannot be checked without any."""
+    files = settings.files
+    own, found = check_credentials(files.ca, files.cert, files.key, Role.OPERATOR, datetime.now(UTC))
+    yield from found
+    yield from check_directory("disk", Path.cwd())
+    if own is None:
+        return
+    reached = list(check_network(settings.address, files, own))
+    yield from reached
+    if worst(reached) is not Level.FAIL:
+        yield _check_permission(settings, own)
+
+
+def _check_permission(settings: ConnectionSettings, own: Credentials) -> CheckResult:
+    with channel_to(settings.address, own) as channel:
+        try:
+            participants = Operator(channel, settings.address, own.identity).participants()
+        except grpc.RpcError as error:
+            return fail("operator", explain(error, settings.address, settings.files))
+    connected = sum(one.state == "connected" for one in participants)
+    return ok("operator", f"the aggregator admits this operator; {connected} participants are connected")

@@ -1,0 +1,53 @@
+"""Where a run begins: at random, or at the subspace of an earlier run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from dcfpca.rpca.method import Consensus, FloatArray
+
+WARM = "warm"  # the key of an earlier U in a consensus' memory
+TALL = 4  # a random matrix with this many times as many rows as columns has a condition number of about 3
+START = 0x5742  # separates these draws from those of synthetic data with the same seed
+
+
+def opening_basis(rows: int, width: int, seed: int, memory: Mapping[str, FloatArray]) -> FloatArray:
+    """Orthonormal columns: an earlier U first, where there is one, and random directions for the rest."""
+    random = _gaussian(rows, width, seed)
+    warm = memory.get(WARM, np.zeros((rows, 0)))[:, :width]
+    if not warm.size and rows >= TALL * width:
+        return _cholesky_qr(random)
+    basis: FloatArray = np.linalg.qr(np.concatenate([warm, random[:, warm.shape[1] :]], axis=1))[0]
+    return basis
+
+
+def _cholesky_qr(A: FloatArray) -> FloatArray:
+    """As orthonormal as by QR where the columns are far from dependent, in a third of the time."""
+    basis: FloatArray = A @ np.linalg.inv(np.linalg.cholesky(A.T @ A)).T
+    return basis
+
+
+def keep_warm_mark(before: Consensus, after: Consensus) -> Consensus:
+    """The consensus after a round, with the note that the run began warm; U itself need not be kept."""
+    if WARM not in before.memory:
+        return after
+    return replace(after, memory={**after.memory, WARM: np.zeros((0, 0))})
+
+
+def opening_factor(rows: int, width: int, seed: int, unit: float, memory: Mapping[str, FloatArray]) -> FloatArray:
+    """A left factor with strengths: Gaussian of deviation √unit, or an earlier U with such columns for the rest.
+
+    A basis with orthonormal columns says nothing of strengths; its columns get the length of random ones.
+    """
+    random: FloatArray = np.sqrt(unit) * _gaussian(rows, width, seed)
+    warm = memory.get(WARM, np.zeros((rows, 0)))[:, :width]
+    if warm.size and np.allclose(np.linalg.norm(warm, axis=0), 1.0):
+        warm = np.sqrt(unit * rows) * warm
+    return np.concatenate([warm, random[:, warm.shape[1] :]], axis=1)
+
+
+def _gaussian(rows: int, width: int, seed: int) -> FloatArray:
+    return np.random.default_rng((START, seed)).standard_normal((rows, width))

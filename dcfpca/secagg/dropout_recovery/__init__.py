@@ -1,0 +1,1 @@
+"""The first edition: a round goes on without the participants that drop out (see docs/protocol.md)."""

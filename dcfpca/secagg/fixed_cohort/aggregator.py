@@ -1,0 +1,110 @@
+"""The aggregator's side: it checks what it relays, adds what it is sent, and holds no secret."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+
+from dcfpca.secagg.errors import ChangedUpdate, OutOfTurn, ReplayedKey, TamperedShare
+from dcfpca.secagg.fixed_cohort.context import context_of, sum_digest
+from dcfpca.secagg.fixed_cohort.exponents import lifted
+from dcfpca.secagg.fixed_cohort.fixed_point import decode, from_ring
+from dcfpca.secagg.fixed_cohort.group_secret import check_share
+from dcfpca.secagg.fixed_cohort.messages import Advert, Masked, Opening, Roster, SealedShare
+from dcfpca.secagg.fixed_cohort.roster import check_advert, check_distinct, check_roster, roster_digest
+from dcfpca.secagg.fixed_cohort.tags import P
+from dcfpca.secagg.fixed_cohort.terms import RunTerms
+from dcfpca.secagg.identity import Verify
+from dcfpca.secagg.ring import FloatArray, RingArray, dtype_of
+
+
+def accept_advert(terms: RunTerms, known: Mapping[str, Advert], advert: Advert, verify: Verify) -> None:
+    """Check an advert at intake, so that no member can spoil the roster for the others."""
+    check_advert(terms, advert, verify)
+    before = known.get(advert.name)
+    if before is not None and before != advert:
+        sentence = f"{advert.name} advertised another key for this run before"
+        raise ReplayedKey(sentence, "a site that lost its keys cannot rejoin the run", accused=advert.name)
+    check_distinct([*(other for name, other in known.items() if name != advert.name), advert])
+
+
+def close_roster(terms: RunTerms, known: Mapping[str, Advert], verify: Verify) -> Roster:
+    """The roster, once everybody has advertised; fewer raise IncompleteCohort."""
+    roster = Roster(tuple(known[name] for name in sorted(known)))
+    check_roster(terms, roster, verify)
+    return roster
+
+
+def accept_shares(
+    roster: bytes, cohort: Collection[str], sender: str, identity: EllipticCurvePublicKey, shares: Iterable[SealedShare]
+) -> None:
+    """Exactly one share of this sender for every other member, each as the sender signed it under this roster."""
+    given = list(shares)
+    if [share.sender for share in given] != [sender] * len(given):
+        raise TamperedShare(f"{sender} sends shares in somebody else's name", accused=sender)
+    if sorted(share.receiver for share in given) != sorted(set(cohort) - {sender}):
+        raise TamperedShare(f"{sender} does not send one share to every other member", accused=sender)
+    for share in given:
+        check_share(roster, share, identity)
+
+
+def shares_for(receiver: str, shares: Iterable[SealedShare]) -> tuple[SealedShare, ...]:
+    """The shares addressed to one member, in the order of senders."""
+    return tuple(sorted((share for share in shares if share.receiver == receiver), key=lambda share: share.sender))
+
+
+@dataclass(slots=True)
+class Tally:
+    """The running sum of one context. It means nothing before everybody is in it."""
+
+    context: bytes
+    values: RingArray = field(repr=False)
+    tag: int = 0
+    members: set[str] = field(default_factory=set)
+
+    def add(self, masked: Masked) -> None:
+        """Add one member's numbers, once."""
+        if masked.context != self.context:
+            raise OutOfTurn(f"the update of {masked.name} is for another round, consensus or exponent")
+        if masked.name in self.members:
+            raise OutOfTurn(f"the update of {masked.name} is in the sum already")
+        if masked.values.shape != self.values.shape or masked.values.dtype != self.values.dtype:
+            raise ChangedUpdate(f"the update of {masked.name} does not have the declared size", accused=masked.name)
+        if not 0 <= masked.tag < P:
+            raise ChangedUpdate(f"the tag of {masked.name} is not in the field", accused=masked.name)
+        np.add(self.values, masked.values, out=self.values)
+        self.tag = (self.tag + masked.tag) % P
+        self.members.add(masked.name)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenedSum:
+    """The sum over the whole cohort, as anyone may know it; `digest` goes into the next opening."""
+
+    context: bytes
+    values: RingArray = field(repr=False)
+    tag: int
+    numbers: FloatArray = field(repr=False)
+
+    def digest(self) -> bytes:
+        """What the next opening has as `previous_sum`."""
+        return sum_digest(self.context, self.values, self.tag)
+
+
+def begin_tally(terms: RunTerms, roster: Roster, opening: Opening) -> Tally:
+    """An empty sum for the opening with all of its lifts."""
+    context = context_of(terms, roster_digest(terms, roster), opening, len(opening.misfits))
+    return Tally(context, np.zeros(opening.layout.size, dtype=dtype_of(terms.precision)))
+
+
+def open_sum(terms: RunTerms, opening: Opening, tally: Tally) -> OpenedSum:
+    """The sum, once everybody is in it; before that OutOfTurn."""
+    if missing := set(terms.cohort) - tally.members:
+        raise OutOfTurn(f"the sum of round {opening.round} waits for {', '.join(sorted(missing))}")
+    exponents = lifted(opening.exponents, len(opening.misfits), terms.precision)
+    integers = from_ring(tally.values, terms.precision)
+    numbers = decode(integers, opening.layout, exponents, len(terms.cohort), terms.precision)
+    return OpenedSum(tally.context, tally.values, tally.tag, numbers)

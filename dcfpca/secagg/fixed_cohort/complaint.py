@@ -1,0 +1,46 @@
+"""A signed complaint: whom a site accuses of what, so that the operator learns it and not only the site's own log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dcfpca.secagg.errors import InventedParticipant, SecureSumRefusal, SwappedKey
+from dcfpca.secagg.fixed_cohort.statements import canonical
+from dcfpca.secagg.fixed_cohort.terms import RunTerms
+from dcfpca.secagg.identity import Identity, Verify, signed
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """Participant → aggregator → operator. An empty `accused` accuses the aggregator or nobody in particular."""
+
+    author: str
+    accused: str
+    error: str
+    sentence: str
+    certificate: bytes
+    signature: bytes
+
+    def statement(self, binding: bytes) -> bytes:
+        """What the author signs."""
+        return canonical("complaint", binding, self.author, self.accused, self.error, self.sentence)
+
+
+def complain(terms: RunTerms, identity: Identity, error: SecureSumRefusal) -> Complaint:
+    """The complaint that a refusal gives rise to."""
+    unsigned = Complaint(
+        identity.name, error.accused, type(error).__name__, str(error), identity.certificate, signature=b""
+    )
+    signature = identity.sign(unsigned.statement(terms.binding))
+    return Complaint(
+        unsigned.author, unsigned.accused, unsigned.error, unsigned.sentence, unsigned.certificate, signature
+    )
+
+
+def check_complaint(terms: RunTerms, complaint: Complaint, verify: Verify) -> None:
+    """A member of the cohort made this complaint about this run."""
+    if complaint.author not in terms.cohort or complaint.accused not in ("", *terms.cohort):
+        raise InventedParticipant(f"the complaint of {complaint.author} is not between members of run {terms.run}")
+    identity = verify(complaint.certificate, complaint.author)
+    if not signed(identity, complaint.signature, complaint.statement(terms.binding)):
+        raise SwappedKey(f"{complaint.author} did not sign this complaint")

@@ -1,0 +1,40 @@
+"""The blocks of an update. Each has an exponent of its own, so that a large count costs the tensor no precision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+
+from dcfpca.secagg.fixed_cohort.statements import canonical
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """So many numbers of one kind; `exponent` bounds them, |x| < 2^exponent, where no earlier sum does."""
+
+    name: str
+    size: int
+    exponent: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockLayout:
+    """An update as a sequence of blocks."""
+
+    blocks: tuple[Block, ...]
+
+    @property
+    def size(self) -> int:
+        """How many numbers the update has."""
+        return sum(block.size for block in self.blocks)
+
+    def slices(self) -> Iterator[slice]:
+        """Where each block lies."""
+        ends = accumulate(block.size for block in self.blocks)
+        return (slice(end - block.size, end) for block, end in zip(self.blocks, ends, strict=True))
+
+    def field(self) -> bytes:
+        """The layout as one field of a statement."""
+        each = (canonical("block", block.name, block.size, block.exponent) for block in self.blocks)
+        return canonical("layout", *each)

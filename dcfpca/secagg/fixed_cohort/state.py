@@ -1,0 +1,108 @@
+"""What a site stores of a run between two messages: one record, as long for the whole run as on its first day.
+
+Because the length never changes, the file that holds it can be overwritten in place, so that spent keys do not stay on
+the disk. A record has a sequence number and a checksum: with two slots, written and synced one after the other, a crash
+at any moment leaves one that is whole (`latest`), and after both writes nothing of the older state is left.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from dcfpca.secagg.errors import LostState
+from dcfpca.secagg.keys import KEY_BYTES
+
+_MAGIC = b"dcfpca2\n"
+_HEAD = struct.Struct(">8sQBqBBI")
+NOTHING = bytes(KEY_BYTES)
+
+
+class Step(IntEnum):
+    """How far a site is in a run."""
+
+    ADVERTISED = 0
+    SHARED = 1
+    READY = 2
+    FINISHED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SiteState:
+    """Everything that binds a site for the rest of a run, and the secrets it still needs for it.
+
+    `round` is −1 before the first. `opening` and `update` pin what was answered there, and with which numbers. `lifts`
+    counts the misfits of that round, `lifts_before` those of the rounds before. `roots` has one for each of the cohort
+    in order, for the round `max(round, 0)`; zeros stand where there is none.
+    """
+
+    binding: bytes
+    step: Step
+    private_key: bytes = field(repr=False)
+    own_share: bytes = field(repr=False)
+    roots: tuple[bytes, ...] = field(repr=False)
+    group_secret: bytes = field(default=NOTHING, repr=False)
+    roster: bytes = NOTHING
+    round: int = -1
+    opening: bytes = NOTHING
+    update: bytes = NOTHING
+    lifts: int = 0
+    lifts_before: int = 0
+    sequence: int = 0
+
+
+def to_record(state: SiteState) -> bytes:
+    """The state as bytes; their number depends on the size of the cohort alone."""
+    head = _HEAD.pack(
+        _MAGIC, state.sequence, state.step, state.round, state.lifts, state.lifts_before, len(state.roots)
+    )
+    body = b"".join((head, *_words(state)))
+    return body + hashlib.sha256(body).digest()
+
+
+def from_record(record: bytes, binding: bytes) -> SiteState:
+    """The state of the run with this binding, or LostState."""
+    body, checksum = record[:-KEY_BYTES], record[-KEY_BYTES:]
+    if len(body) < _HEAD.size or hashlib.sha256(body).digest() != checksum:
+        raise LostState("the stored keys of this run are damaged", "this site cannot rejoin the run: start a new one")
+    magic, sequence, step, round, lifts, lifts_before, members = _HEAD.unpack_from(body)
+    words = [body[start : start + KEY_BYTES] for start in range(_HEAD.size, len(body), KEY_BYTES)]
+    if magic != _MAGIC or len(words) != 7 + members or words[0] != binding:
+        raise LostState("the stored keys belong to another run, spec or cohort", "this site cannot rejoin the run")
+    _, private_key, own_share, group_secret, roster, opening, update, *roots = words
+    return SiteState(
+        binding=binding,
+        step=Step(step),
+        private_key=private_key,
+        own_share=own_share,
+        roots=tuple(roots),
+        group_secret=group_secret,
+        roster=roster,
+        round=round,
+        opening=opening,
+        update=update,
+        lifts=lifts,
+        lifts_before=lifts_before,
+        sequence=sequence,
+    )
+
+
+def latest(slots: Iterable[bytes], binding: bytes) -> SiteState:
+    """The newest whole state among the slots, or LostState."""
+    whole: list[SiteState] = []
+    for slot in slots:
+        try:
+            whole.append(from_record(slot, binding))
+        except LostState as error:
+            refusal = error
+    if not whole:
+        raise refusal
+    return max(whole, key=lambda state: state.sequence)
+
+
+def _words(state: SiteState) -> tuple[bytes, ...]:
+    pinned = (state.group_secret, state.roster, state.opening, state.update)
+    return (state.binding, state.private_key, state.own_share, *pinned, *state.roots)

@@ -1,0 +1,47 @@
+"""Runs a Typer application and turns its errors into messages on stderr and one of three exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+import typer
+
+from dcfpca.errors import BadInput, DcfpcaError, UnusableState
+from dcfpca.text.console import print_error
+
+DONE, FAILED, MISUSED = 0, 1, 2
+"""Exit codes: done; refused or failed; the command line, a configuration, a spec or data must be corrected."""
+
+EXIT_CODES = "Exit codes: 0 done, 1 refused or failed, 2 misuse (command line, configuration, spec or data)."
+"""The sentence that every command's help shows."""
+
+
+def run_command(
+    app: typer.Typer,
+    arguments: Sequence[str] | None = None,
+    explain: Callable[[Exception], DcfpcaError | None] = lambda _error: None,
+) -> None:
+    """Run `app` on `arguments` (the process's own by default) and leave with SystemExit.
+
+    A DcfpcaError, or what `explain` makes one of, prints `error:` and `hint:` on stderr. Any other exception is a bug
+    and propagates with its traceback.
+    """
+    try:
+        app(args=None if arguments is None else list(arguments))
+    except BrokenPipeError:
+        # The reader of our output closed the pipe, as in `dcfpca run list | head`. Flushing at exit must not fail too.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(FAILED)
+    except Exception as error:
+        explained = error if isinstance(error, DcfpcaError) else explain(error)
+        if explained is None:
+            raise
+        print_error(explained)
+        sys.exit(exit_code(explained))
+
+
+def exit_code(error: DcfpcaError) -> int:
+    """MISUSED for input that its author must correct, FAILED for everything else."""
+    return MISUSED if isinstance(error, BadInput) and not isinstance(error, UnusableState) else FAILED

@@ -1,0 +1,122 @@
+"""`dcfpca-participant doctor`: checks files, data, policy, directories and the connection to the aggregator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from dcfpca.connection_diagnosis import Address, TlsFiles
+from dcfpca.doctor import CheckResult, fail, ok, warn
+from dcfpca.doctor.local_checks import SOON_DAYS, check_credentials, check_directory
+from dcfpca.doctor.network_checks import check_network
+from dcfpca.errors import DcfpcaError
+from dcfpca.identity import Role
+from dcfpca.pki import Credentials
+from dcfpca.pki.revocation import RevocationLists, read_list_file, read_lists
+from participant.config import Config
+from participant.data import DataFacts, measure, open_matrix
+from participant.policy import SitePolicy
+from participant.state.revocation_list import KeptRevocationList
+
+_NUMBER_BYTES = 8
+
+
+def examine(config: Config) -> Iterator[CheckResult]:
+    """All checks of a site: first its own files and data, then the network."""
+    identity = config.identity
+    own, found = check_credentials(identity.ca, identity.cert, identity.key, Role.PARTICIPANT, datetime.now(UTC))
+    yield from found
+    if own is not None:
+        yield from _revocations(config, own, datetime.now(UTC))
+    facts = None
+    try:
+        facts = _measure(config)
+    except DcfpcaError as error:
+        yield fail("data", error)
+    if facts is not None:
+        yield from judge_data(config, facts)
+    yield from judge_policy(config.policy)
+    needed = facts.rows * facts.columns * _NUMBER_BYTES if facts else 0
+    yield from check_directory("state", config.state.dir)
+    yield from check_directory("results", config.results.dir, needed)
+    if own is not None:
+        yield from _network(config, own)
+
+
+def _measure(config: Config) -> DataFacts:
+    matrix = open_matrix(config.data, config.state.dir / "spool", config.engine.memory_limit)
+    return measure(matrix.columns, config.data.origin)
+
+
+def _revocations(config: Config, own: Credentials, now: datetime) -> Iterator[CheckResult]:
+    """The list that the configuration names, and the one that was fetched through the aggregator."""
+    named, kept = config.identity.crl, KeptRevocationList.in_state(config.state.dir)
+    try:
+        if named is not None:
+            yield judge_list(str(named), read_lists(read_list_file(named), str(named), own.authorities, now), now)
+        if (fetched := kept.read(own.authorities, now)) is not None:
+            yield judge_list(str(kept.path), fetched, now)
+        elif named is None:
+            told = "no revocation list has been fetched from the aggregator yet"
+            yield warn("revocation list", told, "start the daemon once; the aggregator's [server] crl must be set")
+    except DcfpcaError as error:
+        yield fail("revocation list", error)
+
+
+def judge_list(where: str, lists: RevocationLists, now: datetime) -> CheckResult:
+    """Whether a list that is in force will be for long: once it has run out, no peer is believed."""
+    if lists.until is not None and lists.until - now < timedelta(days=SOON_DAYS):
+        told = f"{where} runs out on {lists.until:%Y-%m-%d}; after that this site believes no peer"
+        remedy = "the holder of the CA renews it with `dcfpca certs crl` and gives it to the aggregator"
+        return warn("revocation list", told, remedy)
+    return ok(
+        "revocation list", f"{where} is signed by the CA and in force; {len(lists.marks)} certificates are revoked"
+    )
+
+
+def judge_data(config: Config, facts: DataFacts) -> Iterator[CheckResult]:
+    """Whether the site can take part in any run with this matrix."""
+    policy = config.policy
+    size = f"{facts.rows} rows × {facts.columns} columns"
+    if facts.missing and config.data.missing == "refuse":
+        told = f"{size}, of which {facts.missing} entries are missing: this site refuses every run"
+        yield fail("data", told, 'set missing = "allow" in [data], or fill the gaps')
+    elif facts.columns < policy.min_columns:
+        told = f"{size}, fewer columns than min_columns = {policy.min_columns}: this site refuses every run"
+        yield fail("data", told, "bring more columns, or lower min_columns in [policy]")
+    else:
+        gaps = f", {facts.missing} entries missing" if facts.missing else ""
+        yield ok("data", f"{config.data.origin} is readable: {size}{gaps}")
+
+
+def judge_policy(policy: SitePolicy) -> Iterator[CheckResult]:
+    """Whether the policy contradicts itself or allows more than its author may intend."""
+    doubts = list(_doubts(policy))
+    yield from doubts
+    if not doubts:
+        kept = "never exports" if policy.private or not policy.allow_export else "exports when the spec announced it"
+        yield ok("policy", f"takes part in cohorts of {policy.min_cohort} or more, and {kept}")
+
+
+def _doubts(policy: SitePolicy) -> Iterator[CheckResult]:
+    if not policy.methods:
+        yield fail("policy", "no method is allowed: this site refuses every run", "name some in [policy] methods")
+    if policy.private and policy.allow_export:
+        told = "private and allow_export are both set; private wins, and nothing is exported"
+        yield warn("policy", told, "remove the one that is not meant")
+    if policy.min_cohort < 3:
+        told = "min_cohort = 2: in a cohort of two, each can subtract its own update from the sum"
+        yield warn("policy", told, "set min_cohort to 3 or more unless both sites agree to that")
+    if policy.allow_plain:
+        told = "allow_plain: in a plain run the aggregator sees this site's own updates"
+        yield warn("policy", told, "remove allow_plain unless such runs are meant")
+
+
+def _network(config: Config, own: Credentials) -> Iterator[CheckResult]:
+    identity = config.identity
+    try:
+        address = Address.parse(config.aggregator.address)
+    except DcfpcaError as error:
+        yield fail("aggregator", error)
+        return
+    yield from check_network(address, TlsFiles(identity.ca, identity.cert, identity.key), own)

@@ -1,0 +1,170 @@
+"""The local step on a Dask cluster: the site's columns are distributed over workers and stay there.
+
+Each shard of columns is a small site of the method; `Method.partitioned_answer` combines their answers. Only m × r
+sums, added on the workers, come back; the shards of M_i and V_i stay. When a worker dies, Dask computes its shards on
+others. After a restart of the daemon V_i is gone, and the shards compute theirs from the data, as a site does that
+missed a round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcfpca.errors import Unreachable
+from dcfpca.rpca.columns import block_width
+from dcfpca.rpca.method import Columns, FloatArray, Method, PartTask, ResultBlock, Site, TensorMessage
+from participant.data import DataTable, open_matrix
+from participant.data.arrays import require_extra
+from participant.data.matrix import SelectedFeatures
+from participant.engine import Engine
+from participant.engine.part_states import State
+from participant.engine.partitioned_site import CUT, combined, conclude, step
+from participant.engine.progress import MeteredColumns
+
+SHARD_BYTES = 128 << 20
+SHARDS_PER_WORKER = 2
+CONNECT_SECONDS = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Columns start … stop − 1 of the site's matrix, and where a worker reads them."""
+
+    table: DataTable
+    rows: tuple[int, ...] | None  # the features that the spec chose; None: all
+    start: int
+    stop: int
+
+
+class DaskEngine(Engine):
+    """Like `Engine`, but sites compute on the cluster at `scheduler`, or in local processes if that is empty."""
+
+    def __init__(self, scheduler: str, table: DataTable, threads: int = 0) -> None:
+        super().__init__(threads)
+        self._table = table
+        self._cluster: Any = None
+        distributed = require_extra("distributed", "dask")
+        try:
+            if not scheduler:
+                self._cluster = distributed.LocalCluster(
+                    n_workers=self.threads, threads_per_worker=1, dashboard_address=None
+                )
+            self.client: Any = distributed.Client(self._cluster or scheduler, timeout=CONNECT_SECONDS)
+        except (OSError, ValueError):
+            hint = "start it with `dask scheduler`, or correct [engine] scheduler"
+            raise Unreachable(f"the Dask scheduler {scheduler} does not answer", hint) from None
+
+    def site(self, method: Method, columns: Columns) -> Site:
+        """The local half of the method, distributed over the workers."""
+        there = columns.columns if isinstance(columns, MeteredColumns) else columns
+        rows = tuple(there.rows.tolist()) if isinstance(there, SelectedFeatures) else None
+        workers = max(1, len(self.client.scheduler_info()["workers"]))
+        shards = [Shard(self._table, rows, start, stop) for start, stop in cut(columns.shape, workers)]
+        return DaskSite(self.client, method, columns, shards)
+
+    def resume(self, site: Site, snapshot: State) -> None:
+        """Ignore the snapshot: V_i was on the workers, and is computed from the data again."""
+
+    def close(self) -> None:
+        """Disconnect from the cluster, and stop it if it is local."""
+        super().close()
+        self.client.close()
+        if self._cluster is not None:
+            self._cluster.close()
+
+
+def cut(shape: tuple[int, int], workers: int) -> list[tuple[int, int]]:
+    """Ranges of whole column blocks: at least two for each worker if there are enough, none above SHARD_BYTES."""
+    rows, columns = shape
+    block = block_width(rows)
+    blocks = -(-columns // (SHARDS_PER_WORKER * workers * block))
+    width = block * max(1, min(SHARD_BYTES // (8 * max(rows, 1) * block), blocks))
+    return [(start, min(start + width, columns)) for start in range(0, columns, width)]
+
+
+class DaskSite:
+    """Submits each step to all shards and adds their answers."""
+
+    def __init__(self, client: Any, method: Method, columns: Columns, shards: Sequence[Shard]) -> None:
+        self._client, self.columns = client, columns
+        self._method = method
+        self._shards = tuple(shards)
+        self._blocks = [client.submit(load, shard, pure=False) for shard in shards]
+        self._states: list[Any] = [{} for _ in shards]
+        self._certificate: dict[str, float] = {}
+
+    def answer(self, round: int, broadcast: TensorMessage) -> TensorMessage:
+        """The combined answer of the shards."""
+        return self._method.partitioned_answer(self, round, broadcast)
+
+    def total(self, task: PartTask) -> FloatArray:
+        """The sum over the shards, added up on the workers."""
+        # Submitted, not scattered: scattered data is lost with the worker that holds it.
+        told = self._client.submit(_same, task, pure=False)
+        steps = [
+            self._client.submit(step, block, self._method, state, told, pure=False)
+            for block, state in zip(self._blocks, self._states, strict=True)
+        ]
+        for shard, one in zip(self._shards, steps, strict=True):
+            one.add_done_callback(partial(self._done, shard.stop - shard.start))
+        vectors = [self._client.submit(_vector_of, one, pure=False) for one in steps]
+        states = [self._client.submit(_state_of, one, pure=False) for one in steps]
+        total: FloatArray = self._client.submit(add, vectors, pure=False).result()
+        self._states = states
+        return total
+
+    def _done(self, columns: int, step: Any) -> None:
+        """Count the columns of a finished shard for the progress report."""
+        if isinstance(self.columns, MeteredColumns) and step.status == "finished":
+            self.columns.meter.advance(columns)
+
+    def snapshot(self) -> dict[str, NDArray[np.generic]]:
+        """How the columns are divided into shards; the state itself is on the workers."""
+        return {CUT: np.array([shard.stop for shard in self._shards])}
+
+    def restore(self, snapshot: State) -> None:
+        """Start from the data: the snapshot has no V_i."""
+        self._states = [{} for _ in self._shards]
+
+    def finish(self, broadcast: TensorMessage) -> Iterator[ResultBlock]:
+        """The shards' results, one after the other."""
+        figures: list[tuple[int, dict[str, float]]] = []
+        for shard, block, state in zip(self._shards, self._blocks, self._states, strict=True):
+            done = self._client.submit(conclude, block, self._method, state, broadcast, pure=False)
+            parts, certificate = done.result()
+            figures.append((shard.stop - shard.start, certificate))
+            yield from (replace(part, start=part.start + shard.start) for part in parts)
+        self._certificate = combined(figures)
+
+    def certificate(self) -> dict[str, float]:
+        """Figures of the last `finish`, over all shards."""
+        return dict(self._certificate)
+
+
+def load(shard: Shard) -> FloatArray:
+    """On a worker: read the shard's columns from the data source."""
+    block = open_matrix(shard.table).columns.read(shard.start, shard.stop)
+    return np.array(block if shard.rows is None else block[list(shard.rows)], order="F")
+
+
+def add(vectors: Sequence[FloatArray]) -> FloatArray:
+    """On a worker: the sum, in the order of the shards."""
+    return reduce(np.add, vectors)
+
+
+def _same(task: PartTask) -> PartTask:
+    return task
+
+
+def _vector_of(step: tuple[FloatArray, Any]) -> FloatArray:
+    return step[0]
+
+
+def _state_of(step: tuple[Any, State]) -> State:
+    return step[1]

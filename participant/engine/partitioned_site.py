@@ -1,0 +1,162 @@
+"""A site whose columns are processed part by part, several parts at a time, each released before the next is read.
+
+Each part is a small site of the method; `Method.partitioned_answer` combines their answers. Between rounds the state
+of a part is on disk. So memory does not grow with the number of columns, and reading one part overlaps with computing
+others.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcfpca.logs import log
+from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.method import Columns, FloatArray, Method, PartTask, ResultBlock, Site, TensorMessage
+from participant.engine.part_states import PartStates, State, unshared
+from participant.state.array_file import release_pages
+
+T = TypeVar("T")
+CUT = "cut"  # the snapshot entry that describes how the columns were divided into parts
+
+
+@dataclass(frozen=True, slots=True)
+class PartWorkers:
+    """The threads that process parts, how many parts may be started but not yet taken, and where states are kept."""
+
+    pool: ThreadPoolExecutor
+    ahead: int
+    scratch: Path | None
+
+
+class PartitionedSite:
+    """The local half of a method, combined from the parts of the site."""
+
+    def __init__(self, method: Method, columns: Columns, width: int, workers: PartWorkers) -> None:
+        self._method, self._workers = method, workers
+        self.columns = columns
+        count = columns.shape[1]
+        self._cut = np.array([count, width])
+        self._parts = [(start, min(start + width, count)) for start in range(0, count, width)]
+        self._states = PartStates(workers.scratch)
+        self._certificate: dict[str, float] = {}
+
+    def answer(self, round: int, broadcast: TensorMessage) -> TensorMessage:
+        """The combined answer of the parts."""
+        return self._method.partitioned_answer(self, round, broadcast)
+
+    def total(self, task: PartTask) -> FloatArray:
+        """The sum over the parts, added in their order, so that it does not depend on the number of threads."""
+        after, total = PartStates(self._workers.scratch), None
+        for vector, state in self._over_parts(partial(self._step, task)):
+            total = vector if total is None else total + vector
+            after.put(state)
+        assert total is not None
+        self._states.close()
+        self._states = after
+        return total
+
+    def snapshot(self) -> dict[str, NDArray[np.generic]]:
+        """The parts' states, mapped from disk, and how the columns were divided."""
+        return {CUT: self._cut, **self._states.mapped()}
+
+    def restore(self, snapshot: State) -> None:
+        """Restore a snapshot; one with another division is ignored with a warning, and the site starts anew."""
+        if not np.array_equal(snapshot.get(CUT, np.zeros(0)), self._cut):
+            log("state_left_behind", level="warning", reason="the data was divided into other parts before the restart")
+            return
+        self._states = PartStates(self._workers.scratch)
+        for state in unshared(snapshot, len(self._parts)):
+            self._states.put(state)
+            for array in state.values():
+                release_pages(array)
+
+    def finish(self, broadcast: TensorMessage) -> Iterator[ResultBlock]:
+        """The parts' results, in order."""
+        figures: list[tuple[int, dict[str, float]]] = []
+        for place, (blocks, certificate) in enumerate(self._over_parts(partial(self._conclude, broadcast))):
+            start, stop = self._parts[place]
+            figures.append((stop - start, certificate))
+            yield from (replace(block, start=block.start + start) for block in blocks)
+        self._certificate = combined(figures)
+
+    def certificate(self) -> dict[str, float]:
+        """Figures of the last `finish`, over all parts."""
+        return dict(self._certificate)
+
+    def _over_parts(self, work: Callable[[int], T]) -> Iterator[T]:
+        return in_order(self._workers, work, len(self._parts))
+
+    def _step(self, task: PartTask, place: int) -> tuple[FloatArray, State]:
+        return step(self._read(place), self._method, self._states.get(place), task)
+
+    def _conclude(self, broadcast: TensorMessage, place: int) -> tuple[list[ResultBlock], dict[str, float]]:
+        return conclude(self._read(place), self._method, self._states.get(place), broadcast)
+
+    def _read(self, place: int) -> FloatArray:
+        return self.columns.read(*self._parts[place])
+
+
+def in_order(workers: PartWorkers, work: Callable[[int], T], count: int) -> Iterator[T]:
+    """Results of `work` for 0 … count − 1, in order; threads compute at most `ahead` of them in advance."""
+    begun: deque[Future[T]] = deque()
+    try:
+        for place in range(count):
+            begun.append(workers.pool.submit(work, place))
+            if len(begun) > workers.ahead:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
+    finally:
+        for future in begun:
+            future.cancel()
+        wait(begun)
+
+
+def step(
+    block: FloatArray, method: Method, state: State, task: PartTask
+) -> tuple[FloatArray, dict[str, NDArray[np.generic]]]:
+    """Process one part; a pure function of its arguments, so that any thread or worker can run and repeat it."""
+    site = _site(block, method, state)
+    vector = task(site)
+    after = site.snapshot()
+    # A state of zeros equals that of a new site; with many parts it is worth not storing it.
+    return vector, after if any(np.any(array) for array in after.values()) else {}
+
+
+def conclude(
+    block: FloatArray, method: Method, state: State, broadcast: TensorMessage
+) -> tuple[list[ResultBlock], dict[str, float]]:
+    """The result blocks and the certificate of a part."""
+    site = _site(block, method, state)
+    return list(site.finish(broadcast)), site.certificate()
+
+
+def combined(figures: Sequence[tuple[int, Mapping[str, float]]]) -> dict[str, float]:
+    """One certificate for all parts: figures averaged by columns (squares for `_rms`), the largest stationarity."""
+    columns = sum(count for count, _ in figures)
+    found: dict[str, float] = {}
+    for name in figures[0][1]:
+        values = [(count / columns, certificate[name]) for count, certificate in figures]
+        if name == "stationarity":
+            found[name] = max(value for _, value in values)
+        elif name.endswith("_rms"):
+            found[name] = float(np.sqrt(sum(weight * value**2 for weight, value in values)))
+        else:
+            found[name] = sum(weight * value for weight, value in values)
+    return found
+
+
+def _site(block: FloatArray, method: Method, state: State) -> Site:
+    site = method.site(ArrayColumns(block))
+    if state:
+        site.restore(state)
+    return site

@@ -1,0 +1,72 @@
+"""Reads the results of finished runs; files that were damaged since raise UnusableState."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dcfpca.errors import UnusableState
+from dcfpca.rpca.method import FloatArray
+
+MANIFEST = "manifest.json"
+_NPY = b"\x93NUMPY\x01"  # the only version that this package writes
+_MANIFEST_KEYS = {"run", "method", "rounds", "rank", "outcome", "files", "spec"}
+
+
+def read_manifests(directory: Path) -> list[dict[str, Any]]:
+    """The manifests of all results in the directory, oldest first."""
+    paths = sorted(directory.glob(f"[!.]*/{MANIFEST}"), key=lambda path: path.stat().st_mtime)
+    return [_read_manifest(path) for path in paths]
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest, with the keys that callers rely on; UnusableState when it is damaged."""
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        sound = isinstance(manifest["run"], str) and isinstance(manifest["spec"], dict)
+        sound = sound and isinstance(manifest["files"], dict) and not _MANIFEST_KEYS - manifest.keys()
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        sound = False
+    if not sound:
+        raise UnusableState(f"{path} is damaged", "restore the result from a backup, or remove its directory")
+    return manifest
+
+
+def has_result(directory: Path, run_id: str) -> bool:
+    """Whether there is a result of this run."""
+    return (directory / run_id / MANIFEST).exists()
+
+
+def load_model(directory: Path, run_id: str) -> FloatArray:
+    """U of a finished run."""
+    return _read_array(directory / run_id / "U.npy")
+
+
+def _read_array(path: Path) -> FloatArray:
+    """Load an .npy file; UnusableState when it is damaged. Mapped first, so that a false header allocates no memory."""
+    try:
+        with path.open("rb") as file:
+            if file.read(len(_NPY)) != _NPY:
+                raise ValueError(path)
+        array: FloatArray = np.array(np.load(path, mmap_mode="r", allow_pickle=False))
+    except Exception as error:  # numpy parses the header as Python source and raises many kinds of error
+        hint = "restore the result from a backup, or take part in the run again"
+        raise UnusableState(f"{path} is damaged or missing", hint) from error
+    return array
+
+
+def load_scaling(directory: Path, run_id: str, rows: int) -> tuple[FloatArray, FloatArray]:
+    """Centre and scale of a finished run; zeros and ones if it had none."""
+    folder = directory / run_id
+    if not (folder / "centre.npy").exists():
+        return np.zeros(rows), np.ones(rows)
+    return _read_array(folder / "centre.npy"), _read_array(folder / "scale.npy")
+
+
+def load_features(directory: Path, run_id: str) -> tuple[str, ...]:
+    """The features that the spec of a finished run named; empty if it named none."""
+    features = _read_manifest(directory / run_id / MANIFEST)["spec"].get("features", ())
+    return tuple(features) if isinstance(features, list) else ()

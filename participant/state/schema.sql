@@ -1,0 +1,64 @@
+-- The site's durable state. Everything here is written before the message that depends on it is sent.
+
+-- One row per run that was proposed to this site.
+CREATE TABLE IF NOT EXISTS runs (
+    run_id      TEXT PRIMARY KEY,
+    spec        BLOB NOT NULL,             -- canonical JSON, as proposed
+    digest      BLOB NOT NULL,             -- its SHA-256, which the site signed
+    status      TEXT NOT NULL,             -- waiting, enrolled, refused, finished or ended
+    reasons     TEXT NOT NULL DEFAULT '[]',-- of a refusal, JSON list of sentences
+    private     INTEGER NOT NULL,          -- whether the site was flagged private when it answered
+    approved    INTEGER NOT NULL DEFAULT 0,-- a person at the site agreed (`dcfpca-participant approve`)
+    proposed_ms INTEGER NOT NULL,
+    outcome     TEXT NOT NULL DEFAULT ''   -- how the run ended, one sentence
+) STRICT;
+
+-- The entropy of one attempt. All keys and masks of the attempt derive from it; deleted once the attempt is over.
+CREATE TABLE IF NOT EXISTS seeds (
+    run_id  TEXT NOT NULL,
+    round   INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    seed    BLOB,                          -- NULL once deleted; the row stays, so that the attempt is not joined again
+    -- JSON list: the survivors for whom an earlier attempt at this round was opened; the site reveals shares for no others.
+    opened_before TEXT NOT NULL DEFAULT '[]',
+    PRIMARY KEY (run_id, round, attempt)
+) STRICT;
+
+-- Assignments received for the open attempt, in order; replayed after a restart, so that the answers are the same.
+CREATE TABLE IF NOT EXISTS inbox (
+    position INTEGER PRIMARY KEY,
+    run_id   TEXT NOT NULL,
+    body     BLOB NOT NULL                 -- the assignment as received
+) STRICT;
+
+-- The last local step of a run: its update and the site's state, in one array file.
+CREATE TABLE IF NOT EXISTS computed (
+    run_id    TEXT PRIMARY KEY,
+    round     INTEGER NOT NULL,
+    consensus BLOB NOT NULL,               -- SHA-256 of the consensus it answers
+    file      TEXT NOT NULL,               -- below the state directory
+    checksum  INTEGER NOT NULL             -- of the file
+) STRICT;
+
+-- The boot during which the above was written; one row.
+CREATE TABLE IF NOT EXISTS boot (
+    one     INTEGER PRIMARY KEY CHECK (one = 1),
+    boot_id TEXT NOT NULL
+) STRICT;
+
+-- Everything that left the site. Each row contains the hash of the previous one.
+CREATE TABLE IF NOT EXISTS ledger (
+    sequence INTEGER PRIMARY KEY,
+    at_ms    INTEGER NOT NULL,
+    run_id   TEXT NOT NULL,
+    round    INTEGER,
+    attempt  INTEGER,
+    kind     TEXT NOT NULL,                -- which declared message
+    shape    TEXT NOT NULL,                -- of its tensor, or how many items
+    size     INTEGER NOT NULL,             -- bytes
+    sha256   BLOB NOT NULL,                -- of the message's content
+    detail   TEXT NOT NULL,                -- one sentence, e.g. a refusal's reason
+    previous BLOB NOT NULL,
+    hash     BLOB NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS ledger_by_run ON ledger (run_id, kind, round, attempt);

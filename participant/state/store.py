@@ -1,0 +1,296 @@
+"""The site's durable state: consents, seeds, received assignments, the last local step, and the ledger.
+
+One SQLite file and an array file per open run, in a directory that only its owner may enter and only one daemon uses.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from importlib.resources import files as package_files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcfpca.atomic_files import atomic_write, make_private_directory, sync_directory, sync_file
+from dcfpca.attempt_ref import AttemptRef
+from dcfpca.errors import BadInput, Refused, UnusableState
+from dcfpca.rpca.method import FloatArray
+from dcfpca.spec import parse_spec
+from participant.session import Consent
+from participant.state.array_file import read_arrays, write_arrays
+from participant.state.ledger import Ledger
+
+VERSION = 1
+DATABASE = "state.db"
+_SELECT_RUNS = (
+    "SELECT run_id, spec, digest, status, reasons, private, approved, proposed_ms, outcome"
+    " FROM runs ORDER BY proposed_ms, run_id"
+)
+_SELECT_RUN = (
+    "SELECT run_id, spec, digest, status, reasons, private, approved, proposed_ms, outcome FROM runs WHERE run_id = ?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run as stored."""
+
+    run_id: str
+    spec: bytes = field(repr=False)
+    digest: bytes
+    status: str
+    reasons: tuple[str, ...]
+    private: bool
+    approved: bool
+    proposed_ms: int
+    outcome: str
+
+    @property
+    def consent(self) -> Consent | None:
+        """The answer that the site gave; None while the run waits for approval."""
+        if self.status == "waiting":
+            return None
+        return Consent(parse_spec(self.spec), self.digest, self.status != "refused", self.reasons, self.private)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LocalStep:
+    """The outcome of a local step: the update, and the state from which the site computes the next step."""
+
+    round: int
+    consensus: bytes
+    vector: FloatArray = field(repr=False)
+    snapshot: Mapping[str, NDArray[np.generic]] = field(repr=False)
+
+
+class Store:
+    """The site's state. What a method writes survives a killed process once the method returns.
+
+    It survives a power cut only after `flush`, which is why `discard_seeds_after_reboot` exists.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        make_private_directory(directory)
+        self.directory = directory
+        self._database = _open(directory / DATABASE)
+        self.ledger = Ledger(self._database)
+        self._flushed: dict[str, str] = {}
+
+    def close(self) -> None:
+        """Close the database."""
+        self._database.close()
+
+    def runs(self) -> list[RunRow]:
+        """All runs, oldest first."""
+        return [_run_row(row) for row in self._database.execute(_SELECT_RUNS)]
+
+    def run(self, run_id: str) -> RunRow | None:
+        """One run; None when it was never proposed to this site."""
+        row = self._database.execute(_SELECT_RUN, (run_id,)).fetchone()
+        return _run_row(row) if row else None
+
+    def save_waiting(self, run_id: str, spec: bytes, digest: bytes, private: bool, at_ms: int) -> None:
+        """Save a proposed run that waits for approval by a person at the site."""
+        with self._database as database:
+            insert = "INSERT OR IGNORE INTO runs (run_id, spec, digest, status, private, proposed_ms)"
+            database.execute(f"{insert} VALUES (?, ?, ?, 'waiting', ?, ?)", (run_id, spec, digest, private, at_ms))
+
+    def save_consent(self, run_id: str, consent: Consent, at_ms: int) -> None:
+        """Save the site's answer; called before it is sent."""
+        status, reasons = "enrolled" if consent.accept else "refused", json.dumps(consent.reasons)
+        values = (run_id, consent.spec.canonical(), consent.digest, status, reasons, consent.private, at_ms)
+        with self._database as database:
+            database.execute(
+                "INSERT INTO runs (run_id, spec, digest, status, reasons, private, proposed_ms)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO UPDATE"
+                " SET status = excluded.status, reasons = excluded.reasons, private = excluded.private",
+                values,
+            )
+
+    def approve(self, run_id: str) -> None:
+        """Record that a person at the site approved the run."""
+        with self._database as database:
+            database.execute("UPDATE runs SET approved = 1 WHERE run_id = ?", (run_id,))
+
+    def approved(self) -> list[str]:
+        """Runs that are approved and not yet answered."""
+        rows = self._database.execute("SELECT run_id FROM runs WHERE status = 'waiting' AND approved = 1")
+        return [row[0] for row in rows]
+
+    def open_attempt(self, ref: AttemptRef, seed: bytes, body: bytes, opened_before: tuple[str, ...] = ()) -> None:
+        """Save a new attempt: its seed, the assignment that opened it, and the survivors it was `opened_before` for.
+
+        The seed and the assignments of the run's earlier attempt are deleted.
+        """
+        with self._database as database:
+            self._wipe(ref.run_id)
+            values = (ref.run_id, ref.round, ref.attempt, seed, json.dumps(opened_before))
+            database.execute(
+                "INSERT INTO seeds (run_id, round, attempt, seed, opened_before) VALUES (?, ?, ?, ?, ?)", values
+            )
+            database.execute("INSERT INTO inbox (run_id, body) VALUES (?, ?)", (ref.run_id, body))
+
+    def seed(self, run_id: str) -> tuple[bytes, tuple[str, ...]]:
+        """The seed of the open attempt (empty if there is none), and the survivors its round was opened for before."""
+        query = "SELECT seed, opened_before FROM seeds WHERE run_id = ? AND seed IS NOT NULL"
+        row = self._database.execute(query, (run_id,)).fetchone()
+        return (row[0], tuple(json.loads(row[1]))) if row else (b"", ())
+
+    def had_seed(self, ref: AttemptRef) -> bool:
+        """Whether this attempt was ever given a seed, deleted since or not."""
+        query = "SELECT 1 FROM seeds WHERE run_id = ? AND round = ? AND attempt = ?"
+        return self._database.execute(query, (ref.run_id, ref.round, ref.attempt)).fetchone() is not None
+
+    def save_inbox(self, run_id: str, body: bytes) -> None:
+        """Save an assignment of the open attempt; called before it is answered."""
+        with self._database as database:
+            database.execute("INSERT INTO inbox (run_id, body) VALUES (?, ?)", (run_id, body))
+
+    def inbox(self, run_id: str) -> list[bytes]:
+        """The saved assignments of the open attempt, in the order they came."""
+        query = "SELECT body FROM inbox WHERE run_id = ? ORDER BY position"
+        return [row[0] for row in self._database.execute(query, (run_id,))]
+
+    def save_step(self, run_id: str, step: LocalStep) -> int:
+        """Write the file of a local step and return its checksum. Takes long: not for the event loop."""
+        arrays = {f"site.{key}": value for key, value in step.snapshot.items()} | {"update": step.vector}
+        path = self.directory / _step_file(run_id, step.round)
+        return atomic_write(path, lambda file: write_arrays(file, arrays))
+
+    def record_step(self, run_id: str, step: LocalStep, checksum: int) -> None:
+        """Make the saved step the run's latest. The last file known to be flushed is kept until the next flush."""
+        name = _step_file(run_id, step.round)
+        with self._database as database:
+            before = database.execute("SELECT file FROM computed WHERE run_id = ?", (run_id,)).fetchone()
+            values = (run_id, step.round, step.consensus, name, checksum)
+            database.execute(
+                "INSERT OR REPLACE INTO computed (run_id, round, consensus, file, checksum) VALUES (?, ?, ?, ?, ?)",
+                values,
+            )
+        if before and before[0] not in (name, self._flushed.get(run_id)):
+            (self.directory / before[0]).unlink(missing_ok=True)
+
+    def step(self, run_id: str) -> LocalStep | None:
+        """The last local step of a run, memory-mapped; None when there is none, or its file is damaged."""
+        query = "SELECT round, consensus, file, checksum FROM computed WHERE run_id = ?"
+        row = self._database.execute(query, (run_id,)).fetchone()
+        if row is None:
+            return None
+        round, consensus, name, checksum = row
+        try:
+            arrays = read_arrays(self.directory / name, checksum)
+        except BadInput:
+            return None
+        vector = arrays.pop("update")
+        return LocalStep(round, consensus, vector, {key.removeprefix("site."): arrays[key] for key in arrays})
+
+    def end(self, run_id: str, status: str, outcome: str) -> None:
+        """Record that the run is `finished` or `ended`, and delete its seeds and local state."""
+        with self._database as database:
+            self._wipe(run_id)
+            database.execute("DELETE FROM computed WHERE run_id = ?", (run_id,))
+            change = "UPDATE runs SET status = ?, outcome = ? WHERE run_id = ? AND status != 'refused'"
+            database.execute(change, (status, outcome, run_id))
+        self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.forget_files(run_id)
+
+    def flush(self) -> None:
+        """Flush everything to the disk. Uses a connection of its own, so that it may run in another thread."""
+        with closing(sqlite3.connect(self.directory / DATABASE, timeout=10)) as database:
+            saved = dict(database.execute("SELECT run_id, file FROM computed").fetchall())
+            if saved != self._flushed:
+                for name in saved.values():
+                    sync_file(self.directory / name)
+                sync_directory(self.directory)
+            database.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        for run_id, name in self._flushed.items():
+            if saved.get(run_id) != name:
+                (self.directory / name).unlink(missing_ok=True)
+        self._flushed = saved
+
+    def forget_files(self, run_id: str) -> None:
+        """Remove the array files of a run."""
+        for path in self.directory.glob(f"run-{run_id}-*.step"):
+            path.unlink(missing_ok=True)
+
+    def _wipe(self, run_id: str) -> None:
+        self._database.execute("UPDATE seeds SET seed = NULL WHERE run_id = ? AND seed IS NOT NULL", (run_id,))
+        self._database.execute("DELETE FROM inbox WHERE run_id = ?", (run_id,))
+
+    def discard_seeds_after_reboot(self) -> None:
+        """Delete the seeds of attempts that were open when the machine went down; the daemon calls this at its start.
+
+        Commits survive a killed process at once, but a power cut only after the next flush. What was sent in between
+        is unknown, so no earlier seed may be used again: two different updates under one mask would reveal both.
+        """
+        boot = _boot_id()
+        row = self._database.execute("SELECT boot_id FROM boot").fetchone()
+        with self._database as database:
+            if row is not None and (not boot or row[0] != boot):
+                database.execute("UPDATE seeds SET seed = NULL")
+                database.execute("DELETE FROM inbox")
+            database.execute("INSERT OR REPLACE INTO boot (one, boot_id) VALUES (1, ?)", (boot,))
+
+
+@contextmanager
+def only_daemon(directory: Path) -> Iterator[None]:
+    """Lock the state directory while the block runs; raises Refused when another daemon holds it."""
+    make_private_directory(directory)
+    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        hint = "stop the other daemon, or give this one its own [state] dir"
+        raise Refused(f"another participant daemon uses the state directory {directory}", hint) from None
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    try:
+        database = sqlite3.connect(path, timeout=10, check_same_thread=False)
+        path.chmod(0o600)
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = NORMAL")
+        database.execute("PRAGMA secure_delete = ON")
+        _check_version(path, database)
+        database.executescript(package_files("participant.state").joinpath("schema.sql").read_text(encoding="utf-8"))
+    except sqlite3.Error as error:
+        hint = "restore it from a backup, or move the directory away; open runs then go on without this site"
+        raise UnusableState(f"the state {path} cannot be used: {error}", hint) from None
+    return database
+
+
+def _check_version(path: Path, database: sqlite3.Connection) -> None:
+    found = database.execute("PRAGMA user_version").fetchone()[0]
+    if found > VERSION:
+        sentence = f"the state {path} was written by a newer version (format {found}, this one knows {VERSION})"
+        raise UnusableState(sentence, "install the newer version again")
+    if found < VERSION:
+        database.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _run_row(row: tuple[Any, ...]) -> RunRow:
+    run, spec, digest, status, why, private, approved, at, outcome = row
+    return RunRow(run, spec, digest, status, tuple(json.loads(why)), bool(private), bool(approved), at, outcome)
+
+
+def _step_file(run_id: str, round: int) -> str:
+    return f"run-{run_id}-{round}.step"
+
+
+def _boot_id() -> str:
+    """The kernel's boot identifier; empty where the system has none, which counts as a reboot at every start."""
+    path = Path("/proc/sys/kernel/random/boot_id")
+    return path.read_text(encoding="ascii").strip() if path.exists() else ""

@@ -1,0 +1,135 @@
+"""The driver without an aggregator: what it saves, what it leaves alone, what it does not do twice."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dcfpca.attempt_ref import AttemptRef
+from dcfpca.identity import Role
+from dcfpca.pki import create_authority, issue_credentials
+from dcfpca.spec import RunSpec
+from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.v1 import types_pb2 as types
+from participant import wire_codec
+from participant.config import Config
+from participant.driver import RunDriver, SiteServices
+from participant.egress import Egress
+from participant.engine import Engine
+from participant.link import Link
+from participant.local_site import open_site
+from participant.session import Consent
+from participant.state.store import Store
+
+SPEC = RunSpec(rows=6, rank=2, participants=("a", "b", "c"))
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    authority = create_authority(tmp_path / "ca", "acme", datetime.now(UTC))
+    files = issue_credentials(authority, Role.PARTICIPANT, "a", tmp_path, now=datetime.now(UTC))
+    np.save(tmp_path / "data.npy", np.random.default_rng(0).standard_normal((6, 9)))
+    tables: dict[str, Any] = {
+        # Nothing listens on the discard port of a test machine: calls wait, as they do when the network is down.
+        "aggregator": {"address": "127.0.0.1:9"},
+        "identity": {"ca": files.ca, "cert": files.certificate, "key": files.key},
+        "data": {"path": tmp_path / "data.npy"},
+        "state": {"dir": tmp_path / "state"},
+        "results": {"dir": tmp_path / "results"},
+        "engine": {"threads": 1},
+    }
+    return Config.model_validate(tables)
+
+
+@pytest.fixture
+async def services(config: Config) -> AsyncIterator[SiteServices]:
+    site, store = open_site(config), Store(config.state.dir)
+    link = Link(config.aggregator.address, site.credentials)
+    yield SiteServices(site, store, link, Egress(link, store.ledger, config.policy), Engine(1), config.results.dir)
+    await link.close()
+    store.close()
+
+
+def opened(attempt: int = 1) -> pb.Assignment:
+    ref = types.RoundRef(run_id="run-1", round=0, attempt=attempt)
+    header = types.TensorHeader(dtype=types.DTYPE_FLOAT64, sha256=bytes(32))
+    told = pb.RoundOpened(ref=ref, spec_sha256=SPEC.digest(), cohort=["a", "b", "c"], consensus=header)
+    return pb.Assignment(run_id="run-1", key="k", round_opened=told)
+
+
+def enrolled(services: SiteServices) -> RunDriver:
+    services.store.save_consent("run-1", Consent(SPEC, SPEC.digest(), True, (), False), 1)
+    return RunDriver("run-1", services, services.store.run("run-1"))
+
+
+def deliver(driver: RunDriver, assignment: pb.Assignment) -> None:
+    driver.take(wire_codec.decode(assignment), assignment)
+
+
+async def test_the_seed_is_saved_before_anything_is_sent_and_kept_for_repeats(services: SiteServices) -> None:
+    driver = enrolled(services)
+    deliver(driver, opened())
+    seed = services.store.seed("run-1")[0]
+    assert len(seed) == 32
+    # The tasks that send have not had a turn yet.
+    assert list(services.store.ledger.entries()) == []
+    deliver(driver, opened())
+    assert services.store.seed("run-1")[0] == seed
+    await driver.stop()
+
+
+async def test_a_new_attempt_has_a_new_seed(services: SiteServices) -> None:
+    driver = enrolled(services)
+    deliver(driver, opened(1))
+    first = services.store.seed("run-1")[0]
+    deliver(driver, opened(2))
+    assert services.store.seed("run-1")[0] not in (b"", first)
+    assert driver.session.ref == AttemptRef("run-1", 0, 2)
+    await driver.stop()
+
+
+async def test_after_a_kill_the_same_attempt_goes_on_with_the_same_seed(services: SiteServices) -> None:
+    driver = enrolled(services)
+    deliver(driver, opened())
+    seed = services.store.seed("run-1")[0]
+    await driver.stop()
+    row = services.store.run("run-1")
+    assert row is not None
+    again = RunDriver("run-1", services, row)
+    again.restore(row)
+    deliver(again, opened())
+    assert again.session.ref == AttemptRef("run-1", 0, 1)
+    assert services.store.seed("run-1")[0] == seed
+    await again.stop()
+
+
+async def test_an_attempt_whose_seed_was_spent_is_sat_out_and_the_next_is_joined(services: SiteServices) -> None:
+    driver = enrolled(services)
+    deliver(driver, opened())
+    await driver.stop()
+    services.store.end("run-1", "enrolled", "")  # wipes seeds and messages, as the first start after a power cut does
+    again = enrolled(services)
+    deliver(again, opened(1))
+    assert again.session.ref is None
+    assert services.store.seed("run-1")[0] == b""
+    deliver(again, opened(2))
+    assert again.session.ref == AttemptRef("run-1", 0, 2)
+    await again.stop()
+
+
+async def test_the_local_step_is_saved_before_its_update_is_announced(services: SiteServices) -> None:
+    driver = enrolled(services)
+    deliver(driver, opened())
+    while services.store.step("run-1") is None:
+        await services.engine.run(lambda: None)
+    step = services.store.step("run-1")
+    assert step is not None
+    assert step.round == 0
+    kinds = {entry.item.kind for entry in services.store.ledger.entries()}
+    assert kinds <= {"public keys"}
+    await driver.stop()

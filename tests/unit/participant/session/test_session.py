@@ -1,0 +1,206 @@
+"""A site's session: consent, rounds, restarts, the end; the secure attempt is in test_secure_attempt.py."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dcfpca import secagg
+from dcfpca.attempt_ref import AttemptRef
+from dcfpca.v1 import types_pb2 as types
+from participant.session import Reaction, actions, events
+from tests.support.sessions import CONSENSUS, SITES, computed, enrolled, kinds, opened, session_of, spec_of, update_of
+
+
+def test_the_spec_cannot_be_changed_after_consent() -> None:
+    session, other = enrolled(), spec_of(rounds=7)
+    (refusal,) = session.handle(events.Proposed(other.canonical(), other.digest())).actions
+    assert isinstance(refusal, actions.LogRefusal)
+    assert "changed" in refusal.reason
+    (refusal,) = session.handle(opened(other)).actions
+    assert isinstance(refusal, actions.LogRefusal)
+    assert "another spec" in refusal.reason
+    assert kinds(session.handle(opened(spec_of()))) == ["Compute", "Advertise"]
+
+
+def test_a_spec_that_does_not_match_its_digest_is_not_answered() -> None:
+    (refusal,) = session_of().handle(events.Proposed(spec_of().canonical(), b"x" * 32)).actions
+    assert isinstance(refusal, actions.LogRefusal)
+
+
+def test_a_round_before_consent_is_not_answered() -> None:
+    assert kinds(session_of().handle(opened(spec_of()))) == ["LogRefusal"]
+
+
+def test_a_refusal_gives_its_reasons_and_stands() -> None:
+    session = session_of(max_rank=1)
+    proposal = events.Proposed(spec_of().canonical(), spec_of().digest())
+    first = session.handle(proposal)
+    (answer,) = first.actions
+    assert isinstance(answer, actions.Respond)
+    assert not answer.accept
+    assert first.save
+    assert session.handle(proposal).actions == first.actions
+
+
+def test_approval_is_awaited_and_then_given_once() -> None:
+    session = session_of(manual_approval=True)
+    waiting = session.handle(events.Proposed(spec_of().canonical(), spec_of().digest()))
+    assert kinds(waiting) == ["AwaitApproval"]
+    assert waiting.save
+    assert kinds(session.handle(opened(spec_of()))) == ["LogRefusal"]
+    assert kinds(session.handle(events.Approved())) == ["Respond"]
+    assert kinds(session.handle(events.Approved())) == []
+
+
+def test_a_cohort_smaller_than_the_policy_makes_the_site_withdraw_and_stay_out() -> None:
+    session = enrolled()
+    for _ in range(2):
+        (answer,) = session.handle(opened(spec_of(), cohort=("a", "b"))).actions
+        assert isinstance(answer, actions.Respond)
+        assert not answer.accept
+        assert "2 participants" in answer.reasons[0]
+    assert kinds(session.handle(opened(spec_of(), round=2))) == ["Respond"]
+
+
+def test_a_cohort_that_grows_is_refused() -> None:
+    session = enrolled()
+    session.handle(opened(spec_of()))
+    (refusal,) = session.handle(opened(spec_of(), round=2, cohort=(*SITES, "mallory"))).actions
+    assert isinstance(refusal, actions.LogRefusal)
+    assert "mallory" in refusal.reason
+
+
+def test_a_second_consensus_for_one_round_is_refused() -> None:
+    session = enrolled()
+    session.handle(opened(spec_of()))
+    other = replace(CONSENSUS, header=types.TensorHeader(sha256=b"d" * 32))
+    assert kinds(session.handle(opened(spec_of(), attempt=2, consensus=other))) == ["LogRefusal"]
+
+
+def test_a_new_attempt_uses_the_same_update_and_new_keys() -> None:
+    session = enrolled()
+    _, first = session.handle(opened(spec_of())).actions
+    session.handle(computed())
+    (second,) = session.handle(opened(spec_of(), attempt=2, seed=b"t" * 32)).actions
+    assert isinstance(first, actions.Advertise)
+    assert isinstance(second, actions.Advertise)
+    assert first.advert.mask_key != second.advert.mask_key
+
+
+def test_a_repeated_opening_keeps_the_first_seed() -> None:
+    session = enrolled()
+    _, first = session.handle(opened(spec_of(), seed=b"s" * 32)).actions
+    again = session.handle(opened(spec_of(), seed=b"t" * 32))
+    assert again.actions == (first,)
+    assert not again.save
+
+
+def test_late_assignments_of_earlier_attempts_are_ignored() -> None:
+    session = enrolled()
+    session.handle(opened(spec_of(), round=2))
+    assert session.handle(opened(spec_of(), round=1)) == Reaction()
+    assert session.handle(events.SurvivorsAnnounced(AttemptRef("run-1", 1, 1), secagg.Survivors(SITES))) == Reaction()
+    assert session.ref == AttemptRef("run-1", 2, 1)
+
+
+def test_a_step_of_an_attempt_that_was_never_opened_here_is_sat_out() -> None:
+    session = enrolled()
+    session.handle(opened(spec_of()))
+    assert kinds(session.handle(events.SurvivorsAnnounced(AttemptRef("run-1", 2, 1), secagg.Survivors(SITES)))) == [
+        "LogRefusal"
+    ]
+
+
+def test_a_step_that_ends_after_its_round_is_followed_by_the_present_round() -> None:
+    spec = spec_of(aggregation="plain")
+    session = enrolled(spec=spec, allow_plain=True)
+    assert kinds(session.handle(opened(spec))) == ["Compute"]
+    assert kinds(session.handle(opened(spec, round=2))) == []
+    (following,) = session.handle(computed(round=1)).actions
+    assert following == actions.Compute(2, CONSENSUS)
+    assert session.handle(computed(round=2)).actions == (actions.Submit(AttemptRef("run-1", 2, 1)),)
+
+
+def test_a_plain_update_is_sent_as_computed_and_again_in_the_next_attempt() -> None:
+    spec = spec_of(aggregation="plain")
+    session = enrolled(spec=spec, allow_plain=True)
+    session.handle(opened(spec))
+    session.handle(computed())
+    sent = session.update_bytes(AttemptRef("run-1", 1, 1))
+    assert sent == update_of("a").tobytes()
+    assert session.handle(opened(spec, attempt=2)).actions == (actions.Submit(AttemptRef("run-1", 1, 2)),)
+    assert session.update_bytes(AttemptRef("run-1", 1, 2)) == sent
+
+
+def test_a_failed_step_sits_the_round_out_and_is_tried_again_when_asked_again() -> None:
+    session = enrolled()
+    session.handle(opened(spec_of()))
+    assert kinds(session.handle(events.ComputeFailed(1, "no memory"))) == ["LogRefusal"]
+    assert "Compute" in kinds(session.handle(opened(spec_of())))
+
+
+def test_after_a_restart_the_local_step_under_way_is_taken_up_again() -> None:
+    session = enrolled()
+    session.replay([opened(spec_of())])
+    assert session.resume() == (actions.Compute(1, CONSENSUS),)
+
+
+def test_a_secure_step_in_a_plain_run_is_refused() -> None:
+    spec = spec_of(aggregation="plain")
+    session = enrolled(spec=spec, allow_plain=True)
+    session.handle(opened(spec))
+    assert kinds(session.handle(events.SurvivorsAnnounced(AttemptRef("run-1", 1, 1), secagg.Survivors(SITES)))) == [
+        "LogRefusal"
+    ]
+
+
+def ended(status: str = "finished") -> events.Ended:
+    return events.Ended(status, "converged", 9, spec_of().digest(), CONSENSUS)
+
+
+def test_a_finished_run_is_written_once() -> None:
+    session = enrolled()
+    assert session.handle(ended()).actions == (actions.Finish(9, "converged", CONSENSUS),)
+    assert session.handle(events.ResultsWritten("converged")).save
+    assert session.handle(ended()) == Reaction()
+    # Only an aggregator that was set back to before the end asks: it is told that this site will not go along.
+    (told,) = session.handle(opened(spec_of(), round=10)).actions
+    assert isinstance(told, actions.Respond)
+    assert not told.accept
+    assert session.handle(events.TurnedDown("late")) == Reaction()
+
+
+@pytest.mark.parametrize("status", ["aborted", "failed"])
+def test_a_run_without_result_is_forgotten(status: str) -> None:
+    session = enrolled()
+    reaction = session.handle(ended(status))
+    assert kinds(reaction) == ["Forget"]
+    assert reaction.save
+
+
+def test_an_end_under_another_spec_writes_nothing() -> None:
+    session = enrolled()
+    assert kinds(session.handle(replace(ended(), digest=b"x" * 32))) == ["LogRefusal"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "export", "kind"),
+    [
+        ({"allow_export": True}, True, "Export"),
+        ({"allow_export": True}, False, "RefuseExport"),
+        ({"allow_export": True, "private": True}, True, "RefuseExport"),
+        ({}, True, "RefuseExport"),
+    ],
+)
+def test_an_export_is_decided_by_the_site_alone(policy: dict[str, Any], export: bool, kind: str) -> None:
+    session = enrolled(spec=spec_of(export=export), **policy)
+    assert kinds(session.handle(events.ExportWanted("e1"))) == [kind]
+
+
+def test_an_export_of_a_run_that_was_refused_is_refused() -> None:
+    session = session_of(max_rank=1, allow_export=True)
+    session.handle(events.Proposed(spec_of(export=True).canonical(), spec_of(export=True).digest()))
+    assert kinds(session.handle(events.ExportWanted("e1"))) == ["RefuseExport"]
