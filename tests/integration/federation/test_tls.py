@@ -107,7 +107,7 @@ async def test_the_aggregator_speaks_tls_1_3(aggregator: Service) -> None:
     context = client_speaking(aggregator.identity(Role.PARTICIPANT, "ann"), ssl.TLSVersion.TLSv1_3)
     _, writer = await asyncio.open_connection("127.0.0.1", aggregator.port, ssl=context)
     assert writer.get_extra_info("ssl_object").version() == "TLSv1.3"
-    writer.close()
+    writer.transport.abort()
 
 
 @pytest.mark.parametrize(("version", "comes"), [(ssl.TLSVersion.TLSv1_2, False), (ssl.TLSVersion.TLSv1_3, True)])
@@ -119,12 +119,18 @@ async def test_sites_and_operators_do_not_speak_tls_below_1_3(
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files.certificate, files.key)
     came = asyncio.Event()
-    server = await asyncio.start_server(lambda *_: came.set(), "localhost", 0, ssl=speaking(context, version))
+
+    def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.set()
+        writer.transport.abort()
+
+    server = await asyncio.start_server(hang_up, "localhost", 0, ssl=speaking(context, version))
     address = f"localhost:{server.sockets[0].getsockname()[1]}"
     own = aggregator.credentials(Role(who), "ann")
     code = await _dialled(who, address, own)
     assert (came.is_set(), code) == (comes, grpc.StatusCode.UNAVAILABLE)
     server.close()
+    await server.wait_closed()
 
 
 async def _dialled(who: str, address: str, own: Credentials) -> grpc.StatusCode:
