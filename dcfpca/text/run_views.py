@@ -38,6 +38,8 @@ def run_document(view: pb.RunView) -> dict[str, Json]:
         "refusals": [refusal_document(one) for one in view.refusals],
         "awaited": list(view.awaited),
         "percent": dict(view.percent),
+        "waiting": [_waiting(one) for one in view.waiting],
+        "complaints": [_complaint(one) for one in view.complaints],
         "rounds": [_round(one) for one in view.rounds],
     }
 
@@ -80,6 +82,25 @@ def _enrolled(one: pb.EnrolledView) -> dict[str, Json]:
 def refusal_document(one: pb.Refusal) -> dict[str, Json]:
     """A refusal, with every reason."""
     return {"participant": one.participant, "what": one.what, "reasons": list(one.reasons)}
+
+
+def _waiting(one: pb.WaitingView) -> dict[str, Json]:
+    return {
+        "participant": one.participant,
+        "since": moment(one.since_ms),
+        "connected": one.connected,
+        "said": one.said,
+    }
+
+
+def _complaint(one: pb.ComplaintView) -> dict[str, Json]:
+    return {
+        "participant": one.participant,
+        "accused": one.accused,
+        "error": one.error,
+        "sentence": one.sentence,
+        "at": moment(one.at_ms),
+    }
 
 
 def _round(one: pb.RoundView) -> dict[str, Json]:
