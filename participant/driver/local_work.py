@@ -15,6 +15,7 @@ from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire import check_digest, check_header, message_from
 from participant.contract import Contract
 from participant.driver.site_services import SiteServices
+from participant.engine.cancellation import Cancellation, WorkCancelled
 from participant.engine.progress import MeteredColumns, ProgressMeter, passes_of
 from participant.results import ResultFacts, write_results
 from participant.session import Consent, actions
@@ -32,6 +33,7 @@ class LocalWork:
         self._saved: LocalStep | None = None
         self._lock = asyncio.Lock()
         self._meter = ProgressMeter(self._progressed)
+        self._cancellation = Cancellation()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def continue_from(self, step: LocalStep | None) -> None:
@@ -42,15 +44,23 @@ class LocalWork:
         """Drop the site; the next piece of work opens it again from the last saved step."""
         self._site = self._saved = None
 
+    def cancel(self) -> None:
+        """Stop the work under way before its next block of columns, which then raises WorkCancelled; drop the site."""
+        self._cancellation.cancel()
+        self.forget()
+
     async def step(self, agreed: Contract, action: actions.Compute, still_wanted: Callable[[], bool]) -> LocalStep:
         """Compute and save the local step of a round; the site is dropped when that fails.
 
-        A step that ends after the run has (`still_wanted`) is not recorded, and its file is removed.
+        A step that is no longer wanted is not begun. One that ends after the run has is not recorded, and its file is
+        removed.
         """
         self._loop = asyncio.get_running_loop()
         try:
             async with self._lock:
                 broadcast = await self._consensus(agreed, action.consensus, action.round)
+                if not still_wanted():
+                    raise WorkCancelled("the site takes part in the run no longer")
                 site = self._open_site(agreed)
                 work = self._services.engine.run(lambda: self._compute(agreed, site, action, broadcast))
                 step, checksum = await work
@@ -102,7 +112,8 @@ class LocalWork:
     def _open_site(self, agreed: Contract) -> Site:
         """The local half of the method, continued from the last saved step if there is one."""
         if self._site is None:
-            columns = MeteredColumns(self._services.site.columns(agreed.spec), self._meter)
+            self._cancellation = Cancellation()
+            columns = MeteredColumns(self._services.site.columns(agreed.spec), self._meter, self._cancellation)
             site = self._services.engine.site(agreed.method, columns)
             if (step := self._saved or self._services.store.step(self._run_id)) is not None:
                 self._services.engine.resume(site, step.snapshot)
