@@ -8,6 +8,7 @@ from aggregator.run.state import Export, Run, Status
 from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.store.participants import ParticipantRecord
+from aggregator.store.store import HeldRun
 from dcfpca.v1 import admin_pb2 as pb
 
 
@@ -32,6 +33,18 @@ async def run_view(registry: RunRegistry, runner: Runner, after_round: int = -1,
         rounds=[pb.RoundView.FromString(view) for view in views],
         percent=dict(runner.percent),
         operator=run.operator,
+    )
+
+
+def held_view(held: HeldRun) -> pb.RunView:
+    """A run that cannot be served, as far as it is known; its reason says why and what to do."""
+    return pb.RunView(
+        run_id=held.run_id,
+        status=held.status,
+        reason=f"{held.reason}; {held.hint}",
+        spec=held.spec_bytes,
+        created_ms=int(held.created_at * 1000),
+        ended_ms=int(held.ended_at * 1000),
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from grpc import aio
 
 from aggregator.config import Limits
-from aggregator.operator_views import export_view, participant_view, run_view
+from aggregator.operator_views import export_view, held_view, participant_view, run_view
 from aggregator.proposal import Proposal, complete_spec
 from aggregator.rpc.audit_view import shown_to
 from aggregator.rpc.guard import caller
@@ -68,12 +68,17 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
             raise Overloaded(f"{open_now} runs are open, which is the most allowed", hint)
 
     async def ListRuns(self, request: pb.ListRunsRequest, context: Context) -> pb.ListRunsResponse:  # noqa: N802
-        """All runs, newest first."""
+        """All runs, newest first; those that cannot be served are among them, with the reason."""
         newest = list(reversed(self._registry.runners.values()))[: request.limit or None]
-        return pb.ListRunsResponse(runs=[await run_view(self._registry, runner, rounds=False) for runner in newest])
+        views = [await run_view(self._registry, runner, rounds=False) for runner in newest]
+        views += [held_view(held) for held in self._registry.held.values()]
+        views.sort(key=lambda view: view.created_ms, reverse=True)
+        return pb.ListRunsResponse(runs=views[: request.limit or None])
 
     async def GetRun(self, request: pb.GetRunRequest, context: Context) -> pb.RunView:  # noqa: N802
         """One run."""
+        if held := self._registry.held.get(request.run_id):
+            return held_view(held)
         return await run_view(self._registry, runner_of(self._registry, request.run_id))
 
     async def WatchRun(self, request: pb.WatchRunRequest, context: Context) -> AsyncIterator[pb.RunView]:  # noqa: N802

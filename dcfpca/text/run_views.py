@@ -19,6 +19,7 @@ _COLOURS = {
     "paused": "yellow",
     "failed": "red",
     "aborted": "red",
+    "damaged": "red",
     "connected": "green",
     "away": "yellow",
     "revoked": "red",
