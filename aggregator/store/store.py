@@ -10,10 +10,11 @@ from pathlib import Path
 
 from aggregator.run.events import Event
 from aggregator.run.state import Run
-from aggregator.store import run_rows
+from aggregator.store import opened_sums, run_rows
 from aggregator.store.database import explained, fold_log, lock, open_database, probe_write, transaction
 from aggregator.store.export_files import ExportFiles
 from aggregator.store.integrity import check_vital_tables, damage_in_runs
+from aggregator.store.opened_sums import StoredSum
 from aggregator.store.opening_mark import check_log, mark_closed, mark_open
 from aggregator.store.run_rows import HeldRun, StoredRun
 from aggregator.store.sqlite_errors import LEAST_FREE, disk_full, free_bytes
@@ -35,6 +36,7 @@ class Commit:
     chunks: Sequence[tuple[UpdateKey, int, bytes]] = ()
     consensus: Consensus | None = None
     round_view: tuple[int, bytes] | None = None
+    opened_sum: StoredSum | None = None
     discard: Sequence[AttemptRef] = ()
 
 
@@ -106,6 +108,8 @@ class Store:
                 run_rows.update_consensus(db, run_id, commit.consensus)
             if commit.round_view:
                 run_rows.insert_round(db, run_id, *commit.round_view)
+            if commit.opened_sum:
+                opened_sums.keep(db, run_id, commit.opened_sum)
         for ref in commit.discard:
             self.updates.discard(ref)
         if commit.run.status.over:

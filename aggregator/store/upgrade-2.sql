@@ -20,3 +20,12 @@ CREATE TABLE opening (
     id  TEXT NOT NULL
 );
 INSERT INTO opening (one, id) VALUES (1, '');
+
+-- The opened sums of the latest rounds of runs with a fixed cohort, which members may fetch and check.
+CREATE TABLE opened_sums (
+    run_id TEXT NOT NULL REFERENCES runs,
+    round  INTEGER NOT NULL,
+    header BLOB NOT NULL,                -- serialized dcfpca.v1.SumHeader
+    sum    BLOB NOT NULL,                -- residues, little-endian
+    PRIMARY KEY (run_id, round)
+);
