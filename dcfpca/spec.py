@@ -51,7 +51,9 @@ class RunSpec(BaseModel):
     )
     seed: int = Field(0, ge=0, lt=2**63, description="Of the random start; the same seed gives the same run.")
     participants: tuple[Name, ...] = Field((), description="A fixed cohort; empty: whoever enrols by the deadline.")
-    quorum: int | None = Field(None, ge=1, description="Fewest updates a round needs; default: a majority.")
+    quorum: int | None = Field(
+        None, ge=1, description="Fewest updates a round needs, or enrolments where all are waited for; a majority."
+    )
     aggregation: Literal["secure", "plain"] = Field(
         "secure", description="secure: the aggregator sees only sums. plain: it sees each site's update."
     )
@@ -113,6 +115,11 @@ class RunSpec(BaseModel):
     def width(self) -> int:
         """Columns of the exchanged tensors: the rank, or its upper bound."""
         return self.rank or self.max_rank or 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether every sum of the run is over the whole cohort, so that a member who is away is waited for."""
+        return self.aggregation == "secure" and self.dropouts == "wait"
 
     @property
     def last_round(self) -> int:
