@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
@@ -42,13 +43,13 @@ class Watch:
 
     def __init__(self, liar: LyingAggregator) -> None:
         self._processes = liar.federation.processes
-        self._after = {name: len(process.lines) for name, process in self._processes.items()}
+        self.after = {name: len(process.lines) for name, process in self._processes.items()}
 
     def refusal(self, name: str, kind: str = "") -> Line:
         """The first refusal of this kind that the site has logged since; waits for it."""
         return self._process(name).await_line(
             lambda line: line["action"] in REFUSALS and (not kind or line.get("kind") == kind),
-            after=self._after[name],
+            after=self.after[name],
         )
 
     def _process(self, name: str) -> Process:
@@ -60,6 +61,30 @@ def refused(opened: pb.RoundOpened, liar: LyingAggregator, after: int = 0) -> li
     calls = ("SubmitUpdate", "ReportMisfit", "AdvertiseKeys")
     sent = {one.site for one in liar.heard[after:] if one.call in calls and one.request.ref == opened.ref}
     return [name for name in NAMES if name not in sent]
+
+
+def begun(liar: LyingAggregator, played: int = 2, **spec: Any) -> FixedCohortPlay:
+    """A run of all sites, set up, in which so many rounds were honestly summed."""
+    run = FixedCohortPlay(liar, NAMES, **spec)
+    assert all(answer.accept for answer in run.enrol().values())
+    run.set_up()
+    for _ in range(played):
+        run.play_round()
+    return run
+
+
+def sent_answers(
+    run: FixedCohortPlay, opened: pb.RoundOpened, watch: Watch, after: int, names: Iterable[str] = NAMES
+) -> dict[str, Heard]:
+    """What each of these sites has sent once it has either answered this round or refused it."""
+    answers = {}
+    for name in names:
+        process = run.liar.federation.processes[name]
+        process.await_line(lambda line: line["action"] in (*REFUSALS, "update_sent"), after=watch.after[name])
+        for one in run.liar.heard[after:]:
+            if (one.site, one.call) == (name, "SubmitUpdate") and one.request.ref == opened.ref:
+                answers[name] = one
+    return answers
 
 
 def assert_nothing_learned(
@@ -89,3 +114,25 @@ def with_broadcast(consensus: Consensus, broadcast: TensorMessage) -> Consensus:
 def at_round(consensus: Consensus, round: int) -> Consensus:
     """The same consensus under another number."""
     return Consensus(round, consensus.broadcast, consensus.memory, consensus.progress, consensus.outcome)
+
+
+def restart(liar: LyingAggregator, name: str, *, rebooted: bool = False) -> None:
+    """Kill a daemon, as if with its machine if wanted, and start it again."""
+    federation = liar.federation
+    federation.processes[name].kill()
+    if rebooted:
+        with closing(sqlite3.connect(state_of(liar, name) / "state.db")) as database, database:
+            assert database.execute("UPDATE boot SET boot_id = 'another'").rowcount == 1
+    federation.start_site(name).await_action("connected")
+
+
+def state_of(liar: LyingAggregator, name: str) -> Path:
+    """The state directory of a site."""
+    return liar.federation.root / "sites" / name / "state"
+
+
+def found_on_disk(liar: LyingAggregator, name: str, secrets: Iterable[bytes]) -> list[str]:
+    """The files of a site's state directory that have one of these secrets in them."""
+    files = [path for path in state_of(liar, name).rglob("*") if path.is_file()]
+    wanted = list(secrets)
+    return [path.name for path in files if any(secret in path.read_bytes() for secret in wanted)]

@@ -14,6 +14,7 @@ import numpy as np
 
 from dcfpca import secagg, secagg_wire
 from dcfpca.rpca.method import FloatArray
+from dcfpca.secagg.ring import RingArray
 from dcfpca.v1 import rounds_pb2 as pb
 from tests.support.lying_aggregator import Heard, LyingAggregator
 from tests.support.played_run import PlayedRun
@@ -28,7 +29,7 @@ class PlayedAttempt:
     closed: secagg.ClosedRoster | None = None
     agreement: secagg.Agreement | None = None
     shares: list[secagg.SealedShare] = field(default_factory=list)
-    updates: dict[str, FloatArray] = field(default_factory=dict)
+    updates: dict[str, RingArray] = field(default_factory=dict)
 
 
 class DropoutPlay(PlayedRun):
@@ -99,7 +100,9 @@ class DropoutPlay(PlayedRun):
             for name in attested
         ]
         masks = secagg.recover(attempt.closed, attempt.agreement, survivors, reveals)
-        total = np.sum([attempt.updates[name] for name in attested], axis=0, dtype=attempt.updates[name].dtype)
+        total: RingArray = np.zeros_like(attempt.updates[survivors.members[0]])
+        for name in attested:
+            total += attempt.updates[name]
         secagg.remove_masks(total, masks)
         return secagg.open_sum(attempt.context, attempt.agreement, total)
 

@@ -1,30 +1,32 @@
 """A run of the fixed-cohort secure sum as a `LyingAggregator` plays it: honest unless a test changes a message.
 
-    run = FixedCohortPlay(liar, names)
-    run.enrol()
-    run.set_up()
-    run.play_round()                                          # an honest round
-    opened = run.announcement()                               # what an honest aggregator announces next
-    after = run.open({"ann": opened, "bob": other})           # what this one announces
-    run.total(opened, run.answers(opened, after).values())    # what comes of adding up what was sent
+run = FixedCohortPlay(liar, names)
+run.enrol()
+run.set_up()
+run.play_round()                                          # an honest round
+opened = run.announcement()                               # what an honest aggregator announces next
+after = run.open({"ann": opened, "bob": other})           # what this one announces
+run.total(opened, run.answers(opened, after).values())    # what comes of adding up what was sent
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from dcfpca import fixed_cohort_wire as wire
+from dcfpca.method_memory import encode_memory, memory_digest
 from dcfpca.rpca.method import Consensus
 from dcfpca.secagg.fixed_cohort import (
+    Advert,
     Masked,
     OpenedSum,
     Opening,
     Roster,
     RunTerms,
+    SealedShare,
     accept_advert,
     accept_shares,
     begin_tally,
@@ -67,7 +69,7 @@ class FixedCohortPlay(PlayedRun):
         """Ask every site for its key."""
         for name in self.names:
             self.tell(name, run_key_wanted=pb.RunKeyWanted(spec_sha256=self.spec.digest(), cohort=self.names))
-        known = {}
+        known: dict[str, Advert] = {}
         for name in self.names:
             heard = self.liar.await_call("AdvertiseRunKey", name, self.run_id)
             advert = wire.advert_from_wire(heard.request.key)
@@ -83,7 +85,8 @@ class FixedCohortPlay(PlayedRun):
 
     def relay_shares(self) -> None:
         """Take everybody's sealed shares, and tell each site those that are for it."""
-        digest, given = roster_digest(self.terms, self.roster), []
+        digest = roster_digest(self.terms, self.roster)
+        given: list[SealedShare] = []
         for name, advert in zip(self.names, self.roster.adverts, strict=True):
             heard = self.liar.await_call("ShareGroupSecret", name, self.run_id)
             shares = wire.shares_from_wire(heard.request.shares)
@@ -103,7 +106,7 @@ class FixedCohortPlay(PlayedRun):
         before = self.sums.get(told.round - 1)
         opened.previous_sum = before.digest() if before else NO_SUM
         opened.exponents.extend(self.exponents(told.round))
-        opened.memory_sha256 = hashlib.sha256(memory_bytes(told)).digest()
+        opened.memory_sha256 = memory_digest(encode_memory(told.memory))
         return opened
 
     def exponents(self, round: int) -> tuple[int, ...]:
@@ -167,7 +170,7 @@ class FixedCohortPlay(PlayedRun):
             tensor=header_of(payload, self.method.update_layout(opened.ref.round), dtype),
             tag=total.tag,
             opened=changed(opened, lambda told: told.ClearField("inline_consensus")),
-            memory=memory_bytes(self.consensus),
+            memory=encode_memory(self.consensus.memory),
             contributors=len(self.names),
         )
         return header, payload
@@ -181,8 +184,3 @@ def with_lift(opened: pb.RoundOpened, misfit: pb.Misfit) -> pb.RoundOpened:
         other.ref.attempt += 1
 
     return changed(opened, lift)
-
-
-def memory_bytes(consensus: Consensus) -> bytes:
-    """The method's memory as it is shown to those who verify."""
-    raise NotImplementedError

@@ -33,9 +33,6 @@ ACCEPTED = types.Receipt(fate=types.FATE_ACCEPTED)
 _THREADS = 64
 _LOOK_SECONDS = 0.2
 
-Pieces = tuple[Message, bytes]
-"""A header, and the bytes it announces."""
-
 
 @dataclass(frozen=True, slots=True)
 class Heard:
@@ -54,9 +51,9 @@ class LyingAggregator(RoundServiceServicer):
         self.federation = federation
         self.heard: list[Heard] = []
         self.receipt: Callable[[Heard], types.Receipt] = lambda _: ACCEPTED
-        self.consensus: dict[tuple[str, int, bool], Pieces] = {}
-        self.sums: dict[tuple[str, int], Pieces] = {}
-        self.sums_for: dict[tuple[str, str, int], Pieces] = {}
+        self.consensus: dict[tuple[str, int, bool], tuple[types.TensorHeader, bytes]] = {}
+        self.sums: dict[tuple[str, int], tuple[pb.SumHeader, bytes]] = {}
+        self.sums_for: dict[tuple[str, str, int], tuple[pb.SumHeader, bytes]] = {}
         self._news = threading.Condition()
         self._streams: dict[str, queue.Queue[pb.Assignment | None]] = {}
         self._standing: dict[str, dict[str, pb.Assignment]] = {}
@@ -145,7 +142,7 @@ class LyingAggregator(RoundServiceServicer):
         if held is None:
             context.abort(grpc.StatusCode.NOT_FOUND, "no such consensus")
         header, payload = held
-        yield types.TensorPart(header=header)  # type: ignore[arg-type]
+        yield types.TensorPart(header=header)
         for chunk in chunks(payload, request.offset):
             yield types.TensorPart(chunk=chunk)
 
@@ -158,7 +155,7 @@ class LyingAggregator(RoundServiceServicer):
         if held is None:
             context.abort(grpc.StatusCode.NOT_FOUND, "no such sum")
         header, payload = held
-        yield pb.SumPart(header=header)  # type: ignore[arg-type]
+        yield pb.SumPart(header=header)
         for chunk in chunks(payload, request.offset):
             yield pb.SumPart(chunk=chunk)
 
@@ -180,7 +177,8 @@ class LyingAggregator(RoundServiceServicer):
         return pb.FetchRevocationListResponse(pem=self.federation.authority.crl_path.read_bytes())
 
     def _caller(self, context: grpc.ServicerContext) -> str:
-        return self.trust.caller(context.auth_context()["x509_pem_cert"][0]).name
+        (shown,) = context.auth_context()["x509_pem_cert"]
+        return self.trust.caller(bytes(shown)).name
 
     def _take(self, context: grpc.ServicerContext, call: str, request: Any, payload: bytes = b"") -> types.Receipt:
         one = Heard(self._caller(context), call, request, payload)
