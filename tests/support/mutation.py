@@ -119,7 +119,8 @@ def _repeated(draw: random.Random, message: Message, other: Message, scene: Scen
 
 
 def _take_field(draw: random.Random, message: Message, source: Message) -> None:
-    field = draw.choice(message.DESCRIPTOR.fields)
+    fields: list[Any] = list(message.DESCRIPTOR.fields)
+    field = draw.choice(fields)
     message.ClearField(field.name)
     part = type(message)()
     part.CopyFrom(source)
