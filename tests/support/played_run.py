@@ -30,11 +30,14 @@ class PlayedRun:
         self.method = method_of(self.spec)
         self.consensus: Consensus = self.method.begin()
 
+    def propose(self) -> None:
+        """Propose the run to every site."""
+        for name in self.names:
+            self.tell(name, run_proposed=pb.RunProposed(spec=self.spec.canonical(), spec_sha256=self.spec.digest()))
+
     def enrol(self) -> dict[str, pb.RespondRequest]:
         """Propose the run to every site; what each answers."""
-        proposed = pb.RunProposed(spec=self.spec.canonical(), spec_sha256=self.spec.digest())
-        for name in self.names:
-            self.tell(name, run_proposed=proposed)
+        self.propose()
         return {name: self.liar.await_call("Respond", name, self.run_id).request for name in self.names}
 
     def tell(self, name: str, **what: Any) -> None:

@@ -17,7 +17,7 @@ from tests.support.attacked_sites import (
     sent_answers,
 )
 from tests.support.fixed_cohort_play import FixedCohortPlay
-from tests.support.lying_aggregator import LyingAggregator
+from tests.support.lying_aggregator import LyingAggregator, run_of
 from tests.support.played_run import changed
 
 
@@ -82,17 +82,24 @@ def test_an_opened_round_is_not_opened_again_with_another_consensus(liar: LyingA
     assert refused(again, liar, after) == list(NAMES)
 
 
-def test_a_second_run_without_one_site_is_refused_by_the_others_with_run_and_member(liar: LyingAggregator) -> None:
+def test_a_second_run_without_one_site_needs_a_person_at_every_other_site_who_is_told_run_and_member(
+    liar: LyingAggregator,
+) -> None:
     first = begun(liar, played=3)
     first.finish()
     for name in NAMES:
         liar.federation.processes[name].await_action("results_written", run=first.run_id)
     second = FixedCohortPlay(liar, OTHERS)
-    for name, answer in second.enrol().items():
-        assert not answer.accept, name
-        reasons = " ".join(answer.reasons)
-        assert VICTIM in reasons
-        assert any(run in reasons for run in run_ids(liar))
+    second.propose()
+    for name in OTHERS:
+        asked = liar.federation.processes[name].await_action("approval_awaited", run=second.run_id)
+        assert VICTIM in asked["reason"]
+        assert any(run in asked["reason"] for run in run_ids(liar))
+    watch = Watch(liar)
+    for name in OTHERS:
+        second.tell(name, run_key_wanted=pb.RunKeyWanted(spec_sha256=second.spec.digest(), cohort=OTHERS))
+        watch.refusal(name)
+    assert not [one for one in liar.heard if run_of(one.request) == second.run_id]
 
 
 def test_the_same_cohort_may_compute_again(liar: LyingAggregator) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,7 +15,7 @@ from dcfpca.secagg.fixed_cohort.exponents import lifted
 from dcfpca.secagg.fixed_cohort.fixed_point import decode, from_ring
 from dcfpca.update_blocks import block_layout
 from dcfpca.v1 import rounds_pb2 as pb
-from tests.support.attacked_sites import NAMES, Watch, begun, refused, with_broadcast
+from tests.support.attacked_sites import NAMES, Watch, at_round, begun, refused, sent_answers, with_broadcast
 from tests.support.fixed_cohort_play import FixedCohortPlay
 from tests.support.lying_aggregator import LyingAggregator
 from tests.support.played_run import changed
@@ -92,6 +95,62 @@ def test_a_memory_other_than_the_announced_one_is_refused(liar: LyingAggregator)
     for name in NAMES:
         watch.refusal(name)
     assert refused(opened, liar, after) == list(NAMES)
+
+
+def test_a_forged_memory_does_not_steer_the_consensus_after(liar: LyingAggregator) -> None:
+    run = begun(liar, played=2)
+    memory = {name: 1.5 * array for name, array in run.consensus.memory.items()}
+    true, run.consensus = run.consensus, replace(run.consensus, memory=memory)
+    opened = run.announcement()
+    watch, after = Watch(liar), run.open(opened)
+    answers = sent_answers(run, opened, watch, after)
+    if len(answers) < len(NAMES):
+        return
+    run.close(opened, run.total(opened, answers.values()))
+    assert run.consensus.broadcast.scalars.tolist() != true.broadcast.scalars.tolist()
+    assert_refused(run, run.announcement(), "WrongConsensus")
+
+
+def test_a_true_consensus_under_a_later_number_is_refused(liar: LyingAggregator) -> None:
+    run = begun(liar, played=2)
+    later = run.announcement(at_round(run.consensus, run.consensus.round + 1))
+    later.previous_sum = run.sums[1].digest()
+    watch, after = Watch(liar), run.open(later)
+    for name in NAMES:
+        watch.refusal(name)
+    assert refused(later, liar, after) == list(NAMES)
+
+
+def test_exponents_that_do_not_follow_from_the_last_sum_are_refused(liar: LyingAggregator) -> None:
+    run = begun(liar, played=3)
+    for place, by in ((0, -3), (1, -1), (0, 4)):
+        other = changed(run.announcement(), shifted(place, by))
+        watch, after = Watch(liar), run.open(other)
+        for name in NAMES:
+            watch.refusal(name)
+        assert refused(other, liar, after) == list(NAMES)
+
+
+def shifted(place: int, by: int) -> Callable[[pb.RoundOpened], None]:
+    def shift(opened: pb.RoundOpened) -> None:
+        opened.exponents[place] += by
+
+    return shift
+
+
+def test_a_second_consensus_in_the_same_breath_is_not_answered_unverified(liar: LyingAggregator) -> None:
+    run = begun(liar, played=3)
+    true = run.announcement()
+    scalars = run.consensus.broadcast.scalars.copy()
+    scalars[PLAN_SCALARS.index("threshold")] *= 0.97
+    steered = with_broadcast(run.consensus, TensorMessage(run.consensus.broadcast.tensor, scalars))
+    second = changed(run.announcement(steered), lambda told: setattr(told.ref, "attempt", 2))
+    watch = Watch(liar)
+    after = run.open(true)
+    run.open(second)
+    for name in NAMES:
+        watch.refusal(name)
+    assert refused(second, liar, after) == list(NAMES)
 
 
 def test_a_sum_that_is_held_back_is_not_believed(liar: LyingAggregator) -> None:
