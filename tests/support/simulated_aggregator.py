@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from aggregator.round_sum import EncodedConsensus, encoded_consensus
+from aggregator.encoded_consensus import EncodedConsensus, encoded_consensus
 from aggregator.rpc.assignment_messages import encoded, stage_facts
 from aggregator.run import events, secure_sum_checks
 from aggregator.run.assignments import assignments
