@@ -13,7 +13,7 @@ from dcfpca import secagg
 from dcfpca.rpca.method import Consensus
 from dcfpca.spec import spec_digest
 from dcfpca.v1 import types_pb2 as pb
-from dcfpca.wire import header_of, parcel_bytes
+from dcfpca.wire import header_of, message_bytes
 from dcfpca.wire_constants import INLINE_BYTES
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class FactsOfStage:
         consensus = self._runner.sums.consensus
         if self._encoded is None or self._encoded[0] is not consensus:
             layout = self._runner.method.broadcast_layout(consensus.round)
-            payload = parcel_bytes(consensus.broadcast)
+            payload = message_bytes(consensus.broadcast)
             self._encoded = (consensus, header_of(payload, layout, pb.DTYPE_FLOAT64), payload)
         return self._encoded[1], self._encoded[2]
 

@@ -12,8 +12,8 @@ from aggregator.run.state import Round
 from dcfpca import secagg
 from dcfpca.errors import BadInput, BadMessage
 from dcfpca.logs import log
-from dcfpca.rpca.method import Consensus, FloatArray, Layout, Method, Outcome, Parcel, Total
-from dcfpca.rpca.order_independent_sum import OrderlessSum
+from dcfpca.rpca.method import Consensus, FloatArray, Layout, Method, Outcome, TensorMessage, Total
+from dcfpca.rpca.order_independent_sum import OrderIndependentSum
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import types_pb2 as pb
 from dcfpca.v1.types_pb2 import Dtype
@@ -33,7 +33,7 @@ class RunningSum:
     """
 
     def __init__(self, spec: RunSpec, layout: Layout) -> None:
-        self._plain = OrderlessSum(layout.size) if spec.aggregation == "plain" else None
+        self._plain = OrderIndependentSum(layout.size) if spec.aggregation == "plain" else None
         kind = np.dtype("<f8") if self._plain else secagg.dtype_of(spec.precision)
         self._masked: NDArray[Any] = np.zeros(0 if self._plain else layout.size, dtype=kind)
 
@@ -64,7 +64,7 @@ def next_consensus(
     vector = _opened(spec, round, book, running)
     if not np.isfinite(vector).all():
         raise UnusableSum("the sum holds numbers that are not finite")
-    after = method.advance(consensus, Total(Parcel.unflatten(layout, vector), len(round.survivors)))
+    after = method.advance(consensus, Total(TensorMessage.unflatten(layout, vector), len(round.survivors)))
     if after.outcome is Outcome.DIVERGED:
         raise BadInput(after.outcome.value)
     return after

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from numbers import Integral
-from typing import Any, Literal, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,13 +12,15 @@ from scipy import sparse
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.columns import ArrayColumns, blocks
+from dcfpca.rpca.entry_checks import check_entries
 from dcfpca.rpca.gradient.method import GradientMethod, GradientSettings
 from dcfpca.rpca.method import FloatArray, Method
 from dcfpca.rpca.robust_projection import Projection, project
 from dcfpca.rpca.simulate import Simulation, simulate
-from dcfpca.rpca.subspace.locked_columns import told_apart
+from dcfpca.rpca.subspace.locked_columns import unexplained_text
 from dcfpca.rpca.subspace.method import SubspaceMethod
 from dcfpca.rpca.subspace.settings import SubspaceSettings
+from dcfpca.spec import MethodName
 
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -69,7 +71,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         *,
         rank: int | None = None,
         max_rank: int | None = None,
-        method: Literal["subspace", "gradient"] = "subspace",
+        method: MethodName = "subspace",
         max_iter: int = 200,
         tol: float = 1e-9,
         center: bool = False,
@@ -138,7 +140,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 raise BadInput("settings are those of subspace, the method is gradient.", "Pass GradientSettings.")
             return GradientMethod(*common, self.settings or GradientSettings())
         if self.method != "subspace":
-            raise BadInput(f"There is no method {self.method!r}.", "Choose subspace or gradient.")
+            raise BadInput(f"There is no method {self.method!r}.", f"Choose {' or '.join(get_args(MethodName))}.")
         if isinstance(self.settings, GradientSettings):
             raise BadInput("settings are those of gradient, the method is subspace.", "Pass SubspaceSettings.")
         return SubspaceMethod(*common, self.settings or SubspaceSettings(), self.rank is not None)
@@ -174,6 +176,8 @@ def _validated(estimator: RobustPCA, X: ArrayLike, reset: bool) -> FloatArray:
     checked: FloatArray = validate_data(
         estimator, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2 if reset else 1, reset=reset
     )
+    if not reset:  # `fit` has `simulate` check its entries
+        check_entries(ArrayColumns(checked.T))
     return checked
 
 
@@ -192,7 +196,7 @@ def _bound(estimator: RobustPCA, X: FloatArray) -> int:
 
 def _apart(certificate: Mapping[str, float]) -> str:
     """What to add to the outcome where features or samples do not follow the low-rank part."""
-    told = told_apart(certificate, "feature", "sample")
+    told = unexplained_text(certificate, "feature", "sample")
     return told and f"{told}, look at outliers_"
 
 

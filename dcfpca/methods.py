@@ -1,4 +1,8 @@
-"""From a spec to the method it names; the only place that knows which methods there are."""
+"""From a spec to the method it names.
+
+`MethodName` in `dcfpca.spec` lists the methods, and `method_of` is where a name becomes one. What services need to know
+of a method beyond its rounds (`opening_rounds`, `reads_per_round`, `step_flops`) they ask of the method itself.
+"""
 
 from __future__ import annotations
 

@@ -24,13 +24,16 @@ Name = Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[a-z0-9]+(-+[a-z0-9]
 FeatureName = Annotated[str, Field(min_length=1, max_length=200)]
 
 
+MethodName = Literal["subspace", "gradient"]  # `dcfpca.methods` makes a method of each
+
+
 class RunSpec(BaseModel):
     """Everything that decides what a run computes and who may see what. Frozen; identified by its digest."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     label: str = Field("", max_length=200, description="A name for people; has no effect.")
-    method: Literal["subspace", "gradient"] = Field("subspace", description="How the low-rank part is found.")
+    method: MethodName = Field("subspace", description="How the low-rank part is found.")
     rows: int = Field(0, ge=0, description="Rows m of every site's matrix; 0: as the connected participants say.")
     features: tuple[FeatureName, ...] = Field(
         (), description="The rows by name: each site chooses and orders its own by it; empty: as the sites have them."

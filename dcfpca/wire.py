@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.errors import BadMessage
-from dcfpca.rpca.method import FloatArray, Layout, Parcel
+from dcfpca.rpca.method import FloatArray, Layout, TensorMessage
 from dcfpca.v1 import rounds_pb2 as rounds
 from dcfpca.v1 import types_pb2 as pb
 from dcfpca.wire_constants import CHUNK_BYTES
@@ -122,19 +122,19 @@ def to_array(header: pb.TensorHeader, payload: Buffer) -> NDArray[np.generic]:
     return array
 
 
-def parcel_bytes(parcel: Parcel) -> bytes:
-    """A parcel's flat vector as little-endian doubles."""
-    return parcel.flat().astype("<f8", copy=False).tobytes()
+def message_bytes(message: TensorMessage) -> bytes:
+    """A tensor message's flat vector as little-endian doubles."""
+    return message.flat().astype("<f8", copy=False).tobytes()
 
 
-def parcel_from(layout: Layout, payload: Buffer) -> Parcel:
-    """The parcel in these bytes; raises BadMessage on a wrong size and on anything that is not a finite number."""
+def message_from(layout: Layout, payload: Buffer) -> TensorMessage:
+    """The tensor message in these bytes; raises BadMessage on a wrong size and on numbers that are not finite."""
     if len(payload) != layout.size * 8:
         raise BadMessage(f"a tensor of {layout.size} numbers cannot be read from {len(payload)} bytes")
     vector: FloatArray = np.frombuffer(payload, dtype="<f8").astype(np.float64, copy=False)
     if not np.isfinite(vector).all():
         raise BadMessage("the tensor holds NaN or infinite numbers")
-    return Parcel.unflatten(layout, vector)
+    return TensorMessage.unflatten(layout, vector)
 
 
 def _name(dtype: pb.Dtype) -> str:

@@ -1,6 +1,6 @@
 """The local step on a Dask cluster: the site's columns are dealt out to workers and stay there.
 
-A shard of columns on a worker is a site of the method in small; `dcfpca.rpca.partitioned_step` joins their answers.
+A shard of columns on a worker is a site of the method in small; `Method.partitioned_answer` joins their answers.
 What comes back are m × r sums, added up on the workers; the shards of M_i and V_i stay there. A worker that dies takes
 nothing with it: Dask knows how its shards came to be and has others do it again. A daemon that restarts has no V_i, and
 its shards find theirs from the data, as a site does that was away for a round.
@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from dcfpca.errors import Unreachable
 from dcfpca.rpca.columns import block_width
-from dcfpca.rpca.method import Columns, FloatArray, Method, Parcel, ResultBlock, Site
-from dcfpca.rpca.partitioned_step import Work, spread_answer
+from dcfpca.rpca.method import Columns, FloatArray, Method, PartTask, ResultBlock, Site, TensorMessage
 from participant.data import DataTable, open_matrix
 from participant.data.arrays import extra
 from participant.data.matrix import ChosenColumns
@@ -100,14 +99,14 @@ class DaskSite:
         self._states: list[Any] = [{} for _ in shards]
         self._certificate: dict[str, float] = {}
 
-    def answer(self, round: int, broadcast: Parcel) -> Parcel:
+    def answer(self, round: int, broadcast: TensorMessage) -> TensorMessage:
         """The shards' answers as the site's own."""
-        return spread_answer(self._method, self, round, broadcast)
+        return self._method.partitioned_answer(self, round, broadcast)
 
-    def total(self, work: Work) -> FloatArray:
+    def total(self, task: PartTask) -> FloatArray:
         """The sum over the shards, added up on the workers."""
         # Submitted, not scattered: what was scattered dies with the worker that holds it.
-        told = self._client.submit(_same, work, pure=False)
+        told = self._client.submit(_same, task, pure=False)
         steps = [
             self._client.submit(step, block, self._method, state, told, pure=False)
             for block, state in zip(self._blocks, self._states, strict=True)
@@ -133,7 +132,7 @@ class DaskSite:
         """Nothing to take up: V_i did not come back from the workers, and is found from the data."""
         self._states = [{} for _ in self._shards]
 
-    def finish(self, broadcast: Parcel) -> Iterator[ResultBlock]:
+    def finish(self, broadcast: TensorMessage) -> Iterator[ResultBlock]:
         """The shards' results, one after the other."""
         figures: list[tuple[int, dict[str, float]]] = []
         for shard, block, state in zip(self._shards, self._blocks, self._states, strict=True):
@@ -159,8 +158,8 @@ def add(vectors: Sequence[FloatArray]) -> FloatArray:
     return reduce(np.add, vectors)
 
 
-def _same(work: Work) -> Work:
-    return work
+def _same(task: PartTask) -> PartTask:
+    return task
 
 
 def _vector_of(step: tuple[FloatArray, Any]) -> FloatArray:

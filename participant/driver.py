@@ -18,10 +18,10 @@ from dcfpca.consent import consent_bytes
 from dcfpca.errors import BadMessage, DcfpcaError
 from dcfpca.fate import Fate
 from dcfpca.logs import log
-from dcfpca.rpca.method import Layout, Parcel, Site
+from dcfpca.rpca.method import Layout, Site, TensorMessage
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
-from dcfpca.wire import check_digest, check_header, parcel_from
+from dcfpca.wire import check_digest, check_header, message_from
 from participant import wire_codec
 from participant.contract import Contract
 from participant.egress import Egress
@@ -275,7 +275,7 @@ class Driver:
         self._tasks.pop("compute", None)
         self.take(events.Computed(step.round, step.consensus, step.vector))
 
-    def _local_step(self, site: Site, action: actions.Compute, broadcast: Parcel) -> tuple[LocalStep, int]:
+    def _local_step(self, site: Site, action: actions.Compute, broadcast: TensorMessage) -> tuple[LocalStep, int]:
         self._meter.begin(passes_of(self._contract().spec) * self._means.site.facts.columns)
         vector = site.answer(action.round, broadcast).flat()
         if not np.isfinite(vector).all():
@@ -306,17 +306,17 @@ class Driver:
             self._site = site
         return self._site
 
-    async def _consensus(self, told: ConsensusHeader, round: int, *, final: bool = False) -> Parcel:
+    async def _consensus(self, told: ConsensusHeader, round: int, *, final: bool = False) -> TensorMessage:
         """The broadcast of a round: inline where it is small, else fetched; checked against the spec before use."""
         layout = self._contract().method.broadcast_layout(max(round, 1) if final else round)
         header = _header(told, layout)
         if told.inline:
             check_digest(header, told.inline)
-            return parcel_from(layout, told.inline)
+            return message_from(layout, told.inline)
         if layout.size == 0:
-            return parcel_from(layout, b"")
+            return message_from(layout, b"")
         request = pb.FetchConsensusRequest(run_id=self.run_id, round=round, final=final)
-        return parcel_from(layout, await self._means.link.fetch(request, header))
+        return message_from(layout, await self._means.link.fetch(request, header))
 
     async def _finish(self, action: actions.Finish) -> None:
         consent = self.session.consent

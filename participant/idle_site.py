@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dcfpca.rpca.method import Columns, Method, Parcel, ResultBlock
+from dcfpca.rpca.method import Columns, Method, ResultBlock, TensorMessage
 
 
 class IdleSite:
@@ -18,11 +18,11 @@ class IdleSite:
         self._method = method
         self._shape = columns.shape
 
-    def answer(self, round: int, broadcast: Parcel) -> Parcel:
+    def answer(self, round: int, broadcast: TensorMessage) -> TensorMessage:
         """Zeros; in the opening exchange, counts that fit any rank, for without columns no run goes on."""
         layout = self._method.update_layout(round)
         scalars = np.full(len(layout.scalars), float(self._shape[0]) if round == 0 else 0.0)
-        return Parcel(np.zeros((layout.rows, layout.columns)), scalars)
+        return TensorMessage(np.zeros((layout.rows, layout.columns)), scalars)
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
         """Nothing to keep."""
@@ -31,7 +31,7 @@ class IdleSite:
     def restore(self, snapshot: Mapping[str, NDArray[np.generic]]) -> None:
         """Nothing to take up."""
 
-    def finish(self, broadcast: Parcel) -> Iterator[ResultBlock]:
+    def finish(self, broadcast: TensorMessage) -> Iterator[ResultBlock]:
         """An empty result of the right shape."""
         width = broadcast.tensor.shape[1]
         yield ResultBlock(0, np.zeros(self._shape), sparse.csc_array(self._shape), np.zeros((self._shape[1], width)))

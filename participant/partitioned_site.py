@@ -1,6 +1,6 @@
 """A site worked part by part: several parts at once, each read, stepped and let go before the next.
 
-A part is a site of the method in small, and `dcfpca.rpca.partitioned_step` puts their answers together. While a part
+A part is a site of the method in small, and `Method.partitioned_answer` puts their answers together. While a part
 waits for its next round its state lies on disk. So memory does not grow with the number of columns, and while one part
 is read from disk others are worked on.
 """
@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from dcfpca.logs import log
 from dcfpca.rpca.columns import ArrayColumns
-from dcfpca.rpca.method import Columns, FloatArray, Method, Parcel, ResultBlock, Site
-from dcfpca.rpca.partitioned_step import Work, spread_answer
+from dcfpca.rpca.method import Columns, FloatArray, Method, PartTask, ResultBlock, Site, TensorMessage
 from participant.array_file import give_back
 from participant.part_states import Shelf, State, unshared
 
@@ -50,14 +49,14 @@ class PartedSite:
         self._shelf = Shelf(workshop.scratch)
         self._certificate: dict[str, float] = {}
 
-    def answer(self, round: int, broadcast: Parcel) -> Parcel:
+    def answer(self, round: int, broadcast: TensorMessage) -> TensorMessage:
         """The parts' answers as the site's own."""
-        return spread_answer(self._method, self, round, broadcast)
+        return self._method.partitioned_answer(self, round, broadcast)
 
-    def total(self, work: Work) -> FloatArray:
+    def total(self, task: PartTask) -> FloatArray:
         """The sum over the parts, added in their order, so that it does not depend on the threads."""
         after, total = Shelf(self._workshop.scratch), None
-        for vector, state in self._over_parts(partial(self._step, work)):
+        for vector, state in self._over_parts(partial(self._step, task)):
             total = vector if total is None else total + vector
             after.put(state)
         assert total is not None
@@ -80,7 +79,7 @@ class PartedSite:
             for array in state.values():
                 give_back(array)
 
-    def finish(self, broadcast: Parcel) -> Iterator[ResultBlock]:
+    def finish(self, broadcast: TensorMessage) -> Iterator[ResultBlock]:
         """The parts' results, in order."""
         figures: list[tuple[int, dict[str, float]]] = []
         for place, (blocks, certificate) in enumerate(self._over_parts(partial(self._conclude, broadcast))):
@@ -96,10 +95,10 @@ class PartedSite:
     def _over_parts(self, work: Callable[[int], T]) -> Iterator[T]:
         return in_order(self._workshop, work, len(self._parts))
 
-    def _step(self, work: Work, place: int) -> tuple[FloatArray, State]:
-        return step(self._read(place), self._method, self._shelf.get(place), work)
+    def _step(self, task: PartTask, place: int) -> tuple[FloatArray, State]:
+        return step(self._read(place), self._method, self._shelf.get(place), task)
 
-    def _conclude(self, broadcast: Parcel, place: int) -> tuple[list[ResultBlock], dict[str, float]]:
+    def _conclude(self, broadcast: TensorMessage, place: int) -> tuple[list[ResultBlock], dict[str, float]]:
         return conclude(self._read(place), self._method, self._shelf.get(place), broadcast)
 
     def _read(self, place: int) -> FloatArray:
@@ -123,18 +122,18 @@ def in_order(workshop: Workshop, work: Callable[[int], T], count: int) -> Iterat
 
 
 def step(
-    block: FloatArray, method: Method, state: State, work: Work
+    block: FloatArray, method: Method, state: State, task: PartTask
 ) -> tuple[FloatArray, dict[str, NDArray[np.generic]]]:
     """One piece of work on a part; a function of its arguments alone, so that it can be run anywhere, and again."""
     site = _site(block, method, state)
-    vector = work(site)
+    vector = task(site)
     after = site.snapshot()
     # A state of zeros is that of a new site, and there are many parts: it need not be kept.
     return vector, after if any(np.any(array) for array in after.values()) else {}
 
 
 def conclude(
-    block: FloatArray, method: Method, state: State, broadcast: Parcel
+    block: FloatArray, method: Method, state: State, broadcast: TensorMessage
 ) -> tuple[list[ResultBlock], dict[str, float]]:
     """The result of a part."""
     site = _site(block, method, state)

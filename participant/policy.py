@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal
+from typing import get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from dcfpca.feature_names import difference, features_digest
-from dcfpca.spec import RunSpec
-
-MethodName = Literal["subspace", "gradient"]
+from dcfpca.spec import MethodName, RunSpec
 
 
 class SitePolicy(BaseModel):
@@ -23,7 +21,7 @@ class SitePolicy(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     private: bool = Field(False, description="The reconstruction never leaves, whoever asks.")
-    methods: tuple[MethodName, ...] = Field(("subspace", "gradient"), description="Methods the site takes part in.")
+    methods: tuple[MethodName, ...] = Field(get_args(MethodName), description="Methods the site takes part in.")
     max_rank: int = Field(512, ge=1, description="Largest rank, or upper bound of it.")
     max_rounds: int = Field(1000, ge=1, description="Most rounds of one run.")
     min_cohort: int = Field(3, ge=2, description="Fewest participants whose sum the site lets its update into.")

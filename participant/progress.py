@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 
+from dcfpca.methods import method_of
 from dcfpca.rpca.method import Columns, FloatArray
 from dcfpca.spec import RunSpec
 
@@ -42,7 +43,7 @@ class Meter:
 
 def passes_of(spec: RunSpec) -> int:
     """How often a local step reads each column."""
-    return spec.gradient.local_iterations if spec.method == "gradient" else 1
+    return method_of(spec).reads_per_round
 
 
 @dataclass(frozen=True, slots=True, eq=False)

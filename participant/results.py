@@ -12,8 +12,8 @@ import numpy as np
 
 from dcfpca.errors import BadInput
 from dcfpca.methods import method_of
-from dcfpca.rpca.method import Consensus, FloatArray, Parcel, ResultBlock, Site
-from dcfpca.rpca.subspace.locked_columns import told_apart
+from dcfpca.rpca.method import Consensus, FloatArray, ResultBlock, Site, TensorMessage
+from dcfpca.rpca.subspace.locked_columns import unexplained_text
 from dcfpca.spec import RunSpec
 from dcfpca.version import __version__
 from participant.atomic_files import digest_of, directory_whole
@@ -38,7 +38,7 @@ class Finding:
 
 
 def write_results(
-    directory: Path, finding: Finding, spec: RunSpec, site: Site, broadcast: Parcel, columns: int
+    directory: Path, finding: Finding, spec: RunSpec, site: Site, broadcast: TensorMessage, columns: int
 ) -> None:
     """Form the result under the final broadcast, block by block, and put it into `directory`/RUN."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ def write_results(
         (target / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _entering(spec: RunSpec, broadcast: Parcel) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _entering(spec: RunSpec, broadcast: TensorMessage) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Which columns of the broadcast's U make up the model: those with no weight take no part in L = U Vᵀ."""
     model = method_of(spec).model(Consensus(0, broadcast))["U"]
     remaining = iter(model.T)
@@ -107,7 +107,7 @@ def _manifest(
         "spec": json.loads(spec.canonical()),
         "method": spec.method,
         "rounds": finding.rounds,
-        "outcome": finding.outcome + told_apart(certificate),
+        "outcome": finding.outcome + unexplained_text(certificate),
         "rank": rank,
         "rows": spec.rows,
         "columns": columns,

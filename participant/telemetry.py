@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from dcfpca.methods import method_of
 from dcfpca.spec import RunSpec
 from dcfpca.version import __version__
 from dcfpca.web_server import Request, Response, not_found
@@ -43,7 +44,7 @@ class Telemetry:
         """A local step was computed."""
         self._step_seconds.observe(seconds)
         if round > 0 and seconds > 0:
-            self._rate.set(step_flops(spec, columns) / seconds)
+            self._rate.set(method_of(spec).step_flops(columns) / seconds)
 
     def step_failed(self) -> None:
         """A local step failed; the round is sat out."""
@@ -75,19 +76,6 @@ class Telemetry:
         if request.path != "/metrics":
             return not_found()
         return Response(generate_latest(self.registry), CONTENT_TYPE_LATEST)
-
-
-def step_flops(spec: RunSpec, columns: int) -> float:
-    """Operations in the matrix products of one local step; a lower bound where a solve runs to its tolerance.
-
-    subspace: a pass forms U Vᵀ and ψ(R)ᵀU, and at the end R V̂. gradient: an iteration fits V from the residual and
-    forms the slope from a second one; each further alternation adds one residual and one product.
-    """
-    one = 2.0 * spec.rows * spec.width * columns
-    if spec.method == "subspace":
-        return one * (2 * spec.subspace.passes + 1)
-    settings = spec.gradient
-    return one * settings.local_iterations * (4 + 2 * (max(settings.inner_steps, 1) - 1))
 
 
 def peak_memory() -> float:

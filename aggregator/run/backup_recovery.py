@@ -16,9 +16,8 @@ from aggregator.run.effects import Discard, Effect, Recast
 from aggregator.run.events import SeenAhead
 from aggregator.run.phases import open_round
 from aggregator.run.state import Round, Run, Status, ended
+from dcfpca.methods import method_of
 from dcfpca.rpca.method import Consensus, Outcome
-from dcfpca.rpca.scaling import SCALING_ROUNDS
-from dcfpca.rpca.subspace.site import SKETCHING_ROUNDS
 from dcfpca.secagg.encoding import canonical
 from dcfpca.spec import RunSpec
 
@@ -89,7 +88,7 @@ def catch_up(spec: RunSpec, run: Run, event: SeenAhead) -> Step:
 
 def _go_on_as(spec: RunSpec, run: Run, here: Round, event: SeenAhead) -> Step:
     """The consensus of the store takes the next number that no site has seen."""
-    if here.round <= opening_rounds(spec):
+    if here.round <= method_of(spec).opening_rounds:
         return _give_up(run, event, f"of round {here.round}, which is part of the opening")
     gone, number = Discard(here.round, here.attempt), event.round + 1
     if number > spec.last_round:
@@ -108,12 +107,6 @@ def _give_up(run: Run, event: SeenAhead, age: str) -> Step:
 
 def _told(event: SeenAhead) -> str:
     return f"the store was restored from a backup from before round {event.round} attempt {event.attempt}"
-
-
-def opening_rounds(spec: RunSpec) -> int:
-    """The last round whose number decides what sites do in it, so that it cannot take another one."""
-    scaling = SCALING_ROUNDS if spec.scaling == "robust" else 0
-    return scaling + (SKETCHING_ROUNDS if spec.method == "subspace" else 0)
 
 
 def recast(consensus: Consensus, effect: Recast) -> Consensus:

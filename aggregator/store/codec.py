@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter
 from aggregator.run.events import Event
 from aggregator.run.state import Run
 from dcfpca.errors import BadInput
-from dcfpca.rpca.method import Consensus, Outcome, Parcel, Progress
+from dcfpca.rpca.method import Consensus, Outcome, Progress, TensorMessage
 
 _EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])
 _RUN: TypeAdapter[Run] = TypeAdapter(Run)
@@ -90,7 +90,7 @@ def _consensus(arrays: dict[str, np.ndarray[Any, Any]]) -> Consensus:
     )
     return Consensus(
         round=head["round"],
-        broadcast=Parcel(arrays["tensor"], arrays["scalars"]),
+        broadcast=TensorMessage(arrays["tensor"], arrays["scalars"]),
         memory={name.removeprefix("memory."): value for name, value in arrays.items() if name.startswith("memory.")},
         progress=progress,
         outcome=Outcome[head["outcome"]] if head["outcome"] else None,

@@ -14,16 +14,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dcfpca.rpca.kernels.block_step import amends
-from dcfpca.rpca.kernels.loop_selection import fused
-from dcfpca.rpca.kernels.scratch_arrays import Work
-from dcfpca.rpca.kernels.thin_pass import WALKED_WIDTH
+from dcfpca.rpca.kernels.array_types import WorkArray
+from dcfpca.rpca.kernels.loop_selection import active_loops
+from dcfpca.rpca.kernels.step_plan import THIN_WIDTH, amends_outliers
 from dcfpca.rpca.method import Consensus, Method, Site
 from dcfpca.rpca.metrics import paper_error, relative_squared_error
 from dcfpca.rpca.simulate import SiteResult, collect, exchange
-from dcfpca.rpca.subspace.locked_columns import told_apart
+from dcfpca.rpca.subspace.locked_columns import unexplained_text
 from dcfpca.rpca.subspace.method import SubspaceMethod
-from dcfpca.rpca.subspace.settings import PLAN, SWEPT
+from dcfpca.rpca.subspace.round_plan import CoefficientStart, RoundPlan
 from dcfpca.rpca.subspace.site import SKETCHING_ROUNDS
 from dcfpca.rpca.synthetic import Problem
 
@@ -70,15 +69,15 @@ def solve(method: Method, problem: Problem, threads: int = 1) -> Solved:
 
 def _load_compiled_loops(width: int) -> None:
     """Loaded once per process, not per solve, so they are loaded before the clock starts."""
-    loops, ends, M = fused(), np.zeros(2, np.int64), np.zeros((2, 2))
+    loops, ends, M = active_loops(), np.zeros(2, np.int64), np.zeros((2, 2))
     for dtype in (np.float32, np.float64):
-        L: Work = np.zeros((2, 2), dtype)
+        L: WorkArray = np.zeros((2, 2), dtype)
         marked = np.zeros((2, 2), np.uint8)
         loops.sweep(M, L, 1.0, 2.0, 1.0, 1.0)
         loops.mark(M, L, marked, 1.0, 2.0, 1.0)
         loops.amend(marked, L, L, L, L, L.copy())
         loops.count(M, L, np.arange(2), 1.0, 2.0, 1.0, -14, np.zeros(20))
-    if 0 < width <= WALKED_WIDTH:
+    if 0 < width <= THIN_WIDTH:
         U, directions, lines = np.zeros((4, width)), (0,) * width, np.zeros((4, 8))
         loops.pull_through(lines, U, np.zeros((8, width)), 1.0, 2.0, lines.copy(), np.zeros((8, width)), directions)
         loops.thin_product(lines, np.zeros((width, 8)), U, directions)
@@ -120,7 +119,7 @@ def _solve(method: Method, problem: Problem, now: Callable[[], float]) -> Solved
 def _apart(results: Sequence[SiteResult]) -> str:
     """Whether rows, which are the same at all sites, or columns stay unexplained."""
     rows, columns = ([one.certificate.get(f"{what}_apart", 0.0) for one in results] for what in ("rows", "columns"))
-    return told_apart({"rows_apart": max(rows), "columns_apart": sum(columns)})
+    return unexplained_text({"rows_apart": max(rows), "columns_apart": sum(columns)})
 
 
 def _timed_round(
@@ -148,7 +147,7 @@ def _timed_round(
 
 def _look(sites: Sequence[Site], consensus: Consensus, problem: Problem) -> float:
     """‖L−L₀‖²/‖L₀‖² if this round were the last. While L still moves much it is far off, and sites whose subspace has
-    moved since would project their data anew, which takes minutes for a large matrix: then nobody looks."""
+    moved since would project their data anew, which takes minutes for a large matrix: then it is not measured."""
     if consensus.progress.change > FAR_OFF:
         return np.inf
     parts = [part.L for site in sites for part in site.finish(consensus.broadcast)]
@@ -172,32 +171,32 @@ def _ideal_seconds(
     now: Callable[[], float],
 ) -> float:
     """What this round's products of M-sized matrices would take at the peak measured on the same shapes."""
-    plan = dict(zip(PLAN, consensus.broadcast.scalars, strict=False))
-    entering = int(np.count_nonzero(consensus.broadcast.scalars[len(PLAN) : len(PLAN) + method.width]))
-    width = entering if plan["narrow"] else method.width
+    plan = RoundPlan.of(consensus.broadcast)
+    entering = plan.entering.size
+    width = entering if plan.narrow else method.width
     flops = 2.0 * problem.M.size * (_products(method, consensus.round, width, plan) * entering + 2 * width)
-    key = (width, np.float32 if plan["single"] else np.float64)
+    key = (width, np.float32 if plan.single else np.float64)
     if key not in peaks:
         peaks[key] = gemm_peak(problem.M.shape[0], max(problem.counts), *key, now)
     return flops / peaks[key]
 
 
-def _products(method: SubspaceMethod, round: int, width: int, plan: dict[str, float]) -> int:
+def _products(method: SubspaceMethod, round: int, width: int, plan: RoundPlan) -> int:
     """How many products with the entering directions a round takes, beside the two with all that make V and Z of Y."""
     if round == 1:
         return 0  # L is zero
     if round <= SKETCHING_ROUNDS:
-        return 2 if plan["start"] == SWEPT else 1
+        return 2 if plan.start is CoefficientStart.SWEPT else 1
     passes = method.settings.passes
-    return 1 if amends(passes, width, plan["relaxation"]) else 2 * passes - 1
+    return 1 if amends_outliers(passes, width, plan.relaxation) else 2 * passes - 1
 
 
 def gemm_peak(rows: int, columns: int, width: int, dtype: type, now: Callable[[], float]) -> float:
     """Flops per second of U Vᵀ on these shapes; the best of several."""
     rng = np.random.default_rng(0)
-    U: Work = rng.random((rows, width)).astype(dtype)
-    V: Work = rng.random((columns, width)).astype(dtype)
-    out: Work = np.empty((rows, columns), dtype)
+    U: WorkArray = rng.random((rows, width)).astype(dtype)
+    V: WorkArray = rng.random((columns, width)).astype(dtype)
+    out: WorkArray = np.empty((rows, columns), dtype)
     best = np.inf
     for _ in range(7):
         began = now()

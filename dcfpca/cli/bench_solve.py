@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -16,6 +16,7 @@ from dcfpca.rpca.gradient.method import GradientMethod
 from dcfpca.rpca.method import Method
 from dcfpca.rpca.subspace.method import SubspaceMethod
 from dcfpca.rpca.synthetic import Outliers, Recipe, generate
+from dcfpca.spec import MethodName
 from dcfpca.text.console import print_json, result
 
 
@@ -29,7 +30,7 @@ def solve(
     sparsity: Annotated[float, typer.Option(help="Share of entries that are outliers.")] = 0.05,
     outliers: Annotated[Outliers, typer.Option(help="Kind of outliers.")] = Outliers.IMPULSE,
     participants: Annotated[int, typer.Option(min=1, help="How many sites, of equal size.")] = 10,
-    method: Annotated[Literal["subspace", "gradient"], typer.Option(help="The method.")] = "subspace",
+    method: Annotated[MethodName, typer.Option(help="The method.")] = "subspace",
     noise: Annotated[float, typer.Option(help="Dense noise, relative to the deviation of L.")] = 0.0,
     missing: Annotated[float, typer.Option(help="Share of entries that are not observed.")] = 0.0,
     rounds: Annotated[int, typer.Option(min=1, help="At most this many rounds.")] = 150,

@@ -8,7 +8,7 @@ import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -26,7 +26,7 @@ from dcfpca.operator.connection import connect_settings, connected
 from dcfpca.operator.downloads import fetch_model, fetch_reconstruction, refuse_unless_empty, staged
 from dcfpca.report.run import run_report
 from dcfpca.rpca.synthetic import Problem
-from dcfpca.spec import RunSpec, parse_spec
+from dcfpca.spec import MethodName, RunSpec, parse_spec
 from dcfpca.text.console import print_json, say
 from dcfpca.text.run_progress import Progress
 from dcfpca.v1 import admin_pb2 as pb
@@ -68,9 +68,7 @@ class Scene:
 
 def demo(
     participants: Annotated[int, typer.Option(help="How many sites; the last one is private.")] = 4,
-    method: Annotated[
-        Literal["subspace", "gradient"], typer.Option(help="How the low-rank part is found.")
-    ] = "subspace",
+    method: Annotated[MethodName, typer.Option(help="How the low-rank part is found.")] = "subspace",
     rows: Annotated[int, typer.Option(help="Rows of the data: what is measured.")] = 300,
     columns: Annotated[int, typer.Option(help="Columns of the data, dealt out unequally to the sites.")] = 600,
     rank: Annotated[int, typer.Option(help="Rank of the true low-rank part.")] = 8,

@@ -12,6 +12,7 @@ import typer
 from dcfpca.cli.watching import Patience, Watch, unless_finished
 from dcfpca.operator.client import Operator
 from dcfpca.operator.connection import operates
+from dcfpca.spec import MethodName
 from dcfpca.text.console import FAILED, print_json, result, say, show
 from dcfpca.text.run_progress import Progress
 from dcfpca.text.run_views import run_document, run_listing, run_picture, runs_table
@@ -33,7 +34,7 @@ def _key(name: str, help: str) -> Any:
 def start(
     operator: Operator,
     spec: Annotated[Path | None, typer.Argument(metavar="SPEC.toml", help="The spec; flags win over it.")] = None,
-    method: Annotated[Literal["subspace", "gradient"] | None, _key("--method", "subspace or gradient.")] = None,
+    method: Annotated[MethodName | None, _key("--method", "subspace or gradient.")] = None,
     rows: Annotated[int | None, _key("--rows", "Rows of every site's matrix; else as the sites say.")] = None,
     rank: Annotated[int | None, _key("--rank", "The exact rank.")] = None,
     max_rank: Annotated[int | None, _key("--max-rank", "An upper bound; the rank is found.")] = None,

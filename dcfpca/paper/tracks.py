@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dcfpca.rpca.baselines.result import BaselineResult, Observe
-from dcfpca.rpca.gradient.settings import Plan
+from dcfpca.rpca.gradient.settings import GradientPlan
 from dcfpca.rpca.gradient.site import GradientSite
-from dcfpca.rpca.method import Consensus, FloatArray, Method, Parcel, Site
+from dcfpca.rpca.method import Consensus, FloatArray, Method, Site, TensorMessage
 from dcfpca.rpca.simulate import collect, exchange
 from dcfpca.rpca.subspace.method import SubspaceMethod
-from dcfpca.rpca.subspace.settings import PLAN
+from dcfpca.rpca.subspace.round_plan import RoundPlan
 from dcfpca.rpca.synthetic import Problem
 from dcfpca.rpca.thresholds import firm, soft
 
@@ -114,22 +114,21 @@ def _present(
     return parts
 
 
-def _gradient_iterate(site: GradientSite, broadcast: Parcel, M: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _gradient_iterate(site: GradientSite, broadcast: TensorMessage, M: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The paper's own: U Vᵀ and soft(M − U Vᵀ, λ) with the V of the round."""
     L = broadcast.tensor @ np.asarray(site.snapshot()["V"], dtype=np.float64).T
-    return L, soft(M - L, Plan.of(broadcast.scalars).lambda_)
+    return L, soft(M - L, GradientPlan.of(broadcast).lambda_)
 
 
 def _subspace_iterate(
-    method: SubspaceMethod, site: Site, broadcast: Parcel, M: FloatArray
+    method: SubspaceMethod, site: Site, broadcast: TensorMessage, M: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """L = U D Uᵀ(M − S) with S = firm(M − the site's last L)."""
     state = {name: np.asarray(value, dtype=np.float64) for name, value in site.snapshot().items()}
-    plan, weights = broadcast.scalars[: len(PLAN)], broadcast.scalars[len(PLAN) :][: method.width]
-    threshold, U = float(plan[PLAN.index("threshold")]), broadcast.tensor
-    S = firm(M - state["U"] @ state["fitted"].T, threshold, method.settings.a)
-    L = (U * weights) @ (U.T @ (M - S))
-    return L, firm(M - L, threshold, method.settings.a)
+    plan = RoundPlan.of(broadcast)
+    S = firm(M - state["U"] @ state["fitted"].T, plan.threshold, method.settings.a)
+    L = (plan.U * plan.weights) @ (plan.U.T @ (M - S))
+    return L, firm(M - L, plan.threshold, method.settings.a)
 
 
 def _squared(matrix: FloatArray) -> float:

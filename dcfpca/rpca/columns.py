@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.kernels.scratch_arrays import LINE
+from dcfpca.rpca.kernels.array_types import LINE
 from dcfpca.rpca.method import Columns, FloatArray
 
-LINED = LINE // 4  # numbers in a cache line, in single precision
+LINE_NUMBERS = LINE // 4  # numbers in a cache line, in single precision
 BLOCK_BYTES = 1 << 20  # A block of columns this large, its residual and its factors stay in a core's cache.
 
 
@@ -48,11 +48,12 @@ def blocks(columns: Columns, block_bytes: int = BLOCK_BYTES) -> list[tuple[int, 
 
 
 def block_width(rows: int, block_bytes: int = BLOCK_BYTES) -> int:
-    """How many columns make a block, in whole cache lines where they are many, but no power of two of them: rows so far
-    apart crowd into a few places of a cache. Parts of a site hold whole blocks, so that a cut does not change them."""
+    """Columns per block: whole cache lines where there are many, but not a multiple of eight lines, because
+    power-of-two row strides cause cache-set conflicts. Parts of a site hold whole blocks, so that partitioning does
+    not change them."""
     width = max(1, block_bytes // (8 * max(rows, 1)))
-    lines = width // LINED
-    return LINED * (lines - (lines % 8 == 0)) if lines else width
+    lines = width // LINE_NUMBERS
+    return LINE_NUMBERS * (lines - (lines % 8 == 0)) if lines else width
 
 
 def split(matrix: NDArray[Any], counts: tuple[int, ...]) -> list[ArrayColumns]:

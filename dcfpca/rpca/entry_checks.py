@@ -1,4 +1,5 @@
-"""What a site's matrix may hold. Data readers call `check_entries` once, at the door; the methods then trust it."""
+"""What a site's matrix may hold. Checked where data comes in (a participant's `measure`, `simulate`, the estimator);
+the methods trust it afterwards."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ SMALLEST = 1e-140  # squares do not vanish
 
 
 def check_entries(columns: Columns) -> None:
-    """Refuse Inf and sizes that arithmetic cannot square; NaN means unobserved and is welcome."""
+    """Refuse an empty matrix, infinite entries, and magnitudes that arithmetic cannot square; NaN means unobserved."""
     rows, count = columns.shape
     if rows == 0 or count == 0:
         raise BadInput(
@@ -21,15 +22,27 @@ def check_entries(columns: Columns) -> None:
         )
     largest = 0.0
     for start, stop in blocks(columns):
-        largest = max(largest, _largest_size(columns.read(start, stop), start))
+        block = columns.read(start, stop)
+        _refuse_infinity(block, start)
+        largest = max(largest, largest_magnitude(block))
+    check_magnitude(largest)
+
+
+def largest_magnitude(block: FloatArray) -> float:
+    """The largest absolute value of the observed entries; 0 where nothing is observed."""
+    return float(np.fmax.reduce(np.abs(block), axis=None, initial=0.0))
+
+
+def check_magnitude(largest: float, what: str = "The matrix") -> None:
+    """Refuse data, named in the message, whose largest absolute value arithmetic cannot square."""
     if largest > LARGEST or 0.0 < largest < SMALLEST:
         raise BadInput(
-            f"The largest entry is {largest:.1e}, outside {SMALLEST:.0e} … {LARGEST:.0e}.",
+            f"{what} has {largest:.1e} as its largest entry, outside {SMALLEST:.0e} … {LARGEST:.0e}.",
             "Express the data in another unit; results scale with it.",
         )
 
 
-def _largest_size(block: FloatArray, start: int) -> float:
+def _refuse_infinity(block: FloatArray, start: int) -> None:
     infinite = np.isinf(block)
     if infinite.any():
         row, column = np.argwhere(infinite)[0]
@@ -37,4 +50,3 @@ def _largest_size(block: FloatArray, start: int) -> float:
             f"{np.count_nonzero(infinite)} entry(ies) are infinite, the first in row {row}, column {start + column}.",
             "Use NaN (or leave the cell empty) for a value that was not observed.",
         )
-    return float(np.nanmax(np.abs(block), initial=0.0)) if not np.isnan(block).all() else 0.0

@@ -1,7 +1,7 @@
 """Medians of many sites' numbers by counting, digit by digit. Pure.
 
 Every float64 has a place in the order of all float64s, a 64-bit number. Sites count how many of their entries fall into
-each of 64 equal stretches of that order; the sum of the counts says in which stretch the median lies; the next round
+each of 64 equal intervals of that order; the sum of the counts tells the interval of the median; the next round
 divides that one. Each round fixes six more bits, whatever the size of the numbers and however they are dealt out.
 """
 
@@ -49,7 +49,7 @@ def count(values: FloatArray, prefix: FloatArray, digit: int) -> FloatArray:
 
 
 def refine(counts: FloatArray, prefix: FloatArray) -> FloatArray:
-    """The prefix with one more digit: the stretch in which half of all entries is reached.
+    """The prefix with one more digit: the interval in which half of all entries is reached.
 
     Counts outside the prefix are taken anew each round, so that a site that drops out moves the median, as it should,
     and does not break the count.
@@ -61,8 +61,8 @@ def refine(counts: FloatArray, prefix: FloatArray) -> FloatArray:
     return prefix * BINS + digit
 
 
-def settled(prefix: FloatArray) -> FloatArray:
-    """The number that all digits found so far stand for: the one nearest to zero in the stretch."""
+def value_of_prefix(prefix: FloatArray) -> FloatArray:
+    """The median once all digits are found: of the numbers that begin with them, the one nearest to zero."""
     spare = np.uint64(64 - BITS * DIGITS)
     low = prefix.astype(np.uint64) << spare
     last = low | ((np.uint64(1) << spare) - np.uint64(1))

@@ -11,7 +11,7 @@ fit this system.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -38,28 +38,28 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parcel:
+class TensorMessage:
     """A tensor and its accompanying scalars; a broadcast, an update and a sum all have this form."""
 
     tensor: FloatArray = field(repr=False)
     scalars: FloatArray = field(repr=False)
 
     def flat(self) -> FloatArray:
-        """One contiguous vector: the tensor in row-major order, then the scalars."""
-        return np.concatenate([np.ascontiguousarray(self.tensor).ravel(), self.scalars])
+        """A new contiguous vector: the tensor in row-major order, then the scalars."""
+        return np.concatenate([self.tensor.ravel(), self.scalars])
 
     @staticmethod
-    def unflatten(layout: Layout, vector: FloatArray) -> Parcel:
-        """Inverse of `flat` for a message of this layout."""
+    def unflatten(layout: Layout, vector: FloatArray) -> TensorMessage:
+        """Inverse of `flat` for a message of this layout, as views of the vector."""
         cut = layout.rows * layout.columns
-        return Parcel(vector[:cut].reshape(layout.rows, layout.columns), vector[cut:])
+        return TensorMessage(vector[:cut].reshape(layout.rows, layout.columns), vector[cut:])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Total:
     """The sum of the updates of one round, and over how many participants it was taken."""
 
-    parcel: Parcel
+    sums: TensorMessage
     contributors: int
 
 
@@ -91,7 +91,7 @@ class Consensus:
     """
 
     round: int
-    broadcast: Parcel
+    broadcast: TensorMessage
     memory: Mapping[str, FloatArray] = field(default_factory=dict)
     progress: Progress = field(default_factory=Progress)
     outcome: Outcome | None = None
@@ -123,7 +123,7 @@ class Columns(Protocol):
 class Site(Protocol):
     """One participant's side of a method. Holds V_i and S_i; nothing here leaves except what `answer` returns."""
 
-    def answer(self, round: int, broadcast: Parcel) -> Parcel:
+    def answer(self, round: int, broadcast: TensorMessage) -> TensorMessage:
         """Do the local step of this round and return the update; its layout is `Method.update_layout(round)`."""
         ...
 
@@ -135,7 +135,7 @@ class Site(Protocol):
         """Take up the state of an earlier `snapshot` of the same data and method."""
         ...
 
-    def finish(self, broadcast: Parcel) -> Iterable[ResultBlock]:
+    def finish(self, broadcast: TensorMessage) -> Iterable[ResultBlock]:
         """The local result under the final broadcast, in column blocks."""
         ...
 
@@ -144,8 +144,39 @@ class Site(Protocol):
         ...
 
 
+PartTask = Callable[[Site], FloatArray]  # what one part of a partitioned site is asked; can be sent to another process
+
+
+class Partition(Protocol):
+    """A site's columns dealt out to parts, each of them a site of the same method in small."""
+
+    @property
+    def columns(self) -> Columns:
+        """The site's whole matrix."""
+        ...
+
+    def total(self, task: PartTask) -> FloatArray:
+        """The sum of what the parts answer, added in their order; each part keeps the state it is left in."""
+        ...
+
+
 class Method(Protocol):
     """The aggregator's side of a method, and the factory of the sites' side. Pure."""
+
+    @property
+    def opening_rounds(self) -> int:
+        """The last round whose number decides what sites do in it; the rounds after it are all alike."""
+        ...
+
+    @property
+    def reads_per_round(self) -> int:
+        """How often a local step reads each column."""
+        ...
+
+    def step_flops(self, columns: int) -> float:
+        """Operations in the matrix products of a local step over so many columns; a lower bound where a solve runs to
+        its tolerance."""
+        ...
 
     def update_layout(self, round: int) -> Layout:
         """What every site sends in this round; known without any data."""
@@ -165,6 +196,11 @@ class Method(Protocol):
 
     def site(self, columns: Columns) -> Site:
         """The side of a participant that holds these columns."""
+        ...
+
+    def partitioned_answer(self, partition: Partition, round: int, broadcast: TensorMessage) -> TensorMessage:
+        """The update of a site whose columns are dealt out to parts: what `Site.answer` gives on the whole, up to
+        rounding."""
         ...
 
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:

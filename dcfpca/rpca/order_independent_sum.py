@@ -12,11 +12,11 @@ from dcfpca.rpca.method import FloatArray
 Add = Callable[[FloatArray, FloatArray, FloatArray], None]
 
 
-class OrderlessSum:
+class OrderIndependentSum:
     """A float64 vector that keeps what each addition rounds off beside it (Knuth's two-sum).
 
-    The order of arrival then shows, if at all, in the thirty-second digit, and not in the sum. `add` may be the
-    compiled form of the loop, which gives the same to the bit; an aggregator does without a compiler.
+    The order of arrival then affects, if anything, the thirty-second digit, which the sum does not have. `add` may be
+    the compiled form of the loop, which gives the same bits; an aggregator does without a compiler.
     """
 
     def __init__(self, size: int, add: Add = add_exactly) -> None:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from dcfpca.rpca.gradient.objective import LeftFactor, Penalties
 from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.thresholds import NORMAL_MEDIAN
 
-NORMAL_MEDIAN = 1.4826  # deviation of a normal variable over the median of its size
 OUTLIER_DEVIATIONS = 3.0
 SMALLEST_SHARE = 1e-9  # residuals below this share of the column's scale are rounding, not noise
 REFINEMENTS = 10

@@ -1,7 +1,7 @@
 """Robust centring and scaling per feature, agreed in the spec and found by sums alone.
 
-Opening rounds find each feature's median over all sites, then the median distance from it (MAD), both by the counting
-of `ordered`. The rounds of the method proper then run on (x − centre)/scale, and each site maps its result back.
+Opening rounds find each feature's median over all sites, then the median distance from it (MAD), both by
+`federated_median`. The rounds of the method proper then run on (x − centre)/scale, and each site maps its result back.
 """
 
 from __future__ import annotations
@@ -15,10 +15,23 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dcfpca.rpca.columns import blocks
-from dcfpca.rpca.federated_median import COUNTS, DIGITS, count, refine, settled
-from dcfpca.rpca.method import Columns, Consensus, FloatArray, Layout, Method, Parcel, ResultBlock, Site, Total
+from dcfpca.rpca.federated_median import COUNTS, DIGITS, count, refine, value_of_prefix
+from dcfpca.rpca.method import (
+    Columns,
+    Consensus,
+    FloatArray,
+    Layout,
+    Method,
+    Partition,
+    PartTask,
+    ResultBlock,
+    Site,
+    TensorMessage,
+    Total,
+)
+from dcfpca.rpca.partitioned_step import sum_of_answers
+from dcfpca.rpca.thresholds import NORMAL_MEDIAN
 
-NORMAL_MEDIAN = 1.4826  # deviation of a normal variable over the median of its size
 SCALING_ROUNDS = 2 * DIGITS
 
 
@@ -49,6 +62,20 @@ class ScaledMethod:
     inner: Method
     rows: int
 
+    @property
+    def opening_rounds(self) -> int:
+        """The counting rounds, then the inner method's."""
+        return SCALING_ROUNDS + self.inner.opening_rounds
+
+    @property
+    def reads_per_round(self) -> int:
+        """As often as the inner method; a counting round reads once."""
+        return self.inner.reads_per_round
+
+    def step_flops(self, columns: int) -> float:
+        """Of the inner method's rounds."""
+        return self.inner.step_flops(columns)
+
     def update_layout(self, round: int) -> Layout:
         """Counts per feature while medians are sought, then what the inner method sends."""
         if round < SCALING_ROUNDS:
@@ -64,13 +91,13 @@ class ScaledMethod:
 
     def begin(self) -> Consensus:
         """The consensus of round 0: nothing is known yet."""
-        return Consensus(0, Parcel(np.zeros((0, 0)), np.zeros(0)))
+        return Consensus(0, TensorMessage(np.zeros((0, 0)), np.zeros(0)))
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """One more digit of the medians, or one more round of the inner method."""
         if consensus.round < SCALING_ROUNDS:
             return self._refine(consensus, total)
-        broadcast, centre, scale = apart(consensus.broadcast, self.rows)
+        broadcast, centre, scale = split_broadcast(consensus.broadcast, self.rows)
         inside = replace(consensus, round=consensus.round - SCALING_ROUNDS, broadcast=broadcast)
         return self._around(self.inner.advance(inside, total), centre, scale)
 
@@ -78,26 +105,38 @@ class ScaledMethod:
         """The side of a participant that holds these columns."""
         return ScaledSite(self.inner, columns)
 
+    def partitioned_answer(self, partition: Partition, round: int, broadcast: TensorMessage) -> TensorMessage:
+        """The parts' counts added, then what the inner method answers over scaled parts."""
+        if round < SCALING_ROUNDS:
+            return sum_of_answers(partition, self.update_layout(round), round, broadcast)
+        inside, centre, scale = split_broadcast(broadcast, self.rows)
+        scaled = ScaledPartition(partition, ScaledColumns(partition.columns, centre, scale), broadcast)
+        return self.inner.partitioned_answer(scaled, round - SCALING_ROUNDS, inside)
+
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:
         """The inner method's model, in scaled units, with centre and scale."""
-        broadcast, centre, scale = apart(consensus.broadcast, self.rows)
+        broadcast, centre, scale = split_broadcast(consensus.broadcast, self.rows)
         return self.inner.model(replace(consensus, broadcast=broadcast)) | {"centre": centre, "scale": scale}
 
     def _refine(self, consensus: Consensus, total: Total) -> Consensus:
-        prefix, centre = found(consensus.broadcast, self.rows)
-        prefix = refine(total.parcel.tensor, prefix)
+        prefix, centre = counting_state(consensus.broadcast, self.rows)
+        prefix = refine(total.sums.tensor, prefix)
         done = consensus.round + 1
         if done == DIGITS:
-            centre, prefix = settled(prefix), np.zeros(self.rows)
+            centre, prefix = value_of_prefix(prefix), np.zeros(self.rows)
         if done < SCALING_ROUNDS:
-            return replace(consensus, round=done, broadcast=Parcel(np.column_stack([prefix, centre]), np.zeros(0)))
+            return replace(
+                consensus, round=done, broadcast=TensorMessage(np.column_stack([prefix, centre]), np.zeros(0))
+            )
         begun = self.inner.begin()
         kept = replace(begun, memory={**begun.memory, **consensus.memory})
-        return self._around(kept, centre, scale_of(settled(prefix)))
+        return self._around(kept, centre, scale_from_mad(value_of_prefix(prefix)))
 
     def _around(self, inside: Consensus, centre: FloatArray, scale: FloatArray) -> Consensus:
         scalars = np.concatenate([inside.broadcast.scalars, centre, scale])
-        return replace(inside, round=inside.round + SCALING_ROUNDS, broadcast=Parcel(inside.broadcast.tensor, scalars))
+        return replace(
+            inside, round=inside.round + SCALING_ROUNDS, broadcast=TensorMessage(inside.broadcast.tensor, scalars)
+        )
 
 
 class ScaledSite:
@@ -109,11 +148,11 @@ class ScaledSite:
         self._scaled = ScaledColumns(columns, np.zeros(rows), np.ones(rows))
         self.inner: Site = inner.site(self._scaled)
 
-    def answer(self, round: int, broadcast: Parcel) -> Parcel:
+    def answer(self, round: int, broadcast: TensorMessage) -> TensorMessage:
         """Counts of the site's entries by feature, or the inner site's update."""
         if round < SCALING_ROUNDS:
             return self._count(round, broadcast)
-        return self.inner.answer(round - SCALING_ROUNDS, self.enter(broadcast))
+        return self.inner.answer(round - SCALING_ROUNDS, self.take_scaling(broadcast))
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
         """The inner site's state; centre and scale come with every broadcast."""
@@ -123,9 +162,9 @@ class ScaledSite:
         """Take up an earlier snapshot."""
         self.inner.restore(snapshot)
 
-    def finish(self, broadcast: Parcel) -> Iterator[ResultBlock]:
+    def finish(self, broadcast: TensorMessage) -> Iterator[ResultBlock]:
         """The inner result in the data's own units: L = centre + scale · U Vᵀ."""
-        inside = self.enter(broadcast)
+        inside = self.take_scaling(broadcast)
         centre, scale = self._scaled.centre, self._scaled.scale
         units = sparse.diags_array(scale, format="csc")
         for block in self.inner.finish(inside):
@@ -136,37 +175,64 @@ class ScaledSite:
         """Of the inner site, in scaled units."""
         return self.inner.certificate()
 
-    def enter(self, broadcast: Parcel) -> Parcel:
+    def take_scaling(self, broadcast: TensorMessage) -> TensorMessage:
         """The inner method's broadcast; the inner site's columns are scaled as this one says from now on."""
-        inside, self._scaled.centre, self._scaled.scale = apart(broadcast, self._columns.shape[0])
+        inside, self._scaled.centre, self._scaled.scale = split_broadcast(broadcast, self._columns.shape[0])
         return inside
 
-    def _count(self, round: int, broadcast: Parcel) -> Parcel:
+    def _count(self, round: int, broadcast: TensorMessage) -> TensorMessage:
         rows = self._columns.shape[0]
-        prefix, centre = found(broadcast, rows)
+        prefix, centre = counting_state(broadcast, rows)
         counts = np.zeros((rows, COUNTS))
         for start, stop in blocks(self._columns):
             values = self._columns.read(start, stop)
             if round >= DIGITS:
                 values = np.abs(values - centre[:, None])
             counts += count(values, prefix, round % DIGITS)
-        return Parcel(counts, np.zeros(0))
+        return TensorMessage(counts, np.zeros(0))
 
 
-def found(broadcast: Parcel, rows: int) -> tuple[FloatArray, FloatArray]:
+@dataclass(frozen=True, slots=True, eq=False)
+class ScaledPartition:
+    """A partition as the inner method sees it: its columns scaled, its parts the inner sites."""
+
+    partition: Partition
+    columns: ScaledColumns
+    broadcast: TensorMessage
+
+    def total(self, task: PartTask) -> FloatArray:
+        """The sum of what the inner sites answer."""
+        return self.partition.total(InnerTask(task, self.broadcast))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InnerTask:
+    """Asks the inner site of a part, with the scaling of this broadcast."""
+
+    task: PartTask
+    broadcast: TensorMessage
+
+    def __call__(self, site: Site) -> FloatArray:
+        """What the inner site answers."""
+        assert isinstance(site, ScaledSite)  # parts are sites of the method that asks
+        site.take_scaling(self.broadcast)
+        return self.task(site.inner)
+
+
+def counting_state(broadcast: TensorMessage, rows: int) -> tuple[FloatArray, FloatArray]:
     """The digits found so far and the centre, from the broadcast of a counting round; zeros in round 0."""
     if broadcast.tensor.size == 0:
         return np.zeros(rows), np.zeros(rows)
     return broadcast.tensor[:, 0], broadcast.tensor[:, 1]
 
 
-def apart(broadcast: Parcel, rows: int) -> tuple[Parcel, FloatArray, FloatArray]:
+def split_broadcast(broadcast: TensorMessage, rows: int) -> tuple[TensorMessage, FloatArray, FloatArray]:
     """The inner method's broadcast, the centre and the scale."""
     scalars, centre, scale = np.split(broadcast.scalars, [-2 * rows, -rows])
-    return Parcel(broadcast.tensor, scalars), centre, scale
+    return TensorMessage(broadcast.tensor, scalars), centre, scale
 
 
-def scale_of(deviation: FloatArray) -> FloatArray:
+def scale_from_mad(deviation: FloatArray) -> FloatArray:
     """From MAD to a deviation; a feature of which more than half the entries are the same keeps its unit."""
     return np.where(deviation > 0.0, NORMAL_MEDIAN * deviation, 1.0)
 

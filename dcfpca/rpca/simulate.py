@@ -9,9 +9,10 @@ import numpy as np
 from scipy import sparse
 
 from dcfpca.errors import BadMessage
-from dcfpca.rpca.kernels.loop_selection import fused
-from dcfpca.rpca.method import Columns, Consensus, FloatArray, Layout, Method, Parcel, Progress, Site, Total
-from dcfpca.rpca.order_independent_sum import OrderlessSum
+from dcfpca.rpca.entry_checks import check_entries
+from dcfpca.rpca.kernels.loop_selection import active_loops
+from dcfpca.rpca.method import Columns, Consensus, FloatArray, Layout, Method, Progress, Site, TensorMessage, Total
+from dcfpca.rpca.order_independent_sum import OrderIndependentSum
 
 Observe = Callable[[Consensus, Sequence[Site]], None]
 
@@ -46,11 +47,13 @@ class Simulation:
 
 
 def simulate(method: Method, columns: Sequence[Columns], observe: Observe | None = None) -> Simulation:
-    """Run the method over these sites until it has an outcome.
+    """Run the method over these sites until it has an outcome. Raises BadInput for data that `check_entries` refuses.
 
     `observe` is called after every round with the new consensus and the sites; it may call `finish` on them, which
     does not disturb the run.
     """
+    for own in columns:
+        check_entries(own)
     sites = [method.site(own) for own in columns]
     consensus = method.begin()
     history = []
@@ -66,15 +69,15 @@ def simulate(method: Method, columns: Sequence[Columns], observe: Observe | None
 def exchange(method: Method, consensus: Consensus, sites: Sequence[Site]) -> Total:
     """One round: every site answers the broadcast, and the updates are added as the aggregator adds them."""
     layout = method.update_layout(consensus.round)
-    running = OrderlessSum(layout.size, fused().add_exactly)
+    running = OrderIndependentSum(layout.size, active_loops().add_exactly)
     for site in sites:
         update = _checked(site.answer(consensus.round, consensus.broadcast), layout)
         running.add(update.tensor.ravel())
         running.add(update.scalars, update.tensor.size)
-    return Total(Parcel.unflatten(layout, running.total()), len(sites))
+    return Total(TensorMessage.unflatten(layout, running.total()), len(sites))
 
 
-def collect(site: Site, broadcast: Parcel) -> SiteResult:
+def collect(site: Site, broadcast: TensorMessage) -> SiteResult:
     """A site's result under this broadcast, put together from its blocks."""
     parts = list(site.finish(broadcast))
     if len(parts) == 1:
@@ -87,7 +90,7 @@ def collect(site: Site, broadcast: Parcel) -> SiteResult:
     )
 
 
-def _checked(update: Parcel, layout: Layout) -> Parcel:
+def _checked(update: TensorMessage, layout: Layout) -> TensorMessage:
     declared = ((layout.rows, layout.columns), (len(layout.scalars),))
     if (update.tensor.shape, update.scalars.shape) != declared:
         raise BadMessage(f"An update has shapes {update.tensor.shape} and {update.scalars.shape}, not {declared}.")

@@ -11,6 +11,8 @@ import numpy as np
 
 from dcfpca.rpca.method import FloatArray
 
+NORMAL_MEDIAN = 1.4826  # the deviation of a normal variable over the median of its absolute value
+
 
 def soft(x: FloatArray, threshold: float) -> FloatArray:
     """argmin over s of ½(s − x)² + θ|s|."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.columns import blocks
+from dcfpca.rpca.entry_checks import check_magnitude, largest_magnitude
 from dcfpca.rpca.method import Columns
 
 SCAN_BYTES = 8 << 20
@@ -24,9 +25,10 @@ class DataFacts:
 
 
 def measure(columns: Columns, path: Path | str) -> DataFacts:
-    """Count missing entries and refuse what no method can use: infinities, and a column without any entry."""
+    """Count missing entries and refuse what no method can use: infinite entries, magnitudes that cannot be squared,
+    and a column without any entry."""
     rows, count = columns.shape
-    missing = 0
+    missing, largest = 0, 0.0
     for start, stop in blocks(columns, SCAN_BYTES):
         block = columns.read(start, stop)
         if np.isinf(block).any():
@@ -40,4 +42,6 @@ def measure(columns: Columns, path: Path | str) -> DataFacts:
             hint = "leave the sample out"
             raise BadInput(f"the data {path} has no entry at all in sample {column} (counted from 0)", hint)
         missing += int(np.count_nonzero(absent))
+        largest = max(largest, largest_magnitude(block))
+    check_magnitude(largest, f"the data {path}")
     return DataFacts(rows, count, missing)

@@ -28,7 +28,7 @@ from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
-from dcfpca.wire import chunks, header_of, parcel_from, size_of
+from dcfpca.wire import chunks, header_of, message_from, size_of
 from participant.link.calls import customs_of
 
 OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.keepalive_time_ms", 60_000)]
@@ -117,7 +117,7 @@ class LightSite:
         assert self._spec is not None
         assert self._site is not None
         method, round = method_of(self._spec), opened.ref.round
-        broadcast = parcel_from(method.broadcast_layout(round), await self._consensus(opened))
+        broadcast = message_from(method.broadcast_layout(round), await self._consensus(opened))
         if self._last[0] != round:
             # A round is computed once, whatever becomes of the connection: the site's state moves on with it.
             self._last = (round, self._site.answer(round, broadcast).flat().astype("<f8").tobytes())

@@ -20,7 +20,7 @@ from aggregator.store.codec import dump_event, load_event
 from dcfpca.errors import BadMessage
 from dcfpca.fate import Fate
 from dcfpca.methods import method_of
-from dcfpca.rpca.method import Consensus, FloatArray, Parcel, Total
+from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage, Total
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from participant.session import events as site_events
@@ -149,8 +149,8 @@ class SimulatedAggregator:
 
     def _check_sum(self, after: Consensus, vectors: list[FloatArray]) -> None:
         layout = self.method.update_layout(self.sums.consensus.round)
-        parcel = Parcel.unflatten(layout, np.sum(vectors, axis=0))
-        wanted = self.method.advance(self.sums.consensus, Total(parcel, len(vectors)))
+        message = TensorMessage.unflatten(layout, np.sum(vectors, axis=0))
+        wanted = self.method.advance(self.sums.consensus, Total(message, len(vectors)))
         assert np.allclose(after.broadcast.flat(), wanted.broadcast.flat(), rtol=1e-9, atol=1e-9)
 
     def replayed(self) -> Run:

@@ -19,7 +19,7 @@ from dcfpca.rpca.columns import ArrayColumns
 from dcfpca.rpca.method import FloatArray, Site
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
-from dcfpca.wire import parcel_from
+from dcfpca.wire import message_from
 from participant import wire_codec
 from participant.policy import SiteFacts, SitePolicy
 from participant.session import Consent, Session, actions, events
@@ -111,7 +111,7 @@ class SimulatedSite:
         if action is None:
             return
         method = method_of(self.spec)
-        broadcast = parcel_from(method.broadcast_layout(action.round), action.consensus.inline)
+        broadcast = message_from(method.broadcast_layout(action.round), action.consensus.inline)
         if self._site is None:
             self._site = method.site(ArrayColumns(self.data))
             if self.disk.step:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dcfpca import wire
 from dcfpca.errors import BadMessage
-from dcfpca.rpca.method import Layout, Parcel
+from dcfpca.rpca.method import Layout, TensorMessage
 from dcfpca.v1 import rounds_pb2
 from dcfpca.v1 import types_pb2 as pb
 from dcfpca.wire_constants import CHUNK_BYTES
@@ -16,8 +16,8 @@ F64 = pb.DTYPE_FLOAT64
 LAYOUT = Layout(3, 2, ("n", "scale"))
 
 
-def parcel(layout: Layout = LAYOUT) -> Parcel:
-    return Parcel.unflatten(layout, np.random.default_rng(1).standard_normal(layout.size))
+def message(layout: Layout = LAYOUT) -> TensorMessage:
+    return TensorMessage.unflatten(layout, np.random.default_rng(1).standard_normal(layout.size))
 
 
 def assembled(payload: bytes, layout: Layout = LAYOUT) -> bytearray:
@@ -28,23 +28,23 @@ def assembled(payload: bytes, layout: Layout = LAYOUT) -> bytearray:
 
 
 @given(st.integers(0, 40), st.integers(0, 5), st.integers(0, 4))
-def test_a_parcel_survives_the_wire_bit_by_bit(rows: int, columns: int, scalars: int) -> None:
+def test_a_message_survives_the_wire_bit_by_bit(rows: int, columns: int, scalars: int) -> None:
     layout = Layout(rows, columns, tuple(f"s{k}" for k in range(scalars)))
-    sent = parcel(layout)
-    received = wire.parcel_from(layout, assembled(wire.parcel_bytes(sent), layout))
+    sent = message(layout)
+    received = wire.message_from(layout, assembled(wire.message_bytes(sent), layout))
     np.testing.assert_array_equal(received.tensor, sent.tensor)
     np.testing.assert_array_equal(received.scalars, sent.scalars)
 
 
 def test_numbers_are_little_endian_whatever_the_machine() -> None:
-    sent = Parcel(np.array([[1.0]], dtype=">f8"), np.zeros(0))
-    assert wire.parcel_bytes(sent) == bytes.fromhex("000000000000f03f")
+    sent = TensorMessage(np.array([[1.0]], dtype=">f8"), np.zeros(0))
+    assert wire.message_bytes(sent) == bytes.fromhex("000000000000f03f")
 
 
 def test_a_tensor_that_is_not_contiguous_is_sent_in_row_major_order() -> None:
     tensor = np.arange(6.0).reshape(2, 3).T
-    sent = Parcel(tensor, np.zeros(0))
-    np.testing.assert_array_equal(np.frombuffer(wire.parcel_bytes(sent)), tensor.ravel(order="C"))
+    sent = TensorMessage(tensor, np.zeros(0))
+    np.testing.assert_array_equal(np.frombuffer(wire.message_bytes(sent)), tensor.ravel(order="C"))
 
 
 @pytest.mark.parametrize("size", [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 2 * CHUNK_BYTES + 7])
@@ -78,7 +78,7 @@ def test_chunks_from_an_offset_are_the_rest(offset: int) -> None:
     ],
 )
 def test_a_header_that_is_not_what_the_spec_says_is_turned_away(change: dict[str, object]) -> None:
-    header = wire.header_of(wire.parcel_bytes(parcel()), LAYOUT, F64)
+    header = wire.header_of(wire.message_bytes(message()), LAYOUT, F64)
     wire.check_header(header, LAYOUT, F64)
     for name, value in change.items():
         setattr(header, name, value)
@@ -95,7 +95,7 @@ def test_no_assembly_begins_for_an_unknown_number_format(dtype: int) -> None:
 
 
 def test_gaps_overlaps_and_surplus_are_refused_and_change_nothing() -> None:
-    payload = wire.parcel_bytes(parcel())
+    payload = wire.message_bytes(message())
     assembly = wire.Assembly(wire.header_of(payload, LAYOUT, F64))
     assembly.add(pb.Chunk(offset=0, data=payload[:10]))
     for wrong in (
@@ -112,7 +112,7 @@ def test_gaps_overlaps_and_surplus_are_refused_and_change_nothing() -> None:
 
 
 def test_an_incomplete_vector_is_not_handed_out() -> None:
-    payload = wire.parcel_bytes(parcel())
+    payload = wire.message_bytes(message())
     assembly = wire.Assembly(wire.header_of(payload, LAYOUT, F64))
     assembly.add(pb.Chunk(offset=0, data=payload[:-1]))
     with pytest.raises(BadMessage, match=f"{len(payload) - 1} of {len(payload)}"):
@@ -121,7 +121,7 @@ def test_an_incomplete_vector_is_not_handed_out() -> None:
 
 @given(st.integers(0, 8 * LAYOUT.size - 1), st.integers(0, 7))
 def test_any_flipped_bit_is_noticed(place: int, bit: int) -> None:
-    payload = bytearray(wire.parcel_bytes(parcel()))
+    payload = bytearray(wire.message_bytes(message()))
     header = wire.header_of(payload, LAYOUT, F64)
     payload[place] ^= 1 << bit
     assembly = wire.Assembly(header)
@@ -133,16 +133,16 @@ def test_any_flipped_bit_is_noticed(place: int, bit: int) -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("place", [0, 5, 6, 7])
 def test_numbers_that_are_not_finite_are_refused(bad: float, place: int) -> None:
-    vector = parcel().flat()
+    vector = message().flat()
     vector[place] = bad
     with pytest.raises(BadMessage, match="NaN or infinite"):
-        wire.parcel_from(LAYOUT, vector.tobytes())
+        wire.message_from(LAYOUT, vector.tobytes())
 
 
 @pytest.mark.parametrize("size", [0, 1, 8, LAYOUT.size * 8 - 8, LAYOUT.size * 8 - 1, LAYOUT.size * 8 + 8])
-def test_a_parcel_of_the_wrong_size_is_refused(size: int) -> None:
+def test_a_message_of_the_wrong_size_is_refused(size: int) -> None:
     with pytest.raises(BadMessage, match="cannot be read"):
-        wire.parcel_from(LAYOUT, bytes(size))
+        wire.message_from(LAYOUT, bytes(size))
 
 
 @pytest.mark.parametrize(("dtype", "kind"), [(F64, "<f8"), (pb.DTYPE_UINT64, "<u8"), (pb.DTYPE_UINT32, "<u4")])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import lru_cache
 from typing import Literal
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.gradient.objective import Penalties
-from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.method import FloatArray, TensorMessage
 
 OPENING = ("columns", "columns_scale")  # n_i and n_i × scale_i
 ROUND = ("share of columns", "diverged")  # then the strengths, see `round_scalars`
@@ -63,7 +63,7 @@ class GradientSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class GradientPlan:
     """The scalars of every broadcast: n, λ, ρ and η_0."""
 
     columns: float
@@ -72,9 +72,9 @@ class Plan:
     learning_rate: float
 
     @staticmethod
-    def of(scalars: FloatArray) -> Plan:
+    def of(broadcast: TensorMessage) -> GradientPlan:
         """Read them from a broadcast."""
-        return Plan(*(float(value) for value in scalars))
+        return GradientPlan(*broadcast.scalars.tolist())
 
     @property
     def penalties(self) -> Penalties:
@@ -85,9 +85,9 @@ class Plan:
         """η of this round; round 1 is the paper's t = 0."""
         return self.learning_rate / float(np.sqrt(round)) if decay == "sqrt" else self.learning_rate
 
-    def scalars(self) -> FloatArray:
-        """As they stand in a broadcast."""
-        return np.array([self.columns, self.lambda_, self.rho, self.learning_rate])
+    def broadcast(self, U: FloatArray) -> TensorMessage:
+        """The inverse of `of`, with the left factor of the round."""
+        return TensorMessage(U, np.array(astuple(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def unit_of(settings: GradientSettings, scale: float, width: int) -> float:
     return 1.0 if settings.lambda_ is not None or scale == 0.0 else scale / float(np.sqrt(width))
 
 
-def plan_of(settings: GradientSettings, opening: Opening, unit: float) -> Plan:
+def plan_of(settings: GradientSettings, opening: Opening, unit: float) -> GradientPlan:
     """Fill in what was left to be measured."""
     longer, shorter = max(opening.rows, opening.columns), min(opening.rows, opening.columns)
     if settings.lambda_ is None:
@@ -114,7 +114,7 @@ def plan_of(settings: GradientSettings, opening: Opening, unit: float) -> Plan:
     else:
         lambda_, rho = settings.lambda_, 1.0 / float(np.sqrt(shorter))
     rate = MEASURED_STEP * opening.sites / (settings.local_iterations * opening.columns * unit)
-    return Plan(
+    return GradientPlan(
         columns=opening.columns,
         lambda_=lambda_,
         rho=rho if settings.rho is None else settings.rho,

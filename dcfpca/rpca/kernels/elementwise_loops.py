@@ -1,6 +1,6 @@
-"""The elementwise and sparse parts of a local pass as plain loops. Written to be compiled: `fused` does that.
+"""The elementwise and sparse parts of a local pass as plain loops. `loop_selection` compiles them.
 
-Each has a numpy twin in `reference`, which says the same in a line or two and serves where there is no compiler.
+Each has a numpy twin in `numpy_loops`, which says the same in a line or two and serves where there is no compiler.
 Selects instead of branches in the inner loops let the compiler make vector code of them; NaN fails every comparison,
 so that what is missing never pulls. M may have more columns than L: those beyond are not looked at. It is in double
 precision also where L is not; an outlier beyond float32 becomes Inf there, which does not pull either.
@@ -11,11 +11,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.rpca.kernels.scratch_arrays import Directions, Flags, Work
+from dcfpca.rpca.kernels.array_types import Directions, Flags, WorkArray
 from dcfpca.rpca.method import FloatArray
 
 
-def sweep(M: Work, L: Work, threshold: float, a: float, keep: float, relaxation: float) -> None:
+def sweep(M: WorkArray, L: WorkArray, threshold: float, a: float, keep: float, relaxation: float) -> None:
     """L ← keep·L + ω ψ(M − L)."""
     number = L.dtype.type
     reach, slope, zero = number(a * threshold), number(1.0 / (a - 1.0)), number(0.0)
@@ -30,7 +30,7 @@ def sweep(M: Work, L: Work, threshold: float, a: float, keep: float, relaxation:
             L[i, j] = kept * L[i, j] + step * (pull if r > zero else -pull)
 
 
-def mark(M: Work, L: Work, marked: Flags, threshold: float, a: float, relaxation: float) -> None:
+def mark(M: WorkArray, L: WorkArray, marked: Flags, threshold: float, a: float, relaxation: float) -> None:
     """L ← L + ω ψ(M − L), marking the entries whose residual does not pull whole."""
     number = L.dtype.type
     reach, slope, zero, step = number(a * threshold), number(1.0 / (a - 1.0)), number(0.0), number(relaxation)
@@ -47,7 +47,7 @@ def mark(M: Work, L: Work, marked: Flags, threshold: float, a: float, relaxation
             L[i, j] = before + step * (pull if r > zero else -pull)
 
 
-def amend(marked: Flags, Y: Work, left: Work, moved: Work, U: Work, gained: Work) -> None:
+def amend(marked: Flags, Y: WorkArray, left: WorkArray, moved: WorkArray, U: WorkArray, gained: WorkArray) -> None:
     """At the marked entries, and only there: Y ← Y + left · movedᵀ, and gained ← what YᵀU gains by it."""
     places = np.empty(Y.shape[1], np.int64)
     for i in range(Y.shape[0]):
@@ -66,8 +66,8 @@ def amend(marked: Flags, Y: Work, left: Work, moved: Work, U: Work, gained: Work
 
 
 def count(
-    M: Work,
-    L: Work,
+    M: WorkArray,
+    L: WorkArray,
     rows: NDArray[np.intp],
     threshold: float,
     a: float,
@@ -92,7 +92,7 @@ def count(
     return pulled, kept
 
 
-def thin_product(pulls: Work, right: Work, product: Work, directions: Directions) -> None:
+def thin_product(pulls: WorkArray, right: WorkArray, product: WorkArray, directions: Directions) -> None:
     """product ← pulls · rightᵀ, `right` being width × columns; four rows at a time: there are a multiple of four."""
     for i in range(0, pulls.shape[0], 4):
         p0, p1, p2, p3 = pulls[i], pulls[i + 1], pulls[i + 2], pulls[i + 3]
@@ -107,7 +107,7 @@ def thin_product(pulls: Work, right: Work, product: Work, directions: Directions
             product[i, k], product[i + 1, k], product[i + 2, k], product[i + 3, k] = a, b, c, d
 
 
-def outliers_by_column(M: Work, L: Work, threshold: float, counts: NDArray[np.int64]) -> tuple[int, float]:
+def outliers_by_column(M: WorkArray, L: WorkArray, threshold: float, counts: NDArray[np.int64]) -> tuple[int, float]:
     """How many entries are missing, and the sum of squares of those within θ; counts each column's outliers."""
     missing, squares = 0, 0.0
     for i in range(L.shape[0]):
@@ -121,8 +121,8 @@ def outliers_by_column(M: Work, L: Work, threshold: float, counts: NDArray[np.in
 
 
 def gather_outliers(
-    M: Work,
-    L: Work,
+    M: WorkArray,
+    L: WorkArray,
     threshold: float,
     a: float,
     places: NDArray[np.int64],
@@ -145,7 +145,7 @@ def gather_outliers(
 
 
 def add_exactly(total: FloatArray, rest: FloatArray, piece: FloatArray) -> None:
-    """total ← total + piece, and rest gains what the addition rounds off. Only as it is written: see `fused.STRICT`."""
+    """total ← total + piece, and rest gains what the addition rounds off. See `loop_selection.STRICT`."""
     for k in range(piece.shape[0]):
         before = total[k]
         after = before + piece[k]

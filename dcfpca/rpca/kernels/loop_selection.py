@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.rpca.kernels import elementwise_loops, numpy_loops
+from dcfpca.rpca.kernels.array_types import Directions, Flags, WorkArray
 from dcfpca.rpca.kernels.numba_compiler import compiler
-from dcfpca.rpca.kernels.scratch_arrays import Directions, Flags, Work
 from dcfpca.rpca.method import FloatArray
 
 STRICT = {"add_exactly"}  # about rounding: the compiler must keep to the order of its operations
@@ -21,30 +21,32 @@ STRICT = {"add_exactly"}  # about rounding: the compiler must keep to the order 
 class Loops:
     """The loops by the names they have in `elementwise_loops`, where each says what it does."""
 
-    sweep: Callable[[Work, Work, float, float, float, float], None]
-    mark: Callable[[Work, Work, Flags, float, float, float], None]
-    amend: Callable[[Flags, Work, Work, Work, Work, Work], None]
-    count: Callable[[Work, Work, NDArray[np.intp], float, float, float, int, FloatArray], tuple[float, float]]
-    pull_through: Callable[[Work, Work, Work, float, float, Work, Work, Directions], None]
-    thin_product: Callable[[Work, Work, Work, Directions], None]
-    outliers_by_column: Callable[[Work, Work, float, NDArray[np.int64]], tuple[int, float]]
-    gather_outliers: Callable[[Work, Work, float, float, NDArray[np.int64], NDArray[np.int32], FloatArray], float]
+    sweep: Callable[[WorkArray, WorkArray, float, float, float, float], None]
+    mark: Callable[[WorkArray, WorkArray, Flags, float, float, float], None]
+    amend: Callable[[Flags, WorkArray, WorkArray, WorkArray, WorkArray, WorkArray], None]
+    count: Callable[[WorkArray, WorkArray, NDArray[np.intp], float, float, float, int, FloatArray], tuple[float, float]]
+    pull_through: Callable[[WorkArray, WorkArray, WorkArray, float, float, WorkArray, WorkArray, Directions], None]
+    thin_product: Callable[[WorkArray, WorkArray, WorkArray, Directions], None]
+    outliers_by_column: Callable[[WorkArray, WorkArray, float, NDArray[np.int64]], tuple[int, float]]
+    gather_outliers: Callable[
+        [WorkArray, WorkArray, float, float, NDArray[np.int64], NDArray[np.int32], FloatArray], float
+    ]
     add_exactly: Callable[[FloatArray, FloatArray, FloatArray], None]
 
 
 @lru_cache(maxsize=1)
-def fused() -> Loops:
-    """The loops to use."""
-    return compiled() or in_numpy()
+def active_loops() -> Loops:
+    """The compiled loops where numba is installed, else the numpy ones; the same for the life of the process."""
+    return compiled_loops() or loops_in_numpy()
 
 
-def in_numpy() -> Loops:
-    """The references."""
+def loops_in_numpy() -> Loops:
+    """The numpy loops."""
     return Loops(**{field.name: getattr(numpy_loops, field.name) for field in fields(Loops)})
 
 
 @lru_cache(maxsize=1)
-def compiled() -> Loops | None:
+def compiled_loops() -> Loops | None:
     """The compiled loops, or None without numba."""
     compile_one = compiler()
     if compile_one is None:

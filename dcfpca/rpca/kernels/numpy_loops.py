@@ -1,32 +1,32 @@
-"""The loops of `loops` in numpy: the reference they are tested against, and what runs where there is no compiler."""
+"""The loops of `elementwise_loops` in numpy: the reference of their tests, and what runs without numba."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.rpca.kernels.scratch_arrays import Directions, Flags, Work
+from dcfpca.rpca.kernels.array_types import Directions, Flags, WorkArray
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.thresholds import firm, pull
 
 STRETCH = 8192  # numbers that stay in cache through the steps of an addition
 
 
-def sweep(M: Work, L: Work, threshold: float, a: float, keep: float, relaxation: float) -> None:
+def sweep(M: WorkArray, L: WorkArray, threshold: float, a: float, keep: float, relaxation: float) -> None:
     """L ← keep·L + ω ψ(M − L)."""
     pulls = _pulls(M, L, threshold, a, relaxation)
     L *= keep
     L += pulls
 
 
-def mark(M: Work, L: Work, marked: Flags, threshold: float, a: float, relaxation: float) -> None:
+def mark(M: WorkArray, L: WorkArray, marked: Flags, threshold: float, a: float, relaxation: float) -> None:
     """L ← L + ω ψ(M − L), marking the entries whose residual does not pull whole."""
     size = np.abs(_beside(M, L))
     marked[:] = ~(size <= np.maximum(a * threshold - size, 0.0) / (a - 1.0))
     L += _pulls(M, L, threshold, a, relaxation)
 
 
-def amend(marked: Flags, Y: Work, left: Work, moved: Work, U: Work, gained: Work) -> None:
+def amend(marked: Flags, Y: WorkArray, left: WorkArray, moved: WorkArray, U: WorkArray, gained: WorkArray) -> None:
     """At the marked entries, and only there: Y ← Y + left · movedᵀ, and gained ← what YᵀU gains by it."""
     more = np.where(marked, left @ moved.T, 0.0).astype(Y.dtype)
     Y += more
@@ -34,8 +34,8 @@ def amend(marked: Flags, Y: Work, left: Work, moved: Work, U: Work, gained: Work
 
 
 def count(
-    M: Work,
-    L: Work,
+    M: WorkArray,
+    L: WorkArray,
     rows: NDArray[np.intp],
     threshold: float,
     a: float,
@@ -52,7 +52,14 @@ def count(
 
 
 def pull_through(
-    M: Work, U: Work, shrunk: Work, threshold: float, a: float, pulls: Work, gained: Work, directions: Directions
+    M: WorkArray,
+    U: WorkArray,
+    shrunk: WorkArray,
+    threshold: float,
+    a: float,
+    pulls: WorkArray,
+    gained: WorkArray,
+    directions: Directions,
 ) -> None:
     """pulls ← ψ(M − U·shrunkᵀ), and gained ← pullsᵀ·U; pulls of fewer rows than M are not kept."""
     found = _pulls(M, U @ shrunk.T, threshold, a, 1.0)
@@ -62,12 +69,12 @@ def pull_through(
         pulls[: M.shape[0], found.shape[1] :] = 0.0
 
 
-def thin_product(pulls: Work, right: Work, product: Work, directions: Directions) -> None:
+def thin_product(pulls: WorkArray, right: WorkArray, product: WorkArray, directions: Directions) -> None:
     """product ← pulls · rightᵀ, `right` being width × columns."""
     np.matmul(pulls, right.T, out=product)
 
 
-def outliers_by_column(M: Work, L: Work, threshold: float, counts: NDArray[np.int64]) -> tuple[int, float]:
+def outliers_by_column(M: WorkArray, L: WorkArray, threshold: float, counts: NDArray[np.int64]) -> tuple[int, float]:
     """How many entries are missing, and the sum of squares of those within θ; counts each column's outliers."""
     size = np.abs(_beside(M, L))
     counts += np.count_nonzero(size > threshold, axis=0)
@@ -75,8 +82,8 @@ def outliers_by_column(M: Work, L: Work, threshold: float, counts: NDArray[np.in
 
 
 def gather_outliers(
-    M: Work,
-    L: Work,
+    M: WorkArray,
+    L: WorkArray,
     threshold: float,
     a: float,
     places: NDArray[np.int64],
@@ -121,14 +128,14 @@ def exponent_histogram(sizes: FloatArray, unit: float, lowest: int, bins: int, s
     return np.bincount(places, minlength=bins).astype(np.float64)
 
 
-def _beside(M: Work, L: Work) -> Work:
+def _beside(M: WorkArray, L: WorkArray) -> WorkArray:
     """M − L over L's columns; M may have more."""
-    gap: Work = M[:, : L.shape[1]] - L
+    gap: WorkArray = M[:, : L.shape[1]] - L
     return gap
 
 
-def _pulls(M: Work, L: Work, threshold: float, a: float, relaxation: float) -> Work:
-    pulls: Work = pull(_beside(M, L), threshold, a)
+def _pulls(M: WorkArray, L: WorkArray, threshold: float, a: float, relaxation: float) -> WorkArray:
+    pulls: WorkArray = pull(_beside(M, L), threshold, a)
     pulls *= relaxation
     np.nan_to_num(pulls, copy=False, nan=0.0)
     return pulls

@@ -1,8 +1,8 @@
-"""A walk over M for few directions, in vector instructions that are spelled out. Needs numba: `fused` asks first.
+"""A pass over M for few directions in explicit vector instructions. Needs numba: `loop_selection` checks first.
 
 A compiler makes vectors of plain loops only after checks that nothing overlaps, row by row, and it does not know that
 the next rows of a block lie far off in memory. Here a cache line of numbers is worked on at a time, for two rows at
-once, while the next two are fetched. The numpy twin of `pull_through` in `reference` says what it comes to.
+once, while the next two are fetched. The numpy twin of `pull_through` in `numpy_loops` states the result.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from dcfpca.rpca.kernels.scratch_arrays import LINE, Directions, Work
+from dcfpca.rpca.kernels.array_types import LINE, Directions, WorkArray
 
 PITCH = 272  # columns per strip, in whole lines: coefficients, sums and pulls of as many stay in a core's first cache
 CONTRACT = ("contract", "nsz")  # products may be fused into sums; NaN and Inf keep their meaning
@@ -150,9 +150,16 @@ pull_pair: Any = intrinsic(_pull_pair)
 
 
 def pull_through(
-    M: Work, U: Work, shrunk: Work, threshold: float, a: float, pulls: Work, gained: Work, directions: Directions
+    M: WorkArray,
+    U: WorkArray,
+    shrunk: WorkArray,
+    threshold: float,
+    a: float,
+    pulls: WorkArray,
+    gained: WorkArray,
+    directions: Directions,
 ) -> None:
-    """pulls ← ψ(M − U·shrunkᵀ), and gained ← pullsᵀ·U, in one walk over M that never writes down U·shrunkᵀ.
+    """pulls ← ψ(M − U·shrunkᵀ), and gained ← pullsᵀ·U, in one pass over M that never forms U·shrunkᵀ.
 
     Pulls have whole cache lines per row. Those of fewer rows than M are written over and over; else an even number.
     """

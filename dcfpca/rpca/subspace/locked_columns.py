@@ -9,17 +9,17 @@ row is a matter of U; the site can only say that it does not follow it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dcfpca.rpca.method import FloatArray, Parcel, ResultBlock
+from dcfpca.rpca.method import Columns, FloatArray, ResultBlock
 from dcfpca.rpca.robust_projection import project
-from dcfpca.rpca.subspace.settings import PLAN
-from dcfpca.rpca.subspace.site import SubspaceSite
+from dcfpca.rpca.subspace.round_plan import RoundPlan
 from dcfpca.rpca.thresholds import firm
 
 HALF = 0.5
@@ -30,67 +30,80 @@ NEGLIGIBLE = (
 )
 
 
-class FreeingSite(SubspaceSite):
-    """A site that frees its locked columns when it forms its result, and tells how many rows and columns stay apart."""
+@dataclass(slots=True, eq=False)
+class UnexplainedSums:
+    """Sums over a site's blocks: how many rows and columns have most of their entries among the outliers."""
 
-    def finish(self, broadcast: Parcel) -> Iterator[ResultBlock]:
-        """The result of the rounds, with locked columns projected anew where that leaves fewer outliers."""
-        flagged, before, after, apart = np.zeros(self._columns.shape[0]), 0, 0, 0
-        least = NEGLIGIBLE * _size_of_entries(broadcast)
-        for block in super().finish(broadcast):
-            freed, left = self._freed(block, broadcast, least)
-            flagged += np.bincount(freed.S.indices[np.abs(freed.S.data) > least], minlength=flagged.size)
-            before, after, apart = before + block.S.nnz, after + freed.S.nnz, apart + left
-            yield freed
-        self._certificate["outlier_share"] *= after / before if before else 1.0
-        self._certificate["rows_apart"] = float(self._rows_apart(flagged))
-        self._certificate["columns_apart"] = float(apart)
+    least: float  # smaller outliers are not counted
+    flagged: FloatArray  # outliers by row
+    columns: int = 0
+    before: int = 0  # outliers before columns were freed …
+    after: int = 0  # … and after
 
-    def _freed(self, block: ResultBlock, broadcast: Parcel, least: float) -> tuple[ResultBlock, int]:
-        """The block with its locked columns projected onto the final subspace, and how many are left."""
-        suspects = np.flatnonzero(np.diff(block.S.indptr) > SUSPECT * block.L.shape[0])
-        if not suspects.size:
-            return block, 0
-        M = self._columns.read(block.start, block.start + block.L.shape[1])[:, suspects]
-        locked = _majority(np.diff(block.S.indptr)[suspects], np.count_nonzero(~np.isnan(M), axis=0))
-        if not locked.any():
-            return block, 0
-        freed = _projected(block, suspects[locked], M[:, locked], broadcast, self._settings.a)
-        outliers = np.count_nonzero(np.abs(freed.S[:, suspects[locked]].toarray()) > least, axis=0)
-        return freed, int(_majority(outliers, np.count_nonzero(~np.isnan(M[:, locked]), axis=0)).sum())
+    @staticmethod
+    def of(plan: RoundPlan) -> UnexplainedSums:
+        """Nothing added yet."""
+        return UnexplainedSums(least_outlier(plan), np.zeros(plan.U.shape[0]))
 
-    def _rows_apart(self, flagged: FloatArray) -> int:
+    def add(self, block: ResultBlock, freed: ResultBlock, columns: int) -> None:
+        """Take in a block as the rounds left it and as it is, of whose columns so many stay unexplained."""
+        S = freed.S
+        self.flagged += np.bincount(S.indices[np.abs(S.data) > self.least], minlength=self.flagged.size)
+        self.before += block.S.nnz
+        self.after += S.nnz
+        self.columns += columns
+
+    def amended(self, figures: dict[str, float], data: Columns, cuts: Sequence[tuple[int, int]]) -> dict[str, float]:
+        """The site's certificate: the figures of the rounds' result, with the freed columns and the counts added."""
+        share = figures["outlier_share"] * (self.after / self.before if self.before else 1.0)
+        apart = {"rows_apart": float(self._rows(data, cuts)), "columns_apart": float(self.columns)}
+        return {**figures, "outlier_share": share, **apart}
+
+    def _rows(self, data: Columns, cuts: Sequence[tuple[int, int]]) -> int:
         """How many rows have most of their observed entries among the outliers."""
-        suspects = np.flatnonzero(flagged > SUSPECT * self._columns.shape[1])
+        suspects = np.flatnonzero(self.flagged > SUSPECT * data.shape[1])
         if not suspects.size:
             return 0
-        seen = [np.count_nonzero(~np.isnan(self._columns.read(*cut)[suspects]), axis=1) for cut in self._blocks]
-        return int(_majority(flagged[suspects], np.sum(seen, axis=0)).sum())
+        seen = [np.count_nonzero(~np.isnan(data.read(*cut)[suspects]), axis=1) for cut in cuts]
+        return int(_majority(self.flagged[suspects], np.sum(seen, axis=0)).sum())
 
 
-def _size_of_entries(broadcast: Parcel) -> float:
-    """About the root mean square of L's entries."""
-    weights, values = np.split(broadcast.scalars[len(PLAN) :], 2)
-    columns = broadcast.scalars[PLAN.index("columns")]
-    return float(np.linalg.norm(weights * values) / np.sqrt(broadcast.tensor.shape[0] * max(columns, 1.0)))
+def free_locked_columns(M: FloatArray, block: ResultBlock, plan: RoundPlan, a: float) -> tuple[ResultBlock, int]:
+    """The block of data M with its locked columns projected onto the final subspace, and how many stay locked."""
+    suspects = np.flatnonzero(np.diff(block.S.indptr) > SUSPECT * block.L.shape[0])
+    if not suspects.size:
+        return block, 0
+    M = M[:, suspects]
+    locked = _majority(np.diff(block.S.indptr)[suspects], np.count_nonzero(~np.isnan(M), axis=0))
+    if not locked.any():
+        return block, 0
+    freed = _projected(block, suspects[locked], M[:, locked], plan, a)
+    outliers = np.count_nonzero(np.abs(freed.S[:, suspects[locked]].toarray()) > least_outlier(plan), axis=0)
+    return freed, int(_majority(outliers, np.count_nonzero(~np.isnan(M[:, locked]), axis=0)).sum())
 
 
-def told_apart(certificate: Mapping[str, float], row: str = "row", column: str = "column") -> str:
+def least_outlier(plan: RoundPlan) -> float:
+    """The size below which an outlier says nothing of its row or column: a share of L's root mean square entry."""
+    size = np.linalg.norm(plan.weights * plan.values) / np.sqrt(plan.U.shape[0] * max(plan.columns, 1.0))
+    return NEGLIGIBLE * float(size)
+
+
+def unexplained_text(certificate: Mapping[str, float], row: str = "row", column: str = "column") -> str:
     """What to add to an outcome where rows or columns do not follow the low-rank part; mostly nothing."""
     counts = {row: certificate.get("rows_apart", 0.0), column: certificate.get("columns_apart", 0.0)}
     told = [f"{count:.0f} {name}{'s' if count > 1 else ''}" for name, count in counts.items() if count]
     return f"; but most entries of {' and '.join(told)} are outliers: they are not explained" if told else ""
 
 
-def _projected(block: ResultBlock, places: NDArray[np.intp], M: FloatArray, broadcast: Parcel, a: float) -> ResultBlock:
+def _projected(block: ResultBlock, places: NDArray[np.intp], M: FloatArray, plan: RoundPlan, a: float) -> ResultBlock:
     """The block with these columns, whose data is M, projected anew; each only if that leaves it fewer outliers."""
-    entering = np.split(broadcast.scalars[len(PLAN) :], 2)[0] > 0.0
-    if not entering.any():
+    entering = plan.entering
+    if not entering.size:
         return block
-    U = broadcast.tensor[:, entering]
+    U = plan.U[:, entering]
     coefficients = project(U, M).coefficients
     L = U @ coefficients.T
-    S = firm(np.where(np.isnan(M), 0.0, M - L), float(broadcast.scalars[0]), a)
+    S = firm(np.where(np.isnan(M), 0.0, M - L), plan.threshold, a)
     better = np.count_nonzero(S, axis=0) < np.diff(block.S.indptr)[places]
     return _replaced(block, places[better], L[:, better], S[:, better], coefficients[better], entering)
 
@@ -101,14 +114,14 @@ def _replaced(
     L: FloatArray,
     S: FloatArray,
     coefficients: FloatArray,
-    entering: NDArray[np.bool_],
+    entering: NDArray[np.intp],
 ) -> ResultBlock:
     """The block with these columns in place of its own."""
     if not places.size:
         return block
     all_L, all_V, all_S = block.L.copy(), block.V.copy(), block.S.tolil()
     all_L[:, places], all_S[:, places] = L, S
-    all_V[np.ix_(places, np.flatnonzero(entering))] = coefficients
+    all_V[np.ix_(places, entering)] = coefficients
     return ResultBlock(block.start, all_L, sparse.csc_array(all_S), all_V)
 
 

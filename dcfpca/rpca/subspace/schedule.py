@@ -5,33 +5,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from dcfpca.rpca.subspace.settings import SubspaceSettings
+import numpy as np
 
-STICKY = 0.02
+from dcfpca.rpca.kernels.step_sums import HISTOGRAM_LOWEST, histogram_median
+from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.subspace.settings import SubspaceSettings
+from dcfpca.rpca.thresholds import NORMAL_MEDIAN
+
+STICKY = 0.02  # changes of a measured figure by less than about this share are taken for jitter
 SINGLE_RANGE = 1e12  # scales whose squares and outliers float32 can hold
 # Narrower products gain no time in float32. What it costs is agreement: data that no low rank fits exactly converges
 # slowly, and carries the rounding of its early rounds, which depends on the split, to the end.
 SINGLE_WIDTH = 16
 
-
-# Heavy ball: the figures of a random pattern, a little on the side of more momentum, and never far from them.
-RESTART = 2.0  # L moved this many times as far as in the round before: the way it went is not the way to go
-SMALLEST_PULL = 0.05
-MORE_MOMENTUM = 1.2
-MOST_MOMENTUM = 0.5
-
 # A warm run's λ begins at this multiple of what the earlier subspace leaves unexplained, and not below this share of
 # the opening scale: lower, columns that the projection got wrong would be locked.
 WARM_NOISE = 4.0
 WARM_LEAST = 0.3
-
-
-@dataclass(frozen=True, slots=True)
-class Movement:
-    """How far L moved, relatively, in the last round and in the one before."""
-
-    now: float
-    before: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +53,30 @@ def opening_schedule(scale: float, columns: float, width: int, settings: Subspac
 
 
 @dataclass(frozen=True, slots=True)
+class Movement:
+    """How L moved in the round before."""
+
+    change: float  # relatively
+    at_rest: bool  # by less than the tolerance
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
     """What the sums of a round say about the residuals."""
 
     noise: float  # 1.4826 · median|R|
     pull: float  # the deviation of ω ψ(R)
     pulling: float  # the share of entries that still pull
+
+    @staticmethod
+    def of(schedule: Schedule, scalars: FloatArray) -> Measured:
+        """Read the sums of counts of a round that was worked under this schedule."""
+        pull, kept, sampled = scalars[1:4]
+        if sampled <= 0.0:
+            return Measured(0.0, 0.0, 1.0)
+        noise = NORMAL_MEDIAN * histogram_median(scalars[4:], schedule.noise, HISTOGRAM_LOWEST)
+        deviation = schedule.relaxation * schedule.noise * np.sqrt(max(pull, 0.0) / sampled)
+        return Measured(noise, float(deviation), kept / sampled)
 
 
 def warm_schedule(schedule: Schedule, measured: Measured, settings: SubspaceSettings) -> Schedule:
@@ -78,57 +86,38 @@ def warm_schedule(schedule: Schedule, measured: Measured, settings: SubspaceSett
     return replace(schedule, level=level, entry=level, noise=noise, pull=noise)
 
 
-def next_schedule(
-    schedule: Schedule, measured: Measured, change: float, resting: bool, settings: SubspaceSettings
-) -> Schedule:
-    """Let λ fall a little slower than the residual fell, and step further where fewer entries pull.
+def next_schedule(schedule: Schedule, measured: Measured, movement: Movement, settings: SubspaceSettings) -> Schedule:
+    """The thresholds after a round, by what was measured in it. Step and momentum are plain; see `acceleration`.
 
-    While L is at rest there is nothing to lose by a low threshold, and λ falls freely; singular values that are only
-    rounding must not enter L for it.
+    While L is at rest a low threshold can do no harm, and λ falls freely. The λ that singular values are held against
+    waits then, because values that are only rounding must not enter L.
     """
     least = settings.floor * schedule.unit / settings.noise_factor
     noise = _sticky(max(measured.noise, least), schedule.noise)
-    # The median tells how most entries fare, the pull also how the laggards do: the slower of the two sets the pace.
+    fall = _fall(schedule, measured, noise, settings)
+    relaxation = _sticky(1.0 / max(measured.pulling, 1.0 / settings.largest_relaxation), schedule.relaxation)
+    return replace(
+        schedule,
+        level=schedule.level * (settings.fall_resting if movement.at_rest else fall),
+        entry=schedule.entry * (1.0 if movement.at_rest else fall),
+        noise=noise,
+        pull=_sticky(measured.pull, schedule.pull),
+        relaxation=relaxation,
+        step=relaxation,
+        momentum=0.0,
+        single=schedule.single * float(min(movement.change, noise / schedule.unit) > settings.single),
+    )
+
+
+def _fall(schedule: Schedule, measured: Measured, noise: float, settings: SubspaceSettings) -> float:
+    """The factor of λ: it falls a little slower than the residual fell.
+
+    The median residual shows how most entries fare, the pull also how the slowest do: the slower of the two sets the
+    pace. While λ is far above the noise, only outliers lie between them, and it need not wait.
+    """
     pace = max(noise / schedule.noise, measured.pull / schedule.pull if schedule.pull > 0.0 else 0.0)
     slowest = settings.fall_gap if schedule.level > settings.gap * noise else settings.fall_slowest
-    fall = min(max(settings.fall_lead * pace, settings.fall_fastest), slowest)
-    level = schedule.level * (settings.fall_resting if resting else fall)
-    entry = schedule.entry * (1.0 if resting else fall)
-    relaxation = _sticky(1.0 / max(measured.pulling, 1.0 / settings.largest_relaxation), schedule.relaxation)
-    pull = _sticky(measured.pull, schedule.pull)
-    single = schedule.single * float(min(change, noise / schedule.unit) > settings.single)
-    unit, columns = schedule.unit, schedule.columns
-    return Schedule(level, entry, noise, pull, relaxation, relaxation, 0.0, unit, columns, single)
-
-
-def accelerated(schedule: Schedule, freedom: float, movement: Movement, settings: SubspaceSettings) -> Schedule:
-    """With the step and momentum of the heavy-ball method that suit the share of entries that do not pull.
-
-    Near the solution a pass multiplies the error by 1 − ω A, where A = P_T P_Ω P_T: onto the tangent space T of the
-    matrices of this rank (`freedom` is its share of all dimensions), onto the entries Ω that pull, and back. For an Ω
-    at random the spectrum of A is known (free probability), and with it the best step and momentum. For any other Ω
-    they are safe as long as ω < 2 (1 + β), which they are.
-    """
-    if movement.now > settings.momentum_below or movement.now > RESTART * movement.before:
-        return schedule
-    idle = 1.0 - 1.0 / schedule.relaxation
-    one, other = math.sqrt(idle * (1.0 - freedom)), math.sqrt(freedom * (1.0 - idle))
-    largest = math.sqrt(max(1.0 - (one - other) ** 2, 0.0))
-    smallest = math.sqrt(max(1.0 - (one + other) ** 2, SMALLEST_PULL)) if idle + freedom < 1.0 else SMALLEST_PULL**0.5
-    step = 4.0 / (largest + smallest) ** 2
-    momentum = MORE_MOMENTUM * ((largest - smallest) / (largest + smallest)) ** 2
-    return replace(schedule, step=min(step, settings.largest_relaxation), momentum=min(momentum, MOST_MOMENTUM))
-
-
-def settled(schedule: Schedule, settings: SubspaceSettings) -> bool:
-    """Whether the noise and not λ governs, so that a subspace at rest means the run is over."""
-    return schedule.level <= 2.0 * max(settings.noise_factor * schedule.noise, settings.floor * schedule.unit)
-
-
-def lowered(schedule: Schedule, old: Schedule, settings: SubspaceSettings) -> bool:
-    """Whether θ came down though the noise did not: what rested under the old one may well move under this one."""
-    same_noise = schedule.noise >= old.noise / (1.0 + STICKY) ** 2
-    return same_noise and schedule.threshold(settings) < old.threshold(settings) / (1.0 + STICKY) ** 2
+    return min(max(settings.fall_lead * pace, settings.fall_fastest), slowest)
 
 
 def _sticky(new: float, old: float) -> float:

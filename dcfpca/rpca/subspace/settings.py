@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.kernels.block_step import HISTOGRAM_BINS
+from dcfpca.rpca.kernels.step_sums import HISTOGRAM_BINS
 from dcfpca.rpca.method import Layout
 
 # The opening exchange counts entry sizes by powers of two over the range in which squares stay finite.
@@ -14,11 +14,6 @@ OPENING_STEP = 4
 OPENING_BINS = 240
 OPENING = ("columns", *(f"size_{k}" for k in range(OPENING_BINS)))
 ROUND = ("columns", "pull", "kept", "sampled", *(f"residual_{k}" for k in range(HISTOGRAM_BINS)))
-PLAN = ("threshold", "noise", "relaxation", "step", "momentum", "single", "narrow", "start", "columns")
-# Where V begins in a round, as the plan says it: at what the site has (nothing, in its first round), …
-CARRIED = 0.0
-SWEPT = 1.0  # … at one pass from L = 0, where U has nothing to do with the one V was made for, …
-PROJECTED = 2.0  # … or at a robust projection, where the threshold is already low.
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +52,13 @@ class SubspaceSettings:
         if self.passes < 1:
             raise BadInput("A round needs at least one local pass.", "Set passes to 1 or more.")
 
-    def paced(self, smaller_side: float) -> SubspaceSettings:
+    def cautious_for(self, smaller_side: float) -> SubspaceSettings:
         """For a matrix of this many rows or columns: the fewer, the less even its residuals, the slower λ must fall."""
         caution = 1.0 / max(smaller_side, 1.0)
         fastest = min(self.fall_fastest + self.caution_fastest * caution, self.fall_slowest)
         return replace(self, fall_fastest=fastest, fall_lead=self.fall_lead + self.caution_lead * caution)
 
-    def hastened(self) -> SubspaceSettings:
+    def for_warm_start(self) -> SubspaceSettings:
         """For a run that begins at a known subspace: λ may fall as fast as the residual does."""
         return replace(self, fall_fastest=self.fall_resting)
 
@@ -71,12 +66,3 @@ class SubspaceSettings:
 def update_layout(rows: int, width: int, round_number: int) -> Layout:
     """What a site sends: counts in round 0, then one rows × width tensor and counts."""
     return Layout(0, 0, OPENING) if round_number == 0 else Layout(rows, width, ROUND)
-
-
-def broadcast_layout(rows: int, width: int, round_number: int) -> Layout:
-    """What the aggregator sends: nothing in round 0, then U, the plan of the round, and d and σ by direction."""
-    if round_number == 0:
-        return Layout(0, 0)
-    weights = tuple(f"weight_{j}" for j in range(width))
-    values = tuple(f"singular_value_{j}" for j in range(width))
-    return Layout(rows, width, (*PLAN, *weights, *values))

@@ -6,7 +6,7 @@ import pytest
 
 from dcfpca.cli.bench_rounds import Case, figures_of, peak_bytes
 from dcfpca.methods import method_of
-from dcfpca.rpca.method import Outcome, Parcel, Total
+from dcfpca.rpca.method import Outcome, TensorMessage, Total
 from dcfpca.spec import parse_spec
 from dcfpca.v1 import admin_pb2 as pb
 
@@ -34,7 +34,7 @@ def test_a_run_of_idle_sites_goes_through_all_its_rounds() -> None:
     consensus = method.begin()
     while consensus.outcome is None:
         layout = method.update_layout(consensus.round)
-        zeros = Parcel.unflatten(layout, np.zeros(layout.size))
+        zeros = TensorMessage.unflatten(layout, np.zeros(layout.size))
         consensus = method.advance(consensus, Total(zeros, 3))
     assert consensus.outcome is Outcome.OUT_OF_ROUNDS
     assert consensus.round == 40

@@ -13,7 +13,7 @@ import pytest
 from dcfpca.errors import BadInput
 from dcfpca.identity import Role
 from dcfpca.pki import create_authority, issue_credentials
-from dcfpca.rpca.method import Parcel
+from dcfpca.rpca.method import TensorMessage
 from dcfpca.v1 import rounds_pb2
 from participant.config import load_config
 from participant.data import open_matrix
@@ -91,7 +91,7 @@ def test_every_call_of_the_service_that_carries_something_has_its_way_through_th
 def test_no_number_of_the_site_shows_in_what_a_log_or_an_error_could_quote(tmp_path: Path) -> None:
     telling = np.full((3, 4), 12345.678)
     step = LocalStep(1, bytes(32), telling.ravel(), {"V": telling})
-    assert "12345" not in repr([step, Parcel(telling, telling[0])])
+    assert "12345" not in repr([step, TensorMessage(telling, telling[0])])
     authority = create_authority(tmp_path / "ca", "acme", datetime.now(UTC))
     files = issue_credentials(authority, Role.PARTICIPANT, "ann", tmp_path / "ann", now=datetime.now(UTC))
     np.save(tmp_path / "data.npy", telling)

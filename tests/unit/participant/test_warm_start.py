@@ -11,9 +11,9 @@ from aggregator.run_registry import check_warm_start
 from dcfpca.errors import BadInput
 from dcfpca.methods import method_of
 from dcfpca.rpca.columns import split
+from dcfpca.rpca.initial_basis import opening_basis, opening_factor
 from dcfpca.rpca.method import Consensus, FloatArray, Method
 from dcfpca.rpca.simulate import collect, exchange
-from dcfpca.rpca.subspace.initial_basis import opening_basis, opening_factor
 from dcfpca.spec import RunSpec, parse_spec
 
 

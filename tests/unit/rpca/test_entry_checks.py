@@ -8,6 +8,8 @@ import pytest
 from dcfpca.errors import BadInput
 from dcfpca.rpca.columns import ArrayColumns
 from dcfpca.rpca.entry_checks import check_entries
+from dcfpca.rpca.simulate import simulate
+from dcfpca.rpca.subspace.method import SubspaceMethod
 
 
 def test_infinity_is_refused_with_its_place() -> None:
@@ -33,3 +35,11 @@ def test_an_empty_matrix_is_refused(shape: tuple[int, int]) -> None:
 def test_gaps_zeros_and_plain_numbers_are_welcome() -> None:
     for M in (np.full((2, 2), np.nan), np.zeros((2, 2)), np.array([[1.0, np.nan], [0.0, -3.0]])):
         check_entries(ArrayColumns(M))
+
+
+def test_simulate_refuses_magnitudes_under_which_the_rank_would_vanish() -> None:
+    rng = np.random.default_rng(0)
+    M = 1e160 * rng.standard_normal((20, 2)) @ rng.standard_normal((2, 30))
+    with pytest.raises(BadInput, match="as its largest entry") as caught:
+        simulate(SubspaceMethod(20, 2, 30, 1e-9), [ArrayColumns(M)])
+    assert "another unit" in caught.value.hint

@@ -9,9 +9,9 @@ from dcfpca.errors import BadMessage
 from dcfpca.rpca.columns import split
 from dcfpca.rpca.gradient.method import GradientMethod
 from dcfpca.rpca.kernels import numpy_loops
-from dcfpca.rpca.kernels.loop_selection import fused
-from dcfpca.rpca.method import Layout, Parcel
-from dcfpca.rpca.order_independent_sum import Add, OrderlessSum
+from dcfpca.rpca.kernels.loop_selection import active_loops
+from dcfpca.rpca.method import Layout, TensorMessage
+from dcfpca.rpca.order_independent_sum import Add, OrderIndependentSum
 from dcfpca.rpca.simulate import exchange, simulate
 from dcfpca.rpca.synthetic import Recipe, generate
 
@@ -38,7 +38,7 @@ def test_the_total_is_the_sum_of_the_updates_and_their_number() -> None:
     sites = [METHOD.site(own) for own in split(PROBLEM.M, (5, 20, 15))]
     total = exchange(METHOD, METHOD.begin(), sites)
     assert total.contributors == 3
-    assert total.parcel.scalars[0] == 40
+    assert total.sums.scalars[0] == 40
 
 
 def test_an_update_of_another_shape_than_declared_is_rejected() -> None:
@@ -51,20 +51,20 @@ def test_an_update_of_another_shape_than_declared_is_rejected() -> None:
         exchange(Careless(rows=30, width=2, rounds=6), METHOD.begin(), sites)
 
 
-def test_a_parcel_survives_flattening() -> None:
-    parcel = Parcel(np.arange(6.0).reshape(2, 3), np.array([7.0]))
-    again = Parcel.unflatten(Layout(2, 3, ("n",)), parcel.flat())
-    np.testing.assert_array_equal(again.tensor, parcel.tensor)
-    np.testing.assert_array_equal(again.scalars, parcel.scalars)
+def test_a_message_survives_flattening() -> None:
+    message = TensorMessage(np.arange(6.0).reshape(2, 3), np.array([7.0]))
+    again = TensorMessage.unflatten(Layout(2, 3, ("n",)), message.flat())
+    np.testing.assert_array_equal(again.tensor, message.tensor)
+    np.testing.assert_array_equal(again.scalars, message.scalars)
 
 
-@pytest.mark.parametrize("add", [numpy_loops.add_exactly, fused().add_exactly], ids=["numpy", "compiled"])
+@pytest.mark.parametrize("add", [numpy_loops.add_exactly, active_loops().add_exactly], ids=["numpy", "compiled"])
 def test_the_order_of_arrival_does_not_show_in_a_sum(add: Add) -> None:
     rng = np.random.default_rng(0)
     updates = [rng.standard_normal(10_000) * 10.0 ** rng.integers(-8, 8, 10_000) for _ in range(30)]
 
     def summed(order: np.ndarray) -> np.ndarray:
-        running = OrderlessSum(10_000, add)
+        running = OrderIndependentSum(10_000, add)
         for place in order:
             running.add(updates[place][:400])
             running.add(updates[place][400:], 400)
@@ -75,9 +75,9 @@ def test_the_order_of_arrival_does_not_show_in_a_sum(add: Add) -> None:
     np.testing.assert_array_equal(summed(rng.permutation(30)), exact)
 
 
-@pytest.mark.parametrize("add", [numpy_loops.add_exactly, fused().add_exactly], ids=["numpy", "compiled"])
+@pytest.mark.parametrize("add", [numpy_loops.add_exactly, active_loops().add_exactly], ids=["numpy", "compiled"])
 def test_a_number_that_is_not_finite_stays_visible_in_the_sum(add: Add) -> None:
-    running = OrderlessSum(3, add)
+    running = OrderIndependentSum(3, add)
     running.add(np.array([np.inf, np.nan, 1.0]))
     running.add(np.ones(3))
     np.testing.assert_array_equal(running.total(), [np.inf, np.nan, 2.0])

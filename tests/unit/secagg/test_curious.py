@@ -9,7 +9,7 @@ from scipy import stats
 from dcfpca.rpca.columns import ArrayColumns
 from dcfpca.rpca.gradient.method import GradientMethod
 from dcfpca.rpca.gradient.settings import GradientSettings
-from dcfpca.rpca.method import Parcel
+from dcfpca.rpca.method import TensorMessage
 from dcfpca.secagg import ring
 from tests.support.secagg import Attempt, context_of, site_names
 
@@ -47,7 +47,7 @@ def test_masked_updates_of_a_whole_run_look_uniform_by_chi_square_over_bytes(pre
 
 
 def covariance_attack(update: np.ndarray, U: np.ndarray) -> np.ndarray:
-    """ALGORITHM.md section 3: G (UᵀG)⁺ Gᵀ is Y Yᵀ when the site has no more columns than the rank."""
+    """G (UᵀG)⁺ Gᵀ is Y Yᵀ when the site has no more columns than the rank."""
     return update @ np.linalg.pinv(U.T @ update) @ update.T
 
 
@@ -68,7 +68,7 @@ def test_the_attack_on_one_update_finds_a_column_in_the_clear_and_nothing_under_
 
 
 def row_space_attack(update: np.ndarray, U: np.ndarray) -> np.ndarray:
-    """ALGORITHM.md section 3: U_i − U has the row space of V_i, so for one column L_i is U v up to its length."""
+    """U_i − U has the row space of V_i, so for one column L_i is U v up to its length."""
     return U @ np.linalg.svd(update - U)[2][0]
 
 
@@ -79,19 +79,19 @@ def test_the_attack_on_algorithm_1_finds_a_one_column_site_in_the_clear_and_noth
     sites = {name: method.site(ArrayColumns(rng.standard_normal((ROWS, 1)))) for name in site_names(SITES)}
     broadcast = _first_broadcast(method, sites)
     updates = {name: site.answer(1, broadcast) for name, site in sites.items()}
-    made = Attempt(context_of(SITES), {name: parcel.flat() for name, parcel in updates.items()}).run_to("reveal")
+    made = Attempt(context_of(SITES), {name: message.flat() for name, message in updates.items()}).run_to("reveal")
     U = broadcast.tensor
     V = sites[VICTIM].snapshot()["V"]
     secret = U @ V.T
 
     assert correlation(row_space_attack(updates[VICTIM].tensor, U), secret) > 0.999
     decoded = ring.decode(made.masked[VICTIM], made.agreement.exponent, SITES, 64)
-    seen = Parcel.unflatten(method.update_layout(1), decoded).tensor
+    seen = TensorMessage.unflatten(method.update_layout(1), decoded).tensor
     chance = [correlation(row_space_attack(rng.standard_normal((ROWS, RANK)), U), secret) for _ in range(200)]
     assert correlation(row_space_attack(seen, U), secret) < np.quantile(chance, 0.99)
 
 
-def _first_broadcast(method: GradientMethod, sites: dict) -> Parcel:
+def _first_broadcast(method: GradientMethod, sites: dict) -> TensorMessage:
     from dcfpca.rpca.simulate import exchange  # noqa: PLC0415
 
     opening = method.begin()

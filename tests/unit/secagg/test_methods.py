@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dcfpca.rpca.gradient.method import GradientMethod
-from dcfpca.rpca.method import Consensus, Method, Parcel, Total
+from dcfpca.rpca.method import Consensus, Method, TensorMessage, Total
 from dcfpca.rpca.simulate import simulate
 from dcfpca.rpca.subspace.method import SubspaceMethod
 from dcfpca.rpca.synthetic import paper_problem
@@ -22,7 +22,7 @@ def secure_run(method: Method, matrices: list, precision: int) -> Consensus:
         attempt = Attempt(context_of(SITES, round=consensus.round, precision=precision), vectors).run_to("reveal")
         opened = attempt.unmask()
         assert relative(opened, sum(vectors.values())) < (1e-14 if precision == 64 else 1e-6)
-        total = Total(Parcel.unflatten(layout, opened), SITES)
+        total = Total(TensorMessage.unflatten(layout, opened), SITES)
         consensus = method.advance(consensus, total)
     return consensus
 

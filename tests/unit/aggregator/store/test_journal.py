@@ -20,7 +20,7 @@ from aggregator.store.store import Commit, Store
 from aggregator.store.update_files import Spool, UploadKey
 from dcfpca.errors import BadMessage
 from dcfpca.methods import method_of
-from dcfpca.rpca.method import Consensus, Outcome, Parcel, Progress
+from dcfpca.rpca.method import Consensus, Outcome, Progress, TensorMessage
 from tests.support.rules import NAMES, Machine, secure_until, spec_of
 
 _names = st.sampled_from((*NAMES, "eve"))
@@ -139,11 +139,11 @@ def test_a_consensus_is_read_back_bit_by_bit() -> None:
     draw = np.random.default_rng(1)
     memory = {"previous": draw.standard_normal((4, 2)), "count": np.array([3.0])}
     progress = Progress(change=1e-9, rank=2, noise=float("nan"), threshold=0.1, singular_values=draw.standard_normal(2))
-    parcel = Parcel(draw.standard_normal((4, 2)), draw.standard_normal(3))
-    back = load_consensus(dump_consensus(Consensus(7, parcel, memory, progress, Outcome.CONVERGED)))
+    message = TensorMessage(draw.standard_normal((4, 2)), draw.standard_normal(3))
+    back = load_consensus(dump_consensus(Consensus(7, message, memory, progress, Outcome.CONVERGED)))
     assert back.round == 7
     assert back.outcome is Outcome.CONVERGED
-    assert np.array_equal(back.broadcast.flat(), parcel.flat())
+    assert np.array_equal(back.broadcast.flat(), message.flat())
     assert {name: value.tolist() for name, value in back.memory.items()} == {
         name: value.tolist() for name, value in memory.items()
     }

@@ -35,12 +35,12 @@ def test_metered_columns_are_the_columns() -> None:
 
 
 def test_a_gradient_step_reads_the_columns_once_per_local_iteration() -> None:
-    assert passes_of(parse_spec({"rank": 1})) == 1
-    assert passes_of(parse_spec({"rank": 1, "method": "gradient", "gradient": {"local_iterations": 7}})) == 7
+    assert passes_of(parse_spec({"rows": 3, "rank": 1})) == 1
+    assert passes_of(parse_spec({"rows": 3, "rank": 1, "method": "gradient", "gradient": {"local_iterations": 7}})) == 7
 
 
 def test_nothing_but_a_percentage_leaves() -> None:
-    contract = Contract("run", "a", parse_spec({"rank": 1, "rows": 3}))
+    contract = Contract("run", "a", parse_spec({"rows": 3, "rank": 1}))
     ref = RoundRef(run_id="run", round=2, attempt=1)
     assert progress_item(contract, pb.ReportProgressRequest(ref=ref, percent=40)).shape == "40 %"
     with pytest.raises(EgressViolation):

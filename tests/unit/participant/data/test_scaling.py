@@ -11,7 +11,7 @@ from dcfpca.methods import method_of
 from dcfpca.rpca.columns import split
 from dcfpca.rpca.federated_median import PRECISION, keys_of, values_of
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.scaling import SCALING_ROUNDS, ScaledMethod, apart
+from dcfpca.rpca.scaling import SCALING_ROUNDS, ScaledMethod, split_broadcast
 from dcfpca.rpca.simulate import collect, exchange, simulate
 from dcfpca.spec import RunSpec, parse_spec
 
@@ -28,7 +28,7 @@ def centre_and_scale(matrix: FloatArray, counts: tuple[int, ...]) -> tuple[Float
     consensus = method.begin()
     while consensus.round < SCALING_ROUNDS:
         consensus = method.advance(consensus, exchange(method, consensus, sites))
-    return apart(consensus.broadcast, matrix.shape[0])[1:]
+    return split_broadcast(consensus.broadcast, matrix.shape[0])[1:]
 
 
 def lower_median(matrix: FloatArray) -> FloatArray:

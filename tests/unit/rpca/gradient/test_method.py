@@ -9,7 +9,7 @@ from dcfpca.errors import BadInput, BadMessage
 from dcfpca.rpca.columns import ArrayColumns, split
 from dcfpca.rpca.gradient.method import GradientMethod, GradientSettings
 from dcfpca.rpca.gradient.objective import LeftFactor, Penalties, check_penalties, clipped_residual, huber_objective
-from dcfpca.rpca.method import Consensus, FloatArray, Outcome, Parcel, Total
+from dcfpca.rpca.method import Consensus, FloatArray, Outcome, TensorMessage, Total
 from dcfpca.rpca.metrics import paper_error, relative_error, singular_value_error
 from dcfpca.rpca.simulate import exchange, simulate
 from dcfpca.rpca.synthetic import Outliers, Recipe, generate, paper_problem
@@ -177,7 +177,7 @@ def test_a_non_finite_sum_is_divergence_not_a_broadcast() -> None:
     M, _ = _small()
     method = GradientMethod(rows=20, width=3, rounds=5)
     opened, _ = _one_round(method, M, (30,))
-    poisoned = Total(Parcel(np.full((20, 3), np.nan), np.zeros(len(method.update_layout(1).scalars))), 1)
+    poisoned = Total(TensorMessage(np.full((20, 3), np.nan), np.zeros(len(method.update_layout(1).scalars))), 1)
     after = method.advance(opened, poisoned)
     assert after.outcome is Outcome.DIVERGED
     np.testing.assert_array_equal(after.broadcast.tensor, opened.broadcast.tensor)

@@ -8,29 +8,22 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dcfpca.rpca.kernels import block_step as block_step_module
-from dcfpca.rpca.kernels import numpy_loops
-from dcfpca.rpca.kernels.block_step import (
-    Desk,
-    Entering,
-    Fit,
-    StepPlan,
-    StepSums,
-    block_step,
-    histogram_median,
-    where_it_lies,
-)
-from dcfpca.rpca.kernels.loop_selection import Loops, compiled, fused, in_numpy
+from dcfpca.rpca.kernels import numpy_loops, step_plan
+from dcfpca.rpca.kernels.block_step import block_step
+from dcfpca.rpca.kernels.loop_selection import Loops, active_loops, compiled_loops, loops_in_numpy
 from dcfpca.rpca.kernels.numpy_loops import exponent_histogram
+from dcfpca.rpca.kernels.scratch_buffers import ScratchBuffers, row_strided_view
+from dcfpca.rpca.kernels.step_plan import Coefficients, EnteringDirections, StepPlan
+from dcfpca.rpca.kernels.step_sums import StepSums, histogram_median
 from dcfpca.rpca.thresholds import firm
 
 SIZES = np.random.default_rng(0).standard_normal((40, 30))
-needs_compiler = pytest.mark.skipif(compiled() is None, reason="numba is not installed")
+needs_compiler = pytest.mark.skipif(compiled_loops() is None, reason="numba is not installed")
 precisions = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 
 
 def loops() -> Loops:
-    there = compiled()
+    there = compiled_loops()
     assert there is not None
     return there
 
@@ -42,7 +35,7 @@ def matrix(dtype: type) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_the_compiled_loops_are_used_where_they_can_be() -> None:
-    assert fused() == (compiled() or in_numpy())
+    assert active_loops() == (compiled_loops() or loops_in_numpy())
 
 
 @needs_compiler
@@ -84,7 +77,7 @@ def test_marking_sweeps_and_tells_which_entries_do_not_pull_whole(dtype: type) -
     np.testing.assert_array_equal(marked, known)
 
 
-@pytest.mark.parametrize("form", [pytest.param(compiled, marks=needs_compiler), in_numpy])
+@pytest.mark.parametrize("form", [pytest.param(compiled_loops, marks=needs_compiler), loops_in_numpy])
 @precisions
 def test_amending_is_the_product_at_the_marked_entries_alone(form: Callable[[], Loops], dtype: type) -> None:
     rng = np.random.default_rng(1)
@@ -117,7 +110,7 @@ def test_the_walk_over_few_directions_agrees_with_numpy(shape: tuple[int, int], 
     assert not found[2:4, 0].any()
 
 
-@pytest.mark.parametrize("form", [pytest.param(compiled, marks=needs_compiler), in_numpy])
+@pytest.mark.parametrize("form", [pytest.param(compiled_loops, marks=needs_compiler), loops_in_numpy])
 @precisions
 def test_the_thin_product_is_a_product(form: Callable[[], Loops], dtype: type) -> None:
     pulls, right, product = SIZES.astype(dtype), SIZES[:5].astype(dtype), np.empty((40, 5), dtype)
@@ -127,7 +120,7 @@ def test_the_thin_product_is_a_product(form: Callable[[], Loops], dtype: type) -
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("entering", [(1.0, 0.5, 0.9), (0.7, 0.0, 0.0), (0.0, 0.0, 0.0)])
-def test_walks_over_few_directions_come_to_what_products_do(
+def test_thin_passes_give_what_matrix_products_give(
     entering: tuple[float, ...], dtype: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(3)
@@ -139,21 +132,21 @@ def test_walks_over_few_directions_come_to_what_products_do(
     def stepped() -> list[np.ndarray]:
         plan = StepPlan(
             U=U, scales=np.array([2.0, 1.0, 0.5]), threshold=1.3, a=2.0, relaxation=1.2, step=1.1, noise=0.9, passes=3,
-            sample=np.array([1, 4, 30]), entering=Entering.of(U, np.array(entering)),
+            sample=np.array([1, 4, 30]), entering=EnteringDirections.of(U, np.array(entering)),
         )  # fmt: skip
-        fit, sums = Fit.room(37, 3), StepSums.zeros(plan, np.zeros((33, 3)))
-        block_step(M[:, 3:40], begins, fit, plan, sums, Desk.of(33 * 37, plan), None, 0)
+        fit, sums = Coefficients.room(37, 3), StepSums.zeros(plan, np.zeros((33, 3)))
+        block_step(M[:, 3:40], begins, fit, plan, sums, ScratchBuffers.of(33 * 37, plan), None, 0)
         return [fit.V, fit.L, sums.tensor, sums.histogram, np.array([sums.pull, sums.kept, sums.sampled])]
 
-    walked = stepped()
-    monkeypatch.setattr(block_step_module, "WALKED_WIDTH", 0)
-    for found, expected in zip(walked, stepped(), strict=True):
+    thin = stepped()
+    monkeypatch.setattr(step_plan, "THIN_WIDTH", 0)
+    for found, expected in zip(thin, stepped(), strict=True):
         np.testing.assert_allclose(
             found, expected, rtol=1e-3 if dtype == np.float32 else 1e-12, atol=1e3 * np.finfo(dtype).eps
         )
 
 
-@pytest.mark.parametrize("form", [pytest.param(compiled, marks=needs_compiler), in_numpy])
+@pytest.mark.parametrize("form", [pytest.param(compiled_loops, marks=needs_compiler), loops_in_numpy])
 def test_the_outliers_are_gathered_column_by_column(form: Callable[[], Loops]) -> None:
     M, L = matrix(np.float64)
     counts = np.zeros(30, np.int64)
@@ -182,17 +175,17 @@ def test_zeros_do_not_count_and_nothing_has_no_scale() -> None:
 
 def test_a_block_is_read_where_it_lies_if_its_rows_are_contiguous() -> None:
     M = np.arange(24.0).reshape(4, 6)
-    there = where_it_lies(M[:, 2:5])
+    there = row_strided_view(M[:, 2:5])
     assert there is not None
     assert there.flags.c_contiguous
     assert np.shares_memory(there[:, :3], M)
     np.testing.assert_array_equal(there[:, :3], M[:, 2:5])
-    assert where_it_lies(np.asfortranarray(M)) is None
-    assert where_it_lies(M[:, ::2]) is None
-    assert where_it_lies(M[::-1]) is None
+    assert row_strided_view(np.asfortranarray(M)) is None
+    assert row_strided_view(M[:, ::2]) is None
+    assert row_strided_view(M[::-1]) is None
 
 
-@pytest.mark.parametrize("form", [pytest.param(compiled, marks=needs_compiler), in_numpy])
+@pytest.mark.parametrize("form", [pytest.param(compiled_loops, marks=needs_compiler), loops_in_numpy])
 def test_what_lies_beyond_the_columns_of_the_block_is_not_looked_at(form: Callable[[], Loops]) -> None:
     M, L = matrix(np.float64)
     wide = np.concatenate([M, np.full((40, 9), 1e9)], axis=1)

@@ -9,7 +9,7 @@ from dcfpca.rpca.columns import split
 from dcfpca.rpca.method import Outcome
 from dcfpca.rpca.metrics import relative_error
 from dcfpca.rpca.simulate import Simulation, simulate
-from dcfpca.rpca.subspace.locked_columns import told_apart
+from dcfpca.rpca.subspace.locked_columns import unexplained_text
 from dcfpca.rpca.subspace.method import SubspaceMethod
 from dcfpca.rpca.subspace.settings import SubspaceSettings
 from dcfpca.rpca.synthetic import Outliers, Recipe, generate
@@ -71,6 +71,6 @@ def test_momentum_saves_a_third_of_the_rounds_where_they_are_many(factor: int) -
 
 
 def test_rows_and_columns_that_stay_apart_are_added_to_the_outcome() -> None:
-    assert told_apart({"rows_apart": 0.0, "columns_apart": 0.0}) == told_apart({}) == ""
-    told = told_apart({"rows_apart": 1.0, "columns_apart": 2.0})
+    assert unexplained_text({"rows_apart": 0.0, "columns_apart": 0.0}) == unexplained_text({}) == ""
+    told = unexplained_text({"rows_apart": 1.0, "columns_apart": 2.0})
     assert told == "; but most entries of 1 row and 2 columns are outliers: they are not explained"

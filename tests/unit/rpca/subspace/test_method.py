@@ -7,11 +7,12 @@ import pytest
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.columns import split
-from dcfpca.rpca.method import Outcome, Parcel
+from dcfpca.rpca.method import Outcome, TensorMessage
 from dcfpca.rpca.metrics import relative_error
 from dcfpca.rpca.simulate import Simulation, collect, exchange, simulate
 from dcfpca.rpca.subspace.method import SubspaceMethod
-from dcfpca.rpca.subspace.settings import PLAN, SubspaceSettings
+from dcfpca.rpca.subspace.round_plan import RoundPlan
+from dcfpca.rpca.subspace.settings import SubspaceSettings
 from dcfpca.rpca.synthetic import Outliers, Problem, Recipe, generate
 
 
@@ -96,7 +97,7 @@ def test_the_model_has_the_singular_values_of_the_low_rank_part() -> None:
 def test_a_restored_site_goes_on_to_the_same_bytes() -> None:
     problem = generate(Recipe(60, 50, 3, 0.05, counts=(25, 25)), 0)
     method = SubspaceMethod(60, 3, 50, 1e-9)
-    broadcasts: list[Parcel] = []
+    broadcasts: list[TensorMessage] = []
     simulate(method, problem.sites(), lambda consensus, _: broadcasts.append(consensus.broadcast))
     steady, other = method.site(problem.sites()[0]), method.site(problem.sites()[0])
     for number in (1, 2, 3):
@@ -124,7 +125,7 @@ def test_a_result_that_is_no_longer_finite_ends_the_run_instead_of_spreading() -
     consensus = method.begin()
     consensus = method.advance(consensus, exchange(method, consensus, [site]))
     total = exchange(method, consensus, [site])
-    total.parcel.tensor[0, 0] = np.inf
+    total.sums.tensor[0, 0] = np.inf
     after = method.advance(consensus, total)
     assert after.outcome is Outcome.DIVERGED
     assert np.isfinite(after.broadcast.tensor).all()
@@ -138,12 +139,11 @@ def test_a_rank_that_does_not_fit_is_refused_with_the_range() -> None:
 def test_a_gap_in_the_singular_values_spares_the_other_directions_and_costs_no_round() -> None:
     problem = generate(Recipe(150, 150, 7, 0.05, counts=(50, 50, 50)), 3)
     narrow: dict[float, list[bool]] = {}
-    place = PLAN.index("narrow")
     for gap in (2.5, np.inf):
         method = SubspaceMethod(150, 14, 60, 1e-11, fixed_rank=False, settings=SubspaceSettings(narrow_gap=gap))
         flags: list[bool] = []
         run = simulate(
-            method, problem.sites(), lambda now, _, flags=flags: flags.append(now.broadcast.scalars[place] > 0)
+            method, problem.sites(), lambda now, _, flags=flags: flags.append(RoundPlan.of(now.broadcast).narrow)
         )
         assert relative_error(run.low_rank, problem.L) <= 1e-9
         narrow[gap] = flags

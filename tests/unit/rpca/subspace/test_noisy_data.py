@@ -11,7 +11,8 @@ from dcfpca.rpca.columns import ArrayColumns, split
 from dcfpca.rpca.method import Consensus, Outcome, Site
 from dcfpca.rpca.simulate import simulate
 from dcfpca.rpca.subspace.method import SubspaceMethod
-from dcfpca.rpca.subspace.settings import PLAN, SubspaceSettings
+from dcfpca.rpca.subspace.round_plan import RoundPlan
+from dcfpca.rpca.subspace.settings import SubspaceSettings
 from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.rpca.thresholds import pull
 
@@ -33,10 +34,10 @@ def test_when_the_strong_directions_rest_the_weak_ones_are_looked_at_before_the_
     basis = np.linalg.qr(rng.standard_normal((19, 3)))[0]
     V = np.stack([30.0 + rng.standard_normal(4000), *(0.5 * rng.standard_normal((2, 4000)))])
     M = basis @ V + 0.01 * rng.standard_normal((19, 4000))
-    seen: list[tuple[float, float]] = []
+    seen: list[tuple[float, bool]] = []
 
     def look(now: Consensus, _: Sequence[Site]) -> None:
-        seen.append((now.progress.change, now.broadcast.scalars[PLAN.index("narrow")]))
+        seen.append((now.progress.change, RoundPlan.of(now.broadcast).narrow))
 
     simulate(SubspaceMethod(rows=19, width=3, rounds=20, tolerance=1e-6), [ArrayColumns(M)], look)
     at_rest = [narrow for change, narrow in seen if change < 1e-6]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Early rounds are worked in single precision: what they are about is far above its rounding.
-Work = NDArray[Any]
+WorkArray = NDArray[Any]
 Flags = NDArray[np.uint8]
 # As many zeros as directions: loops are compiled for the length of a tuple, so that sums over directions are unrolled.
 Directions = tuple[int, ...]

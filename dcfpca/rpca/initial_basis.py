@@ -9,9 +9,9 @@ import numpy as np
 
 from dcfpca.rpca.method import Consensus, FloatArray
 
-WARM = "warm"  # the place in a consensus' memory where an earlier U lies
+WARM = "warm"  # the key of an earlier U in a consensus' memory
 TALL = 4  # a random matrix with this many times as many rows as columns has a condition number of about 3
-START = 0x5742  # keys the draws of a start, so that synthetic data of the same seed never holds the same numbers
+START = 0x5742  # separates these draws from those of synthetic data with the same seed
 
 
 def opening_basis(rows: int, width: int, seed: int, memory: Mapping[str, FloatArray]) -> FloatArray:
@@ -19,18 +19,18 @@ def opening_basis(rows: int, width: int, seed: int, memory: Mapping[str, FloatAr
     random = _gaussian(rows, width, seed)
     warm = memory.get(WARM, np.zeros((rows, 0)))[:, :width]
     if not warm.size and rows >= TALL * width:
-        return _by_its_gram(random)
+        return _cholesky_qr(random)
     basis: FloatArray = np.linalg.qr(np.concatenate([warm, random[:, warm.shape[1] :]], axis=1))[0]
     return basis
 
 
-def _by_its_gram(A: FloatArray) -> FloatArray:
+def _cholesky_qr(A: FloatArray) -> FloatArray:
     """As orthonormal as by QR where the columns are far from dependent, in a third of the time."""
     basis: FloatArray = A @ np.linalg.inv(np.linalg.cholesky(A.T @ A)).T
     return basis
 
 
-def remembered(before: Consensus, after: Consensus) -> Consensus:
+def keep_warm_mark(before: Consensus, after: Consensus) -> Consensus:
     """The consensus after a round, with the note that the run began warm; U itself need not be kept."""
     if WARM not in before.memory:
         return after

@@ -1,0 +1,77 @@
+"""What the aggregator tells the sites of `subspace` at the start of a round, and how it stands in a broadcast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcfpca.errors import BadMessage
+from dcfpca.rpca.method import FloatArray, Layout, TensorMessage
+
+
+class CoefficientStart(IntEnum):
+    """Where a site's coefficients V begin in a round."""
+
+    CARRIED = 0  # at those of its last round, turned into the new U; at zero in its first round
+    SWEPT = 1  # at one pass from L = 0, where the new U has nothing to do with the one V was made for
+    PROJECTED = 2  # at a robust projection onto U, where the threshold is already low
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoundPlan:
+    """A subspace, how far each of its directions enters L, and the parameters of the local passes."""
+
+    U: FloatArray  # m × p, orthonormal columns
+    threshold: float  # θ
+    noise: float  # σ̄, the unit in which residuals are counted
+    relaxation: float  # ω of all passes but the last
+    step: float  # ω of the last pass, which the update is made of
+    momentum: float  # β
+    single: bool  # work in single precision
+    narrow: bool  # update only the directions that enter L; the others rest
+    start: CoefficientStart
+    columns: float  # n, over all sites
+    weights: FloatArray  # d, by direction
+    values: FloatArray  # singular values, by direction
+
+    @staticmethod
+    def of(broadcast: TensorMessage) -> RoundPlan:
+        """Read the plan from a broadcast; raises BadMessage where it names no known start."""
+        numbers = dict(zip(PLAN_SCALARS, broadcast.scalars.tolist(), strict=False))
+        weights, values = np.split(broadcast.scalars[len(PLAN_SCALARS) :], 2)
+        start, single, narrow = _start(numbers.pop("start")), bool(numbers.pop("single")), bool(numbers.pop("narrow"))
+        return RoundPlan(
+            broadcast.tensor, **numbers, single=single, narrow=narrow, start=start, weights=weights, values=values
+        )
+
+    def broadcast(self) -> TensorMessage:
+        """The inverse of `of`."""
+        numbers = [float(getattr(self, name)) for name in PLAN_SCALARS]
+        return TensorMessage(self.U, np.concatenate([numbers, self.weights, self.values]))
+
+    @property
+    def entering(self) -> NDArray[np.intp]:
+        """The places of the directions that enter L."""
+        return np.flatnonzero(self.weights)
+
+
+PLAN_SCALARS = tuple(field.name for field in fields(RoundPlan) if field.name not in ("U", "weights", "values"))
+
+
+def broadcast_layout(rows: int, width: int, round_number: int) -> Layout:
+    """What the aggregator sends: nothing in round 0, then U, the parameters of the round, and d and σ by direction."""
+    if round_number == 0:
+        return Layout(0, 0)
+    weights = tuple(f"weight_{j}" for j in range(width))
+    values = tuple(f"singular_value_{j}" for j in range(width))
+    return Layout(rows, width, (*PLAN_SCALARS, *weights, *values))
+
+
+def _start(number: float) -> CoefficientStart:
+    known = {float(rule): rule for rule in CoefficientStart}
+    if number not in known:
+        raise BadMessage(f"The broadcast asks for coefficients to start by rule {number:g}, which does not exist.")
+    return known[number]

@@ -1,0 +1,22 @@
+"""What a participant's data must be, found in the scan before any review."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dcfpca.errors import BadInput
+from dcfpca.rpca.columns import ArrayColumns
+from participant.data.facts import DataFacts, measure
+
+
+@pytest.mark.parametrize("size", [1e200, -1e200, 1e-200])
+def test_a_file_whose_entries_cannot_be_squared_is_refused_by_name(size: float) -> None:
+    with pytest.raises(BadInput, match=r"data\.npy has 1\.0e[+-]200 as its largest entry") as caught:
+        measure(ArrayColumns(np.full((2, 3), size)), "data.npy")
+    assert "another unit" in caught.value.hint
+
+
+def test_zeros_and_small_entries_beside_larger_ones_are_accepted() -> None:
+    M = np.array([[1.0, 0.0, np.nan], [1e-300, 2.0, 0.0]])
+    assert measure(ArrayColumns(M), "data.npy") == DataFacts(rows=2, columns=3, missing=1)
