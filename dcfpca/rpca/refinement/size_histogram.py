@@ -2,47 +2,70 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from dcfpca.rpca.method import FloatArray
 
-LOWEST = -7.0  # log2 of the upper edge of the first bin, in the feature's unit
-PER_OCTAVE = 4
-BINS = 56  # the first bin also counts what lies below, the last what lies above
-EDGES = 2.0 ** (LOWEST + np.arange(BINS - 1) / PER_OCTAVE)
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """Bins from 2^−octaves to 2^octaves times a feature's unit; the first also counts below, the last also above."""
+
+    octaves: int
+    per_octave: int
+
+    @property
+    def count(self) -> int:
+        """How many bins."""
+        return 2 * self.octaves * self.per_octave
+
+    @property
+    def edges(self) -> FloatArray:
+        """The upper edges of all bins but the last, in units of the feature."""
+        return np.asarray(2.0 ** (np.arange(1, self.count) / self.per_octave - self.octaves))
+
+    def place(self, sizes: FloatArray) -> FloatArray:
+        """Where sizes lie on the scale of bins, as real numbers: bin j holds what lies in (j, j + 1]."""
+        with np.errstate(divide="ignore"):
+            return np.asarray((np.log2(sizes) + self.octaves) * self.per_octave)
 
 
-def count_sizes(sizes: FloatArray, unit: FloatArray) -> FloatArray:
+RESIDUAL_BINS = Bins(octaves=7, per_octave=4)
+MARGINAL_BINS = Bins(octaves=7, per_octave=2)
+
+
+def count_sizes(sizes: FloatArray, unit: FloatArray, bins: Bins) -> FloatArray:
     """Row by row, how many sizes (NaN: none) lie in each bin; bins are in units of the row's `unit`."""
-    rows = sizes.shape[0]
-    with np.errstate(divide="ignore", over="ignore"):
-        place = np.ceil((np.log2(sizes / unit[:, None]) - LOWEST) * PER_OCTAVE)
-    known = ~np.isnan(sizes)
-    place = np.clip(np.where(known, place, 0.0), 0, BINS - 1).astype(np.intp)
-    flat = (place + BINS * np.arange(rows)[:, None])[known]
-    return np.bincount(flat, minlength=rows * BINS).reshape(rows, BINS).astype(np.float64)
+    rows, known = sizes.shape[0], ~np.isnan(sizes)
+    place = np.ceil(bins.place(np.where(known, sizes, 1.0) / unit[:, None])) - 1.0
+    place = np.clip(place, 0, bins.count - 1).astype(np.intp)
+    flat = (place + bins.count * np.arange(rows)[:, None])[known]
+    return np.bincount(flat, minlength=rows * bins.count).reshape(rows, bins.count).astype(np.float64)
 
 
-def quantile(counts: FloatArray, unit: FloatArray, level: float) -> FloatArray:
+def quantile(counts: FloatArray, unit: FloatArray, level: float, bins: Bins) -> FloatArray:
     """Each row's quantile, evenly spread within its bin; 0 where it lies in the first bin, or nothing was counted."""
-    cumulative = np.cumsum(counts, axis=1)
+    cumulative, rows = np.cumsum(counts, axis=1), np.arange(counts.shape[0])
     wanted = level * cumulative[:, -1]
-    place = np.minimum((cumulative < wanted[:, None]).sum(axis=1), BINS - 1)
-    rows = np.arange(counts.shape[0])
-    here = np.maximum(counts[rows, place], 1e-300)
+    place = np.minimum((cumulative < wanted[:, None] * (1.0 - 1e-12)).sum(axis=1), bins.count - 1)
+    here = np.maximum(counts[rows, place], np.finfo(np.float64).tiny)
     share = np.clip(1.0 - (cumulative[rows, place] - wanted) / here, 0.0, 1.0)
-    low = EDGES[np.clip(place - 1, 0, BINS - 2)]
-    high = EDGES[np.clip(place, 0, BINS - 2)]
-    value = np.where(place == 0, 0.0, np.where(place == BINS - 1, EDGES[-1], low + share * (high - low)))
+    edges = bins.edges
+    low, high = edges[np.clip(place - 1, 0, None)], edges[np.clip(place, 0, bins.count - 2)]
+    value = np.where(place == 0, 0.0, low + share * (high - low))
     return np.where(cumulative[:, -1] > 0.0, value * unit, 0.0)
 
 
-def count_above(counts: FloatArray, unit: FloatArray, size: FloatArray) -> FloatArray:
-    """How many of each row lie above this size, evenly spread within bins; those of the last bin only where all do."""
+def count_above(counts: FloatArray, unit: FloatArray, size: FloatArray, bins: Bins) -> FloatArray:
+    """How many of each row lie above this size, spread evenly over the logarithm within bins.
+
+    What the last bin counts lies above any size below its end: nothing is known of how far.
+    """
     beyond = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1]  # how many lie in this bin or above
-    log = (np.log2(np.maximum(size / unit, 1e-300)) - LOWEST) * PER_OCTAVE
-    place = np.clip(np.ceil(log), 0, BINS - 1).astype(np.intp)
-    rows = np.arange(counts.shape[0])
-    within = np.where(place == BINS - 1, 1.0, np.clip(place - log, 0.0, 1.0))
-    above = np.where(place + 1 < BINS, beyond[rows, np.minimum(place + 1, BINS - 1)], 0.0)
-    return above + within * counts[rows, place]
+    position = np.clip(bins.place(np.maximum(size / unit, np.finfo(np.float64).tiny)), 0.0, bins.count - 1.0)
+    place, rows = np.floor(position).astype(np.intp), np.arange(counts.shape[0])
+    last = place == bins.count - 1
+    above = np.where(last, 0.0, beyond[rows, np.minimum(place + 1, bins.count - 1)])
+    return np.asarray(above + np.where(last, 1.0, place + 1.0 - position) * counts[rows, place])
