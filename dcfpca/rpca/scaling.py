@@ -26,6 +26,7 @@ from dcfpca.rpca.method import (
     PartTask,
     ResultBlock,
     Site,
+    Stage,
     TensorMessage,
     Total,
 )
@@ -76,17 +77,17 @@ class ScaledMethod:
         """Of the inner method's rounds."""
         return self.inner.step_flops(columns)
 
-    def update_layout(self, round: int) -> Layout:
+    def update_layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
         """Counts per feature while medians are sought, then what the inner method sends."""
         if round < SCALING_ROUNDS:
             return Layout(self.rows, COUNTS)
-        return self.inner.update_layout(round - SCALING_ROUNDS)
+        return self.inner.update_layout(round - SCALING_ROUNDS, stage)
 
-    def broadcast_layout(self, round: int) -> Layout:
+    def broadcast_layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
         """Digits and centre while medians are sought; then the inner broadcast with centre and scale as scalars."""
         if round < SCALING_ROUNDS:
             return Layout(self.rows, 2) if round else Layout(0, 0)
-        inner = self.inner.broadcast_layout(round - SCALING_ROUNDS)
+        inner = self.inner.broadcast_layout(round - SCALING_ROUNDS, stage)
         return Layout(inner.rows, inner.columns, (*inner.scalars, *_names(self.rows)))
 
     def begin(self) -> Consensus:

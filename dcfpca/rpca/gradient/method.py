@@ -35,6 +35,7 @@ from dcfpca.rpca.method import (
     Outcome,
     Partition,
     Progress,
+    Stage,
     TensorMessage,
     Total,
 )
@@ -75,11 +76,11 @@ class GradientMethod:
         products = 4 + 2 * (max(self.settings.inner_steps, 1) - 1)
         return 2.0 * self.rows * self.width * columns * self.settings.local_iterations * products
 
-    def update_layout(self, round: int) -> Layout:
+    def update_layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
         """Two scalars in round 0; then U_i, the share of columns, a mark of divergence and the strengths."""
         return Layout(0, 0, OPENING) if round == 0 else Layout(self.rows, self.width, round_scalars(self.width))
 
-    def broadcast_layout(self, round: int) -> Layout:
+    def broadcast_layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
         """Nothing in round 0; then U and the plan."""
         return Layout(0, 0) if round == 0 else Layout(self.rows, self.width, PLAN)
 

@@ -22,6 +22,7 @@ from dcfpca.rpca.method import (
     Outcome,
     Partition,
     Progress,
+    Stage,
     TensorMessage,
     Total,
 )
@@ -73,11 +74,11 @@ class SubspaceMethod:
         """A pass forms U Vᵀ and ψ(R)ᵀU; the update is one more product."""
         return 2.0 * self.rows * self.width * columns * (2 * self.settings.passes + 1)
 
-    def update_layout(self, round: int) -> Layout:
+    def update_layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
         """What every site sends in this round."""
         return _update_layout(self.rows, self.width, round)
 
-    def broadcast_layout(self, round: int) -> Layout:
+    def broadcast_layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
         """What the aggregator sends at the start of this round."""
         return _broadcast_layout(self.rows, self.width, round)
 

@@ -1,0 +1,28 @@
+"""When a fit is over because its data is not exactly low-rank plus sparse, though its rounds could go on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dcfpca.rpca.method import FloatArray
+
+EXACT_NOISE = 1e-6  # of the opening scale: a fit that ends with less noise explains the data
+STALLED_NOISE = 1e-4  # of the opening scale: with less, a run that stands still may be about to find the exact answer
+WINDOW = 6  # rounds over which the noise is watched
+NARROW_FALL, NARROW_ROUNDS = 0.35, 8  # exact data falls faster than this over the window, from this round on …
+WIDE_FALL, WIDE_ROUNDS = 0.75, 22  # … but where the rank is a large share of the smaller side, it takes its time
+WIDE_SHARE, WIDE_SIDE = 0.08, 100
+
+
+def stalled(noise: FloatArray, width: int, smaller_side: float) -> bool:
+    """Whether the noise, the opening scale first and then that of every round, has come to stand above zero."""
+    wide = width >= WIDE_SHARE * smaller_side and smaller_side >= WIDE_SIDE
+    fall, rounds = (WIDE_FALL, WIDE_ROUNDS) if wide else (NARROW_FALL, NARROW_ROUNDS)
+    if noise.size <= max(rounds, WINDOW) or not noise[-1] > STALLED_NOISE * noise[0]:
+        return False
+    return bool(noise[-1] > fall * noise[-1 - WINDOW])
+
+
+def is_exact(noise: FloatArray) -> bool:
+    """Whether what the fit left unexplained is rounding."""
+    return bool(noise.size and np.isfinite(noise[-1]) and noise[-1] <= EXACT_NOISE * noise[0])
