@@ -17,7 +17,7 @@ from aggregator.store.store import Store
 from aggregator.store.update_files import UpdateKey
 from dcfpca.errors import BadInput, DcfpcaError
 from dcfpca.logs import log
-from dcfpca.rpca.method import Consensus, Method
+from dcfpca.rpca.method import Consensus, Method, Stage
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.admin_pb2 import RoundView
@@ -46,10 +46,11 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class EncodedConsensus:
-    """A consensus as it is sent: its header, and its payload in little-endian doubles."""
+    """A consensus as it is sent: its header, its payload in little-endian doubles, and the stage of its round."""
 
     header: types.TensorHeader
     payload: bytes
+    stage: Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ class RoundSum:
 
     def _running_sum(self, round: int) -> RunningSum:
         if self.running is None:
-            self.running = RunningSum(self._spec, self._method.update_layout(round))
+            self.running = RunningSum(self._spec, self._method.update_layout(round, self.consensus.stage))
         return self.running
 
     def discard(self) -> None:
@@ -136,7 +137,7 @@ class RoundSum:
         post(events.ConsensusReached(at=now(), outcome=outcome, ref=ref))
 
     async def _on_loop_or_thread(self, run: Run, attempt: Attempt) -> Consensus:
-        if self._method.update_layout(attempt.ref.round).size * 8 <= ON_LOOP_BYTES:
+        if self._method.update_layout(attempt.ref.round, self.consensus.stage).size * 8 <= ON_LOOP_BYTES:
             # More threads would be no faster, and would keep spinning beside those that have work to do.
             with _blas().limit(limits=1):
                 return self._next(run, attempt)
@@ -167,8 +168,8 @@ class RoundSum:
 def encoded_consensus(method: Method, consensus: Consensus) -> EncodedConsensus:
     """The consensus as it is sent to the participants."""
     payload = message_bytes(consensus.broadcast)
-    layout = method.broadcast_layout(consensus.round)
-    return EncodedConsensus(header_of(payload, layout, types.DTYPE_FLOAT64), payload)
+    layout = method.broadcast_layout(consensus.round, consensus.stage)
+    return EncodedConsensus(header_of(payload, layout, types.DTYPE_FLOAT64), payload, consensus.stage)
 
 
 @cache

@@ -66,7 +66,7 @@ def next_consensus(
     running: RunningSum,
 ) -> Consensus:
     """Open the sum and advance the method. Raises UnusableSum to retry the round, BadInput to end the run."""
-    layout = method.update_layout(attempt.ref.round)
+    layout = method.update_layout(attempt.ref.round, consensus.stage)
     vector = _opened(attempt, closed, running)
     if not np.isfinite(vector).all():
         raise UnusableSum("the sum holds numbers that are not finite")

@@ -14,6 +14,7 @@ from aggregator.run.secure_sum import closed_roster, delivery_to, unmask_request
 from aggregator.run.state import Attempt, Run, Status
 from aggregator.runner import Runner
 from dcfpca import secagg, secagg_wire
+from dcfpca.rpca.method import Stage
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import TensorHeader
@@ -39,6 +40,7 @@ class StageFacts:
     consensus: TensorHeader | None = None
     inline_consensus: bytes = b""
     ticket: bytes = b""
+    stage: Stage = Stage.FIT
     closed: secagg.ClosedRoster | None = None
     shared: dict[str, bytes] = field(default_factory=dict)
 
@@ -50,6 +52,7 @@ def stage_facts(spec: RunSpec, spec_bytes: bytes, run: Run, consensus: EncodedCo
         spec_bytes=spec_bytes,
         deadline_ms=int(due * 1000) if due else 0,
         consensus=consensus.header if run.status in (Status.RUNNING, Status.FINISHED) else None,
+        stage=consensus.stage,
     )
     if run.status is not Status.RUNNING or attempt is None:
         return facts
@@ -122,6 +125,7 @@ def _attempt_body(facts: StageFacts, run: Run, attempt: Attempt, participant: st
             consensus=facts.consensus,
             inline_consensus=facts.inline_consensus,
             ticket=facts.ticket,
+            stage=facts.stage.value,
         )
     assert facts.closed is not None
     match kind:
@@ -145,4 +149,5 @@ def _finished(facts: StageFacts, run: Run) -> pb.RunFinished:
         round=run.attempt.ref.round if run.attempt else 0,
         spec_sha256=run.spec_sha256,
         consensus=facts.consensus if run.status is Status.FINISHED else None,
+        stage=facts.stage.value,
     )

@@ -92,7 +92,7 @@ class UpdateIntake:
             return receipt(await self.runner.post(self._event()))
         if not self._is_of_this_opening():
             return receipt(Reply(Fate.LATE, "this attempt was opened anew by a restored aggregator"))
-        layout = self.runner.method.update_layout(self._key.ref.round)
+        layout = self.runner.method.update_layout(self._key.ref.round, self.runner.consensus.stage)
         check_header(self._header.tensor, layout, update_dtype(self.runner.spec))
         self._size = size_of(self._header.tensor)
         await self._take_over()

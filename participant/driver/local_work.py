@@ -113,7 +113,7 @@ class LocalWork:
         self, agreed: Contract, announced: AnnouncedConsensus, round: int, *, final: bool = False
     ) -> TensorMessage:
         """The consensus of a round, inline or fetched; its announced shape is checked against the spec first."""
-        layout = agreed.method.broadcast_layout(max(round, 1) if final else round)
+        layout = agreed.method.broadcast_layout(max(round, 1) if final else round, announced.stage)
         check_header(announced.header, layout, types.DTYPE_FLOAT64)
         if announced.inline:
             check_digest(announced.header, announced.inline)
