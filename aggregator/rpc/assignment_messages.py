@@ -125,7 +125,7 @@ def _attempt_body(facts: StageFacts, run: Run, attempt: Attempt, participant: st
             consensus=facts.consensus,
             inline_consensus=facts.inline_consensus,
             ticket=facts.ticket,
-            stage=facts.stage.value,
+            stage=f"STAGE_{facts.stage.name}",
         )
     assert facts.closed is not None
     match kind:
@@ -149,5 +149,5 @@ def _finished(facts: StageFacts, run: Run) -> pb.RunFinished:
         round=run.attempt.ref.round if run.attempt else 0,
         spec_sha256=run.spec_sha256,
         consensus=facts.consensus if run.status is Status.FINISHED else None,
-        stage=facts.stage.value,
+        stage=f"STAGE_{facts.stage.name}",
     )

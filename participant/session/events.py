@@ -25,7 +25,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AnnouncedConsensus:
-    """The consensus of a round: header and stage as announced, and the bytes if they are small enough to come inline."""
+    """The consensus of a round: header and stage as announced, and the bytes where they came inline."""
 
     header: types.TensorHeader
     inline: bytes = field(default=b"", repr=False)
