@@ -1,6 +1,6 @@
 """What the aggregator tells the sites once the fit is over, and how it stands in a broadcast.
 
-The tensor is U (m × p) and five columns of one number per feature. The scalars end with those of the method's own last
+The tensor is U (m × p) and six columns of one number per feature. The scalars end with those of the method's own last
 broadcast: sites of a run that was not refined form their result from it, as they do without closing rounds.
 """
 
@@ -15,9 +15,17 @@ from dcfpca.rpca.method import FloatArray, Layout, Stage, TensorMessage
 from dcfpca.rpca.refinement.column_fit import ColumnModel
 from dcfpca.rpca.refinement.row_step import Subspace, ridge_of
 
-FEATURE_COLUMNS = ("centre", "noise", "median", "spread", "null_scale")
+FEATURE_COLUMNS = ("centre", "noise", "median", "spread", "reach", "null_scale")
 HEAD = ("stage", "ending", "hiding", "fresh", "rank", "columns", "cut", "distance_scale")
-VERDICT = ("predicted", "flagged", "worst_flagged", "worst_feature", "unexplained_features", "far_entries", "odd_columns")
+VERDICT = (
+    "predicted",
+    "flagged",
+    "worst_flagged",
+    "worst_feature",
+    "unexplained_features",
+    "far_entries",
+    "odd_columns",
+)
 
 
 class FitEnding(IntEnum):
@@ -44,6 +52,7 @@ class ClosingPlan:
     noise: FloatArray
     median: FloatArray
     spread: FloatArray
+    reach: FloatArray  # how far from its median nearly all of a feature's values lie
     null_scale: FloatArray
     cut: float  # |z| beyond which entries are flagged
     distance_scale: float
@@ -63,8 +72,17 @@ class ClosingPlan:
 
     def broadcast(self) -> TensorMessage:
         """As a message."""
-        features = (self.centre, self.noise, self.median, self.spread, self.null_scale)
-        head = [self.stage, self.ending, self.hiding, self.fresh, self.rank, self.columns, self.cut, self.distance_scale]
+        features = (self.centre, self.noise, self.median, self.spread, self.reach, self.null_scale)
+        head = [
+            self.stage,
+            self.ending,
+            self.hiding,
+            self.fresh,
+            self.rank,
+            self.columns,
+            self.cut,
+            self.distance_scale,
+        ]
         scalars = [np.array(head, dtype=np.float64), self.verdict, self.variance, self.fit.scalars]
         return TensorMessage(np.column_stack([self.U, *features]), np.concatenate(scalars))
 
@@ -72,16 +90,30 @@ class ClosingPlan:
     def of(message: TensorMessage) -> ClosingPlan:
         """Inverse of `broadcast`."""
         width = message.tensor.shape[1] - len(FEATURE_COLUMNS)
-        head, verdict, variance, fit = np.split(
-            message.scalars, np.cumsum([len(HEAD), len(VERDICT), width])
-        )
+        head, verdict, variance, fit = np.split(message.scalars, np.cumsum([len(HEAD), len(VERDICT), width]))
         stage, ending, hiding, fresh, rank, columns, cut, distance_scale = head
         U = np.ascontiguousarray(message.tensor[:, :width])
-        centre, noise, median, spread, null_scale = message.tensor[:, width:].T
+        centre, noise, median, spread, reach, null_scale = message.tensor[:, width:].T
         return ClosingPlan(
-            Stage(int(stage)), FitEnding(int(ending)), hiding > 0.0, fresh > 0.0, int(rank), float(columns), U, variance,
-            centre, noise, median, spread, null_scale, float(cut), float(distance_scale), verdict, TensorMessage(U, fit),
-        )  # fmt: skip
+            stage=Stage(int(stage)),
+            ending=FitEnding(int(ending)),
+            hiding=bool(hiding),
+            fresh=bool(fresh),
+            rank=int(rank),
+            columns=float(columns),
+            U=U,
+            variance=variance,
+            centre=centre,
+            noise=noise,
+            median=median,
+            spread=spread,
+            reach=reach,
+            null_scale=null_scale,
+            cut=float(cut),
+            distance_scale=float(distance_scale),
+            verdict=verdict,
+            fit=TensorMessage(U, fit),
+        )
 
 
 def closing_layout(rows: int, width: int, fit: Layout) -> Layout:

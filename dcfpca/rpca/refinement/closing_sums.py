@@ -16,7 +16,7 @@ from dcfpca.rpca.refinement.size_histogram import MARGINAL_BINS, RESIDUAL_BINS, 
 
 NULL_COUNTS = ("columns", "far_entries", "entries", "odd_columns")
 ODD_SHARE = 0.5  # a column with more of its entries beyond the shoulder of the noise is not explained
-FAR_SPREADS = 10.0  # an entry of L further than so many spreads from its feature's median is out of range
+FAR = 2.0  # an entry of L further than so many reaches from its feature's median is out of range
 
 
 def update_layout(rows: int, width: int, stage: Stage) -> Layout:
@@ -96,7 +96,7 @@ def null_update(plan: ClosingPlan, M: FloatArray, L: FloatArray, distance: Float
     seen = np.count_nonzero(~np.isnan(M), axis=0)
     beyond = np.count_nonzero(sizes > 5.0 * plan.noise[:, None], axis=0)
     odd = np.count_nonzero(beyond > ODD_SHARE * np.maximum(seen, 1))
-    far = np.count_nonzero(np.abs(L - plan.median[:, None]) > FAR_SPREADS * plan.spread[:, None]) / M.shape[0]
+    far = np.count_nonzero(np.abs(L - plan.median[:, None]) > FAR * plan.reach[:, None]) / M.shape[0]
     head = [M.shape[1], far, float(seen.sum()) / M.shape[0], odd]
     distances = count_sizes(distance[None, :], np.array([float(max(plan.rank, 1))]), DISTANCE_BINS)[0]
     return TensorMessage(counts / plan.columns, np.concatenate([head, distances]) / plan.columns)

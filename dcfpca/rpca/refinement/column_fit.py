@@ -61,10 +61,9 @@ def better_of(model: ColumnModel, M: FloatArray, V: FloatArray, other: FloatArra
 def weights_of(residual: FloatArray, noise: FloatArray, kind: str = "tukey") -> FloatArray:
     """ψ(x)/x of residuals in units of the noise; 0 for unobserved entries (NaN)."""
     x = residual / noise[:, None]
+    weights = np.maximum(1.0 - (x / TUKEY) ** 2, 0.0) ** 2
     if kind == "huber":
         weights = HUBER / np.maximum(np.abs(x), HUBER)
-    else:
-        weights = np.maximum(1.0 - (x / TUKEY) ** 2, 0.0) ** 2
     return np.where(np.isnan(x), 0.0, weights)
 
 
@@ -94,7 +93,7 @@ def _weighted_solution(model: ColumnModel, X: FloatArray, W: FloatArray) -> Floa
     grams = np.empty((X.shape[1], width, width))
     grams[:, upper, lower] = grams[:, lower, upper] = W.T @ (model.U[:, upper] * model.U[:, lower])
     grams += np.diag(np.maximum(model.ridge, 1e-12))
-    return np.linalg.solve(grams, ((W * X).T @ model.U)[:, :, None])[:, :, 0]
+    return np.asarray(np.linalg.solve(grams, ((W * X).T @ model.U)[:, :, None])[:, :, 0], dtype=np.float64)
 
 
 def _plain_steps(

@@ -44,7 +44,8 @@ def hidden_entries(block: FloatArray, share: float, seed: int) -> NDArray[np.boo
     """Which observed entries of these columns are hidden: about this share of them."""
     values = np.ascontiguousarray(np.where(np.isnan(block), 0.0, block) + 0.0).view(np.uint64)
     rows = np.arange(1, block.shape[0] + 1, dtype=np.uint64)[:, None]
-    column = np.bitwise_xor.reduce(_mixed(values + rows * _GOLDEN), axis=0)
+    keys: NDArray[np.uint64] = np.add(values, rows * _GOLDEN, dtype=np.uint64)
+    column = np.bitwise_xor.reduce(_mixed(keys), axis=0)
     drawn = _mixed(column[None, :] + rows * _FIRST + np.uint64(seed) * _SECOND)
     hidden: NDArray[np.bool_] = (drawn < np.uint64(share * 2.0**64)) & ~np.isnan(block)
     return hidden

@@ -31,10 +31,10 @@ from dcfpca.rpca.refinement.closing_sums import RefinementTotals
 from dcfpca.rpca.refinement.closing_sums import update_layout as closing_update_layout
 from dcfpca.rpca.refinement.handover import is_exact, stalled
 from dcfpca.rpca.refinement.hidden_partition import HiddenPartition
-from dcfpca.rpca.refinement.noise_scale import fit_noise, median_and_spread
+from dcfpca.rpca.refinement.noise_scale import fit_noise, marginals
 from dcfpca.rpca.refinement.null import distance_scale, flag_cut, null_scale
 from dcfpca.rpca.refinement.rank_selection import RankCurve, ranks_tried
-from dcfpca.rpca.refinement.row_step import row_step
+from dcfpca.rpca.refinement.row_step import leverage_of, row_step
 from dcfpca.rpca.refinement.site import StagedSite
 from dcfpca.rpca.refinement.verdict import figures_of
 
@@ -154,15 +154,18 @@ class StagedMethod:
 
     def _refine(self, consensus: Consensus, plan: ClosingPlan, totals: RefinementTotals) -> Consensus:
         columns, done, final, limited = consensus.memory[CLOSING]
+        asked = plan
         done, measuring = done + 1, not final or done < SCALING_ROUNDS
         subspace, moved = row_step(plan.subspace, totals.rows, plan.noise)
         U, variance = plan.U.copy(), plan.variance.copy()
         U[:, : plan.rank], variance[: plan.rank] = subspace.U, subspace.variance
         plan = replace(plan, U=U, variance=variance, centre=subspace.centre, fresh=False)
         if measuring:
-            median, spread = median_and_spread(totals.above, totals.below, plan.median, plan.spread)
-            noise = fit_noise(totals.residuals, plan.noise, spread)
-            plan = replace(plan, noise=noise, median=median, spread=spread)
+            found = marginals(totals.above, totals.below, plan.median, plan.spread)
+            noise = fit_noise(
+                totals.residuals, plan.noise, found.spread, leverage_of(asked.subspace, asked.model.ridge)
+            )
+            plan = replace(plan, noise=noise, median=found.median, spread=found.spread, reach=found.reach)
         rests = bool(final) and not measuring and moved < REST
         spent = bool(final) and done >= MOST_ROUNDS
         if rests or spent or (not final and done >= BOUND_ROUNDS):
@@ -203,7 +206,9 @@ class StagedMethod:
 
     def _next(self, consensus: Consensus, plan: ClosingPlan, counters: FloatArray, moved: float) -> Consensus:
         kept = plan.subspace
-        progress = Progress(moved, plan.rank, float(np.median(plan.noise)), float("nan"), np.sqrt(kept.variance * plan.columns))
+        progress = Progress(
+            moved, plan.rank, float(np.median(plan.noise)), float("nan"), np.sqrt(kept.variance * plan.columns)
+        )
         return Consensus(
             consensus.round + 1,
             plan.broadcast(),
@@ -231,7 +236,9 @@ def opening_plan(fitted: Consensus, history: FloatArray, columns: float, ending:
     else:
         basis = np.linalg.svd(U, full_matrices=False)
         spread = np.maximum(np.sqrt((basis[0] ** 2) @ variance), tiny)
-        noise = np.maximum(np.full(rows, float(history[-1])) if ending is FitEnding.EXACT else spread / 32.0, 1e-12 * spread)
+        noise = np.maximum(
+            np.full(rows, float(history[-1])) if ending is FitEnding.EXACT else spread / 32.0, 1e-12 * spread
+        )
     return ClosingPlan(
         stage=Stage.REFINE if refined else Stage.VALIDATE,
         ending=ending,
@@ -245,6 +252,7 @@ def opening_plan(fitted: Consensus, history: FloatArray, columns: float, ending:
         noise=np.maximum(noise, tiny),
         median=np.zeros(rows),
         spread=spread,
+        reach=8.0 * spread,
         null_scale=np.ones(rows),
         cut=0.0,
         distance_scale=1.0,

@@ -7,6 +7,8 @@ that of most of its entries, at most a quarter (of flags: 15 %) of which may be 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.special import ndtri
 
@@ -16,6 +18,8 @@ from dcfpca.rpca.refinement.size_histogram import MARGINAL_BINS, RESIDUAL_BINS, 
 FIT_LEVEL = 0.75  # of the sizes of residuals; at most a quarter of a feature's entries is without weight in the fit
 FLAG_LEVEL = 0.85  # at most 15 % of a feature's entries can be flagged by their size alone
 HIGHER_LEVELS = (0.9, 0.95, 0.99)  # where one value makes up so much of a feature that the level's quantile is zero
+REACH_LEVEL = 0.99
+LEAST_FREEDOM = 0.02
 LEAST_OF_SPREAD = 1e-3  # the noise of a feature is not taken to be smaller than this share of its spread
 
 
@@ -33,15 +37,28 @@ def deviation(counts: FloatArray, unit: FloatArray, level: float, bins: Bins) ->
     return np.where(found > 0.0, found, bins.edges[0] * unit)
 
 
-def fit_noise(counts: FloatArray, unit: FloatArray, spread: FloatArray) -> FloatArray:
-    """The noise per feature that the weights of the fit are in units of."""
-    return np.maximum(deviation(counts, unit, FIT_LEVEL, RESIDUAL_BINS), LEAST_OF_SPREAD * spread)
+def fit_noise(counts: FloatArray, unit: FloatArray, spread: FloatArray, leverage: FloatArray) -> FloatArray:
+    """The noise per feature that the weights of the fit are in units of.
+
+    A feature that has a direction nearly to itself leaves hardly a residual whatever its values are: what counts is how
+    far they lie from what the other features predict, and that is the residual over one minus the leverage.
+    """
+    free = np.maximum(1.0 - leverage, LEAST_FREEDOM)
+    found = np.minimum(deviation(counts, unit, FIT_LEVEL, RESIDUAL_BINS) / free, np.maximum(spread, unit))
+    return np.maximum(found, LEAST_OF_SPREAD * spread)
 
 
-def median_and_spread(
-    above: FloatArray, below: FloatArray, guess: FloatArray, unit: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """A feature's median and spread from counts of how far its values lie above and below a guess of the median.
+@dataclass(frozen=True, slots=True, eq=False)
+class Marginals:
+    """Per feature: the median, the spread about it, and how far from it nearly all values lie."""
+
+    median: FloatArray
+    spread: FloatArray
+    reach: FloatArray
+
+
+def marginals(above: FloatArray, below: FloatArray, guess: FloatArray, unit: FloatArray) -> Marginals:
+    """Of features, from counts of how far their values lie above and below a guess of the median.
 
     Repeated with the last result as the next guess, the counts narrow in on both.
     """
@@ -50,7 +67,9 @@ def median_and_spread(
     up = _quantile_of_rows(above, unit, (over - 0.5 * total) / np.maximum(over, 1e-300))
     down = _quantile_of_rows(below, unit, (under - 0.5 * total) / np.maximum(under, 1e-300))
     median = guess + np.where(over > under, up, -down)
-    return median, deviation(above + below, unit, FLAG_LEVEL, MARGINAL_BINS)
+    spread = deviation(above + below, unit, FLAG_LEVEL, MARGINAL_BINS)
+    reach = np.maximum(quantile(above + below, unit, REACH_LEVEL, MARGINAL_BINS), spread)
+    return Marginals(median, spread, reach)
 
 
 def _quantile_of_rows(counts: FloatArray, unit: FloatArray, levels: FloatArray) -> FloatArray:

@@ -55,12 +55,14 @@ def two_sided(z: FloatArray) -> FloatArray:
 
 
 def distance_scale(counts: FloatArray, unit: float, rank: int) -> float:
-    """What T² is divided by to be no larger than χ² with `rank` degrees of freedom, at its 85 % quantile and far out."""
+    """What T² is divided by to be no larger than χ² of as many degrees of freedom, at its 85 % quantile and far out."""
     if rank == 0:
         return 1.0
-    found = [float(quantile(counts[None, :], np.array([unit]), level, DISTANCE_BINS)[0]) for level, _ in DISTANCE_LEVELS]
-    wanted = [float(chdtri(rank, 1.0 - level)) for _, level in DISTANCE_LEVELS]
-    return max(max(one / other for one, other in zip(found, wanted, strict=True)), 1.0)
+    excess = [
+        float(quantile(counts[None, :], np.array([unit]), level, DISTANCE_BINS)[0]) / float(chdtri(rank, 1.0 - normal))
+        for level, normal in DISTANCE_LEVELS
+    ]
+    return max(1.0, *excess)
 
 
 def distance_p_value(distance: FloatArray, rank: int, scale: float) -> FloatArray:
@@ -72,7 +74,8 @@ def distance_p_value(distance: FloatArray, rank: int, scale: float) -> FloatArra
 
 def column_p_value(z: FloatArray) -> FloatArray:
     """Simes' combination of the p-values of each column's entries (NaN: unobserved); 1 for a column without any."""
-    p = np.sort(np.where(np.isnan(z), np.inf, two_sided(z)), axis=0)
-    seen = np.count_nonzero(~np.isnan(z), axis=0)
+    p = np.sort(np.where(np.isnan(z), 2.0, two_sided(z)), axis=0)
+    seen = np.maximum(np.count_nonzero(~np.isnan(z), axis=0), 1)
     place = np.arange(1, z.shape[0] + 1)[:, None]
-    return np.minimum(np.min(p * seen / place, axis=0, initial=np.inf), 1.0)
+    combined = np.where(p <= 1.0, p * seen / place, 1.0)
+    return np.asarray(np.minimum(combined.min(axis=0, initial=1.0), 1.0))

@@ -11,6 +11,7 @@ from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.refinement.column_fit import ColumnModel, fit_columns
 
 CAP = 3.0  # an error larger than so many spreads counts as this: a hidden entry may be an outlier itself
+NEAR = 5.0  # a hidden entry further from its feature's median, in spreads, is an outlier itself, and not judged
 EVERY = 8  # up to this rank all ranks are tried, above every step of half
 
 
@@ -22,9 +23,15 @@ def ranks_tried(width: int) -> tuple[int, ...]:
     return tuple(ranks)
 
 
-def column_errors(
-    M: FloatArray, prediction: FloatArray, hidden: NDArray[np.bool_], spread: FloatArray
-) -> FloatArray:
+def judged_entries(
+    M: FloatArray, hidden: NDArray[np.bool_], median: FloatArray, spread: FloatArray
+) -> NDArray[np.bool_]:
+    """The hidden entries whose prediction is judged: by the data alone, so that all ranks are judged on the same."""
+    near: NDArray[np.bool_] = np.abs(M - median[:, None]) <= NEAR * spread[:, None]
+    return hidden & near
+
+
+def column_errors(M: FloatArray, prediction: FloatArray, hidden: NDArray[np.bool_], spread: FloatArray) -> FloatArray:
     """Each column's sum of capped errors over its hidden entries, in units of the features' spreads."""
     errors = np.minimum(np.abs(M - prediction) / spread[:, None], CAP)
     return np.asarray(np.where(hidden, errors, 0.0).sum(axis=0))
@@ -43,7 +50,7 @@ def errors_by_rank(
 
 
 def validation_sums(errors: FloatArray, counts: FloatArray) -> FloatArray:
-    """What of a site's columns is summed: counts, their squares, then errors, their squares and products with counts."""
+    """What of columns is summed: counts, their squares, then errors, their squares and products with counts."""
     sums = [np.array([counts.sum(), np.sum(counts**2)])]
     sums += [errors.sum(axis=1), np.sum(errors**2, axis=1), errors @ counts]
     return np.concatenate(sums)

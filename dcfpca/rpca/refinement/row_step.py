@@ -54,7 +54,7 @@ def row_step(now: Subspace, sums: RoundSums, noise: FloatArray) -> tuple[Subspac
     floor = LEAST_VARIANCE * max(float(np.trace(covariance)), np.finfo(np.float64).tiny)
     slope = (sums.pull - np.outer(sums.shift, mean)) / n / weight[:, None]
     turn = np.linalg.solve(covariance + floor * np.eye(rank), slope.T).T
-    out, off = _out_of_span(now.U, turn), _out_of_span(now.U, shift)
+    out, off = _out_of_span(now.U, turn), _out_of_span(now.U, np.asarray(shift, dtype=np.float64))
     moved = np.einsum("kr,rs,ks->k", out, covariance, out) + off**2
     U, variance = principal(now.U + turn, covariance)
     return Subspace(U, centre, variance), float(np.sqrt(np.mean(moved / noise**2)))
@@ -76,3 +76,8 @@ def ridge_of(subspace: Subspace, noise: FloatArray) -> FloatArray:
     along = (subspace.U**2).T @ noise**2
     largest = float(subspace.variance.max(initial=0.0))
     return np.asarray(along / np.maximum(subspace.variance, max(LEAST_VARIANCE * largest, np.finfo(np.float64).tiny)))
+
+
+def leverage_of(subspace: Subspace, ridge: FloatArray) -> FloatArray:
+    """How far each feature's own entry decides its fitted value: 0 not at all, 1 alone."""
+    return np.asarray(subspace.U**2 @ (1.0 / (1.0 + ridge)))

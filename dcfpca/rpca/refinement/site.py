@@ -14,7 +14,13 @@ from dcfpca.rpca.refinement.closing_plan import FEATURE_COLUMNS, ClosingPlan, Fi
 from dcfpca.rpca.refinement.closing_sums import null_update, refinement_update
 from dcfpca.rpca.refinement.column_fit import better_of, fit_columns, objective_by_column
 from dcfpca.rpca.refinement.hidden_entries import HiddenColumns, hidden_entries
-from dcfpca.rpca.refinement.rank_selection import column_errors, errors_by_rank, ranks_tried, validation_sums
+from dcfpca.rpca.refinement.rank_selection import (
+    column_errors,
+    errors_by_rank,
+    judged_entries,
+    ranks_tried,
+    validation_sums,
+)
 from dcfpca.rpca.refinement.scoring import score_columns, squared_distance
 
 PREFIX = "fit/"  # of the inner site's arrays in a snapshot
@@ -85,7 +91,7 @@ class StagedSite:
         return dict(self._certificate)
 
     def _closing(self, broadcast: TensorMessage) -> bool:
-        return broadcast.tensor.shape[1] == self._width + len(FEATURE_COLUMNS)
+        return bool(broadcast.tensor.shape[1] == self._width + len(FEATURE_COLUMNS))
 
     def _coefficients(self, plan: ClosingPlan, M: FloatArray, first: int, last: int) -> FloatArray:
         """V of a block: carried over where this site took part in the round before, else from the data alone."""
@@ -116,15 +122,18 @@ class StagedSite:
             for first, last in self._blocks:
                 M = self._columns.read(first, last)
                 hidden = hidden_entries(M, share, seed)
-                errors = errors_by_rank(plan.model, plan.median, M, hidden, plan.spread)
-                total += validation_sums(errors, hidden.sum(axis=0).astype(np.float64))
+                judged = judged_entries(M, hidden, plan.median, plan.spread)
+                errors = errors_by_rank(
+                    plan.model, plan.median, np.where(hidden & ~judged, np.nan, M), judged, plan.spread
+                )
+                total += validation_sums(errors, judged.sum(axis=0).astype(np.float64))
             return TensorMessage(np.zeros((0, 0)), total / plan.columns)
         for _, block in self._results(plan, hiding=True):
             M = self._columns.read(block.start, block.start + block.L.shape[1])
-            hidden = hidden_entries(M, share, seed)
-            own = column_errors(M, block.L, hidden, plan.spread)
-            errors = np.stack([column_errors(M, plan.median[:, None], hidden, plan.spread), *[own] * (len(ranks) - 1)])
-            total += validation_sums(errors, hidden.sum(axis=0).astype(np.float64))
+            judged = judged_entries(M, hidden_entries(M, share, seed), plan.median, plan.spread)
+            own = column_errors(M, block.L, judged, plan.spread)
+            errors = np.stack([column_errors(M, plan.median[:, None], judged, plan.spread), *[own] * (len(ranks) - 1)])
+            total += validation_sums(errors, judged.sum(axis=0).astype(np.float64))
         return TensorMessage(np.zeros((0, 0)), total / plan.columns)
 
     def _null(self, plan: ClosingPlan) -> TensorMessage:

@@ -21,7 +21,7 @@ def figures_of(plan: ClosingPlan, counts: FloatArray, null_counts: FloatArray) -
     figures = plan.verdict.copy()
     entries = np.maximum(counts.sum(axis=1), 1e-300)
     by_feature = count_above(counts, plan.noise, plan.cut * plan.null_scale, RESIDUAL_BINS)
-    columns, far, seen, odd = null_counts
+    columns, far, _, odd = null_counts
     wide = plan.null_scale >= UNEXPLAINED * plan.spread
     found = {
         "flagged": float(by_feature.sum() / entries.sum()),
@@ -66,7 +66,9 @@ def _reasons(plan: ClosingPlan, outcome: Outcome, bound: int | None, figures: di
     return [
         "the run stopped at its round limit" if outcome is Outcome.OUT_OF_ROUNDS else "",
         "the run diverged" if outcome is Outcome.DIVERGED else "",
-        f"the rank is as large as its bound {bound}, raise max_rank" if bound is not None and plan.rank >= bound else "",
+        f"the rank is as large as its bound {bound}, raise max_rank"
+        if bound is not None and plan.rank >= bound
+        else "",
         "the model predicts hidden entries hardly better than medians do, lower the rank"
         if plan.rank and not exact and predicted < POOR_PREDICTION
         else "",

@@ -37,7 +37,7 @@ from dcfpca.rpca.subspace.settings import OPENING_LOWEST, OPENING_STEP, Subspace
 from dcfpca.rpca.subspace.settings import update_layout as _update_layout
 from dcfpca.rpca.subspace.site import SKETCHING_ROUNDS, SubspaceSite
 from dcfpca.rpca.subspace.state import State
-from dcfpca.rpca.subspace.stopping import QUIET_ROUNDS, quiet_rounds
+from dcfpca.rpca.subspace.stopping import QUIET_ROUNDS, final_thresholds, quiet_rounds
 from dcfpca.rpca.subspace.update_scaling import update_scales, update_unit
 from dcfpca.rpca.thresholds import NORMAL_MEDIAN
 
@@ -159,7 +159,7 @@ class SubspaceMethod:
             values=_kept_alive(values, schedule),
             schedule=accelerated(schedule, tangent, change, old.change, self.settings),
             change=change,
-            quiet=quiet_rounds(old.quiet, at_rest, schedule, old.schedule, self.settings),
+            quiet=quiet_rounds(old.quiet, at_rest, schedule, old.schedule, self.settings, self.tolerance),
             narrow=narrow,
             held=held,
         )
@@ -194,6 +194,8 @@ class SubspaceMethod:
 
     def _close(self, done: int, state: State, start: CoefficientStart = CoefficientStart.CARRIED) -> Consensus:
         """End the round: either the run is over, or the next round opens, in which V begins at `start`."""
+        if state.quiet >= QUIET_ROUNDS:
+            state = replace(state, schedule=final_thresholds(state.schedule, self.settings, self.tolerance))
         rank = int(np.count_nonzero(state.weights))
         kept_values = (state.weights * state.values)[state.weights > 0.0]
         plan = state.plan(start, self.settings)
