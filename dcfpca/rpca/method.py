@@ -91,6 +91,15 @@ class Progress:
     singular_values: FloatArray = field(default_factory=lambda: np.zeros(0))
 
 
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`sound` is whether nothing speaks against the answer; `sentence` says what was found either way."""
+
+    sound: bool
+    sentence: str
+    reasons: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Consensus:
     """What the aggregator holds at the start of `round`: the broadcast that sites answer in that round.
@@ -226,4 +235,8 @@ class Method(Protocol):
 
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:
         """What the operator may have when the run is over: `U` (m × rank) and `singular_values`."""
+        ...
+
+    def verdict(self, consensus: Consensus) -> Verdict | None:
+        """Whether the answer of a finished run can be trusted; None where no closing round could tell."""
         ...

@@ -29,6 +29,7 @@ from dcfpca.rpca.method import (
     Stage,
     TensorMessage,
     Total,
+    Verdict,
 )
 from dcfpca.rpca.partitioned_step import sum_of_answers
 from dcfpca.rpca.thresholds import NORMAL_MEDIAN
@@ -118,6 +119,13 @@ class ScaledMethod:
         """The inner method's model, in scaled units, with centre and scale."""
         broadcast, centre, scale = split_broadcast(consensus.broadcast, self.rows)
         return self.inner.model(replace(consensus, broadcast=broadcast)) | {"centre": centre, "scale": scale}
+
+    def verdict(self, consensus: Consensus) -> Verdict | None:
+        """The inner method's; None while medians are sought."""
+        if consensus.round < SCALING_ROUNDS:
+            return None
+        broadcast, _, _ = split_broadcast(consensus.broadcast, self.rows)
+        return self.inner.verdict(replace(consensus, round=consensus.round - SCALING_ROUNDS, broadcast=broadcast))
 
     def _refine(self, consensus: Consensus, total: Total) -> Consensus:
         prefix, centre = counting_state(consensus.broadcast, self.rows)

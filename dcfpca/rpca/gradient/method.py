@@ -38,6 +38,7 @@ from dcfpca.rpca.method import (
     Stage,
     TensorMessage,
     Total,
+    Verdict,
 )
 
 __all__ = ["GradientMethod", "GradientSettings"]
@@ -114,6 +115,10 @@ class GradientMethod:
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:
         """The consensus U, and the singular values of U Vᵀ with the V of the last round."""
         return {"U": consensus.broadcast.tensor, "singular_values": consensus.progress.singular_values}
+
+    def verdict(self, consensus: Consensus) -> Verdict | None:
+        """None: the fit alone does not tell; `StagedMethod` adds the rounds that do."""
+        return None
 
     def _open(self, asked: Consensus, total: Total) -> Consensus:
         columns, columns_scale = (float(value) for value in total.sums.scalars)

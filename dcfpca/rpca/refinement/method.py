@@ -24,6 +24,7 @@ from dcfpca.rpca.method import (
     Stage,
     TensorMessage,
     Total,
+    Verdict,
 )
 from dcfpca.rpca.partitioned_step import sum_of_answers
 from dcfpca.rpca.refinement.closing_plan import FEATURE_COLUMNS, VERDICT, ClosingPlan, FitEnding, closing_layout
@@ -36,7 +37,7 @@ from dcfpca.rpca.refinement.null import distance_scale, flag_cut, null_scale
 from dcfpca.rpca.refinement.rank_selection import RankCurve, ranks_tried
 from dcfpca.rpca.refinement.row_step import leverage_of, row_step
 from dcfpca.rpca.refinement.site import StagedSite
-from dcfpca.rpca.refinement.verdict import figures_of
+from dcfpca.rpca.refinement.verdict import figures_of, verdict_of
 
 BOUND_ROUNDS = 6  # refinement rounds at the full width, with entries hidden
 SCALING_ROUNDS = 4  # of those at the chosen rank, in which the noise is still measured; then it is fixed
@@ -113,6 +114,13 @@ class StagedMethod:
         kept = plan.subspace
         values = np.sqrt(kept.variance * plan.columns)
         return {"U": kept.U, "singular_values": values} | features | curve | {"variance": kept.variance}
+
+    def verdict(self, consensus: Consensus) -> Verdict | None:
+        """Whether the answer can be trusted, once the closing rounds are held."""
+        if consensus.stage is Stage.FIT or consensus.outcome is None:
+            return None
+        bound = None if self.fixed_rank else self.width
+        return verdict_of(ClosingPlan.of(consensus.broadcast), consensus.outcome, bound)
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The consensus after this round's sum."""

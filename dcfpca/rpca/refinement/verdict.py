@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from dcfpca.rpca.method import FloatArray, Outcome
+from dcfpca.rpca.method import FloatArray, Outcome, Verdict
 from dcfpca.rpca.refinement.closing_plan import VERDICT, ClosingPlan, FitEnding
 from dcfpca.rpca.refinement.size_histogram import RESIDUAL_BINS, count_above
 
@@ -34,15 +32,6 @@ def figures_of(plan: ClosingPlan, counts: FloatArray, null_counts: FloatArray) -
     for name, value in found.items():
         figures[VERDICT.index(name)] = value
     return figures
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """`sound` is whether nothing speaks against the answer; `sentence` says what was found either way."""
-
-    sound: bool
-    sentence: str
-    reasons: tuple[str, ...]
 
 
 def verdict_of(plan: ClosingPlan, outcome: Outcome, bound: int | None = None) -> Verdict:

@@ -25,6 +25,7 @@ from dcfpca.rpca.method import (
     Stage,
     TensorMessage,
     Total,
+    Verdict,
 )
 from dcfpca.rpca.partitioned_step import sum_of_answers
 from dcfpca.rpca.subspace.acceleration import accelerated, tangent_share
@@ -112,6 +113,10 @@ class SubspaceMethod:
             "U": np.ascontiguousarray(plan.U[:, plan.entering]),
             "singular_values": (plan.weights * plan.values)[plan.entering],
         }
+
+    def verdict(self, consensus: Consensus) -> Verdict | None:
+        """None: the fit alone does not tell; `StagedMethod` adds the rounds that do."""
+        return None
 
     def _open(self, opening: Consensus, total: Total) -> Consensus:
         """From the counts of entry sizes: a scale, the first threshold, and a subspace to begin with."""
