@@ -8,6 +8,7 @@ from aggregator.run.state import Export, Run, Status
 from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.store.participants import ParticipantRecord
+from aggregator.verdict_view import rank_curve_view, verdict_view
 from dcfpca.v1 import admin_pb2 as pb
 
 
@@ -32,6 +33,8 @@ async def run_view(registry: RunRegistry, runner: Runner, after_round: int = -1,
         rounds=[pb.RoundView.FromString(view) for view in views],
         percent=dict(runner.percent),
         operator=run.operator,
+        verdict=verdict_view(runner),
+        rank_curve=rank_curve_view(runner) if rounds else [],
     )
 
 

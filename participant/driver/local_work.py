@@ -16,7 +16,7 @@ from dcfpca.wire import check_digest, check_header, message_from
 from participant.contract import Contract
 from participant.driver.site_services import SiteServices
 from participant.engine.progress import MeteredColumns, ProgressMeter, passes_of
-from participant.results import ResultFacts, write_results
+from participant.results import FinalBroadcast, ResultFacts, write_results
 from participant.session import Consent, actions
 from participant.session.events import AnnouncedConsensus
 from participant.state.store import LocalStep
@@ -78,9 +78,8 @@ class LocalWork:
         async with self._lock:
             broadcast = await self._consensus(agreed, action.consensus, action.round, final=True)
             site = self._open_site(agreed)
-            await self._services.engine.run(
-                lambda: write_results(results, facts, consent.spec, site, broadcast, columns)
-            )
+            final = FinalBroadcast(broadcast, action.consensus.stage)
+            await self._services.engine.run(lambda: write_results(results, facts, consent.spec, site, final, columns))
             self.forget()
 
     def _compute(
