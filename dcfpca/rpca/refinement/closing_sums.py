@@ -16,6 +16,7 @@ from dcfpca.rpca.refinement.size_histogram import MARGINAL_BINS, RESIDUAL_BINS, 
 
 NULL_COUNTS = ("columns", "far_entries", "entries", "odd_columns")
 ODD_SHARE = 0.5  # a column with more of its entries beyond the shoulder of the noise is not explained
+AT_MEDIAN = 1e-9  # of the spread: values that are the median but for rounding all count as not above it
 FAR = 2.0  # an entry of L further than so many reaches from its feature's median is out of range
 
 
@@ -49,10 +50,11 @@ def refinement_update(plan: ClosingPlan, M: FloatArray, V: FloatArray, objective
     scaled = np.zeros((M.shape[1], width))
     scaled[:, : plan.rank] = V / units[: plan.rank]
     off = M - plan.median[:, None]
+    above = off > AT_MEDIAN * plan.spread[:, None]
     counts = [
         count_sizes(np.abs(R), model.noise, RESIDUAL_BINS),
-        count_sizes(np.where(off > 0.0, off, np.nan), plan.spread, MARGINAL_BINS),
-        count_sizes(np.where(off <= 0.0, -off, np.nan), plan.spread, MARGINAL_BINS),
+        count_sizes(np.where(above, off, np.nan), plan.spread, MARGINAL_BINS),
+        count_sizes(np.where(above, np.nan, np.abs(off)), plan.spread, MARGINAL_BINS),
     ]
     tensor = np.column_stack([pull @ scaled, pull.sum(axis=1), W.sum(axis=1), *counts])
     gram = (scaled.T @ scaled)[np.triu_indices(width)]
@@ -86,7 +88,8 @@ class RefinementTotals:
         rows = RoundSums(
             pull[:, :rank] * noise * units[:rank], shift[:, 0] * plan.noise, weight[:, 0], gram, total, float(columns)
         )
-        return RefinementTotals(rows, residuals, above, below, float(objective))
+        counts = (np.rint(counted) for counted in (residuals, above, below))  # whole numbers, whatever the sum's order
+        return RefinementTotals(rows, *counts, float(objective))
 
 
 def null_update(plan: ClosingPlan, M: FloatArray, L: FloatArray, distance: FloatArray) -> TensorMessage:

@@ -19,6 +19,7 @@ SOLVED_WIDTH = 12  # up to so many directions, normal equations are solved for e
 WEIGHTED_STEPS = 4
 PLAIN_STEPS = 8  # steps with the weights' upper bound in place of the weights, where directions are many
 START_STEPS = 10
+AS_GOOD = 1e-6  # relatively: which of two like minima is lower must not be decided by rounding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,9 +54,9 @@ def fit_columns(model: ColumnModel, M: FloatArray, start: FloatArray | None) -> 
 
 
 def better_of(model: ColumnModel, M: FloatArray, V: FloatArray, other: FloatArray) -> FloatArray:
-    """For each column the coefficients with the lower objective."""
+    """For each column the coefficients with the lower objective; V where they are as good as equal."""
     first, second = objective_by_column(model, M, V), objective_by_column(model, M, other)
-    return np.where((first <= second)[:, None], V, other)
+    return np.where((first <= (1.0 + AS_GOOD) * second)[:, None], V, other)
 
 
 def weights_of(residual: FloatArray, noise: FloatArray, kind: str = "tukey") -> FloatArray:

@@ -199,7 +199,7 @@ class StagedMethod:
         return replace(plan, rank=rank, stage=Stage.REFINE, fresh=True)
 
     def _end(self, consensus: Consensus, plan: ClosingPlan, sums: TensorMessage) -> Consensus:
-        counts, distances = sums.tensor * plan.columns, sums.scalars[4:] * plan.columns
+        counts, distances = np.rint(sums.tensor * plan.columns), np.rint(sums.scalars[4:] * plan.columns)
         scale = null_scale(counts, plan.noise, plan.spread)
         plan = replace(
             plan,

@@ -53,8 +53,8 @@ def row_step(now: Subspace, sums: RoundSums, noise: FloatArray) -> tuple[Subspac
     covariance = sums.gram / n - np.outer(mean, mean)
     floor = LEAST_VARIANCE * max(float(np.trace(covariance)), np.finfo(np.float64).tiny)
     slope = (sums.pull - np.outer(sums.shift, mean)) / n / weight[:, None]
-    turn = np.linalg.solve(covariance + floor * np.eye(rank), slope.T).T
-    out, off = _out_of_span(now.U, turn), _out_of_span(now.U, np.asarray(shift, dtype=np.float64))
+    turn = np.asarray(np.linalg.solve(covariance + floor * np.eye(rank), slope.T).T, dtype=np.float64)
+    out, off = _out_of_span(now.U, turn), _out_of_span(now.U, shift)
     moved = np.einsum("kr,rs,ks->k", out, covariance, out) + off**2
     U, variance = principal(now.U + turn, covariance)
     return Subspace(U, centre, variance), float(np.sqrt(np.mean(moved / noise**2)))

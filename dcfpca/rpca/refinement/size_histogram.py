@@ -32,6 +32,7 @@ class Bins:
             return np.asarray((np.log2(sizes) + self.octaves) * self.per_octave)
 
 
+ON_EDGE = 1e-7  # of a bin
 RESIDUAL_BINS = Bins(octaves=7, per_octave=4)
 MARGINAL_BINS = Bins(octaves=7, per_octave=2)
 
@@ -39,7 +40,8 @@ MARGINAL_BINS = Bins(octaves=7, per_octave=2)
 def count_sizes(sizes: FloatArray, unit: FloatArray, bins: Bins) -> FloatArray:
     """Row by row, how many sizes (NaN: none) lie in each bin; bins are in units of the row's `unit`."""
     rows, known = sizes.shape[0], ~np.isnan(sizes)
-    place = np.ceil(bins.place(np.where(known, sizes, 1.0) / unit[:, None])) - 1.0
+    # Values on an edge, as discrete data has them, must not change bins by rounding: then the split would show.
+    place = np.ceil(bins.place(np.where(known, sizes, 1.0) / unit[:, None]) - ON_EDGE) - 1.0
     place = np.clip(place, 0, bins.count - 1).astype(np.intp)
     flat = (place + bins.count * np.arange(rows)[:, None])[known]
     return np.bincount(flat, minlength=rows * bins.count).reshape(rows, bins.count).astype(np.float64)
