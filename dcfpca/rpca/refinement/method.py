@@ -32,6 +32,7 @@ from dcfpca.rpca.refinement.closing_sums import RefinementTotals
 from dcfpca.rpca.refinement.closing_sums import update_layout as closing_update_layout
 from dcfpca.rpca.refinement.handover import is_exact, stalled
 from dcfpca.rpca.refinement.hidden_partition import HiddenPartition
+from dcfpca.rpca.refinement.limits import BOUND_ROUNDS, MOST_ROUNDS
 from dcfpca.rpca.refinement.noise_scale import fit_noise, marginals
 from dcfpca.rpca.refinement.null import distance_scale, flag_cut, null_scale
 from dcfpca.rpca.refinement.rank_selection import RankCurve, ranks_tried
@@ -39,10 +40,7 @@ from dcfpca.rpca.refinement.row_step import leverage_of, row_step
 from dcfpca.rpca.refinement.site import StagedSite
 from dcfpca.rpca.refinement.verdict import figures_of, verdict_of
 
-BOUND_ROUNDS = 6  # refinement rounds at the full width, with entries hidden
 SCALING_ROUNDS = 4  # of those at the chosen rank, in which the noise is still measured; then it is fixed
-MOST_ROUNDS = 16  # at the chosen rank
-CLOSING_ROUNDS = BOUND_ROUNDS + 1 + MOST_ROUNDS + 1
 REST = 0.03  # L moves by less than this share of the noise
 HISTORY, CLOSING, CURVE = "staged/noise", "staged/closing", "staged/curve"
 
