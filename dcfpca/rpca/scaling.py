@@ -116,9 +116,10 @@ class ScaledMethod:
         return self.inner.partitioned_answer(scaled, round - SCALING_ROUNDS, inside)
 
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:
-        """The inner method's model, in scaled units, with centre and scale."""
+        """The inner method's model, in scaled units, with the centre and scale by which L = centre + scale · (U Vᵀ)."""
         broadcast, centre, scale = split_broadcast(consensus.broadcast, self.rows)
-        return self.inner.model(replace(consensus, broadcast=broadcast)) | {"centre": centre, "scale": scale}
+        inner = self.inner.model(replace(consensus, broadcast=broadcast))
+        return inner | {"centre": centre + scale * inner.get("centre", 0.0), "scale": scale}
 
     def verdict(self, consensus: Consensus) -> Verdict | None:
         """The inner method's; None while medians are sought."""

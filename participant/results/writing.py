@@ -134,10 +134,11 @@ def _write_blocks(
 
 def _write_scaling(target: Path, model: Mapping[str, FloatArray]) -> dict[str, str]:
     """Write centre and scale by feature, if the run had them; returns what the manifest says about them."""
-    if "centre" not in model:
+    centre = model.get("centre", np.zeros(model["U"].shape[0]))
+    if "scale" not in model and not np.any(centre):
         return {}
-    np.save(target / "centre.npy", model["centre"])
-    np.save(target / "scale.npy", model["scale"])
+    np.save(target / "centre.npy", centre)
+    np.save(target / "scale.npy", model.get("scale", np.ones_like(centre)))
     meaning = "L = centre + scale * (U V^T), row by row; U is in scaled units, L and S are in the data's own"
     return {"centre": "centre.npy", "scale": "scale.npy", "meaning": meaning}
 
