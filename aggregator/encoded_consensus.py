@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from dcfpca.method_memory import encode_memory, memory_digest
-from dcfpca.rpca.method import Consensus, Method
+from dcfpca.rpca.method import Consensus, Method, Stage
 from dcfpca.secagg.fixed_cohort.context import consensus_digest
-from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire import header_of, message_bytes
 
@@ -19,8 +18,12 @@ class EncodedConsensus:
 
     header: types.TensorHeader
     payload: bytes
-    stage: pb.Stage
     consensus: Consensus = field(repr=False)
+
+    @property
+    def stage(self) -> Stage:
+        """The stage of the round that the consensus opens."""
+        return self.consensus.stage
 
     @cached_property
     def memory(self) -> bytes:
@@ -41,5 +44,5 @@ class EncodedConsensus:
 def encoded_consensus(method: Method, consensus: Consensus) -> EncodedConsensus:
     """The consensus as it is sent to the participants."""
     payload = message_bytes(consensus.broadcast)
-    layout = method.broadcast_layout(consensus.round)
-    return EncodedConsensus(header_of(payload, layout, types.DTYPE_FLOAT64), payload, pb.STAGE_FIT, consensus)
+    layout = method.broadcast_layout(consensus.round, consensus.stage)
+    return EncodedConsensus(header_of(payload, layout, types.DTYPE_FLOAT64), payload, consensus)

@@ -40,13 +40,15 @@ def open_round(spec: RunSpec, method: Method, run: Run, told: EncodedConsensus, 
     tally = Tally(context_of(spec, run, told.told), values, tag, set(attempt.updates))
     total = open_sum(terms, opening, tally)
     after = advanced(method, told.consensus, total.numbers, len(terms.cohort))
-    exponents = _next_exponents(spec, method, opening, total, after.round)
+    exponents = _next_exponents(spec, method, opening, total, after)
     return OpenedRound(after, total.digest(), exponents, _stored(spec, method, run, attempt, told, total))
 
 
-def _next_exponents(spec: RunSpec, method: Method, opening: Opening, total: OpenedSum, round: int) -> tuple[int, ...]:
+def _next_exponents(
+    spec: RunSpec, method: Method, opening: Opening, total: OpenedSum, after: Consensus
+) -> tuple[int, ...]:
     """The exponents of the next round: from this sum if its updates have the same layout, else from the layout."""
-    layout = block_layout(method.update_layout(round))
+    layout = block_layout(method.update_layout(after.round, after.stage))
     if layout != opening.layout:
         return first_exponents(layout)
     before = lifted(opening.exponents, len(opening.misfits), spec.precision)
@@ -58,7 +60,7 @@ def _stored(
 ) -> StoredSum:
     values = total.values.tobytes()
     header = pb.SumHeader(
-        tensor=header_of(values, method.update_layout(attempt.ref.round), update_dtype(spec)),
+        tensor=header_of(values, method.update_layout(attempt.ref.round, told.consensus.stage), update_dtype(spec)),
         tag=total.tag,
         opened=round_opened(run, attempt, told, b""),
         memory=told.memory,

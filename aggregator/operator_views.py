@@ -10,6 +10,7 @@ from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.store.participants import ParticipantRecord
 from aggregator.store.store import HeldRun
+from aggregator.verdict_view import rank_curve_view, verdict_view
 from dcfpca.v1 import admin_pb2 as pb
 
 
@@ -34,6 +35,8 @@ async def run_view(registry: RunRegistry, runner: Runner, after_round: int = -1,
         rounds=[pb.RoundView.FromString(view) for view in views],
         percent=dict(runner.percent),
         operator=run.operator,
+        verdict=verdict_view(runner),
+        rank_curve=rank_curve_view(runner) if rounds else [],
         waiting=_waiting(registry, run),
         complaints=[_complaint(one) for one in run.complaints],
     )

@@ -16,7 +16,7 @@ def round_opened(run: Run, attempt: Attempt, consensus: EncodedConsensus, ticket
         cohort=run.cohort,
         consensus=consensus.header,
         ticket=ticket,
-        stage=consensus.stage,
+        stage=f"STAGE_{consensus.stage.name}",
     )
     if run.fixed_cohort is not None:
         fixed = run.fixed_cohort

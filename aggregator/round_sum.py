@@ -109,7 +109,7 @@ class RoundSum:
 
     def _running_sum(self, round: int) -> RunningSum:
         if self.running is None:
-            self.running = RunningSum(self._spec, self._method.update_layout(round))
+            self.running = RunningSum(self._spec, self._method.update_layout(round, self.consensus.stage))
         return self.running
 
     def discard(self) -> None:
@@ -151,10 +151,11 @@ class RoundSum:
             consensus=encoded_consensus(self._method, after).header.sha256,
             sum_digest=opened.sum_digest,
             exponents=opened.exponents,
+            stage=int(after.stage),
         )
 
     async def _on_loop_or_thread(self, run: Run, attempt: Attempt) -> OpenedRound:
-        if self._method.update_layout(attempt.ref.round).size * 8 <= ON_LOOP_BYTES:
+        if self._method.update_layout(attempt.ref.round, self.consensus.stage).size * 8 <= ON_LOOP_BYTES:
             # More threads would be no faster, and would keep spinning beside those that have work to do.
             with _blas().limit(limits=1):
                 return self._next(run, attempt)

@@ -73,7 +73,7 @@ def advanced(method: Method, consensus: Consensus, vector: FloatArray, contribut
     """The consensus that follows from an opened sum. Raises UnusableSum or BadInput as `next_consensus` does."""
     if not np.isfinite(vector).all():
         raise UnusableSum("the sum holds numbers that are not finite")
-    layout = method.update_layout(consensus.round)
+    layout = method.update_layout(consensus.round, consensus.stage)
     after = method.advance(consensus, Total(TensorMessage.unflatten(layout, vector), contributors))
     if after.outcome is Outcome.DIVERGED:
         raise BadInput(after.outcome.value)

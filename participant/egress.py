@@ -10,6 +10,7 @@ from dcfpca.artifacts import ARTIFACTS
 from dcfpca.atomic_files import sha256_of_file
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import Refused
+from dcfpca.rpca.method import Stage
 from dcfpca.secagg_wire import ref_to_wire
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
@@ -79,7 +80,8 @@ class Egress:
         `opened` is the announcement of the attempt; None when it is no longer the latest.
         """
         ticket, cohort = (opened.ticket, len(opened.cohort)) if opened else (b"", 0)
-        item, header = contract.update_item(agreed, ref_to_wire(ref), payload, ticket)
+        stage = opened.consensus.stage if opened else Stage.FIT
+        item, header = contract.update_item(agreed, ref_to_wire(ref), payload, ticket, stage)
         self._record_once(item)
         return await self._link.upload(header, payload, cohort)
 

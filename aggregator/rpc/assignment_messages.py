@@ -16,6 +16,7 @@ from aggregator.run.secure_sum import closed_roster, delivery_to, unmask_request
 from aggregator.run.state import Attempt, Run, Status
 from aggregator.runner import Runner
 from dcfpca import fixed_cohort_wire, secagg, secagg_wire
+from dcfpca.rpca.method import Stage
 from dcfpca.secagg.fixed_cohort import shares_for
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
@@ -49,6 +50,7 @@ class StageFacts:
     deadline_ms: int = 0
     consensus: TensorHeader | None = None
     opened: pb.RoundOpened | None = None
+    stage: Stage = Stage.FIT
     closed: secagg.ClosedRoster | None = None
     shared: dict[str, bytes] = field(default_factory=dict)
 
@@ -60,6 +62,7 @@ def stage_facts(spec: RunSpec, spec_bytes: bytes, run: Run, consensus: EncodedCo
         spec_bytes=spec_bytes,
         deadline_ms=int(due * 1000) if due else 0,
         consensus=consensus.header if run.status in (Status.RUNNING, Status.FINISHED) else None,
+        stage=consensus.stage,
     )
     if run.status is not Status.RUNNING or attempt is None:
         return facts
@@ -163,4 +166,5 @@ def _finished(facts: StageFacts, run: Run) -> pb.RunFinished:
         round=run.attempt.ref.round if run.attempt else 0,
         spec_sha256=run.spec_sha256,
         consensus=facts.consensus if run.status is Status.FINISHED else None,
+        stage=f"STAGE_{facts.stage.name}",
     )

@@ -93,7 +93,7 @@ class UpdateIntake:
             return receipt(await self.runner.post(self._event()))
         if not self._is_of_this_opening():
             return receipt(Reply(Fate.LATE, "this attempt was opened anew by a restored aggregator"))
-        layout = self.runner.method.update_layout(self._key.ref.round)
+        layout = self.runner.method.update_layout(self._key.ref.round, self.runner.consensus.stage)
         check_header(self._header.tensor, layout, update_dtype(self.runner.spec))
         if self.runner.run.fixed_cohort is not None:
             told = self.runner.round_sum.encoded().told

@@ -153,7 +153,7 @@ class ConsensusReached(RunEvent):
     """The sum of this attempt was formed and the method advanced; a non-empty outcome ends the run.
 
     `consensus` is the SHA-256 of the new consensus. Of a fixed cohort: `sum_digest` names the opened sum, and
-    `exponents` are those of the next round.
+    `exponents` and `stage` are those of the next round.
     """
 
     kind: Literal["consensus_reached"] = "consensus_reached"
@@ -162,6 +162,7 @@ class ConsensusReached(RunEvent):
     consensus: bytes = b""
     sum_digest: bytes = b""
     exponents: tuple[int, ...] = ()
+    stage: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from functools import lru_cache
 from aggregator.run.records import FixedCohort
 from aggregator.run.state import Run
 from dcfpca.methods import method_of
+from dcfpca.rpca.method import Stage
 from dcfpca.secagg import fixed_cohort as secure
 from dcfpca.secagg.fixed_cohort import context as contexts
 from dcfpca.secagg.fixed_cohort.exponents import first_exponents
@@ -30,9 +31,9 @@ def _terms(run: str, spec: bytes, cohort: tuple[str, ...], last_round: int, prec
     return secure.RunTerms(run, spec, cohort, last_round, precision)
 
 
-def layout_of(spec: RunSpec, round: int) -> secure.BlockLayout:
-    """The blocks of this round's updates."""
-    return block_layout(method_of(spec).update_layout(round))
+def layout_of(spec: RunSpec, round: int, stage: int = 0) -> secure.BlockLayout:
+    """The blocks of the updates in this round of this stage."""
+    return block_layout(method_of(spec).update_layout(round, Stage(stage)))
 
 
 def roster_of(spec: RunSpec, run: Run, fixed: FixedCohort) -> bytes:
@@ -50,7 +51,7 @@ def opening_of(spec: RunSpec, run: Run, told: bytes) -> secure.Opening:
     assert run.fixed_cohort is not None
     assert run.attempt is not None
     fixed, round = run.fixed_cohort, run.attempt.ref.round
-    layout = layout_of(spec, round)
+    layout = layout_of(spec, round, fixed.stage)
     return secure.Opening(round, told, fixed.previous_sum, layout, fixed.exponents, fixed.misfits)
 
 

@@ -131,6 +131,7 @@ def next_round(run: Run, event: events.ConsensusReached) -> Run:
         shares={},
         previous_sum=event.sum_digest,
         exponents=event.exponents,
+        stage=event.stage,
         misfits=(),
         lifts=fixed.lifts + len(fixed.misfits),
     )

@@ -54,7 +54,7 @@ class FixedCohort(Record):
 
     `roster` is the digest of all adverts once everybody has advertised. Adverts and shares are dropped when round 0 is
     summed: by then every member has completed its set-up. `ready` are those whose first update has shown it.
-    `exponents` are those of the open round before its `misfits`; `lifts` counts the misfits of earlier rounds.
+    `exponents` are those of the open round before its `misfits`, `stage` is its stage; `lifts` counts earlier misfits.
     `waiting` has the moment since which each late or absent member is awaited.
     """
 
@@ -66,4 +66,5 @@ class FixedCohort(Record):
     previous_sum: bytes = NO_SUM
     misfits: tuple[Misfit, ...] = ()
     lifts: int = 0
+    stage: int = 0
     waiting: Mapping[str, float] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from participant.contract import Contract
 from participant.driver.site_services import SiteServices
 from participant.engine.cancellation import Cancellation, WorkCancelled
 from participant.engine.progress import MeteredColumns, ProgressMeter, passes_of
-from participant.results import ResultFacts, write_results
+from participant.results import FinalBroadcast, ResultFacts, write_results
 from participant.session import Consent, actions
 from participant.session.events import AnnouncedConsensus
 from participant.state.store import LocalStep
@@ -88,9 +88,8 @@ class LocalWork:
         async with self._lock:
             broadcast = await self._consensus(agreed, action.consensus, action.round, final=True)
             site = self._open_site(agreed)
-            await self._services.engine.run(
-                lambda: write_results(results, facts, consent.spec, site, broadcast, columns)
-            )
+            final = FinalBroadcast(broadcast, action.consensus.stage)
+            await self._services.engine.run(lambda: write_results(results, facts, consent.spec, site, final, columns))
             self.forget()
 
     def _compute(
@@ -124,7 +123,7 @@ class LocalWork:
         self, agreed: Contract, announced: AnnouncedConsensus, round: int, *, final: bool = False
     ) -> TensorMessage:
         """The consensus of a round, inline or fetched; its announced shape is checked against the spec first."""
-        layout = agreed.method.broadcast_layout(max(round, 1) if final else round)
+        layout = agreed.method.broadcast_layout(max(round, 1) if final else round, announced.stage)
         check_header(announced.header, layout, types.DTYPE_FLOAT64)
         if announced.inline:
             check_digest(announced.header, announced.inline)

@@ -18,7 +18,7 @@ import numpy as np
 
 from dcfpca import fixed_cohort_wire as wire
 from dcfpca.method_memory import encode_memory, memory_digest
-from dcfpca.rpca.method import Consensus
+from dcfpca.rpca.method import Consensus, Stage
 from dcfpca.secagg.fixed_cohort import (
     Advert,
     Masked,
@@ -150,7 +150,7 @@ class FixedCohortPlay(PlayedRun):
 
     def opening(self, opened: pb.RoundOpened) -> Opening:
         """The announcement as the secure sum knows it."""
-        layout = block_layout(self.method.update_layout(opened.ref.round))
+        layout = block_layout(self.method.update_layout(opened.ref.round, Stage(opened.stage)))
         return wire.opening_from_wire(opened, layout, opened.inline_consensus)
 
     def close(self, opened: pb.RoundOpened, total: OpenedSum) -> OpenedSum:
@@ -167,7 +167,7 @@ class FixedCohortPlay(PlayedRun):
         payload = total.values.tobytes()
         dtype = types.DTYPE_UINT64 if self.spec.precision == 64 else types.DTYPE_UINT32
         header = pb.SumHeader(
-            tensor=header_of(payload, self.method.update_layout(opened.ref.round), dtype),
+            tensor=header_of(payload, self.method.update_layout(opened.ref.round, Stage(opened.stage)), dtype),
             tag=total.tag,
             opened=changed(opened, lambda told: told.ClearField("inline_consensus")),
             memory=encode_memory(self.consensus.memory),

@@ -52,8 +52,9 @@ class PlayedRun:
             ref=types.RoundRef(run_id=self.run_id, round=told.round, attempt=attempt),
             spec_sha256=self.spec.digest(),
             cohort=self.names,
-            consensus=header_of(payload, self.method.broadcast_layout(told.round), types.DTYPE_FLOAT64),
+            consensus=header_of(payload, self.method.broadcast_layout(told.round, told.stage), types.DTYPE_FLOAT64),
             inline_consensus=payload,
+            stage=f"STAGE_{told.stage.name}",
         )
 
     def open(self, opened: pb.RoundOpened | Mapping[str, pb.RoundOpened]) -> int:
@@ -66,14 +67,16 @@ class PlayedRun:
 
     def advance(self, round: int, numbers: FloatArray, contributors: int) -> None:
         """Go on to what follows from this sum."""
-        sums = TensorMessage.unflatten(self.method.update_layout(round), numbers)
+        sums = TensorMessage.unflatten(self.method.update_layout(round, self.consensus.stage), numbers)
         with threadpool_limits(1):
             self.consensus = self.method.advance(self.consensus, Total(sums, contributors))
 
     def finish(self, status: str = "finished", names: Iterable[str] = ()) -> None:
         """Tell these sites, or all, that the run is over, with the consensus it has."""
         payload, round = message_bytes(self.consensus.broadcast), self.consensus.round
-        header = header_of(payload, self.method.broadcast_layout(max(1, round)), types.DTYPE_FLOAT64)
+        header = header_of(
+            payload, self.method.broadcast_layout(max(1, round), self.consensus.stage), types.DTYPE_FLOAT64
+        )
         self.liar.consensus[self.run_id, round, True] = (header, payload)
         told = pb.RunFinished(
             status=status,
@@ -81,6 +84,7 @@ class PlayedRun:
             round=round,
             spec_sha256=self.spec.digest(),
             consensus=header if status == "finished" else None,
+            stage=f"STAGE_{self.consensus.stage.name}",
         )
         for name in names or self.names:
             self.tell(name, run_finished=told)
