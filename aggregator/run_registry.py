@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -123,6 +123,14 @@ class RunRegistry:
                 # A run whose store has failed must not keep the participant from its other runs.
                 with suppress(DcfpcaError):
                     await runner.post(event)
+
+    def members_revoked(self, is_revoked: Callable[[str, str], bool]) -> None:
+        """Certificates were revoked: tell every open run with a member whose last one was among them."""
+        for runner in self.runners.values():
+            for name in () if runner.run.status.over else runner.run.cohort:
+                who = self.directory.records.get(name)
+                if who is not None and is_revoked(name, who.fingerprint):
+                    runner.tell(events.MemberRevoked(at=self.store.now(), participant=name))
 
     def enrolment_changed(self, run_id: str) -> None:
         """A participant answered the proposal of this run, so that its enrolment may be complete."""

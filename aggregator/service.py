@@ -48,7 +48,7 @@ async def _serve(config: Config) -> None:
     pages = await _serve_pages(config, registry, trust)
     _announce_ready(config, server.port)
     watchers = [
-        asyncio.create_task(trust.watch(lambda: _certificates_changed(thread, server, trust))),
+        asyncio.create_task(trust.watch(lambda: _certificates_changed(registry, server, trust))),
         asyncio.create_task(cut_expired(server)),
         asyncio.create_task(watch_health(server.tell_health, thread, trust)),
     ]
@@ -78,11 +78,14 @@ async def _serve_pages(config: Config, registry: RunRegistry, trust: Trust) -> l
     return [page for page in pages if page is not None]
 
 
-def _certificates_changed(store: StoreThread, server: Server, trust: Trust) -> None:
-    """Sign with the new key from now on, and cut the calls of revoked certificates."""
+def _certificates_changed(registry: RunRegistry, server: Server, trust: Trust) -> None:
+    """Sign with the new key from now on, cut the calls of revoked certificates, and tell the runs of their owners."""
     mine = trust.credentials
-    store.signer = Signer(lambda data: sign(mine.private_key, data), mine.certificate.public_bytes(Encoding.DER))
+    registry.store.signer = Signer(
+        lambda data: sign(mine.private_key, data), mine.certificate.public_bytes(Encoding.DER)
+    )
     server.calls.cut(trust.is_trusted)
+    registry.members_revoked(trust.is_revoked)
 
 
 async def cut_expired(server: Server) -> None:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from dcfpca.errors import BadMessage
 
 _LENGTH = struct.Struct("<I")
-_SIZE = struct.Struct("<Q")
 _DTYPES = {"<f8", "<i8", "|b1"}
 _MOST_AXES = 4
+_EXTENT_BYTES = 8
 
 
 def encode_memory(memory: Mapping[str, NDArray[Any]]) -> bytes:
@@ -45,12 +45,12 @@ def decode_memory(encoded: bytes) -> dict[str, NDArray[Any]]:
 
 
 def _encoded(name: str, array: NDArray[Any]) -> Iterator[bytes]:
-    little = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
+    little: NDArray[Any] = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
     if little.dtype.str not in _DTYPES or little.ndim > _MOST_AXES:
         raise BadMessage(f"the method keeps {name} as {little.dtype.str}, which is not sent to sites")
     for text in (name.encode(), little.dtype.str.encode()):
         yield _LENGTH.pack(len(text)) + text
-    yield _LENGTH.pack(little.ndim) + b"".join(_SIZE.pack(extent) for extent in little.shape)
+    yield _LENGTH.pack(little.ndim) + struct.pack(f"<{little.ndim}Q", *little.shape)
     yield little.tobytes()
 
 
@@ -62,7 +62,7 @@ def _decoded(encoded: bytes, place: int) -> tuple[str, NDArray[Any], int]:
         raise BadMessage(f"the method's memory has an array of type {dtype[:20]!r} with {axes} axes")
     place += _LENGTH.size
     shape = struct.unpack_from(f"<{axes}Q", encoded, place)
-    place += axes * _SIZE.size
+    place += axes * _EXTENT_BYTES
     array: NDArray[Any] = np.frombuffer(_piece(encoded, place, math.prod(shape) * np.dtype(dtype).itemsize), dtype)
     return name, array.reshape(shape), place + array.nbytes
 

@@ -124,7 +124,12 @@ class RunSpec(BaseModel):
     @property
     def last_round(self) -> int:
         """The highest round number that can occur; scaling takes rounds of its own before those of the method."""
-        return self.rounds + (SCALING_ROUNDS if self.scaling == "robust" else 0)
+        return self.rounds + self.scaling_rounds
+
+    @property
+    def scaling_rounds(self) -> int:
+        """Rounds that scaling takes before those of the method."""
+        return SCALING_ROUNDS if self.scaling == "robust" else 0
 
     @property
     def grace_seconds(self) -> float:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dcfpca.errors import BadInput, DcfpcaError, UnusableState
 
-VERSION = 1
+VERSION = 2
 
 
 class StoreFailed(DcfpcaError):

@@ -33,6 +33,15 @@ CREATE TABLE rounds (
     PRIMARY KEY (run_id, round)
 ) WITHOUT ROWID;
 
+-- The opened sums of the latest rounds of runs with a fixed cohort, which members may fetch and check.
+CREATE TABLE opened_sums (
+    run_id TEXT NOT NULL REFERENCES runs,
+    round  INTEGER NOT NULL,
+    header BLOB NOT NULL,                -- serialized dcfpca.v1.SumHeader
+    sum    BLOB NOT NULL,                -- residues, little-endian
+    PRIMARY KEY (run_id, round)
+);
+
 -- Everyone who ever connected.
 CREATE TABLE participants (
     name        TEXT PRIMARY KEY,

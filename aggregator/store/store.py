@@ -10,9 +10,11 @@ from pathlib import Path
 from aggregator.run.events import Event
 from aggregator.run.rules import step
 from aggregator.run.state import Run
+from aggregator.store import opened_sums
 from aggregator.store.codec import dump_consensus, dump_event, dump_run, load_consensus, load_event, load_run
 from aggregator.store.database import lock, open_database, transaction
 from aggregator.store.export_files import ExportFiles
+from aggregator.store.opened_sums import StoredSum
 from aggregator.store.update_files import UpdateFiles, UpdateKey
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.rpca.method import Consensus
@@ -41,6 +43,7 @@ class Commit:
     chunks: Sequence[tuple[UpdateKey, int, bytes]] = ()
     consensus: Consensus | None = None
     round_view: tuple[int, bytes] | None = None
+    opened_sum: StoredSum | None = None
     discard: Sequence[AttemptRef] = ()
 
 
@@ -104,6 +107,8 @@ class Store:
             if commit.round_view:
                 statement = "INSERT OR REPLACE INTO rounds (run_id, round, view) VALUES (?, ?, ?)"
                 db.execute(statement, (run_id, *commit.round_view))
+            if commit.opened_sum:
+                opened_sums.keep(db, run_id, commit.opened_sum)
         for ref in commit.discard:
             self.updates.discard(ref)
 

@@ -21,7 +21,7 @@ def test_a_memory_is_read_back_as_it_was() -> None:
 
 
 def test_the_order_of_keys_and_of_bytes_in_memory_does_not_matter() -> None:
-    other = {name: np.asfortranarray(MEMORY[name]) for name in reversed(list(MEMORY))}
+    other = {name: np.array(MEMORY[name], order="F") for name in reversed(list(MEMORY))}
     big = {name: array.astype(array.dtype.newbyteorder(">")) for name, array in MEMORY.items()}
     assert encode_memory(other) == encode_memory(MEMORY) == encode_memory(big)
 
