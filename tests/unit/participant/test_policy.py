@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dcfpca.spec import RunSpec
 from dcfpca.secagg.fixed_cohort import PastRun
+from dcfpca.spec import RunSpec
 from participant.policy import (
     SAMPLED,
     SMALL_SUM,
