@@ -42,6 +42,7 @@ BOUND_ROUNDS = 6  # refinement rounds at the full width, with entries hidden
 SCALING_ROUNDS = 4  # of those at the chosen rank, in which the noise is still measured; then it is fixed
 MOST_ROUNDS = 16  # at the chosen rank
 CLOSING_ROUNDS = BOUND_ROUNDS + 1 + MOST_ROUNDS + 1
+LEAST_SPREAD = 1e-3  # of the largest: of a feature that is not in L
 REST = 0.03  # L moves by less than this share of the noise
 HISTORY, CLOSING, CURVE = "staged/noise", "staged/closing", "staged/curve"
 
@@ -235,7 +236,8 @@ def opening_plan(fitted: Consensus, history: FloatArray, columns: float, ending:
         noise = np.full(rows, float(history[-1]))
     else:
         basis = np.linalg.svd(U, full_matrices=False)
-        spread = np.maximum(np.sqrt((basis[0] ** 2) @ variance), tiny)
+        spread = np.sqrt((basis[0] ** 2) @ variance)
+        spread = np.maximum(spread, max(LEAST_SPREAD * float(spread.max(initial=0.0)), tiny))
         noise = np.maximum(
             np.full(rows, float(history[-1])) if ending is FitEnding.EXACT else spread / 32.0, 1e-12 * spread
         )
