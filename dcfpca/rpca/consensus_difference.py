@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dcfpca.rpca.method import FloatArray, Method, TensorMessage
+from dcfpca.rpca.method import FloatArray, Method, Stage, TensorMessage
+from dcfpca.rpca.refinement.closing_plan import FEATURE_COLUMNS, ClosingPlan
+from dcfpca.rpca.refinement.method import StagedMethod
 from dcfpca.rpca.scaling import SCALING_ROUNDS, ScaledMethod, split_broadcast
 from dcfpca.rpca.subspace.method import SubspaceMethod
 from dcfpca.rpca.subspace.round_plan import RoundPlan
@@ -20,7 +22,7 @@ TOLERANCE = 1e-6
 APART = float("inf")
 
 
-def difference(method: Method, round: int, one: TensorMessage, other: TensorMessage) -> float:
+def difference(method: Method, round: int, one: TensorMessage, other: TensorMessage, stage: Stage = Stage.FIT) -> float:
     """The largest relative difference between two broadcasts of this round; infinite if something discrete differs."""
     if one.tensor.shape != other.tensor.shape or one.scalars.shape != other.scalars.shape:
         return APART
@@ -31,7 +33,11 @@ def difference(method: Method, round: int, one: TensorMessage, other: TensorMess
             split_broadcast(told, method.rows) for told in (one, other)
         )
         apart = _relative(np.concatenate(scaling), np.concatenate(scaling_other))
-        return max(apart, difference(method.inner, round - SCALING_ROUNDS, inside, inside_other))
+        return max(apart, difference(method.inner, round - SCALING_ROUNDS, inside, inside_other, stage))
+    if isinstance(method, StagedMethod):
+        if stage is Stage.FIT:
+            return difference(method.inner, round, one, other)
+        return _between_closing_plans(ClosingPlan.of(one), ClosingPlan.of(other))
     if isinstance(method, SubspaceMethod) and round > 0:
         return _between_plans(RoundPlan.of(one), RoundPlan.of(other))
     return max(_relative(one.tensor, other.tensor), _relative(one.scalars, other.scalars))
@@ -48,6 +54,21 @@ def _between_plans(one: RoundPlan, other: RoundPlan) -> float:
         _relative(one.values, other.values),
         _between_projectors(one.U, one.values, other.U, other.values),
         _between_projectors(one.U, one.weights * one.values, other.U, other.weights * other.values),
+    )
+
+
+def _between_closing_plans(one: ClosingPlan, other: ClosingPlan) -> float:
+    discrete = ("stage", "ending", "hiding", "fresh", "rank")
+    if any(getattr(one, name) != getattr(other, name) for name in discrete):
+        return APART
+    figures = [np.array([plan.columns, plan.cut, plan.distance_scale]) for plan in (one, other)]
+    return max(
+        *(_relative(mine[None], theirs[None]) for mine, theirs in zip(*figures, strict=True)),
+        *(_relative(getattr(one, name), getattr(other, name)) for name in FEATURE_COLUMNS),
+        _relative(one.variance, other.variance),
+        _relative(one.verdict, other.verdict),
+        _relative(one.fit.scalars, other.fit.scalars),
+        _between_projectors(one.U, one.variance, other.U, other.variance),
     )
 
 

@@ -31,7 +31,7 @@ async def answer_round(
     if vector is None:
         await _verify(services, agreed, run, session, opened, payload)
         step = await local.step(agreed, action, lambda: not session.finished)
-        computed = events.Computed(step.round, step.consensus, step.vector, step.broadcast)
+        computed = events.Computed(step.round, step.consensus, step.vector, step.broadcast, step.stage)
     else:
         assert session.computed is not None
         computed = session.computed
@@ -53,7 +53,7 @@ async def _verify(
     before, state, told = run.seen(session.computed), run.state, opened.announced
     if before is None or state is None or told is None or state.round != before.round:
         return
-    size = agreed.method.update_layout(before.round).size * agreed.spec.precision // 8
+    size = agreed.method.update_layout(before.round, before.stage).size * agreed.spec.precision // 8
     if not wants_verification(services.site.facts.policy, size, os.urandom(1)[0]):
         return
     request = pb.FetchSumRequest(run_id=run.run_id, round=before.round)
@@ -61,7 +61,7 @@ async def _verify(
         shown = ShownSum(*await services.link.fetch_sum(request, size))
     except BadMessage as error:
         raise WrongSum(f"the aggregator does not show the sum of round {before.round}: {error}") from error
-    consensus = message_from(agreed.method.broadcast_layout(opened.ref.round), payload)
+    consensus = message_from(agreed.method.broadcast_layout(opened.ref.round, opened.consensus.stage), payload)
     side = run.side
     await services.engine.run(lambda: verify_round(agreed.method, side, before, shown, told, consensus))
     log("sum_verified", level="debug", run=run.run_id, round=before.round)

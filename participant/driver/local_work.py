@@ -102,7 +102,9 @@ class LocalWork:
         vector = site.answer(action.round, broadcast).flat()
         if not np.isfinite(vector).all():
             raise BadMessage("the local step gave numbers that are not finite")
-        step = LocalStep(action.round, action.consensus.sha256, vector, site.snapshot(), broadcast.flat())
+        step = LocalStep(
+            action.round, action.consensus.sha256, vector, site.snapshot(), broadcast.flat(), action.consensus.stage
+        )
         checksum = self._services.store.save_step(self._run_id, step)
         if is_fixed_cohort(agreed.spec):
             # What is answered is pinned for good, so the numbers must outlive a power cut.

@@ -8,6 +8,7 @@ from dcfpca.attempt_ref import AttemptRef
 from dcfpca.consent import consent_bytes
 from dcfpca.fate import Fate
 from dcfpca.logs import log
+from dcfpca.rpca.method import Stage
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire import Buffer
@@ -57,7 +58,9 @@ async def send(
 
 
 async def _update_bytes(services: SiteServices, agreed: Contract, session: Session, ref: AttemptRef) -> Buffer:
-    if agreed.layout(ref.round).size * 8 <= INLINE_UPDATE_BYTES:
+    latest = session.latest
+    stage = latest.consensus.stage if latest is not None else Stage.FIT
+    if agreed.layout(ref.round, stage).size * 8 <= INLINE_UPDATE_BYTES:
         return session.update_bytes(ref)
     return await services.engine.run(lambda: session.update_bytes(ref))
 

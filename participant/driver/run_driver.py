@@ -197,7 +197,7 @@ class RunDriver:
         log("step_computed", level="debug", run=self.run_id, round=action.round, seconds=seconds)
         # The session may ask for the next step at once, and it has the same name.
         self._tasks.release(COMPUTE)
-        self.take(events.Computed(step.round, step.consensus, step.vector, step.broadcast))
+        self.take(events.Computed(step.round, step.consensus, step.vector, step.broadcast, step.stage))
 
     def _report(self, percent: int) -> None:
         ref = self.session.ref

@@ -64,7 +64,7 @@ def saved_events(store: Store, row: RunRow, step: LocalStep | None) -> list[even
     if row.status == "waiting":
         past.append(events.Proposed(row.spec, row.digest))
     if step is not None:
-        past.append(events.Computed(step.round, step.consensus, step.vector, step.broadcast))
+        past.append(events.Computed(step.round, step.consensus, step.vector, step.broadcast, step.stage))
     inbox = [_decoded(body) for body in store.inbox(row.run_id)]
     if row.consent is not None and is_fixed_cohort(row.consent.spec):
         return past + inbox

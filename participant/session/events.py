@@ -166,6 +166,7 @@ class Computed:
     consensus_sha256: bytes
     vector: FloatArray = field(repr=False)
     broadcast: FloatArray = field(repr=False, default_factory=lambda: np.zeros(0))
+    stage: Stage = Stage.FIT
 
 
 @dataclass(frozen=True, slots=True, eq=False)

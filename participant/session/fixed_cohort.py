@@ -124,7 +124,7 @@ class FixedCohortRun:
         """
         round, consensus = opened.ref.round, bytes(payload)
         opening = self.opening_of(opened, consensus)
-        numbers = self.side.admit(opening, lambda: self._check_broadcast(round, consensus, before))
+        numbers = self.side.admit(opening, lambda: self._check_broadcast(opened, consensus, before))
         if before is not None and (before.round, before.consensus_sha256) == (round, opened.consensus.sha256):
             return opening, before.vector
         if numbers is Numbers.SAVED:
@@ -135,7 +135,7 @@ class FixedCohortRun:
         """The opening that these announced bytes make."""
         if opened.announced is None:
             raise OutOfTurn("the round was announced without what a fixed cohort binds into its masks")
-        layout = block_layout(self.method.update_layout(opened.ref.round))
+        layout = block_layout(self.method.update_layout(opened.ref.round, opened.consensus.stage))
         return opening_from_wire(opened.announced, layout, consensus)
 
     def answer(self, ref: AttemptRef, opening: Opening, vector: FloatArray) -> Answer:
@@ -168,20 +168,21 @@ class FixedCohortRun:
             raise ChangedRoster("this is a second, different roster in one run")
         return True
 
-    def _check_broadcast(self, round: int, consensus: bytes, before: Computed | None) -> None:
-        told = message_from(self.method.broadcast_layout(round), consensus)
+    def _check_broadcast(self, opened: Opened, consensus: bytes, before: Computed | None) -> None:
+        round, stage = opened.ref.round, opened.consensus.stage
+        told = message_from(self.method.broadcast_layout(round, stage), consensus)
         own = OwnColumns(self.site.columns, self.spec.precision)
-        if reason := implausible(self.method, round, told, self.seen(before), own):
+        if reason := implausible(self.method, round, told, self.seen(before), own, stage):
             raise ImplausibleConsensus(f"round {round} was refused before anything was computed: {reason}")
 
     def seen(self, before: Computed | None) -> Seen | None:
         """The consensus of the last local step, as the method reads it."""
         if before is None:
             return None
-        layout = self.method.broadcast_layout(before.round)
+        layout = self.method.broadcast_layout(before.round, before.stage)
         if before.broadcast.size != layout.size:
             return None
-        return Seen(before.round, TensorMessage.unflatten(layout, before.broadcast))
+        return Seen(before.round, TensorMessage.unflatten(layout, before.broadcast), before.stage)
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from dcfpca.fixed_cohort_wire import opening_from_wire
 from dcfpca.method_memory import decode_memory, memory_digest
 from dcfpca.rpca.broadcast_checks import Seen
 from dcfpca.rpca.consensus_difference import TOLERANCE, difference
-from dcfpca.rpca.method import Consensus, FloatArray, Method, TensorMessage, Total
+from dcfpca.rpca.method import Consensus, FloatArray, Method, Stage, TensorMessage, Total
 from dcfpca.secagg.errors import WrongConsensus, WrongSum
 from dcfpca.secagg.fixed_cohort import FixedCohortSide
 from dcfpca.secagg.fixed_cohort.context import context_of, opening_digest, sum_digest
@@ -42,8 +42,8 @@ def verify_round(
     expected = _advanced(method, side, before, shown.header, numbers)
     if expected.outcome is not None:
         raise WrongConsensus(f"the run is over after round {before.round}, and round {told.ref.round} was opened")
-    apart = difference(method, expected.round, expected.broadcast, consensus)
-    if not apart <= TOLERANCE:
+    apart = difference(method, expected.round, expected.broadcast, consensus, expected.stage)
+    if not apart <= TOLERANCE or Stage(int(told.stage)) is not expected.stage:
         mine, theirs = (hashlib.sha256(message_bytes(one)).hexdigest() for one in (expected.broadcast, consensus))
         raise WrongConsensus(
             f"the consensus of round {told.ref.round} ({theirs[:16]}) does not follow from the sum of round"
@@ -55,7 +55,7 @@ def verified_numbers(
     method: Method, side: FixedCohortSide, before: Seen, shown: ShownSum, announced: bytes
 ) -> FloatArray:
     """The numbers of the sum whose digest was announced; WrongSum unless the members sent them in that round."""
-    layout = method.update_layout(before.round)
+    layout = method.update_layout(before.round, before.stage)
     opening = opening_from_wire(shown.header.opened, block_layout(layout), message_bytes(before.broadcast))
     if opening_digest(side.terms, side.state.roster, opening) != side.state.opening:
         raise WrongSum(f"the sum that is shown for round {before.round} is of another opening than this site answered")
@@ -77,9 +77,9 @@ def _advanced(
     """The consensus that follows, with the memory that was announced for the round before."""
     if memory_digest(header.memory) != header.opened.memory_sha256:
         raise WrongConsensus(f"the memory that is shown for round {before.round} is not the one that was announced")
-    sums = TensorMessage.unflatten(method.update_layout(before.round), numbers)
+    sums = TensorMessage.unflatten(method.update_layout(before.round, before.stage), numbers)
     try:
-        consensus = Consensus(before.round, before.broadcast, decode_memory(header.memory))
+        consensus = Consensus(before.round, before.broadcast, decode_memory(header.memory), stage=before.stage)
         return method.advance(consensus, Total(sums, len(side.terms.cohort)))
     except (BadInput, BadMessage, KeyError, TypeError, ValueError) as error:
         sentence = f"nothing follows from the sum and the memory that are shown for round {before.round}: {error}"

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from dcfpca.atomic_files import atomic_write, make_private_directory, sync_directory, sync_file
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadInput, Refused, UnusableState
-from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.method import FloatArray, Stage
 from dcfpca.secagg.fixed_cohort import PastRun
 from dcfpca.spec import parse_spec
 from participant.session import Consent
@@ -76,6 +76,7 @@ class LocalStep:
     vector: FloatArray = field(repr=False)
     snapshot: Mapping[str, NDArray[np.generic]] = field(repr=False)
     broadcast: FloatArray = field(repr=False, default_factory=lambda: np.zeros(0))
+    stage: Stage = Stage.FIT
 
 
 class Store:
@@ -234,6 +235,7 @@ class Store:
         arrays = {f"site.{key}": value for key, value in step.snapshot.items()} | {
             "update": step.vector,
             "broadcast": step.broadcast,
+            "stage": np.array([float(step.stage)]),
         }
         path = self.directory / _step_file(run_id, step.round)
         return atomic_write(path, lambda file: write_arrays(file, arrays))
@@ -271,8 +273,9 @@ class Store:
         except BadInput:
             return None
         vector, broadcast = arrays.pop("update"), arrays.pop("broadcast", np.zeros(0))
+        stage = Stage(int(arrays.pop("stage", np.zeros(1))[0]))
         snapshot = {key.removeprefix("site."): arrays[key] for key in arrays}
-        return LocalStep(round, consensus, vector, snapshot, broadcast)
+        return LocalStep(round, consensus, vector, snapshot, broadcast, stage)
 
     def end(self, run_id: str, status: str, outcome: str) -> None:
         """Record that the run is `finished` or `ended`, and delete its seeds and local state."""
