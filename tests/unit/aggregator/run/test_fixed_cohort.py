@@ -271,7 +271,7 @@ def test_an_open_run_of_version_0_1_is_paused_and_says_what_to_do() -> None:
 def test_a_store_set_back_behind_its_members_pauses_unless_the_opening_is_the_same() -> None:
     run = WaitingRun().set_up().rounds(2)
     run.tell(events.NewerAttemptShown, participant="ann", round=2, attempt=1, same_consensus=True)
-    assert run.run.status is Status.RUNNING
+    assert run.place[0] == "running"
     run.tell(events.NewerAttemptShown, participant="ann", round=4, attempt=1, same_consensus=False)
     assert run.run.status is Status.PAUSED
     assert "restored from a backup" in run.run.reason
@@ -305,7 +305,7 @@ def test_state_and_events_are_read_back_from_the_store_as_they_were() -> None:
     run.tell(events.Left, participant="dag")
     assert load_run(dump_run(run.run), run.run.spec_sha256) == run.run
     misfit = run.misfit("ann")
-    told = [
+    told: list[events.Event] = [
         events.RunKeyAdvertised(at=1.0, participant="ann", run_key=WaitingRun().begin("ann").advert()),
         events.GroupSecretShared(at=1.0, participant="ann", shares=run.fixed.shares["ann"]),
         events.MisfitReported(at=1.0, participant="ann", ref=run.attempt.ref, misfit=misfit),
