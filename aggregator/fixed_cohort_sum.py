@@ -48,7 +48,7 @@ def _next_exponents(
     spec: RunSpec, method: Method, opening: Opening, total: OpenedSum, after: Consensus
 ) -> tuple[int, ...]:
     """The exponents of the next round: from this sum if its updates have the same layout, else from the layout."""
-    layout = block_layout(method.update_layout(after.round, after.stage))
+    layout = block_layout(method.update_layout(after.round, after.stage), spec.precision)
     if layout != opening.layout:
         return first_exponents(layout)
     before = lifted(opening.exponents, len(opening.misfits), spec.precision)

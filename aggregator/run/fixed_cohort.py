@@ -33,7 +33,7 @@ def _terms(run: str, spec: bytes, cohort: tuple[str, ...], last_round: int, prec
 
 def layout_of(spec: RunSpec, round: int, stage: int = 0) -> secure.BlockLayout:
     """The blocks of the updates in this round of this stage."""
-    return block_layout(method_of(spec).update_layout(round, Stage(stage)))
+    return block_layout(method_of(spec).update_layout(round, Stage(stage)), spec.precision)
 
 
 def roster_of(spec: RunSpec, run: Run, fixed: FixedCohort) -> bytes:

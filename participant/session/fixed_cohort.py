@@ -135,7 +135,7 @@ class FixedCohortRun:
         """The opening that these announced bytes make."""
         if opened.announced is None:
             raise OutOfTurn("the round was announced without what a fixed cohort binds into its masks")
-        layout = block_layout(self.method.update_layout(opened.ref.round, opened.consensus.stage))
+        layout = block_layout(self.method.update_layout(opened.ref.round, opened.consensus.stage), self.spec.precision)
         return opening_from_wire(opened.announced, layout, consensus)
 
     def answer(self, ref: AttemptRef, opening: Opening, vector: FloatArray) -> Answer:

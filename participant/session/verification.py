@@ -17,9 +17,10 @@ from dcfpca.method_memory import decode_memory, memory_digest
 from dcfpca.rpca.broadcast_checks import Seen
 from dcfpca.rpca.consensus_difference import TOLERANCE, difference
 from dcfpca.rpca.method import Consensus, FloatArray, Method, Stage, TensorMessage, Total
-from dcfpca.secagg.errors import WrongConsensus, WrongSum
+from dcfpca.secagg.errors import ChangedExponent, WrongConsensus, WrongSum
 from dcfpca.secagg.fixed_cohort import FixedCohortSide
 from dcfpca.secagg.fixed_cohort.context import context_of, opening_digest, sum_digest
+from dcfpca.secagg.fixed_cohort.exponents import first_exponents, lifted, next_exponents
 from dcfpca.secagg.ring import dtype_of
 from dcfpca.update_blocks import block_layout
 from dcfpca.v1 import rounds_pb2 as pb
@@ -39,6 +40,7 @@ def verify_round(
 ) -> None:
     """Raise WrongSum or WrongConsensus unless this consensus follows from the sum of the round before."""
     numbers = verified_numbers(method, side, before, shown, told.previous_sum)
+    _check_exponents(method, side, before, shown.header, numbers, told)
     expected = _advanced(method, side, before, shown.header, numbers)
     if expected.outcome is not None:
         raise WrongConsensus(f"the run is over after round {before.round}, and round {told.ref.round} was opened")
@@ -56,7 +58,9 @@ def verified_numbers(
 ) -> FloatArray:
     """The numbers of the sum whose digest was announced; WrongSum unless the members sent them in that round."""
     layout = method.update_layout(before.round, before.stage)
-    opening = opening_from_wire(shown.header.opened, block_layout(layout), message_bytes(before.broadcast))
+    opening = opening_from_wire(
+        shown.header.opened, block_layout(layout, side.terms.precision), message_bytes(before.broadcast)
+    )
     if opening_digest(side.terms, side.state.roster, opening) != side.state.opening:
         raise WrongSum(f"the sum that is shown for round {before.round} is of another opening than this site answered")
     total = np.frombuffer(shown.total, dtype=dtype_of(side.terms.precision))
@@ -69,6 +73,20 @@ def verified_numbers(
             f" announced ({announced.hex()[:16]})"
         )
     return side.verify_sum(opening, total, shown.header.tag)
+
+
+def _check_exponents(
+    method: Method, side: FixedCohortSide, before: Seen, header: pb.SumHeader, numbers: FloatArray, told: pb.RoundOpened
+) -> None:
+    """The exponents of a round follow from the sum before, so that no misfit can be provoked."""
+    precision = side.terms.precision
+    layout = block_layout(method.update_layout(told.ref.round, Stage(int(told.stage))), precision)
+    wanted = first_exponents(layout)
+    if layout == block_layout(method.update_layout(before.round, before.stage), precision):
+        ended = lifted(tuple(header.opened.exponents), len(header.opened.misfits), precision)
+        wanted = next_exponents(layout, ended, numbers, precision)
+    if tuple(told.exponents) != wanted:
+        raise ChangedExponent(f"the exponents of round {told.ref.round} do not follow from the sum before")
 
 
 def _advanced(
