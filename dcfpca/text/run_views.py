@@ -38,6 +38,8 @@ def run_document(view: pb.RunView) -> dict[str, Json]:
         "enrolled": [_enrolled(one) for one in view.enrolled],
         "refusals": [refusal_document(one) for one in view.refusals],
         "awaited": list(view.awaited),
+        "waiting": [_waiting(one) for one in view.waiting],
+        "complaints": [_complaint(one) for one in view.complaints],
         "percent": dict(view.percent),
         "waiting": [_waiting(one) for one in view.waiting],
         "complaints": [_complaint(one) for one in view.complaints],
@@ -106,6 +108,13 @@ def _waiting(one: pb.WaitingView) -> dict[str, Json]:
     }
 
 
+def waiting_line(one: pb.WaitingView) -> str:
+    """For whom a run waits, since when, and what the site said last."""
+    state = "connected" if one.connected else "away"
+    said = f'; it said: "{one.said}"' if one.said else ""
+    return f"{one.participant} since {moment(one.since_ms)} ({state}){said}"
+
+
 def _complaint(one: pb.ComplaintView) -> dict[str, Json]:
     return {
         "participant": one.participant,
@@ -114,6 +123,12 @@ def _complaint(one: pb.ComplaintView) -> dict[str, Json]:
         "sentence": one.sentence,
         "at": moment(one.at_ms),
     }
+
+
+def complaint_line(one: pb.ComplaintView) -> str:
+    """Who complained of what, and of whom."""
+    about = f" about {one.accused}" if one.accused else ""
+    return f"{one.participant}{about}: {one.sentence} ({one.error}, {moment(one.at_ms)})"
 
 
 def _round(one: pb.RoundView) -> dict[str, Json]:
@@ -204,6 +219,10 @@ def _facts(view: pb.RunView) -> Table:
             add_row(made, Text(key, style="bold"), value)
     for refusal in view.refusals:
         add_row(made, Text("refused", style="bold"), refusal_line(refusal))
+    for waiting in view.waiting:
+        add_row(made, Text("waiting for", style="bold"), waiting_line(waiting))
+    for complaint in view.complaints:
+        add_row(made, Text("complaint", style="bold"), complaint_line(complaint))
     return made
 
 
