@@ -81,9 +81,9 @@ def judge_data(config: Config, facts: DataFacts) -> Iterator[CheckResult]:
     if facts.missing and config.data.missing == "refuse":
         told = f"{size}, of which {facts.missing} entries are missing: this site refuses every run"
         yield fail("data", told, 'set missing = "allow" in [data], or fill the gaps')
-    elif facts.columns < policy.min_columns:
-        told = f"{size}, fewer columns than min_columns = {policy.min_columns}: this site refuses every run"
-        yield fail("data", told, "bring more columns, or lower min_columns in [policy]")
+    elif facts.columns < (needed := policy.columns_needed(rank=1)):
+        told = f"{size}, fewer columns than the {needed} of [policy] min_columns: this site refuses every run"
+        yield fail("data", told, "bring more columns, or set min_columns in [policy] if the columns tell little")
     else:
         gaps = f", {facts.missing} entries missing" if facts.missing else ""
         yield ok("data", f"{config.data.origin} is readable: {size}{gaps}")
