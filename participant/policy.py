@@ -42,7 +42,9 @@ class SitePolicy(BaseModel):
     )
     allow_plain: bool = Field(False, description="Let the aggregator see this site's own updates.")
     allow_export: bool = Field(False, description="Send L and S to the operator when asked.")
-    manual_approval: bool = Field(False, description="Wait for `dcfpca-participant approve RUN` before enrolling.")
+    manual_approval: bool = Field(
+        False, description="Wait for `dcfpca-participant approve RUN --by NAME` before enrolling."
+    )
 
     def columns_needed(self, rank: int) -> int:
         """Fewest columns of the site's own with which it takes part in a run of this rank, or upper bound of it.

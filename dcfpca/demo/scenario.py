@@ -94,7 +94,8 @@ def play(scenario: Scenario, problem: Problem, federation: Federation) -> DemoOu
 
 
 def _policy(scenario: Scenario, *, private: bool) -> dict[str, str | int | float | bool]:
-    """Every site allows exports; at the private site, `private` overrides that. The data is synthetic: few columns do."""
+    """Every site allows exports; at the private site, `private` overrides that. The data is synthetic, so few columns
+    are enough."""
     return {
         "private": private,
         "allow_export": True,

@@ -10,8 +10,7 @@ from typing import Any
 from dcfpca.text.console import Json, add_row, moment, result, say, show, size, table
 from participant.config import Config
 from participant.local_site import LocalSite
-from participant.state.ledger import Entry
-from participant.state.store import RunRow
+from participant.state.ledger import NOT_SENT, Entry
 
 
 def site_document(config: Config, site: LocalSite) -> Json:
@@ -92,7 +91,8 @@ def show_ledger(entries: Sequence[Entry], verified: int | None, *, every: bool) 
         say("nothing has left this site")
         return
     show(_each(entries) if every else _summary(entries))
-    result(f"{len(entries)} messages, {size(sum(entry.item.size for entry in entries))} in all")
+    sent = [entry for entry in entries if entry.item.kind not in NOT_SENT]
+    result(f"{len(sent)} messages, {size(sum(entry.item.size for entry in sent))} in all")
 
 
 def _summary(entries: Sequence[Entry]) -> Any:
@@ -134,22 +134,6 @@ def show_results(directory: Path, manifests: Sequence[dict[str, Any]]) -> None:
     for found in manifests:
         where = f"{directory / found['run']}/{{{','.join(found['files'])}}}"
         add_row(made, found["run"], found["method"], str(found["rounds"]), str(found["rank"]), found["outcome"], where)
-    show(made)
-
-
-def waiting_document(rows: Sequence[RunRow]) -> Json:
-    """What `approve --json` prints."""
-    return {"waiting": [{"run": row.run_id, "spec_sha256": row.digest.hex()} for row in rows]}
-
-
-def show_waiting(rows: Sequence[RunRow]) -> None:
-    """What `approve` prints."""
-    if not rows:
-        say("no run waits for approval")
-        return
-    made = table("run", "proposed", "spec")
-    for row in rows:
-        add_row(made, row.run_id, moment(row.proposed_ms), row.spec.decode())
     show(made)
 
 

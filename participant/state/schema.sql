@@ -8,9 +8,21 @@ CREATE TABLE IF NOT EXISTS runs (
     status      TEXT NOT NULL,             -- waiting, enrolled, refused, finished or ended
     reasons     TEXT NOT NULL DEFAULT '[]',-- of a refusal, JSON list of sentences
     private     INTEGER NOT NULL,          -- whether the site was flagged private when it answered
-    approved    INTEGER NOT NULL DEFAULT 0,-- a person at the site agreed (`dcfpca-participant approve`)
+    approved    INTEGER NOT NULL DEFAULT 0,-- the approval it used, by id; 0: none
     proposed_ms INTEGER NOT NULL,
     outcome     TEXT NOT NULL DEFAULT ''   -- how the run ended, one sentence
+) STRICT;
+
+-- Approvals by people at the site (`dcfpca-participant approve`).
+CREATE TABLE IF NOT EXISTS approvals (
+    id         INTEGER PRIMARY KEY,
+    run_id     TEXT NOT NULL,              -- the run that waited when it was given
+    digest     BLOB NOT NULL,              -- of the spec that is approved
+    approver   TEXT NOT NULL,              -- as they named themselves
+    given_ms   INTEGER NOT NULL,
+    expires_ms INTEGER NOT NULL,
+    uses       INTEGER NOT NULL,           -- how many runs may use it
+    used       INTEGER NOT NULL DEFAULT 0  -- how many did
 ) STRICT;
 
 -- The entropy of one attempt. All keys and masks of the attempt derive from it; deleted once the attempt is over.
@@ -46,7 +58,7 @@ CREATE TABLE IF NOT EXISTS boot (
     boot_id TEXT NOT NULL
 ) STRICT;
 
--- Everything that left the site. Each row contains the hash of the previous one.
+-- Everything that left the site, and the approvals for it. Each row contains the hash of the previous one.
 CREATE TABLE IF NOT EXISTS ledger (
     sequence INTEGER PRIMARY KEY,
     at_ms    INTEGER NOT NULL,

@@ -25,6 +25,7 @@ from dcfpca.errors import BadInput, Refused, UnusableState
 from dcfpca.rpca.method import FloatArray
 from dcfpca.spec import parse_spec
 from participant.session import Consent
+from participant.state.approvals import Approvals
 from participant.state.array_file import read_arrays, write_arrays
 from participant.state.ledger import Ledger
 
@@ -82,6 +83,7 @@ class Store:
         self.directory = directory
         self._database = _open(directory / DATABASE)
         self.ledger = Ledger(self._database)
+        self.approvals = Approvals(self._database, self.ledger)
         self._flushed: dict[str, str] = {}
 
     def close(self) -> None:
@@ -114,16 +116,6 @@ class Store:
                 " SET status = excluded.status, reasons = excluded.reasons, private = excluded.private",
                 values,
             )
-
-    def approve(self, run_id: str) -> None:
-        """Record that a person at the site approved the run."""
-        with self._database as database:
-            database.execute("UPDATE runs SET approved = 1 WHERE run_id = ?", (run_id,))
-
-    def approved(self) -> list[str]:
-        """Runs that are approved and not yet answered."""
-        rows = self._database.execute("SELECT run_id FROM runs WHERE status = 'waiting' AND approved = 1")
-        return [row[0] for row in rows]
 
     def open_attempt(self, ref: AttemptRef, seed: bytes, body: bytes, opened_before: tuple[str, ...] = ()) -> None:
         """Save a new attempt: its seed, the assignment that opened it, and the survivors it was `opened_before` for.
