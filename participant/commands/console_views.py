@@ -9,7 +9,9 @@ from typing import Any
 
 from dcfpca.text.console import Json, add_row, moment, result, say, show, size, table
 from participant.config import Config
+from participant.data.orientation import orientation_doubt
 from participant.local_site import LocalSite
+from participant.policy import COLUMNS_PER_RANK, SitePolicy
 from participant.state.ledger import NOT_SENT, Entry
 
 
@@ -43,12 +45,25 @@ def remarks(config: Config, site: LocalSite) -> list[str]:
     else:
         said.append("sends its reconstruction to the operator when the spec announced it")
     if policy.manual_approval:
-        said.append("enrols only after `dcfpca-participant approve RUN`")
-    if site.data.columns < policy.min_columns:
-        said.append(f"refuses every run: it has {site.data.columns} columns, fewer than {policy.min_columns}")
+        said.append("enrols only after `dcfpca-participant approve RUN --by NAME`")
+    said.append(_ranks(policy, site.data.columns))
     if site.data.missing and config.data.missing == "refuse":
         said.append(f'refuses every run: {site.data.missing} entries are missing, and [data] missing = "refuse"')
+    said.append("rows must not be persons: every participant receives U, a line of scores for each row")
+    if doubt := orientation_doubt(site.data.rows, site.data.columns, site.facts.features):
+        said.append(f'WARNING: {doubt}; if they are persons, set [data] orientation = "samples-in-rows"')
     return said
+
+
+def _ranks(policy: SitePolicy, columns: int) -> str:
+    """Which ranks the number of columns allows, by the site's own rule or by the default one."""
+    if columns < (needed := policy.columns_needed(rank=1)):
+        return f"refuses every run: it has {columns} columns, fewer than {needed} ([policy] min_columns)"
+    if policy.min_columns:
+        risk = f"an update of rank {columns} or more gives the site's data away"
+        return f"takes part with its {columns} columns whatever the rank (min_columns = {policy.min_columns}); {risk}"
+    most = min(columns // COLUMNS_PER_RANK, policy.max_rank)
+    return f"takes part in runs of rank {most} or less, having {columns} columns"
 
 
 def show_site(config: Config, site: LocalSite) -> None:
