@@ -145,11 +145,10 @@ def approve(
     run: Annotated[str, typer.Argument(help="The run to approve; without it, list those that wait.")] = "",
     by: Annotated[str, typer.Option("--by", help="Who approves; kept in the ledger.")] = "",
     expires: Annotated[str, typer.Option(help="How long the approval is in force: 7d, 12h or 30m.")] = "7d",
-    uses: Annotated[int, typer.Option(min=1, max=1000, help="How many runs with this very spec it is for.")] = 1,
     config: ConfigOption = Path("participant.toml"),
     as_json: JsonOption = False,
 ) -> None:
-    """Approve the spec of a run that waits for a person at the site. Approvals and their uses are in the ledger."""
+    """Approve a run that waits for a person at the site, once. Approvals and their use are in the ledger."""
     store, now_ms = _store(config), time.time_ns() // 1_000_000
     if not run:
         waiting = [row for row in store.runs() if row.status == "waiting"]
@@ -157,7 +156,7 @@ def approve(
         shown = approval_views.waiting_document(waiting, standing)
         print_json(shown) if as_json else approval_views.show_waiting(waiting, standing)
         return
-    approval = approve_run(store, run, by, expires, uses, now_ms)
+    approval = approve_run(store, run, by, expires, now_ms)
     if as_json:
         print_json({"approved": run, **approval_views.approval_document(approval)})
     else:

@@ -19,6 +19,7 @@ _COLOURS = {
     "paused": "yellow",
     "failed": "red",
     "aborted": "red",
+    "damaged": "red",
     "connected": "green",
     "away": "yellow",
     "revoked": "red",
@@ -41,6 +42,9 @@ def run_document(view: pb.RunView) -> dict[str, Json]:
         "waiting": [_waiting(one) for one in view.waiting],
         "complaints": [_complaint(one) for one in view.complaints],
         "rounds": [_round(one) for one in view.rounds],
+        "rank_curve": [
+            {"rank": one.rank, "error": one.error, "standard_error": one.standard_error} for one in view.rank_curve
+        ],
     }
 
 
@@ -56,7 +60,16 @@ def run_summary(view: pb.RunView) -> dict[str, Json]:
         "created": moment(view.created_ms),
         "ended": moment(view.ended_ms),
         "operator": view.operator,
+        "verdict": verdict_document(view),
     }
+
+
+def verdict_document(view: pb.RunView) -> dict[str, Json] | None:
+    """Whether the answer can be trusted and why not; None until the run has finished."""
+    if not view.HasField("verdict"):
+        return None
+    told = view.verdict
+    return {"sound": told.sound, "sentence": told.sentence, "reasons": list(told.reasons), "advice": told.advice}
 
 
 def run_listing(view: pb.RunView) -> dict[str, Json]:
@@ -175,6 +188,7 @@ def _facts(view: pb.RunView) -> Table:
     facts: dict[str, str | Text | None] = {
         "run": view.run_id,
         "status": coloured(view.status) + Text(plain(f": {view.reason}") if view.reason else ""),
+        "verdict": verdict_text(view),
         "label": spec.get("label") or None,
         "method": f"{spec.get('method')}, {spec.get('rows')} rows, {rank}, {spec.get('aggregation')} aggregation",
         "spec": view.spec_sha256.hex(),
@@ -191,6 +205,13 @@ def _facts(view: pb.RunView) -> Table:
     for refusal in view.refusals:
         add_row(made, Text("refused", style="bold"), refusal_line(refusal))
     return made
+
+
+def verdict_text(view: pb.RunView) -> Text | None:
+    """The verdict in one line, green or yellow; None until the run has finished."""
+    if not view.HasField("verdict"):
+        return None
+    return Text(plain(view.verdict.sentence), style="green" if view.verdict.sound else "yellow")
 
 
 def refusal_line(refusal: pb.Refusal) -> str:

@@ -14,7 +14,6 @@ def approval_document(approval: Approval) -> dict[str, Json]:
     return {
         "by": approval.approver,
         "expires": moment(approval.expires_ms),
-        "uses": approval.uses,
         "used": approval.used,
         "spec_sha256": approval.digest.hex(),
     }
@@ -38,4 +37,4 @@ def show_waiting(rows: Sequence[RunRow], standing: Sequence[Approval]) -> None:
     else:
         say("no run waits for approval")
     for one in standing:
-        say(f"in force: the spec of run {one.run_id}, approved {one.describe()}; used {one.used} of {one.uses} times")
+        say(f"in force: run {one.run_id} is approved {one.describe()}")

@@ -1,4 +1,4 @@
-"""What `dcfpca-participant approve RUN` does: checks the approver, the expiry and the uses, and records them."""
+"""What `dcfpca-participant approve RUN` does: checks the approver and the expiry, and records them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _LONGEST_MS = 366 * _UNIT_MS["d"]
 _LONGEST_NAME = 100
 
 
-def approve_run(store: Store, run_id: str, approver: str, expires: str, uses: int, now_ms: int) -> Approval:
-    """Approve the spec of a waiting run, for this many runs with it, until `expires` from now."""
+def approve_run(store: Store, run_id: str, approver: str, expires: str, now_ms: int) -> Approval:
+    """Approve a waiting run with the spec it has, until `expires` from now."""
     row = store.run(run_id)
     if row is None or row.status != "waiting":
         raise Refused(
             f"no run {run_id} waits for approval at this site", "`dcfpca-participant approve` lists those that do"
         )
-    approval = Approval(run_id, row.digest, approver_name(approver), now_ms + milliseconds(expires), uses)
+    approval = Approval(run_id, row.digest, approver_name(approver), now_ms + milliseconds(expires))
     store.approvals.give(approval, now_ms)
     return approval
 

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from dcfpca.errors import Unreachable
 from dcfpca.rpca.columns import block_width
 from dcfpca.rpca.method import Columns, FloatArray, Method, PartTask, ResultBlock, Site, TensorMessage
-from participant.data import DataTable, open_matrix
+from participant.data import DataTable, read_matrix
 from participant.data.arrays import require_extra
-from participant.data.matrix import SelectedFeatures
+from participant.data.selection import Indices, Selection, read_samples
 from participant.engine import Engine
 from participant.engine.cancellation import Cancellation, WorkCancelled
 from participant.engine.part_states import State
@@ -39,7 +39,8 @@ class Shard:
     """Columns start … stop − 1 of the site's matrix, and where a worker reads them."""
 
     table: DataTable
-    rows: tuple[int, ...] | None  # the features that the spec chose; None: all
+    rows: Indices | None  # the selected features of the source; None: all
+    samples: Indices | None  # the selected samples of the source; None: all
     start: int
     stop: int
 
@@ -65,9 +66,9 @@ class DaskEngine(Engine):
     def site(self, method: Method, columns: Columns) -> Site:
         """The local half of the method, distributed over the workers."""
         there = columns.columns if isinstance(columns, MeteredColumns) else columns
-        rows = tuple(there.rows.tolist()) if isinstance(there, SelectedFeatures) else None
+        rows, samples = (there.rows, there.samples) if isinstance(there, Selection) else (None, None)
         workers = max(1, len(self.client.scheduler_info()["workers"]))
-        shards = [Shard(self._table, rows, start, stop) for start, stop in cut(columns.shape, workers)]
+        shards = [Shard(self._table, rows, samples, start, stop) for start, stop in cut(columns.shape, workers)]
         return DaskSite(self.client, method, columns, shards)
 
     def resume(self, site: Site, snapshot: State) -> None:
@@ -167,8 +168,8 @@ class DaskSite:
 
 def load(shard: Shard) -> FloatArray:
     """On a worker: read the shard's columns from the data source."""
-    block = open_matrix(shard.table).columns.read(shard.start, shard.stop)
-    return np.array(block if shard.rows is None else block[list(shard.rows)], order="F")
+    block = read_samples(read_matrix(shard.table).columns, shard.samples, shard.start, shard.stop)
+    return np.array(block if shard.rows is None else block[shard.rows], order="F")
 
 
 def add(vectors: Sequence[FloatArray]) -> FloatArray:

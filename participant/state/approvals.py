@@ -1,8 +1,8 @@
-"""Approvals by people at the site: who agreed to which spec, until when, and for how many runs.
+"""Approvals by people at the site: who agreed to which run, until when, and whether it was used.
 
-An approval is for the spec that the approver saw, by its digest. Its first use is by the run that was approved; further
-ones, if it has any, are by runs that were proposed later with the same spec. Giving one and using one are entries of
-the ledger.
+An approval is for one run with the spec that the approver saw, by its digest, and is used once: a later run, even with
+the same spec, may expose more together with the earlier one, and is for a person to see. Giving one and using one are
+entries of the ledger.
 """
 
 from __future__ import annotations
@@ -13,24 +13,22 @@ from datetime import UTC, datetime
 
 from participant.state.ledger import APPROVAL, APPROVAL_USED, Item, Ledger
 
-_SELECT = "SELECT id, run_id, digest, approver, expires_ms, uses, used FROM approvals"
+_SELECT = "SELECT id, run_id, digest, approver, expires_ms, used FROM approvals"
 _NEXT_USE = (
-    "SELECT runs.run_id, approvals.id FROM runs JOIN approvals ON approvals.digest = runs.digest"
-    " WHERE runs.status = 'waiting' AND runs.approved = 0 AND used < uses AND expires_ms > ?"
-    " AND (CASE used WHEN 0 THEN runs.run_id = approvals.run_id ELSE runs.proposed_ms >= given_ms END)"
-    " ORDER BY runs.proposed_ms, runs.run_id, expires_ms LIMIT 1"
+    "SELECT runs.run_id, approvals.id FROM runs JOIN approvals USING (run_id, digest)"
+    " WHERE runs.status = 'waiting' AND runs.approved = 0 AND used = 0 AND expires_ms > ?"
+    " ORDER BY approvals.id LIMIT 1"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """One approval: of the spec with this digest, first seen as `run_id`, for `uses` runs until `expires_ms`."""
+    """One approval of a run with the spec of this digest, until `expires_ms`; `used` 0 or 1 times."""
 
     run_id: str
     digest: bytes
     approver: str
     expires_ms: int
-    uses: int = 1
     used: int = 0
 
     def describe(self) -> str:
@@ -47,12 +45,12 @@ class Approvals:
 
     def give(self, approval: Approval, at_ms: int) -> None:
         """Record an approval, together with its entry in the ledger."""
-        kept = (approval.run_id, approval.digest, approval.approver, at_ms, approval.expires_ms, approval.uses)
+        kept = (approval.run_id, approval.digest, approval.approver, at_ms, approval.expires_ms)
         with self._database as database:
             database.execute("BEGIN IMMEDIATE")
-            insert = "INSERT INTO approvals (run_id, digest, approver, given_ms, expires_ms, uses)"
-            database.execute(f"{insert} VALUES (?, ?, ?, ?, ?, ?)", kept)
-            self._ledger.append(_item(APPROVAL, approval, approval.run_id, f"{approval.uses} uses"), at_ms)
+            insert = "INSERT INTO approvals (run_id, digest, approver, given_ms, expires_ms)"
+            database.execute(f"{insert} VALUES (?, ?, ?, ?, ?)", kept)
+            self._ledger.append(_item(APPROVAL, approval, "for 1 use"), at_ms)
 
     def use(self, now_ms: int) -> list[str]:
         """Use approvals that are in force for the runs that wait for one; returns the runs that may be answered.
@@ -65,8 +63,8 @@ class Approvals:
         return [row[0] for row in rows]
 
     def standing(self, now_ms: int) -> list[Approval]:
-        """Approvals that have uses left and have not expired, oldest first."""
-        query = f"{_SELECT} WHERE used < uses AND expires_ms > ? ORDER BY id"
+        """Approvals that were not used and have not expired, oldest first."""
+        query = f"{_SELECT} WHERE used = 0 AND expires_ms > ? ORDER BY id"
         return [Approval(*row[1:]) for row in self._database.execute(query, (now_ms,))]
 
     def _use_one(self, now_ms: int) -> bool:
@@ -79,10 +77,9 @@ class Approvals:
             database.execute("UPDATE approvals SET used = used + 1 WHERE id = ?", (number,))
             database.execute("UPDATE runs SET approved = ? WHERE run_id = ?", (number, run_id))
             approval = Approval(*database.execute(f"{_SELECT} WHERE id = ?", (number,)).fetchone()[1:])
-            shape = f"use {approval.used} of {approval.uses}"
-            self._ledger.append(_item(APPROVAL_USED, approval, run_id, shape), now_ms)
+            self._ledger.append(_item(APPROVAL_USED, approval, f"use {approval.used} of 1"), now_ms)
         return True
 
 
-def _item(kind: str, approval: Approval, run_id: str, shape: str) -> Item:
-    return Item(kind, shape, 0, approval.digest, run_id, detail=approval.describe())
+def _item(kind: str, approval: Approval, shape: str) -> Item:
+    return Item(kind, shape, 0, approval.digest, approval.run_id, detail=approval.describe())

@@ -23,12 +23,13 @@ from dcfpca.pki.directory import Authority
 from dcfpca.pki.keys import new_private_key, private_pem
 from dcfpca.pki.requests import Wanted
 from dcfpca.rpca.columns import ArrayColumns
-from dcfpca.rpca.method import FloatArray, Site
+from dcfpca.rpca.method import FloatArray, Site, Stage
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
 from dcfpca.wire import chunks, header_of, message_from, size_of
+from dcfpca.wire_constants import PROTOCOL
 from participant.link.calls import upload_limits_of
 
 OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.keepalive_time_ms", 60_000)]
@@ -86,7 +87,7 @@ class LightSite:
             await self._stub.ResumeUpload(junk)
 
     async def _listen(self) -> str:
-        hello = pb.SubscribeRequest(protocol=1, software="light", rows=self._data.shape[0])
+        hello = pb.SubscribeRequest(protocol=PROTOCOL, software="light", rows=self._data.shape[0])
         stream = self._stub.Subscribe(hello, wait_for_ready=True)
         self._crowd, _ = upload_limits_of(await stream.initial_metadata())
         async for told in stream:
@@ -117,12 +118,12 @@ class LightSite:
         assert self._spec is not None
         assert self._site is not None
         method, round = method_of(self._spec), opened.ref.round
-        broadcast = message_from(method.broadcast_layout(round), await self._consensus(opened))
+        broadcast = message_from(method.broadcast_layout(round, Stage(opened.stage)), await self._consensus(opened))
         if self._last[0] != round:
             # A round is computed once, whatever becomes of the connection: the site's state moves on with it.
             self._last = (round, self._site.answer(round, broadcast).flat().astype("<f8").tobytes())
         payload = self._last[1]
-        tensor = header_of(payload, method.update_layout(round), types.DTYPE_FLOAT64)
+        tensor = header_of(payload, method.update_layout(round, Stage(opened.stage)), types.DTYPE_FLOAT64)
 
         async def parts() -> AsyncIterator[pb.UpdatePart]:
             yield pb.UpdatePart(header=pb.UpdateHeader(ref=opened.ref, tensor=tensor))

@@ -25,11 +25,11 @@ CONSENSUS = AnnouncedConsensus(
 
 
 def spec_of(**changes: Any) -> RunSpec:
-    return RunSpec.model_validate({"rows": 6, "rank": 2, "aggregation": "secure"} | changes)
+    return RunSpec.model_validate({"rows": 6, "rank": 2, "aggregation": "secure", "dropouts": "go-on"} | changes)
 
 
 def site_of(name: str, **policy: Any) -> SiteFacts:
-    return SiteFacts(name, 6, 9, False, False, SitePolicy(**{"min_columns": 2} | policy))
+    return SiteFacts(name, 6, 9, False, False, SitePolicy(**({"allow_dropouts": True, "min_columns": 2} | policy)))
 
 
 def session_of(name: str = "a", **policy: Any) -> Session:
@@ -73,7 +73,9 @@ class Cohort:
 
     def __post_init__(self) -> None:
         self.sessions = {name: enrolled(name, self.spec) for name in SITES}
-        self.context = secagg.Context("run-1", self.spec.digest(), 1, 1, SITES, self.spec.threshold_of(4))
+        self.context = secagg.Context(
+            "run-1", self.spec.digest(), 1, 1, SITES, self.spec.threshold_of(4), consensus=CONSENSUS.sha256
+        )
 
     def tell(self, name: str, event: events.Event) -> tuple[actions.Action, ...]:
         reaction = self.sessions[name].handle(event)

@@ -1,4 +1,4 @@
-"""Approvals name their approver, expire, are used up, and all of it is in the ledger."""
+"""Approvals name their approver, expire, are used once, and all of it is in the ledger."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from participant.state.ledger import Item, verify
 from participant.state.store import Store
 
 SPEC = RunSpec(rows=5, rank=2)
-OTHER = RunSpec(rows=5, rank=1)
 HOUR = 3_600_000
 
 
@@ -25,8 +24,8 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "state")
 
 
-def wait(store: Store, run_id: str, at_ms: int, spec: RunSpec = SPEC) -> None:
-    store.save_waiting(run_id, spec.canonical(), spec.digest(), False, at_ms)
+def wait(store: Store, run_id: str, at_ms: int) -> None:
+    store.save_waiting(run_id, SPEC.canonical(), SPEC.digest(), False, at_ms)
 
 
 def enrol(store: Store, run_id: str, at_ms: int) -> None:
@@ -36,7 +35,7 @@ def enrol(store: Store, run_id: str, at_ms: int) -> None:
 def test_an_approval_reaches_the_daemon_through_the_store_and_is_kept_until_the_answer(store: Store) -> None:
     wait(store, "run-1", 1)
     assert store.approvals.use(2) == []
-    approve_run(Store(store.directory), "run-1", "Ada", "1h", 1, 2)
+    approve_run(Store(store.directory), "run-1", "Ada", "1h", 2)
     assert store.approvals.use(3) == ["run-1"]
     assert Store(store.directory).approvals.use(4 + HOUR) == ["run-1"]
     enrol(store, "run-1", 5)
@@ -45,45 +44,31 @@ def test_an_approval_reaches_the_daemon_through_the_store_and_is_kept_until_the_
 
 def test_an_expired_approval_is_not_used(store: Store) -> None:
     wait(store, "run-1", 1)
-    approve_run(store, "run-1", "Ada", "1h", 1, 10)
+    approve_run(store, "run-1", "Ada", "1h", 10)
     assert store.approvals.use(10 + HOUR) == []
     assert store.approvals.standing(10 + HOUR) == []
 
 
-def test_an_approval_is_used_as_often_as_it_says_by_later_runs_with_the_same_spec(store: Store) -> None:
-    wait(store, "run-1", 1)
-    approve_run(store, "run-1", "Ada", "1h", 2, 10)
-    assert store.approvals.use(11) == ["run-1"]
-    enrol(store, "run-1", 12)
-    wait(store, "other", 13, OTHER)
-    assert store.approvals.use(14) == []
-    for number, approved in ((2, ["run-2"]), (3, [])):
-        wait(store, f"run-{number}", 20)
-        assert store.approvals.use(21) == approved
-        if approved:
-            enrol(store, f"run-{number}", 22)
-
-
-def test_neither_an_earlier_run_nor_a_second_approval_of_one_run_opens_another(store: Store) -> None:
+def test_an_approval_is_for_one_run_and_no_other_with_the_same_spec(store: Store) -> None:
     wait(store, "stale", 1)
     wait(store, "run-1", 2)
-    approve_run(store, "run-1", "Ada", "1h", 2, 10)
-    approve_run(store, "run-1", "Ada", "1h", 1, 11)
+    approve_run(store, "run-1", "Ada", "1h", 10)
+    approve_run(store, "run-1", "Ada", "1h", 11)
     assert store.approvals.use(12) == ["run-1"]
     enrol(store, "run-1", 13)
-    assert store.approvals.use(14) == []
     wait(store, "run-2", 20)
-    wait(store, "run-3", 21)
-    assert store.approvals.use(22) == ["run-2"]
+    assert store.approvals.use(21) == []
+    used = [entry for entry in store.ledger.entries() if entry.item.kind == "approval used"]
+    assert [entry.item.run_id for entry in used] == ["run-1"]
 
 
 def test_giving_and_using_are_in_the_ledger_with_the_name_the_expiry_and_the_count(store: Store) -> None:
     wait(store, "run-1", 1)
-    approve_run(store, "run-1", " Ada Byron ", "30m", 3, 0)
+    approve_run(store, "run-1", " Ada Byron ", "30m", 0)
     store.approvals.use(1)
     given, used = store.ledger.entries()
-    assert (given.item.kind, given.item.shape, given.item.sha256) == ("approval", "3 uses", SPEC.digest())
-    assert (used.item.kind, used.item.shape, used.item.run_id) == ("approval used", "use 1 of 3", "run-1")
+    assert (given.item.kind, given.item.shape, given.item.sha256) == ("approval", "for 1 use", SPEC.digest())
+    assert (used.item.kind, used.item.shape, used.item.run_id) == ("approval used", "use 1 of 1", "run-1")
     assert given.item.detail == used.item.detail == "by Ada Byron, until 1970-01-01T00:30:00+00:00"
     assert verify(store.ledger.entries()) == 2
 
@@ -95,7 +80,7 @@ def test_command_and_daemon_append_to_one_chain_at_the_same_time(store: Store) -
     def approve() -> None:
         start.wait()
         for number in range(50):
-            approve_run(command, "run-1", "Ada", "1h", 1, number)
+            approve_run(command, "run-1", "Ada", "1h", number)
 
     with ThreadPoolExecutor(1) as pool:
         approving = pool.submit(approve)
@@ -108,10 +93,10 @@ def test_command_and_daemon_append_to_one_chain_at_the_same_time(store: Store) -
 
 def test_only_a_waiting_run_can_be_approved_and_only_by_somebody(store: Store) -> None:
     with pytest.raises(Refused, match="no run run-1 waits"):
-        approve_run(store, "run-1", "Ada", "1h", 1, 1)
+        approve_run(store, "run-1", "Ada", "1h", 1)
     wait(store, "run-1", 1)
     with pytest.raises(BadInput, match="names who gives it"):
-        approve_run(store, "run-1", "  ", "1h", 1, 1)
+        approve_run(store, "run-1", "  ", "1h", 1)
     assert list(store.ledger.entries()) == []
 
 
