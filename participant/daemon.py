@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 import sqlite3
+import time
 from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -123,9 +124,9 @@ class Daemon:
             log("run_not_resumed", level="error", run=row.run_id, reason=str(error), hint=error.hint or None)
 
     async def _watch_approvals(self) -> None:
-        """Poll for approvals, which `dcfpca-participant approve` writes to the state directory."""
+        """Poll for approvals, which `dcfpca-participant approve` writes to the state directory, and use them."""
         while True:
-            for run_id in self._store.approved():
+            for run_id in self._store.approvals.use(time.time_ns() // 1_000_000):
                 log("run_approved", run=run_id)
                 self._driver(run_id).take(events.Approved())
             await asyncio.sleep(APPROVAL_SECONDS)

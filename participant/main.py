@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +19,8 @@ from dcfpca.text.check_report import report_checks
 from dcfpca.text.command_line import EXIT_CODES, run_command
 from dcfpca.text.console import print_json, result, say
 from dcfpca.version import __version__
-from participant.commands import console_views
+from participant.commands import approval_views, console_views
+from participant.commands.approve import approve_run
 from participant.commands.doctor import examine
 from participant.commands.report import build_report
 from participant.commands.transform import transform as transform_columns
@@ -141,21 +143,24 @@ def results(
 @app.command()
 def approve(
     run: Annotated[str, typer.Argument(help="The run to approve; without it, list those that wait.")] = "",
+    by: Annotated[str, typer.Option("--by", help="Who approves; kept in the ledger.")] = "",
+    expires: Annotated[str, typer.Option(help="How long the approval is in force: 7d, 12h or 30m.")] = "7d",
     config: ConfigOption = Path("participant.toml"),
     as_json: JsonOption = False,
 ) -> None:
-    """Approve a run that waits for a person at the site."""
-    store = _store(config)
-    waiting = [row for row in store.runs() if row.status == "waiting"]
+    """Approve a run that waits for a person at the site, once. Approvals and their use are in the ledger."""
+    store, now_ms = _store(config), time.time_ns() // 1_000_000
     if not run:
-        print_json(console_views.waiting_document(waiting)) if as_json else console_views.show_waiting(waiting)
+        waiting = [row for row in store.runs() if row.status == "waiting"]
+        standing = store.approvals.standing(now_ms)
+        shown = approval_views.waiting_document(waiting, standing)
+        print_json(shown) if as_json else approval_views.show_waiting(waiting, standing)
         return
-    if run not in {row.run_id for row in waiting}:
-        raise Refused(
-            f"no run {run} waits for approval at this site", "`dcfpca-participant approve` lists those that do"
-        )
-    store.approve(run)
-    print_json({"approved": run}) if as_json else say(f"run {run} is approved; the daemon enrols within seconds")
+    approval = approve_run(store, run, by, expires, now_ms)
+    if as_json:
+        print_json({"approved": run, **approval_views.approval_document(approval)})
+    else:
+        say(f"run {run} is approved {approval.describe()}; the daemon enrols within seconds")
 
 
 @app.command()

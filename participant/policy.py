@@ -16,6 +16,8 @@ from dcfpca.method_names import MethodName
 from dcfpca.secagg.fixed_cohort import PastRun, exposure
 from dcfpca.spec import RunSpec
 
+LEAST_COLUMNS = 20
+COLUMNS_PER_RANK = 3
 SMALL_SUM = 256 << 10
 """Bytes of a sum that `verify = "sampled"` checks in every round; larger ones in one round of SAMPLED."""
 SAMPLED = 8
@@ -31,7 +33,17 @@ class SitePolicy(BaseModel):
     max_rank: int = Field(512, ge=1, description="Largest rank, or upper bound of it.")
     max_rounds: int = Field(1000, ge=1, description="Most rounds of one run.")
     min_cohort: int = Field(3, ge=2, description="Fewest participants whose sum the site lets its update into.")
-    min_columns: int = Field(2, ge=1, description="Fewest columns of its own with which the site takes part.")
+    max_local_passes: int = Field(
+        100,
+        ge=1,
+        description="Most passes over the data in one local step: `passes`, or `local_iterations` × `inner_steps`.",
+    )
+    min_columns: int = Field(
+        0,
+        ge=0,
+        description="Fewest columns of its own with which the site takes part; "
+        "0: three times the rank of the run, and at least 20.",
+    )
     allow_plain: bool = Field(False, description="Let the aggregator see this site's own updates.")
     allow_dropouts: bool = Field(
         False, description='Take part in secure runs with dropouts = "go-on", which open more to a lying aggregator.'
@@ -44,7 +56,16 @@ class SitePolicy(BaseModel):
         description="Which sums and consensuses are checked: sampled means all small ones, and of others one in eight.",
     )
     allow_export: bool = Field(False, description="Send L and S to the operator when asked.")
-    manual_approval: bool = Field(False, description="Wait for `dcfpca-participant approve RUN` before enrolling.")
+    manual_approval: bool = Field(
+        False, description="Wait for `dcfpca-participant approve RUN --by NAME` before enrolling."
+    )
+
+    def columns_needed(self, rank: int) -> int:
+        """Fewest columns of the site's own with which it takes part in a run of this rank, or upper bound of it.
+
+        An update spans at most `rank` directions: with no more columns than that, it gives the columns away.
+        """
+        return self.min_columns or max(LEAST_COLUMNS, COLUMNS_PER_RANK * rank)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +165,40 @@ def _policy_reasons(spec: RunSpec, policy: SitePolicy) -> list[str]:
         reasons.append(f"the rank {spec.width} is above the {policy.max_rank} that the site allows")
     if spec.rounds > policy.max_rounds:
         reasons.append(f"{spec.rounds} rounds are more than the {policy.max_rounds} that the site allows")
+    reasons += _work_reasons(spec, policy)
     if spec.aggregation == "plain" and not policy.allow_plain:
         reasons.append("plain aggregation would show the site's own updates, and the site does not allow it")
     if spec.aggregation == "secure" and spec.dropouts == "go-on":
         reasons += _dropout_reasons(spec, policy)
     return reasons
+
+
+def _work_reasons(spec: RunSpec, policy: SitePolicy) -> list[str]:
+    gradient = spec.method == "gradient"
+    asked = spec.gradient.local_passes if gradient else spec.subspace.local_passes
+    if asked <= policy.max_local_passes:
+        return []
+    # The number itself is not stated: it may have more digits than Python converts to text.
+    keys = "gradient.local_iterations × gradient.inner_steps asks" if gradient else "subspace.passes asks"
+    solved = " (inner_steps = 0 counts as the most it can take)" if gradient and not spec.gradient.inner_steps else ""
+    return [
+        f"{keys} for more passes over the data in one local step{solved} than the {policy.max_local_passes} that the"
+        " site allows ([policy] max_local_passes); lower it in the spec"
+    ]
+
+
+def _column_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
+    """The reason leaves the site, so it does not state the number of columns."""
+    needed = site.policy.columns_needed(spec.width)
+    if site.columns >= needed:
+        return []
+    if site.policy.min_columns:
+        return [f"the site has fewer columns than the {needed} with which it takes part ([policy] min_columns)"]
+    return [
+        f"the site has fewer than the {needed} columns of its own that rank {spec.width} needs here (three times the"
+        f" rank, and at least {LEAST_COLUMNS}): with few columns an update gives the data away;"
+        " lower the rank, or the site sets [policy] min_columns"
+    ]
 
 
 def _dropout_reasons(spec: RunSpec, policy: SitePolicy) -> list[str]:
@@ -163,10 +213,7 @@ def _dropout_reasons(spec: RunSpec, policy: SitePolicy) -> list[str]:
 
 
 def _cohort_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
-    reasons = []
-    if site.columns < site.policy.min_columns:
-        # The reason leaves the site, so it does not state the number of columns.
-        reasons.append(f"the site has fewer columns than the {site.policy.min_columns} with which it takes part")
+    reasons = _column_reasons(spec, site)
     if spec.participants and site.name not in spec.participants:
         reasons.append(f"the spec names a fixed cohort, and {site.name} is not in it")
     if spec.participants and len(spec.participants) < site.policy.min_cohort:

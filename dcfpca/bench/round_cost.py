@@ -91,6 +91,7 @@ def measure_rounds(case: RoundCase, directory: Path) -> RoundFigures:
     policy: dict[str, str | int | float | bool] = {
         "allow_plain": True,
         "min_cohort": 2,
+        "min_columns": 1,
         "max_rank": case.rank,
         "max_rounds": case.rounds,
     }

@@ -9,9 +9,10 @@ from typing import Any
 
 from dcfpca.text.console import Json, add_row, moment, result, say, show, size, table
 from participant.config import Config
+from participant.data.orientation import orientation_doubt
 from participant.local_site import LocalSite
-from participant.state.ledger import Entry
-from participant.state.store import RunRow
+from participant.policy import COLUMNS_PER_RANK, SitePolicy
+from participant.state.ledger import NOT_SENT, Entry
 
 
 def site_document(config: Config, site: LocalSite) -> Json:
@@ -44,12 +45,25 @@ def remarks(config: Config, site: LocalSite) -> list[str]:
     else:
         said.append("sends its reconstruction to the operator when the spec announced it")
     if policy.manual_approval:
-        said.append("enrols only after `dcfpca-participant approve RUN`")
-    if site.data.columns < policy.min_columns:
-        said.append(f"refuses every run: it has {site.data.columns} columns, fewer than {policy.min_columns}")
+        said.append("enrols only after `dcfpca-participant approve RUN --by NAME`")
+    said.append(_ranks(policy, site.data.columns))
     if site.data.missing and config.data.missing == "refuse":
         said.append(f'refuses every run: {site.data.missing} entries are missing, and [data] missing = "refuse"')
+    said.append("rows must not be persons: every participant receives U, a line of scores for each row")
+    if doubt := orientation_doubt(site.data.rows, site.data.columns, site.facts.features):
+        said.append(f'WARNING: {doubt}; if they are persons, set [data] orientation = "samples-in-rows"')
     return said
+
+
+def _ranks(policy: SitePolicy, columns: int) -> str:
+    """Which ranks the number of columns allows, by the site's own rule or by the default one."""
+    if columns < (needed := policy.columns_needed(rank=1)):
+        return f"refuses every run: it has {columns} columns, fewer than {needed} ([policy] min_columns)"
+    if policy.min_columns:
+        risk = f"an update of rank {columns} or more gives the site's data away"
+        return f"takes part with its {columns} columns whatever the rank (min_columns = {policy.min_columns}); {risk}"
+    most = min(columns // COLUMNS_PER_RANK, policy.max_rank)
+    return f"takes part in runs of rank {most} or less, having {columns} columns"
 
 
 def show_site(config: Config, site: LocalSite) -> None:
@@ -92,7 +106,8 @@ def show_ledger(entries: Sequence[Entry], verified: int | None, *, every: bool) 
         say("nothing has left this site")
         return
     show(_each(entries) if every else _summary(entries))
-    result(f"{len(entries)} messages, {size(sum(entry.item.size for entry in entries))} in all")
+    sent = [entry for entry in entries if entry.item.kind not in NOT_SENT]
+    result(f"{len(sent)} messages, {size(sum(entry.item.size for entry in sent))} in all")
 
 
 def _summary(entries: Sequence[Entry]) -> Any:
@@ -134,22 +149,6 @@ def show_results(directory: Path, manifests: Sequence[dict[str, Any]]) -> None:
     for found in manifests:
         where = f"{directory / found['run']}/{{{','.join(found['files'])}}}"
         add_row(made, found["run"], found["method"], str(found["rounds"]), str(found["rank"]), found["outcome"], where)
-    show(made)
-
-
-def waiting_document(rows: Sequence[RunRow]) -> Json:
-    """What `approve --json` prints."""
-    return {"waiting": [{"run": row.run_id, "spec_sha256": row.digest.hex()} for row in rows]}
-
-
-def show_waiting(rows: Sequence[RunRow]) -> None:
-    """What `approve` prints."""
-    if not rows:
-        say("no run waits for approval")
-        return
-    made = table("run", "proposed", "spec")
-    for row in rows:
-        add_row(made, row.run_id, moment(row.proposed_ms), row.spec.decode())
     show(made)
 
 

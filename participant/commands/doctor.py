@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from dcfpca.connection_diagnosis import Address, TlsFiles
@@ -15,7 +15,8 @@ from dcfpca.pki import Credentials
 from dcfpca.pki.revocation import RevocationLists, read_list_file, read_lists
 from participant.config import Config
 from participant.data import DataFacts, measure, open_matrix
-from participant.policy import SitePolicy
+from participant.data.orientation import orientation_doubt
+from participant.policy import LEAST_COLUMNS, SitePolicy
 from participant.state.revocation_list import KeptRevocationList
 
 _NUMBER_BYTES = 8
@@ -30,11 +31,12 @@ def examine(config: Config) -> Iterator[CheckResult]:
         yield from _revocations(config, own, datetime.now(UTC))
     facts = None
     try:
-        facts = _measure(config)
+        facts, features = _measure(config)
     except DcfpcaError as error:
         yield fail("data", error)
-    if facts is not None:
+    else:
         yield from judge_data(config, facts)
+        yield from judge_orientation(facts, features)
     yield from judge_policy(config.policy)
     needed = facts.rows * facts.columns * _NUMBER_BYTES if facts else 0
     yield from check_directory("state", config.state.dir)
@@ -43,9 +45,10 @@ def examine(config: Config) -> Iterator[CheckResult]:
         yield from _network(config, own)
 
 
-def _measure(config: Config) -> DataFacts:
+def _measure(config: Config) -> tuple[DataFacts, tuple[str, ...]]:
+    """The size of the matrix and the names of its features."""
     matrix = open_matrix(config.data, config.state.dir / "spool", config.engine.memory_limit)
-    return measure(matrix.columns, config.data.origin)
+    return measure(matrix.columns, config.data.origin), matrix.features
 
 
 def _revocations(config: Config, own: Credentials, now: datetime) -> Iterator[CheckResult]:
@@ -81,12 +84,19 @@ def judge_data(config: Config, facts: DataFacts) -> Iterator[CheckResult]:
     if facts.missing and config.data.missing == "refuse":
         told = f"{size}, of which {facts.missing} entries are missing: this site refuses every run"
         yield fail("data", told, 'set missing = "allow" in [data], or fill the gaps')
-    elif facts.columns < policy.min_columns:
-        told = f"{size}, fewer columns than min_columns = {policy.min_columns}: this site refuses every run"
-        yield fail("data", told, "bring more columns, or lower min_columns in [policy]")
+    elif facts.columns < (needed := policy.columns_needed(rank=1)):
+        told = f"{size}, fewer columns than the {needed} of [policy] min_columns: this site refuses every run"
+        yield fail("data", told, "bring more columns, or set min_columns in [policy] if the columns tell little")
     else:
         gaps = f", {facts.missing} entries missing" if facts.missing else ""
         yield ok("data", f"{config.data.origin} is readable: {size}{gaps}")
+
+
+def judge_orientation(facts: DataFacts, features: Sequence[str]) -> Iterator[CheckResult]:
+    """Whether the rows look like persons: then U, which every participant receives, has a score for each."""
+    if doubt := orientation_doubt(facts.rows, facts.columns, features):
+        remedy = 'if the rows are persons or other samples, set orientation = "samples-in-rows" in [data]'
+        yield warn("orientation", f"{doubt}; every participant receives a line of scores for each row", remedy)
 
 
 def judge_policy(policy: SitePolicy) -> Iterator[CheckResult]:
@@ -107,6 +117,9 @@ def _doubts(policy: SitePolicy) -> Iterator[CheckResult]:
     if policy.min_cohort < 3:
         told = "min_cohort = 2: in a cohort of two, each can subtract its own update from the sum"
         yield warn("policy", told, "set min_cohort to 3 or more unless both sites agree to that")
+    if 0 < policy.min_columns < LEAST_COLUMNS:
+        told = f"min_columns = {policy.min_columns}: with no more columns than the rank, an update gives them away"
+        yield warn("policy", told, "set min_columns to 0 (three times the rank, and at least 20) unless that is known")
     if policy.allow_plain:
         told = "allow_plain: in a plain run the aggregator sees this site's own updates"
         yield warn("policy", told, "remove allow_plain unless such runs are meant")

@@ -104,7 +104,7 @@ class RunDriver:
                 case actions.Respond():
                     self._tasks.start("respond", partial(self._respond, action))
                 case actions.AwaitApproval():
-                    hint = f"dcfpca-participant approve {self.run_id} --config …"
+                    hint = f"dcfpca-participant approve {self.run_id} --by NAME --config …"
                     log("approval_awaited", level="warning", run=self.run_id, reason=action.reason or None, hint=hint)
                 case actions.Compute():
                     self._tasks.start(COMPUTE, partial(self._compute, action))

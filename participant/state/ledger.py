@@ -1,4 +1,4 @@
-"""The ledger: what has left this site, in order; each entry contains the hash of the previous one."""
+"""The ledger: what has left this site and who approved it, in order; each entry has the hash of the previous one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from dcfpca.errors import Refused, UnusableState
 
 LABEL = "dcfpca/v1/ledger"
+APPROVAL, APPROVAL_USED = "approval", "approval used"
+NOT_SENT = frozenset({APPROVAL, APPROVAL_USED})
+"""Kinds of entries that are no messages."""
 FIRST = hashlib.sha256(LABEL.encode()).digest()
 _INSERT = (
     "INSERT INTO ledger"
@@ -26,7 +29,7 @@ _ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One message that is about to leave."""
+    """One message that is about to leave, or an approval (then `sha256` is the digest of the spec)."""
 
     kind: str
     shape: str
@@ -88,6 +91,9 @@ class Ledger:
         """Write the entries of one message, all or none; durable against a killed process when this returns."""
         entries: list[Entry] = []
         with self._database:
+            if not self._database.in_transaction:
+                # Locked before the last entry is read: `dcfpca-participant approve` appends from another process.
+                self._database.execute("BEGIN IMMEDIATE")
             sequence, previous = self._last()
             for number, item in enumerate(items, sequence + 1):
                 seal = Entry(number, at_ms, item, previous, b"").computed_hash()

@@ -8,7 +8,7 @@ CREATE TABLE IF NOT EXISTS runs (
     status      TEXT NOT NULL,             -- waiting, enrolled, refused, finished or ended
     reasons     TEXT NOT NULL DEFAULT '[]',-- of a refusal, JSON list of sentences
     private     INTEGER NOT NULL,          -- whether the site was flagged private when it answered
-    approved    INTEGER NOT NULL DEFAULT 0,-- a person at the site agreed (`dcfpca-participant approve`)
+    approved    INTEGER NOT NULL DEFAULT 0,-- the approval it used, by id; 0: none
     proposed_ms INTEGER NOT NULL,
     outcome     TEXT NOT NULL DEFAULT '',  -- how the run ended, one sentence
     cohort      TEXT NOT NULL DEFAULT '[]' -- JSON list: everyone in the run, once it is known; it never changes
@@ -30,6 +30,17 @@ CREATE TABLE IF NOT EXISTS exposed_cohorts (
     run_id TEXT NOT NULL,
     cohort TEXT NOT NULL,                  -- JSON list of names
     PRIMARY KEY (data, run_id, cohort)
+) STRICT;
+
+-- Approvals by people at the site (`dcfpca-participant approve`).
+CREATE TABLE IF NOT EXISTS approvals (
+    id         INTEGER PRIMARY KEY,
+    run_id     TEXT NOT NULL,              -- the run that is approved
+    digest     BLOB NOT NULL,              -- of its spec, as the approver saw it
+    approver   TEXT NOT NULL,              -- as they named themselves
+    given_ms   INTEGER NOT NULL,
+    expires_ms INTEGER NOT NULL,
+    used       INTEGER NOT NULL DEFAULT 0 CHECK (used IN (0, 1))  -- how often it was used
 ) STRICT;
 
 -- The entropy of one attempt. All keys and masks of the attempt derive from it; deleted once the attempt is over.
@@ -65,7 +76,7 @@ CREATE TABLE IF NOT EXISTS boot (
     boot_id TEXT NOT NULL
 ) STRICT;
 
--- Everything that left the site. Each row contains the hash of the previous one.
+-- Everything that left the site, and the approvals for it. Each row contains the hash of the previous one.
 CREATE TABLE IF NOT EXISTS ledger (
     sequence INTEGER PRIMARY KEY,
     at_ms    INTEGER NOT NULL,

@@ -27,6 +27,7 @@ from dcfpca.rpca.method import FloatArray, Stage
 from dcfpca.secagg.fixed_cohort import PastRun
 from dcfpca.spec import parse_spec
 from participant.session import Consent
+from participant.state.approvals import Approvals
 from participant.state.array_file import read_arrays, write_arrays
 from participant.state.key_record import key_file, read_slots, write_record
 from participant.state.ledger import Ledger
@@ -91,6 +92,7 @@ class Store:
         self.directory = directory
         self._database = _open(directory / DATABASE)
         self.ledger = Ledger(self._database)
+        self.approvals = Approvals(self._database, self.ledger)
         self._flushed: dict[str, str] = {}
 
     def close(self) -> None:
@@ -123,16 +125,6 @@ class Store:
                 " SET status = excluded.status, reasons = excluded.reasons, private = excluded.private",
                 values,
             )
-
-    def approve(self, run_id: str) -> None:
-        """Record that a person at the site approved the run."""
-        with self._database as database:
-            database.execute("UPDATE runs SET approved = 1 WHERE run_id = ?", (run_id,))
-
-    def approved(self) -> list[str]:
-        """Runs that are approved and not yet answered."""
-        rows = self._database.execute("SELECT run_id FROM runs WHERE status = 'waiting' AND approved = 1")
-        return [row[0] for row in rows]
 
     def save_keys(self, run_id: str, cohort: tuple[str, ...], record: bytes) -> None:
         """Save the cohort and the key record of a run, over the one before; on the disk when this returns."""

@@ -30,6 +30,7 @@ from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
 from tests.support.processes import PATIENCE, Process
 
+POLICY = {"allow_plain": True, "allow_export": True, "min_cohort": 2, "min_columns": 2, "max_rank": 2000}
 Toml = Mapping[str, str | int | float | bool | Sequence[str]]
 
 
@@ -130,7 +131,7 @@ class Federation:
             "aggregator": {"address": via or self.address},
             "identity": {"ca": str(files.ca), "cert": str(files.certificate), "key": str(files.key)},
             "data": {"path": "data.npy", "missing": "allow"},
-            "policy": {"allow_plain": True, "allow_export": True, "min_cohort": 2, "max_rank": 2000, **policy},
+            "policy": POLICY | policy,
             "state": {"dir": "state"},
             "results": {"dir": "results"},
             "telemetry": {"log_format": "json", "log_level": "debug"},

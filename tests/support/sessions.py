@@ -29,7 +29,7 @@ def spec_of(**changes: Any) -> RunSpec:
 
 
 def site_of(name: str, **policy: Any) -> SiteFacts:
-    return SiteFacts(name, 6, 9, False, False, SitePolicy(**({"allow_dropouts": True} | policy)))
+    return SiteFacts(name, 6, 9, False, False, SitePolicy(**({"allow_dropouts": True, "min_columns": 2} | policy)))
 
 
 def session_of(name: str = "a", **policy: Any) -> Session:

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.gradient.objective import Penalties
+from dcfpca.rpca.gradient.objective import INNER_LIMIT, Penalties
 from dcfpca.rpca.method import FloatArray, TensorMessage
 
 OPENING = ("columns", "columns_scale")  # n_i and n_i × scale_i
@@ -60,6 +60,11 @@ class GradientSettings:
                 raise BadInput(f"{name} must be positive, not {value}.", "Leave it out to have it measured.")
         if self.inner_steps < 0 or not 0.0 < self.inner_tolerance < 1.0:
             raise BadInput("inner_steps must not be negative, and inner_tolerance lies between 0 and 1.")
+
+    @property
+    def local_passes(self) -> int:
+        """Passes over a site's data in one local step; the most there can be where V is solved to a tolerance."""
+        return self.local_iterations * (self.inner_steps or INNER_LIMIT)
 
 
 @dataclass(frozen=True, slots=True)

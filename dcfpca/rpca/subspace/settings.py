@@ -16,6 +16,9 @@ OPENING = ("columns", *(f"size_{k}" for k in range(OPENING_BINS)))
 ROUND = ("columns", "pull", "kept", "sampled", *(f"residual_{k}" for k in range(HISTOGRAM_BINS)))
 
 
+LARGEST_BLOCK = 1 << 28  # of `block_bytes`; every thread of a site works in a few buffers of this size
+
+
 @dataclass(frozen=True, slots=True)
 class SubspaceSettings:
     """Defaults serve every case measured in docs/results; none needs setting per data set."""
@@ -51,6 +54,13 @@ class SubspaceSettings:
             raise BadInput(f"Firm thresholding needs a and b above 1, not {self.a} and {self.b}.", "Try a = 3, b = 2.")
         if self.passes < 1:
             raise BadInput("A round needs at least one local pass.", "Set passes to 1 or more.")
+        if not 1 <= self.block_bytes <= LARGEST_BLOCK:
+            raise BadInput(f"block_bytes lies between 1 and {LARGEST_BLOCK}.", "Leave it out; the default fits caches.")
+
+    @property
+    def local_passes(self) -> int:
+        """Passes over a site's data in one local step."""
+        return self.passes
 
     def cautious_for(self, smaller_side: float) -> SubspaceSettings:
         """For a matrix of this many rows or columns: the fewer, the less even its residuals, the slower λ must fall."""

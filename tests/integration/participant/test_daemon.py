@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -156,8 +157,14 @@ def test_a_run_waits_for_approval_by_hand(federation: Federation) -> None:
     refused = command(federation, "careful", "approve", "no-such-run")
     assert refused.returncode == 1
     assert "error: no run no-such-run waits" in refused.stderr
-    assert command(federation, "careful", "approve", run).returncode == 0
+    unnamed = command(federation, "careful", "approve", run)
+    assert (unnamed.returncode, "--by NAME" in unnamed.stderr) == (2, True)
+    assert command(federation, "careful", "approve", run, "--by", "Ada Byron", "--expires", "1h").returncode == 0
     assert len(federation.finish(run).enrolled) == 4
+    shown = command(federation, "careful", "ledger", "--verify", "--all", "--json").stdout
+    entries = [entry for entry in json.loads(shown)["entries"] if entry["type"].startswith("approval")]
+    assert [entry["type"] for entry in entries] == ["approval", "approval used"]
+    assert all("by Ada Byron, until " in entry["detail"] for entry in entries)
     assert site.stop() == 0
 
 

@@ -51,8 +51,7 @@ def test_a_spec_without_rows_is_refused() -> None:
     assert "does not state the number of rows" in reasons(review(spec(rows=0), site()))
 
 
-def test_fewer_own_columns_than_the_rank_are_fine_but_a_rank_above_the_rows_is_not() -> None:
-    assert isinstance(review(spec(rank=5), site(columns=2)), Accept)
+def test_a_rank_above_the_rows_is_refused() -> None:
     assert "larger than the 4 rows" in reasons(review(spec(rows=0, rank=5), site(rows=4)))
 
 
@@ -79,6 +78,43 @@ def test_each_rule_of_the_policy_refuses_by_itself(changes: dict[str, Any], poli
     assert words in reasons(review(spec(**changes), site(policy)))
 
 
+@pytest.mark.parametrize(
+    ("keys", "needed"), [({"rank": 1}, 20), ({"rank": 9}, 27), ({"rank": None, "max_rank": 16}, 48)]
+)
+def test_by_default_a_site_needs_twenty_columns_and_three_times_the_rank(keys: dict[str, Any], needed: int) -> None:
+    assert isinstance(review(spec(**keys), site(columns=needed)), Accept)
+    said = reasons(review(spec(**keys), site(columns=needed - 1)))
+    assert f"fewer than the {needed} columns" in said
+    assert "an update gives the data away" in said
+    assert "min_columns" in said
+    assert str(needed - 1) not in said
+
+
+def test_a_site_may_set_its_own_least_number_of_columns() -> None:
+    assert isinstance(review(spec(rank=5), site({"min_columns": 2}, columns=2)), Accept)
+    assert "fewer columns than the 40" in reasons(review(spec(rank=5), site({"min_columns": 40}, columns=39)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"subspace": {"passes": 10**12}}, "subspace.passes"),
+        ({"method": "gradient", "gradient": {"local_iterations": 10**12}}, "gradient.local_iterations"),
+        ({"method": "gradient", "gradient": {"inner_steps": 10**12}}, "gradient.inner_steps"),
+        ({"method": "gradient", "gradient": {"inner_steps": 0}}, "inner_steps = 0 counts as the most"),
+        ({"method": "gradient", "gradient": {"local_iterations": 11, "inner_steps": 10}}, "max_local_passes"),
+        # The product has more digits than Python converts to text.
+        ({"method": "gradient", "gradient": {"local_iterations": 10**3000, "inner_steps": 10**3000}}, "than the 100"),
+    ],
+    ids=["passes", "iterations", "inner", "solved", "product", "digits"],
+)
+def test_local_work_beyond_the_limit_is_refused_with_the_key_and_the_limit(changes: dict[str, Any], key: str) -> None:
+    said = reasons(review(spec(**changes), site()))
+    assert key in said
+    assert "100 that the site allows" in said
+    assert isinstance(review(spec(**changes), site({"max_local_passes": 10**7000})), Accept)
+
+
 def test_plain_is_accepted_only_where_the_site_allows_it() -> None:
     assert isinstance(review(spec(aggregation="plain"), site({"allow_plain": True})), Accept)
 
@@ -91,7 +127,7 @@ def test_missing_values_need_the_consent_of_spec_and_site() -> None:
 
 
 def test_all_reasons_are_given_at_once() -> None:
-    verdict = review(spec(rows=60, aggregation="plain", rank=20, rounds=5000), site({"max_rank": 5}))
+    verdict = review(spec(rows=60, aggregation="plain", rank=20, rounds=5000), site({"max_rank": 5, "min_columns": 1}))
     assert isinstance(verdict, Refuse)
     assert len(verdict.reasons) == 4
 

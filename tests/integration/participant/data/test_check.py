@@ -61,6 +61,39 @@ def test_a_table_of_samples_is_described_as_the_method_sees_it(alone: Federation
     assert (told["data"]["rows"], told["data"]["columns"], told["data"]["missing"]) == (2, 3, 1)
 
 
+def remarks(file: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as ended:
+        main(["check", "--config", str(file), "--json"])
+    assert ended.value.code == 0
+    return "; ".join(json.loads(capsys.readouterr().out)["remarks"])
+
+
+def test_check_says_that_rows_must_not_be_persons_and_warns_where_they_look_like_it(
+    alone: Federation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = np.random.default_rng(0).standard_normal((60, 3))
+    lines = (f"P{number:04d},{','.join(map(str, row))}" for number, row in enumerate(table))
+    (tmp_path / "d.csv").write_text("patient,a,b,c\n" + "\n".join(lines) + "\n")
+    wrong = config(alone, tmp_path / "d.csv", orientation="features-in-rows", feature_column="patient")
+    told = remarks(wrong, capsys)
+    assert "rows must not be persons" in told
+    assert "WARNING: the matrix has 60 rows and only 3 columns" in told
+    assert 'orientation = "samples-in-rows"' in told
+    right = remarks(config(alone, tmp_path / "d.csv", features=["a", "b", "c"]), capsys)
+    assert "rows must not be persons" in right
+    assert "WARNING" not in right
+
+
+def test_check_says_up_to_which_rank_the_columns_are_enough(
+    alone: Federation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(tmp_path / "M.npy", np.ones((50, 47)))
+    file = config(alone, tmp_path / "M.npy", orientation="features-in-rows")
+    assert "gives the site's data away" in remarks(file, capsys)
+    file.write_text(file.read_text().replace("min_columns = 2", "min_columns = 0"))
+    assert "runs of rank 15 or less" in remarks(file, capsys)
+
+
 def test_a_matrix_larger_than_the_limit_is_checked_like_any_other(
     alone: Federation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,7 +20,7 @@ def spec(**keys: Any) -> RunSpec:
 
 def site(features: tuple[str, ...], rows: int | None = None) -> SiteFacts:
     rows = len(features) if rows is None else rows
-    return SiteFacts("a", rows, 10, False, False, SitePolicy(), features)
+    return SiteFacts("a", rows, 10, False, False, SitePolicy(min_columns=2), features)
 
 
 def reasons(spec: RunSpec, site: SiteFacts) -> tuple[str, ...]:

@@ -179,13 +179,3 @@ def test_a_damaged_state_gives_one_sentence(directory: Path) -> None:
     (directory / DATABASE).write_bytes(b"this is not a database" * 100)
     with pytest.raises(BadInput, match="cannot be used"):
         Store(directory)
-
-
-def test_approvals_reach_the_daemon_through_the_store(directory: Path) -> None:
-    store = Store(directory)
-    store.save_waiting("run-1", SPEC.canonical(), SPEC.digest(), False, 1)
-    assert store.approved() == []
-    Store(directory).approve("run-1")
-    assert store.approved() == ["run-1"]
-    store.save_consent("run-1", CONSENT, 2)
-    assert store.approved() == []
