@@ -115,9 +115,10 @@ class ScaledMethod:
         return self.inner.partitioned_answer(scaled, round - SCALING_ROUNDS, inside)
 
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:
-        """The inner method's model, in scaled units, with centre and scale."""
+        """The inner method's model, in scaled units, with centre and scale; a centre of its own is added to ours."""
         broadcast, centre, scale = split_broadcast(consensus.broadcast, self.rows)
-        return self.inner.model(replace(consensus, broadcast=broadcast)) | {"centre": centre, "scale": scale}
+        found = self.inner.model(replace(consensus, broadcast=broadcast))
+        return found | {"centre": centre + scale * found.get("centre", np.zeros(self.rows)), "scale": scale}
 
     def _refine(self, consensus: Consensus, total: Total) -> Consensus:
         prefix, centre = counting_state(consensus.broadcast, self.rows)
@@ -170,7 +171,7 @@ class ScaledSite:
         units = sparse.diags_array(scale, format="csc")
         for block in self.inner.finish(inside):
             L = block.L * scale[:, None] + centre[:, None]
-            yield ResultBlock(block.start, L, sparse.csc_array(units @ block.S), block.V)
+            yield ResultBlock(block.start, L, sparse.csc_array(units @ block.S), block.V, block.scores)
 
     def certificate(self) -> dict[str, float]:
         """Of the inner site, in scaled units."""
