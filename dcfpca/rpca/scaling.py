@@ -179,7 +179,7 @@ class ScaledSite:
         units = sparse.diags_array(scale, format="csc")
         for block in self.inner.finish(inside):
             L = block.L * scale[:, None] + centre[:, None]
-            yield ResultBlock(block.start, L, sparse.csc_array(units @ block.S), block.V)
+            yield ResultBlock(block.start, L, sparse.csc_array(units @ block.S), block.V, block.scores)
 
     def certificate(self) -> dict[str, float]:
         """Of the inner site, in scaled units."""

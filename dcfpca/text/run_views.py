@@ -41,8 +41,6 @@ def run_document(view: pb.RunView) -> dict[str, Json]:
         "waiting": [_waiting(one) for one in view.waiting],
         "complaints": [_complaint(one) for one in view.complaints],
         "percent": dict(view.percent),
-        "waiting": [_waiting(one) for one in view.waiting],
-        "complaints": [_complaint(one) for one in view.complaints],
         "rounds": [_round(one) for one in view.rounds],
         "rank_curve": [
             {"rank": one.rank, "error": one.error, "standard_error": one.standard_error} for one in view.rank_curve

@@ -19,6 +19,7 @@ Keys = NDArray[np.uint64]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
+MASK = (1 << 64) - 1
 
 
 @dataclass(slots=True, eq=False)
@@ -48,7 +49,7 @@ class HiddenColumns:
         if self._keys is None:
             self._keys = _numbered(np.concatenate([column_keys(self.columns.read(*cut)) for cut in blocks(self)]))
         rows = np.arange(1, self.shape[0] + 1, dtype=np.uint64)[:, None]
-        drawn = _mixed(self._keys[start:stop] + rows * _FIRST + np.uint64(self.seed) * _SECOND)
+        drawn = _mixed(self._keys[start:stop] + rows * _FIRST + np.uint64(self.seed * int(_SECOND) & MASK))
         hidden: NDArray[np.bool_] = drawn < np.uint64(self.share * 2.0**64)
         return hidden
 
