@@ -13,7 +13,8 @@ from dcfpca.errors import BadInput
 from dcfpca.report.site import Anomaly, FloatArray, SiteFigures, site_report
 from dcfpca.rpca.columns import blocks
 from participant.config import Config
-from participant.data import open_matrix
+from participant.data import measure, open_matrix, select_features, without_empty_samples
+from participant.results import load_features
 
 LARGEST_PICTURE = 400
 MOST_ANOMALIES = 20
@@ -23,12 +24,18 @@ _BLOCK_BYTES = 8 << 20
 def build_report(config: Config, manifest: dict[str, Any]) -> str:
     """The HTML of one finished run at this site."""
     written = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
-    return site_report(manifest, measure_result(config, config.results.dir / manifest["run"]), written)
+    features = load_features(config.results.dir, manifest["run"])
+    return site_report(manifest, measure_result(config, config.results.dir / manifest["run"], features), written)
 
 
-def measure_result(config: Config, directory: Path) -> SiteFigures:
-    """Read M, L and S once each. Raises BadInput when the data has another shape than the result."""
-    data = open_matrix(config.data, config.state.dir / "spool").columns
+def measure_result(config: Config, directory: Path, features: tuple[str, ...] = ()) -> SiteFigures:
+    """Read M, L and S once each; of M the features of the run, and the samples that have any of them.
+
+    Raises BadInput when the data has another shape than the result.
+    """
+    whole = open_matrix(config.data, config.state.dir / "spool")
+    chosen = select_features(whole, features, config.data.origin)
+    data = without_empty_samples(chosen, measure(chosen.columns, config.data.origin)).columns
     L: FloatArray = np.load(directory / "L.npy", mmap_mode="r", allow_pickle=False)
     S = sparse.csc_array(sparse.load_npz(directory / "S.npz"))
     if data.shape != L.shape or S.shape != L.shape:

@@ -1,16 +1,18 @@
 """The result of a finished run at the site: one directory per run, written atomically."""
 
 from participant.results.reading import MANIFEST, has_result, load_features, load_model, load_scaling, read_manifests
-from participant.results.writing import FILES, ResultFacts, write_results
+from participant.results.writing import FILES, ResultFacts, ResultNames, write_names, write_results
 
 __all__ = [
     "FILES",
     "MANIFEST",
     "ResultFacts",
+    "ResultNames",
     "has_result",
     "load_features",
     "load_model",
     "load_scaling",
     "read_manifests",
+    "write_names",
     "write_results",
 ]
