@@ -8,11 +8,12 @@ from typing import Annotated, Literal
 
 import typer
 
+from dcfpca.cli.runs import Json
 from dcfpca.errors import BadInput
 from dcfpca.scaffold.config_texts import DataKeys, aggregator_text, operator_text, participant_text
 from dcfpca.scaffold.local_consortium import LocalPlan, create_consortium, sites_from
 from dcfpca.scaffold.services import find_consortium, start_consortium, stop_consortium
-from dcfpca.text.console import result, say
+from dcfpca.text.console import print_json, result, say
 
 app = typer.Typer(
     help="Write configurations with comments: for one role, or for a whole consortium on this machine.",
@@ -41,12 +42,17 @@ def local(
     missing: Missing = "allow",
     consortium: Annotated[str, typer.Option(help="Name of the consortium; it stands in every identity.")] = "local",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of the aggregator; 0: a free one.")] = 0,
+    as_json: Json = False,
 ) -> None:
     """Make a consortium on this machine, with certificates and configurations, ready for `dcfpca up DIR`."""
     files = sites or _ask("the data files of the sites, separated by blanks").split()
     keys = DataKeys("", id_column, features or (), exclude or (), missing)
     operator = create_consortium(directory, LocalPlan(consortium, sites_from(files), keys, port))
-    for config in sorted(directory.glob("sites/*/participant.toml")):
+    configs = sorted(directory.glob("sites/*/participant.toml"))
+    if as_json:
+        print_json({"operator": str(operator), "sites": {path.parent.name: str(path) for path in configs}})
+        return
+    for config in configs:
         say(f"look at the data with `dcfpca-participant check --config {config}`")
     say(f"start it with `dcfpca up {directory}`, then run with `export DCFPCA_CONFIG={operator}`")
     result(str(operator))
@@ -63,12 +69,13 @@ def participant(
     missing: Missing = "allow",
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("participant.toml"),
     force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Write a site's configuration."""
     address = aggregator or _ask("host:port of the aggregator", "--aggregator")
     site = name or _ask("the site's name, as in its certificate", "--name")
     keys = DataKeys(data or _ask("the data file", "--data"), id_column, features or (), exclude or (), missing)
-    _write(out, participant_text(address, site, keys), force)
+    _write(out, participant_text(address, site, keys), force, as_json)
     say(f"see what the site makes of it with `dcfpca-participant check --config {out}`")
 
 
@@ -78,9 +85,10 @@ def aggregator(
     listen: Annotated[str, typer.Option(help="host:port of the service.")] = "0.0.0.0:7443",
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("aggregator.toml"),
     force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Write the aggregator's configuration."""
-    _write(out, aggregator_text(listen, name, crl=True), force)
+    _write(out, aggregator_text(listen, name, crl=True), force, as_json)
     say(f"check it with `dcfpca-aggregator check --config {out}`")
 
 
@@ -90,24 +98,35 @@ def operator(
     aggregator: Address = "",
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("operator.toml"),
     force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Write an operator's configuration."""
     address = aggregator or _ask("host:port of the aggregator", "--aggregator")
-    _write(out, operator_text(address, name or _ask("the operator's name, as in the certificate", "--name")), force)
+    _write(
+        out,
+        operator_text(address, name or _ask("the operator's name, as in the certificate", "--name")),
+        force,
+        as_json,
+    )
     say(f"check it with `dcfpca doctor --config {out}`")
 
 
-def up(directory: Directory) -> None:
+def up(directory: Directory, as_json: Json = False) -> None:
     """Start a local consortium in the background, and wait until every site is connected. What runs already stays."""
     consortium = find_consortium(directory)
-    start_consortium(consortium, say)
+    started = start_consortium(consortium, say)
+    if as_json:
+        print_json({"config": str(consortium.operator_config), "started": started})
+        return
     say(f"all sites are connected; stop them with `dcfpca down {directory}`")
     result(f"export DCFPCA_CONFIG={consortium.operator_config}")
 
 
-def down(directory: Directory) -> None:
+def down(directory: Directory, as_json: Json = False) -> None:
     """Stop a local consortium. Runs that are not over go on after the next `dcfpca up`."""
-    stop_consortium(find_consortium(directory), say)
+    stopped = stop_consortium(find_consortium(directory), say)
+    if as_json:
+        print_json({"stopped": stopped})
 
 
 def _ask(what: str, flag: str = "") -> str:
@@ -117,9 +136,9 @@ def _ask(what: str, flag: str = "") -> str:
     return str(typer.prompt(what, err=True))
 
 
-def _write(path: Path, text: str, force: bool) -> None:
+def _write(path: Path, text: str, force: bool, as_json: bool) -> None:
     if path.exists() and not force:
         raise BadInput(f"{path} exists already", "give another --out, or --force to replace it")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
-    result(str(path))
+    print_json({"file": str(path)}) if as_json else result(str(path))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -50,17 +49,21 @@ class Background:
         except BlockingIOError:
             os.close(descriptor)
             return False
-        with self.log.open("ab") as out:
-            process = subprocess.Popen(  # noqa: S603
-                [sys.executable, "-m", *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                pass_fds=(descriptor,),  # the lock belongs to the open file, and so to the process that keeps it open
-            )
+        os.set_inheritable(descriptor, True)  # the lock belongs to the open file, and so to the process that keeps it
+        writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        pid = os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-m", *arguments],
+            os.environ,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, str(self.log), writing, 0o600),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,
+        )
         os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"{process.pid}\n".encode())
+        os.write(descriptor, f"{pid}\n".encode())
         os.close(descriptor)
         return True
 

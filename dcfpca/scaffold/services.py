@@ -40,27 +40,37 @@ def find_consortium(directory: Path) -> Consortium:
     return Consortium(home, Background("the aggregator", home / "aggregator"), daemons)
 
 
-def start_consortium(consortium: Consortium, note: Callable[[str], None]) -> None:
-    """Start what does not run, and wait until the aggregator listens and every site is connected."""
+def start_consortium(consortium: Consortium, note: Callable[[str], None]) -> list[str]:
+    """Start what does not run, and wait until the aggregator listens and every site is connected.
+
+    Returns the names of the processes that were started.
+    """
     home, ready = consortium.aggregator.directory, consortium.aggregator.directory / "ready"
     if not consortium.aggregator.is_running():
         ready.unlink(missing_ok=True)
     started = consortium.aggregator.start(["aggregator.main", "serve", "--config", str(home / "aggregator.toml")])
     _until(ready.exists, [consortium.aggregator], "the start of the aggregator")
     note(f"the aggregator {'listens' if started else 'was running already'} at {ready.read_text().strip()}")
+    names = [consortium.aggregator.name] if started else []
     for site in consortium.sites:
         new = site.start(["participant.main", "serve", "--config", str(site.directory / "participant.toml")])
         note(f"{site.name} {'is started' if new else 'was running already'}")
-    names = [site.name for site in consortium.sites]
+        names += [site.name] if new else []
+    sites = [site.name for site in consortium.sites]
     settings = connect_settings(dict.fromkeys(CONNECTION_KEYS), consortium.operator_config)
     with connected(settings) as operator:
-        _until(lambda: operator.are_connected(names), consortium.sites, "the sites' connection")
+        _until(lambda: operator.are_connected(sites), consortium.sites, "the sites' connection")
+    return names
 
 
-def stop_consortium(consortium: Consortium, note: Callable[[str], None]) -> None:
-    """Stop the sites, then the aggregator."""
+def stop_consortium(consortium: Consortium, note: Callable[[str], None]) -> list[str]:
+    """Stop the sites, then the aggregator; returns the names of those that were running."""
+    names = []
     for process in (*consortium.sites, consortium.aggregator):
-        note(f"{process.name} {'is stopped' if process.stop() else 'was not running'}")
+        stopped = process.stop()
+        note(f"{process.name} {'is stopped' if stopped else 'was not running'}")
+        names += [process.name] if stopped else []
+    return names
 
 
 def _until(done: Callable[[], bool], processes: Sequence[Background], what: str) -> None:
