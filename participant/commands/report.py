@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from dcfpca.errors import BadInput
 from dcfpca.report.site import Anomaly, FloatArray, SiteFigures, site_report
 from dcfpca.rpca.columns import blocks
 from participant.config import Config
-from participant.data import measure, open_matrix, select_features, without_empty_samples
+from participant.data import Matrix, measure, open_matrix, select_features, without_empty_samples
 from participant.results import load_features
 
 LARGEST_PICTURE = 400
@@ -35,7 +36,8 @@ def measure_result(config: Config, directory: Path, features: tuple[str, ...] = 
     """
     whole = open_matrix(config.data, config.state.dir / "spool")
     chosen = select_features(whole, features, config.data.origin)
-    data = without_empty_samples(chosen, measure(chosen.columns, config.data.origin)).columns
+    used = without_empty_samples(chosen, measure(chosen.columns, config.data.origin))
+    data = used.columns
     L: FloatArray = np.load(directory / "L.npy", mmap_mode="r", allow_pickle=False)
     S = sparse.csc_array(sparse.load_npz(directory / "S.npz"))
     if data.shape != L.shape or S.shape != L.shape:
@@ -54,7 +56,13 @@ def measure_result(config: Config, directory: Path, features: tuple[str, ...] = 
         tiles.add(seen, (~gaps).astype(float), start)
     with np.errstate(invalid="ignore", divide="ignore"):
         M_mean = M_sum / seen
-    return _figures(S, tiles, (M_mean, L_sum / tiles.sizes()), (gaps_by_row, gaps_by_column))
+    found = _figures(S, tiles, (M_mean, L_sum / tiles.sizes()), (gaps_by_row, gaps_by_column))
+    return replace(found, anomalies=[_named(one, used) for one in found.anomalies])
+
+
+def _named(one: Anomaly, matrix: Matrix) -> Anomaly:
+    feature = matrix.features[one.row] if matrix.features else ""
+    return replace(one, sample=matrix.id_at(one.column), feature=feature)
 
 
 def _figures(
