@@ -98,7 +98,7 @@ def load_config(path: Path) -> Config:
     try:
         config = Config.model_validate(raw)
     except ValidationError as error:
-        hint = "deploy/config/aggregator.toml shows every key"
+        hint = "`dcfpca init aggregator` writes an example, docs/configuration.md explains every key"
         raise BadInput(f"the configuration {path} is not valid: {describe(error)}", hint) from error
     return _resolved(config, path.resolve().parent)
 

@@ -19,10 +19,12 @@ _UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 
 
 
 def _in_bytes(value: Any) -> Any:
-    """ "512 MiB" as a number of bytes; anything else is left to pydantic's own error."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value) if isinstance(value, str) else None
-    if found is None or found[2].lower() not in _UNITS:
+    """ "512 MiB" as a number of bytes; a number is taken as it is."""
+    if not isinstance(value, str):
         return value
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
+    if found is None or found[2].lower() not in _UNITS:
+        raise ValueError('it must be a size such as "512 MiB" or "2 GiB"')
     return int(float(found[1]) * _UNITS[found[2].lower()])
 
 
@@ -106,5 +108,5 @@ def load_config(path: Path) -> Config:
     try:
         return Config.model_validate(keys, context={"directory": str(path.resolve().parent)})
     except ValidationError as error:
-        hint = "see deploy/config/participant.toml for an example with every key"
+        hint = "`dcfpca init participant` writes an example, docs/configuration.md explains every key"
         raise BadInput(f"the configuration {path} is not valid: {describe(error)}", hint) from None

@@ -40,6 +40,11 @@ class LocalSite:
         """The local matrix, restricted to the features that the spec names, in the spec's order."""
         return self.part(spec).columns
 
+    @property
+    def orientation(self) -> str:
+        """How the site's own file lies: samples-in-rows or features-in-rows."""
+        return "samples-in-rows" if self.matrix.samples_in_rows else "features-in-rows"
+
     def part(self, spec: RunSpec) -> Matrix:
         """The features that the spec names, and the samples that have an entry in any of them."""
         return self.parts.part(spec.features, f"of {self.name}")

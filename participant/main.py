@@ -7,7 +7,7 @@ import sqlite3
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ from dcfpca import logs
 from dcfpca.chain_checkpoint import save_checkpoint, verify_checkpoint
 from dcfpca.errors import BadInput, Refused, UnusableState
 from dcfpca.report.report_file import write_report
+from dcfpca.run_references import find_run
 from dcfpca.text.check_report import report_checks
 from dcfpca.text.command_line import EXIT_CODES, run_command
 from dcfpca.text.console import print_json, result, say
@@ -37,7 +38,7 @@ ConfigOption = Annotated[
     Path, typer.Option("--config", help="The participant's configuration.", envvar="DCFPCA_CONFIG")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-RunOption = Annotated[str, typer.Option("--run", help="Only this run.")]
+RunOption = Annotated[str, typer.Option("--run", help="Only this run: its identifier, the beginning, or `latest`.")]
 
 
 @app.callback(
@@ -103,6 +104,7 @@ def ledger(
     if seen and not verify_chain:
         raise BadInput("--seen needs a verified ledger to compare with the checkpoint", "add --verify")
     store = _store(config)
+    run = find_run(run, [row.run_id for row in reversed(store.runs())]) if run else ""
     verified = verify(store.ledger.entries()) if verify_chain else None
     if seen:
         hashes = {entry.sequence: entry.hash for entry in store.ledger.entries()}
@@ -127,7 +129,9 @@ def results(
 ) -> None:
     """List finished runs and their files."""
     settings = load_config(config)
-    manifests = [found for found in read_manifests(settings.results.dir) if run in ("", found["run"])]
+    every = read_manifests(settings.results.dir)
+    run = _finished(every, run)
+    manifests = [found for found in every if run in ("", found["run"])]
     if run and not manifests:
         raise Refused(f"there is no result of run {run} in {settings.results.dir}", "see `dcfpca-participant results`")
     if report is not None:
@@ -150,12 +154,13 @@ def approve(
 ) -> None:
     """Approve a run that waits for a person at the site, once. Approvals and their use are in the ledger."""
     store, now_ms = _store(config), time.time_ns() // 1_000_000
+    waiting = [row for row in store.runs() if row.status == "waiting"]
     if not run:
-        waiting = [row for row in store.runs() if row.status == "waiting"]
         standing = store.approvals.standing(now_ms)
         shown = approval_views.waiting_document(waiting, standing)
         print_json(shown) if as_json else approval_views.show_waiting(waiting, standing)
         return
+    run = find_run(run, [row.run_id for row in reversed(waiting)])
     approval = approve_run(store, run, by, expires, now_ms)
     if as_json:
         print_json({"approved": run, **approval_views.approval_document(approval)})
@@ -172,8 +177,15 @@ def transform(
     as_json: JsonOption = False,
 ) -> None:
     """Clean and score new columns with the model of a finished run. No message leaves the site."""
-    report = transform_columns(load_config(config), run, source, out)
+    settings = load_config(config)
+    run = _finished(read_manifests(settings.results.dir), run)
+    report = transform_columns(settings, run, source, out)
     print_json(report) if as_json else console_views.show_transform(report, out)
+
+
+def _finished(manifests: Sequence[dict[str, Any]], run: str) -> str:
+    """The finished run that `run` means; empty if it is."""
+    return find_run(run, [found["run"] for found in reversed(manifests)])
 
 
 def _store(config: Path) -> Store:

@@ -13,7 +13,7 @@ from dcfpca.pki.index import Index, Record
 from dcfpca.pki.trust import days_left
 from dcfpca.text.console import Json, print_json, result, say, show, table
 
-# Enough digits to tell certificates apart on one screen, and for `revoke` to accept; --json has them all.
+# Enough digits of a serial to tell certificates apart on one screen, and for `revoke` to accept; --json has them all.
 _SHORT = 12
 
 
@@ -52,7 +52,7 @@ def print_list(as_json: bool, ca: x509.Certificate, index: Index, now: datetime)
         lines = [certificate_document(record, now) for record in index.records]
         print_json({"consortium": consortium, "ca": authority, "certificates": lines})
         return
-    rows = table("name", "role", "#days left", "serial", "fingerprint", "state")
+    rows = table("name", "role", "#days left", "serial", "state", "key fingerprint, as read out by telephone")
     for record in index.records:
         rows.add_row(*_row(record, now))
     say(f"{consortium}: the CA has {left:.0f} days left")
@@ -62,7 +62,7 @@ def print_list(as_json: bool, ca: x509.Certificate, index: Index, now: datetime)
 def _row(record: Record, now: datetime) -> tuple[str, ...]:
     identity = record.speaks_for()
     days = f"{_days(record, now):.0f}"
-    return identity.name, identity.role, days, record.serial[:_SHORT], record.fingerprint[:_SHORT], _state(record, now)
+    return identity.name, identity.role, days, record.serial[:_SHORT], _state(record, now), record.key
 
 
 def _state(record: Record, now: datetime) -> str:

@@ -10,7 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
+from dcfpca.operator.client import Operator
 from dcfpca.operator.connection import CONNECTION_KEYS, ConnectionSettings, connect_settings, connected
+from dcfpca.run_references import find_run, is_whole
+
+_RUN_ARGUMENTS = ("run", "warm_start")
 
 
 def _flag(name: str, help: str, **more: Any) -> Any:
@@ -31,9 +35,18 @@ def with_operator(command: Callable[..., None]) -> Callable[..., None]:
 
     def connect(settings: ConnectionSettings, /, **given: Any) -> None:
         with connected(settings) as operator:
-            command(operator, **given)
+            command(operator, **(given | _whole_references(operator, given)))
 
     return _flagged(command, connect)
+
+
+def _whole_references(operator: Operator, given: dict[str, Any]) -> dict[str, str]:
+    """The runs among the arguments by their whole identifiers: people write `latest` or a beginning."""
+    short = {key: given[key] for key in _RUN_ARGUMENTS if given.get(key) and not is_whole(given[key])}
+    if not short:
+        return {}
+    known = [view.run_id for view in operator.runs()]
+    return {key: find_run(text, known) for key, text in short.items()}
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from dcfpca.cli import certs, participants, runs
+from dcfpca.cli import certs, init, participants, runs
 from dcfpca.cli.audit import audit
 from dcfpca.cli.doctor import doctor
 from dcfpca.cli.export import export
@@ -24,9 +24,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(doctor)
+app.command()(init.up)
+app.command()(init.down)
 runs.app.command()(export)
 runs.app.command()(report)
 runs.app.command()(audit)
+app.add_typer(init.app, name="init")
 app.add_typer(runs.app, name="run")
 app.add_typer(participants.app, name="participants")
 app.add_typer(certs.app, name="certs")

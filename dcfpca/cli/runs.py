@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,8 @@ from dcfpca.method_names import MethodName
 from dcfpca.operator.client import Operator
 from dcfpca.text.command_line import FAILED
 from dcfpca.text.console import print_json, result, say, show
+from dcfpca.text.enrolment_text import enrolment_lines, unknown_names
+from dcfpca.text.run_history import RunHistory
 from dcfpca.text.run_progress import RunProgress
 from dcfpca.text.run_views import run_document, run_listing, run_picture, runs_table
 from dcfpca.text.run_watch import RetryPolicy, RunWatch, raise_unless_finished
@@ -22,7 +25,7 @@ from dcfpca.v1 import admin_pb2 as pb
 app = typer.Typer(help="Propose, inspect, watch, abort, finish, resume, export and audit runs.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
-Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's identifier, as `run list` shows it.")]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="The run: its identifier, the beginning of it, or `latest`.")]
 Follow = Annotated[bool, typer.Option("--watch", help="Watch the run; exit 0 only if it finishes.")]
 
 
@@ -75,6 +78,9 @@ def start(
         "label": label,
     }
     proposed = _canonical(spec, flags, settings or ())
+    known = operator.participants()
+    for sentence in unknown_names(json.loads(proposed).get("participants") or (), known):
+        say(sentence)
     _proceed(operator, operator.propose(proposed, uuid.uuid4().hex), watch, as_json)
 
 
@@ -179,7 +185,25 @@ def _proceed(operator: Operator, view: pb.RunView, watch: bool, as_json: bool) -
     elif as_json:
         print_json(run_document(view))
     else:
+        for line in enrolment_lines(view, operator.participants()) if view.status != "enrolling" else ():
+            say(line)
         say(f"{view.status}; watch it with `dcfpca run watch {view.run_id}`")
+
+
+class _EnrolmentNote:
+    """Says once who has enrolled, and why others have not, when a watched enrolment has closed."""
+
+    def __init__(self, operator: Operator, progress: RunProgress) -> None:
+        self._operator, self._progress = operator, progress
+        self._enrolling = False
+
+    def __call__(self, history: RunHistory) -> None:
+        if history.view.status == "enrolling":
+            self._enrolling = True
+        elif self._enrolling:
+            self._enrolling = False
+            for line in enrolment_lines(history.view, self._operator.participants()):
+                self._progress.note(line)
 
 
 def _follow(operator: Operator, view: pb.RunView, retry: RetryPolicy, as_json: bool) -> None:
@@ -188,7 +212,7 @@ def _follow(operator: Operator, view: pb.RunView, retry: RetryPolicy, as_json: b
         with RunProgress() as progress:
             if view.status:
                 progress.update(view)
-            view = RunWatch(operator, view.run_id, progress, retry).follow()
+            view = RunWatch(operator, view.run_id, progress, retry).follow(_EnrolmentNote(operator, progress))
     except KeyboardInterrupt:
         say(f"stopped watching; the run continues: `dcfpca run watch {view.run_id}`")
         raise typer.Exit(FAILED) from None

@@ -28,6 +28,8 @@ class Anomaly:
     share: float
     largest: float
     row: int
+    sample: str = ""
+    feature: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,11 +139,17 @@ def _anomalies(anomalies: Sequence[Anomaly]) -> str:
     if not anomalies:
         return section("Most anomalous columns", paragraph("No entry is an outlier."))
     rows = [
-        (str(one.column), f"{one.share:.1%}", str(one.outliers), f"{one.largest:.4g}", str(one.row))
+        (
+            one.sample or str(one.column),
+            f"{one.share:.1%}",
+            str(one.outliers),
+            f"{one.largest:.4g}",
+            one.feature or str(one.row),
+        )
         for one in anomalies
     ]
-    headings = ("#column", "#share of outliers", "#outliers", "#largest entry of S", "#in row")
-    told = paragraph("By the length of their part of S. Rows and columns count from 0.", "note")
+    headings = ("sample", "#share of outliers", "#outliers", "#largest entry of S", "in feature")
+    told = paragraph("By the length of their part of S. What has no name is numbered from 0.", "note")
     return section("Most anomalous columns", told, table(headings, rows))
 
 

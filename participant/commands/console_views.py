@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from dcfpca.text.console import Json, add_row, moment, result, say, show, size, table
+from participant.commands.feature_views import data_notes, feature_document, show_features
 from participant.config import Config
+from participant.data.feature_profile import profile_features
 from participant.data.orientation import orientation_doubt
 from participant.local_site import LocalSite
 from participant.policy import COLUMNS_PER_RANK, SitePolicy
@@ -27,7 +29,12 @@ def site_document(config: Config, site: LocalSite) -> Json:
             "rows": site.data.rows,
             "columns": site.data.columns,
             "missing": site.data.missing,
+            "orientation": site.orientation,
+            "notes": list(site.matrix.notes),
+            "left_out": [str(place) for place in site.data.empty],
+            "has_ids": bool(site.matrix.ids),
         },
+        "features": [feature_document(one) for one in profile_features(site.matrix)],
         "policy": config.policy.model_dump(mode="json"),
         "remarks": remarks(config, site),
     }
@@ -73,8 +80,11 @@ def show_site(config: Config, site: LocalSite) -> None:
     result(f"aggregator   {config.aggregator.address}")
     data = site.data
     result(f"data         {config.data.origin}: {data.rows} rows × {data.columns} columns, {data.missing} missing")
+    for note in data_notes(site):
+        result(f"data         {note}")
     for remark in remarks(config, site):
         result(f"this site    {remark}")
+    show_features(list(profile_features(site.matrix)))
 
 
 def ledger_document(entries: Sequence[Entry], verified: int | None) -> Json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from dcfpca.errors import BadInput
 from dcfpca.report.site import Anomaly, FloatArray, SiteFigures, site_report
 from dcfpca.rpca.columns import blocks
 from participant.config import Config
-from participant.data import open_matrix
+from participant.data import Matrix, measure, open_matrix, select_features, without_empty_samples
+from participant.results import load_features
 
 LARGEST_PICTURE = 400
 MOST_ANOMALIES = 20
@@ -23,12 +25,19 @@ _BLOCK_BYTES = 8 << 20
 def build_report(config: Config, manifest: dict[str, Any]) -> str:
     """The HTML of one finished run at this site."""
     written = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
-    return site_report(manifest, measure_result(config, config.results.dir / manifest["run"]), written)
+    features = load_features(config.results.dir, manifest["run"])
+    return site_report(manifest, measure_result(config, config.results.dir / manifest["run"], features), written)
 
 
-def measure_result(config: Config, directory: Path) -> SiteFigures:
-    """Read M, L and S once each. Raises BadInput when the data has another shape than the result."""
-    data = open_matrix(config.data, config.state.dir / "spool").columns
+def measure_result(config: Config, directory: Path, features: tuple[str, ...] = ()) -> SiteFigures:
+    """Read M, L and S once each; of M the features of the run, and the samples that have any of them.
+
+    Raises BadInput when the data has another shape than the result.
+    """
+    whole = open_matrix(config.data, config.state.dir / "spool")
+    chosen = select_features(whole, features, config.data.origin)
+    used = without_empty_samples(chosen, measure(chosen.columns, config.data.origin))
+    data = used.columns
     L: FloatArray = np.load(directory / "L.npy", mmap_mode="r", allow_pickle=False)
     S = sparse.csc_array(sparse.load_npz(directory / "S.npz"))
     if data.shape != L.shape or S.shape != L.shape:
@@ -47,7 +56,13 @@ def measure_result(config: Config, directory: Path) -> SiteFigures:
         tiles.add(seen, (~gaps).astype(float), start)
     with np.errstate(invalid="ignore", divide="ignore"):
         M_mean = M_sum / seen
-    return _figures(S, tiles, (M_mean, L_sum / tiles.sizes()), (gaps_by_row, gaps_by_column))
+    found = _figures(S, tiles, (M_mean, L_sum / tiles.sizes()), (gaps_by_row, gaps_by_column))
+    return replace(found, anomalies=[_named(one, used) for one in found.anomalies])
+
+
+def _named(one: Anomaly, matrix: Matrix) -> Anomaly:
+    feature = matrix.features[one.row] if matrix.features else ""
+    return replace(one, sample=matrix.id_at(one.column), feature=feature)
 
 
 def _figures(

@@ -14,8 +14,8 @@ from dcfpca.rpca.columns import blocks
 from dcfpca.rpca.robust_projection import project
 from dcfpca.rpca.scaling import ScaledColumns
 from participant.config import Config
-from participant.data import measure, open_matrix, select_features
-from participant.results import MANIFEST, load_features, load_model, load_scaling
+from participant.data import measure, open_matrix, select_features, without_empty_samples
+from participant.results import MANIFEST, ResultNames, load_features, load_model, load_scaling, write_names
 
 
 def transform(config: Config, run_id: str, source: Path, out: Path) -> dict[str, Any]:
@@ -28,12 +28,13 @@ def transform(config: Config, run_id: str, source: Path, out: Path) -> dict[str,
     U = load_model(results, run_id)
     table = config.data.model_copy(update={"path": source, "query": "", "url": ""})
     matrix = open_matrix(table, config.state.dir / "spool", config.engine.memory_limit)
-    columns = select_features(matrix, load_features(results, run_id), str(source)).columns
+    chosen = select_features(matrix, load_features(results, run_id), str(source))
+    used = without_empty_samples(chosen, measure(chosen.columns, str(source)))
+    columns = used.columns
     rows, count = columns.shape
     if rows != U.shape[0]:
         hint = "check [data] orientation, and that the features are those of the run"
         raise BadInput(f"{source} has {rows} rows, the model of run {run_id} has {U.shape[0]}", hint)
-    measure(columns, str(source))
     scaled = ScaledColumns(columns, *load_scaling(results, run_id, rows))
     centre, scale = scaled.centre[:, None], scaled.scale[:, None]
     Q, triangle = np.linalg.qr(U)
@@ -53,6 +54,7 @@ def transform(config: Config, run_id: str, source: Path, out: Path) -> dict[str,
         sparse.save_npz(target / "S.npz", S)
         np.save(target / "V.npy", V)
         np.save(target / "scores.npy", scores)
+        write_names(target, ResultNames(used.features, used.all_ids()), count)
     return {
         "run": run_id,
         "rank": U.shape[1],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from threading import Lock
@@ -26,7 +26,8 @@ class Matrix:
     """Columns with the names of their features and the ids of their samples, if the data has them.
 
     `samples` are the positions of the samples in the source when some were left out. `notes` are sentences about what
-    was recognised while reading. `selected`: `[data] features` and `exclude` have been applied.
+    was recognised while reading. `selected`: `[data] features` and `exclude` have been applied. `samples_in_rows`: a
+    line of the source is a sample.
     """
 
     columns: Columns
@@ -35,6 +36,11 @@ class Matrix:
     samples: Indices | None = None
     notes: tuple[str, ...] = ()
     selected: bool = False
+    samples_in_rows: bool = False
+
+    def all_ids(self) -> Iterator[str]:
+        """The ids of the samples in order."""
+        return (self.id_at(place) for place in range(self.columns.shape[1]))
 
     def id_at(self, place: int) -> str:
         """The id of a sample; without ids its number in the source, counted from 0."""

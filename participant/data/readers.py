@@ -94,7 +94,8 @@ def _read_any(path: Path, table: DataTable, place: SpillSettings) -> Matrix:
 
 def _read_file(path: Path, kind: str, table: DataTable, place: SpillSettings) -> Matrix:
     if kind in ARRAYS:
-        return Matrix(ARRAYS[kind](path, table, place.memory_limit))
+        columns = ARRAYS[kind](path, table, place.memory_limit)
+        return Matrix(columns, samples_in_rows=table.orientation == "samples-in-rows")
     if kind in TABLES:
         return TABLES[kind](path, table, place)
     hint = f"set [data] format to one of {', '.join(FORMATS)}"

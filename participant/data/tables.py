@@ -178,7 +178,7 @@ def named_matrix(
     header = layout.numbers if table.header else ()
     found = check_ids(labels, origin, layout.label)
     if layout.samples_in_rows:
-        return Matrix(columns, header, found, notes=notes, selected=bool(header))
+        return Matrix(columns, header, found, notes=notes, selected=bool(header), samples_in_rows=True)
     return Matrix(columns, found, header, notes=notes)
 
 

@@ -17,7 +17,7 @@ from participant.contract import Contract
 from participant.driver.site_services import SiteServices
 from participant.engine.cancellation import Cancellation, WorkCancelled
 from participant.engine.progress import MeteredColumns, ProgressMeter, passes_of
-from participant.results import FinalBroadcast, ResultFacts, write_results
+from participant.results import FinalBroadcast, ResultFacts, ResultNames, write_results
 from participant.session import Consent, actions, is_fixed_cohort
 from participant.session.events import AnnouncedConsensus
 from participant.state.store import LocalStep
@@ -86,19 +86,22 @@ class LocalWork:
             outcome=action.outcome,
             written=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        columns, results = self._services.site.facts.columns, self._services.results
+        part, results = self._services.site.part(consent.spec), self._services.results
+        names = ResultNames(part.features, part.all_ids(), self._services.site.orientation)
         async with self._lock:
             broadcast = await self._consensus(agreed, action.consensus, action.round, final=True)
             site = self._open_site(agreed)
-            final = FinalBroadcast(broadcast, action.consensus.stage)
-            await self._services.engine.run(lambda: write_results(results, facts, consent.spec, site, final, columns))
+            final, count = FinalBroadcast(broadcast, action.consensus.stage), part.columns.shape[1]
+            await self._services.engine.run(
+                lambda: write_results(results, facts, consent.spec, site, final, count, names)
+            )
             self.forget()
 
     def _compute(
         self, agreed: Contract, site: Site, action: actions.Compute, broadcast: TensorMessage
     ) -> tuple[LocalStep, int]:
         """Runs in a thread of the engine; returns the step and the checksum of its file."""
-        self._meter.begin(passes_of(agreed.spec) * self._services.site.facts.columns)
+        self._meter.begin(passes_of(agreed.spec) * self._services.site.columns(agreed.spec).shape[1])
         vector = site.answer(action.round, broadcast).flat()
         if not np.isfinite(vector).all():
             raise BadMessage("the local step gave numbers that are not finite")

@@ -1,7 +1,16 @@
 """The result of a finished run at the site: one directory per run, written atomically."""
 
 from participant.results.reading import MANIFEST, has_result, load_features, load_model, load_scaling, read_manifests
-from participant.results.writing import CONSENSUS, FILES, SCORES, FinalBroadcast, ResultFacts, write_results
+from participant.results.writing import (
+    CONSENSUS,
+    FILES,
+    SCORES,
+    FinalBroadcast,
+    ResultFacts,
+    ResultNames,
+    write_names,
+    write_results,
+)
 
 __all__ = [
     "CONSENSUS",
@@ -10,10 +19,12 @@ __all__ = [
     "SCORES",
     "FinalBroadcast",
     "ResultFacts",
+    "ResultNames",
     "has_result",
     "load_features",
     "load_model",
     "load_scaling",
     "read_manifests",
+    "write_names",
     "write_results",
 ]

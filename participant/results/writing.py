@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from participant.results.block_files import ColumnsFile, OutliersFile
 from participant.results.reading import MANIFEST
 
 FILES = ("L.npy", "S.npz", "V.npy", "U.npy")
+FEATURES, IDS = "features.txt", "ids.txt"
 SCORES = "scores.npz"
 """Of every sample: its p-value, its largest |z| and its squared distance within the subspace."""
 CONSENSUS = "consensus.npz"
@@ -56,10 +57,29 @@ class ResultFacts:
     written: str
 
 
+@dataclass(frozen=True, slots=True)
+class ResultNames:
+    """Names of the features and ids of the samples, in the order of the result; without ids, numbers in the source.
+
+    `orientation` is that of the site's own data; the files are always features-in-rows.
+    """
+
+    features: Sequence[str] = ()
+    ids: Iterable[str] | None = None
+    orientation: str = "features-in-rows"
+
+
 def write_results(
-    directory: Path, facts: ResultFacts, spec: RunSpec, site: Site, final: FinalBroadcast, columns: int
+    directory: Path,
+    facts: ResultFacts,
+    spec: RunSpec,
+    site: Site,
+    final: FinalBroadcast,
+    columns: int,
+    names: ResultNames | None = None,
 ) -> None:
     """Compute the result from the final broadcast, block by block, and write it to `directory`/RUN."""
+    names = names or ResultNames(spec.features)
     directory.mkdir(parents=True, exist_ok=True)
     method, consensus = method_of(spec), _final_consensus(facts, final)
     model = method.model(consensus)
@@ -74,9 +94,10 @@ def write_results(
         scaling = _write_scaling(target, model)
         if scaling:
             manifest["scaling"] = scaling
-        files = (*FILES, CONSENSUS, *([SCORES] if scored else []))
-        files = (*files, *(scaling[name] for name in ("centre", "scale") if scaling))
-        manifest["files"] = {name: _file_facts(target / name) for name in files}
+        manifest["site_orientation"] = names.orientation
+        more = (*(scaling[name] for name in ("centre", "scale") if scaling), *write_names(target, names, columns))
+        more = (CONSENSUS, *([SCORES] if scored else []), *more)
+        manifest["files"] = {name: _file_facts(target / name) for name in (*FILES, *more)}
         (target / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -141,6 +162,21 @@ def _write_scaling(target: Path, model: Mapping[str, FloatArray]) -> dict[str, s
     np.save(target / "scale.npy", model.get("scale", np.ones_like(centre)))
     meaning = "L = centre + scale * (U V^T), row by row; U is in scaled units, L and S are in the data's own"
     return {"centre": "centre.npy", "scale": "scale.npy", "meaning": meaning}
+
+
+def write_names(target: Path, names: ResultNames, columns: int) -> tuple[str, ...]:
+    """Write ids.txt and, if the features have names, features.txt: one per line, in the order of L and S."""
+    with (target / IDS).open("w", encoding="utf-8") as file:
+        file.writelines(f"{one_line(name)}\n" for name in names.ids or (str(number) for number in range(columns)))
+    if not names.features:
+        return (IDS,)
+    (target / FEATURES).write_text("".join(f"{one_line(name)}\n" for name in names.features), encoding="utf-8")
+    return IDS, FEATURES
+
+
+def one_line(name: str) -> str:
+    """A name without line ends, so that line k of the file is name k."""
+    return " ".join(name.splitlines())
 
 
 def _manifest(

@@ -55,6 +55,16 @@ def test_the_defaults_deny(tmp_path: Path) -> None:
         (GOOD + "[policy]\nmin_cohort = 1\n", "policy.min_cohort"),
         (GOOD + '[policy]\nmethods = ["pca"]\n', "policy.methods"),
         (GOOD + "[policy\n", "not valid TOML"),
+        (
+            GOOD.replace('path = "data.npy"', 'path = "d.csv"\nfeatures = "age"'),
+            "features: it must be a list in brackets",
+        ),
+        (GOOD.replace('path = "data.npy"', "path = 3"), "data.path: it must be a path in quotes"),
+        (GOOD.replace('cert = "a.crt"', ""), "identity.cert: it is missing"),
+        (GOOD + '[policy]\nprivate = "si"\n', "policy.private: it must be true or false"),
+        (GOOD + "[policy]\nmax_rank = 0\n", "policy.max_rank: it must be 1 or more"),
+        (GOOD + '[engine]\nmemory_limit = "2 gigs"\n', 'memory_limit: it must be a size such as "512 MiB"'),
+        (GOOD.replace('"localhost:8443"', '"here"'), "aggregator.address: it must be host:port"),
     ],
 )
 def test_a_mistake_is_named_with_its_key_and_the_file(tmp_path: Path, text: str, words: str) -> None:

@@ -96,7 +96,9 @@ def test_more_rounds_than_at_rest_would_change_less_than_the_noise(monkeypatch: 
     long = simulate(_method(20, 3, fixed=True), [ArrayColumns(M)])
     moved = np.sqrt(np.mean((ended.low_rank - long.low_rank) ** 2, axis=1)) / _plan(ended).noise
     assert moved.max() < 0.1
-    assert np.count_nonzero((ended.outliers != long.outliers).toarray() & (ended.outliers.toarray() == 0.0)) <= 2
+    assert (
+        np.count_nonzero((ended.outliers.toarray() != long.outliers.toarray()) & (ended.outliers.toarray() == 0.0)) <= 2
+    )
 
 
 def test_features_that_hold_nothing_do_not_spoil_the_others() -> None:

@@ -1,0 +1,144 @@
+"""`dcfpca init`, `up` and `down`: configurations with comments, and a consortium on one machine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from dcfpca.cli.runs import Json
+from dcfpca.errors import BadInput
+from dcfpca.scaffold.config_texts import DataKeys, aggregator_text, operator_text, participant_text
+from dcfpca.scaffold.local_consortium import LocalPlan, create_consortium, sites_from
+from dcfpca.scaffold.services import find_consortium, start_consortium, stop_consortium
+from dcfpca.text.console import print_json, result, say
+
+app = typer.Typer(
+    help="Write configurations with comments: for one role, or for a whole consortium on this machine.",
+    no_args_is_help=True,
+)
+
+Directory = Annotated[Path, typer.Argument(metavar="DIR", help="Directory of the consortium.")]
+Name = Annotated[str, typer.Option("--name", help="The name in the certificate: NAME.crt and NAME.key.")]
+Address = Annotated[str, typer.Option("--aggregator", help="HOST:PORT that participants and operators dial.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
+IdColumn = Annotated[str, typer.Option(help="The column with the samples' ids.")]
+Features = Annotated[list[str] | None, typer.Option("--feature", help="A column to use, or a pattern. Repeat.")]
+Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="A column to leave out, or a pattern. Repeat.")]
+Missing = Annotated[Literal["allow", "refuse"], typer.Option(help="Whether empty entries count as unobserved.")]
+
+
+@app.command()
+def local(
+    directory: Directory,
+    sites: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME=]FILE...", help="The data of each site; two or more.")
+    ] = None,
+    id_column: IdColumn = "",
+    features: Features = None,
+    exclude: Exclude = None,
+    missing: Missing = "allow",
+    consortium: Annotated[str, typer.Option(help="Name of the consortium; it stands in every identity.")] = "local",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the aggregator; 0: a free one.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Make a consortium on this machine, with certificates and configurations, ready for `dcfpca up DIR`."""
+    files = sites or _ask("the data files of the sites, separated by blanks").split()
+    keys = DataKeys("", id_column, features or (), exclude or (), missing)
+    operator = create_consortium(directory, LocalPlan(consortium, sites_from(files), keys, port))
+    configs = sorted(directory.glob("sites/*/participant.toml"))
+    if as_json:
+        print_json({"operator": str(operator), "sites": {path.parent.name: str(path) for path in configs}})
+        return
+    for config in configs:
+        say(f"look at the data with `dcfpca-participant check --config {config}`")
+    say(f"start it with `dcfpca up {directory}`, then run with `export DCFPCA_CONFIG={operator}`")
+    result(str(operator))
+
+
+@app.command()
+def participant(
+    name: Name = "",
+    aggregator: Address = "",
+    data: Annotated[str, typer.Option(help="The data file.")] = "",
+    id_column: IdColumn = "",
+    features: Features = None,
+    exclude: Exclude = None,
+    missing: Missing = "allow",
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("participant.toml"),
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write a site's configuration."""
+    address = aggregator or _ask("host:port of the aggregator", "--aggregator")
+    site = name or _ask("the site's name, as in its certificate", "--name")
+    keys = DataKeys(data or _ask("the data file", "--data"), id_column, features or (), exclude or (), missing)
+    _write(out, participant_text(address, site, keys), force, as_json)
+    say(f"see what the site makes of it with `dcfpca-participant check --config {out}`")
+
+
+@app.command()
+def aggregator(
+    name: Name = "aggregator",
+    listen: Annotated[str, typer.Option(help="host:port of the service.")] = "0.0.0.0:7443",
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("aggregator.toml"),
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write the aggregator's configuration."""
+    _write(out, aggregator_text(listen, name, crl=True), force, as_json)
+    say(f"check it with `dcfpca-aggregator check --config {out}`")
+
+
+@app.command()
+def operator(
+    name: Name = "",
+    aggregator: Address = "",
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("operator.toml"),
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write an operator's configuration."""
+    address = aggregator or _ask("host:port of the aggregator", "--aggregator")
+    _write(
+        out,
+        operator_text(address, name or _ask("the operator's name, as in the certificate", "--name")),
+        force,
+        as_json,
+    )
+    say(f"check it with `dcfpca doctor --config {out}`")
+
+
+def up(directory: Directory, as_json: Json = False) -> None:
+    """Start a local consortium in the background, and wait until every site is connected. What runs already stays."""
+    consortium = find_consortium(directory)
+    started = start_consortium(consortium, say)
+    if as_json:
+        print_json({"config": str(consortium.operator_config), "started": started})
+        return
+    say(f"all sites are connected; stop them with `dcfpca down {directory}`")
+    result(f"export DCFPCA_CONFIG={consortium.operator_config}")
+
+
+def down(directory: Directory, as_json: Json = False) -> None:
+    """Stop a local consortium. Runs that are not over go on after the next `dcfpca up`."""
+    stopped = stop_consortium(find_consortium(directory), say)
+    if as_json:
+        print_json({"stopped": stopped})
+
+
+def _ask(what: str, flag: str = "") -> str:
+    """Ask on a terminal; without one, BadInput names the flag."""
+    if not sys.stdin.isatty():
+        raise BadInput(f"{what}: not given", f"give {flag or 'them as arguments'}, or call this on a terminal")
+    return str(typer.prompt(what, err=True))
+
+
+def _write(path: Path, text: str, force: bool, as_json: bool) -> None:
+    if path.exists() and not force:
+        raise BadInput(f"{path} exists already", "give another --out, or --force to replace it")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    print_json({"file": str(path)}) if as_json else result(str(path))

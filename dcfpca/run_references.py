@@ -1,0 +1,34 @@
+"""Runs as people refer to them: `latest`, or the beginning of an identifier. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dcfpca.errors import Refused
+from dcfpca.suggestions import listed
+
+LATEST = "latest"
+_WHOLE = re.compile(r"\d{8}-[0-9a-f]{8}")
+
+
+def is_whole(text: str) -> bool:
+    """Whether the text is a whole identifier, as the aggregator makes them."""
+    return _WHOLE.fullmatch(text) is not None
+
+
+def find_run(text: str, newest_first: Sequence[str]) -> str:
+    """The run that `text` means: its identifier, `latest`, or the beginning of it or of its part after the date.
+
+    Refused if it means several, or if there are none at all for `latest`. A text that means none is returned as it is.
+    """
+    if text in newest_first or not text:
+        return text
+    if text == LATEST:
+        if not newest_first:
+            raise Refused("there are no runs yet", "start one with `dcfpca run start`")
+        return newest_first[0]
+    found = [run for run in newest_first if run.startswith(text) or run.partition("-")[2].startswith(text)]
+    if len(found) > 1:
+        raise Refused(f"{text} is the beginning of {len(found)} runs: {listed(found)}", "write some more of it")
+    return found[0] if found else text

@@ -1,0 +1,1 @@
+"""What `dcfpca init`, `up` and `down` do: configurations with comments, and a consortium on one machine."""

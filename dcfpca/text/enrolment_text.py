@@ -1,0 +1,44 @@
+"""Who takes part in a run and who does not, and why. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from dcfpca.suggestions import did_you_mean
+from dcfpca.v1 import admin_pb2 as pb
+
+
+def unknown_names(wanted: Sequence[str], known: Sequence[pb.ParticipantView]) -> Iterator[str]:
+    """A sentence for every participant of the spec that the aggregator has never seen."""
+    names = [one.name for one in known]
+    for name in wanted:
+        if name not in names:
+            told = f"{name} has never connected to this aggregator"
+            suggestion = did_you_mean(name, names)
+            yield f"{told}; {suggestion}" if suggestion else told
+
+
+def enrolment_lines(view: pb.RunView, known: Sequence[pb.ParticipantView]) -> Iterator[str]:
+    """Who has enrolled, and for everyone else that the spec names (or that is known, if it names none) why not."""
+    enrolled = [one.participant for one in view.enrolled]
+    yield f"enrolled: {', '.join(enrolled) or 'nobody'}"
+    states = {one.name: one.state for one in known}
+    refusals = {one.participant: "; ".join(one.reasons) for one in view.refusals if one.what == "enrolment"}
+    for name in json.loads(view.spec or b"{}").get("participants") or sorted(states):
+        if name not in enrolled:
+            yield f"not enrolled: {name} ({_why(name, refusals, states)})"
+
+
+def _why(name: str, refusals: dict[str, str], states: dict[str, str]) -> str:
+    if name in refusals:
+        return f"refused: {refusals[name]}"
+    match states.get(name):
+        case None:
+            return "never seen by this aggregator"
+        case "connected":
+            return "connected, but it has not answered; a person there may have to approve the run"
+        case "revoked":
+            return "turned away: its certificate is revoked"
+        case _:
+            return "not connected"

@@ -1,0 +1,31 @@
+"""Background processes: started once, found again by their pid file, and a stale file is not believed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from dcfpca.scaffold.background import Background
+
+WAIT = ["http.server", "--bind", "127.0.0.1", "0"]
+
+
+def test_a_process_is_started_once_and_stopped_once(tmp_path: Path) -> None:
+    process = Background("it", tmp_path)
+    assert not process.stop()
+    assert process.start(WAIT)
+    try:
+        again = Background("it", tmp_path)
+        assert again.is_running()
+        assert not again.start(WAIT)
+    finally:
+        assert Background("it", tmp_path).stop()
+    assert not process.is_running()
+    os.waitpid(-1, 0)
+
+
+def test_the_number_in_a_stale_pid_file_is_never_signalled(tmp_path: Path) -> None:
+    (tmp_path / "pid").write_text(f"{os.getpid()}\n")
+    process = Background("it", tmp_path)
+    assert not process.is_running()
+    assert not process.stop()

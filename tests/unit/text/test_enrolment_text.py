@@ -1,0 +1,35 @@
+"""Who takes part and who does not: each with the reason that its operator can act on."""
+
+from __future__ import annotations
+
+import json
+
+from dcfpca.text.enrolment_text import enrolment_lines, unknown_names
+from dcfpca.v1 import admin_pb2 as pb
+
+
+def known(**states: str) -> list[pb.ParticipantView]:
+    return [pb.ParticipantView(name=name, state=state) for name, state in states.items()]
+
+
+def test_a_misspelt_name_gets_the_closest_one() -> None:
+    said = list(unknown_names(["clevland", "va", "mars"], known(cleveland="connected", va="away")))
+    assert said == [
+        "clevland has never connected to this aggregator; did you mean cleveland?",
+        "mars has never connected to this aggregator",
+    ]
+
+
+def test_everyone_who_did_not_enrol_is_named_with_the_reason() -> None:
+    view = pb.RunView(
+        spec=json.dumps({"participants": ["a", "b", "c", "d", "e"]}).encode(),
+        enrolled=[pb.EnrolledView(participant="a")],
+        refusals=[pb.Refusal(participant="b", what="enrolment", reasons=["the rank is too large"])],
+    )
+    assert list(enrolment_lines(view, known(a="connected", b="connected", c="connected", d="away"))) == [
+        "enrolled: a",
+        "not enrolled: b (refused: the rank is too large)",
+        "not enrolled: c (connected, but it has not answered; a person there may have to approve the run)",
+        "not enrolled: d (not connected)",
+        "not enrolled: e (never seen by this aggregator)",
+    ]
