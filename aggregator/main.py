@@ -13,7 +13,7 @@ import typer
 from aggregator.config import load_config
 from dcfpca import logs
 from dcfpca.errors import BadInput
-from dcfpca.text.command_line import EXIT_CODES, run_command
+from dcfpca.text.command_runner import EXIT_CODES, run_command
 from dcfpca.version import __version__
 
 app = typer.Typer(
@@ -60,7 +60,7 @@ def check(config: ConfigPath) -> None:
 @app.command()
 def health(config: ConfigPath) -> None:
     """Ask the service with this configuration whether it is serving; exit 0 only if it is."""
-    from aggregator.rpc.health_probe import probe  # noqa: PLC0415  imports gRPC, which the other commands do not need
+    from aggregator.rpc.health_client import probe  # noqa: PLC0415  imports gRPC, which the other commands do not need
 
     typer.echo(f"ok: {probe(load_config(config))}")
 

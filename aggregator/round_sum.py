@@ -15,13 +15,13 @@ from aggregator.run.state import Attempt, Run
 from aggregator.running_sum import RunningSum, UnusableSum, next_consensus
 from aggregator.store.store import Store
 from aggregator.store.update_files import UpdateKey
+from dcfpca.chunked_vectors import header_of, message_bytes
 from dcfpca.errors import BadInput, DcfpcaError
 from dcfpca.logs import log
 from dcfpca.rpca.method import Consensus, Method
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.admin_pb2 import RoundView
-from dcfpca.wire import header_of, message_bytes
 
 ON_LOOP_BYTES = 1 << 19
 """Up to this size computing on the event loop is faster than in a thread that shares the interpreter with it."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from aggregator.change_signal import Signal
-from aggregator.enrolment_timing import EnrolmentTimer
+from aggregator.enrolment_early_close import EnrolmentTimer
 from aggregator.participant_directory import ParticipantDirectory
 from aggregator.proposal import Proposal, new_run
 from aggregator.run import events

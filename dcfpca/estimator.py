@@ -12,14 +12,14 @@ from scipy import sparse
 
 from dcfpca.errors import BadInput
 from dcfpca.method_names import MethodName
-from dcfpca.rpca.columns import ArrayColumns, blocks
+from dcfpca.rpca.column_blocks import ArrayColumns, blocks
 from dcfpca.rpca.entry_checks import check_entries
 from dcfpca.rpca.gradient.method import GradientMethod, GradientSettings
 from dcfpca.rpca.method import FloatArray, Method
 from dcfpca.rpca.robust_projection import Projection, project
 from dcfpca.rpca.simulate import Simulation, simulate
-from dcfpca.rpca.subspace.locked_columns import unexplained_text
 from dcfpca.rpca.subspace.method import SubspaceMethod
+from dcfpca.rpca.subspace.rejected_columns import unexplained_text
 from dcfpca.rpca.subspace.settings import SubspaceSettings
 
 try:

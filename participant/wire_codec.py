@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dcfpca import secagg_wire
+from dcfpca import dropout_recovery_wire as secagg_wire
 from dcfpca.attempt_ref import AttemptRef
+from dcfpca.dropout_recovery_wire import names_from_wire, ref_to_wire
 from dcfpca.errors import BadMessage
-from dcfpca.fate import Fate
+from dcfpca.message_fate import Fate
 from dcfpca.secagg import Advert, Reveal, SealedShare, Survivors
-from dcfpca.secagg_wire import names_from_wire, ref_to_wire
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from participant.session import events

@@ -13,7 +13,7 @@ from grpc import aio
 from aggregator.config import Limits
 from aggregator.operator_views import export_view, participant_view, run_view
 from aggregator.proposal import Proposal, complete_spec
-from aggregator.rpc.audit_view import shown_to
+from aggregator.rpc.audit_redaction import shown_to
 from aggregator.rpc.guard import caller
 from aggregator.rpc.open_calls import OpenCalls
 from aggregator.rpc.reconstruction_transfer import read_export
@@ -25,13 +25,13 @@ from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.store import audit, participants
 from aggregator.trust import Trust
+from dcfpca.chunked_vectors import chunks, header_of
 from dcfpca.errors import BadInput
 from dcfpca.rpca.method import Layout
 from dcfpca.spec import parse_spec
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.v1 import admin_pb2_grpc
 from dcfpca.v1.types_pb2 import DTYPE_FLOAT64, Chunk, TensorPart
-from dcfpca.wire import chunks, header_of
 
 Context: TypeAlias = "aio.ServicerContext[Any, Any]"
 

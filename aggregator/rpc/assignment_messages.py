@@ -13,7 +13,7 @@ from aggregator.run.phases import deadline
 from aggregator.run.secure_sum import closed_roster, delivery_to, unmask_request_to
 from aggregator.run.state import Attempt, Run, Status
 from aggregator.runner import Runner
-from dcfpca import secagg, secagg_wire
+from dcfpca import dropout_recovery_wire, secagg
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import TensorHeader
@@ -113,7 +113,7 @@ def _body(facts: StageFacts, run: Run, participant: str, one: Assignment) -> Any
 
 
 def _attempt_body(facts: StageFacts, run: Run, attempt: Attempt, participant: str, kind: _AttemptKind) -> Any:
-    ref = secagg_wire.ref_to_wire(attempt.ref)
+    ref = dropout_recovery_wire.ref_to_wire(attempt.ref)
     if kind is Kind.ROUND_OPENED:
         return pb.RoundOpened(
             ref=ref,
@@ -126,14 +126,14 @@ def _attempt_body(facts: StageFacts, run: Run, attempt: Attempt, participant: st
     assert facts.closed is not None
     match kind:
         case Kind.KEYS_RELAYED:
-            return secagg_wire.roster_to_wire(ref, secagg.roster_for(facts.closed, participant))
+            return dropout_recovery_wire.roster_to_wire(ref, secagg.roster_for(facts.closed, participant))
         case Kind.MASK_WANTED:
-            return secagg_wire.delivery_to_wire(ref, delivery_to(attempt, participant))
+            return dropout_recovery_wire.delivery_to_wire(ref, delivery_to(attempt, participant))
         case Kind.SURVIVORS_ANNOUNCED:
             return pb.SurvivorsAnnounced(ref=ref, survivors=attempt.survivors)
         case Kind.UNMASK_WANTED:
             request = unmask_request_to(facts.closed, attempt, participant)
-            return secagg_wire.unmask_request_to_wire(ref, request)
+            return dropout_recovery_wire.unmask_request_to_wire(ref, request)
         case _:
             assert_never(kind)
 

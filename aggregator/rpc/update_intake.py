@@ -20,12 +20,12 @@ from aggregator.runner import Chunk, Runner
 from aggregator.running_sum import update_dtype
 from aggregator.store.update_files import UpdateKey
 from aggregator.store_thread import StoreThread
+from dcfpca.chunked_vectors import check_header, size_of
+from dcfpca.dropout_recovery_wire import ref_from_wire
 from dcfpca.errors import BadMessage
-from dcfpca.fate import Fate
-from dcfpca.secagg_wire import ref_from_wire
+from dcfpca.message_fate import Fate
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import DTYPE_FLOAT64, DTYPE_UINT32, Receipt
-from dcfpca.wire import check_header, size_of
 from dcfpca.wire_constants import CHUNK_BYTES
 
 _REJECTED = receipt(Reply(Fate.REJECTED, "a different update has begun to arrive in this attempt before"))

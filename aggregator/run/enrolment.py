@@ -9,7 +9,7 @@ from aggregator.run.events import Responded
 from aggregator.run.phases import open_attempt, progress
 from aggregator.run.records import Consent
 from aggregator.run.state import Run, Status, ended
-from dcfpca.fate import Fate
+from dcfpca.message_fate import Fate
 from dcfpca.spec import RunSpec
 
 Step = tuple[Run, tuple[Effect, ...]]

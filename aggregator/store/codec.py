@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter
 
 from aggregator.run.events import Event
 from aggregator.run.state import Run
-from aggregator.store.stored_form import Fields, event_from_stored, event_to_stored, run_from_stored, run_to_stored
+from aggregator.store.stored_json import Fields, event_from_stored, event_to_stored, run_from_stored, run_to_stored
 from dcfpca.errors import UnusableState
 from dcfpca.rpca.method import Consensus, Outcome, Progress, TensorMessage
 

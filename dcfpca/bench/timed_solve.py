@@ -16,12 +16,12 @@ from threadpoolctl import threadpool_limits
 
 from dcfpca.rpca.kernels.array_types import WorkArray
 from dcfpca.rpca.kernels.loop_selection import active_loops
-from dcfpca.rpca.kernels.step_plan import THIN_WIDTH, amends_outliers
+from dcfpca.rpca.kernels.step_parameters import THIN_WIDTH, amends_outliers
 from dcfpca.rpca.method import Consensus, Method, Site
 from dcfpca.rpca.metrics import paper_error, relative_squared_error
 from dcfpca.rpca.simulate import SiteResult, collect, exchange
-from dcfpca.rpca.subspace.locked_columns import unexplained_text
 from dcfpca.rpca.subspace.method import SubspaceMethod
+from dcfpca.rpca.subspace.rejected_columns import unexplained_text
 from dcfpca.rpca.subspace.round_plan import CoefficientStart, RoundPlan
 from dcfpca.rpca.subspace.site import SKETCHING_ROUNDS
 from dcfpca.rpca.synthetic import Problem

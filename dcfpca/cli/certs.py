@@ -14,7 +14,7 @@ from dcfpca.cli.certs_view import certificate_document, print_list, report
 from dcfpca.errors import BadIdentity, BadInput, Refused
 from dcfpca.identity import Identity, Role
 from dcfpca.pki.authority import CA_DAYS, ROLE_DAYS
-from dcfpca.pki.directory import (
+from dcfpca.pki.ca_directory import (
     Authority,
     create_authority,
     issue_certificate,
@@ -24,11 +24,11 @@ from dcfpca.pki.directory import (
     renew_revocation_list,
     revoke_certificates,
 )
+from dcfpca.pki.certificate_lookup import choose_identity, choose_records
+from dcfpca.pki.credential_files import issue_credentials, place_certificate, request_certificate, site_files
 from dcfpca.pki.index import record_of
 from dcfpca.pki.keys import key_fingerprint
 from dcfpca.pki.requests import Wanted, read_request, wanted_again
-from dcfpca.pki.selection import choose_identity, choose_records
-from dcfpca.pki.site import issue_credentials, place_certificate, request_certificate, site_files
 from dcfpca.pki.trust import load_certificate
 from dcfpca.text.console import say
 

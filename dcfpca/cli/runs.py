@@ -12,7 +12,7 @@ import typer
 from dcfpca.cli.connection_options import with_operator
 from dcfpca.method_names import MethodName
 from dcfpca.operator.client import Operator
-from dcfpca.text.command_line import FAILED
+from dcfpca.text.command_runner import FAILED
 from dcfpca.text.console import print_json, result, say, show
 from dcfpca.text.run_progress import RunProgress
 from dcfpca.text.run_views import run_document, run_listing, run_picture, runs_table

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import grpc
 
+from dcfpca.access_control import ALLOWED_ROLES, may_call
 from dcfpca.audit_chain import all_shown
 from dcfpca.connection_diagnosis import Address
 from dcfpca.errors import BadIdentity
 from dcfpca.identity import Identity, Role
-from dcfpca.roles import ROLES, may_call
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.v1 import types_pb2
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
@@ -32,7 +32,7 @@ class RoleCheckedStub:
     def __getattr__(self, name: str) -> Any:
         method = f"/dcfpca.v1.AdminService/{name}"
         if not may_call(self._identity.role, method):
-            needed = " or ".join(sorted(ROLES.get(method, ())))
+            needed = " or ".join(sorted(ALLOWED_ROLES.get(method, ())))
             sentence = f"{self._identity} is a certificate for the role {self._identity.role}, and this needs {needed}"
             raise BadIdentity(sentence, _ROLE_HINTS[self._identity.role])
         return getattr(self._stub, name)

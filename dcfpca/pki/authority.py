@@ -1,6 +1,6 @@
 """What the consortium's authority signs: its own certificate, role certificates, signing requests, revocation lists.
 
-Everything here is bytes and objects; `directory` keeps the files. The time is an argument.
+Everything here is bytes and objects; `ca_directory` keeps the files. The time is an argument.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from cryptography import x509
 
 from dcfpca.errors import BadInput
 from dcfpca.identity import Identity, fingerprint, identity_of
-from dcfpca.pki.files import write_file
+from dcfpca.pki.key_files import write_file
 from dcfpca.pki.keys import check_public_key, key_fingerprint
 from dcfpca.pki.trust import serial_of
 

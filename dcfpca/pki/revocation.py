@@ -13,7 +13,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 
 from dcfpca.errors import BadIdentity
 from dcfpca.pki.keys import check_public_key
-from dcfpca.pki.marks import serial_mark
+from dcfpca.pki.revocation_identifiers import serial_mark
 
 _PEM_CRL = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
 

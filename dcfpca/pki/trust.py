@@ -17,7 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from dcfpca.errors import BadIdentity
 from dcfpca.identity import Identity, Role, identity_of
 from dcfpca.pki.keys import check_public_key
-from dcfpca.pki.marks import is_revoked
+from dcfpca.pki.revocation_identifiers import is_revoked
 
 MAX_ROLE_DAYS = 398
 # Certificates begin a little before they are made, so that a site whose clock is behind can use them at once.
@@ -202,7 +202,8 @@ def verify_peer(
 ) -> tuple[Identity, ec.EllipticCurvePublicKey]:
     """Who a peer's certificate (DER or PEM) speaks for and the key its signatures verify with; raises if not believed.
 
-    `ca_certs` may hold two authorities during a CA change; `revoked` holds marks as `pki.marks` makes them.
+    `ca_certs` may hold two authorities during a CA change; `revoked` holds identifiers as
+    `pki.revocation_identifiers` makes them.
     """
     certificate = parse_certificate(certificate_der)
     what = f"the certificate of {_who(certificate)}"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.columns import blocks
+from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.method import Columns, FloatArray
 
 LARGEST = 1e140  # squares and their sums stay finite

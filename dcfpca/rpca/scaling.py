@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dcfpca.rpca.columns import blocks
+from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.federated_median import COUNTS, DIGITS, count, refine, value_of_prefix
 from dcfpca.rpca.method import (
     Columns,

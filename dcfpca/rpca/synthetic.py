@@ -8,7 +8,7 @@ from enum import StrEnum
 import numpy as np
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.columns import ArrayColumns, equal_counts, split
+from dcfpca.rpca.column_blocks import ArrayColumns, equal_counts, split
 from dcfpca.rpca.method import FloatArray
 
 

@@ -62,7 +62,7 @@ from dcfpca.secagg.dropout_recovery.messages import (
 from dcfpca.secagg.dropout_recovery.participant import ParticipantSide, Pinned
 from dcfpca.secagg.dropout_recovery.unmask import Masks, open_sum, recover, remove_masks
 from dcfpca.secagg.identity import Identity
-from dcfpca.secagg.ring import dtype_of
+from dcfpca.secagg.ring_fixed_point import dtype_of
 
 __all__ = [
     "Advert",

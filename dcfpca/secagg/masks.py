@@ -8,7 +8,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from dcfpca.secagg.ring import RingArray
+from dcfpca.secagg.ring_fixed_point import RingArray
 
 # Small enough to stay in the second-level cache between the cipher and the addition.
 BLOCK_BYTES = 1 << 17

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from dcfpca.errors import BadInput
 from dcfpca.report.site import Anomaly, FloatArray, SiteFigures, site_report
-from dcfpca.rpca.columns import blocks
+from dcfpca.rpca.column_blocks import blocks
 from participant.config import Config
 from participant.data import open_matrix
 

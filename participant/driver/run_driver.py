@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.fate import Fate
 from dcfpca.logs import log
+from dcfpca.message_fate import Fate
 from dcfpca.v1 import rounds_pb2 as pb
 from participant import wire_codec
 from participant.contract import Contract

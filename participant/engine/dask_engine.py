@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.errors import Unreachable
-from dcfpca.rpca.columns import block_width
+from dcfpca.rpca.column_blocks import block_width
 from dcfpca.rpca.method import Columns, FloatArray, Method, PartTask, ResultBlock, Site, TensorMessage
 from participant.data import DataTable, open_matrix
 from participant.data.arrays import require_extra

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.logs import log
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Columns, FloatArray, Method, PartTask, ResultBlock, Site, TensorMessage
 from participant.engine.part_states import PartStates, State, unshared
 from participant.state.array_file import release_pages

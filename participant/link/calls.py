@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 import grpc
 
+from dcfpca.chunked_vectors import Assembly, Buffer, chunks, whole_update
 from dcfpca.errors import BadMessage
 from dcfpca.pki import Credentials
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import rounds_pb2_grpc as stubs
 from dcfpca.v1 import types_pb2 as types
-from dcfpca.wire import Assembly, Buffer, chunks, whole_update
 from dcfpca.wire_constants import CHUNK_BYTES, TURNS, WHOLE
 
 T = TypeVar("T")

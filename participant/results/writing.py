@@ -13,7 +13,7 @@ import numpy as np
 from dcfpca.atomic_files import atomic_directory, sha256_of_file
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Consensus, FloatArray, ResultBlock, Site, TensorMessage
-from dcfpca.rpca.subspace.locked_columns import unexplained_text
+from dcfpca.rpca.subspace.rejected_columns import unexplained_text
 from dcfpca.spec import RunSpec
 from dcfpca.version import __version__
 from participant.results.block_files import ColumnsFile, OutliersFile

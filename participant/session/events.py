@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.fate import Fate
+from dcfpca.message_fate import Fate
 from dcfpca.rpca.method import FloatArray
 from dcfpca.secagg import Delivery, Roster, Survivors, UnmaskRequest
 from dcfpca.v1 import types_pb2 as types

@@ -18,7 +18,7 @@ from dcfpca.errors import BadMessage
 from dcfpca.identity import Identity, Role
 from dcfpca.operator.connection import connect_settings
 from dcfpca.pki import Authority, create_authority, load_private_key, load_revocations, verify_peer
-from dcfpca.pki.directory import issue_certificate, list_records, revoke_certificates
+from dcfpca.pki.ca_directory import issue_certificate, list_records, revoke_certificates
 from dcfpca.pki.index import read_index
 from dcfpca.pki.keys import new_private_key
 from dcfpca.pki.requests import Wanted, new_request, read_request

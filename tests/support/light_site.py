@@ -14,21 +14,21 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from dcfpca.consent import consent_bytes
+from dcfpca.chunked_vectors import chunks, header_of, message_from, size_of
+from dcfpca.consent_statement import consent_bytes
 from dcfpca.identity import Identity, Role
 from dcfpca.methods import method_of
 from dcfpca.pki import sign
 from dcfpca.pki.authority import sign_certificate
-from dcfpca.pki.directory import Authority
+from dcfpca.pki.ca_directory import Authority
 from dcfpca.pki.keys import new_private_key, private_pem
 from dcfpca.pki.requests import Wanted
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray, Site
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
-from dcfpca.wire import chunks, header_of, message_from, size_of
 from participant.link.calls import upload_limits_of
 
 OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.keepalive_time_ms", 60_000)]

@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 
 from dcfpca import secagg
 from dcfpca.errors import BadIdentity
-from dcfpca.secagg.ring import FloatArray, RingArray
+from dcfpca.secagg.ring_fixed_point import FloatArray, RingArray
 
 _SIGNING = ec.ECDSA(hashes.SHA256(), deterministic_signing=True)
 _DAY = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)

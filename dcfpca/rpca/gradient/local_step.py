@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.columns import blocks
+from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.gradient.objective import Penalties
 from dcfpca.rpca.gradient.settings import GradientPlan, GradientSettings
 from dcfpca.rpca.gradient.singular_values import unit_of_strengths

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dcfpca.errors import BadMessage
-from dcfpca.rpca.columns import blocks
+from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.gradient.local_step import GradientSums, local_answer
 from dcfpca.rpca.gradient.objective import LeftFactor, Penalties, clipped_residual
 from dcfpca.rpca.gradient.settings import GradientPlan, GradientSettings

@@ -15,12 +15,12 @@ from dataclasses import replace
 import numpy as np
 
 from dcfpca.rpca.kernels.array_types import WorkArray
+from dcfpca.rpca.kernels.fused_low_rank_pass import FactoredData, pulled, thin_passes
 from dcfpca.rpca.kernels.loop_selection import active_loops
 from dcfpca.rpca.kernels.momentum import Momentum
 from dcfpca.rpca.kernels.scratch_buffers import ScratchBuffers
-from dcfpca.rpca.kernels.step_plan import Coefficients, StepPlan
+from dcfpca.rpca.kernels.step_parameters import Coefficients, StepPlan
 from dcfpca.rpca.kernels.step_sums import StepSums, count_residuals
-from dcfpca.rpca.kernels.thin_pass import FactoredData, pulled, thin_passes
 from dcfpca.rpca.method import FloatArray
 
 

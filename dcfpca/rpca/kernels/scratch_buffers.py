@@ -8,8 +8,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from dcfpca.rpca.kernels.array_types import Flags, WorkArray
-from dcfpca.rpca.kernels.step_plan import StepPlan
-from dcfpca.rpca.kernels.thin_pass import pull_buffer
+from dcfpca.rpca.kernels.fused_low_rank_pass import pull_buffer
+from dcfpca.rpca.kernels.step_parameters import StepPlan
 from dcfpca.rpca.method import FloatArray
 
 

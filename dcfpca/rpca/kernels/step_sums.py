@@ -9,7 +9,7 @@ import numpy as np
 from dcfpca.rpca.kernels.array_types import WorkArray
 from dcfpca.rpca.kernels.loop_selection import active_loops
 from dcfpca.rpca.kernels.momentum import Momentum
-from dcfpca.rpca.kernels.step_plan import StepPlan
+from dcfpca.rpca.kernels.step_parameters import StepPlan
 from dcfpca.rpca.method import FloatArray
 
 # Residual sizes are counted in powers of two around the last known noise, from 2⁻¹⁴ to 2⁵ times it.

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from dcfpca.rpca.kernels.loop_selection import active_loops
-from dcfpca.rpca.kernels.step_plan import Coefficients, StepPlan
+from dcfpca.rpca.kernels.step_parameters import Coefficients, StepPlan
 from dcfpca.rpca.method import FloatArray
 
 

@@ -26,7 +26,7 @@ from dcfpca.rpca.method import (
     Total,
 )
 from dcfpca.rpca.partitioned_step import sum_of_answers
-from dcfpca.rpca.subspace.acceleration import accelerated, tangent_share
+from dcfpca.rpca.subspace.heavy_ball import accelerated, tangent_share
 from dcfpca.rpca.subspace.rank_rules import MOVING, RankRules
 from dcfpca.rpca.subspace.rayleigh_ritz import rayleigh_ritz, relative_change, turned_within
 from dcfpca.rpca.subspace.round_plan import CoefficientStart, RoundPlan

@@ -87,7 +87,7 @@ def warm_schedule(schedule: Schedule, measured: Measured, settings: SubspaceSett
 
 
 def next_schedule(schedule: Schedule, measured: Measured, movement: Movement, settings: SubspaceSettings) -> Schedule:
-    """The thresholds after a round, by what was measured in it. Step and momentum are plain; see `acceleration`.
+    """The thresholds after a round, by what was measured in it. Step and momentum are plain; see `heavy_ball`.
 
     While L is at rest a low threshold can do no harm, and λ falls freely. The λ that singular values are held against
     waits then, because values that are only rounding must not enter L.

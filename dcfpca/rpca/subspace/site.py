@@ -7,20 +7,20 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.rpca.columns import blocks
+from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.kernels.array_types import WorkArray
 from dcfpca.rpca.kernels.block_step import block_step, local_passes
+from dcfpca.rpca.kernels.fused_low_rank_pass import thin_first_pass
 from dcfpca.rpca.kernels.loop_selection import active_loops
 from dcfpca.rpca.kernels.momentum import Momentum
 from dcfpca.rpca.kernels.numpy_loops import exponent_histogram
 from dcfpca.rpca.kernels.scratch_buffers import ScratchBuffers
-from dcfpca.rpca.kernels.step_plan import Coefficients, EnteringDirections, StepPlan, select_columns
+from dcfpca.rpca.kernels.step_parameters import Coefficients, EnteringDirections, StepPlan, select_columns
 from dcfpca.rpca.kernels.step_sums import StepSums
-from dcfpca.rpca.kernels.thin_pass import thin_first_pass
 from dcfpca.rpca.method import Columns, FloatArray, ResultBlock, TensorMessage
 from dcfpca.rpca.robust_projection import project
 from dcfpca.rpca.subspace.certificate_sums import CertificateSums
-from dcfpca.rpca.subspace.locked_columns import UnexplainedSums, free_locked_columns
+from dcfpca.rpca.subspace.rejected_columns import UnexplainedSums, free_locked_columns
 from dcfpca.rpca.subspace.round_plan import CoefficientStart, RoundPlan
 from dcfpca.rpca.subspace.settings import OPENING_BINS, OPENING_LOWEST, OPENING_STEP, SubspaceSettings
 from dcfpca.rpca.subspace.update_scaling import update_scales, update_unit

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from dcfpca.secagg import ring
+from dcfpca.secagg import ring_fixed_point
 from dcfpca.secagg.dropout_recovery import checks, merkle
 from dcfpca.secagg.dropout_recovery.checks import (
     check_advert,
@@ -97,7 +97,7 @@ def agree(closed: ClosedRoster, shared: Collection[str], bounds: Mapping[str, in
     check_members(closed.context, members, closed.adverts, "masking participants")
     _check_neighbourhoods(closed, members, "masking participants")
     exponent = max(bounds[name] for name in members)
-    ring.check_exponent(exponent)
+    ring_fixed_point.check_exponent(exponent)
     return Agreement(members, exponent)
 
 

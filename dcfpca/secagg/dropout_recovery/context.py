@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dcfpca.errors import BadInput
-from dcfpca.secagg.encoding import digest, names_field
+from dcfpca.secagg.canonical_encoding import digest, names_field
 
 
 @dataclass(frozen=True)

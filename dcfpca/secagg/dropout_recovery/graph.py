@@ -19,9 +19,9 @@ from fractions import Fraction
 from functools import lru_cache
 from math import ceil, comb
 
+from dcfpca.secagg.canonical_encoding import digest
 from dcfpca.secagg.dropout_recovery.context import Context
-from dcfpca.secagg.encoding import digest
-from dcfpca.secagg.graph import COMPLETE_UP_TO, ways
+from dcfpca.secagg.neighbour_sampling import COMPLETE_UP_TO, ways
 
 CORRUPT_SHARE = Fraction(1, 10)
 NEIGHBOURHOOD_SHARE = Fraction(3, 4)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from dcfpca.errors import BadInput
+from dcfpca.secagg.canonical_encoding import Field, canonical, digest
 from dcfpca.secagg.dropout_recovery.context import Context
-from dcfpca.secagg.encoding import Field, canonical, digest
 from dcfpca.secagg.keys import KEY_BYTES, hkdf
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dcfpca.secagg.encoding import digest
+from dcfpca.secagg.canonical_encoding import digest
 
 
 def root_of(leaves: Sequence[bytes]) -> bytes:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dcfpca.secagg.canonical_encoding import canonical, digest, names_field
 from dcfpca.secagg.dropout_recovery.context import Context
-from dcfpca.secagg.encoding import canonical, digest, names_field
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dcfpca.secagg import ring
-from dcfpca.secagg.dropout_recovery import keys, links, shamir
+from dcfpca.secagg import ring_fixed_point
+from dcfpca.secagg.dropout_recovery import keys, pairwise_keys, shamir
 from dcfpca.secagg.dropout_recovery.checks import check_attestation, check_members, check_neighbourhood
 from dcfpca.secagg.dropout_recovery.context import Context
 from dcfpca.secagg.dropout_recovery.messages import (
@@ -49,7 +49,7 @@ from dcfpca.secagg.errors import (
 from dcfpca.secagg.identity import Identity
 from dcfpca.secagg.keys import seal, unseal
 from dcfpca.secagg.masks import add_mask
-from dcfpca.secagg.ring import FloatArray, RingArray
+from dcfpca.secagg.ring_fixed_point import FloatArray, RingArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class ParticipantSide:
     def state_bound(self, vector: FloatArray) -> Bound:
         """Step 3: once the local step is done, the power of two that bounds its update. Binds to this update."""
         if not self._is_stated(vector):
-            exponent, before = ring.bounding_exponent(vector), self.pinned.update
+            exponent, before = ring_fixed_point.bounding_exponent(vector), self.pinned.update
             if before and _update_digest(vector) != before:
                 raise ChangedUpdate("a different update was stated in this attempt before")
             self._state(vector, exponent)
@@ -160,11 +160,11 @@ class ParticipantSide:
         if not self._is_stated(vector) and _update_digest(vector) != self.pinned.update:
             raise ChangedUpdate("this is not the update whose bound was stated")
         exponent, count = held.agreement.exponent, len(held.agreement.members)
-        masked = ring.encode(vector, exponent, count, self.context.precision)
-        add_mask(masked, links.self_mask_key(self._secrets.self_mask, held.digest, self.name))
+        masked = ring_fixed_point.encode(vector, exponent, count, self.context.precision)
+        add_mask(masked, pairwise_keys.self_mask_key(self._secrets.self_mask, held.digest, self.name))
         for peer in held.shares.keys() & met.peers.keys():
-            key = links.pair_mask_key(met.peers[peer].mask_secret, held.digest, self.name, peer)
-            links.apply_pair_mask(masked, key, self.name, peer)
+            key = pairwise_keys.pair_mask_key(met.peers[peer].mask_secret, held.digest, self.name, peer)
+            pairwise_keys.apply_pair_mask(masked, key, self.name, peer)
         return masked
 
     def attest(self, survivors: Survivors) -> Attestation:
@@ -234,7 +234,7 @@ class ParticipantSide:
         return dict(zip(met.around, map(_SharePair, of_seed, of_key), strict=True))
 
     def _sealed(self, met: Neighbours, peer: str) -> SealedShare:
-        key = links.sealing_key(met.peers[peer].seal_secret, met.digest, self.name, peer)
+        key = pairwise_keys.sealing_key(met.peers[peer].seal_secret, met.digest, self.name, peer)
         pair = self._own_shares[peer]
         return SealedShare(self.name, peer, seal(key, pair.seed + pair.key))
 
@@ -243,7 +243,7 @@ class ParticipantSide:
         if self.name not in agreement.members:
             raise ChangedAgreement(f"the masking participants do not include {self.name}, to whom they were sent")
         check_neighbourhood(met.graph, self.name, frozenset(agreement.members), "masking participants")
-        ring.check_exponent(agreement.exponent)
+        ring_fixed_point.check_exponent(agreement.exponent)
         bound = self._pinned.bound
         if bound is None:
             raise OutOfTurn("an exponent was announced before this participant stated its own")
@@ -261,7 +261,7 @@ class ParticipantSide:
         return held | {self.name: self._own_shares[self.name]}
 
     def _open(self, met: Neighbours, share: SealedShare) -> _SharePair:
-        key = links.sealing_key(met.peers[share.sender].seal_secret, met.digest, share.sender, self.name)
+        key = pairwise_keys.sealing_key(met.peers[share.sender].seal_secret, met.digest, share.sender, self.name)
         plain = unseal(key, share.sealed, share.sender)
         pair = _SharePair(seed=plain[: shamir.SHARE_BYTES], key=plain[shamir.SHARE_BYTES :])
         shamir.share_value(pair.seed)

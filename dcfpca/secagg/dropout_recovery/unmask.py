@@ -11,15 +11,15 @@ from itertools import chain, combinations
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from dcfpca.secagg import ring
-from dcfpca.secagg.dropout_recovery import keys, links, shamir
+from dcfpca.secagg import ring_fixed_point
+from dcfpca.secagg.dropout_recovery import keys, pairwise_keys, shamir
 from dcfpca.secagg.dropout_recovery.aggregator import ClosedRoster
 from dcfpca.secagg.dropout_recovery.context import Context
 from dcfpca.secagg.dropout_recovery.messages import Agreement, Reveal, Survivors, agreement_digest
 from dcfpca.secagg.errors import BelowThreshold, TamperedShare
 from dcfpca.secagg.keys import agree
 from dcfpca.secagg.masks import subtract_mask
-from dcfpca.secagg.ring import FloatArray, RingArray
+from dcfpca.secagg.ring_fixed_point import FloatArray, RingArray
 
 MOST_CHOICES = 500
 """So many ways of leaving wrong shares out are tried in one sum: enough for two liars among thirty."""
@@ -64,7 +64,8 @@ def recover(closed: ClosedRoster, agreement: Agreement, survivors: Survivors, re
     of_key = {(reveal.name, share.owner): share.value for reveal in reveals for share in reveal.key_shares}
     opener = _Opener(closed)
     self_masks = tuple(
-        links.self_mask_key(_self_mask(opener, survivor, of_seed), digest, survivor) for survivor in survivors.members
+        pairwise_keys.self_mask_key(_self_mask(opener, survivor, of_seed), digest, survivor)
+        for survivor in survivors.members
     )
     dropouts = [name for name in agreement.members if name not in alive]
     pair_masks = tuple(
@@ -80,12 +81,12 @@ def remove_masks(total: RingArray, masks: Masks) -> None:
     for key in masks.self_masks:
         subtract_mask(total, key)
     for mask in masks.pair_masks:
-        links.unapply_pair_mask(total, mask.key, mask.survivor, mask.dropout)
+        pairwise_keys.unapply_pair_mask(total, mask.key, mask.survivor, mask.dropout)
 
 
 def open_sum(context: Context, agreement: Agreement, total: RingArray) -> FloatArray:
     """The sum of the survivors' updates from the unmasked total."""
-    return ring.decode(total, agreement.exponent, len(agreement.members), context.precision)
+    return ring_fixed_point.decode(total, agreement.exponent, len(agreement.members), context.precision)
 
 
 class _Opener:
@@ -170,7 +171,7 @@ def _pair_masks(
         PairMask(
             survivor=peer,
             dropout=dropout,
-            key=links.pair_mask_key(agree(key, closed.adverts[peer].mask_key, peer), digest, dropout, peer),
+            key=pairwise_keys.pair_mask_key(agree(key, closed.adverts[peer].mask_key, peer), digest, dropout, peer),
         )
         for peer in closed.graph.neighbourhood(dropout)
         if peer in alive

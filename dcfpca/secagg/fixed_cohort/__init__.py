@@ -28,12 +28,12 @@ from dcfpca.secagg.fixed_cohort.aggregator import (
     open_sum,
     shares_for,
 )
+from dcfpca.secagg.fixed_cohort.block_layout import Block, BlockLayout
 from dcfpca.secagg.fixed_cohort.complaint import Complaint, check_complaint, complain
-from dcfpca.secagg.fixed_cohort.layout import Block, BlockLayout
+from dcfpca.secagg.fixed_cohort.differencing_check import Exposure, PastRun, exposure
 from dcfpca.secagg.fixed_cohort.messages import Advert, Masked, Misfit, Opening, Roster, SealedShare
-from dcfpca.secagg.fixed_cohort.past_runs import Exposure, PastRun, exposure
+from dcfpca.secagg.fixed_cohort.run_terms import RunTerms
 from dcfpca.secagg.fixed_cohort.site import FixedCohortSide, Numbers
-from dcfpca.secagg.fixed_cohort.terms import RunTerms
 
 __all__ = [
     "Advert",

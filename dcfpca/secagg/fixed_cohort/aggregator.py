@@ -13,12 +13,12 @@ from dcfpca.secagg.fixed_cohort.context import context_of, sum_digest
 from dcfpca.secagg.fixed_cohort.exponents import lifted
 from dcfpca.secagg.fixed_cohort.fixed_point import decode, from_ring
 from dcfpca.secagg.fixed_cohort.group_secret import check_share
+from dcfpca.secagg.fixed_cohort.homomorphic_mac import P
 from dcfpca.secagg.fixed_cohort.messages import Advert, Masked, Opening, Roster, SealedShare
 from dcfpca.secagg.fixed_cohort.roster import check_advert, check_distinct, check_roster, roster_digest
-from dcfpca.secagg.fixed_cohort.tags import P
-from dcfpca.secagg.fixed_cohort.terms import RunTerms
+from dcfpca.secagg.fixed_cohort.run_terms import RunTerms
 from dcfpca.secagg.identity import Verify
-from dcfpca.secagg.ring import FloatArray, RingArray, dtype_of
+from dcfpca.secagg.ring_fixed_point import FloatArray, RingArray, dtype_of
 
 
 def accept_advert(terms: RunTerms, known: Mapping[str, Advert], advert: Advert, verify: Verify) -> None:

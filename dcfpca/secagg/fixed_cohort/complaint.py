@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dcfpca.secagg.errors import InventedParticipant, SecureSumRefusal, SwappedKey
-from dcfpca.secagg.fixed_cohort.statements import canonical
-from dcfpca.secagg.fixed_cohort.terms import RunTerms
+from dcfpca.secagg.fixed_cohort.domain_separation import canonical
+from dcfpca.secagg.fixed_cohort.run_terms import RunTerms
 from dcfpca.secagg.identity import Identity, Verify, signed
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 
+from dcfpca.secagg.fixed_cohort.domain_separation import canonical, digest
 from dcfpca.secagg.fixed_cohort.exponents import lifted
 from dcfpca.secagg.fixed_cohort.messages import Opening
-from dcfpca.secagg.fixed_cohort.statements import canonical, digest
-from dcfpca.secagg.fixed_cohort.terms import RunTerms
-from dcfpca.secagg.ring import RingArray
+from dcfpca.secagg.fixed_cohort.run_terms import RunTerms
+from dcfpca.secagg.ring_fixed_point import RingArray
 
 NO_SUM = bytes(32)
 """Stands for the previous sum in a round that has none."""

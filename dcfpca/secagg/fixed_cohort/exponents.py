@@ -8,8 +8,8 @@ room for MOST_LIFTS of them.
 from __future__ import annotations
 
 from dcfpca.secagg.errors import ChangedExponent
-from dcfpca.secagg.fixed_cohort.layout import BlockLayout
-from dcfpca.secagg.ring import MAX_EXPONENT, MIN_EXPONENT, FloatArray, bounding_exponent
+from dcfpca.secagg.fixed_cohort.block_layout import BlockLayout
+from dcfpca.secagg.ring_fixed_point import MAX_EXPONENT, MIN_EXPONENT, FloatArray, bounding_exponent
 
 MOST_LIFTS = 3
 HEADROOM = {64: 10, 32: 3}

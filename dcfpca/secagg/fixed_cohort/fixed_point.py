@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.secagg.fixed_cohort.layout import BlockLayout
-from dcfpca.secagg.ring import FloatArray, RingArray, dtype_of
+from dcfpca.secagg.fixed_cohort.block_layout import BlockLayout
+from dcfpca.secagg.ring_fixed_point import FloatArray, RingArray, dtype_of
 
 Integers = NDArray[np.int64]
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from dcfpca.secagg.errors import TamperedShare
+from dcfpca.secagg.fixed_cohort.domain_separation import canonical, digest
 from dcfpca.secagg.fixed_cohort.messages import SealedShare
 from dcfpca.secagg.fixed_cohort.pair_roots import sealing_key
-from dcfpca.secagg.fixed_cohort.statements import canonical, digest
 from dcfpca.secagg.identity import Sign, signed
 from dcfpca.secagg.keys import KEY_BYTES, seal, unseal
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dcfpca.secagg.fixed_cohort.layout import BlockLayout
-from dcfpca.secagg.fixed_cohort.statements import canonical
-from dcfpca.secagg.ring import RingArray
+from dcfpca.secagg.fixed_cohort.block_layout import BlockLayout
+from dcfpca.secagg.fixed_cohort.domain_separation import canonical
+from dcfpca.secagg.ring_fixed_point import RingArray
 
 
 @dataclass(frozen=True, slots=True)

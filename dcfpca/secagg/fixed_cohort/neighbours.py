@@ -12,8 +12,8 @@ from fractions import Fraction
 from functools import lru_cache
 from math import ceil, comb
 
-from dcfpca.secagg.fixed_cohort.statements import digest
-from dcfpca.secagg.graph import COMPLETE_UP_TO, ways
+from dcfpca.secagg.fixed_cohort.domain_separation import digest
+from dcfpca.secagg.neighbour_sampling import COMPLETE_UP_TO, ways
 
 CORRUPT_SHARE = Fraction(1, 3)
 SECURITY_BITS = 40

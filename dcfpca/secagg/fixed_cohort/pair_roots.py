@@ -5,10 +5,10 @@ The root of a round is the root of the round before, ratcheted: whoever takes a 
 
 from __future__ import annotations
 
-from dcfpca.secagg.fixed_cohort.statements import derive
-from dcfpca.secagg.fixed_cohort.tags import P, to_field
+from dcfpca.secagg.fixed_cohort.domain_separation import derive
+from dcfpca.secagg.fixed_cohort.homomorphic_mac import P, to_field
 from dcfpca.secagg.masks import add_mask, subtract_mask
-from dcfpca.secagg.ring import RingArray
+from dcfpca.secagg.ring_fixed_point import RingArray
 
 
 def pair_root(shared: bytes, roster: bytes, one: str, other: str) -> bytes:

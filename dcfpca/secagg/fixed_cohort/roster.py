@@ -9,9 +9,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from dcfpca.errors import BadIdentity
 from dcfpca.secagg.errors import IncompleteCohort, InventedParticipant, ReplayedKey, SwappedKey
+from dcfpca.secagg.fixed_cohort.domain_separation import canonical, digest
 from dcfpca.secagg.fixed_cohort.messages import Advert, Roster
-from dcfpca.secagg.fixed_cohort.statements import canonical, digest
-from dcfpca.secagg.fixed_cohort.terms import RunTerms
+from dcfpca.secagg.fixed_cohort.run_terms import RunTerms
 from dcfpca.secagg.identity import Verify, signed
 from dcfpca.secagg.keys import KEY_BYTES, agree
 

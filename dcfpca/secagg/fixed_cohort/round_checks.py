@@ -7,8 +7,8 @@ from dcfpca.secagg.errors import ChangedConsensus, ChangedExponent, PastLastRoun
 from dcfpca.secagg.fixed_cohort.context import context_of, opening_digest
 from dcfpca.secagg.fixed_cohort.exponents import MOST_LIFTS, check_exponents
 from dcfpca.secagg.fixed_cohort.messages import Misfit, Opening
+from dcfpca.secagg.fixed_cohort.run_terms import RunTerms
 from dcfpca.secagg.fixed_cohort.state import SiteState
-from dcfpca.secagg.fixed_cohort.terms import RunTerms
 from dcfpca.secagg.identity import Verify, signed
 
 

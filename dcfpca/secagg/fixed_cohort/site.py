@@ -26,17 +26,18 @@ from dcfpca.secagg.errors import (
     UpdateTooLarge,
     WrongSum,
 )
-from dcfpca.secagg.fixed_cohort import fixed_point, group_secret, pair_roots, round_checks, tags
+from dcfpca.secagg.fixed_cohort import fixed_point, group_secret, pair_roots, round_checks
+from dcfpca.secagg.fixed_cohort import homomorphic_mac as tags
 from dcfpca.secagg.fixed_cohort.context import context_of, opening_digest
 from dcfpca.secagg.fixed_cohort.exponents import MOST_LIFTS, fits, lifted
 from dcfpca.secagg.fixed_cohort.messages import Advert, Masked, Misfit, Opening, Roster, SealedShare
 from dcfpca.secagg.fixed_cohort.neighbours import neighbours_of
 from dcfpca.secagg.fixed_cohort.roster import check_roster, roster_digest
+from dcfpca.secagg.fixed_cohort.run_terms import RunTerms
 from dcfpca.secagg.fixed_cohort.state import NOTHING, SiteState, Step, from_record, to_record
-from dcfpca.secagg.fixed_cohort.terms import RunTerms
 from dcfpca.secagg.identity import Identity
 from dcfpca.secagg.keys import KEY_BYTES, agree
-from dcfpca.secagg.ring import FloatArray, RingArray
+from dcfpca.secagg.ring_fixed_point import FloatArray, RingArray
 
 ENTROPY_BYTES = 2 * KEY_BYTES
 

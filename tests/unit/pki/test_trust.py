@@ -27,7 +27,7 @@ from dcfpca.pki import (
     serial_mark,
     verify_peer,
 )
-from dcfpca.pki.directory import issue_certificate, list_records, revoke_certificates
+from dcfpca.pki.ca_directory import issue_certificate, list_records, revoke_certificates
 from dcfpca.pki.index import read_index
 from dcfpca.pki.keys import new_private_key, public_der
 from dcfpca.pki.requests import Wanted, new_request, read_request

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dcfpca.errors import BadMessage
-from dcfpca.rpca.columns import split
+from dcfpca.rpca.column_blocks import split
 from dcfpca.rpca.gradient.method import GradientMethod
 from dcfpca.rpca.kernels import numpy_loops
 from dcfpca.rpca.kernels.loop_selection import active_loops

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dcfpca.rpca.kernels import numpy_loops, step_plan
+from dcfpca.rpca.kernels import numpy_loops, step_parameters
 from dcfpca.rpca.kernels.block_step import block_step
 from dcfpca.rpca.kernels.loop_selection import Loops, active_loops, compiled_loops, loops_in_numpy
 from dcfpca.rpca.kernels.numpy_loops import exponent_histogram
 from dcfpca.rpca.kernels.scratch_buffers import ScratchBuffers, row_strided_view
-from dcfpca.rpca.kernels.step_plan import Coefficients, EnteringDirections, StepPlan
+from dcfpca.rpca.kernels.step_parameters import Coefficients, EnteringDirections, StepPlan
 from dcfpca.rpca.kernels.step_sums import StepSums, histogram_median
 from dcfpca.rpca.thresholds import firm
 
@@ -146,7 +146,7 @@ def test_thin_passes_give_what_matrix_products_give(
         return [fit.V, fit.L, sums.tensor, sums.histogram, np.array([sums.pull, sums.kept, sums.sampled])]
 
     thin = stepped()
-    monkeypatch.setattr(step_plan, "THIN_WIDTH", 0)
+    monkeypatch.setattr(step_parameters, "THIN_WIDTH", 0)
     for found, expected in zip(thin, stepped(), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-3 if dtype == np.float32 else 1e-12, atol=1e3 * eps(dtype))
 

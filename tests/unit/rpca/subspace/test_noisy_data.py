@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from dcfpca.rpca.columns import ArrayColumns, split
+from dcfpca.rpca.column_blocks import ArrayColumns, split
 from dcfpca.rpca.method import Consensus, Outcome, Site
 from dcfpca.rpca.simulate import simulate
 from dcfpca.rpca.subspace.method import SubspaceMethod

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from dcfpca.errors import BadInput
 from dcfpca.identity import Identity, Role
 from dcfpca.pki.authority import ROLE_DAYS
-from dcfpca.pki.directory import Authority, issue_certificate
-from dcfpca.pki.files import make_directory, refuse_existing_key, write_file, write_new_key
+from dcfpca.pki.ca_directory import Authority, issue_certificate
+from dcfpca.pki.key_files import make_directory, refuse_existing_key, write_file, write_new_key
 from dcfpca.pki.keys import new_private_key, private_pem
 from dcfpca.pki.requests import Wanted, new_request
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from importlib import resources
 
 from aggregator.change_signal import Signal
-from aggregator.dashboard.documents import Document, overview, run_news
+from aggregator.dashboard.json_documents import Document, overview, run_news
 from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.trust import Trust

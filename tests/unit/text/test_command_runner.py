@@ -12,7 +12,7 @@ from aggregator.main import main as aggregator_main
 from aggregator.store.store import Store
 from dcfpca.cli.main import main as operator_main
 from dcfpca.errors import BadIdentity, BadInput, DcfpcaError, Refused, Unreachable, UnusableState
-from dcfpca.text.command_line import DONE, FAILED, MISUSED, exit_code, run_command
+from dcfpca.text.command_runner import DONE, FAILED, MISUSED, exit_code, run_command
 from participant.main import main as participant_main
 
 Main = Callable[[list[str]], None]

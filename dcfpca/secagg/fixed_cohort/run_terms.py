@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dcfpca.errors import BadInput
-from dcfpca.secagg.fixed_cohort.statements import digest, names_field
+from dcfpca.secagg.fixed_cohort.domain_separation import digest, names_field
 
 MOST_MEMBERS = 1 << 14
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dcfpca.rpca.columns import split
+from dcfpca.rpca.column_blocks import split
 from dcfpca.rpca.method import Outcome
 from dcfpca.rpca.metrics import relative_error
 from dcfpca.rpca.simulate import Simulation, simulate
-from dcfpca.rpca.subspace.locked_columns import unexplained_text
 from dcfpca.rpca.subspace.method import SubspaceMethod
+from dcfpca.rpca.subspace.rejected_columns import unexplained_text
 from dcfpca.rpca.subspace.settings import SubspaceSettings
 from dcfpca.rpca.synthetic import Outliers, Recipe, generate
 

@@ -32,8 +32,8 @@ from dcfpca.pki.authority import (
     new_revocation_list,
     sign_certificate,
 )
-from dcfpca.pki.files import make_directory, write_file, write_new_key
 from dcfpca.pki.index import Index, Record, read_index, record_of, write_index
+from dcfpca.pki.key_files import make_directory, write_file, write_new_key
 from dcfpca.pki.keys import load_private_key, new_private_key, private_pem
 from dcfpca.pki.requests import Wanted
 from dcfpca.pki.trust import load_certificate

@@ -13,7 +13,7 @@ _PARTICIPANT = frozenset({Role.PARTICIPANT})
 _OPERATOR = frozenset({Role.OPERATOR})
 _ANYONE = frozenset(Role)
 
-ROLES: dict[str, frozenset[Role]] = {
+ALLOWED_ROLES: dict[str, frozenset[Role]] = {
     _ROUND + "Subscribe": _PARTICIPANT,
     _ROUND + "Respond": _PARTICIPANT,
     _ROUND + "FetchConsensus": _PARTICIPANT,
@@ -57,4 +57,4 @@ ROLES: dict[str, frozenset[Role]] = {
 
 def may_call(role: Role, method: str) -> bool:
     """Whether this role may call this method; a method that is not in the table is denied to every role."""
-    return role in ROLES.get(method, frozenset())
+    return role in ALLOWED_ROLES.get(method, frozenset())

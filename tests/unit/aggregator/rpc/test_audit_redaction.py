@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.rpc.audit_view import shown_to
+from aggregator.rpc.audit_redaction import shown_to
 from aggregator.store import audit
 from aggregator.store.audit import Signer
 from aggregator.store.store import Store

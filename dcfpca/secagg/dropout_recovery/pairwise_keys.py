@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dcfpca.secagg.dropout_recovery import keys
 from dcfpca.secagg.masks import add_mask, subtract_mask
-from dcfpca.secagg.ring import RingArray
+from dcfpca.secagg.ring_fixed_point import RingArray
 
 
 def sealing_key(secret: bytes, roster: bytes, sender: str, receiver: str) -> bytes:

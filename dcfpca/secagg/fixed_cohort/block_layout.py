@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
-from dcfpca.secagg.fixed_cohort.statements import canonical
+from dcfpca.secagg.fixed_cohort.domain_separation import canonical
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from dcfpca.secagg.fixed_cohort.domain_separation import derive
 from dcfpca.secagg.fixed_cohort.fixed_point import Integers
-from dcfpca.secagg.fixed_cohort.statements import derive
 from dcfpca.secagg.masks import expand
 
 P = (1 << 61) - 1

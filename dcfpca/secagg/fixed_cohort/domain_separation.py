@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from dcfpca.secagg.encoding import Field, length_prefixed
+from dcfpca.secagg.canonical_encoding import Field, length_prefixed
 from dcfpca.secagg.keys import hkdf
 
 LABEL = "dcfpca/v2/"

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from aggregator.config import Config, load_config
-from aggregator.rpc.health_probe import probe
+from aggregator.rpc.health_client import probe
 from dcfpca.errors import Unreachable
 from dcfpca.identity import Role
-from dcfpca.pki.directory import create_authority
-from dcfpca.pki.site import issue_credentials
+from dcfpca.pki.ca_directory import create_authority
+from dcfpca.pki.credential_files import issue_credentials
 
 SECONDS = 60
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from dcfpca.rpca.kernels.array_types import LINE, WorkArray
 from dcfpca.rpca.kernels.loop_selection import active_loops
-from dcfpca.rpca.kernels.step_plan import Coefficients, StepPlan
+from dcfpca.rpca.kernels.step_parameters import Coefficients, StepPlan
 
 ROWS = 4  # pulls are multiplied so many rows at a time
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dcfpca.secagg.fixed_cohort.tags import P
+from dcfpca.secagg.fixed_cohort.homomorphic_mac import P
 
 MOST_SETS = 20_000
 """So many sets of members are looked at before a cohort is refused because it cannot be judged."""

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcfpca.secagg.fixed_cohort.fixed_point import in_range
-from dcfpca.secagg.fixed_cohort.tags import P, tag_key, tag_of
+from dcfpca.secagg.fixed_cohort.homomorphic_mac import P, tag_key, tag_of
 from dcfpca.secagg.masks import expand
 
 KEY = tag_key(bytes(range(32)), b"\x07" * 32)

@@ -13,10 +13,10 @@ from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-from dcfpca.rpca.columns import block_width
+from dcfpca.rpca.column_blocks import block_width
 from dcfpca.rpca.method import Columns, Method, Site
 from participant.data.matrix import SelectedFeatures, WindowedColumns, window_width
-from participant.engine.idle_site import IdleSite
+from participant.engine.noop_site import IdleSite
 from participant.engine.part_states import State
 from participant.engine.partitioned_site import CUT, PartitionedSite, PartWorkers
 from participant.engine.progress import MeteredColumns

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dcfpca.secagg.fixed_cohort import PastRun, exposure
-from dcfpca.secagg.fixed_cohort.past_runs import MOST_COHORTS
+from dcfpca.secagg.fixed_cohort.differencing_check import MOST_COHORTS
 
 
 def cohorts(*texts: str) -> list[PastRun]:
