@@ -44,11 +44,11 @@ class LocalSite:
         """Sign with the identity key."""
         return sign(self.credentials.private_key, statement)
 
-    def identity(self) -> secagg.Identity:
+    def identity(self) -> secagg.SigningIdentity:
         """The identity that the secure sum signs and verifies with; certificate and key always belong together."""
         credentials = self.credentials
         certificate = credentials.certificate.public_bytes(Encoding.DER)
-        return secagg.Identity(
+        return secagg.SigningIdentity(
             name=self.name,
             certificate=certificate,
             sign=lambda statement: sign(credentials.private_key, statement),

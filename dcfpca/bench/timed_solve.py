@@ -79,9 +79,9 @@ def _load_compiled_loops(width: int) -> None:
         loops.count(M, L, np.arange(2), 1.0, 2.0, 1.0, -14, np.zeros(20))
     if 0 < width <= THIN_WIDTH:
         U, directions, lines = np.zeros((4, width)), (0,) * width, np.zeros((4, 8))
-        loops.pull_through(lines, U, np.zeros((8, width)), 1.0, 2.0, lines.copy(), np.zeros((8, width)), directions)
+        loops.influence_pass(lines, U, np.zeros((8, width)), 1.0, 2.0, lines.copy(), np.zeros((8, width)), directions)
         loops.thin_product(lines, np.zeros((width, 8)), U, directions)
-    loops.add_exactly(np.zeros(2), np.zeros(2), np.zeros(2))
+    loops.add_compensated(np.zeros(2), np.zeros(2), np.zeros(2))
     loops.outliers_by_column(M, M, 1.0, ends)
     loops.gather_outliers(M, M, 1.0, 2.0, ends, np.zeros(0, np.int32), np.zeros(0))
 

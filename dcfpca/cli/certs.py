@@ -28,7 +28,7 @@ from dcfpca.pki.certificate_lookup import choose_identity, choose_records
 from dcfpca.pki.credential_files import issue_credentials, place_certificate, request_certificate, site_files
 from dcfpca.pki.index import record_of
 from dcfpca.pki.keys import key_fingerprint
-from dcfpca.pki.requests import Wanted, read_request, wanted_again
+from dcfpca.pki.requests import CertificateRequest, read_request, wanted_again
 from dcfpca.pki.trust import load_certificate
 from dcfpca.text.console import say
 
@@ -173,7 +173,7 @@ def renew(
     _check_clean(authority, latest.key)
     wanted = wanted_again(load_certificate(issued_path(directory, latest)))
     if host:
-        wanted = Wanted(wanted.identity, tuple(host), wanted.public_key)
+        wanted = CertificateRequest(wanted.identity, tuple(host), wanted.public_key)
     certificate = issue_certificate(authority, wanted, _now(), days)
     path = _destination(out or directory, wanted.identity.name)
     place_certificate(authority, certificate, path)
@@ -232,7 +232,7 @@ def _read(path: Path) -> bytes:
         raise BadInput(f"the request {path} cannot be read: {error.strerror}", "check the path") from None
 
 
-def _show(wanted: Wanted, days: int) -> None:
+def _show(wanted: CertificateRequest, days: int) -> None:
     rows = {
         "identity": str(wanted.identity),
         "role": str(wanted.identity.role),
@@ -244,13 +244,13 @@ def _show(wanted: Wanted, days: int) -> None:
         say(f"{word:>10}  {value}")
 
 
-def _check_identity(wanted: Wanted, expected: str) -> None:
+def _check_identity(wanted: CertificateRequest, expected: str) -> None:
     if expected and Identity.parse(expected) != wanted.identity:
         hint = "the request is somebody else's, or asks for another role: do not sign it unheard"
         raise BadIdentity(f"the request asks for {wanted.identity}, not for {expected}", hint)
 
 
-def _check_key(wanted: Wanted, expected: str) -> None:
+def _check_key(wanted: CertificateRequest, expected: str) -> None:
     found = key_fingerprint(wanted.public_key)
     if expected and expected.lower().replace(":", "") != found:
         hint = "the request was swapped or damaged on its way: have it sent again"

@@ -134,10 +134,10 @@ def local_iterations(cases: Sequence[ablation.Case]) -> Picture:
     return picture
 
 
-def theorems(cases: Sequence[theory.Bound | theory.Line]) -> Picture:
+def theorems(cases: Sequence[theory.BoundCheck | theory.Line]) -> Picture:
     """Left the mean squared gradient under its bound, right the error of the best L by ρ."""
     picture, grid = sheet(1, 2, 5.2, 3.6)
-    bounds = [cast(theory.Bound, case) for case in cases if case.kind == "theorem 1"]
+    bounds = [cast(theory.BoundCheck, case) for case in cases if case.kind == "theorem 1"]
     for bound, colour in zip(bounds, SEQUENCE, strict=False):
         word = f"η = {bound.learning_rate:.2g}" + ("" if bound.allowed else " (not allowed)")
         grid[0, 0].semilogy(bound.means, color=colour, label=f"measured, {word}")

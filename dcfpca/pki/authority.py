@@ -17,7 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from dcfpca.errors import BadIdentity, BadInput
 from dcfpca.identity import Role, check_name
 from dcfpca.pki.keys import check_public_key
-from dcfpca.pki.requests import Wanted, alternative_names, check_hosts, subject
+from dcfpca.pki.requests import CertificateRequest, alternative_names, check_hosts, subject
 from dcfpca.pki.trust import BACKDATE, MAX_ROLE_DAYS, check_in_force
 
 ROLE_DAYS = 90
@@ -49,7 +49,11 @@ def new_authority(
 
 
 def sign_certificate(
-    wanted: Wanted, ca: x509.Certificate, ca_key: ec.EllipticCurvePrivateKey, now: datetime, days: int = ROLE_DAYS
+    wanted: CertificateRequest,
+    ca: x509.Certificate,
+    ca_key: ec.EllipticCurvePrivateKey,
+    now: datetime,
+    days: int = ROLE_DAYS,
 ) -> x509.Certificate:
     """A role certificate for what is wanted, valid from now for `days` days."""
     check_wanted(wanted, ca)
@@ -69,7 +73,7 @@ def sign_certificate(
     )
 
 
-def check_wanted(wanted: Wanted, ca: x509.Certificate) -> None:
+def check_wanted(wanted: CertificateRequest, ca: x509.Certificate) -> None:
     """Raise unless this authority may sign it."""
     if (ours := consortium_of(ca)) != wanted.identity.consortium:
         sentence = f"the request is for the consortium {wanted.identity.consortium!r}, and this CA is that of {ours!r}"

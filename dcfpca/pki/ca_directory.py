@@ -32,10 +32,10 @@ from dcfpca.pki.authority import (
     new_revocation_list,
     sign_certificate,
 )
-from dcfpca.pki.index import Index, Record, read_index, record_of, write_index
+from dcfpca.pki.index import CertificateRecord, Index, read_index, record_of, write_index
 from dcfpca.pki.key_files import make_directory, write_file, write_new_key
 from dcfpca.pki.keys import load_private_key, new_private_key, private_pem
-from dcfpca.pki.requests import Wanted
+from dcfpca.pki.requests import CertificateRequest
 from dcfpca.pki.trust import load_certificate
 
 
@@ -89,7 +89,9 @@ def open_authority(directory: Path) -> Authority:
     return Authority(directory, load_certificate(directory / "ca.crt"), load_private_key(directory / "ca.key"))
 
 
-def issue_certificate(authority: Authority, wanted: Wanted, now: datetime, days: int = ROLE_DAYS) -> x509.Certificate:
+def issue_certificate(
+    authority: Authority, wanted: CertificateRequest, now: datetime, days: int = ROLE_DAYS
+) -> x509.Certificate:
     """Sign what is wanted and record it."""
     certificate = sign_certificate(wanted, authority.certificate, authority.key, now, days)
     record = record_of(certificate)
@@ -101,7 +103,7 @@ def issue_certificate(authority: Authority, wanted: Wanted, now: datetime, days:
 
 
 def revoke_certificates(
-    authority: Authority, chosen: tuple[Record, ...], now: datetime, reason: x509.ReasonFlags
+    authority: Authority, chosen: tuple[CertificateRecord, ...], now: datetime, reason: x509.ReasonFlags
 ) -> None:
     """Record the revocation, then publish the list that says so."""
     with _locked(authority.directory):
@@ -125,7 +127,7 @@ def list_records(directory: Path) -> Index:
     return read_index(directory / "index.json")
 
 
-def issued_path(directory: Path, record: Record) -> Path:
+def issued_path(directory: Path, record: CertificateRecord) -> Path:
     """Where the public copy of a certificate lies."""
     return directory / "issued" / f"{record.serial}.crt"
 
@@ -137,7 +139,7 @@ def _publish_revocations(authority: Authority, now: datetime, days: int | None =
     write_file(authority.crl_path, crl.public_bytes(Encoding.PEM))
 
 
-def _revocation(record: Record) -> Revocation:
+def _revocation(record: CertificateRecord) -> Revocation:
     when = datetime.fromisoformat(record.revoked)
     return Revocation(int(record.serial, 16), when, x509.ReasonFlags(record.reason))
 

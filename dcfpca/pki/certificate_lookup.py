@@ -7,7 +7,7 @@ from datetime import datetime
 
 from dcfpca.errors import BadInput
 from dcfpca.identity import Identity, parse_role
-from dcfpca.pki.index import Index, Record
+from dcfpca.pki.index import CertificateRecord, Index
 
 _SHORTEST_PREFIX = 8
 
@@ -26,7 +26,7 @@ def choose_identity(index: Index, words: Sequence[str]) -> Identity:
     return found.pop()
 
 
-def choose_records(index: Index, words: Sequence[str], now: datetime) -> tuple[Record, ...]:
+def choose_records(index: Index, words: Sequence[str], now: datetime) -> tuple[CertificateRecord, ...]:
     """The certificates to revoke: those of a name that can still be used, or the one with a serial or fingerprint."""
     if len(words) == 1 and not _identities(index, words):
         return (_by_number(index, words[0]),)
@@ -45,7 +45,7 @@ def _identities(index: Index, words: Sequence[str]) -> set[Identity]:
     return {identity for identity in known if identity.name == words[-1] and role in (None, identity.role)}
 
 
-def _by_number(index: Index, number: str) -> Record:
+def _by_number(index: Index, number: str) -> CertificateRecord:
     """A serial or fingerprint may be cut to its first 8 digits or more, as long as it fits only one certificate."""
     prefix = number.lower().replace(":", "")
     fits = [r for r in index.records if r.serial.startswith(prefix) or r.fingerprint.startswith(prefix)]

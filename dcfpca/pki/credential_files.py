@@ -16,7 +16,7 @@ from dcfpca.pki.authority import ROLE_DAYS
 from dcfpca.pki.ca_directory import Authority, issue_certificate
 from dcfpca.pki.key_files import make_directory, refuse_existing_key, write_file, write_new_key
 from dcfpca.pki.keys import new_private_key, private_pem
-from dcfpca.pki.requests import Wanted, new_request
+from dcfpca.pki.requests import CertificateRequest, new_request
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def issue_credentials(
     if not force:
         refuse_existing_key(files.key)
     key = new_private_key()
-    wanted = Wanted(Identity(authority.consortium, role, name), tuple(hosts), key.public_key())
+    wanted = CertificateRequest(Identity(authority.consortium, role, name), tuple(hosts), key.public_key())
     certificate = issue_certificate(authority, wanted, now, days)
     write_new_key(files.key, private_pem(key), force=force)
     place_certificate(authority, certificate, files.certificate)

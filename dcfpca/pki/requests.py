@@ -21,7 +21,7 @@ _HOST = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9])?(\.[a-z0-9
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class CertificateRequest:
     """What a certificate is asked for: an identity, a public key, and the host names an aggregator answers to."""
 
     identity: Identity
@@ -42,7 +42,7 @@ def new_request(
     )
 
 
-def read_request(pem: bytes, where: str) -> Wanted:
+def read_request(pem: bytes, where: str) -> CertificateRequest:
     """What a signing request asks for; its signature is checked, its other contents are ignored."""
     try:
         request = x509.load_pem_x509_csr(pem)
@@ -54,13 +54,13 @@ def read_request(pem: bytes, where: str) -> Wanted:
     if not sound:
         raise BadIdentity(f"the signature of the request {where} is wrong", "have it sent again, it was changed")
     identity = identity_in(extensions, "request")
-    return Wanted(identity, hosts_in(extensions), check_public_key(public_key, f"the request {where}"))
+    return CertificateRequest(identity, hosts_in(extensions), check_public_key(public_key, f"the request {where}"))
 
 
-def wanted_again(certificate: x509.Certificate) -> Wanted:
+def wanted_again(certificate: x509.Certificate) -> CertificateRequest:
     """What a certificate says, as a wish for the next one."""
     identity = identity_in(certificate.extensions, "certificate")
-    return Wanted(
+    return CertificateRequest(
         identity, hosts_in(certificate.extensions), check_public_key(certificate.public_key(), "the certificate")
     )
 

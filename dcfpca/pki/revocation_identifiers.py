@@ -45,7 +45,7 @@ def marks_of(certificate: x509.Certificate) -> frozenset[str]:
     """
     serial = serial_mark(certificate.issuer, certificate.serial_number)
     names = {serial, key_mark(certificate), identity_mark(identity_of(certificate))}
-    return frozenset(names | {fingerprint(certificate), _twin_fingerprint(certificate)})
+    return frozenset(names | {fingerprint(certificate), _malleated_fingerprint(certificate)})
 
 
 def is_revoked(certificate: x509.Certificate, revoked: AbstractSet[str]) -> bool:
@@ -53,7 +53,7 @@ def is_revoked(certificate: x509.Certificate, revoked: AbstractSet[str]) -> bool
     return bool(revoked) and not marks_of(certificate).isdisjoint(revoked)
 
 
-def _twin_fingerprint(certificate: x509.Certificate) -> str:
+def _malleated_fingerprint(certificate: x509.Certificate) -> str:
     """The fingerprint under (r, n − s). One on P-384 that fits P-256 has a chance of 2⁻²⁵⁶."""
     r, s = decode_dss_signature(certificate.signature)
     order = next(n for n in _ORDERS if max(r, s) < n)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dcfpca.rpca.kernels.numpy_loops import add_exactly
+from dcfpca.rpca.kernels.numpy_loops import add_compensated
 from dcfpca.rpca.method import FloatArray
 
 Add = Callable[[FloatArray, FloatArray, FloatArray], None]
@@ -19,7 +19,7 @@ class OrderIndependentSum:
     the compiled form of the loop, which gives the same bits; an aggregator does without a compiler.
     """
 
-    def __init__(self, size: int, add: Add = add_exactly) -> None:
+    def __init__(self, size: int, add: Add = add_compensated) -> None:
         self._sum: FloatArray = np.zeros(size)
         self._rest: FloatArray = np.zeros(size)
         self._add = add

@@ -17,7 +17,7 @@ _ECDSA = ECDSA(SHA256())
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class SigningIdentity:
     """Who a participant is: its certificate, its signature (deterministic, RFC 6979), and how it judges others'."""
 
     name: str

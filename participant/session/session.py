@@ -14,7 +14,7 @@ from typing import assert_never
 
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadInput, BadMessage
-from dcfpca.secagg import Identity
+from dcfpca.secagg import SigningIdentity
 from dcfpca.spec import RunSpec, parse_spec, spec_digest
 from participant.policy import Accept, Refuse, SiteFacts, check_cohort, review, review_export
 from participant.session.actions import (
@@ -82,7 +82,7 @@ class Session:
         self,
         run_id: str,
         site: SiteFacts,
-        identity: Callable[[], Identity],
+        identity: Callable[[], SigningIdentity],
         consent: Consent | None = None,
         finished: bool = False,
     ) -> None:

@@ -22,7 +22,7 @@ from dcfpca.pki import sign
 from dcfpca.pki.authority import sign_certificate
 from dcfpca.pki.ca_directory import Authority
 from dcfpca.pki.keys import new_private_key, private_pem
-from dcfpca.pki.requests import Wanted
+from dcfpca.pki.requests import CertificateRequest
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray, Site
 from dcfpca.spec import RunSpec, parse_spec
@@ -47,7 +47,7 @@ class Papers:
 def papers_of(authority: Authority, name: str) -> tuple[Papers, ec.EllipticCurvePrivateKey]:
     """A certificate made in memory; the CA's register is for real ones."""
     key = new_private_key()
-    wanted = Wanted(Identity(authority.consortium, Role.PARTICIPANT, name), (), key.public_key())
+    wanted = CertificateRequest(Identity(authority.consortium, Role.PARTICIPANT, name), (), key.public_key())
     made: x509.Certificate = sign_certificate(wanted, authority.certificate, authority.key, datetime.now(UTC), 1)
     ca = authority.certificate.public_bytes(Encoding.PEM)
     return Papers(name, ca, made.public_bytes(Encoding.PEM), private_pem(key)), key

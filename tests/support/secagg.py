@@ -62,9 +62,11 @@ def verify(der: bytes, name: str) -> ec.EllipticCurvePublicKey:
     return key
 
 
-def identity_of(name: str, authority: str = "consortium") -> secagg.Identity:
+def identity_of(name: str, authority: str = "consortium") -> secagg.SigningIdentity:
     key = identity_key(name, authority)
-    return secagg.Identity(name, certificate(name, authority), lambda statement: key.sign(statement, _SIGNING), verify)
+    return secagg.SigningIdentity(
+        name, certificate(name, authority), lambda statement: key.sign(statement, _SIGNING), verify
+    )
 
 
 def site_names(count: int) -> tuple[str, ...]:

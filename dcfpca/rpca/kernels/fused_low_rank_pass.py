@@ -1,7 +1,8 @@
 """Local passes over few directions: one sweep over M each, which never forms L.
 
-A product with so few directions costs what its reading and writing costs, so the sweep forms L entry by entry, takes
-its pull and adds that to the sums at once. The last pass keeps the pulls: Y = L + ω ψ(R), and L is a thin product.
+A product with few directions is bound by memory traffic, so the sweep forms L entry by entry, evaluates the
+influence ψ(r) and adds it to the sums at once. The last pass keeps the influences: Y = L + ω ψ(R), and L is a thin
+product.
 """
 
 from __future__ import annotations
@@ -14,31 +15,31 @@ from dcfpca.rpca.kernels.array_types import LINE, WorkArray
 from dcfpca.rpca.kernels.loop_selection import active_loops
 from dcfpca.rpca.kernels.step_parameters import Coefficients, StepPlan
 
-ROWS = 4  # pulls are multiplied so many rows at a time
+ROWS = 4  # rows of influences per step of the product
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FactoredData:
     """Y of a block as what it is made of: ω ψ(R) beside L = left · shrunkᵀ."""
 
-    pulls: WorkArray  # rows and columns rounded up
+    influences: WorkArray  # rows and columns rounded up
     left: WorkArray
     shrunk: WorkArray
     step: float
 
     def times(self, right: WorkArray) -> WorkArray:
         """Y · right."""
-        padded = np.zeros((right.shape[1], self.pulls.shape[1]), right.dtype)
+        padded = np.zeros((right.shape[1], self.influences.shape[1]), right.dtype)
         padded[:, : right.shape[0]] = self.step * right.T
-        product: WorkArray = np.empty((self.pulls.shape[0], right.shape[1]), right.dtype)
-        active_loops().thin_product(self.pulls, padded, product, (0,) * right.shape[1])
+        product: WorkArray = np.empty((self.influences.shape[0], right.shape[1]), right.dtype)
+        active_loops().thin_product(self.influences, padded, product, (0,) * right.shape[1])
         product = product[: self.left.shape[0]]
         product += self.left @ (self.shrunk.T @ right)
         return product
 
 
-def pull_buffer(size: int, plan: StepPlan) -> WorkArray:
-    """A buffer for the pulls of blocks of so many entries, aligned to a cache line."""
+def influence_buffer(size: int, plan: StepPlan) -> WorkArray:
+    """A buffer for the influences of blocks of `size` entries, aligned to a cache line."""
     rows, each = plan.U.shape[0], plan.U.itemsize
     most = round_up(rows, ROWS) * round_up(-(-size // max(rows, 1)), LINE // each)
     room = np.empty(most + LINE // each, plan.U.dtype)
@@ -56,9 +57,9 @@ def thin_passes(M: WorkArray, shrunk: WorkArray, plan: StepPlan, room: WorkArray
 
     Directions that do not enter are carried along, because every number of directions needs a loop of its own compiled.
     """
-    places, weights, pulls = plan.entering.places, plan.entering.weights, _padded_rows(room, 2, shrunk.shape[0])
+    places, weights, influences = plan.entering.places, plan.entering.weights, _padded_rows(room, 2, shrunk.shape[0])
     for _ in range(plan.passes - 1 if places.size else 0):
-        gained = _pass(M, shrunk, plan, pulls)
+        gained = _pass(M, shrunk, plan, influences)
         shrunk = (shrunk + plan.relaxation * gained[:, places]) * weights
     return shrunk
 
@@ -70,21 +71,21 @@ def thin_first_pass(M: WorkArray, columns: int, plan: StepPlan, room: WorkArray)
     return plan.relaxation * gained
 
 
-def pulled(M: WorkArray, shrunk: WorkArray, fit: Coefficients, plan: StepPlan, room: WorkArray) -> FactoredData:
-    """The last pass: fills `fit` and keeps the pulls."""
-    pulls = _padded_rows(room, round_up(M.shape[0], ROWS), shrunk.shape[0])
-    pulls[M.shape[0] :] = 0.0
+def last_pass(M: WorkArray, shrunk: WorkArray, fit: Coefficients, plan: StepPlan, room: WorkArray) -> FactoredData:
+    """The last pass: fills `fit` and keeps the influences."""
+    influences = _padded_rows(room, round_up(M.shape[0], ROWS), shrunk.shape[0])
+    influences[M.shape[0] :] = 0.0
     fit.L[:, plan.entering.places] = shrunk
-    fit.V[:] = fit.L + plan.step * _pass(M, shrunk, plan, pulls)
-    return FactoredData(pulls, plan.entering.U, shrunk, plan.step)
+    fit.V[:] = fit.L + plan.step * _pass(M, shrunk, plan, influences)
+    return FactoredData(influences, plan.entering.U, shrunk, plan.step)
 
 
-def _pass(M: WorkArray, shrunk: WorkArray, plan: StepPlan, pulls: WorkArray) -> WorkArray:
-    """ψ(R)ᵀ U, and the pulls as far as there is room for them."""
+def _pass(M: WorkArray, shrunk: WorkArray, plan: StepPlan, influences: WorkArray) -> WorkArray:
+    """ψ(R)ᵀ U, and the influences of as many rows as the buffer holds."""
     every: WorkArray = np.zeros((shrunk.shape[0], plan.width), plan.U.dtype)
     every[:, plan.entering.places] = shrunk
     gained = np.empty_like(every)
-    active_loops().pull_through(M, plan.U, every, plan.threshold, plan.a, pulls, gained, (0,) * plan.width)
+    active_loops().influence_pass(M, plan.U, every, plan.threshold, plan.a, influences, gained, (0,) * plan.width)
     return gained
 
 

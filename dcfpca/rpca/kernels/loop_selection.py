@@ -14,7 +14,7 @@ from dcfpca.rpca.kernels.array_types import Directions, Flags, WorkArray
 from dcfpca.rpca.kernels.numba_compiler import compiler
 from dcfpca.rpca.method import FloatArray
 
-STRICT = {"add_exactly"}  # about rounding: the compiler must keep to the order of its operations
+STRICT = {"add_compensated"}  # about rounding: the compiler must keep to the order of its operations
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,13 @@ class Loops:
     mark: Callable[[WorkArray, WorkArray, Flags, float, float, float], None]
     amend: Callable[[Flags, WorkArray, WorkArray, WorkArray, WorkArray, WorkArray], None]
     count: Callable[[WorkArray, WorkArray, NDArray[np.intp], float, float, float, int, FloatArray], tuple[float, float]]
-    pull_through: Callable[[WorkArray, WorkArray, WorkArray, float, float, WorkArray, WorkArray, Directions], None]
+    influence_pass: Callable[[WorkArray, WorkArray, WorkArray, float, float, WorkArray, WorkArray, Directions], None]
     thin_product: Callable[[WorkArray, WorkArray, WorkArray, Directions], None]
     outliers_by_column: Callable[[WorkArray, WorkArray, float, NDArray[np.int64]], tuple[int, float]]
     gather_outliers: Callable[
         [WorkArray, WorkArray, float, float, NDArray[np.int64], NDArray[np.int32], FloatArray], float
     ]
-    add_exactly: Callable[[FloatArray, FloatArray, FloatArray], None]
+    add_compensated: Callable[[FloatArray, FloatArray, FloatArray], None]
 
 
 @lru_cache(maxsize=1)

@@ -7,23 +7,23 @@ from numpy.typing import NDArray
 
 from dcfpca.rpca.kernels.array_types import Directions, Flags, WorkArray
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.thresholds import firm, pull
+from dcfpca.rpca.thresholds import firm, influence
 
 STRETCH = 8192  # numbers that stay in cache through the steps of an addition
 
 
 def sweep(M: WorkArray, L: WorkArray, threshold: float, a: float, keep: float, relaxation: float) -> None:
     """L ← keep·L + ω ψ(M − L)."""
-    pulls = _pulls(M, L, threshold, a, relaxation)
+    influences = _influences(M, L, threshold, a, relaxation)
     L *= keep
-    L += pulls
+    L += influences
 
 
 def mark(M: WorkArray, L: WorkArray, marked: Flags, threshold: float, a: float, relaxation: float) -> None:
-    """L ← L + ω ψ(M − L), marking the entries whose residual does not pull whole."""
+    """L ← L + ω ψ(M − L), marking the entries whose residual has less than full influence (ψ(r) ≠ r)."""
     size = np.abs(_beside(M, L))
     marked[:] = ~(size <= np.maximum(a * threshold - size, 0.0) / (a - 1.0))
-    L += _pulls(M, L, threshold, a, relaxation)
+    L += _influences(M, L, threshold, a, relaxation)
 
 
 def amend(marked: Flags, Y: WorkArray, left: WorkArray, moved: WorkArray, U: WorkArray, gained: WorkArray) -> None:
@@ -43,35 +43,35 @@ def count(
     lowest: int,
     histogram: FloatArray,
 ) -> tuple[float, float]:
-    """(Σ(ψ/unit)², how many pull by half or more) over these rows, counting sizes into the histogram."""
+    """(Σ(ψ/unit)², the number with |ψ(r)| ≥ |r|/2) over these rows, counting sizes into the histogram."""
     sizes = np.abs(_beside(M, L)[rows])
     sizes = sizes[~np.isnan(sizes)]
-    pulls = pull(sizes, threshold, a)
+    influences = influence(sizes, threshold, a)
     histogram += exponent_histogram(sizes, unit, lowest, histogram.size)
-    return float(np.sum((pulls / unit) ** 2)), float(np.count_nonzero(pulls >= 0.5 * sizes))
+    return float(np.sum((influences / unit) ** 2)), float(np.count_nonzero(influences >= 0.5 * sizes))
 
 
-def pull_through(
+def influence_pass(
     M: WorkArray,
     U: WorkArray,
     shrunk: WorkArray,
     threshold: float,
     a: float,
-    pulls: WorkArray,
+    influences: WorkArray,
     gained: WorkArray,
     directions: Directions,
 ) -> None:
-    """pulls ← ψ(M − U·shrunkᵀ), and gained ← pullsᵀ·U; pulls of fewer rows than M are not kept."""
-    found = _pulls(M, U @ shrunk.T, threshold, a, 1.0)
+    """influences ← ψ(M − U·shrunkᵀ), and gained ← influencesᵀ·U; kept only if `influences` has as many rows as M."""
+    found = _influences(M, U @ shrunk.T, threshold, a, 1.0)
     gained[:] = found.T @ U
-    if pulls.shape[0] >= M.shape[0]:
-        pulls[: M.shape[0], : found.shape[1]] = found
-        pulls[: M.shape[0], found.shape[1] :] = 0.0
+    if influences.shape[0] >= M.shape[0]:
+        influences[: M.shape[0], : found.shape[1]] = found
+        influences[: M.shape[0], found.shape[1] :] = 0.0
 
 
-def thin_product(pulls: WorkArray, right: WorkArray, product: WorkArray, directions: Directions) -> None:
-    """product ← pulls · rightᵀ, `right` being width × columns."""
-    np.matmul(pulls, right.T, out=product)
+def thin_product(influences: WorkArray, right: WorkArray, product: WorkArray, directions: Directions) -> None:
+    """product ← influences · rightᵀ, `right` being width × columns."""
+    np.matmul(influences, right.T, out=product)
 
 
 def outliers_by_column(M: WorkArray, L: WorkArray, threshold: float, counts: NDArray[np.int64]) -> tuple[int, float]:
@@ -99,7 +99,7 @@ def gather_outliers(
     return float(np.sum((residuals - values) ** 2))
 
 
-def add_exactly(total: FloatArray, rest: FloatArray, piece: FloatArray) -> None:
+def add_compensated(total: FloatArray, rest: FloatArray, piece: FloatArray) -> None:
     """total ← total + piece, and rest gains what the addition rounds off. In stretches that stay in cache."""
     room = np.empty((3, min(piece.size, STRETCH)))
     with np.errstate(invalid="ignore", over="ignore"):  # an update that is not finite is the reader's affair
@@ -134,8 +134,8 @@ def _beside(M: WorkArray, L: WorkArray) -> WorkArray:
     return gap
 
 
-def _pulls(M: WorkArray, L: WorkArray, threshold: float, a: float, relaxation: float) -> WorkArray:
-    pulls: WorkArray = pull(_beside(M, L), threshold, a)
-    pulls *= relaxation
-    np.nan_to_num(pulls, copy=False, nan=0.0)
-    return pulls
+def _influences(M: WorkArray, L: WorkArray, threshold: float, a: float, relaxation: float) -> WorkArray:
+    influences: WorkArray = influence(_beside(M, L), threshold, a)
+    influences *= relaxation
+    np.nan_to_num(influences, copy=False, nan=0.0)
+    return influences

@@ -2,7 +2,7 @@
 
 A compiler makes vectors of plain loops only after checks that nothing overlaps, row by row, and it does not know that
 the next rows of a block lie far off in memory. Here a cache line of numbers is worked on at a time, for two rows at
-once, while the next two are fetched. The numpy twin of `pull_through` in `numpy_loops` states the result.
+once, while the next two are fetched. The numpy twin of `influence_pass` in `numpy_loops` states the result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numba.extending import intrinsic
 
 from dcfpca.rpca.kernels.array_types import LINE, Directions, WorkArray
 
-PITCH = 272  # columns per strip, in whole lines: coefficients, sums and pulls of as many stay in a core's first cache
+PITCH = 272  # columns per strip, in whole lines; their coefficients, sums and influences fit a core's L1 cache
 CONTRACT = ("contract", "nsz")  # products may be fused into sums; NaN and Inf keep their meaning
 PLACE = ir.IntType(64)
 FLAG = ir.IntType(32)
@@ -63,8 +63,8 @@ class Lanes:
         """total − x·y."""
         return self.builder.fsub(total, self.builder.fmul(x, y, flags=CONTRACT), flags=CONTRACT)
 
-    def pull(self, r: Any, top: Any, slope: Any) -> Any:
-        """ψ(r): r, but no further from zero than max(top − slope·|r|, 0). NaN fails every comparison: no pull."""
+    def influence(self, r: Any, top: Any, slope: Any) -> Any:
+        """ψ(r): r, but no further from zero than max(top − slope·|r|, 0). NaN fails every comparison, so ψ = 0."""
         room = self._chosen(">", self.minus(top, self._size(r), slope), ir.Constant(self.type, [0.0] * self.many))
         return self._chosen(">", self._chosen("<", r, room), self.builder.fneg(room))
 
@@ -93,7 +93,7 @@ def _known(builder: Any, takes: Any, name: str) -> Any:
     return declare(builder.module, takes, name)
 
 
-def _pull_pair(
+def _influence_pair(
     _: Any, m0: Any, m1: Any, u0: Any, u1: Any, board: Any, p0: Any, p1: Any, count: Any, ahead: Any, top: Any,
     slope: Any, directions: Any
 ) -> tuple[Any, Callable[..., Any]]:  # fmt: skip
@@ -109,14 +109,14 @@ def _pull_pair(
         kinds = zip(signature.args[:7], given, strict=False)
         rows = [context.make_array(kind)(context, builder, array).data for kind, array in kinds]
         left = [[lanes.spread(_entry(builder, u, k)) for k in range(len(directions))] for u in rows[2:4]]
-        _emit_pulls(lanes, rows, left, given[7:11], data)
+        _emit_influences(lanes, rows, left, given[7:11], data)
         _emit_sums(lanes, rows, left, given[7])
         return context.get_dummy_value()
 
     return taken, emit
 
 
-def _emit_pulls(
+def _emit_influences(
     lanes: Lanes, rows: Sequence[Any], left: Sequence[Sequence[Any]], given: Sequence[Any], data: Any
 ) -> None:
     (m0, m1, _, _, board, p0, p1), builder = rows, lanes.builder
@@ -128,8 +128,8 @@ def _emit_pulls(
         for k, (u0, u1) in enumerate(zip(*left, strict=True)):
             s = lanes.load(board, builder.add(j, ir.Constant(PLACE, k * PITCH)), lanes.number)
             r0, r1 = lanes.minus(r0, u0, s), lanes.minus(r1, u1, s)
-        lanes.store(lanes.pull(r0, top, slope), p0, j)
-        lanes.store(lanes.pull(r1, top, slope), p1, j)
+        lanes.store(lanes.influence(r0, top, slope), p0, j)
+        lanes.store(lanes.influence(r1, top, slope), p1, j)
 
 
 def _emit_sums(lanes: Lanes, rows: Sequence[Any], left: Sequence[Sequence[Any]], count: Any) -> None:
@@ -146,25 +146,26 @@ def _entry(builder: Any, row: Any, k: int) -> Any:
     return builder.load(builder.gep(row, [ir.Constant(PLACE, k)]))
 
 
-pull_pair: Any = intrinsic(_pull_pair)
+influence_pair: Any = intrinsic(_influence_pair)
 
 
-def pull_through(
+def influence_pass(
     M: WorkArray,
     U: WorkArray,
     shrunk: WorkArray,
     threshold: float,
     a: float,
-    pulls: WorkArray,
+    influences: WorkArray,
     gained: WorkArray,
     directions: Directions,
 ) -> None:
-    """pulls ← ψ(M − U·shrunkᵀ), and gained ← pullsᵀ·U, in one pass over M that never forms U·shrunkᵀ.
+    """influences ← ψ(M − U·shrunkᵀ), and gained ← influencesᵀ·U, in one pass over M that never forms U·shrunkᵀ.
 
-    Pulls have whole cache lines per row. Those of fewer rows than M are written over and over; else an even number.
+    A row of `influences` is a whole number of cache lines. With fewer rows than M, two rows are overwritten again and
+    again; otherwise the number of rows is even.
     """
     rows, columns, width, many = M.shape[0], shrunk.shape[0], len(directions), LINE // U.itemsize
-    number, kept, whole = U.dtype.type, pulls.shape[0] >= rows, columns - columns % many
+    number, kept, whole = U.dtype.type, influences.shape[0] >= rows, columns - columns % many
     slope, top = number(1.0 / (a - 1.0)), number(a * threshold / (a - 1.0))
     left, board = np.zeros((rows + 1, width), U.dtype), np.zeros(2 * width * PITCH, U.dtype)
     rest = np.full((rows if whole < columns else 0, many), np.nan, M.dtype)  # the last columns, made a whole line
@@ -183,8 +184,8 @@ def pull_through(
                 board[(width + k) * PITCH + j] = number(0.0)
         for i in range(0, rows, 2):
             m0, m1, place = data[i, begin:], data[min(i + 1, rows - 1), begin:], i if kept else 0
-            p0, p1, ahead = pulls[place, first:], pulls[place + 1, first:], 2 * data.shape[1]
-            pull_pair(m0, m1, left[i], left[i + 1], board, p0, p1, count, ahead, top, slope, directions)
+            p0, p1, ahead = influences[place, first:], influences[place + 1, first:], 2 * data.shape[1]
+            influence_pair(m0, m1, left[i], left[i + 1], board, p0, p1, count, ahead, top, slope, directions)
         for j in range(last - first):
             for k in range(width):
                 gained[first + j, k] = board[(width + k) * PITCH + j]

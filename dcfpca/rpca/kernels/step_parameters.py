@@ -75,8 +75,8 @@ class Coefficients:
     L: FloatArray
 
     @staticmethod
-    def room(columns: int, width: int) -> Coefficients:
-        """Uninitialized V, and zeros for L, for so many columns."""
+    def empty(columns: int, width: int) -> Coefficients:
+        """Uninitialized V, and zeros for L."""
         return Coefficients(np.empty((columns, width)), np.zeros((columns, width)))
 
     def block(self, first: int, last: int) -> Coefficients:

@@ -24,8 +24,8 @@ class StepSums:
     tensor: FloatArray  # Σ Y V̂, m × p
     moved: FloatArray  # Σ of how far the coefficients of L moved within the round, transposed, times V̂
     histogram: FloatArray
-    pull: float = 0.0  # Σ ψ(R)² over the sampled entries, in units of noise²
-    kept: float = 0.0  # sampled entries whose residual still pulls
+    influence: float = 0.0  # Σ ψ(R)² over the sampled entries, in units of noise²
+    kept: float = 0.0  # sampled entries with |ψ(R)| ≥ |R|/2
     sampled: float = 0.0  # sampled entries, observed or not
 
     @staticmethod
@@ -49,11 +49,11 @@ class StepSums:
 
 
 def count_residuals(M: WorkArray, L: WorkArray, plan: StepPlan, sums: StepSums) -> None:
-    """Count the sizes of the residuals M − L on the sampled rows, how much they pull, and how many still do."""
-    pulled, kept = active_loops().count(
+    """Add the sampled rows' residuals M − L to the histogram, to Σ ψ² and to the count of those that ψ mostly keeps."""
+    squared, kept = active_loops().count(
         M, L, plan.sample, plan.threshold, plan.a, plan.noise, HISTOGRAM_LOWEST, sums.histogram
     )
-    sums.pull += pulled
+    sums.influence += squared
     sums.kept += kept
     sums.sampled += float(plan.sample.size * L.shape[1])
 

@@ -19,7 +19,7 @@ class CertificateSums:
     entries: int = 0
     outliers: int = 0
     missing: int = 0
-    pull: float = 0.0
+    influence: float = 0.0
     drift: float = 0.0
     size: float = 0.0
 
@@ -39,7 +39,7 @@ class CertificateSums:
         missing, squares = loops.outliers_by_column(M, L, threshold, counts)
         ends = np.concatenate([[0], np.cumsum(counts)])
         rows, values = np.empty(ends[-1], np.int32), np.empty(ends[-1])
-        self.pull += squares + loops.gather_outliers(M, L, threshold, a, ends[:-1].copy(), rows, values)
+        self.influence += squares + loops.gather_outliers(M, L, threshold, a, ends[:-1].copy(), rows, values)
         self.entries += L.size
         self.missing += missing
         self.outliers += int(ends[-1])
@@ -51,6 +51,6 @@ class CertificateSums:
         return {
             "outlier_share": self.outliers / observed,
             "missing_share": self.missing / max(self.entries, 1),
-            "residual_rms": float(np.sqrt(self.pull / observed)),
+            "residual_rms": float(np.sqrt(self.influence / observed)),
             "stationarity": float(np.sqrt(self.drift / self.size)) if self.size > 0.0 else 0.0,
         }

@@ -1,9 +1,9 @@
 """Step and momentum of the heavy-ball method, from two shares that the aggregator knows.
 
 Near the solution a pass multiplies the error by 1 − ω A, where A = P_T P_Ω P_T: onto the tangent space T of the
-matrices of this rank, onto the entries Ω that pull, and back. For an Ω at random the spectrum of A is known (free
-probability), and with it the best step and momentum. For any other Ω they are safe as long as ω < 2 (1 + β), which
-holds here.
+matrices of this rank, onto the entries Ω whose residuals have influence (ψ ≠ 0), and back. For a random Ω the
+spectrum of A is known (free probability), and with it the best step and momentum. For any other Ω they are safe as
+long as ω < 2 (1 + β), which holds here.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ def accelerated(
 
 
 def spectrum_ends(tangent: float, idle: float) -> tuple[float, float]:
-    """Square roots of the largest and smallest eigenvalue of A on T, where the share `idle` of entries, at random, does
-    not pull and T has the share `tangent` of all dimensions."""
+    """Square roots of the largest and smallest eigenvalue of A on T.
+
+    The share `idle` of the entries, at random, has no influence, and T has the share `tangent` of all dimensions.
+    """
     one, other = math.sqrt(idle * (1.0 - tangent)), math.sqrt(tangent * (1.0 - idle))
     largest = math.sqrt(max(1.0 - (one - other) ** 2, 0.0))
     if idle + tangent >= 1.0:

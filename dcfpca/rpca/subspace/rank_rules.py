@@ -40,12 +40,12 @@ class RankRules:
         A fixed rank under final thresholds means every direction that is numerically there. `stretch` is how much
         larger momentum's step makes Y, and its noise.
         """
-        by_noise = not self.fixed_rank or (moving and dominated(values))
+        by_noise = not self.fixed_rank or (moving and has_dominant_value(values))
         if not by_noise and noise_governs(schedule, self.settings):
             return np.where(values > NUMERICALLY_ABSENT * values[0], 1.0, 0.0)
         bar = self._outlier_bar(values[0], schedule, columns)
         if by_noise:
-            bar = max(bar, self._noise_bar(stretch * schedule.pull, columns))
+            bar = max(bar, self._noise_bar(stretch * schedule.influence, columns))
         # A cap at half the largest keeps an early overestimate from emptying L.
         weights = firm_weights(values, min(bar, values[0] / 2.0), self.settings.b)
         entering = int(np.count_nonzero(weights))
@@ -67,7 +67,7 @@ class RankRules:
         """
         return float(self.settings.rank_noise * (np.sqrt(self.rows) + np.sqrt(columns)) * deviation)
 
-    def held_back(self, values: FloatArray, old: State, round: int) -> slice:
+    def deferred_directions(self, values: FloatArray, old: State, round: int) -> slice:
         """The directions beyond the first gap, which must not enter before the stronger ones are at rest.
 
         Until then, what is not yet explained of the strong ones looks like directions of its own; once these are in L,
@@ -75,7 +75,7 @@ class RankRules:
         """
         gaps = np.flatnonzero(self._gaps(values))
         at_rest = old.change <= MOVING or old.held >= HELD_ROUNDS
-        if at_rest or not gaps.size or (self.fixed_rank and not dominated(values)):
+        if at_rest or not gaps.size or (self.fixed_rank and not has_dominant_value(values)):
             return slice(self.width, None)
         entered = int(np.count_nonzero(old.weights)) if round > 1 else 0
         return slice(max(int(gaps[0]) + 1, entered), None)
@@ -103,6 +103,6 @@ class RankRules:
         return gaps
 
 
-def dominated(values: FloatArray) -> bool:
+def has_dominant_value(values: FloatArray) -> bool:
     """Whether the largest singular value stands far above most."""
     return bool(values[0] > DOMINANT * float(np.median(values)))

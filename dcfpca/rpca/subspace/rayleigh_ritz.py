@@ -10,7 +10,7 @@ NUMERICALLY_ABSENT = 1e-12  # of the largest
 DEPENDENT = 1e-7  # the squared ratio of singular values below which squares tell too little
 
 
-def turned_within(U: FloatArray, Z: FloatArray, scales: FloatArray) -> tuple[FloatArray, FloatArray]:
+def rotate_to_principal(U: FloatArray, Z: FloatArray, scales: FloatArray) -> tuple[FloatArray, FloatArray]:
     """U turned, within its span, to the principal directions of YᵀU, and their strengths; Z = Y V̂ with V̂ = YᵀU/σ."""
     squares, turn = np.linalg.eigh((U.T @ Z) * scales, UPLO="U")
     return U @ turn[:, ::-1], np.sqrt(np.maximum(squares[::-1], 0.0))
@@ -29,7 +29,7 @@ def rayleigh_ritz(U: FloatArray, Z: FloatArray, scales: FloatArray, rough: bool)
     gram, Z = gram / lengths / lengths[:, None], Z / lengths
     # The values descend, so the upper triangle is the half whose rows were divided by the larger of two: it keeps
     # its digits where a direction has all but vanished.
-    if rough and (found := _by_squares(gram, Z)) is not None:
+    if rough and (found := _via_gram(gram, Z)) is not None:
         return found
     strengths, vectors = np.linalg.eigh(gram, UPLO="U")
     there = strengths > NUMERICALLY_ABSENT * max(strengths[-1], 0.0)
@@ -40,7 +40,7 @@ def rayleigh_ritz(U: FloatArray, Z: FloatArray, scales: FloatArray, rough: bool)
     return Q @ P, values
 
 
-def _by_squares(gram: FloatArray, Z: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+def _via_gram(gram: FloatArray, Z: FloatArray) -> tuple[FloatArray, FloatArray] | None:
     """The same from V̂ᵀV̂ = C Cᵀ and ZᵀZ: one decomposition of p × p, C⁻¹ ZᵀZ C⁻ᵀ = W σ² Wᵀ, and U = Z C⁻ᵀ W/σ.
 
     It loses half the digits and takes a third of the time. None where the columns of V̂ or Y V̂ are so nearly dependent

@@ -1,10 +1,9 @@
-"""Columns and rows that the rounds left behind.
+"""Columns and rows that a run rejected: more than half of their entries are outliers at its end.
 
-An entry whose residual lies beyond the threshold has no pull any more. A column or a row most of whose entries are
-there (a threshold that fell faster than it converged leaves such) pulls on nothing and stays wherever it is: it is
-locked, and to the rounds a locked run looks converged. It gives itself away by its outliers: more than half of its
-entries. A column concerns nobody else, so the site frees it alone, by a robust projection onto the final subspace. A
-row is a matter of U; the site can only say that it does not follow it.
+An entry whose residual lies beyond the threshold has no influence on L. When the threshold falls faster than a column
+or a row converges, most of its entries lose their influence and it no longer moves: it is locked, although the run
+looks converged. A site repairs a locked column alone, by a robust projection onto the final subspace. A locked row
+depends on U, which the site cannot change, so the site only reports it.
 """
 
 from __future__ import annotations
@@ -25,9 +24,7 @@ from dcfpca.rpca.thresholds import firm
 HALF = 0.5
 SUSPECT = 0.125  # fewer outliers than this share cannot be a majority, unless three quarters are missing
 FEWEST = 8  # observed entries of a row or column of which a majority says something
-NEGLIGIBLE = (
-    1e-9  # of L's size: outliers so small tell of a threshold near rounding, not of a row or column left behind
-)
+NEGLIGIBLE = 1e-9  # of L's size: outliers this small mean a threshold near rounding, not a locked row or column
 
 
 @dataclass(slots=True, eq=False)

@@ -52,7 +52,7 @@ class SubspaceSettings:
         if self.passes < 1:
             raise BadInput("A round needs at least one local pass.", "Set passes to 1 or more.")
 
-    def cautious_for(self, smaller_side: float) -> SubspaceSettings:
+    def adjusted_for_size(self, smaller_side: float) -> SubspaceSettings:
         """For a matrix of this many rows or columns: the fewer, the less even its residuals, the slower λ must fall."""
         caution = 1.0 / max(smaller_side, 1.0)
         fastest = min(self.fall_fastest + self.caution_fastest * caution, self.fall_slowest)

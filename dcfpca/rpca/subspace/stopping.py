@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dcfpca.rpca.subspace.schedule import STICKY, Schedule
+from dcfpca.rpca.subspace.schedule import HYSTERESIS, Schedule
 from dcfpca.rpca.subspace.settings import SubspaceSettings
 
 QUIET_ROUNDS = 2  # one round at rest may be chance
@@ -21,5 +21,5 @@ def noise_governs(schedule: Schedule, settings: SubspaceSettings) -> bool:
 
 def threshold_lowered(schedule: Schedule, old: Schedule, settings: SubspaceSettings) -> bool:
     """Whether θ came down though the noise did not: what is at rest under the old one may move under this one."""
-    same_noise = schedule.noise >= old.noise / (1.0 + STICKY) ** 2
-    return same_noise and schedule.threshold(settings) < old.threshold(settings) / (1.0 + STICKY) ** 2
+    same_noise = schedule.noise >= old.noise / (1.0 + HYSTERESIS) ** 2
+    return same_noise and schedule.threshold(settings) < old.threshold(settings) / (1.0 + HYSTERESIS) ** 2

@@ -31,7 +31,7 @@ from dcfpca.secagg.dropout_recovery.messages import (
     agreement_digest,
     survivors_statement,
 )
-from dcfpca.secagg.dropout_recovery.neighbours import Neighbours, meet
+from dcfpca.secagg.dropout_recovery.neighbours import Neighbours, verify_roster
 from dcfpca.secagg.errors import (
     BelowThreshold,
     BothShares,
@@ -46,7 +46,7 @@ from dcfpca.secagg.errors import (
     SurvivorDropped,
     TamperedShare,
 )
-from dcfpca.secagg.identity import Identity
+from dcfpca.secagg.identity import SigningIdentity
 from dcfpca.secagg.keys import seal, unseal
 from dcfpca.secagg.masks import add_mask
 from dcfpca.secagg.ring_fixed_point import FloatArray, RingArray
@@ -92,7 +92,7 @@ class ParticipantSide:
     def __init__(
         self,
         context: Context,
-        identity: Identity,
+        identity: SigningIdentity,
         seed: bytes,
         pinned: Pinned | None = None,
         opened_before: Survivors | None = None,
@@ -126,7 +126,7 @@ class ParticipantSide:
 
     def share(self, roster: Roster) -> tuple[SealedShare, ...]:
         """Step 2: verify the roster, and give every neighbour its sealed shares of both secrets."""
-        met = meet(self.context, self._advert, self._secrets, roster, self._identity.verify)
+        met = verify_roster(self.context, self._advert, self._secrets, roster, self._identity.verify)
         if self._pinned.roster not in (b"", met.digest):
             raise ChangedRoster("this is a second, different roster in one attempt")
         self._own_shares = self._split(met)

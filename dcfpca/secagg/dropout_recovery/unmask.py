@@ -29,7 +29,7 @@ Shares = Mapping[tuple[str, str], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
+class InconsistentShare:
     """A share that does not belong to the secret which its owner committed to: one of the two lied."""
 
     holder: str
@@ -51,7 +51,7 @@ class Masks:
 
     self_masks: tuple[bytes, ...] = field(repr=False)
     pair_masks: tuple[PairMask, ...]
-    misfits: tuple[Misfit, ...] = ()
+    inconsistent: tuple[InconsistentShare, ...] = ()
 
 
 def recover(closed: ClosedRoster, agreement: Agreement, survivors: Survivors, reveals: Collection[Reveal]) -> Masks:
@@ -73,7 +73,7 @@ def recover(closed: ClosedRoster, agreement: Agreement, survivors: Survivors, re
         for dropout in dropouts
         for mask in _pair_masks(closed, digest, alive, dropout, _mask_key(opener, dropout, of_key))
     )
-    return Masks(self_masks, pair_masks, tuple(opener.misfits))
+    return Masks(self_masks, pair_masks, tuple(opener.inconsistent))
 
 
 def remove_masks(total: RingArray, masks: Masks) -> None:
@@ -94,7 +94,7 @@ class _Opener:
 
     def __init__(self, closed: ClosedRoster) -> None:
         self.closed = closed
-        self.misfits: list[Misfit] = []
+        self.inconsistent: list[InconsistentShare] = []
         self._tries = MOST_CHOICES
 
     def secret(self, owner: str, shares: Shares, fits: Callable[[bytes], bool]) -> bytes | None:
@@ -109,12 +109,12 @@ class _Opener:
                 continue
             if fits(secret):
                 wrong = () if left_out == distrusted else left_out
-                self.misfits += [Misfit(by_place[place][0], owner) for place in wrong]
+                self.inconsistent += [InconsistentShare(by_place[place][0], owner) for place in wrong]
                 return secret
         return None
 
     def _distrusted(self, by_place: Mapping[int, tuple[str, bytes]]) -> tuple[int, ...]:
-        liars = {misfit.holder for misfit in self.misfits}
+        liars = {share.holder for share in self.inconsistent}
         return tuple(place for place, (holder, _) in by_place.items() if holder in liars)
 
     def _choices(self, places: tuple[int, ...], distrusted: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

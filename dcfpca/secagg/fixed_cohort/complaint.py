@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dcfpca.secagg.errors import InventedParticipant, SecureSumRefusal, SwappedKey
 from dcfpca.secagg.fixed_cohort.domain_separation import canonical
 from dcfpca.secagg.fixed_cohort.run_terms import RunTerms
-from dcfpca.secagg.identity import Identity, Verify, signed
+from dcfpca.secagg.identity import SigningIdentity, Verify, signed
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Complaint:
         return canonical("complaint", binding, self.author, self.accused, self.error, self.sentence)
 
 
-def complain(terms: RunTerms, identity: Identity, error: SecureSumRefusal) -> Complaint:
+def complain(terms: RunTerms, identity: SigningIdentity, error: SecureSumRefusal) -> Complaint:
     """The complaint that a refusal gives rise to."""
     unsigned = Complaint(
         identity.name, error.accused, type(error).__name__, str(error), identity.certificate, signature=b""

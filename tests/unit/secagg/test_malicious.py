@@ -341,8 +341,8 @@ def test_with_more_shares_than_the_threshold_wrong_ones_are_left_out_and_named(g
         made.reveals[liar] = replace(reveal, seed_shares=wrong)
     masks = unmask.recover(made.closed, made.agreement, made.survivors, list(made.reveals.values()))
     assert spare > 0
-    assert {misfit.holder for misfit in masks.misfits} <= set(liars)
-    assert liars[0] in {misfit.holder for misfit in masks.misfits}
+    assert {share.holder for share in masks.inconsistent} <= set(liars)
+    assert liars[0] in {share.holder for share in masks.inconsistent}
     assert np.allclose(made.unmask(), sum(made.vectors.values()))
 
 

@@ -176,10 +176,10 @@ def test_every_leaf_climbs_to_the_root_and_no_other_leaf_does(case: dict) -> Non
     leaves, root = [unhex(leaf) for leaf in case["leaves"]], unhex(case["root"])
     assert merkle.root_of(leaves) == root
     for index, (leaf, path) in enumerate(zip(leaves, merkle.paths_of(leaves), strict=True)):
-        assert merkle.climb(leaf, index, len(leaves), path) == root
-        assert merkle.climb(bytes(32), index, len(leaves), path) != root
-        assert merkle.climb(leaf, index, len(leaves), (*path, bytes(32))) is None
-        assert not path or merkle.climb(leaf, index, len(leaves), path[:-1]) is None
+        assert merkle.root_from_path(leaf, index, len(leaves), path) == root
+        assert merkle.root_from_path(bytes(32), index, len(leaves), path) != root
+        assert merkle.root_from_path(leaf, index, len(leaves), (*path, bytes(32))) is None
+        assert not path or merkle.root_from_path(leaf, index, len(leaves), path[:-1]) is None
 
 
 def test_any_threshold_of_the_shares_gives_the_secret_whichever_places_are_missing() -> None:
