@@ -1,4 +1,4 @@
-"""When an enrolment without a fixed cohort closes early: every connected participant has answered, and none follows."""
+"""Closes an enrolment without a fixed cohort before its deadline, once every connected participant has answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which role may call which method: one table, checked for completeness against the service descriptors by a test.
+"""The role-based access table: which role may call which method. A test compares it with the service descriptors.
 
 The aggregator enforces it; the command reads it, to say at once what a certificate cannot be used for.
 """
@@ -56,5 +56,5 @@ ALLOWED_ROLES: dict[str, frozenset[Role]] = {
 
 
 def may_call(role: Role, method: str) -> bool:
-    """Whether this role may call this method; a method that is not in the table is denied to every role."""
+    """True if this role may call this method; a method that is not in the table is denied to every role."""
     return role in ALLOWED_ROLES.get(method, frozenset())

@@ -40,7 +40,7 @@ def withheld(entry: AuditEntry) -> AuditEntry:
 
 
 def is_withheld(entry: AuditEntry) -> bool:
-    """Whether the aggregator keeps from this reader what the entry says; it then says nothing at all."""
+    """True if the aggregator redacted the entry for this reader; all its content is then empty."""
     return entry == withheld(entry)
 
 

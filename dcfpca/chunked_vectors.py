@@ -1,4 +1,4 @@
-"""Vectors as messages: header, chunks, and their checks. Raw little-endian bytes, never pickle."""
+"""Vectors as chunked messages: header, chunks, and their checks. Raw little-endian bytes, never pickle."""
 
 from __future__ import annotations
 

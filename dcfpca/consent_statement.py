@@ -1,4 +1,4 @@
-"""What a site signs when it enrols in a run or refuses it: evidence that neither side can deny later."""
+"""The statement that a site signs when it enrols in a run or refuses it; neither side can deny it later."""
 
 from __future__ import annotations
 

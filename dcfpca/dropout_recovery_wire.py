@@ -1,4 +1,4 @@
-"""Messages of the secure sum on the wire and back: the one place where the names of both vocabularies meet.
+"""Converts messages of the dropout-recovery protocol (v1) to protobuf and back; no other module maps their names.
 
 The wire says sealing key, masking key, recipient, ciphertext, survivor and dropout shares; `dcfpca.secagg` says seal
 key, mask key, receiver, sealed, seed and key shares.

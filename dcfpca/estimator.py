@@ -113,7 +113,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return np.asarray(np.asarray(X) @ self.components_ + self.location_)
 
     def score_samples(self, X: ArrayLike) -> FloatArray:
-        """How normal each sample is: minus the root mean square of what its fit in the subspace leaves unexplained."""
+        """The normality of each sample: minus the root mean square of its residual after a fit in the subspace."""
         check_is_fitted(self)
         X = _validated(self, X, reset=False)
         gap = X - self.inverse_transform(self._project(X).coefficients)
@@ -195,18 +195,18 @@ def _bound(estimator: RobustPCA, X: FloatArray) -> int:
 
 
 def _apart(certificate: Mapping[str, float]) -> str:
-    """What to add to the outcome where features or samples do not follow the low-rank part."""
+    """The sentence for features or samples that do not follow the low-rank part; empty if there are none."""
     told = unexplained_text(certificate, "feature", "sample")
     return told and f"{told}, look at outliers_"
 
 
 def _at_bound(rank: int, bound: int) -> str:
-    """What to add to the outcome where a larger bound might give a larger rank."""
+    """The sentence for a rank that has reached its bound; empty if it has not."""
     return f"; the rank is as large as its bound {bound}: try a larger max_rank" if rank == bound > 1 else ""
 
 
 def _medians(X: FloatArray) -> FloatArray:
-    """Per feature over what is observed; 0 for a feature nobody observed."""
+    """The medians of the observed entries by feature; 0 for a feature without any."""
     unseen = np.asarray(np.isnan(X).all(axis=0))
     medians = np.zeros(X.shape[1])
     medians[~unseen] = np.nanmedian(X[:, ~unseen], axis=0)

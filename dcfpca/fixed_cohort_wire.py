@@ -1,4 +1,4 @@
-"""Messages of the fixed-cohort secure sum on the wire and back: the one place where both vocabularies meet."""
+"""Converts messages of the fixed-cohort protocol (v2) to protobuf and back; no other module maps their names."""
 
 from __future__ import annotations
 

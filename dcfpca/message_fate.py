@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Fate(StrEnum):
-    """What the aggregator did with a participant's message."""
+    """The outcome of a participant's message at the aggregator."""
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"

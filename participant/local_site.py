@@ -23,7 +23,7 @@ from participant.state.revocation_list import KeptRevocationList
 
 @dataclass(slots=True)
 class LocalSite:
-    """What the daemon knows about its own site; `credentials` may be renewed while it runs."""
+    """The daemon's view of its own site; `credentials` may be renewed while it runs."""
 
     credentials: Credentials
     peer_verifier: PeerVerifier

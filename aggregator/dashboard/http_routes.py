@@ -1,4 +1,4 @@
-"""The paths of the dashboard: three files, a stream of the overview, and a stream per run."""
+"""HTTP routes of the dashboard: three static files, an event stream of the overview, and one per run."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Dashboard:
         return not_found()
 
     async def _news(self, runner: Runner | None) -> AsyncIterator[bytes]:
-        """The overview, and one run if it is looked at: now and whenever they change. Rounds are told once.
+        """Yield the overview, and one run if asked for, now and after each change; every round is sent once.
 
         One stream carries both, because browsers open only six connections to a host, over all their tabs.
         """
@@ -83,7 +83,7 @@ class Dashboard:
 
 
 async def _changed(seen: list[tuple[Signal, int]], seconds: float) -> float:
-    """Wait for the first change, or so long; how long it may have been."""
+    """Wait for the first change, at most `seconds`; returns 0 after a change, and `seconds` without one."""
     waiting = {asyncio.ensure_future(signal.wait(version)) for signal, version in seen}
     try:
         done, _ = await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

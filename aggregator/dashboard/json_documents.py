@@ -1,4 +1,4 @@
-"""What the page is told, as JSON documents. Only what the aggregator knows anyway: sums, names, times, reasons."""
+"""JSON documents for the dashboard. They hold only what the aggregator knows: sums, names, times and reasons."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def overview(registry: RunRegistry, trust: Trust) -> Document:
 
 
 async def run_news(registry: RunRegistry, runner: Runner, after_round: int) -> tuple[Document, int]:
-    """One run now, with its rounds after this one; and the last round told."""
+    """The document of one run with its rounds after `after_round`, and the number of its last round."""
     view = await run_view(registry, runner, after_round)
     last = max([after_round, *(one.round for one in view.rounds)])
     document = _summary(runner) | {

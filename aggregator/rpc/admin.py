@@ -143,7 +143,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         return self._export(runner)
 
     async def GetExport(self, request: pb.GetExportRequest, context: Context) -> pb.ExportView:  # noqa: N802
-        """How far an export has come."""
+        """The progress of an export."""
         return self._export(self._finished(request.run_id))
 
     async def FetchReconstruction(  # noqa: N802
@@ -180,7 +180,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     async def RevokeParticipant(  # noqa: N802
         self, request: pb.RevokeParticipantRequest, context: Context
     ) -> pb.RevokeParticipantResponse:
-        """Turn all certificates of a participant away, or the one with a fingerprint, and cut their calls."""
+        """Revoke all certificates of a participant, or the one with a fingerprint, and cut their calls."""
         known = self._registry.directory.records.get(request.name)
         shown = request.fingerprint.lower() or (known.fingerprint if known else "")
         if len(shown) != 64 or set(shown) - set("0123456789abcdef"):
@@ -201,7 +201,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     async def RestoreParticipant(  # noqa: N802
         self, request: pb.RestoreParticipantRequest, context: Context
     ) -> pb.RestoreParticipantResponse:
-        """Let a participant in again that was turned away here."""
+        """Undo a revocation that was made here."""
         name = request.name[:200]
         marks = await self._registry.store.do(lambda store: participants.revoked_under(store.connection, name))
         if not name or not marks:
@@ -211,7 +211,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         return pb.RestoreParticipantResponse(marks=len(marks))
 
     async def _restore(self, marks: frozenset[str], name: str, reason: str) -> None:
-        """Recorded before it takes effect: nobody is let in again without a line in the log."""
+        """Record the restoration in the audit log before it takes effect."""
         await self._record("participant_restored", "", name=name, marks=sorted(marks), reason=reason)
         await self._registry.store.do(lambda store: participants.restore(store.connection, marks))
         self._trust.restore(marks)

@@ -32,7 +32,7 @@ _SHARED = frozenset({Kind.RUN_PROPOSED, Kind.ROUND_OPENED, Kind.SURVIVORS_ANNOUN
 
 @dataclass(frozen=True, slots=True)
 class StageFacts:
-    """What the assignments of one stage contain beside the run's state. `shared` caches encoded messages by key."""
+    """Inputs of the assignments of one stage beside the run's state. `shared` caches encoded messages by key."""
 
     spec_bytes: bytes
     deadline_ms: int = 0

@@ -1,4 +1,4 @@
-"""What a participant may read of the audit log: its own lines and what concerns it. Of the rest, the chain only."""
+"""Redacts the audit log for a participant: entries that do not concern it are reduced to their place in the chain."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _concerns(reader: Identity, entry: AuditEntry, invited: Callable[[str], bool
 
 
 def _names_another(reader: Identity, entry: AuditEntry) -> bool:
-    """Whether an operator's act was about another participant: turned away, restored, its export fetched."""
+    """True if an operator's act was about another participant: revoked, restored, or its export fetched."""
     detail = json.loads(entry.detail)
     about = {detail[key] for key in ("participant", "name") if key in detail}
     return bool(about - {reader.name})

@@ -1,4 +1,4 @@
-"""Ask an aggregator on this machine whether it serves, as container platforms do.
+"""Client of the health service: asks the aggregator on this machine whether it is serving, for container platforms.
 
 Their own gRPC probes cannot show a client certificate, so the service's own certificate asks: it is a client's, too.
 """
@@ -19,7 +19,7 @@ from dcfpca.pki import Credentials, days_left, load_credentials
 
 
 def probe(config: Config, seconds: float = 5) -> str:
-    """Which address answered SERVING, and how long its certificate lasts; anything else is raised as Unreachable."""
+    """The address that answered SERVING and how long its certificate lasts; raises Unreachable on any other answer."""
     files = config.server
     own = load_credentials(files.ca, files.cert, files.key, now=datetime.now(UTC), role=Role.AGGREGATOR)
     address = _local(_listening(config))
@@ -54,7 +54,7 @@ def _listening(config: Config) -> str:
 
 
 def _local(listen: str) -> str:
-    """How to dial, from the same machine, a service that listens there."""
+    """The address to dial, from the same machine, for a service that listens there."""
     host, _, port = listen.rpartition(":")
     bare = host.strip("[]")
     try:

@@ -40,7 +40,7 @@ class UpdateChunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IntakeResources:
-    """What all intakes of a service share. `in_progress` holds the open uploads by run and participant."""
+    """Resources shared by all intakes of a service. `in_progress` holds the open uploads by run and participant."""
 
     store: StoreThread
     slots: TransferSlots
@@ -99,7 +99,7 @@ class UpdateIntake:
         return None
 
     async def _has_other(self) -> bool:
-        """Whether part of a different update of this participant was received."""
+        """True if part of a different update of this participant was received."""
         if not self._files.is_loaded(self._key.ref):
             await self._store.do(lambda store: store.updates.load(self._key.ref))
         return self._files.has_other(self._key)

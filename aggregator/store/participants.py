@@ -53,11 +53,11 @@ def restore(db: sqlite3.Connection, marks: Iterable[str]) -> None:
 
 
 def revoked_under(db: sqlite3.Connection, name: str) -> frozenset[str]:
-    """The marks that were turned away under this name, or with this fingerprint."""
+    """The identifiers revoked under this name, or with this fingerprint."""
     rows = db.execute("SELECT fingerprint FROM revoked WHERE ? IN (name, fingerprint)", (name,))
     return frozenset(mark for (mark,) in rows)
 
 
 def revoked(db: sqlite3.Connection) -> frozenset[str]:
-    """Marks that are turned away; older stores hold fingerprints only."""
+    """All revoked identifiers; older stores hold fingerprints only."""
     return frozenset(mark for (mark,) in db.execute("SELECT fingerprint FROM revoked"))

@@ -117,7 +117,7 @@ def _solve(method: Method, problem: Problem, now: Callable[[], float]) -> Solved
 
 
 def _apart(results: Sequence[SiteResult]) -> str:
-    """Whether rows (common to all sites) or columns remain unexplained."""
+    """The sentence for rows (common to all sites) or columns that remain unexplained."""
     rows, columns = ([one.certificate.get(f"{what}_apart", 0.0) for one in results] for what in ("rows", "columns"))
     return unexplained_text({"rows_apart": max(rows), "columns_apart": sum(columns)})
 
@@ -170,7 +170,7 @@ def _ideal_seconds(
     peaks: dict[tuple[int, type], float],
     now: Callable[[], float],
 ) -> float:
-    """What this round's products of M-sized matrices would take at the peak measured on the same shapes."""
+    """The seconds that this round's products of M-sized matrices would take at the peak rate for the same shapes."""
     plan = RoundPlan.of(consensus.broadcast)
     entering = plan.entering.size
     width = entering if plan.narrow else method.width
@@ -182,7 +182,7 @@ def _ideal_seconds(
 
 
 def _products(method: SubspaceMethod, round: int, width: int, plan: RoundPlan) -> int:
-    """How many products with the entering directions a round takes, beside the two with all that make V and Z of Y."""
+    """The number of products with the entering directions in a round, beside the two with all directions (V and Z)."""
     if round == 1:
         return 0  # L is zero
     if round <= SKETCHING_ROUNDS:

@@ -47,7 +47,7 @@ Who = Annotated[list[str], typer.Argument(metavar="[ROLE] NAME", help="Whose cer
 
 
 class Reason(StrEnum):
-    """Why a certificate is revoked, in the words of RFC 5280."""
+    """Reasons for a revocation, as RFC 5280 names them."""
 
     UNSPECIFIED = "unspecified"
     KEY_COMPROMISE = "keyCompromise"
@@ -258,7 +258,7 @@ def _check_key(wanted: CertificateRequest, expected: str) -> None:
 
 
 def _check_clean(authority: Authority, key: str) -> None:
-    """A key whose certificate was taken away may be in other hands; one that was merely superseded is not."""
+    """Refuse a key with a revoked certificate, as it may be compromised, unless the certificate was only superseded."""
     for record in list_records(authority.directory).records:
         if record.key == key and record.revoked and record.reason != Reason.SUPERSEDED:
             hint = "a revoked key is not used again: `dcfpca certs request` at the site makes a new one"
@@ -266,7 +266,7 @@ def _check_clean(authority: Authority, key: str) -> None:
 
 
 def _check_unused(authority: Authority, identity: Identity, key: str, remedy: str) -> None:
-    """Two keys for one identity are somebody else's request, or a site that is changing its key: a person decides."""
+    """Refuse an identity that is in use with another key: it may be an impostor's request, so a person decides."""
     held = [r for r in list_records(authority.directory).of(identity) if r.is_live(_now()) and r.key != key]
     if held:
         hint = f"if the site itself is changing its key, {remedy} and revoke the old certificate once it is out of use"
@@ -274,7 +274,7 @@ def _check_unused(authority: Authority, identity: Identity, key: str, remedy: st
 
 
 def _confirm(settled: bool) -> None:
-    """A signature needs somebody's word: at the terminal, or by --yes where there is none."""
+    """Ask for confirmation before signing: at the terminal, or by --yes where there is none."""
     if settled:
         return
     if not typer.get_text_stream("stdin").isatty():

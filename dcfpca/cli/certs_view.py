@@ -1,4 +1,4 @@
-"""What `dcfpca certs` shows: results as lines, as a table or as one JSON document."""
+"""Output of `dcfpca certs`: results as lines, as a table or as one JSON document."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def report(as_json: bool, document: Mapping[str, Json], lines: Iterable[str]) ->
 
 
 def certificate_document(record: CertificateRecord, now: datetime) -> dict[str, Json]:
-    """What `--json` says about one certificate."""
+    """The JSON document of one certificate."""
     identity = record.speaks_for()
     return {
         "identity": record.identity,

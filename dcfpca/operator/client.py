@@ -87,7 +87,7 @@ class Operator:
         return cast(pb.ListParticipantsResponse, answer).participants
 
     def are_connected(self, names: Iterable[str]) -> bool:
-        """Whether each of these participants has its stream open."""
+        """True if each of these participants has its stream open."""
         return {one.name for one in self.participants() if one.state == "connected"} >= set(names)
 
     def revoke(self, name: str, reason: str) -> pb.RevokeParticipantResponse:
@@ -96,7 +96,7 @@ class Operator:
         return cast(pb.RevokeParticipantResponse, self._stub.RevokeParticipant(request, timeout=SECONDS))
 
     def restore(self, name: str, reason: str) -> pb.RestoreParticipantResponse:
-        """Let a participant in again that was turned away."""
+        """Undo the revocation of a participant."""
         request = pb.RestoreParticipantRequest(name=name, reason=reason)
         return cast(pb.RestoreParticipantResponse, self._stub.RestoreParticipant(request, timeout=SECONDS))
 

@@ -30,7 +30,7 @@ QUICK = Plan(200, RANK_SHARES, (0.05, 0.15, 0.30))
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a method reached in a cell."""
+    """A method's result in one cell."""
 
     error: float
     relative_error_L: float  # noqa: N815 — L keeps its capital

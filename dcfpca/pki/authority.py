@@ -1,4 +1,4 @@
-"""What the consortium's authority signs: its own certificate, role certificates, signing requests, revocation lists.
+"""The consortium's certificate authority: signs its own certificate, role certificates and revocation lists.
 
 Everything here is bytes and objects; `ca_directory` keeps the files. The time is an argument.
 """
@@ -55,7 +55,7 @@ def sign_certificate(
     now: datetime,
     days: int = ROLE_DAYS,
 ) -> x509.Certificate:
-    """A role certificate for what is wanted, valid from now for `days` days."""
+    """A role certificate for the request, valid from now for `days` days."""
     check_wanted(wanted, ca)
     identity, public_key = wanted.identity, wanted.public_key
     serves = identity.role is Role.AGGREGATOR
@@ -109,7 +109,7 @@ def new_revocation_list(
     now: datetime,
     days: int | None = None,
 ) -> x509.CertificateRevocationList:
-    """Signed list of revoked serial numbers, made anew at each revocation; it lasts `days`, else as long as the CA."""
+    """A signed list of revoked serial numbers, issued at each revocation; valid for `days`, else as long as the CA."""
     end = ca.not_valid_after_utc if days is None else min(now + timedelta(days=days), ca.not_valid_after_utc)
     builder = (
         x509.CertificateRevocationListBuilder()

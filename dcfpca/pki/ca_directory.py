@@ -92,7 +92,7 @@ def open_authority(directory: Path) -> Authority:
 def issue_certificate(
     authority: Authority, wanted: CertificateRequest, now: datetime, days: int = ROLE_DAYS
 ) -> x509.Certificate:
-    """Sign what is wanted and record it."""
+    """Sign the requested certificate and record it."""
     certificate = sign_certificate(wanted, authority.certificate, authority.key, now, days)
     record = record_of(certificate)
     with _locked(authority.directory):
@@ -105,7 +105,7 @@ def issue_certificate(
 def revoke_certificates(
     authority: Authority, chosen: tuple[CertificateRecord, ...], now: datetime, reason: x509.ReasonFlags
 ) -> None:
-    """Record the revocation, then publish the list that says so."""
+    """Record the revocation, then publish a list that contains it."""
     with _locked(authority.directory):
         index = read_index(authority.directory / "index.json")
         write_index(authority.directory / "index.json", index.with_revoked(chosen, now, reason.value))
@@ -113,7 +113,7 @@ def revoke_certificates(
 
 
 def renew_revocation_list(authority: Authority, now: datetime, days: int | None) -> None:
-    """Publish the list as it is under the next number, to last so many days, or as long as the CA."""
+    """Publish the same list under the next number, valid for `days` days, or as long as the CA."""
     if days is not None and days < 1:
         raise BadInput(f"a revocation list lasts 1 day or more, not {days}", "leave --days out for as long as the CA")
     with _locked(authority.directory):
@@ -123,12 +123,12 @@ def renew_revocation_list(authority: Authority, now: datetime, days: int | None)
 
 
 def list_records(directory: Path) -> Index:
-    """What the index says; needs no key."""
+    """The index of issued certificates, read without the CA's key."""
     return read_index(directory / "index.json")
 
 
 def issued_path(directory: Path, record: CertificateRecord) -> Path:
-    """Where the public copy of a certificate lies."""
+    """The path of a certificate's public copy."""
     return directory / "issued" / f"{record.serial}.crt"
 
 

@@ -1,4 +1,4 @@
-"""Which certificates a person means by a name, a role and a name, a serial number or a fingerprint."""
+"""Finds certificates in the CA's index by name, role and name, serial number or fingerprint."""
 
 from __future__ import annotations
 

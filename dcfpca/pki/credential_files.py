@@ -21,7 +21,7 @@ from dcfpca.pki.requests import CertificateRequest, new_request
 
 @dataclass(frozen=True, slots=True)
 class SiteFiles:
-    """Where the files of one identity lie."""
+    """The paths of one identity's files."""
 
     key: Path
     request: Path

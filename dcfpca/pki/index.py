@@ -36,7 +36,7 @@ class CertificateRecord:
         return Identity.parse(self.identity)
 
     def is_live(self, now: datetime) -> bool:
-        """Whether it can still be used."""
+        """True if the certificate is neither revoked nor expired."""
         return not self.revoked and now <= datetime.fromisoformat(self.not_after)
 
 

@@ -107,7 +107,7 @@ def sign(key: ec.EllipticCurvePrivateKey, data: bytes) -> bytes:
 
 
 def verify(key: ec.EllipticCurvePublicKey, signature: bytes, data: bytes) -> bool:
-    """Whether `signature` was made over exactly `data` by the holder of `key`."""
+    """True if `signature` was made over exactly `data` by the holder of `key`."""
     try:
         key.verify(signature, data, _SIGNATURE)
     except InvalidSignature:

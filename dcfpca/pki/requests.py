@@ -1,4 +1,4 @@
-"""What a site asks of the authority: a signing request carries the wanted identity and proves possession of the key."""
+"""Certificate signing requests: each carries the requested identity and proves possession of the key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HOST = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9])?(\.[a-z0-9
 
 @dataclass(frozen=True, slots=True)
 class CertificateRequest:
-    """What a certificate is asked for: an identity, a public key, and the host names an aggregator answers to."""
+    """The requested identity and public key, and the host names of an aggregator."""
 
     identity: Identity
     hosts: tuple[str, ...]
@@ -43,7 +43,7 @@ def new_request(
 
 
 def read_request(pem: bytes, where: str) -> CertificateRequest:
-    """What a signing request asks for; its signature is checked, its other contents are ignored."""
+    """The identity, hosts and key in a signing request; checks its signature and ignores its other contents."""
     try:
         request = x509.load_pem_x509_csr(pem)
         extensions = request.extensions
@@ -58,7 +58,7 @@ def read_request(pem: bytes, where: str) -> CertificateRequest:
 
 
 def wanted_again(certificate: x509.Certificate) -> CertificateRequest:
-    """What a certificate says, as a wish for the next one."""
+    """A request for the successor of this certificate: same identity, hosts and key."""
     identity = identity_in(certificate.extensions, "certificate")
     return CertificateRequest(
         identity, hosts_in(certificate.extensions), check_public_key(certificate.public_key(), "the certificate")

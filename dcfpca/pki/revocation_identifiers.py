@@ -1,4 +1,4 @@
-"""The marks by which a certificate is recognized after it was revoked.
+"""Identifiers by which a revoked certificate is recognized.
 
 A SHA-256 of the certificate alone does not do: whoever holds (r, s), an ECDSA signature of the CA, also has (r, n − s),
 which is as valid and makes another fingerprint. Serial number, key and identity are signed and stay the same.
@@ -39,7 +39,7 @@ def identity_mark(identity: Identity) -> str:
 
 
 def marks_of(certificate: x509.Certificate) -> frozenset[str]:
-    """Everything by which a certificate that was believed can have been revoked.
+    """Every identifier under which a valid certificate can have been revoked.
 
     Its fingerprint is that of both forms of its signature: so revocations by fingerprint hold against either.
     """
@@ -49,7 +49,7 @@ def marks_of(certificate: x509.Certificate) -> frozenset[str]:
 
 
 def is_revoked(certificate: x509.Certificate, revoked: AbstractSet[str]) -> bool:
-    """Whether the set holds a mark of the certificate."""
+    """True if the set holds an identifier of the certificate."""
     return bool(revoked) and not marks_of(certificate).isdisjoint(revoked)
 
 

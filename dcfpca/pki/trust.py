@@ -1,4 +1,4 @@
-"""Whether a certificate may be believed: issued by a trusted authority, in force, not revoked, of the right kind."""
+"""Certificate verification: issued by a trusted authority, currently valid, not revoked, and of the right kind."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def check_in_force(certificate: x509.Certificate, now: datetime, what: str) -> N
 
 
 def check_issued(certificate: x509.Certificate, authorities: Sequence[x509.Certificate], now: datetime) -> None:
-    """Raise unless one of the authorities, itself in force, signed the certificate and may sign such a name."""
+    """Raise unless one of the authorities, itself currently valid, signed the certificate and may sign such a name."""
     issuer = _issuer_of(certificate, authorities)
     check_in_force(issuer, now, f"the CA certificate {issuer.subject.rfc4514_string()}")
     if not _is_authority(issuer):
@@ -174,7 +174,7 @@ def _who(certificate: x509.Certificate) -> str:
 def check_role_certificate(
     certificate: x509.Certificate, authorities: Sequence[x509.Certificate], now: datetime, what: str
 ) -> tuple[Identity, ec.EllipticCurvePublicKey]:
-    """Everything that must hold of a certificate before its identity is believed, revocation excepted."""
+    """Check everything but revocation about a certificate, and return its identity and key."""
     check_issued(certificate, authorities, now)
     check_in_force(certificate, now, what)
     if _is_authority(certificate):
@@ -200,7 +200,7 @@ def verify_peer(
     expected_role: Role | None,
     now: datetime,
 ) -> tuple[Identity, ec.EllipticCurvePublicKey]:
-    """Who a peer's certificate (DER or PEM) speaks for and the key its signatures verify with; raises if not believed.
+    """The identity in a peer's certificate (DER or PEM) and its public key; raises unless the certificate is trusted.
 
     `ca_certs` may hold two authorities during a CA change; `revoked` holds identifiers as
     `pki.revocation_identifiers` makes them.

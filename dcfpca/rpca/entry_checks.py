@@ -1,4 +1,4 @@
-"""What a site's matrix may hold. Checked where data comes in (a participant's `measure`, `simulate`, the estimator);
+"""Checks a site's matrix. Called where data comes in (a participant's `measure`, `simulate`, the estimator);
 the methods trust it afterwards."""
 
 from __future__ import annotations

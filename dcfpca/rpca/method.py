@@ -1,9 +1,9 @@
-"""What crosses the seam between a site and the aggregator, for every method.
+"""The interface between a site and the aggregator, for every method.
 
 A run is a sequence of rounds. Round 0 is the opening exchange: scalars only, from which both sides
 learn the totals they need (the number of columns, a scale). Rounds 1, 2, … exchange one tensor each way.
 
-Two rules keep the rooms apart. Everything that leaves a site in a round is one `Update` whose `Layout`
+Two rules keep the rooms apart. Everything that leaves a site in a round is one `TensorMessage` whose `Layout`
 both sides know beforehand from the method alone. Everything the aggregator may use is a `Total`: the sum
 of the updates of those who answered, and how many they were. A method that needs more than sums does not
 fit this system.
@@ -33,7 +33,7 @@ class Layout:
 
     @property
     def size(self) -> int:
-        """How many float64 numbers the message holds."""
+        """The number of float64 values in the message."""
         return self.rows * self.columns + len(self.scalars)
 
 
@@ -64,7 +64,7 @@ class Total:
 
 
 class Outcome(Enum):
-    """How a run of the method ended. The value is the sentence to show."""
+    """The outcome of a run of the method. The value is the sentence to show."""
 
     CONVERGED = "converged: the subspace moved less than the tolerance twice running"
     OUT_OF_ROUNDS = "stopped at the round limit before reaching the tolerance"
@@ -73,7 +73,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Progress:
-    """What the aggregator can tell about a round from the sum alone. NaN where a method has no such figure."""
+    """Figures of a round that follow from the sum alone. NaN where a method has no such figure."""
 
     change: float = float("nan")
     rank: int = 0
@@ -84,7 +84,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Consensus:
-    """What the aggregator holds at the start of `round`: the broadcast that sites answer in that round.
+    """The aggregator's state at the start of `round`: the broadcast that sites answer, and the method's memory.
 
     `memory` is the method's own, never sent. With an `outcome` the run is over, `round` is the last round
     that was summed, and the broadcast is the final one, from which each site forms its result.
@@ -140,7 +140,7 @@ class Site(Protocol):
         ...
 
     def certificate(self) -> dict[str, float]:
-        """Figures that let anyone judge the local result (optimality residual, share of outliers, …)."""
+        """Figures that certify the local result (optimality residual, share of outliers, …)."""
         ...
 
 
@@ -170,7 +170,7 @@ class Method(Protocol):
 
     @property
     def reads_per_round(self) -> int:
-        """How often a local step reads each column."""
+        """The number of times a local step reads each column."""
         ...
 
     def step_flops(self, columns: int) -> float:
@@ -204,5 +204,5 @@ class Method(Protocol):
         ...
 
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:
-        """What the operator may have when the run is over: `U` (m × rank) and `singular_values`."""
+        """The model that the operator may fetch after the run: `U` (m × rank) and `singular_values`."""
         ...

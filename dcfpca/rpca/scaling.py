@@ -73,7 +73,7 @@ class ScaledMethod:
         return self.inner.reads_per_round
 
     def step_flops(self, columns: int) -> float:
-        """Of the inner method's rounds."""
+        """The operations of the inner method's rounds."""
         return self.inner.step_flops(columns)
 
     def update_layout(self, round: int) -> Layout:
@@ -172,7 +172,7 @@ class ScaledSite:
             yield ResultBlock(block.start, L, sparse.csc_array(units @ block.S), block.V)
 
     def certificate(self) -> dict[str, float]:
-        """Of the inner site, in scaled units."""
+        """The certificate of the inner site, in scaled units."""
         return self.inner.certificate()
 
     def take_scaling(self, broadcast: TensorMessage) -> TensorMessage:
@@ -213,7 +213,7 @@ class InnerTask:
     broadcast: TensorMessage
 
     def __call__(self, site: Site) -> FloatArray:
-        """What the inner site answers."""
+        """The inner site's answer."""
         assert isinstance(site, ScaledSite)  # parts are sites of the method that asks
         site.take_scaling(self.broadcast)
         return self.task(site.inner)

@@ -19,7 +19,7 @@ Observe = Callable[[Consensus, Sequence[Site]], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SiteResult:
-    """What one site has at the end: L_i and S_i (m × n_i), V_i (n_i × width), and the figures to judge them by."""
+    """One site's result: L_i and S_i (m × n_i), V_i (n_i × width), and the certificate of its solution."""
 
     L: FloatArray
     S: sparse.csc_array

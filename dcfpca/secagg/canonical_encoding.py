@@ -19,7 +19,7 @@ def canonical(purpose: str, *fields: Field) -> bytes:
 
 
 def length_prefixed(*fields: Field) -> bytes:
-    """The fields, each after its 4-byte length. The first one is the label of an edition and a purpose."""
+    """The fields, each after its 4-byte length. The first field is the label of a protocol version and a purpose."""
     # A round makes hundreds of these at either side, hence the plain loop.
     pieces: list[bytes] = []
     for field in fields:

@@ -173,7 +173,7 @@ def _facts(view: pb.RunView) -> Table:
 
 
 def refusal_line(refusal: pb.Refusal) -> str:
-    """Who refused what, and why."""
+    """One refusal as a line: participant, subject and reasons."""
     return f"{refusal.participant} ({refusal.what}): {'; '.join(refusal.reasons)}"
 
 

@@ -125,7 +125,7 @@ class DaskSite:
             self.columns.meter.advance(columns)
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
-        """How the columns are divided into shards; the state itself is on the workers."""
+        """The division of the columns into shards; the state itself is on the workers."""
         return {CUT: np.array([shard.stop for shard in self._shards])}
 
     def restore(self, snapshot: State) -> None:

@@ -115,7 +115,7 @@ class Link:
     async def subscribe(
         self, hello: pb.SubscribeRequest, connected: Callable[[], None]
     ) -> AsyncIterator[pb.Assignment]:
-        """Assignments of one connection; raises grpc.aio.AioRpcError when it breaks or is turned away."""
+        """Assignments of one connection; raises grpc.aio.AioRpcError when it breaks or is refused."""
         call = self._subscription = self._stub.Subscribe(hello)
         channel = self._channel
         try:
@@ -158,7 +158,7 @@ class Link:
         return await self._call("Unmask", request)
 
     async def report(self, request: pb.ReportProgressRequest) -> types.Receipt:
-        """How far the local step has come."""
+        """Report the progress of the local step."""
         return await self._call("ReportProgress", request)
 
     async def upload(self, header: pb.UpdateHeader, payload: Buffer, cohort: int) -> types.Receipt:

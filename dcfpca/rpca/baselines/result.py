@@ -1,4 +1,4 @@
-"""What every baseline returns, and what every baseline asks of its matrix."""
+"""The result type of the baselines, and the checks on their input matrix."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Observe = Callable[[int, FloatArray, FloatArray], None]
 
 
 class Ending(Enum):
-    """How a baseline ended. The value is the sentence to show."""
+    """The outcome of a baseline. The value is the sentence to show."""
 
     CONVERGED = "converged: what neither L nor S explains is below the tolerance"
     OUT_OF_ITERATIONS = "stopped at the limit of iterations before reaching the tolerance"

@@ -27,7 +27,7 @@ MEASURED_BALANCE = 0.5
 
 @lru_cache(maxsize=8)
 def round_scalars(width: int) -> tuple[str, ...]:
-    """What every site sends beside U_i: ROUND, and its share of VᵀV, the upper triangle by rows (see `strengths`)."""
+    """The scalars beside U_i: ROUND, and the site's part of VᵀV, upper triangle by rows (see `singular_values`)."""
     return (*ROUND, *(f"strength_{j}_{k}" for j in range(width) for k in range(j, width)))
 
 
@@ -92,7 +92,7 @@ class GradientPlan:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What the opening exchange tells: m, n, how many sites, and the mean of their scales."""
+    """The totals of the opening exchange: m, n, the number of sites, and the mean of their scales."""
 
     rows: int
     columns: float

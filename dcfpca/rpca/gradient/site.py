@@ -78,7 +78,7 @@ class GradientSite:
         self._certificate = {"stationarity": worst, "outlier_share": flagged / max(observed, 1)}
 
     def certificate(self) -> dict[str, float]:
-        """Of the last `finish`: the relative residual of ρV = clip(M − UVᵀ, ±λ)ᵀU, and the share of outliers."""
+        """Figures of the last `finish`: the relative residual of ρV = clip(M − UVᵀ, ±λ)ᵀU, and the outlier share."""
         return dict(self._certificate)
 
     def _slope(self, factor: LeftFactor) -> FloatArray:

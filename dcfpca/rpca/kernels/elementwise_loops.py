@@ -108,7 +108,7 @@ def thin_product(influences: WorkArray, right: WorkArray, product: WorkArray, di
 
 
 def outliers_by_column(M: WorkArray, L: WorkArray, threshold: float, counts: NDArray[np.int64]) -> tuple[int, float]:
-    """How many entries are missing, and the sum of squares of those within θ; counts each column's outliers."""
+    """The number of missing entries, and the sum of squared residuals within θ; counts each column's outliers."""
     missing, squares = 0, 0.0
     for i in range(L.shape[0]):
         for j in range(L.shape[1]):
@@ -129,7 +129,7 @@ def gather_outliers(
     rows: NDArray[np.int32],
     values: FloatArray,
 ) -> float:
-    """Fill in firm(M − L) column by column, `places` being where each column begins; the rest's sum of squares."""
+    """Fill in firm(M − L) by column, each beginning at its `places`; returns Σ ψ² over the residuals beyond θ."""
     slope, squares = 1.0 / (a - 1.0), 0.0
     for i in range(L.shape[0]):
         for j in range(L.shape[1]):

@@ -75,7 +75,7 @@ def thin_product(influences: WorkArray, right: WorkArray, product: WorkArray, di
 
 
 def outliers_by_column(M: WorkArray, L: WorkArray, threshold: float, counts: NDArray[np.int64]) -> tuple[int, float]:
-    """How many entries are missing, and the sum of squares of those within θ; counts each column's outliers."""
+    """The number of missing entries, and the sum of squared residuals within θ; counts each column's outliers."""
     size = np.abs(_beside(M, L))
     counts += np.count_nonzero(size > threshold, axis=0)
     return int(np.count_nonzero(np.isnan(size))), float(np.sum(size[size <= threshold] ** 2))
@@ -90,7 +90,7 @@ def gather_outliers(
     rows: NDArray[np.int32],
     values: FloatArray,
 ) -> float:
-    """Fill in firm(M − L) column by column, `places` being where each column begins; the rest's sum of squares."""
+    """Fill in firm(M − L) by column, each beginning at its `places`; returns Σ ψ² over the residuals beyond θ."""
     R = _beside(M, L).T
     columns, found = np.nonzero(np.abs(R) > threshold)
     residuals = R[columns, found]

@@ -26,7 +26,7 @@ FLAG = ir.IntType(32)
 
 
 class Lanes:
-    """As many numbers as fill a cache line, worked on at once."""
+    """Emits vector operations on the numbers of one cache line."""
 
     def __init__(self, builder: Any, number: Any, bytes_each: int) -> None:
         self.builder, self.number, self.bytes_each, self.many = builder, number, bytes_each, LINE // bytes_each
@@ -34,19 +34,19 @@ class Lanes:
 
     @contextmanager
     def along(self, count: Any) -> Iterator[Any]:
-        """What is emitted within is repeated line by line along so many numbers; gives the place."""
+        """Emit a loop over `count` numbers, one cache line per iteration; yields the index."""
         step = ir.Constant(PLACE, self.many)
         with cgutils.for_range_slice(self.builder, ir.Constant(PLACE, 0), count, step, intp=PLACE) as (place, _):
             yield place
 
     def load(self, pointer: Any, place: Any, number: Any) -> Any:
-        """From here on; numbers of another precision are converted."""
+        """Load a vector from this index; numbers of another precision are converted."""
         stored = ir.VectorType(number, self.many)
         found = self.builder.load(self._at(pointer, place, stored), align=4)
         return found if number == self.number else self.builder.fptrunc(found, self.type)
 
     def store(self, value: Any, pointer: Any, place: Any) -> None:
-        """From here on."""
+        """Store a vector at this index."""
         self.builder.store(value, self._at(pointer, place, self.type), align=self.bytes_each)
 
     def spread(self, scalar: Any) -> Any:
@@ -97,7 +97,7 @@ def _influence_pair(
     _: Any, m0: Any, m1: Any, u0: Any, u1: Any, board: Any, p0: Any, p1: Any, count: Any, ahead: Any, top: Any,
     slope: Any, directions: Any
 ) -> tuple[Any, Callable[..., Any]]:  # fmt: skip
-    """Two rows of a strip: p ← ψ(m − Σ u·shrunk), then the sums gain p·u; `ahead` is how far off the next rows lie.
+    """Two rows of a strip: p ← ψ(m − Σ u·shrunk), then the sums gain p·u; `ahead` is the prefetch distance.
 
     The board holds the strip's coefficients direction by direction at a distance of PITCH, then the sums.
     """

@@ -1,4 +1,4 @@
-"""What a local step is told, and the coefficients it fills in."""
+"""The parameters of a local step, and the coefficients it fills in."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ THIN_COLUMNS = 32  # … over blocks of at least so many columns; blocks of a ta
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepPlan:
-    """What a site needs to know to do its local passes; all of it comes from the broadcast and the settings."""
+    """The parameters of a site's local passes; all of them come from the broadcast and the settings."""
 
     U: WorkArray  # m × p, orthonormal columns, in the precision of the round
     scales: FloatArray  # what each direction's coefficients are divided by in the update, the unit included
@@ -33,17 +33,17 @@ class StepPlan:
 
     @property
     def amending(self) -> bool:
-        """Whether passes after the first only correct the outliers; decided by figures that all sites share, so that
+        """True if passes after the first only correct the outliers; decided by figures that all sites share, so that
         the split does not matter."""
         return amends_outliers(self.passes, self.width, self.relaxation)
 
     @property
     def thin(self) -> bool:
-        """Whether there are few enough directions for passes that do not form L …"""
+        """True if the directions are few enough (THIN_WIDTH) for passes that do not form L."""
         return 0 < self.width <= THIN_WIDTH
 
     def uses_thin_passes(self, M: FloatArray) -> bool:
-        """… over this block, which has enough columns for one."""
+        """True if the plan is `thin` and this block has enough columns (THIN_COLUMNS) for such passes."""
         return self.thin and M.shape[1] >= THIN_COLUMNS
 
     @property
@@ -85,7 +85,7 @@ class Coefficients:
 
 
 def amends_outliers(passes: int, width: int, relaxation: float) -> bool:
-    """Whether later passes of such a round correct only the outliers; 1 − 1/ω is the share of outliers."""
+    """True if later passes of such a round correct only the outliers; 1 − 1/ω is the share of outliers."""
     return passes > 1 and width >= AMENDED_WIDTH and 1.0 - 1.0 / relaxation <= AMENDED_SHARE
 
 

@@ -1,4 +1,4 @@
-"""What the blocks of a site add up to in a round: the update, and counts of residual sizes."""
+"""The sums over a site's blocks in a round: the update, and counts of residual sizes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HISTOGRAM_BINS = 20
 
 @dataclass(slots=True, eq=False)
 class StepSums:
-    """What the blocks of a site add up to."""
+    """The sums over a site's blocks."""
 
     tensor: FloatArray  # Σ Y V̂, m × p
     moved: FloatArray  # Σ of how far the coefficients of L moved within the round, transposed, times V̂

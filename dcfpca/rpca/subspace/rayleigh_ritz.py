@@ -11,7 +11,7 @@ DEPENDENT = 1e-7  # the squared ratio of singular values below which squares tel
 
 
 def rotate_to_principal(U: FloatArray, Z: FloatArray, scales: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """U turned, within its span, to the principal directions of YᵀU, and their strengths; Z = Y V̂ with V̂ = YᵀU/σ."""
+    """U rotated within its span to the principal directions of YᵀU, and their singular values; Z = Y YᵀU/σ."""
     squares, turn = np.linalg.eigh((U.T @ Z) * scales, UPLO="U")
     return U @ turn[:, ::-1], np.sqrt(np.maximum(squares[::-1], 0.0))
 
@@ -60,7 +60,7 @@ def _via_gram(gram: FloatArray, Z: FloatArray) -> tuple[FloatArray, FloatArray] 
 
 
 def relative_change(old_U: FloatArray, old: FloatArray, new_U: FloatArray, new: FloatArray) -> float:
-    """How far L = U diag(σ) … moved, relative to its size: out of the old subspace, and in its singular values.
+    """The change of L = U diag(σ) … relative to its size: out of the old subspace, and in its singular values.
 
     Computed from differences, not from 1 − cos², so that it is exact down to rounding.
     """

@@ -43,7 +43,7 @@ class UnexplainedSums:
         return UnexplainedSums(least_outlier(plan), np.zeros(plan.U.shape[0]))
 
     def add(self, block: ResultBlock, freed: ResultBlock, columns: int) -> None:
-        """Take in a block as the rounds left it and as it is, of whose columns so many stay unexplained."""
+        """Add a block before and after the repair of its columns, and the number of columns that stay unexplained."""
         S = freed.S
         self.flagged += np.bincount(S.indices[np.abs(S.data) > self.least], minlength=self.flagged.size)
         self.before += block.S.nnz
@@ -57,7 +57,7 @@ class UnexplainedSums:
         return {**figures, "outlier_share": share, **apart}
 
     def _rows(self, data: Columns, cuts: Sequence[tuple[int, int]]) -> int:
-        """How many rows have most of their observed entries among the outliers."""
+        """The number of rows most of whose observed entries are outliers."""
         suspects = np.flatnonzero(self.flagged > SUSPECT * data.shape[1])
         if not suspects.size:
             return 0
@@ -86,14 +86,14 @@ def least_outlier(plan: RoundPlan) -> float:
 
 
 def unexplained_text(certificate: Mapping[str, float], row: str = "row", column: str = "column") -> str:
-    """What to add to an outcome where rows or columns do not follow the low-rank part; mostly nothing."""
+    """The sentence for rows or columns that do not follow the low-rank part; empty if there are none."""
     counts = {row: certificate.get("rows_apart", 0.0), column: certificate.get("columns_apart", 0.0)}
     told = [f"{count:.0f} {name}{'s' if count > 1 else ''}" for name, count in counts.items() if count]
     return f"; but most entries of {' and '.join(told)} are outliers: they are not explained" if told else ""
 
 
 def _projected(block: ResultBlock, places: NDArray[np.intp], M: FloatArray, plan: RoundPlan, a: float) -> ResultBlock:
-    """The block with these columns, whose data is M, projected anew; each only if that leaves it fewer outliers."""
+    """The block with these columns, whose data is M, projected again where that leaves them fewer outliers."""
     entering = plan.entering
     if not entering.size:
         return block
@@ -123,6 +123,6 @@ def _replaced(
 
 
 def _majority(outliers: NDArray[Any], observed: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which rows or columns have more than half of their observed entries, of enough, among the outliers."""
+    """Flags the rows or columns with FEWEST observed entries or more, over half of which are outliers."""
     said: NDArray[np.bool_] = (outliers > HALF * observed) & (observed >= FEWEST)
     return said

@@ -1,4 +1,4 @@
-"""How the threshold falls: tied to the residual that the sites measured, not to the round number."""
+"""The threshold schedule: it follows the residuals that the sites measured, not the round number."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ WARM_LEAST = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Where the thresholds of the next round stand. All floats, so that it can be stored as one array."""
+    """The thresholds of the next round. All floats, so that it can be stored as one array."""
 
     level: float  # λ
-    entry: float  # the λ that singular values are held against; waits while L is at rest
+    entry: float  # the λ that singular values are compared with; constant while L is at rest
     noise: float  # σ̄, from the residuals of the round before
     influence: float  # the deviation of ω ψ(R), from the same residuals
     relaxation: float  # ω
@@ -54,7 +54,7 @@ def opening_schedule(scale: float, columns: float, width: int, settings: Subspac
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """How L moved in the round before."""
+    """The movement of L in the round before."""
 
     change: float  # relatively
     at_rest: bool  # by less than the tolerance
@@ -62,7 +62,7 @@ class Movement:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the sums of a round say about the residuals."""
+    """Figures of the residuals, from the sums of a round."""
 
     noise: float  # 1.4826 · median|R|
     influence: float  # the deviation of ω ψ(R)
@@ -80,7 +80,7 @@ class Measured:
 
 
 def warm_schedule(schedule: Schedule, measured: Measured, settings: SubspaceSettings) -> Schedule:
-    """Where the thresholds of a warm run begin, once the data has been held against the earlier subspace."""
+    """The first thresholds of a warm run, from the residuals of the data in the earlier subspace."""
     noise = max(measured.noise, settings.floor * schedule.unit)
     level = max(WARM_NOISE * noise, WARM_LEAST * schedule.unit)
     return replace(schedule, level=level, entry=level, noise=noise, influence=noise)
@@ -89,7 +89,7 @@ def warm_schedule(schedule: Schedule, measured: Measured, settings: SubspaceSett
 def next_schedule(schedule: Schedule, measured: Measured, movement: Movement, settings: SubspaceSettings) -> Schedule:
     """The thresholds after a round, by what was measured in it. Step and momentum are plain; see `heavy_ball`.
 
-    While L is at rest a low threshold can do no harm, and λ falls freely. The λ that singular values are held against
+    While L is at rest a low threshold can do no harm, and λ falls freely. The λ that singular values are compared with
     waits then, because values that are only rounding must not enter L.
     """
     least = settings.floor * schedule.unit / settings.noise_factor

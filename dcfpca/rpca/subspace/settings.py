@@ -53,16 +53,16 @@ class SubspaceSettings:
             raise BadInput("A round needs at least one local pass.", "Set passes to 1 or more.")
 
     def adjusted_for_size(self, smaller_side: float) -> SubspaceSettings:
-        """For a matrix of this many rows or columns: the fewer, the less even its residuals, the slower λ must fall."""
+        """These settings for a matrix whose smaller side is this: the smaller, the slower λ falls."""
         caution = 1.0 / max(smaller_side, 1.0)
         fastest = min(self.fall_fastest + self.caution_fastest * caution, self.fall_slowest)
         return replace(self, fall_fastest=fastest, fall_lead=self.fall_lead + self.caution_lead * caution)
 
     def for_warm_start(self) -> SubspaceSettings:
-        """For a run that begins at a known subspace: λ may fall as fast as the residual does."""
+        """These settings for a run that begins at a known subspace: λ may fall as fast as the residual does."""
         return replace(self, fall_fastest=self.fall_resting)
 
 
 def update_layout(rows: int, width: int, round_number: int) -> Layout:
-    """What a site sends: counts in round 0, then one rows × width tensor and counts."""
+    """The layout of a site's update: counts in round 0, then one rows × width tensor and counts."""
     return Layout(0, 0, OPENING) if round_number == 0 else Layout(rows, width, ROUND)

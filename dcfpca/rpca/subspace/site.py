@@ -32,7 +32,7 @@ _PROJECTED = CoefficientStart.PROJECTED
 
 
 class SubspaceSite:
-    """Holds U as last answered, V, and the L of then; a site that missed rounds goes on from where it was."""
+    """A site of `subspace`: keeps U, V and L of the last round it answered, and resumes from them."""
 
     def __init__(self, columns: Columns, rows: int, width: int, seed: int, settings: SubspaceSettings) -> None:
         self._columns = columns

@@ -77,7 +77,7 @@ def close_roster(context: Context, adverts: Iterable[Advert]) -> ClosedRoster:
 
 
 def roster_for(closed: ClosedRoster, name: str) -> Roster:
-    """What to relay to one member: who is in, and its neighbourhood's adverts."""
+    """The roster for one member: all members, and the adverts of its neighbourhood."""
     around = sorted(closed.graph.neighbourhood(name))
     return Roster(closed.members, closed.root, closed.path(name), tuple(closed.adverts[peer] for peer in around))
 
@@ -92,7 +92,7 @@ def accept_shares(closed: ClosedRoster, sender: str, shares: Collection[SealedSh
 
 
 def agree(closed: ClosedRoster, shared: Collection[str], bounds: Mapping[str, int]) -> Agreement:
-    """Who masks, those who both shared and stated a bound, and the common exponent."""
+    """The masking participants (those who shared and stated a bound) and the common exponent."""
     members = tuple(sorted(set(shared) & bounds.keys()))
     check_members(closed.context, members, closed.adverts, "masking participants")
     _check_neighbourhoods(closed, members, "masking participants")
@@ -102,7 +102,7 @@ def agree(closed: ClosedRoster, shared: Collection[str], bounds: Mapping[str, in
 
 
 def delivery_for(agreement: Agreement, name: str, shares: Iterable[SealedShare]) -> Delivery:
-    """What to relay to one masking participant; of all these shares, those it must hold."""
+    """The delivery for one masking participant: of all these shares, those it must hold."""
     masking = frozenset(agreement.members)
     return Delivery(agreement, tuple(s for s in shares if s.receiver == name and s.sender in masking))
 
@@ -139,7 +139,7 @@ def enough(closed: ClosedRoster, wanted_for: Iterable[str], present: Collection[
 def request_for(
     closed: ClosedRoster, survivors: Survivors, name: str, attestations: Mapping[str, Attestation]
 ) -> UnmaskRequest:
-    """What to ask of one survivor: its shares, showing it that its neighbourhood signed the same set.
+    """The request for one survivor's shares, with the signatures of its neighbourhood under the same set of survivors.
 
     It counts itself, so a threshold less one of the others' signatures is enough to show, and to verify.
     """

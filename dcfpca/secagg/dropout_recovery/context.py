@@ -1,4 +1,4 @@
-"""What a round attempt is: every signature, key and mask is bound to it, so nothing can be carried elsewhere."""
+"""The context of an attempt; every signature, key and mask is bound to it, so none is valid in another attempt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who masks and shares with whom: everybody with everybody up to 64, beyond that k neighbours each on a ring.
+"""The masking graph: complete up to 64 members, beyond that k neighbours each on a ring.
 
 The ring is a permutation seeded by the roster with all advertised keys (Harary graph; Bell et al., CCS 2020).
 A participant's neighbourhood is itself and the k/2 before and after it, so k is even unless the graph is complete.
@@ -43,7 +43,7 @@ class Graph:
         return tuple(self.ring[(start + step) % size] for step in range(self.degree + 1))
 
     def place(self, owner: str, holder: str) -> int:
-        """Where, from 1, the holder stands in the owner's neighbourhood: the place of its shares."""
+        """The holder's position in the owner's neighbourhood, from 1: the x-coordinate of its shares."""
         offset = self._position[holder] - self._position[owner] + self.degree // 2
         return offset % len(self.ring) + 1
 

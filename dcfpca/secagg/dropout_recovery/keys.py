@@ -17,7 +17,7 @@ from dcfpca.secagg.keys import KEY_BYTES, hkdf
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """What one participant keeps to itself during one attempt."""
+    """One participant's secrets of one attempt."""
 
     seal: X25519PrivateKey = field(repr=False)
     mask: X25519PrivateKey = field(repr=False)
@@ -43,5 +43,5 @@ def derive(secret: bytes, purpose: str, *bound: Field) -> bytes:
 
 
 def commitment(context: Context, name: str, self_mask: bytes) -> bytes:
-    """What a participant publishes about its self-mask seed, so that a reconstructed one can be checked."""
+    """The commitment to a self-mask seed, against which a reconstructed seed is checked."""
     return digest("self-mask-commitment", context.binding, name, self_mask)

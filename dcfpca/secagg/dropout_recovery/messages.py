@@ -1,4 +1,4 @@
-"""What travels in one attempt, field by field as the wire carries it, and the statements that are signed.
+"""The messages of one attempt, field by field as on the wire, and the statements that are signed.
 
 Sequence: Advert → Roster → SealedShare… → Bound → Delivery → (masked update) → Survivors → Attestation →
 UnmaskRequest → Reveal. Names are sorted tuples; all bytes are raw.
@@ -28,7 +28,7 @@ class Advert:
     signature: bytes
 
     def statement(self) -> bytes:
-        """What the owner signs."""
+        """The statement that the owner signs."""
         return canonical("advertise", self.binding, self.name, self.seal_key, self.mask_key, self.commitment)
 
 
@@ -64,7 +64,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Who masks (shared and stated a bound), and the common exponent."""
+    """The masking participants (they shared and stated a bound), and the common exponent."""
 
     members: tuple[str, ...]
     exponent: int
@@ -134,5 +134,5 @@ def agreement_digest(roster: bytes, agreement: Agreement) -> bytes:
 
 
 def survivors_statement(agreement: bytes, survivors: Survivors) -> bytes:
-    """What each survivor signs."""
+    """The statement that each survivor signs."""
     return canonical("survivors", agreement, names_field(survivors.members))

@@ -1,4 +1,4 @@
-"""What a participant knows once it has verified the roster: its neighbours' keys, and the secrets it has with each."""
+"""A participant's verified neighbours: their keys, and the secrets it shares with each."""
 
 from __future__ import annotations
 

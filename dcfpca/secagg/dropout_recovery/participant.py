@@ -54,7 +54,7 @@ from dcfpca.secagg.ring_fixed_point import FloatArray, RingArray
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """What this side has committed itself to in this attempt; digests and small numbers, nothing secret."""
+    """The commitments of this side in this attempt; digests and small numbers, nothing secret."""
 
     roster: bytes = b""
     update: bytes = b""
@@ -110,14 +110,14 @@ class ParticipantSide:
 
     @property
     def pinned(self) -> Pinned:
-        """What binds this side for the rest of the attempt."""
+        """The commitments of this side so far."""
         if self._stated is not None and not self._pinned.update:
             self._pinned = replace(self._pinned, update=_update_digest(self._stated))
         return self._pinned
 
     @property
     def name(self) -> str:
-        """Whose side this is."""
+        """The participant's name."""
         return self._identity.name
 
     def advertise(self) -> Advert:
@@ -198,7 +198,7 @@ class ParticipantSide:
         )
 
     def _is_stated(self, vector: FloatArray) -> bool:
-        """Whether this is the very array whose bound was stated."""
+        """True if this array is the one whose bound was stated."""
         return vector is self._stated
 
     def _state(self, vector: FloatArray, exponent: int) -> None:

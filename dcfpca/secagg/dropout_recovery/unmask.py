@@ -30,7 +30,7 @@ Shares = Mapping[tuple[str, str], bytes]
 
 @dataclass(frozen=True, slots=True)
 class InconsistentShare:
-    """A share that does not belong to the secret which its owner committed to: one of the two lied."""
+    """A share that is inconsistent with the secret its owner committed to: holder or owner lied."""
 
     holder: str
     owner: str
@@ -38,7 +38,7 @@ class InconsistentShare:
 
 @dataclass(frozen=True, slots=True)
 class PairMask:
-    """The mask that a survivor applied against a dropout, which did not come to cancel it."""
+    """A survivor's pairwise mask with a dropout, which the dropout did not cancel."""
 
     survivor: str
     dropout: str
@@ -47,7 +47,7 @@ class PairMask:
 
 @dataclass(frozen=True, slots=True)
 class Masks:
-    """All that stands between the masked total and the sum."""
+    """All masks to remove from the masked total."""
 
     self_masks: tuple[bytes, ...] = field(repr=False)
     pair_masks: tuple[PairMask, ...]
@@ -118,7 +118,7 @@ class _Opener:
         return tuple(place for place, (holder, _) in by_place.items() if holder in liars)
 
     def _choices(self, places: tuple[int, ...], distrusted: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        """Which places to leave out, the likeliest first, as long as there are tries left."""
+        """The sets of places to leave out, the likeliest first, until the tries are used up."""
         spare = len(places) - self.closed.graph.threshold
         fewest_first = chain.from_iterable(combinations(places, count) for count in range(spare + 1))
         for left_out in chain([distrusted] if len(distrusted) <= spare else [], fewest_first):
@@ -150,7 +150,7 @@ def _mask_key(opener: _Opener, owner: str, shares: Shares) -> X25519PrivateKey:
 
 
 def _by_place(closed: ClosedRoster, owner: str, shares: Shares) -> dict[int, tuple[str, bytes]]:
-    """Who holds which share, by place; raises when they are too few."""
+    """Holders and shares by place; raises when they are too few."""
     found = {
         closed.graph.place(owner, holder): (holder, shares[holder, owner])
         for holder in closed.graph.neighbourhood(owner)

@@ -1,4 +1,4 @@
-"""The second edition: one cohort for the whole run, one message each way in a round (see docs/protocol.md).
+"""The fixed-cohort protocol (v2): one cohort for the run, one message each way in a round (see docs/protocol.md).
 
 Set-up, once a run, is two relays; a round is one message each way. `terms` is the same at both sides.
 

@@ -90,7 +90,7 @@ class OpenedSum:
     numbers: FloatArray = field(repr=False)
 
     def digest(self) -> bytes:
-        """What the next opening has as `previous_sum`."""
+        """The digest that the next opening carries as `previous_sum`."""
         return sum_digest(self.context, self.values, self.tag)
 
 

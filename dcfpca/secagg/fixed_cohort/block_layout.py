@@ -11,7 +11,7 @@ from dcfpca.secagg.fixed_cohort.domain_separation import canonical
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """So many numbers of one kind; `exponent` bounds them, |x| < 2^exponent, where no earlier sum does."""
+    """A block of `size` numbers of one kind, bounded by |x| < 2^exponent as long as no earlier sum bounds them."""
 
     name: str
     size: int
@@ -26,11 +26,11 @@ class BlockLayout:
 
     @property
     def size(self) -> int:
-        """How many numbers the update has."""
+        """The number of values in the update."""
         return sum(block.size for block in self.blocks)
 
     def slices(self) -> Iterator[slice]:
-        """Where each block lies."""
+        """The slice of each block."""
         ends = accumulate(block.size for block in self.blocks)
         return (slice(end - block.size, end) for block, end in zip(self.blocks, ends, strict=True))
 

@@ -22,7 +22,7 @@ class Complaint:
     signature: bytes
 
     def statement(self, binding: bytes) -> bytes:
-        """What the author signs."""
+        """The statement that the author signs."""
         return canonical("complaint", binding, self.author, self.accused, self.error, self.sentence)
 
 

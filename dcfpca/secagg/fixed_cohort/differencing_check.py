@@ -1,4 +1,4 @@
-"""Sums of several runs over the same data: which combinations of them would be about too few members.
+"""Refuses a cohort whose sums, combined with those of earlier runs over the same data, expose too few members.
 
 Each run gives sums over its cohort. Whoever holds the sums of several runs can add and subtract them with any weights;
 what comes out is about the members whose weights do not cancel. Members that were in exactly the same runs always have
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from dcfpca.secagg.fixed_cohort.homomorphic_mac import P
 
 MOST_SETS = 20_000
-"""So many sets of members are looked at before a cohort is refused because it cannot be judged."""
+"""The number of sets tried before a cohort is refused as undecidable."""
 
 MOST_COHORTS = 30
-"""Up to so many rows of zeros and ones, no minor reaches P, so arithmetic modulo P is exact."""
+"""With at most this many rows of zeros and ones no minor reaches P, so arithmetic modulo P is exact."""
 
 Row = tuple[int, ...]
 
@@ -32,7 +32,7 @@ class PastRun:
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """Why a cohort is refused: together with these runs it gives sums over these members alone.
+    """The reason to refuse a cohort: combined with these runs, it gives sums over these members alone.
 
     Without members: the earlier cohorts are too many and too different to be sure.
     """
@@ -48,7 +48,7 @@ class Exposure:
 
 
 def exposure(past: Sequence[PastRun], cohort: frozenset[str], min_cohort: int) -> Exposure | None:
-    """What this cohort would expose, over the same data as the past runs; None if nothing."""
+    """The exposure of this cohort, over the same data as the past runs; None if there is none."""
     past = _distinct(past)
     undecided = Exposure(tuple(run.run for run in past), ())
     if len(past) >= MOST_COHORTS:
@@ -108,7 +108,7 @@ def _at(row: Row, columns: Sequence[int]) -> Row:
 
 
 def _spans(rows: Sequence[Row], wanted: Row) -> bool:
-    """Whether the wanted row is a combination of the others."""
+    """True if the wanted row is a combination of the others."""
     echelon: list[tuple[int, list[int]]] = []
     for row in rows:
         if reduced := _reduced(list(row), echelon):

@@ -1,4 +1,4 @@
-"""The canonical encoding, digests and key derivation of the second edition: labels `dcfpca/v2/<purpose>`."""
+"""Domain separation of the fixed-cohort protocol (v2): encoding, digests, keys under labels `dcfpca/v2/<purpose>`."""
 
 from __future__ import annotations
 

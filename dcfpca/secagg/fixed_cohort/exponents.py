@@ -1,4 +1,4 @@
-"""How large the numbers of a round may be: a public rule, so that nobody states a bound of its own update.
+"""The public rule that bounds the numbers of a round, so that no site states a bound of its own update.
 
 The first exponents come with the layout. Later ones follow from the last sum, with headroom for updates that cancelled
 in it. A site whose update does not fit says so, one signed bit; each such misfit lifts all exponents, and a run has
@@ -15,7 +15,7 @@ MOST_LIFTS = 3
 HEADROOM = {64: 10, 32: 3}
 LIFT = {64: 16, 32: 6}
 STEEPEST_FALL = 8
-"""Exponents fall at most so much from one round to the next: one round of small updates does not clip the next."""
+"""The largest fall of an exponent per round, so that one round of small updates does not clip the next."""
 
 
 def first_exponents(layout: BlockLayout) -> tuple[int, ...]:
@@ -32,12 +32,12 @@ def next_exponents(layout: BlockLayout, before: tuple[int, ...], total: FloatArr
 
 
 def lifted(exponents: tuple[int, ...], lifts: int, precision: int) -> tuple[int, ...]:
-    """The exponents after so many misfits."""
+    """The exponents after `lifts` misfits."""
     return tuple(min(MAX_EXPONENT, exponent + lifts * LIFT[precision]) for exponent in exponents)
 
 
 def fits(vector: FloatArray, layout: BlockLayout, exponents: tuple[int, ...]) -> bool:
-    """Whether every number is below its bound; numbers that are not finite raise UnusableUpdate."""
+    """True if every number is below its bound; numbers that are not finite raise UnusableUpdate."""
     bounds = [bounding_exponent(vector[where]) for where in layout.slices()]
     return all(bound <= exponent for bound, exponent in zip(bounds, exponents, strict=True))
 

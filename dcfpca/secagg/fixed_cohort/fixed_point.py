@@ -47,7 +47,7 @@ def from_ring(total: RingArray, precision: int) -> Integers:
 
 
 def in_range(total: Integers, precision: int) -> bool:
-    """Whether the total is one that members who keep to the protocol can have."""
+    """True if the total lies in the range that sums of honest members have."""
     limit = 1 << ROOM[precision]
     return bool(np.all((total < limit) & (total > -limit)))
 

@@ -21,7 +21,7 @@ SEALED_BYTES = KEY_BYTES + 16
 
 
 def commitment(binding: bytes, name: str, share: bytes) -> bytes:
-    """What a member publishes about its share before it sees the others'."""
+    """The commitment to a member's share, published before it sees the others' shares."""
     return digest("share-commitment", binding, name, share)
 
 
@@ -32,7 +32,7 @@ def seal_share(roster: bytes, root: bytes, sender: str, receiver: str, share: by
 
 
 def share_statement(roster: bytes, sender: str, receiver: str, sealed: bytes) -> bytes:
-    """What the sender signs, so that a share which does not open tells a lying sender from a lying relay."""
+    """The statement that the sender signs: a share that does not open then proves who lied, the sender or the relay."""
     return canonical("sealed-share", roster, sender, receiver, sealed)
 
 

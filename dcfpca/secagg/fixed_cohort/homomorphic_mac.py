@@ -33,13 +33,13 @@ class TagKey:
 
 
 def tag_key(group_secret: bytes, context: bytes) -> TagKey:
-    """What every holder of the group secret derives for a context."""
+    """The MAC key of a context, derived from the group secret."""
     pad = to_field(derive(group_secret, "tag-pad", context))
     return TagKey(derive(group_secret, "tag-weights", context), pad)
 
 
 def tag_of(key: TagKey, integers: Integers, members: int = 1) -> int:
-    """The tag of one member's integers, or of the sum over so many members."""
+    """The tag of one member's integers, or of the sum over `members` members."""
     return (members * key.pad + _weighted_sum(key.weights, integers)) % P
 
 

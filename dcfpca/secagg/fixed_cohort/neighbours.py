@@ -1,4 +1,4 @@
-"""Who masks with whom: everybody with everybody up to 64 members, beyond that k neighbours each on a ring.
+"""The masking graph: complete up to 64 members, beyond that k neighbours each on a ring.
 
 Nothing is recovered from dropouts, so one thing must not happen: two gaps of k/2 places in a row, filled by
 conspirators, would cut the ring into parts with a sum each. k is the smallest even number for which a random ring has

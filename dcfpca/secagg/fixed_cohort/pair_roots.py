@@ -17,7 +17,7 @@ def pair_root(shared: bytes, roster: bytes, one: str, other: str) -> bytes:
 
 
 def ratchet(root: bytes, rounds: int) -> bytes:
-    """The root so many rounds later."""
+    """The root after `rounds` more rounds."""
     for _ in range(rounds):
         root = derive(root, "ratchet")
     return root

@@ -1,4 +1,4 @@
-"""Whether a site may answer an opening: rounds only upwards, one opening for each, lifts only with signed reasons."""
+"""Checks before a site answers an opening: rounds increase, one opening per round, lifts only with signed misfits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every member of a run agreed to before the first key: run, spec, cohort, last round and precision."""
+"""The terms of a run that every member agrees to before the first key: run, spec, cohort, last round, precision."""
 
 from __future__ import annotations
 
