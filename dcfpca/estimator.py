@@ -1,4 +1,4 @@
-"""`RobustPCA`: the same solver for data in one place, with scikit-learn's manners. Rows are samples here."""
+"""`RobustPCA`: the same solver for data in one place, with scikit-learn's interface. Rows are samples here."""
 
 from __future__ import annotations
 

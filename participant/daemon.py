@@ -137,7 +137,7 @@ class Daemon:
             await asyncio.to_thread(self._store.flush)
 
     async def _follow_revocations(self) -> None:
-        """Keep the consortium's revocation list up to date; what is wrong with the aggregator's is said once."""
+        """Keep the consortium's revocation list up to date; a problem with the aggregator's list is logged once."""
         kept, said = KeptRevocationList.in_state(self._config.state.dir), ""
         while True:
             try:

@@ -115,7 +115,7 @@ class UpdateIntake:
         return not ticket or self.runner.run.attempt is None or ticket == self.runner.ticket()
 
     async def _take_over(self) -> None:
-        """Cancel an open upload of this participant: its connection broke, or it would not send another."""
+        """Cancel an open upload of this participant, whose connection must have broken as it sends another."""
         while under_way := self._resources.in_progress.get(self._slot):
             under_way.cancel()
             await asyncio.wait([under_way])

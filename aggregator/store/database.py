@@ -1,4 +1,4 @@
-"""Opening the SQLite file: lock, version, pragmas; and every way in which that can go wrong, as one sentence."""
+"""Opens the SQLite file: lock, version and pragmas. Every failure is an error with one sentence and a hint."""
 
 from __future__ import annotations
 

@@ -40,14 +40,14 @@ def everyone(db: sqlite3.Connection) -> list[ParticipantRecord]:
 
 
 def revoke(db: sqlite3.Connection, marks: Iterable[str], name: str, reason: str, at: float) -> None:
-    """Turn the certificates with one of these marks away from now on, all of them or none."""
+    """Revoke these identifiers, all of them or none."""
     rows = [(mark, name, reason, at) for mark in sorted(marks)]
     with transaction(db):
         db.executemany("INSERT OR IGNORE INTO revoked VALUES (?, ?, ?, ?)", rows)
 
 
 def restore(db: sqlite3.Connection, marks: Iterable[str]) -> None:
-    """Take these revocations back, all of them or none."""
+    """Undo these revocations, all of them or none."""
     with transaction(db):
         db.executemany("DELETE FROM revoked WHERE fingerprint = ?", [(mark,) for mark in marks])
 

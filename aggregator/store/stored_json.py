@@ -22,7 +22,7 @@ _REVEAL = {"seed_shares": "survivor_shares", "key_shares": "dropout_shares"}
 
 
 def event_to_stored(fields: Fields) -> Fields:
-    """The stored form of an event."""
+    """The stored JSON of an event."""
     fields = _without_ref(fields)
     if "advert" in fields:
         fields["keys"] = _advert_to_stored(fields.pop("advert"))
@@ -32,7 +32,7 @@ def event_to_stored(fields: Fields) -> Fields:
 
 
 def event_from_stored(stored: Fields, run_id: str) -> Fields:
-    """The event of this run in its stored form."""
+    """The event of this run in its stored JSON."""
     fields = _with_ref(stored, run_id) if "attempt" in stored else dict(stored)
     if "keys" in fields:
         fields["advert"] = _advert_from_stored(fields.pop("keys"), fields["participant"])
@@ -42,7 +42,7 @@ def event_from_stored(stored: Fields, run_id: str) -> Fields:
 
 
 def run_to_stored(fields: Fields) -> Fields:
-    """The stored form of a run's state."""
+    """The stored JSON of a run's state."""
     fields = {name: value for name, value in fields.items() if name != "spec_sha256"}
     attempt = fields.pop("attempt")
     fields["round"] = _attempt_to_stored(attempt) if attempt else None
@@ -50,7 +50,7 @@ def run_to_stored(fields: Fields) -> Fields:
 
 
 def run_from_stored(stored: Fields) -> Fields:
-    """The run's state in its stored form; its `spec_sha256` is left out."""
+    """The run's state in its stored JSON; `spec_sha256` is left out."""
     fields = dict(stored)
     attempt = fields.pop("round", None)
     fields["attempt"] = _attempt_from_stored(attempt, fields["run_id"]) if attempt else None

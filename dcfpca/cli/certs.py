@@ -83,7 +83,7 @@ def request(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """At the site: make a private key, which stays, and a request, which travels to the holder of the CA."""
+    """At the site: make a private key, which stays there, and a request for the holder of the CA."""
     identity = Identity(consortium, role, name)
     files = request_certificate(identity, host or [], out, force=force)
     key = key_fingerprint(read_request(files.request.read_bytes(), str(files.request)).public_key)
@@ -206,7 +206,7 @@ def crl(
     days: Annotated[int | None, typer.Option(help="Days it holds; left out: as long as the CA.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Sign the revocation list anew, under the next number: before it runs out, or to give it a shorter life."""
+    """Sign the revocation list again under the next number: before it expires, or to change how long it is valid."""
     authority = open_authority(directory)
     renew_revocation_list(authority, _now(), days)
     until = "as long as the CA" if days is None else f"{days} days"

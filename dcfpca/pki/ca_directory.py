@@ -54,12 +54,12 @@ class Authority:
 
     @property
     def ca_path(self) -> Path:
-        """The certificate everyone gets a copy of."""
+        """The path of the CA's certificate, which everybody gets a copy of."""
         return self.directory / "ca.crt"
 
     @property
     def crl_path(self) -> Path:
-        """The revocation list the aggregator reads."""
+        """The path of the revocation list that the aggregator reads."""
         return self.directory / "crl.pem"
 
 
@@ -146,7 +146,7 @@ def _revocation(record: CertificateRecord) -> Revocation:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """One change at a time, also between processes."""
+    """Lock the directory, so that one process at a time changes it."""
     with (directory / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -37,7 +37,7 @@ def site_files(out: Path, name: str) -> SiteFiles:
 
 
 def request_certificate(identity: Identity, hosts: Sequence[str], out: Path, *, force: bool = False) -> SiteFiles:
-    """Make a key that stays here and a request that travels to the holder of the CA."""
+    """Make a private key, which stays here, and a signing request for the holder of the CA."""
     files = site_files(out, identity.name)
     key = new_private_key()
     request = new_request(identity, hosts, key)
@@ -72,7 +72,7 @@ def issue_credentials(
 
 
 def place_certificate(authority: Authority, certificate: x509.Certificate, path: Path) -> None:
-    """Write a certificate where its holder will look for it, with the CA's beside it."""
+    """Write a certificate and the CA's certificate to the paths at which their holder reads them."""
     make_directory(path.parent)
     write_file(path, certificate.public_bytes(Encoding.PEM))
     ca = path.parent / "ca.crt"

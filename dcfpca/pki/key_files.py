@@ -1,4 +1,4 @@
-"""Writing files so that a crash leaves the old one or the new one, and a key is never replaced by mistake."""
+"""Writes keys and certificates atomically, and never replaces a key by mistake."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def write_new_key(path: Path, pem: bytes, *, force: bool = False) -> None:
 
 
 def refuse_existing_key(path: Path) -> None:
-    """Raise if a file is there already: keys that are lost cannot be made again."""
+    """Raise if the file exists, because an overwritten key cannot be recovered."""
     if path.exists():
         hint = "choose another directory with --out, or replace the key with --force"
         raise Refused(f"there is a private key at {path} already", hint)
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory that only its owner enters; one that exists is left as it is."""
+    """Make a directory accessible to its owner only; an existing one is left unchanged."""
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:

@@ -32,7 +32,7 @@ class CertificateRequest:
 def new_request(
     identity: Identity, hosts: Sequence[str], key: ec.EllipticCurvePrivateKey
 ) -> x509.CertificateSigningRequest:
-    """A signing request that carries the wanted identity and proves possession of the key."""
+    """A signing request for this identity, which proves possession of the key."""
     check_hosts(identity, hosts)
     return (
         x509.CertificateSigningRequestBuilder()
@@ -73,7 +73,7 @@ def hosts_in(extensions: x509.Extensions) -> tuple[str, ...]:
 
 
 def check_hosts(identity: Identity, hosts: Sequence[str]) -> None:
-    """Hosts are for the aggregator, which is dialled, and there at least one."""
+    """Raise unless an aggregator has at least one host, and any other role none."""
     serves = identity.role is Role.AGGREGATOR
     if serves and not hosts:
         hint = "name each host that participants dial with --host, such as --host aggregator.example.org"
@@ -84,7 +84,7 @@ def check_hosts(identity: Identity, hosts: Sequence[str]) -> None:
 
 
 def subject(organization: str, common_name: str) -> x509.Name:
-    """The distinguished name: for people to read, never for decisions."""
+    """The distinguished name; informational, never used in decisions."""
     return x509.Name(
         [
             x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization),
@@ -94,7 +94,7 @@ def subject(organization: str, common_name: str) -> x509.Name:
 
 
 def alternative_names(identity: Identity, hosts: Sequence[str]) -> x509.SubjectAlternativeName:
-    """The names that decide: the identity, then the hosts."""
+    """The subject alternative names, which decisions use: the identity, then the hosts."""
     uri = x509.UniformResourceIdentifier(str(identity))
     return x509.SubjectAlternativeName([uri, *(_host_name(host) for host in hosts)])
 

@@ -24,17 +24,17 @@ _ORDERS = (
 
 
 def serial_mark(issuer: x509.Name, serial: int) -> str:
-    """One certificate of one authority, whatever its signature looks like."""
+    """The identifier of one certificate of one authority, independent of the encoding of its signature."""
     return f"serial:{hashlib.sha256(issuer.public_bytes()).hexdigest()[:16]}:{serial:x}"
 
 
 def key_mark(certificate: x509.Certificate) -> str:
-    """Every certificate for one public key."""
+    """The identifier of every certificate for one public key."""
     return f"key:{key_fingerprint(check_public_key(certificate.public_key(), 'the certificate'))}"
 
 
 def identity_mark(identity: Identity) -> str:
-    """Every certificate of one name and role, those of the future included."""
+    """The identifier of every present and future certificate of one name and role."""
     return f"identity:{identity}"
 
 
@@ -54,7 +54,7 @@ def is_revoked(certificate: x509.Certificate, revoked: AbstractSet[str]) -> bool
 
 
 def _malleated_fingerprint(certificate: x509.Certificate) -> str:
-    """The fingerprint under (r, n − s). One on P-384 that fits P-256 has a chance of 2⁻²⁵⁶."""
+    """The fingerprint with the signature (r, n − s). A P-384 signature passes for P-256 with probability 2⁻²⁵⁶."""
     r, s = decode_dss_signature(certificate.signature)
     order = next(n for n in _ORDERS if max(r, s) < n)
     return _fingerprint_with(certificate, r, order - s)

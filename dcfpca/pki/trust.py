@@ -35,7 +35,7 @@ def load_certificate(path: Path) -> x509.Certificate:
 
 
 def read_certificate_file(path: Path) -> bytes:
-    """The bytes of a certificate file, or the sentence that says why not."""
+    """The bytes of a certificate file; raises BadIdentity when it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -110,7 +110,7 @@ def _issuer_of(certificate: x509.Certificate, authorities: Sequence[x509.Certifi
 
 
 def _check_signature(certificate: x509.Certificate) -> None:
-    """SHA-1 and older let two certificates share one signature."""
+    """Refuse SHA-1 and older hashes, whose collisions let two certificates share one signature."""
     used = certificate.signature_hash_algorithm
     if not isinstance(used, hashes.SHA256 | hashes.SHA384 | hashes.SHA512):
         sentence = f"the certificate of {_who(certificate)} is signed with {used.name if used else 'no hash'}"
@@ -118,7 +118,7 @@ def _check_signature(certificate: x509.Certificate) -> None:
 
 
 def _check_encoding(certificate: x509.Certificate) -> None:
-    """Refuse what was added to a certificate after it was signed.
+    """Refuse a certificate with bytes that were added after it was signed.
 
     The signature is a string of bits, led by the number of bits at its end that do not count. Where these happen to be
     zero, the number can be raised from 0: the decoder takes that for the same signature, in another certificate.
@@ -137,7 +137,7 @@ def _is_authority(certificate: x509.Certificate) -> bool:
 
 
 def _check_purposes(certificate: x509.Certificate, role: Role, what: str) -> None:
-    """Everybody shows a certificate as a client; only an aggregator also as a server."""
+    """Raise unless the extended key usages include those of the role: client for all, also server for an aggregator."""
     try:
         stated = set(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
     except x509.ExtensionNotFound:
@@ -151,7 +151,7 @@ def _check_purposes(certificate: x509.Certificate, role: Role, what: str) -> Non
 
 
 def _permits(authority: x509.Certificate, consortium: str) -> bool:
-    """A CA without name constraints (an organization's own, say) may issue for any consortium."""
+    """True if the CA's name constraints permit the consortium; a CA without any may issue for every consortium."""
     try:
         constraints = authority.extensions.get_extension_for_class(x509.NameConstraints).value
     except x509.ExtensionNotFound:

@@ -1,4 +1,4 @@
-"""A site's matrix as the methods read it."""
+"""A site's matrix as column blocks: array-backed columns, block ranges, and splitting over sites."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def block_width(rows: int, block_bytes: int = BLOCK_BYTES) -> int:
 
 
 def split(matrix: NDArray[Any], counts: tuple[int, ...]) -> list[ArrayColumns]:
-    """Deal the columns of one matrix out to sites, `counts[i]` consecutive columns to site i."""
+    """Split the columns of one matrix over sites, `counts[i]` consecutive columns to site i."""
     if sum(counts) != matrix.shape[1] or min(counts, default=0) < 1:
         raise BadInput(
             f"Counts {counts} do not deal out {matrix.shape[1]} columns.", "Give positive counts that add up to them."

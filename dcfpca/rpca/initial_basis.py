@@ -31,7 +31,7 @@ def _cholesky_qr(A: FloatArray) -> FloatArray:
 
 
 def keep_warm_mark(before: Consensus, after: Consensus) -> Consensus:
-    """The consensus after a round, with the note that the run began warm; U itself need not be kept."""
+    """The consensus after a round, marked as that of a warm run; the warm U itself is not kept."""
     if WARM not in before.memory:
         return after
     return replace(after, memory={**after.memory, WARM: np.zeros((0, 0))})

@@ -132,7 +132,7 @@ class Site(Protocol):
         ...
 
     def restore(self, snapshot: Mapping[str, NDArray[np.generic]]) -> None:
-        """Take up the state of an earlier `snapshot` of the same data and method."""
+        """Restore an earlier `snapshot` of the same data and method."""
         ...
 
     def finish(self, broadcast: TensorMessage) -> Iterable[ResultBlock]:
@@ -148,7 +148,7 @@ PartTask = Callable[[Site], FloatArray]  # what one part of a partitioned site i
 
 
 class Partition(Protocol):
-    """A site's columns dealt out to parts, each of them a site of the same method in small."""
+    """A site's columns split into parts, each of which is a smaller site of the same method."""
 
     @property
     def columns(self) -> Columns:
@@ -174,7 +174,7 @@ class Method(Protocol):
         ...
 
     def step_flops(self, columns: int) -> float:
-        """Operations in the matrix products of a local step over so many columns; a lower bound where a solve runs to
+        """Operations in the matrix products of a local step over `columns` columns; a lower bound where a solve runs to
         its tolerance."""
         ...
 
@@ -199,7 +199,7 @@ class Method(Protocol):
         ...
 
     def partitioned_answer(self, partition: Partition, round: int, broadcast: TensorMessage) -> TensorMessage:
-        """The update of a site whose columns are dealt out to parts: what `Site.answer` gives on the whole, up to
+        """The update of a site whose columns are split into parts: equals `Site.answer` over all columns up to
         rounding."""
         ...
 

@@ -140,7 +140,7 @@ class ScaledMethod:
 
 
 class ScaledSite:
-    """Counts, then lets the inner method's site work on scaled columns."""
+    """Answers the counting rounds, then delegates to the inner method's site on scaled columns."""
 
     def __init__(self, inner: Method, columns: Columns) -> None:
         rows = columns.shape[0]
@@ -159,7 +159,7 @@ class ScaledSite:
         return self.inner.snapshot()
 
     def restore(self, snapshot: Mapping[str, NDArray[np.generic]]) -> None:
-        """Take up an earlier snapshot."""
+        """Restore an earlier snapshot."""
         self.inner.restore(snapshot)
 
     def finish(self, broadcast: TensorMessage) -> Iterator[ResultBlock]:
@@ -176,7 +176,7 @@ class ScaledSite:
         return self.inner.certificate()
 
     def take_scaling(self, broadcast: TensorMessage) -> TensorMessage:
-        """The inner method's broadcast; the inner site's columns are scaled as this one says from now on."""
+        """Apply the scaling of this broadcast to the inner site's columns, and return the inner method's broadcast."""
         inside, self._scaled.centre, self._scaled.scale = split_broadcast(broadcast, self._columns.shape[0])
         return inside
 
@@ -194,7 +194,7 @@ class ScaledSite:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScaledPartition:
-    """A partition as the inner method sees it: its columns scaled, its parts the inner sites."""
+    """A partition for the inner method: scaled columns, and the inner sites as parts."""
 
     partition: Partition
     columns: ScaledColumns
@@ -233,7 +233,7 @@ def split_broadcast(broadcast: TensorMessage, rows: int) -> tuple[TensorMessage,
 
 
 def scale_from_mad(deviation: FloatArray) -> FloatArray:
-    """From MAD to a deviation; a feature of which more than half the entries are the same keeps its unit."""
+    """The deviation that corresponds to a MAD; 1 for a feature of which more than half the entries are equal."""
     return np.where(deviation > 0.0, NORMAL_MEDIAN * deviation, 1.0)
 
 

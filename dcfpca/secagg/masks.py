@@ -1,4 +1,4 @@
-"""Masks: AES-256 in counter mode, one key per mask, added into a vector of the ring block by block."""
+"""Mask expansion: AES-256 in counter mode, one key per mask, added to a ring vector block by block."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class PartitionedSite:
         return {CUT: self._cut, **self._states.mapped()}
 
     def restore(self, snapshot: State) -> None:
-        """Restore a snapshot; one with another division is ignored with a warning, and the site starts anew."""
+        """Restore a snapshot; with another division, log a warning and start from the data."""
         if not np.array_equal(snapshot.get(CUT, np.zeros(0)), self._cut):
             log("state_left_behind", level="warning", reason="the data was divided into other parts before the restart")
             return

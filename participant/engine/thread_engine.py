@@ -54,7 +54,7 @@ class Engine:
         return PartitionedSite(method, columns, width, self._part_workers(8 * columns.shape[0] * width, columns))
 
     def resume(self, site: Site, snapshot: State) -> None:
-        """Restore the site from a snapshot; one from another kind of engine is ignored, and the site starts anew."""
+        """Restore the site from a snapshot; ignore one from another kind of engine and start from the data."""
         if (CUT in snapshot) == (not isinstance(site, PartitionedSite)):
             return
         site.restore(snapshot)

@@ -17,7 +17,7 @@ from dcfpca.rpca.method import FloatArray
 
 @dataclass(frozen=True, slots=True)
 class Sweeps:
-    """Each works on a block of rows and returns the sum of the squares of what is left unexplained there."""
+    """Kernels on a block of rows; each returns the sum of the squared residuals there."""
 
     # (M, L, threshold, out): out ← M where |M − L| ≤ threshold, else L. Sums (M − L)² over the former.
     clean: Callable[[FloatArray, FloatArray, float, FloatArray], float]
@@ -28,7 +28,7 @@ class Sweeps:
 
 @lru_cache(maxsize=1)
 def sweeps() -> Sweeps:
-    """The compiled loops, or their numpy twins."""
+    """The compiled loops, or their numpy versions without numba."""
     compile_one = compiler()
     if compile_one is None:
         return Sweeps(clean, multiply)

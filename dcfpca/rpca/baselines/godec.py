@@ -47,7 +47,7 @@ def godec(
 
 
 def _bar(M: FloatArray, L: FloatArray, outliers: int) -> float:
-    """The size of |M − L| above which lie this many entries."""
+    """The threshold that this many entries of |M − L| exceed."""
     sizes = (M - L).ravel()
     np.abs(sizes, out=sizes)
     place = sizes.size - 1 - outliers

@@ -36,7 +36,7 @@ class BaselineResult:
 
 
 def complete_matrix(M: FloatArray) -> FloatArray:
-    """M in float64 and row-major, or a sentence why it cannot be used."""
+    """M in float64 and row-major; raises BadInput when it cannot be used."""
     M = np.ascontiguousarray(M, dtype=np.float64)
     if M.ndim != 2 or M.size == 0:
         raise BadInput(f"A baseline needs a matrix, not an array of shape {M.shape}.")

@@ -1,4 +1,4 @@
-"""The tunables of `gradient`, and what the aggregator announces of them once the data's size is known."""
+"""The tunables of `gradient`, and those that the aggregator broadcasts once the data's size is known."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def unit_of(settings: GradientSettings, scale: float, width: int) -> float:
 
 
 def plan_of(settings: GradientSettings, opening: Opening, unit: float) -> GradientPlan:
-    """Fill in what was left to be measured."""
+    """Replace settings that are None by values measured in the opening exchange."""
     longer, shorter = max(opening.rows, opening.columns), min(opening.rows, opening.columns)
     if settings.lambda_ is None:
         lambda_ = MEASURED_LAMBDA * (opening.scale or 1.0)

@@ -21,7 +21,7 @@ RESULT_TOLERANCE = 1e-10  # the result is solved at least this well for V, whate
 
 
 class GradientSite:
-    """Holds V_i, and the U it was last fitted to: together they say S_i = soft(M_i − U Vᵀ, λ) without storing it."""
+    """Holds V_i and the U it was last fitted to, which determine S_i = soft(M_i − U Vᵀ, λ) without storing it."""
 
     def __init__(self, columns: Columns, width: int, settings: GradientSettings) -> None:
         rows, count = columns.shape
@@ -53,7 +53,7 @@ class GradientSite:
         return {"V": self._V.copy(), "fitted_U": self._fitted_U.copy(), "started": np.array([self._started])}
 
     def restore(self, snapshot: Mapping[str, NDArray[np.generic]]) -> None:
-        """Take up an earlier `snapshot`."""
+        """Restore an earlier `snapshot`."""
         V, fitted_U = snapshot["V"], snapshot["fitted_U"]
         if V.shape != self._V.shape or fitted_U.shape != self._fitted_U.shape:
             raise BadMessage("The saved state belongs to other data or to another rank.", "Start the run afresh.")

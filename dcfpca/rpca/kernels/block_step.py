@@ -107,7 +107,7 @@ def _product_passes(
 def _amend_outliers(
     M: WorkArray, L: WorkArray, shrunk: WorkArray, fit: Coefficients, plan: StepPlan, scratch: ScratchBuffers
 ) -> None:
-    """Make Y of L, then let it follow L as it moves on by ΔL, pass by pass.
+    """Form Y from L, then update it pass by pass as L changes by ΔL.
 
     Where the residual has full influence, Y = L + ω (M − L) gains (1 − ω) ΔL; where it does not, all of ΔL. The first
     is done everywhere, with thin factors (here for V, in `StepSums.close` for the update), the rest where entries are

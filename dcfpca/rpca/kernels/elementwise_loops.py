@@ -48,7 +48,7 @@ def mark(M: WorkArray, L: WorkArray, marked: Flags, threshold: float, a: float, 
 
 
 def amend(marked: Flags, Y: WorkArray, left: WorkArray, moved: WorkArray, U: WorkArray, gained: WorkArray) -> None:
-    """At the marked entries, and only there: Y ← Y + left · movedᵀ, and gained ← what YᵀU gains by it."""
+    """At the marked entries only: Y ← Y + left · movedᵀ, and gained ← the change of YᵀU."""
     places = np.empty(Y.shape[1], np.int64)
     for i in range(Y.shape[0]):
         count = 0
@@ -145,7 +145,7 @@ def gather_outliers(
 
 
 def add_compensated(total: FloatArray, rest: FloatArray, piece: FloatArray) -> None:
-    """total ← total + piece, and rest gains what the addition rounds off. See `loop_selection.STRICT`."""
+    """total ← total + piece, with the rounding error added to `rest`. See `loop_selection.STRICT`."""
     for k in range(piece.shape[0]):
         before = total[k]
         after = before + piece[k]

@@ -20,7 +20,7 @@ ROWS = 4  # rows of influences per step of the product
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FactoredData:
-    """Y of a block as what it is made of: ω ψ(R) beside L = left · shrunkᵀ."""
+    """Y of a block in factored form: ω ψ(R) and L = left · shrunkᵀ."""
 
     influences: WorkArray  # rows and columns rounded up
     left: WorkArray
@@ -48,7 +48,7 @@ def influence_buffer(size: int, plan: StepPlan) -> WorkArray:
 
 
 def round_up(count: int, unit: int) -> int:
-    """Up to a multiple of the unit."""
+    """The smallest multiple of the unit that is not below this."""
     return -(-count // unit) * unit
 
 

@@ -1,4 +1,4 @@
-"""The loops of a local pass, compiled where numba is installed (the extra `fast`), else their numpy twins."""
+"""The loops of a local pass, compiled where numba is installed (the extra `fast`), else in numpy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STRICT = {"add_compensated"}  # about rounding: the compiler must keep to the or
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """The loops by the names they have in `elementwise_loops`, where each says what it does."""
+    """The loops, under the names they have in `elementwise_loops`, where they are documented."""
 
     sweep: Callable[[WorkArray, WorkArray, float, float, float, float], None]
     mark: Callable[[WorkArray, WorkArray, Flags, float, float, float], None]
@@ -36,7 +36,7 @@ class Loops:
 
 @lru_cache(maxsize=1)
 def active_loops() -> Loops:
-    """The compiled loops where numba is installed, else the numpy ones; the same for the life of the process."""
+    """The compiled loops where numba is installed, else the numpy ones; fixed for the process."""
     return compiled_loops() or loops_in_numpy()
 
 

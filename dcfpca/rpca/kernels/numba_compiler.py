@@ -1,4 +1,4 @@
-"""Plain loops made into machine code where numba is installed (the extra `fast`)."""
+"""Compiles plain loops where numba is installed (the extra `fast`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loops of `elementwise_loops` in numpy: the reference of their tests, and what runs without numba."""
+"""The loops of `elementwise_loops` in numpy: the reference in their tests, and the fallback without numba."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def mark(M: WorkArray, L: WorkArray, marked: Flags, threshold: float, a: float, 
 
 
 def amend(marked: Flags, Y: WorkArray, left: WorkArray, moved: WorkArray, U: WorkArray, gained: WorkArray) -> None:
-    """At the marked entries, and only there: Y ← Y + left · movedᵀ, and gained ← what YᵀU gains by it."""
+    """At the marked entries only: Y ← Y + left · movedᵀ, and gained ← the change of YᵀU."""
     more = np.where(marked, left @ moved.T, 0.0).astype(Y.dtype)
     Y += more
     gained += more.T @ U
@@ -100,7 +100,7 @@ def gather_outliers(
 
 
 def add_compensated(total: FloatArray, rest: FloatArray, piece: FloatArray) -> None:
-    """total ← total + piece, and rest gains what the addition rounds off. In stretches that stay in cache."""
+    """total ← total + piece, with the rounding error added to `rest`. In stretches that stay in cache."""
     room = np.empty((3, min(piece.size, STRETCH)))
     with np.errstate(invalid="ignore", over="ignore"):  # an update that is not finite is the reader's affair
         for first in range(0, piece.size, STRETCH):
@@ -129,7 +129,7 @@ def exponent_histogram(sizes: FloatArray, unit: float, lowest: int, bins: int, s
 
 
 def _beside(M: WorkArray, L: WorkArray) -> WorkArray:
-    """M − L over L's columns; M may have more."""
+    """M − L over L's columns, where M may have more columns."""
     gap: WorkArray = M[:, : L.shape[1]] - L
     return gap
 

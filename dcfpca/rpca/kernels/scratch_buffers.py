@@ -1,4 +1,4 @@
-"""Memory that the blocks of a local step share."""
+"""Scratch buffers shared by the blocks of a local step."""
 
 from __future__ import annotations
 

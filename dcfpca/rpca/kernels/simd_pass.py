@@ -80,7 +80,7 @@ class Lanes:
 
 
 def fetch(builder: Any, pointer: Any, place: Any) -> None:
-    """Have this cache line brought near. Harmless wherever the pointer points."""
+    """Prefetch this cache line; safe for any pointer."""
     takes = ir.FunctionType(ir.VoidType(), [pointer.type, FLAG, FLAG, FLAG])
     to_read, for_long, data = (ir.Constant(FLAG, flag) for flag in (0, 3, 1))
     flags = [to_read, for_long, data]
@@ -88,7 +88,7 @@ def fetch(builder: Any, pointer: Any, place: Any) -> None:
 
 
 def _known(builder: Any, takes: Any, name: str) -> Any:
-    """A function the compiler knows by this name."""
+    """The declaration of an external function with this name."""
     declare: Any = cgutils.get_or_insert_function
     return declare(builder.module, takes, name)
 

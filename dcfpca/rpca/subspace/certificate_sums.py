@@ -26,7 +26,7 @@ class CertificateSums:
     def result(
         self, fit: Coefficients, plan: StepPlan, U: FloatArray, M: FloatArray
     ) -> tuple[FloatArray, sparse.csc_array, FloatArray]:
-        """L, S and the coefficients of L of one block, taken into the sums."""
+        """L, S and the coefficients of L of one block, added to the sums."""
         shrunk = fit.V * plan.entering.weights
         L = U @ shrunk.T
         self.drift += float(np.sum((shrunk - fit.L) ** 2))
@@ -34,7 +34,7 @@ class CertificateSums:
         return L, self.outliers_of(M, L, plan.threshold, plan.a), shrunk
 
     def outliers_of(self, M: FloatArray, L: FloatArray, threshold: float, a: float) -> sparse.csc_array:
-        """S = firm(M − L) of one block, taken into the sums."""
+        """S = firm(M − L) of one block, added to the sums."""
         loops, counts = active_loops(), np.zeros(L.shape[1], np.int64)
         missing, squares = loops.outliers_by_column(M, L, threshold, counts)
         ends = np.concatenate([[0], np.cumsum(counts)])
@@ -46,7 +46,7 @@ class CertificateSums:
         return sparse.csc_array((values, rows, ends), shape=L.shape)
 
     def figures(self) -> dict[str, float]:
-        """Shares of outliers and missing entries, RMS of what is left, and how far V still moved in the last pass."""
+        """Shares of outliers and missing entries, RMS of the residual, and the change of V in the last pass."""
         observed = max(self.entries - self.missing, 1)
         return {
             "outlier_share": self.outliers / observed,

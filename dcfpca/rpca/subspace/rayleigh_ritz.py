@@ -1,4 +1,4 @@
-"""The next subspace and its singular values, from the sum of what the sites sent; and how far it moved."""
+"""The Rayleigh–Ritz step: the next subspace and its singular values from the sites' sum, and the change of L."""
 
 from __future__ import annotations
 

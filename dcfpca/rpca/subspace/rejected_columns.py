@@ -29,7 +29,7 @@ NEGLIGIBLE = 1e-9  # of L's size: outliers this small mean a threshold near roun
 
 @dataclass(slots=True, eq=False)
 class UnexplainedSums:
-    """Sums over a site's blocks: how many rows and columns have most of their entries among the outliers."""
+    """Sums over a site's blocks: the numbers of rows and columns most of whose entries are outliers."""
 
     least: float  # smaller outliers are not counted
     flagged: FloatArray  # outliers by row
@@ -66,7 +66,7 @@ class UnexplainedSums:
 
 
 def free_locked_columns(M: FloatArray, block: ResultBlock, plan: RoundPlan, a: float) -> tuple[ResultBlock, int]:
-    """The block of data M with its locked columns projected onto the final subspace, and how many stay locked."""
+    """The block with its locked columns projected onto the final subspace, and the number that stay locked."""
     suspects = np.flatnonzero(np.diff(block.S.indptr) > SUSPECT * block.L.shape[0])
     if not suspects.size:
         return block, 0
@@ -80,7 +80,7 @@ def free_locked_columns(M: FloatArray, block: ResultBlock, plan: RoundPlan, a: f
 
 
 def least_outlier(plan: RoundPlan) -> float:
-    """The size below which an outlier says nothing of its row or column: a share of L's root mean square entry."""
+    """The size below which an outlier is not counted against its row or column: a share of L's RMS entry."""
     size = np.linalg.norm(plan.weights * plan.values) / np.sqrt(plan.U.shape[0] * max(plan.columns, 1.0))
     return NEGLIGIBLE * float(size)
 

@@ -1,4 +1,4 @@
-"""The aggregator's side: checks on what arrives, and what to relay to whom. Stateless; the run keeps the messages.
+"""The aggregator's side: checks messages and selects what to relay. Stateless; the run keeps the messages.
 
 Every function takes the closed roster with the sets reached so far, and either answers or raises a BadMessage; whether
 to reject one participant's message or to reopen the round is the caller's decision.
@@ -43,7 +43,7 @@ SEALED_BYTES = 2 * SHARE_BYTES + 16
 
 @dataclass(frozen=True, slots=True)
 class ClosedRoster:
-    """Everybody who advertised in time, with the graph that follows from it."""
+    """The members that advertised in time, and the masking graph over them."""
 
     context: Context
     adverts: Mapping[str, Advert]
@@ -54,12 +54,12 @@ class ClosedRoster:
     _paths: tuple[tuple[bytes, ...], ...] = field(repr=False)
 
     def path(self, name: str) -> tuple[bytes, ...]:
-        """The way from a member's advert to the root."""
+        """The Merkle path from a member's advert to the root."""
         return self._paths[self.members.index(name)]
 
 
 def accept_advert(context: Context, advert: Advert, verify: Verify) -> None:
-    """Raise unless the advert may stand in the roster; peers will check the same."""
+    """Raise unless the advert is valid for the roster; peers make the same checks."""
     check_advert(context, advert, verify)
 
 
@@ -127,7 +127,7 @@ def accept_attestation(
 
 
 def enough(closed: ClosedRoster, wanted_for: Iterable[str], present: Collection[str]) -> bool:
-    """Whether, for each of these, a threshold of its neighbourhood is present.
+    """True if, for each of these, a threshold of its neighbourhood is present.
 
     Attestations suffice to request shares when they are enough for the survivors; reveals suffice to unmask when they
     are enough for all masking participants.

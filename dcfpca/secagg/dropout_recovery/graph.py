@@ -30,7 +30,7 @@ SECURITY_BITS = 60
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The ring, how many neighbours each has on it, and how many of a neighbourhood must take part."""
+    """The ring of members, the number of neighbours of each, and the threshold of a neighbourhood."""
 
     ring: tuple[str, ...]
     degree: int
@@ -49,7 +49,7 @@ class Graph:
 
 
 def graph_of(context: Context, members: tuple[str, ...], roster_digest: bytes) -> Graph:
-    """The graph that everybody who holds this roster arrives at."""
+    """The graph that follows from this roster, the same for every holder of it."""
     ring = tuple(sorted(members, key=lambda name: digest("ring", roster_digest, name)))
     degree = degree_for(len(members))
     complete = degree == len(members) - 1
@@ -63,7 +63,7 @@ def graph_of(context: Context, members: tuple[str, ...], roster_digest: bytes) -
 
 @lru_cache(maxsize=64)
 def degree_for(members: int) -> int:
-    """k for a roster of this size; members − 1 means everybody."""
+    """k for a roster of this size; members − 1 means a complete graph."""
     if members <= COMPLETE_UP_TO:
         return members - 1
     return next((k for k in range(2, members - 1, 2) if _secure(members, k)), members - 1)

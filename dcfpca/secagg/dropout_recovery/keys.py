@@ -1,4 +1,4 @@
-"""Keys: everything secret is derived from one 32-byte seed per attempt, so that a restart says the same bytes again.
+"""Keys: all secrets are derived from one 32-byte seed per attempt, so that a restart sends the same bytes again.
 
 X25519, HKDF-SHA256 and AES-256-GCM themselves are in `dcfpca.secagg.keys`.
 """

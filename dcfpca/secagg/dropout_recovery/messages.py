@@ -124,12 +124,12 @@ def advert_leaf(advert: Advert) -> bytes:
 
 
 def roster_digest(context: Context, members: tuple[str, ...], root: bytes) -> bytes:
-    """Names the roster, with all advertised keys."""
+    """The digest of the roster, with all advertised keys."""
     return digest("roster", context.binding, names_field(members), root)
 
 
 def agreement_digest(roster: bytes, agreement: Agreement) -> bytes:
-    """Names the roster, who masks, and the exponent; bound into every mask."""
+    """The digest of the roster, the masking participants and the exponent; bound into every mask."""
     return digest("agreement", roster, names_field(agreement.members), agreement.exponent)
 
 

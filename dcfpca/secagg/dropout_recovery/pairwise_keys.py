@@ -8,17 +8,17 @@ from dcfpca.secagg.ring_fixed_point import RingArray
 
 
 def sealing_key(secret: bytes, roster: bytes, sender: str, receiver: str) -> bytes:
-    """Seals the one message that this sender has for this receiver under this roster."""
+    """The key that seals the single message from this sender to this receiver under this roster."""
     return keys.derive(secret, "seal-share", roster, sender, receiver)
 
 
 def self_mask_key(self_mask: bytes, agreement: bytes, name: str) -> bytes:
-    """The mask of a participant by itself. Binding the agreement means: another agreement, another mask."""
+    """The key of a participant's self-mask; bound to the agreement, so that another agreement gives another mask."""
     return keys.derive(self_mask, "self-mask", agreement, name)
 
 
 def pair_mask_key(secret: bytes, agreement: bytes, one: str, other: str) -> bytes:
-    """The mask between two participants, the same seen from either."""
+    """The key of the mask between two participants, symmetric in them."""
     return keys.derive(secret, "pair-mask", agreement, min(one, other), max(one, other))
 
 

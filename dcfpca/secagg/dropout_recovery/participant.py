@@ -202,7 +202,7 @@ class ParticipantSide:
         return vector is self._stated
 
     def _state(self, vector: FloatArray, exponent: int) -> None:
-        """Bind to this update: an array that cannot change by itself, any other by its digest."""
+        """Bind to this update: a read-only array by identity, any other by its digest."""
         if not vector.flags.writeable:
             self._stated = vector
             self._pinned = replace(self._pinned, bound=exponent)
@@ -222,7 +222,7 @@ class ParticipantSide:
         return replace(unsigned, signature=self._identity.sign(unsigned.statement()))
 
     def _split(self, met: Neighbours) -> dict[str, _SharePair]:
-        """Shares of both secrets for the whole neighbourhood. Binding the roster: another roster, other polynomials."""
+        """Shares of both secrets for the neighbourhood; bound to the roster: another gives other polynomials."""
         places, threshold = range(1, len(met.around) + 1), met.graph.threshold
         of_seed, of_key = (
             shamir.split(secret, threshold, places, keys.derive(self._secrets.sharing, purpose, met.digest))

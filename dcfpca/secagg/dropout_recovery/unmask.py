@@ -1,4 +1,4 @@
-"""The end of an attempt at the aggregator: from the released shares to the masks, from the masks to the sum.
+"""Unmasking at the aggregator: recovers the masks from the released shares and removes them from the sum.
 
 Nothing here sees a single update: what is removed is the mask of the total.
 """
@@ -55,7 +55,7 @@ class Masks:
 
 
 def recover(closed: ClosedRoster, agreement: Agreement, survivors: Survivors, reveals: Collection[Reveal]) -> Masks:
-    """Put the shares together; raises when they are too few, or do not give what was advertised.
+    """Recover the masks from the shares; raises when they are too few, or inconsistent with what was advertised.
 
     Where there are more than the threshold, wrong ones are left out, and told.
     """

@@ -1,4 +1,4 @@
-"""The aggregator's side: it checks what it relays, adds what it is sent, and holds no secret."""
+"""The aggregator's side: checks the messages it relays and adds masked updates; holds no secret."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def shares_for(receiver: str, shares: Iterable[SealedShare]) -> tuple[SealedShar
 
 @dataclass(slots=True)
 class Tally:
-    """The running sum of one context. It means nothing before everybody is in it."""
+    """The running sum of one context, masked until all members are added."""
 
     context: bytes
     values: RingArray = field(repr=False)
@@ -82,7 +82,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenedSum:
-    """The sum over the whole cohort, as anyone may know it; `digest` goes into the next opening."""
+    """The opened sum over the whole cohort, which is public; `digest` goes into the next opening."""
 
     context: bytes
     values: RingArray = field(repr=False)

@@ -1,4 +1,4 @@
-"""A signed complaint: whom a site accuses of what, so that the operator learns it and not only the site's own log."""
+"""A signed complaint of a site, with the accused and the error, which is relayed to the operator."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def complain(terms: RunTerms, identity: SigningIdentity, error: SecureSumRefusal
 
 
 def check_complaint(terms: RunTerms, complaint: Complaint, verify: Verify) -> None:
-    """A member of the cohort made this complaint about this run."""
+    """Raise unless a member of the cohort signed this complaint about this run."""
     if complaint.author not in terms.cohort or complaint.accused not in ("", *terms.cohort):
         raise InventedParticipant(f"the complaint of {complaint.author} is not between members of run {terms.run}")
     identity = verify(complaint.certificate, complaint.author)

@@ -15,7 +15,7 @@ NO_SUM = bytes(32)
 
 
 def opening_digest(terms: RunTerms, roster: bytes, opening: Opening) -> bytes:
-    """Names the run, the roster and the round with its consensus, previous sum, layout and first exponents."""
+    """The digest of the run, the roster and the round with its consensus, previous sum, layout and first exponents."""
     return digest(
         "opening",
         terms.run,

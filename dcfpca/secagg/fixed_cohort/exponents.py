@@ -43,7 +43,7 @@ def fits(vector: FloatArray, layout: BlockLayout, exponents: tuple[int, ...]) ->
 
 
 def check_exponents(layout: BlockLayout, exponents: tuple[int, ...]) -> None:
-    """One exponent for each block, each within the limits of fixed point."""
+    """Raise unless there is one exponent for each block, each within the limits of fixed point."""
     if len(exponents) != len(layout.blocks):
         raise ChangedExponent(f"{len(exponents)} exponents were announced for {len(layout.blocks)} blocks")
     for exponent in exponents:

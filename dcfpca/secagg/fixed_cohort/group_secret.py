@@ -37,7 +37,7 @@ def share_statement(roster: bytes, sender: str, receiver: str, sealed: bytes) ->
 
 
 def check_share(roster: bytes, share: SealedShare, identity: EllipticCurvePublicKey) -> None:
-    """The sender sealed exactly these bytes for this receiver under this roster."""
+    """Raise unless the sender signed exactly these sealed bytes for this receiver under this roster."""
     statement = share_statement(roster, share.sender, share.receiver, share.sealed)
     if len(share.sealed) != SEALED_BYTES or not signed(identity, share.signature, statement):
         raise TamperedShare(f"the share relayed from {share.sender} to {share.receiver} is not the one it signed")

@@ -1,4 +1,4 @@
-"""Tags: a one-time authenticator of the sum under the group secret, additive like the updates.
+"""A one-time homomorphic MAC of the sum under the group secret: tags add up as the updates do.
 
 For a context, h ∈ F^m and b ∈ F are pseudo-random from the group secret, F the field of P = 2⁶¹ − 1. A member's tag is
 b + ⟨h, x_i⟩, the tag of a sum X over n members is n·b + ⟨h, X⟩. Whoever lacks the secret and knows X with its tag finds

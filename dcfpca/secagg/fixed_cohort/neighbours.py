@@ -20,7 +20,7 @@ SECURITY_BITS = 40
 
 
 def neighbours_of(name: str, cohort: tuple[str, ...], group_secret: bytes) -> tuple[str, ...]:
-    """With whom a member masks, in the order of names."""
+    """The neighbours with which a member masks, in the order of names."""
     degree = degree_for(len(cohort))
     if degree == len(cohort) - 1:
         return tuple(member for member in cohort if member != name)
@@ -32,7 +32,7 @@ def neighbours_of(name: str, cohort: tuple[str, ...], group_secret: bytes) -> tu
 
 @lru_cache(maxsize=64)
 def degree_for(members: int) -> int:
-    """k for a cohort of this size; members − 1 means everybody."""
+    """k for a cohort of this size; members − 1 means a complete graph."""
     if members <= COMPLETE_UP_TO:
         return members - 1
     return next((k for k in range(2, members - 1, 2) if _secure(members, k // 2)), members - 1)

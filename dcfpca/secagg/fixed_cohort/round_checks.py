@@ -13,7 +13,7 @@ from dcfpca.secagg.identity import Verify, signed
 
 
 def check_opening(terms: RunTerms, state: SiteState, opening: Opening, verify: Verify) -> None:
-    """Raise the refusal that this opening deserves in this state, if any."""
+    """Raise the refusal that fits this opening in this state, if any."""
     _check_round(terms, state, opening)
     check_exponents(opening.layout, opening.exponents)
     if opening.round == state.round and opening_digest(terms, state.roster, opening) != state.opening:

@@ -13,7 +13,7 @@ MOST_MEMBERS = 1 << 14
 
 @dataclass(frozen=True)
 class RunTerms:
-    """One run as all of its members know it. `cohort` is sorted, and every sum of the run is over all of it."""
+    """The terms of a run, equal at all members. `cohort` is sorted, and every sum of the run is over all of it."""
 
     run: str
     spec_digest: bytes

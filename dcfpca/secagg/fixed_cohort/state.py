@@ -32,7 +32,7 @@ class Step(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SiteState:
-    """Everything that binds a site for the rest of a run, and the secrets it still needs for it.
+    """A site's commitments in a run, and the secrets it still needs for it.
 
     `round` is −1 before the first. `opening` and `update` pin what was answered there, and with which numbers. `lifts`
     counts the misfits of that round, `lifts_before` those of the rounds before. `roots` has one for each of the cohort
