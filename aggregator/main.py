@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from aggregator.config import load_config
 from dcfpca import logs
-from dcfpca.errors import BadInput
+from dcfpca.errors import UnusableState
 from dcfpca.text.command_runner import EXIT_CODES, run_command
 from dcfpca.version import __version__
+
+if TYPE_CHECKING:
+    from aggregator.store.examination import Findings
 
 app = typer.Typer(
     add_completion=False,
@@ -44,17 +46,25 @@ def serve(config: ConfigPath) -> None:
 
 @app.command()
 def check(config: ConfigPath) -> None:
-    """Check configuration, certificate and store without serving."""
+    """Check configuration, certificate and store without serving: the whole file, every run and the audit log."""
     from aggregator.store.audit import check_consortium  # noqa: PLC0415  as above
+    from aggregator.store.examination import examine  # noqa: PLC0415
     from aggregator.store.store import Store  # noqa: PLC0415
     from aggregator.trust import Trust  # noqa: PLC0415
 
     settings = load_config(config)
     trust = Trust(settings.server, frozenset())
+    own = f"{trust.credentials.identity}, certificate until {trust.credentials.not_after:%Y-%m-%d}"
     store = Store(settings.store.path)
-    check_consortium(store.connection, trust.credentials.identity.consortium)
-    store.close()
-    typer.echo(f"ok: {trust.credentials.identity}, certificate until {trust.credentials.not_after:%Y-%m-%d}")
+    try:
+        check_consortium(store.connection, trust.credentials.identity.consortium)
+        findings = examine(store.connection)
+    finally:
+        store.close()
+    _raise_if_damaged(f"the store {settings.store.path}", findings)
+    for sentence in findings.unknown:
+        typer.echo(f"warning: {sentence}", err=True)
+    typer.echo(f"ok: {own}; {findings.runs} runs in the store")
 
 
 @app.command()
@@ -68,15 +78,19 @@ def health(config: ConfigPath) -> None:
 @app.command()
 def backup(config: ConfigPath, out: Annotated[Path, typer.Option("--out", help="The file to write.")]) -> None:
     """Make a consistent copy of the store while the service runs. After a restore, open runs continue."""
+    from aggregator.store.backup import back_up  # noqa: PLC0415  as above
+
     source = load_config(config).store.path
-    if not source.exists():
-        raise BadInput(f"there is no store at {source}", "check [store] path")
-    if out.exists():
-        raise BadInput(f"{out} exists already", "name a new file; nothing is overwritten")
-    with sqlite3.connect(f"file:{source}?mode=ro", uri=True) as live, sqlite3.connect(out) as copy:
-        live.backup(copy)
-    out.chmod(0o600)
+    _raise_if_damaged(f"{source} was copied to {out}, but it", back_up(source, out))
     typer.echo(f"ok: {source} copied to {out}")
+
+
+def _raise_if_damaged(what: str, findings: Findings) -> None:
+    wrong = (*findings.file, *findings.damaged)
+    if wrong:
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        hint = "deploy/RUNBOOK.md, A damaged run: restore a backup that checks, or delete the run (`dcfpca run delete`)"
+        raise UnusableState(f"{what} is damaged: {wrong[0]}{more}", hint)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

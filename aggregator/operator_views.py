@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from aggregator.run import exports
+from aggregator.run import exports, waiting
 from aggregator.run.phases import awaited
+from aggregator.run.records import StoredComplaint
 from aggregator.run.state import Export, Run, Status
 from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.store.participants import ParticipantRecord
+from aggregator.store.store import HeldRun
+from aggregator.verdict_view import rank_curve_view, verdict_view
 from dcfpca.v1 import admin_pb2 as pb
 
 
@@ -32,6 +35,46 @@ async def run_view(registry: RunRegistry, runner: Runner, after_round: int = -1,
         rounds=[pb.RoundView.FromString(view) for view in views],
         percent=dict(runner.percent),
         operator=run.operator,
+        verdict=verdict_view(runner),
+        rank_curve=rank_curve_view(runner) if rounds else [],
+        waiting=_waiting(registry, run),
+        complaints=[_complaint(one) for one in run.complaints],
+    )
+
+
+def _waiting(registry: RunRegistry, run: Run) -> list[pb.WaitingView]:
+    since = run.fixed_cohort.waiting if run.fixed_cohort else {}
+    return [
+        pb.WaitingView(
+            participant=name,
+            since_ms=int(since[name] * 1000),
+            connected=registry.directory.presence.is_connected(name),
+            said=waiting.last_said(run, name),
+        )
+        for name in waiting.missing(run)
+        if name in since
+    ]
+
+
+def _complaint(one: StoredComplaint) -> pb.ComplaintView:
+    return pb.ComplaintView(
+        participant=one.participant,
+        accused=one.accused,
+        error=one.error,
+        sentence=one.sentence,
+        at_ms=int(one.at * 1000),
+    )
+
+
+def held_view(held: HeldRun) -> pb.RunView:
+    """A run that cannot be served, as far as it is known; its reason says why and what to do."""
+    return pb.RunView(
+        run_id=held.run_id,
+        status=held.status,
+        reason=f"{held.reason}; {held.hint}",
+        spec=held.spec_bytes,
+        created_ms=int(held.created_at * 1000),
+        ended_ms=int(held.ended_at * 1000),
     )
 
 

@@ -13,7 +13,7 @@ from aggregator.runner import Runner
 from aggregator.store.store import StoredRun
 from dcfpca.errors import BadInput
 from dcfpca.methods import method_of
-from dcfpca.rpca.method import Consensus
+from dcfpca.rpca.method import Consensus, Stage
 from dcfpca.spec import RunSpec, parse_spec, spec_digest
 
 
@@ -41,7 +41,7 @@ async def complete_spec(spec: RunSpec, directory: ParticipantDirectory, max_upda
 
 def _check_update_size(spec: RunSpec, max_update_mib: int) -> None:
     method = method_of(spec)
-    size = max(method.update_layout(round).size for round in (1, spec.last_round)) * 8
+    size = max(method.update_layout(1, stage).size for stage in Stage) * 8
     if size > max_update_mib << 20:
         raise BadInput(
             f"updates of {spec.rows} rows and rank {spec.width} take {size >> 20} MiB, "

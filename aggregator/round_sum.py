@@ -9,18 +9,20 @@ from functools import cache
 
 from threadpoolctl import ThreadpoolController
 
+from aggregator.encoded_consensus import EncodedConsensus, encoded_consensus
+from aggregator.fixed_cohort_sum import OpenedRound, open_round
 from aggregator.run import events
+from aggregator.run.fixed_cohort import context_of
 from aggregator.run.secure_sum import closed_roster
 from aggregator.run.state import Attempt, Run
 from aggregator.running_sum import RunningSum, UnusableSum, next_consensus
+from aggregator.store.opened_sums import StoredSum
 from aggregator.store.store import Store
 from aggregator.store.update_files import UpdateKey
-from dcfpca.chunked_vectors import header_of, message_bytes
 from dcfpca.errors import BadInput, DcfpcaError
 from dcfpca.logs import log
 from dcfpca.rpca.method import Consensus, Method
 from dcfpca.spec import RunSpec
-from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.admin_pb2 import RoundView
 
 ON_LOOP_BYTES = 1 << 19
@@ -45,19 +47,12 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedConsensus:
-    """A consensus as it is sent: its header, and its payload in little-endian doubles."""
-
-    header: types.TensorHeader
-    payload: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class ReachedConsensus:
-    """A consensus that has been computed but is not yet durable, with the view of the finished round."""
+    """A consensus that has been computed but is not yet durable, with the finished round's view and opened sum."""
 
     consensus: Consensus
     view: RoundView
+    opened_sum: StoredSum | None = None
 
 
 class RoundSum:
@@ -78,6 +73,10 @@ class RoundSum:
             self._encoded = (self.consensus, encoded_consensus(self._method, self.consensus))
         return self._encoded[1]
 
+    def context(self, run: Run) -> bytes:
+        """What every update of the open attempt of a fixed cohort is masked for."""
+        return context_of(self._spec, run, self.encoded().told)
+
     def add(self, round: int, offset: int, data: bytes) -> None:
         """Add the chunk of an accepted update that starts at this byte."""
         self._running_sum(round).add(offset, data)
@@ -88,12 +87,20 @@ class RoundSum:
             self.add(key.ref.round, offset, data)
 
     def rebuild(self, store: Store, attempt: Attempt) -> list[str]:
-        """After a restart, sum the accepted updates of the open attempt; returns whose updates are missing or torn."""
+        """After a restart, sum the accepted updates of the open attempt; returns whose updates are missing or torn.
+
+        The sum is then over the others. What was left of the lost ones is deleted, so that they can be sent again.
+        """
         keys = [UpdateKey(attempt.ref, name, sha256) for name, sha256 in attempt.updates.items()]
-        lost = [key.participant for key in keys if not self._add_verified(store, key)]
+        lost = [key for key in keys if not self._add_verified(store, key)]
         if lost:
             self.discard()
-        return lost
+            for key in lost:
+                store.updates.forget(key)
+            for key in keys:
+                if key not in lost:
+                    self.add_stored(store, key)
+        return [key.participant for key in lost]
 
     def _add_verified(self, store: Store, key: UpdateKey) -> bool:
         """Add and verify an update in one pass; False, leaving the sum unusable, when it is missing or torn."""
@@ -102,7 +109,7 @@ class RoundSum:
 
     def _running_sum(self, round: int) -> RunningSum:
         if self.running is None:
-            self.running = RunningSum(self._spec, self._method.update_layout(round))
+            self.running = RunningSum(self._spec, self._method.update_layout(round, self.consensus.stage))
         return self.running
 
     def discard(self) -> None:
@@ -123,30 +130,44 @@ class RoundSum:
     async def _compute(self, run: Run, attempt: Attempt, traffic: Traffic, post: Post, now: Clock) -> None:
         ref = attempt.ref
         try:
-            after = await self._on_loop_or_thread(run, attempt)
+            opened = await self._on_loop_or_thread(run, attempt)
         except DcfpcaError as error:
             log("sum_failed", level="error", run=ref.run_id, round=ref.round, reason=str(error))
             fatal = not isinstance(error, UnusableSum)
             post(events.SumFailed(at=now(), reason=str(error), fatal=fatal, ref=ref))
             return
+        after = opened.consensus
         view = round_view(run, attempt, after, traffic.take(), now())
         _log_consensus(ref.run_id, view)
-        self._pending = ReachedConsensus(after, view)
-        outcome = after.outcome.value if after.outcome else ""
-        post(events.ConsensusReached(at=now(), outcome=outcome, ref=ref))
+        self._pending = ReachedConsensus(after, view, opened.stored)
+        post(self._reached_event(opened, attempt, now()))
 
-    async def _on_loop_or_thread(self, run: Run, attempt: Attempt) -> Consensus:
-        if self._method.update_layout(attempt.ref.round).size * 8 <= ON_LOOP_BYTES:
+    def _reached_event(self, opened: OpenedRound, attempt: Attempt, at: float) -> events.ConsensusReached:
+        after = opened.consensus
+        return events.ConsensusReached(
+            at=at,
+            outcome=after.outcome.value if after.outcome else "",
+            ref=attempt.ref,
+            consensus=encoded_consensus(self._method, after).header.sha256,
+            sum_digest=opened.sum_digest,
+            exponents=opened.exponents,
+            stage=int(after.stage),
+        )
+
+    async def _on_loop_or_thread(self, run: Run, attempt: Attempt) -> OpenedRound:
+        if self._method.update_layout(attempt.ref.round, self.consensus.stage).size * 8 <= ON_LOOP_BYTES:
             # More threads would be no faster, and would keep spinning beside those that have work to do.
             with _blas().limit(limits=1):
                 return self._next(run, attempt)
         return await asyncio.to_thread(self._next, run, attempt)
 
-    def _next(self, run: Run, attempt: Attempt) -> Consensus:
-        closed = closed_roster(self._spec, run, attempt) if attempt.roster else None
+    def _next(self, run: Run, attempt: Attempt) -> OpenedRound:
         running = self._running_sum(attempt.ref.round)
         try:
-            return next_consensus(self._spec, self._method, self.consensus, attempt, closed, running)
+            if run.fixed_cohort is not None:
+                return open_round(self._spec, self._method, run, self.encoded(), running.total())
+            closed = closed_roster(self._spec, run, attempt) if attempt.roster else None
+            return OpenedRound(next_consensus(self._spec, self._method, self.consensus, attempt, closed, running))
         except DcfpcaError:
             raise
         except Exception as error:
@@ -162,13 +183,6 @@ class RoundSum:
     def adopt(self, reached: ReachedConsensus) -> None:
         """Make a consensus that is durable now the current one."""
         self.consensus, self.finished, self._pending = reached.consensus, reached.view, None
-
-
-def encoded_consensus(method: Method, consensus: Consensus) -> EncodedConsensus:
-    """The consensus as it is sent to the participants."""
-    payload = message_bytes(consensus.broadcast)
-    layout = method.broadcast_layout(consensus.round)
-    return EncodedConsensus(header_of(payload, layout, types.DTYPE_FLOAT64), payload)
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -15,10 +15,10 @@ from aggregator.run import events
 from aggregator.run.backup_recovery import ShownTicket, newer_attempt
 from aggregator.run.state import Status
 from aggregator.runner import Runner
-from aggregator.store.store import StoredRun
+from aggregator.store.store import HeldRun, StoredRun
 from aggregator.store_thread import StoreThread
 from aggregator.telemetry import Telemetry
-from dcfpca.errors import DcfpcaError
+from dcfpca.errors import DcfpcaError, UnusableState
 from dcfpca.logs import log
 
 T = TypeVar("T")
@@ -28,12 +28,16 @@ ANNOUNCE_ENDED_SECONDS = 7 * 86400
 
 
 class RunRegistry:
-    """The runs by id, newest last. `stage` fires when some participant may have something new to do."""
+    """The runs by id, newest last. `stage` fires when some participant may have something new to do.
+
+    `held` are the runs that are damaged or in a format this software does not know: listed, but not served.
+    """
 
     def __init__(self, store: StoreThread, directory: ParticipantDirectory, telemetry: Telemetry | None = None) -> None:
         self.store, self.directory = store, directory
         self.telemetry = telemetry or Telemetry()
         self.runners: dict[str, Runner] = {}
+        self.held: dict[str, HeldRun] = {}
         self.stage = Signal()
         self.draining = False
         self._enrolments: dict[str, EnrolmentTimer] = {}
@@ -45,8 +49,14 @@ class RunRegistry:
     async def start(self) -> None:
         """Load every participant and run; members of open cohorts have the grace period to reconnect."""
         await self.directory.load()
-        for stored in await self.store.do(lambda store: store.load_runs()):
-            await self._add(stored, restarted=True)
+        for sentence in self.store.store.damage:
+            log("store_damaged", level="error", reason=sentence, hint="dcfpca-aggregator check; deploy/RUNBOOK.md")
+        for stored in await self.store.do(lambda store: store.read_runs()):
+            if isinstance(stored, HeldRun):
+                self.held[stored.run_id] = stored
+                log("run_held", level="error", run=stored.run_id, reason=stored.reason, hint=stored.hint)
+            else:
+                await self._add(stored, restarted=True)
         for runner in self.runners.values():
             for name in runner.run.cohort:
                 self._leave_after_grace(runner, name)
@@ -83,6 +93,8 @@ class RunRegistry:
     async def _propose(self, proposal: Proposal) -> Runner:
         async with self._proposing:
             earlier = await self.store.do(lambda store: store.run_of_request(proposal.request_id))
+            if earlier in self.held:
+                raise UnusableState(f"run {earlier} cannot be served: {self.held[earlier].reason}")
             return self.runners[earlier] if earlier else await self._create(proposal)
 
     async def _create(self, proposal: Proposal) -> Runner:
@@ -123,6 +135,14 @@ class RunRegistry:
                 # A run whose store has failed must not keep the participant from its other runs.
                 with suppress(DcfpcaError):
                     await runner.post(event)
+
+    def members_revoked(self, is_revoked: Callable[[str, str], bool]) -> None:
+        """Certificates were revoked: tell every open run with a member whose last one was among them."""
+        for runner in self.runners.values():
+            for name in () if runner.run.status.over else runner.run.cohort:
+                who = self.directory.records.get(name)
+                if who is not None and is_revoked(name, who.fingerprint):
+                    runner.tell(events.MemberRevoked(at=self.store.now(), participant=name))
 
     def enrolment_changed(self, run_id: str) -> None:
         """A participant answered the proposal of this run, so that its enrolment may be complete."""

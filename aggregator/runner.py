@@ -13,13 +13,14 @@ from aggregator.run import events
 from aggregator.run.backup_recovery import renumbered, ticket_of
 from aggregator.run.effects import Accumulate, Discard, Effect, RenumberConsensus, Reply, Sum
 from aggregator.run.phases import deadline
-from aggregator.run.rules import step
+from aggregator.run.rules import Step, step
 from aggregator.run.state import Run, Status
 from aggregator.store.database import StoreFailed
 from aggregator.store.store import Commit, StoredRun
 from aggregator.store.update_files import UpdateKey
 from aggregator.store_thread import StoreThread
 from dcfpca.logs import log
+from dcfpca.message_fate import Fate
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Consensus
 
@@ -111,21 +112,24 @@ class Runner:
         """Continue a run from the state in the store."""
         # Before any timer is set: participants that lost their connections must have the time to reconnect.
         self.tell(events.Restarted(at=self._store.now()))
-        lost = await self._rebuild() if not self.run.status.over else False
+        lost = await self._rebuild() if not self.run.status.over else None
         self._task = asyncio.create_task(self._work(), name=f"run {self.run.run_id}")
-        if self.run.attempt is not None and self.run.phase == "summing" and not lost:
+        if lost:
+            # Known before anybody connects: a repeat of a lost update must not pass for one that is held.
+            await self.post(lost)
+        elif self.run.attempt is not None and self.run.phase == "summing":
             self._sum()
 
-    async def _rebuild(self) -> bool:
-        """Form the running sum again; returns whether accepted updates are lost."""
+    async def _rebuild(self) -> events.UpdatesLost | None:
+        """Form the running sum again; the event says which accepted updates are lost, if any."""
         here = self.run.attempt
         if here is None:
-            return False
+            return None
         lost = await self._store.do(lambda store: self.round_sum.rebuild(store, here))
-        if lost:
-            reason = f"the stored updates of {', '.join(lost)} are gone or torn"
-            self.tell(events.UpdatesLost(at=self._store.now(), ref=here.ref, reason=reason))
-        return bool(lost)
+        if not lost:
+            return None
+        reason = f"the stored updates of {', '.join(lost)} are gone or torn"
+        return events.UpdatesLost(at=self._store.now(), ref=here.ref, reason=reason, participants=tuple(lost))
 
     async def stop(self) -> None:
         """Commit the present batch and stop."""
@@ -196,12 +200,21 @@ class Runner:
 
     def _step(self, batch: Batch, queued: Sequence[QueuedEvent]) -> None:
         for one in queued:
-            after, effects = step(self.spec, batch.run, one.event)
+            after, effects = self._stepped(batch.run, one.event)
             if after is not batch.run:
                 batch.journal.append(one.event)
             batch.run = after
             batch.effects += effects
             batch.replies.append(next((effect for effect in effects if isinstance(effect, Reply)), None))
+
+    def _stepped(self, run: Run, event: events.Event) -> Step:
+        """The step of an event. One that fails leaves the run as it was, and is refused: nothing else depends on it."""
+        try:
+            return step(self.spec, run, event)
+        except Exception as error:
+            told = f"{type(error).__name__}: {error}"
+            log("step_failed", level="error", run=run.run_id, message=event.kind, reason=told)
+            return run, (Reply(Fate.REJECTED, f"the aggregator could not process this message: {told}"),)
 
     def _may_wait(self, batch: Batch) -> bool:
         """Whether more messages may join the batch: it is small, and nobody waits for a change of stage."""
@@ -232,6 +245,7 @@ class Runner:
             chunks=[one.chunk for one in queued if one.chunk and one.event in batch.journal],
             consensus=consensus,
             round_view=(reached.view.round, reached.view.SerializeToString()) if reached else None,
+            opened_sum=reached.opened_sum if reached else None,
             discard=[effect.ref for effect in batch.effects if isinstance(effect, Discard)],
         )
         await self._durably(commit)
@@ -330,6 +344,10 @@ def _still_wanted(effects: Sequence[Effect]) -> Sequence[Effect]:
 
 
 def needs_checkpoint(before: Run, after: Run) -> bool:
-    """Whether to store the full state and restart the journal: at a new attempt, status or export."""
+    """Whether to store the full state and restart the journal: at a new attempt, status or export, or a set-up phase.
+
+    Members of a fixed cohort delete the keys that they have used, so a relayed roster or share must never be forgotten.
+    """
     opened, was = after.attempt and after.attempt.ref, before.attempt and before.attempt.ref
-    return opened != was or before.status is not after.status or before.export is not after.export
+    set_up = after.fixed_cohort is not None and bool(after.fixed_cohort.adverts) and before.phase != after.phase
+    return set_up or opened != was or before.status is not after.status or before.export is not after.export

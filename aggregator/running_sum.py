@@ -66,11 +66,15 @@ def next_consensus(
     running: RunningSum,
 ) -> Consensus:
     """Open the sum and advance the method. Raises UnusableSum to retry the round, BadInput to end the run."""
-    layout = method.update_layout(attempt.ref.round)
-    vector = _opened(attempt, closed, running)
+    return advanced(method, consensus, _opened(attempt, closed, running), len(attempt.survivors))
+
+
+def advanced(method: Method, consensus: Consensus, vector: FloatArray, contributors: int) -> Consensus:
+    """The consensus that follows from an opened sum. Raises UnusableSum or BadInput as `next_consensus` does."""
     if not np.isfinite(vector).all():
         raise UnusableSum("the sum holds numbers that are not finite")
-    after = method.advance(consensus, Total(TensorMessage.unflatten(layout, vector), len(attempt.survivors)))
+    layout = method.update_layout(consensus.round, consensus.stage)
+    after = method.advance(consensus, Total(TensorMessage.unflatten(layout, vector), contributors))
     if after.outcome is Outcome.DIVERGED:
         raise BadInput(after.outcome.value)
     return after

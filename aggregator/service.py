@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from cryptography.hazmat.primitives.serialization import Encoding
 from threadpoolctl import threadpool_limits
@@ -17,6 +20,7 @@ from aggregator.rpc.server import Server
 from aggregator.run_registry import RunRegistry
 from aggregator.store import participants
 from aggregator.store.audit import Signer, check_consortium
+from aggregator.store.database import StoreFailed
 from aggregator.store.store import Store
 from aggregator.store_thread import StoreThread
 from aggregator.telemetry import Telemetry
@@ -26,6 +30,11 @@ from dcfpca.pki import sign
 from dcfpca.version import __version__
 from dcfpca.web_server import WebServer, serve_beside
 
+T = TypeVar("T")
+
+RETRY_SECONDS = 1.0
+"""How often a start that found the disk full is tried again."""
+
 
 def run_service(config: Config) -> None:
     """Serve until told to stop (SIGTERM or Ctrl-C)."""
@@ -34,7 +43,7 @@ def run_service(config: Config) -> None:
 
 
 async def _serve(config: Config) -> None:
-    store = Store(config.store.path)
+    store = await _once_there_is_space(lambda: asyncio.to_thread(Store, config.store.path))
     trust = Trust(config.server, participants.revoked(store.connection))
     mine = trust.credentials
     check_consortium(store.connection, mine.identity.consortium)
@@ -44,11 +53,11 @@ async def _serve(config: Config) -> None:
     server = Server(config, registry, trust)
     await registry.start()
     await server.start()
-    await thread.record("aggregator_started", version=__version__)
+    await _once_there_is_space(lambda: thread.record("aggregator_started", version=__version__))
     pages = await _serve_pages(config, registry, trust)
     _announce_ready(config, server.port)
     watchers = [
-        asyncio.create_task(trust.watch(lambda: _certificates_changed(thread, server, trust))),
+        asyncio.create_task(trust.watch(lambda: _certificates_changed(registry, server, trust))),
         asyncio.create_task(cut_expired(server)),
         asyncio.create_task(watch_health(server.tell_health, thread, trust)),
     ]
@@ -61,9 +70,23 @@ async def _serve(config: Config) -> None:
     registry.drain()
     await server.stop()
     await registry.stop(config.server.drain_seconds)
-    await thread.record("aggregator_stopped")
+    with suppress(StoreFailed):  # a full disk must not keep the service from stopping
+        await thread.record("aggregator_stopped")
     thread.close()
     logs.log("stopped")
+
+
+async def _once_there_is_space(work: Callable[[], Awaitable[T]]) -> T:
+    """The result of work on the store, tried again for as long as the disk is full."""
+    told = False
+    while True:
+        try:
+            return await work()
+        except StoreFailed as error:
+            if not told:
+                logs.log("start_held_up", level="error", reason=str(error), hint=error.hint)
+            told = True
+        await asyncio.sleep(RETRY_SECONDS)
 
 
 async def _serve_pages(config: Config, registry: RunRegistry, trust: Trust) -> list[WebServer]:
@@ -78,11 +101,14 @@ async def _serve_pages(config: Config, registry: RunRegistry, trust: Trust) -> l
     return [page for page in pages if page is not None]
 
 
-def _certificates_changed(store: StoreThread, server: Server, trust: Trust) -> None:
-    """Sign with the new key from now on, and cut the calls of revoked certificates."""
+def _certificates_changed(registry: RunRegistry, server: Server, trust: Trust) -> None:
+    """Sign with the new key from now on, cut the calls of revoked certificates, and tell the runs of their owners."""
     mine = trust.credentials
-    store.signer = Signer(lambda data: sign(mine.private_key, data), mine.certificate.public_bytes(Encoding.DER))
+    registry.store.signer = Signer(
+        lambda data: sign(mine.private_key, data), mine.certificate.public_bytes(Encoding.DER)
+    )
     server.calls.cut(trust.is_trusted)
+    registry.members_revoked(trust.is_revoked)
 
 
 async def cut_expired(server: Server) -> None:

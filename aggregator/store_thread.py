@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from aggregator.store import audit
-from aggregator.store.database import explained
+from aggregator.store.database import StoreFailed, explained
 from aggregator.store.store import Store
 
 T = TypeVar("T")
@@ -32,7 +32,11 @@ class StoreThread:
     def _in_thread(self, operation: Callable[[Store], T]) -> T:
         try:
             return operation(self.store)
+        except StoreFailed:
+            self.store.write_failed = True
+            raise
         except sqlite3.DatabaseError as error:
+            self.store.write_failed = True
             raise explained(error, self.store.path) from error
 
     async def record(self, action: str, *, actor: str = "", run_id: str = "", **detail: object) -> None:

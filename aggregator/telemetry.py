@@ -142,6 +142,10 @@ class Levels(Collector):
         for status in Status:
             by_status.add_metric([status.value], sum(runner.run.status is status for runner in runners))
         yield by_status
+        held = len(self._runs.held)
+        yield Gauge("dcfpca_runs_held", "Runs that are damaged or in an unknown format, and not served.", value=held)
+        wrong = len(self._runs.store.store.damage)
+        yield Gauge("dcfpca_store_damage", "Faults that SQLite found in the tables of runs at the start.", value=wrong)
         oldest = self._runs.store.now() - SHOWN_SECONDS
         shown = [r for r in runners if not r.run.status.over or r.run.ended_at > oldest]
         yield from _run_levels(shown)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dcfpca.rpca.gradient.method import GradientMethod
 from dcfpca.rpca.method import Method
+from dcfpca.rpca.refinement.method import StagedMethod
 from dcfpca.rpca.scaling import ScaledMethod
 from dcfpca.rpca.subspace.method import SubspaceMethod
 from dcfpca.spec import RunSpec
@@ -15,8 +16,21 @@ from dcfpca.spec import RunSpec
 
 def method_of(spec: RunSpec) -> Method:
     """The method of this spec; pure, and the same at the aggregator, at every site and in `simulate`."""
-    inner = _inner(spec)
+    inner = _staged(spec) if spec.closing_rounds else _inner(spec)
     return ScaledMethod(inner, spec.rows) if spec.scaling == "robust" else inner
+
+
+def _staged(spec: RunSpec) -> Method:
+    return StagedMethod(
+        _inner(spec),
+        spec.rows,
+        spec.width,
+        fixed_rank=spec.rank is not None or spec.method == "gradient",
+        refines=spec.method == "subspace",
+        seed=spec.seed,
+        hidden_share=spec.hidden_share,
+        rate=spec.flag_rate,
+    )
 
 
 def _inner(spec: RunSpec) -> Method:

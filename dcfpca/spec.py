@@ -15,6 +15,7 @@ from dcfpca.feature_names import features_digest
 from dcfpca.identity import MAX_NAME
 from dcfpca.method_names import MethodName
 from dcfpca.rpca.gradient.settings import GradientSettings
+from dcfpca.rpca.refinement.limits import CLOSING_ROUNDS, auto_bound
 from dcfpca.rpca.scaling import SCALING_ROUNDS
 from dcfpca.rpca.subspace.settings import SubspaceSettings
 from dcfpca.validation_text import describe
@@ -39,8 +40,21 @@ class RunSpec(BaseModel):
     features_sha256: str = Field(
         "", pattern=r"^([0-9a-f]{64})?$", description="Digest of the feature names in order; as the participants say."
     )
-    rank: int | None = Field(None, ge=1, description="The exact rank of the low-rank part.")
+    rank: int | None = Field(
+        None, ge=1, description="The exact rank of the low-rank part; neither rank nor max_rank: found by itself."
+    )
     max_rank: int | None = Field(None, ge=1, description="An upper bound; the rank is found (method subspace).")
+    closing_rounds: bool = Field(
+        True,
+        description="After the fit, refine it on inexact data, choose the rank by hidden entries, calibrate flags and "
+        "judge the answer. false: the fit alone.",
+    )
+    hidden_share: float = Field(
+        0.03, ge=0.001, le=0.2, description="Share of observed entries hidden from the fit to judge it by."
+    )
+    flag_rate: float = Field(
+        0.01, gt=0, le=0.5, description="False discovery rate of flags: the share of flagged entries that are normal."
+    )
     rounds: int = Field(100, ge=1, le=100_000, description="Stop after so many rounds.")
     tolerance: float = Field(1e-9, ge=0, lt=1, description="Stop when the subspace moves less; 0: never.")
     scaling: Literal["none", "robust"] = Field(
@@ -51,7 +65,9 @@ class RunSpec(BaseModel):
     )
     seed: int = Field(0, ge=0, lt=2**63, description="Of the random start; the same seed gives the same run.")
     participants: tuple[Name, ...] = Field((), description="A fixed cohort; empty: whoever enrols by the deadline.")
-    quorum: int | None = Field(None, ge=1, description="Fewest updates a round needs; default: a majority.")
+    quorum: int | None = Field(
+        None, ge=1, description="Fewest updates a round needs, or enrolments where all are waited for; a majority."
+    )
     aggregation: Literal["secure", "plain"] = Field(
         "secure", description="secure: the aggregator sees only sums. plain: it sees each site's update."
     )
@@ -99,8 +115,12 @@ class RunSpec(BaseModel):
 
     @model_validator(mode="after")
     def _sane(self) -> RunSpec:
-        if (self.rank is None) == (self.max_rank is None):
-            raise ValueError("give either rank (exact) or max_rank (an upper bound), not both or neither")
+        if self.rank is not None and self.max_rank is not None:
+            raise ValueError("give rank (exact) or max_rank (an upper bound), not both; neither: the rank is found")
+        if self.rank is None and self.max_rank is None and (self.method == "gradient" or not self.closing_rounds):
+            raise ValueError(
+                "give rank or max_rank: only the closing rounds of method subspace find it without a bound"
+            )
         if self.rows and self.width > self.rows:
             raise ValueError(f"the rank {self.width} is larger than the {self.rows} rows of the data; lower it")
         if len(set(self.participants)) != len(self.participants):
@@ -111,13 +131,23 @@ class RunSpec(BaseModel):
 
     @property
     def width(self) -> int:
-        """Columns of the exchanged tensors: the rank, or its upper bound."""
-        return self.rank or self.max_rank or 0
+        """Columns of the exchanged tensors: the rank, its upper bound, or the bound chosen for these rows."""
+        return self.rank or self.max_rank or auto_bound(self.rows)
+
+    @property
+    def waits(self) -> bool:
+        """Whether every sum of the run is over the whole cohort, so that a member who is away is waited for."""
+        return self.aggregation == "secure" and self.dropouts == "wait"
 
     @property
     def last_round(self) -> int:
-        """The highest round number that can occur; scaling takes rounds of its own before those of the method."""
-        return self.rounds + (SCALING_ROUNDS if self.scaling == "robust" else 0)
+        """The highest round number that can occur; scaling takes rounds before those of the method, closing after."""
+        return self.rounds + self.scaling_rounds + (CLOSING_ROUNDS if self.closing_rounds else 0)
+
+    @property
+    def scaling_rounds(self) -> int:
+        """Rounds that scaling takes before those of the method."""
+        return SCALING_ROUNDS if self.scaling == "robust" else 0
 
     @property
     def grace_seconds(self) -> float:

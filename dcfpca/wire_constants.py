@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Version of the wire protocol; both sides must have the same."""
 
 CHUNK_BYTES = 1 << 20

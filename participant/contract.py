@@ -13,7 +13,7 @@ from dcfpca.artifacts import ARTIFACTS
 from dcfpca.chunked_vectors import Buffer, header_of, size_of
 from dcfpca.errors import DcfpcaError
 from dcfpca.methods import method_of
-from dcfpca.rpca.method import Layout, Method
+from dcfpca.rpca.method import Layout, Method, Stage
 from dcfpca.secagg import ring_fixed_point as ring
 from dcfpca.secagg.dropout_recovery.shamir import SHARE_BYTES
 from dcfpca.secagg.keys import KEY_BYTES
@@ -50,19 +50,19 @@ class Contract:
             return types.DTYPE_FLOAT64
         return types.DTYPE_UINT64 if self.spec.precision == 64 else types.DTYPE_UINT32
 
-    def layout(self, round: int) -> Layout:
+    def layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
         """The declared shape of the update of a round."""
-        return self.method.update_layout(round)
+        return self.method.update_layout(round, stage)
 
 
 def update_item(
-    contract: Contract, ref: types.RoundRef, payload: Buffer, ticket: bytes = b""
+    contract: Contract, ref: types.RoundRef, payload: Buffer, ticket: bytes = b"", stage: Stage = Stage.FIT
 ) -> tuple[Item, pb.UpdateHeader]:
     """An update of exactly the declared length, and the header that announces it in the declared shape."""
     _check_run(contract, ref)
     _require(len(ticket) <= TICKET_BYTES, "a ticket of an undeclared size")
     _require(0 <= ref.round <= contract.spec.last_round, "an update of a round the spec does not have")
-    tensor = header_of(payload, contract.layout(ref.round), contract.dtype())
+    tensor = header_of(payload, contract.layout(ref.round, stage), contract.dtype())
     _require(len(payload) == size_of(tensor), "more or fewer bytes than the declared shape has")
     shape = f"{tensor.rows} × {tensor.columns} + {tensor.scalars} {_word(tensor.dtype)}"
     kind = "plain update" if contract.spec.aggregation == "plain" else "masked update"

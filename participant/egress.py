@@ -12,6 +12,7 @@ from dcfpca.attempt_ref import AttemptRef
 from dcfpca.chunked_vectors import Buffer
 from dcfpca.dropout_recovery_wire import ref_to_wire
 from dcfpca.errors import Refused
+from dcfpca.rpca.method import Stage
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
@@ -79,7 +80,8 @@ class Egress:
         `opened` is the announcement of the attempt; None when it is no longer the latest.
         """
         ticket, cohort = (opened.ticket, len(opened.cohort)) if opened else (b"", 0)
-        item, header = contract.update_item(agreed, ref_to_wire(ref), payload, ticket)
+        stage = opened.consensus.stage if opened else Stage.FIT
+        item, header = contract.update_item(agreed, ref_to_wire(ref), payload, ticket, stage)
         self._record_once(item)
         return await self._link.upload(header, payload, cohort)
 

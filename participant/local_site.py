@@ -14,7 +14,8 @@ from dcfpca.pki import Credentials, load_credentials, sign
 from dcfpca.rpca.method import Columns
 from dcfpca.spec import RunSpec
 from participant.config import Config
-from participant.data import DataFacts, Matrix, measure, open_matrix, select_features
+from participant.data import DataFacts, Matrix, measure, open_matrix, without_empty_samples
+from participant.data.matrix_parts import MatrixParts
 from participant.engine.progress import MeteredColumns, ProgressMeter
 from participant.peer_verifier import PeerVerifier
 from participant.policy import SiteFacts
@@ -30,10 +31,18 @@ class LocalSite:
     matrix: Matrix = field(repr=False)
     facts: SiteFacts
     data: DataFacts
+    parts: MatrixParts = field(repr=False, init=False)
+
+    def __post_init__(self) -> None:
+        self.parts = MatrixParts(self.matrix, self.data.missing > 0)
 
     def columns(self, spec: RunSpec) -> Columns:
         """The local matrix, restricted to the features that the spec names, in the spec's order."""
-        return select_features(self.matrix, spec.features, f"of {self.name}").columns
+        return self.part(spec).columns
+
+    def part(self, spec: RunSpec) -> Matrix:
+        """The features that the spec names, and the samples that have an entry in any of them."""
+        return self.parts.part(spec.features, f"of {self.name}")
 
     @property
     def name(self) -> str:
@@ -72,6 +81,7 @@ def open_site(config: Config) -> LocalSite:
     meter = ProgressMeter(lambda percent: log("data_checked", path=config.data.origin, percent=percent))
     meter.begin(matrix.columns.shape[1])
     data = measure(MeteredColumns(matrix.columns, meter), config.data.origin)
+    matrix = without_empty_samples(matrix, data)
     facts = SiteFacts(
         name=credentials.identity.name,
         rows=data.rows,

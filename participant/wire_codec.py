@@ -10,6 +10,7 @@ from dcfpca.attempt_ref import AttemptRef
 from dcfpca.dropout_recovery_wire import names_from_wire, ref_to_wire
 from dcfpca.errors import BadMessage
 from dcfpca.message_fate import Fate
+from dcfpca.rpca.method import Stage
 from dcfpca.secagg import Advert, Reveal, SealedShare, Survivors
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
@@ -31,7 +32,8 @@ def decode(assignment: pb.Assignment) -> events.Assigned:
             return _opened(assignment.round_opened, assignment.run_id)
         case "run_finished":
             told = assignment.run_finished
-            return events.Ended(told.status, told.reason, told.round, told.spec_sha256, _consensus(told.consensus))
+            final = _consensus(told.consensus, told.stage)
+            return events.Ended(told.status, told.reason, told.round, told.spec_sha256, final)
         case "export_wanted":
             return events.ExportWanted(_export_id(assignment.export_wanted.export_id))
         case "standby":
@@ -73,7 +75,7 @@ def _ref(ref: types.RoundRef, run_id: str) -> AttemptRef:
 
 
 def _opened(opened: pb.RoundOpened, run_id: str) -> events.Opened:
-    consensus = _consensus(opened.consensus, opened.inline_consensus)
+    consensus = _consensus(opened.consensus, opened.stage, opened.inline_consensus)
     ref, cohort = _ref(opened.ref, run_id), names_from_wire(opened.cohort)
     return events.Opened(ref, opened.spec_sha256, cohort, consensus, ticket=_ticket(opened))
 
@@ -89,11 +91,13 @@ def encode_seen(opened: events.Opened) -> pb.Seen:
     return pb.Seen(ref=ref_to_wire(opened.ref), consensus_sha256=opened.consensus.sha256, ticket=opened.ticket)
 
 
-def _consensus(header: types.TensorHeader, inline: bytes = b"") -> AnnouncedConsensus:
+def _consensus(header: types.TensorHeader, stage: int, inline: bytes = b"") -> AnnouncedConsensus:
     """With a copy of the header: a reference to it would keep the whole assignment in memory."""
     own = types.TensorHeader()
     own.CopyFrom(header)
-    return AnnouncedConsensus(own, inline)
+    if stage not in set(Stage):
+        raise BadMessage("a round was opened in a stage that this version does not know", "upgrade this site")
+    return AnnouncedConsensus(own, inline, Stage(stage))
 
 
 def _export_id(text: str) -> str:

@@ -56,6 +56,8 @@ async def run_news(registry: RunRegistry, runner: Runner, after_round: int) -> t
         "awaited": list(view.awaited),
         "absent": sorted(runner.run.absent | runner.run.silent),
         "percent": dict(view.percent),
+        "verdict": _verdict(view),
+        "rank_curve": [[one.rank, one.error, one.standard_error] for one in view.rank_curve],
         "rounds": [_round(one) for one in view.rounds],
     }
     return document, last
@@ -89,6 +91,11 @@ def _participant(view: pb.ParticipantView) -> Document:
         "certificate_days": view.certificate_days,
         "runs": list(view.runs),
     }
+
+
+def _verdict(view: pb.RunView) -> Document | None:
+    told = view.verdict
+    return {"sound": told.sound, "sentence": told.sentence} if view.HasField("verdict") else None
 
 
 def _round(view: pb.RoundView) -> Document:

@@ -11,7 +11,7 @@ import numpy as np
 from grpc import aio
 
 from aggregator.config import Limits
-from aggregator.operator_views import export_view, participant_view, run_view
+from aggregator.operator_views import export_view, held_view, participant_view, run_view
 from aggregator.proposal import Proposal, complete_spec
 from aggregator.rpc.audit_redaction import shown_to
 from aggregator.rpc.guard import caller
@@ -19,7 +19,7 @@ from aggregator.rpc.open_calls import OpenCalls
 from aggregator.rpc.reconstruction_transfer import read_export
 from aggregator.rpc.run_lookup import runner_of
 from aggregator.rpc.status_errors import Draining, Missing, OutOfTurn, Overloaded
-from aggregator.run import events
+from aggregator.run import endings, events
 from aggregator.run.state import Status
 from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
@@ -35,6 +35,8 @@ from dcfpca.v1.types_pb2 import DTYPE_FLOAT64, Chunk, TensorPart
 
 Context: TypeAlias = "aio.ServicerContext[Any, Any]"
 
+
+_FINISH = "`dcfpca run finish` ends it with the consensus it has; `dcfpca run abort` without a result"
 
 AUDIT_PAGE = 200
 """Entries of the audit log read at a time, so that it is never in memory as a whole."""
@@ -68,12 +70,17 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
             raise Overloaded(f"{open_now} runs are open, which is the most allowed", hint)
 
     async def ListRuns(self, request: pb.ListRunsRequest, context: Context) -> pb.ListRunsResponse:  # noqa: N802
-        """All runs, newest first."""
+        """All runs, newest first; those that cannot be served are among them, with the reason."""
         newest = list(reversed(self._registry.runners.values()))[: request.limit or None]
-        return pb.ListRunsResponse(runs=[await run_view(self._registry, runner, rounds=False) for runner in newest])
+        views = [await run_view(self._registry, runner, rounds=False) for runner in newest]
+        views += [held_view(held) for held in self._registry.held.values()]
+        views.sort(key=lambda view: view.created_ms, reverse=True)
+        return pb.ListRunsResponse(runs=views[: request.limit or None])
 
     async def GetRun(self, request: pb.GetRunRequest, context: Context) -> pb.RunView:  # noqa: N802
         """One run."""
+        if held := self._registry.held.get(request.run_id):
+            return held_view(held)
         return await run_view(self._registry, runner_of(self._registry, request.run_id))
 
     async def WatchRun(self, request: pb.WatchRunRequest, context: Context) -> AsyncIterator[pb.RunView]:  # noqa: N802
@@ -106,7 +113,21 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         runner = runner_of(self._registry, request.run_id)
         if runner.run.status is not Status.PAUSED:
             raise OutOfTurn(f"run {request.run_id} is {runner.run.status.value}, not paused")
+        if why_not := endings.why_not_resumed(runner.spec, runner.run):
+            raise OutOfTurn(f"run {request.run_id} cannot go on: {why_not}", _FINISH)
         await self._act(runner, events.Resumed(at=self._registry.store.now()), "run_resumed")
+        return await run_view(self._registry, runner)
+
+    async def FinishRun(self, request: pb.FinishRunRequest, context: Context) -> pb.RunView:  # noqa: N802
+        """End a run with the consensus it has."""
+        runner, who = runner_of(self._registry, request.run_id), caller()
+        if why_not := endings.why_not_finished(runner.spec, runner.run):
+            raise OutOfTurn(why_not, "" if runner.run.status.over else "wait for that round, or abort the run")
+        here = runner.run.attempt.ref.round if runner.run.attempt else 0
+        because = f": {request.reason[:500]}" if request.reason else ""
+        reason = f"finished by the operator {who.name} before round {here}{because}"
+        event = events.FinishedByOperator(at=self._registry.store.now(), reason=reason)
+        await self._act(runner, event, "run_finished_by_operator", reason=request.reason[:500])
         return await run_view(self._registry, runner)
 
     async def ListParticipants(  # noqa: N802
@@ -196,6 +217,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         self._trust.revoke(*marks)
         # Recorded first: an operator that turns itself away is cut, too.
         await self._record("participant_revoked", "", name=name, fingerprint=shown, marks=sorted(marks), reason=reason)
+        self._registry.members_revoked(self._trust.is_revoked)
         return self._calls.cut(self._trust.is_trusted)
 
     async def RestoreParticipant(  # noqa: N802

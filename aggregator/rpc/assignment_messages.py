@@ -6,14 +6,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, assert_never
 
-from aggregator.round_sum import EncodedConsensus
+from aggregator.encoded_consensus import EncodedConsensus
+from aggregator.round_opening import round_opened
 from aggregator.run.assignments import Assignment, Kind
 from aggregator.run.backup_recovery import ticket_of
+from aggregator.run.fixed_cohort import full_roster
 from aggregator.run.phases import deadline
 from aggregator.run.secure_sum import closed_roster, delivery_to, unmask_request_to
 from aggregator.run.state import Attempt, Run, Status
 from aggregator.runner import Runner
-from dcfpca import dropout_recovery_wire, secagg
+from dcfpca import dropout_recovery_wire, fixed_cohort_wire, secagg
+from dcfpca.rpca.method import Stage
+from dcfpca.secagg.fixed_cohort import shares_for
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import TensorHeader
@@ -22,12 +26,20 @@ from dcfpca.wire_constants import INLINE_BYTES
 BROADCAST_BYTES = 16 << 20
 """The most that the streams of a run may hold together; in a larger cohort the consensus is fetched instead."""
 
-_AttemptKind = Literal[
-    Kind.ROUND_OPENED, Kind.KEYS_RELAYED, Kind.MASK_WANTED, Kind.SURVIVORS_ANNOUNCED, Kind.UNMASK_WANTED
-]
+_AttemptKind = Literal[Kind.KEYS_RELAYED, Kind.MASK_WANTED, Kind.SURVIVORS_ANNOUNCED, Kind.UNMASK_WANTED]
+_SetUpKind = Literal[Kind.RUN_KEY_WANTED, Kind.ROSTER_CLOSED, Kind.GROUP_SHARES_RELAYED]
 
 # Assignments that are the same for every participant.
-_SHARED = frozenset({Kind.RUN_PROPOSED, Kind.ROUND_OPENED, Kind.SURVIVORS_ANNOUNCED, Kind.RUN_FINISHED})
+_SHARED = frozenset(
+    {
+        Kind.RUN_PROPOSED,
+        Kind.RUN_KEY_WANTED,
+        Kind.ROSTER_CLOSED,
+        Kind.ROUND_OPENED,
+        Kind.SURVIVORS_ANNOUNCED,
+        Kind.RUN_FINISHED,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +49,8 @@ class StageFacts:
     spec_bytes: bytes
     deadline_ms: int = 0
     consensus: TensorHeader | None = None
-    inline_consensus: bytes = b""
-    ticket: bytes = b""
+    opened: pb.RoundOpened | None = None
+    stage: Stage = Stage.FIT
     closed: secagg.ClosedRoster | None = None
     shared: dict[str, bytes] = field(default_factory=dict)
 
@@ -50,14 +62,16 @@ def stage_facts(spec: RunSpec, spec_bytes: bytes, run: Run, consensus: EncodedCo
         spec_bytes=spec_bytes,
         deadline_ms=int(due * 1000) if due else 0,
         consensus=consensus.header if run.status in (Status.RUNNING, Status.FINISHED) else None,
+        stage=consensus.stage,
     )
     if run.status is not Status.RUNNING or attempt is None:
         return facts
-    size = len(consensus.payload)
+    opened = round_opened(run, attempt, consensus, ticket_of(run, attempt, consensus.header.sha256))
+    if len(consensus.payload) <= min(INLINE_BYTES, BROADCAST_BYTES // len(run.cohort)):
+        opened.inline_consensus = consensus.payload
     return replace(
         facts,
-        inline_consensus=consensus.payload if size <= min(INLINE_BYTES, BROADCAST_BYTES // len(run.cohort)) else b"",
-        ticket=ticket_of(run, attempt, consensus.header.sha256),
+        opened=opened,
         closed=closed_roster(spec, run, attempt) if attempt.roster else None,
     )
 
@@ -107,22 +121,29 @@ def _body(facts: StageFacts, run: Run, participant: str, one: Assignment) -> Any
         case Kind.EXPORT_WANTED:
             assert run.export is not None
             return pb.ExportWanted(export_id=run.export.export_id)
+        case Kind.ROUND_OPENED:
+            return facts.opened
+        case Kind.RUN_KEY_WANTED | Kind.ROSTER_CLOSED | Kind.GROUP_SHARES_RELAYED:
+            return _set_up_body(run, participant, one.kind)
         case _:
             assert run.attempt is not None
-            return _attempt_body(facts, run, run.attempt, participant, one.kind)
+            return _attempt_body(facts, run.attempt, participant, one.kind)
 
 
-def _attempt_body(facts: StageFacts, run: Run, attempt: Attempt, participant: str, kind: _AttemptKind) -> Any:
+def _set_up_body(run: Run, participant: str, kind: _SetUpKind) -> Any:
+    assert run.fixed_cohort is not None
+    if kind is Kind.RUN_KEY_WANTED:
+        return pb.RunKeyWanted(spec_sha256=run.spec_sha256, cohort=run.cohort)
+    keys = fixed_cohort_wire.roster_to_wire(full_roster(run.fixed_cohort))
+    if kind is Kind.ROSTER_CLOSED:
+        return pb.RosterClosed(keys=keys)
+    sealed = (share for shares in run.fixed_cohort.shares.values() for share in shares)
+    incoming = fixed_cohort_wire.shares_to_wire(shares_for(participant, sealed))
+    return pb.GroupSharesRelayed(incoming=incoming, keys=keys)
+
+
+def _attempt_body(facts: StageFacts, attempt: Attempt, participant: str, kind: _AttemptKind) -> Any:
     ref = dropout_recovery_wire.ref_to_wire(attempt.ref)
-    if kind is Kind.ROUND_OPENED:
-        return pb.RoundOpened(
-            ref=ref,
-            spec_sha256=run.spec_sha256,
-            cohort=run.cohort,
-            consensus=facts.consensus,
-            inline_consensus=facts.inline_consensus,
-            ticket=facts.ticket,
-        )
     assert facts.closed is not None
     match kind:
         case Kind.KEYS_RELAYED:
@@ -145,4 +166,5 @@ def _finished(facts: StageFacts, run: Run) -> pb.RunFinished:
         round=run.attempt.ref.round if run.attempt else 0,
         spec_sha256=run.spec_sha256,
         consensus=facts.consensus if run.status is Status.FINISHED else None,
+        stage=f"STAGE_{facts.stage.name}",
     )

@@ -40,16 +40,20 @@ def caller() -> Caller:
     return _CALLER.get()
 
 
-def _trailing_metadata() -> tuple[tuple[str, str], ...]:
-    """Clock and versions, sent with every answer so that `doctor` can compare them."""
+def _trailing_metadata(held: int) -> tuple[tuple[str, str], ...]:
+    """Clock, versions and how many runs are held, sent with every answer for `doctor` and `health`."""
     now = ("dcfpca-time-ms", str(time.time_ns() // 1_000_000))
-    return (now, ("dcfpca-version", __version__), ("dcfpca-protocol", str(PROTOCOL)))
+    return (now, ("dcfpca-version", __version__), ("dcfpca-protocol", str(PROTOCOL)), ("dcfpca-runs-held", str(held)))
 
 
 class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
     """Wraps every handler; the methods behind it need no further authorization."""
 
-    def __init__(self, trust: Trust, limits: Limits, telemetry: Telemetry) -> None:
+    def __init__(
+        self, trust: Trust, limits: Limits, telemetry: Telemetry, runs_held: Callable[[], int] = lambda: 0
+    ) -> None:
+        """`runs_held` counts the runs that cannot be served, for whoever asks about the service's health."""
+        self._runs_held = runs_held
         self._trust, self._limiter, self._telemetry = trust, CallLimiter(limits), telemetry
         self._read_seconds = limits.read_seconds
         self._guarded: dict[str, Any] = {}
@@ -86,7 +90,7 @@ class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
             try:
                 with self._admitted(method, context), self._telemetry.call(method):
                     answer = await behaviour(_decoded(request), context)
-                context.set_trailing_metadata(_trailing_metadata())
+                context.set_trailing_metadata(_trailing_metadata(self._runs_held()))
             except aio.AbortError:
                 raise
             except Exception as error:

@@ -23,26 +23,31 @@ def probe(config: Config, seconds: float = 5) -> str:
     files = config.server
     own = load_credentials(files.ca, files.cert, files.key, now=datetime.now(UTC), role=Role.AGGREGATOR)
     address = _local(_listening(config))
-    word = _ask(address, own, seconds)
+    word, held = _ask(address, own, seconds)
     if word != health_pb2.HealthCheckResponse.SERVING:
         hint = "its log says why: the store, the certificate, or it is stopping"
         raise Unreachable(f"the aggregator at {address} answers, but says that it is not serving", hint)
     days = int(days_left(own.certificate, datetime.now(UTC)))
-    return f"{address} is serving, and its certificate lasts {days} more days"
+    told = f"{address} is serving, and its certificate lasts {days} more days"
+    return f"{told}; {held} runs are held, see `dcfpca run list`" if held else told
 
 
-def _ask(address: str, own: Credentials, seconds: float) -> int:
+def _ask(address: str, own: Credentials, seconds: float) -> tuple[int, int]:
+    """What the health service says, and how many runs cannot be served."""
     tls = grpc.ssl_channel_credentials(own.ca_pem, own.key_pem, own.cert_pem)
     # Dialled over loopback, which need not be among the names that sites dial.
     options = [("grpc.ssl_target_name_override", _name(own.certificate))]
     with grpc.secure_channel(address, tls, options) as channel:
         try:
             request = health_pb2.HealthCheckRequest()
-            return int(health_pb2_grpc.HealthStub(channel).Check(request, timeout=seconds, wait_for_ready=False).status)
+            stub = health_pb2_grpc.HealthStub(channel)
+            reply, call = stub.Check.with_call(request, timeout=seconds, wait_for_ready=False)
         except grpc.RpcError as error:
             hint = "is it started, and does it use these certificates? see its log"
             said = error.code().name
             raise Unreachable(f"the aggregator at {address} does not answer the health check ({said})", hint) from None
+    told = {str(key): str(value) for key, value in call.trailing_metadata() or ()}
+    return int(reply.status), int(told.get("dcfpca-runs-held", "0"))
 
 
 def _listening(config: Config) -> str:

@@ -13,6 +13,7 @@ from aggregator.config import Limits
 from aggregator.presence import Connection
 from aggregator.rpc import wire_events
 from aggregator.rpc.assignment_messages import StageCache, encoded
+from aggregator.rpc.fixed_cohort import FixedCohortMethods
 from aggregator.rpc.guard import caller
 from aggregator.rpc.reconstruction_transfer import ExportIntake
 from aggregator.rpc.run_lookup import runner_of
@@ -55,7 +56,7 @@ MAX_REASONS, MAX_REASON_CHARACTERS = 100, 20_000
 """Limits on the reasons of one answer, which are stored with the run and shown to operators."""
 
 
-class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
+class RoundServicer(FixedCohortMethods, rounds_pb2_grpc.RoundServiceServicer):
     """The methods of participants; the guard has authenticated the caller."""
 
     def __init__(self, registry: RunRegistry, trust: Trust, limits: Limits) -> None:
@@ -98,16 +99,28 @@ class RoundServicer(rounds_pb2_grpc.RoundServiceServicer):
             seen = self._registry.stage.version
             for runner in self._registry.announced():
                 before = sent.get(runner.run.run_id, frozenset())
-                facts, run = self._stages.now(runner), runner.run
-                wanted = assignments(runner.spec, run, connection.name)
-                # The keys of attempts that are over are dropped.
-                sent[run.run_id] = frozenset(one.key for one in wanted)
-                new = [one for one in wanted if one.key not in before]
-                for message in encoded(facts, run, connection.name, new):
+                sent[runner.run.run_id], messages = self._news(runner, connection.name, before)
+                for message in messages:
                     runner.count_traffic(sent=len(message))
                     yield message
             await self._registry.stage.wait(seen)
         raise Draining("the aggregator is stopping", "connect again in a moment")
+
+    def _news(self, runner: Runner, name: str, before: frozenset[str]) -> tuple[frozenset[str], list[bytes]]:
+        """The keys of all assignments of a participant in a run, and those messages that were not sent before.
+
+        A run whose assignments cannot be formed is logged and left out: the stream serves the other runs, too.
+        """
+        run = runner.run
+        try:
+            facts = self._stages.now(runner)
+            wanted = assignments(runner.spec, run, name)
+            messages = encoded(facts, run, name, [one for one in wanted if one.key not in before])
+        except Exception as error:
+            log("assignment_failed", level="error", run=run.run_id, reason=f"{type(error).__name__}: {error}")
+            return before, []
+        # The keys of attempts that are over are dropped.
+        return frozenset(one.key for one in wanted), messages
 
     def _introduction(self, request: pb.SubscribeRequest) -> ParticipantRecord:
         who = caller()

@@ -54,7 +54,7 @@ class Server:
         self._trust, self._drain = trust, config.server.drain_seconds
         self._shown: Credentials | None = None
         self.health = HealthServicer()
-        guard = Guard(trust, config.limits, registry.telemetry)
+        guard = Guard(trust, config.limits, registry.telemetry, lambda: len(registry.held))
         self.calls = guard.calls
         self._server = aio.server(interceptors=[guard], options=[*_OPTIONS, *_limits(config.limits)])
         rounds = RoundServicer(registry, trust, config.limits)

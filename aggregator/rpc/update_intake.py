@@ -14,6 +14,7 @@ from aggregator.rpc.transfer_slots import TransferSlots
 from aggregator.rpc.wire_events import receipt
 from aggregator.run import events
 from aggregator.run.effects import Reply
+from aggregator.run.fixed_cohort_checks import check_update
 from aggregator.run.round_messages import out_of_turn
 from aggregator.run.state import Phase
 from aggregator.runner import Chunk, Runner
@@ -92,8 +93,11 @@ class UpdateIntake:
             return receipt(await self.runner.post(self._event()))
         if not self._is_of_this_opening():
             return receipt(Reply(Fate.LATE, "this attempt was opened anew by a restored aggregator"))
-        layout = self.runner.method.update_layout(self._key.ref.round)
+        layout = self.runner.method.update_layout(self._key.ref.round, self.runner.consensus.stage)
         check_header(self._header.tensor, layout, update_dtype(self.runner.spec))
+        if self.runner.run.fixed_cohort is not None:
+            told = self.runner.round_sum.encoded().told
+            check_update(self.runner.spec, self.runner.run, told, self._header.context, self._header.tag)
         self._size = size_of(self._header.tensor)
         await self._take_over()
         return None
@@ -111,8 +115,14 @@ class UpdateIntake:
         return run.attempt is not None and self._who not in run.attempt.updates
 
     def _is_of_this_opening(self) -> bool:
+        """Whether the ticket is that of the open attempt; in a fixed cohort the context says more than a ticket."""
         ticket = self._header.ticket
-        return not ticket or self.runner.run.attempt is None or ticket == self.runner.ticket()
+        return (
+            self.runner.run.fixed_cohort is not None
+            or not ticket
+            or self.runner.run.attempt is None
+            or ticket == self.runner.ticket()
+        )
 
     async def _take_over(self) -> None:
         """Cancel an open upload of this participant, whose connection must have broken as it sends another."""
@@ -189,4 +199,5 @@ class UpdateIntake:
             ref=self._key.ref,
             sha256=self._key.sha256,
             size=self._size,
+            tag=self._header.tag,
         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from aggregator.run import events
 from aggregator.run.backup_recovery import ShownTicket
 from aggregator.run.effects import Reply
-from dcfpca import dropout_recovery_wire
+from dcfpca import dropout_recovery_wire, fixed_cohort_wire
 from dcfpca.dropout_recovery_wire import ref_from_wire
 from dcfpca.errors import BadMessage
 from dcfpca.message_fate import Fate
@@ -80,6 +80,41 @@ def shares_revealed(request: pb.UnmaskRequest, who: str, at: float) -> events.Sh
     """Step 6."""
     reveal = dropout_recovery_wire.reveal_from_wire(request, who)
     return events.SharesRevealed(at=at, participant=who, ref=ref_from_wire(request.ref), reveal=reveal)
+
+
+def run_key_advertised(request: pb.AdvertiseRunKeyRequest, who: str, at: float) -> events.RunKeyAdvertised:
+    """Fixed cohort, set-up 1; the key must be the caller's own."""
+    key = fixed_cohort_wire.advert_from_wire(request.key)
+    if key.name != who:
+        raise BadMessage(f"the key is that of {key.name}, but {who} sent it")
+    return events.RunKeyAdvertised(at=at, participant=who, run_key=key)
+
+
+def group_secret_shared(request: pb.ShareGroupSecretRequest, who: str, at: float) -> events.GroupSecretShared:
+    """Fixed cohort, set-up 2."""
+    shares = sorted(fixed_cohort_wire.shares_from_wire(request.shares), key=lambda share: share.receiver)
+    return events.GroupSecretShared(at=at, participant=who, shares=tuple(shares))
+
+
+def misfit_reported(request: pb.ReportMisfitRequest, who: str, at: float) -> events.MisfitReported:
+    """Fixed cohort: an update that does not fit; the statement must be the caller's own."""
+    misfit = fixed_cohort_wire.misfit_from_wire(request.misfit)
+    if misfit.name != who:
+        raise BadMessage(f"the misfit is not one of {who}, who sent it")
+    return events.MisfitReported(at=at, participant=who, ref=ref_from_wire(request.ref), misfit=misfit)
+
+
+def complained(request: pb.ComplainRequest, who: str, at: float) -> events.Complained:
+    """A complaint; its author is the caller."""
+    return events.Complained(
+        at=at,
+        participant=who,
+        accused=request.accused,
+        error=request.error,
+        sentence=request.sentence,
+        certificate=request.certificate,
+        signature=request.signature,
+    )
 
 
 def responded(request: pb.RespondRequest, who: str, fingerprint: str, at: float) -> events.Responded:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from aggregator.run import exports
+from aggregator.run import exports, waiting
 from aggregator.run.phases import candidates
+from aggregator.run.records import FixedCohort
 from aggregator.run.state import Attempt, Phase, Run, Status
 from dcfpca.spec import RunSpec
 
@@ -24,6 +25,9 @@ class Kind(StrEnum):
     MASK_WANTED = "mask_wanted"
     SURVIVORS_ANNOUNCED = "survivors_announced"
     UNMASK_WANTED = "unmask_wanted"
+    RUN_KEY_WANTED = "run_key_wanted"
+    ROSTER_CLOSED = "roster_closed"
+    GROUP_SHARES_RELAYED = "group_shares_relayed"
     STANDBY = "standby"
     RUN_FINISHED = "run_finished"
     EXPORT_WANTED = "export_wanted"
@@ -57,6 +61,8 @@ def assignments(spec: RunSpec, run: Run, participant: str) -> list[Assignment]:
     if participant not in (run.cohort or run.enrolled) or participant in run.refusals:
         return []
     if run.status is Status.RUNNING and run.attempt is not None:
+        if run.fixed_cohort is not None:
+            return _in_fixed_cohort(run, run.attempt, run.fixed_cohort, participant)
         return _in_attempt(run, run.attempt, participant)
     if run.status is Status.PAUSED and run.attempt is not None:
         return [_standby(run.attempt, f"the run is paused: {run.reason}")]
@@ -82,6 +88,26 @@ def _in_attempt(run: Run, attempt: Attempt, participant: str) -> list[Assignment
     # A plain attempt is opened in the uploading phase, with one assignment.
     last = _ORDER.index(attempt.phase) if attempt.roster else 0
     return [Assignment(_key(attempt, phase.value), _KIND_OF_PHASE[phase]) for phase in _ORDER[: last + 1]]
+
+
+def _in_fixed_cohort(run: Run, attempt: Attempt, fixed: FixedCohort, participant: str) -> list[Assignment]:
+    """The one thing that is wanted of a member; who has done it stands by.
+
+    The others' shares of the group secret go before the round until a first update shows that they were opened.
+    """
+    if attempt.phase is Phase.SUMMING:
+        return []
+    if participant not in (lacking := waiting.missing(run)):
+        return [_standby(attempt, f"waiting for {', '.join(lacking)}")]
+    match attempt.phase:
+        case Phase.ADVERTISING:
+            return [Assignment(f"{run.run_id}/set-up/key", Kind.RUN_KEY_WANTED)]
+        case Phase.SHARING:
+            return [Assignment(f"{run.run_id}/set-up/roster", Kind.ROSTER_CLOSED)]
+        case _:
+            relayed = Assignment(f"{run.run_id}/set-up/shares", Kind.GROUP_SHARES_RELAYED)
+            opened = Assignment(_key(attempt, "opened"), Kind.ROUND_OPENED)
+            return [opened] if participant in fixed.ready else [relayed, opened]
 
 
 def _standby(attempt: Attempt, reason: str) -> Assignment:

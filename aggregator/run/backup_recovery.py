@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from aggregator.run.effects import Discard, Effect, RenumberConsensus
 from aggregator.run.events import NewerAttemptShown
 from aggregator.run.phases import open_attempt
-from aggregator.run.state import Attempt, Run, Status, ended
+from aggregator.run.state import Attempt, Run, Status, ended, paused
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Consensus, Outcome
@@ -85,11 +85,23 @@ def catch_up(spec: RunSpec, run: Run, event: NewerAttemptShown) -> Step:
     here, shown = run.attempt.ref, event.ref
     if _is_past(here, shown, event.same_consensus):
         return run, ()
+    if run.fixed_cohort is not None:
+        return _stay_behind(run, here, event), ()
     if shown.round == here.round and event.same_consensus:
         attempt = shown.attempt + 1
         moved = open_attempt(spec, run, here.round, attempt, event.at, first_attempt=attempt)
         return replace(moved, reason=_restored_before(shown)), (Discard(here),)
     return _continue_after(spec, run, here, event)
+
+
+def _stay_behind(run: Run, here: AttemptRef, event: NewerAttemptShown) -> Run:
+    """A fixed cohort answers each round once, so the run cannot open another in place of those it has forgotten.
+
+    If the forgotten opening was the same in everything but its time, the members repeat their answers to it.
+    """
+    if event.same_consensus and event.ref == here:
+        return run
+    return paused(run, f"{_restored_before(event.ref)}; finish it with the consensus it has, or abort it")
 
 
 def _continue_after(spec: RunSpec, run: Run, here: AttemptRef, event: NewerAttemptShown) -> Step:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 
+from aggregator.run import fixed_cohort, fixed_cohort_rounds
 from aggregator.run.effects import ACCEPTED, DUPLICATE, Discard, Effect, Reply
 from aggregator.run.events import Responded
 from aggregator.run.phases import open_attempt, progress
 from aggregator.run.records import Consent
 from aggregator.run.state import Run, Status, ended
 from dcfpca.message_fate import Fate
+from dcfpca.methods import method_of
 from dcfpca.spec import RunSpec
 
 Step = tuple[Run, tuple[Effect, ...]]
@@ -49,8 +52,15 @@ def close(spec: RunSpec, run: Run, at: float) -> Step:
     if width > len(cohort):
         reason = f"a cohort of {len(cohort)} cannot reach the quorum of {width}"
         return ended(run, Status.FAILED, reason, at), ()
-    run = replace(run, status=Status.RUNNING, cohort=cohort, reason="", restarted_at=0.0)
-    return open_attempt(spec, run, 0, 1, at), ()
+    fixed = fixed_cohort.begin(spec) if spec.waits else None
+    run = replace(run, status=Status.RUNNING, cohort=cohort, reason="", restarted_at=0.0, fixed_cohort=fixed)
+    return open_attempt(spec, run, 0, 1, at, consensus=_first_consensus(spec)), ()
+
+
+def _first_consensus(spec: RunSpec) -> bytes:
+    """SHA-256 of the consensus of round 0, as it is sent; a warm start changes the method's memory alone."""
+    vector = method_of(spec).begin().broadcast.flat()
+    return hashlib.sha256(vector.astype("<f8").tobytes()).digest()
 
 
 def fewest_enrolled(spec: RunSpec) -> int:
@@ -62,7 +72,7 @@ def fewest_enrolled(spec: RunSpec) -> int:
 
 
 def withdraw(spec: RunSpec, run: Run, event: Responded) -> Step:
-    """Take an enrolled participant out; the run fails when the rest cannot reach the quorum."""
+    """Take an enrolled participant out; the run fails, or pauses if it needs everybody, when the rest are too few."""
     if run.status.over or event.participant in run.refusals:
         return run, (DUPLICATE,)
     refusals = {**run.refusals, event.participant: event.reasons}
@@ -70,6 +80,8 @@ def withdraw(spec: RunSpec, run: Run, event: Responded) -> Step:
     if run.status is Status.ENROLLING:
         enrolled = {name: consent for name, consent in run.enrolled.items() if name != event.participant}
         return replace(run, enrolled=enrolled), (ACCEPTED,)
+    if run.fixed_cohort is not None:
+        return fixed_cohort_rounds.withdrawn(run, event.participant, event.reasons), (ACCEPTED,)
     left = [name for name in run.cohort if name not in refusals]
     if len(left) < spec.quorum_of(len(run.cohort)):
         gone = (Discard(run.attempt.ref),) if run.attempt else ()

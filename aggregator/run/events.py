@@ -11,7 +11,7 @@ from typing import Literal
 
 from aggregator.run.records import Record
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.secagg import Advert, Reveal
+from dcfpca.secagg import Advert, Reveal, fixed_cohort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +81,12 @@ class BoundStated(AttemptMessage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateReceived(AttemptMessage):
-    """Step 4: the complete update, plain or masked, arrived and matches its digest."""
+    """Step 4: the complete update, plain or masked, arrived and matches its digest. `tag`: only of a fixed cohort."""
 
     kind: Literal["update_received"] = "update_received"
     sha256: bytes
     size: int
+    tag: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,12 +106,63 @@ class SharesRevealed(AttemptMessage):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunKeyAdvertised(ParticipantEvent):
+    """Fixed cohort, set-up 1: the public key of the run."""
+
+    kind: Literal["run_key_advertised"] = "run_key_advertised"
+    run_key: fixed_cohort.Advert
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSecretShared(ParticipantEvent):
+    """Fixed cohort, set-up 2: a sealed share of the group secret for every other member."""
+
+    kind: Literal["group_secret_shared"] = "group_secret_shared"
+    shares: tuple[fixed_cohort.SealedShare, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MisfitReported(AttemptMessage):
+    """Fixed cohort: an update does not fit under the exponents of this attempt."""
+
+    kind: Literal["misfit_reported"] = "misfit_reported"
+    misfit: fixed_cohort.Misfit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Complained(ParticipantEvent):
+    """A participant signed why it cannot go on with the run."""
+
+    kind: Literal["complained"] = "complained"
+    accused: str
+    error: str
+    sentence: str
+    certificate: bytes
+    signature: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberRevoked(ParticipantEvent):
+    """The certificates of a member of the cohort were revoked."""
+
+    kind: Literal["member_revoked"] = "member_revoked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConsensusReached(RunEvent):
-    """The sum of this attempt was formed and the method advanced; a non-empty outcome ends the run."""
+    """The sum of this attempt was formed and the method advanced; a non-empty outcome ends the run.
+
+    `consensus` is the SHA-256 of the new consensus. Of a fixed cohort: `sum_digest` names the opened sum, and
+    `exponents` and `stage` are those of the next round.
+    """
 
     kind: Literal["consensus_reached"] = "consensus_reached"
     ref: AttemptRef
     outcome: str = ""
+    consensus: bytes = b""
+    sum_digest: bytes = b""
+    exponents: tuple[int, ...] = ()
+    stage: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,11 +177,15 @@ class SumFailed(RunEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdatesLost(RunEvent):
-    """Accepted updates of this attempt were lost in a power cut or a restore; the round needs a new attempt."""
+    """Accepted updates of this attempt were lost in a power cut or a restore.
+
+    The round needs a new attempt, or, in a fixed cohort, the same updates of these participants again.
+    """
 
     kind: Literal["updates_lost"] = "updates_lost"
     ref: AttemptRef
     reason: str
+    participants: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +238,14 @@ class Aborted(RunEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedByOperator(RunEvent):
+    """An operator ended the run with the consensus it has."""
+
+    kind: Literal["finished_by_operator"] = "finished_by_operator"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed(RunEvent):
     """An operator resumed a paused run."""
 
@@ -217,10 +281,15 @@ class ExportRefused(ParticipantEvent):
 
 
 RoundMessage = KeysAdvertised | SharesSent | BoundStated | UpdateReceived | SurvivorsAttested | SharesRevealed
+SetUpMessage = RunKeyAdvertised | GroupSecretShared
 Event = (
     Responded
     | EnrolmentClosed
     | RoundMessage
+    | SetUpMessage
+    | MisfitReported
+    | Complained
+    | MemberRevoked
     | ConsensusReached
     | SumFailed
     | UpdatesLost
@@ -230,6 +299,7 @@ Event = (
     | Joined
     | Left
     | Aborted
+    | FinishedByOperator
     | Resumed
     | ExportRequested
     | FileExported

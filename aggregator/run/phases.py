@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from aggregator.run import waiting
 from aggregator.run.effects import Discard, Effect, Sum
 from aggregator.run.secure_sum import agreement_of, close_roster, closed_roster
 from aggregator.run.state import Attempt, Phase, Run, Status
@@ -32,11 +33,18 @@ _SHARE_OF_DEADLINE = {
 }
 
 
-def open_attempt(spec: RunSpec, run: Run, round: int, attempt: int, at: float, first_attempt: int = 1) -> Run:
-    """The run with a fresh attempt at this round."""
-    phase = Phase.ADVERTISING if spec.aggregation == "secure" else Phase.UPLOADING
-    ref = AttemptRef(run.run_id, round, attempt)
-    return replace(run, attempt=Attempt(ref=ref, first_attempt=first_attempt, phase=phase, opened_at=at))
+def open_attempt(
+    spec: RunSpec, run: Run, round: int, attempt: int, at: float, first_attempt: int = 1, consensus: bytes = b""
+) -> Run:
+    """The run with a fresh attempt at this round, on this consensus or on that of the attempt before."""
+    opened = Attempt(
+        ref=AttemptRef(run.run_id, round, attempt),
+        first_attempt=first_attempt,
+        phase=Phase.ADVERTISING if spec.aggregation == "secure" else Phase.UPLOADING,
+        opened_at=at,
+        consensus=consensus or (run.attempt.consensus if run.attempt else b""),
+    )
+    return replace(run, attempt=opened)
 
 
 def deadline(spec: RunSpec, run: Run) -> float | None:
@@ -47,6 +55,8 @@ def deadline(spec: RunSpec, run: Run) -> float | None:
     if run.status is Status.ENROLLING:
         patience = min(spec.enrol_seconds, spec.round_seconds) if run.restarted_at else 0.0
         return max(run.created_at + spec.enrol_seconds, run.restarted_at + patience)
+    if run.fixed_cohort is not None:
+        return waiting.deadline(spec, run)
     if run.status is not Status.RUNNING or run.attempt is None or run.attempt.phase is Phase.SUMMING:
         return None
     due = _due(spec, run.attempt)
@@ -98,9 +108,11 @@ def required(spec: RunSpec, run: Run, attempt: Attempt) -> int:
 
 
 def awaited(run: Run) -> tuple[str, ...]:
-    """Whose answer the run waits for now: active candidates that have not answered."""
+    """Whose answer the run waits for now: active candidates that have not answered, or everybody of a fixed cohort."""
     if run.status is not Status.RUNNING or run.attempt is None:
         return ()
+    if run.fixed_cohort is not None:
+        return waiting.missing(run)
     done, active = answered(run.attempt), set(run.active)
     return tuple(name for name in candidates(run, run.attempt) if name in active and name not in done)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from aggregator.run import events
+from aggregator.run import events, fixed_cohort_rounds
 from aggregator.run.effects import ACCEPTED, DUPLICATE, Accumulate, Effect, Reply
 from aggregator.run.phases import candidates, progress
 from aggregator.run.state import Attempt, Phase, Run, Status
@@ -30,6 +30,8 @@ _ORDER = list(Phase)
 
 def receive(spec: RunSpec, run: Run, event: events.RoundMessage) -> Step:
     """Accept a message of the open attempt, or reply why not. Its sender is no longer silent unless it is rejected."""
+    if run.fixed_cohort is not None:
+        return _receive_in_fixed_cohort(run, event)
     refusal = out_of_turn(run, event.participant, event.ref, PHASE_OF[type(event)])
     if event.participant in run.silent and (refusal is None or refusal.fate is Fate.LATE):
         heard = replace(run, silent=run.silent - {event.participant})
@@ -43,6 +45,17 @@ def receive(spec: RunSpec, run: Run, event: events.RoundMessage) -> Step:
         return heard, (taken,)
     run, effects = progress(spec, replace(heard, attempt=taken))
     return run, (ACCEPTED, *_added(event), *effects)
+
+
+def _receive_in_fixed_cohort(run: Run, event: events.RoundMessage) -> Step:
+    if not isinstance(event, events.UpdateReceived):
+        return run, (Reply(Fate.REJECTED, "this run's secure sum has no such step"),)
+    refusal = out_of_turn(run, event.participant, event.ref, Phase.UPLOADING)
+    if refusal is None:
+        return fixed_cohort_rounds.receive_update(run, event)
+    here = run.attempt
+    again = here is not None and here.ref == event.ref and here.updates.get(event.participant) == event.sha256
+    return run, (DUPLICATE if again and refusal.fate is Fate.LATE else refusal,)
 
 
 def _added(event: events.RoundMessage) -> tuple[Effect, ...]:

@@ -9,9 +9,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from aggregator.run import backup_recovery, enrolment, events, exports, phases, round_messages
-from aggregator.run.effects import Discard, Effect
-from aggregator.run.state import Phase, Run, Status, ended
+from aggregator.run import (
+    backup_recovery,
+    complaints,
+    endings,
+    enrolment,
+    events,
+    exports,
+    fixed_cohort_rounds,
+    phases,
+    round_messages,
+    waiting,
+)
+from aggregator.run.effects import Discard, Effect, Sum
+from aggregator.run.state import Phase, Run, Status, ended, paused
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.spec import RunSpec
 
@@ -34,27 +45,39 @@ def step(spec: RunSpec, run: Run, event: events.Event) -> Step:
             | events.SharesRevealed()
         ):
             return round_messages.receive(spec, run, event)
+        case events.RunKeyAdvertised() | events.GroupSecretShared():
+            return fixed_cohort_rounds.receive_set_up(spec, run, event)
+        case events.MisfitReported():
+            refusal = round_messages.out_of_turn(run, event.participant, event.ref, Phase.UPLOADING)
+            return fixed_cohort_rounds.receive_misfit(run, event, refusal)
+        case events.Complained():
+            return complaints.receive(run, event)
+        case events.MemberRevoked():
+            return fixed_cohort_rounds.revoked(run, event.participant), ()
         case events.ConsensusReached():
             return _consensus_reached(spec, run, event)
         case events.SumFailed():
             return _sum_failed(spec, run, event)
         case events.UpdatesLost():
-            current = is_current(run, event.ref)
-            return phases.reopen_uncounted(spec, run, event.at, event.reason) if current else (run, ())
+            return _updates_lost(spec, run, event)
         case events.NewerAttemptShown():
             return backup_recovery.catch_up(spec, run, event)
         case events.Restarted():
-            return _restarted(run, event), ()
+            return _restarted(spec, run, event), ()
         case events.DeadlinePassed():
             return _deadline_passed(spec, run, event)
         case events.Joined():
             return _joined(spec, run, event)
         case events.Left():
+            if run.fixed_cohort is not None:
+                return waiting.left(run, event.participant, event.at), ()
             return phases.progress(spec, replace(run, absent=run.absent | {event.participant}))
         case events.Aborted():
-            return _aborted(run, event)
+            return endings.abort(run, event)
+        case events.FinishedByOperator():
+            return endings.finish(spec, run, event)
         case events.Resumed():
-            return _resumed(spec, run, event), ()
+            return _resumed(spec, run, event)
         case events.ExportRequested():
             return exports.request(run, event), ()
         case events.FileExported() | events.ExportRefused():
@@ -68,7 +91,17 @@ def is_current(run: Run, ref: AttemptRef) -> bool:
     return run.status is Status.RUNNING and run.attempt is not None and run.attempt.ref == ref
 
 
-def _restarted(run: Run, event: events.Restarted) -> Run:
+def _updates_lost(spec: RunSpec, run: Run, event: events.UpdatesLost) -> Step:
+    if not is_current(run, event.ref) and not (run.fixed_cohort and run.attempt and run.attempt.ref == event.ref):
+        return run, ()
+    if run.fixed_cohort is not None:
+        return fixed_cohort_rounds.updates_lost(run, event), ()
+    return phases.reopen_uncounted(spec, run, event.at, event.reason)
+
+
+def _restarted(spec: RunSpec, run: Run, event: events.Restarted) -> Run:
+    if endings.is_of_first_edition(spec, run):
+        return paused(run, endings.FIRST_EDITION)
     if run.status not in (Status.ENROLLING, Status.RUNNING):
         return run
     return replace(run, restarted_at=event.at, back=frozenset())
@@ -80,7 +113,9 @@ def _joined(spec: RunSpec, run: Run, event: events.Joined) -> Step:
         return run, ()
     if who in run.absent | run.silent:
         run = replace(run, absent=run.absent - {who}, silent=run.silent - {who})
-    return phases.came_back(spec, run, who, event.at) if run.restarted_at else (run, ())
+    if run.fixed_cohort is not None or not run.restarted_at:
+        return run, ()
+    return phases.came_back(spec, run, who, event.at)
 
 
 def _consensus_reached(spec: RunSpec, run: Run, event: events.ConsensusReached) -> Step:
@@ -89,7 +124,10 @@ def _consensus_reached(spec: RunSpec, run: Run, event: events.ConsensusReached) 
     gone = (Discard(event.ref),)
     if event.outcome:
         return ended(run, Status.FINISHED, event.outcome, event.at), gone
-    return phases.open_attempt(spec, replace(run, reason=""), event.ref.round + 1, 1, event.at), gone
+    if run.fixed_cohort is not None:
+        return fixed_cohort_rounds.next_round(run, event), gone
+    round = event.ref.round + 1
+    return phases.open_attempt(spec, replace(run, reason=""), round, 1, event.at, consensus=event.consensus), gone
 
 
 def _sum_failed(spec: RunSpec, run: Run, event: events.SumFailed) -> Step:
@@ -97,26 +135,26 @@ def _sum_failed(spec: RunSpec, run: Run, event: events.SumFailed) -> Step:
         return run, ()
     if event.fatal:
         return ended(run, Status.FAILED, event.reason, event.at), (Discard(event.ref),)
+    if run.fixed_cohort is not None:
+        return paused(run, event.reason), ()
     return phases.reopen(spec, run, event.at, event.reason)
 
 
 def _deadline_passed(spec: RunSpec, run: Run, event: events.DeadlinePassed) -> Step:
     if not is_current(run, event.ref) or run.phase != event.phase:
         return run, ()
+    if run.fixed_cohort is not None:
+        return waiting.overdue(spec, run, event.at)
     return phases.overdue(spec, run, event.at)
 
 
-def _aborted(run: Run, event: events.Aborted) -> Step:
-    if run.status.over:
+def _resumed(spec: RunSpec, run: Run, event: events.Resumed) -> Step:
+    if run.status is not Status.PAUSED or run.attempt is None or endings.why_not_resumed(spec, run):
         return run, ()
-    gone = (Discard(run.attempt.ref),) if run.attempt else ()
-    return ended(run, Status.ABORTED, event.reason, event.at), gone
-
-
-def _resumed(spec: RunSpec, run: Run, event: events.Resumed) -> Run:
-    if run.status is not Status.PAUSED or run.attempt is None:
-        return run
     here = run.attempt.ref
     again = here.attempt + 1
     run = replace(run, status=Status.RUNNING, reason="", silent=frozenset())
-    return phases.open_attempt(spec, run, here.round, again, event.at, first_attempt=again)
+    if run.fixed_cohort is not None:
+        complete = run.attempt is not None and run.attempt.phase is Phase.SUMMING
+        return waiting.resumed(run, event.at), ((Sum(here),) if complete else ())
+    return phases.open_attempt(spec, run, here.round, again, event.at, first_attempt=again), ()

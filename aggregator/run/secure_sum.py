@@ -24,6 +24,7 @@ def context_of(spec: RunSpec, run: Run, ref: AttemptRef) -> secagg.Context:
         threshold=spec.threshold_of(len(run.cohort)),
         min_cohort=MIN_COHORT,
         precision=spec.precision,
+        consensus=run.attempt.consensus if run.attempt else b"",
     )
 
 

@@ -16,7 +16,8 @@ def check(spec: RunSpec, run: Run, event: events.RoundMessage, verify: Verify) -
     """Raise BadMessage unless this message, which is in turn, follows the protocol. Updates are checked elsewhere."""
     match event:
         case events.KeysAdvertised():
-            secagg.accept_advert(context_of(spec, run, event.ref), event.advert, verify)
+            others = run.attempt.adverts.values() if run.attempt else ()
+            secagg.accept_advert(context_of(spec, run, event.ref), event.advert, verify, others)
         case events.SharesSent():
             shares = [secagg.SealedShare(event.participant, to, sealed) for to, sealed in event.shares.items()]
             secagg.accept_shares(_roster(spec, run)[0], event.participant, shares)

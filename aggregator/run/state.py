@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from aggregator.run.records import Consent, ExportAnswer, Record
+from aggregator.run.records import Consent, ExportAnswer, FixedCohort, Record, StoredComplaint
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.secagg import Advert, Reveal
 
@@ -31,7 +31,7 @@ class Status(StrEnum):
 
 
 class Phase(StrEnum):
-    """What the open attempt waits for. A plain round has only uploading and summing."""
+    """What the open attempt waits for. A plain round, and one that waits for everybody, is uploading and summing."""
 
     ADVERTISING = "advertising"
     SHARING = "sharing"
@@ -45,14 +45,16 @@ class Phase(StrEnum):
 class Attempt(Record):
     """The open attempt at a round, or the last one of a run that ended, with the messages accepted in it.
 
-    `first_attempt` is the number from which `max_attempts` counts: 1, or the first attempt after a resume. `roster`,
-    `members` and `exponent` stay empty in plain runs.
+    `first_attempt` is the number from which `max_attempts` counts: 1, or the first attempt after a resume. `consensus`
+    is the SHA-256 of the consensus that the attempt answers. `roster`, `members` and `exponent` stay empty unless
+    the run goes on without dropouts, `tags` unless it waits for them.
     """
 
     ref: AttemptRef
     first_attempt: int
     phase: Phase
     opened_at: float
+    consensus: bytes = b""
     adverts: Mapping[str, Advert] = field(default_factory=dict)
     roster: tuple[str, ...] = ()
     shares: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
@@ -60,6 +62,7 @@ class Attempt(Record):
     members: tuple[str, ...] = ()
     exponent: int = 0
     updates: Mapping[str, bytes] = field(default_factory=dict)
+    tags: Mapping[str, int] = field(default_factory=dict)
     survivors: tuple[str, ...] = ()
     attestations: Mapping[str, bytes] = field(default_factory=dict)
     reveals: Mapping[str, Reveal] = field(default_factory=dict)
@@ -78,8 +81,9 @@ class Run(Record):
     """The state of one run. `absent` have no connection, `silent` missed a deadline while connected.
 
     `spec_sha256` is the digest that the participants consented to; it is derived from the stored spec and not stored
-    with the state. `seal` is the secret key of the run's tickets. While `restarted_at` is set, the run waits for a
-    quorum to reconnect after a restart of the aggregator; `back` are those who have.
+    with the state. `fixed_cohort` is set in a secure run that waits for dropouts, from the end of its enrolment.
+    `seal` is the secret key of the run's tickets. While `restarted_at` is set, the run waits for a quorum to reconnect
+    after a restart of the aggregator; `back` are those who have.
     """
 
     run_id: str
@@ -97,6 +101,8 @@ class Run(Record):
     restarted_at: float = 0.0
     back: frozenset[str] = frozenset()
     attempt: Attempt | None = None
+    fixed_cohort: FixedCohort | None = None
+    complaints: tuple[StoredComplaint, ...] = ()
     ended_at: float = 0.0
     export: Export | None = None
 
@@ -119,7 +125,7 @@ class Run(Record):
 
 
 def ended(run: Run, status: Status, reason: str, at: float) -> Run:
-    """The run after its end; keys and shares of its last attempt are dropped."""
+    """The run after its end; keys and shares of its set-up and of its last attempt are dropped."""
     last = run.attempt and Attempt(
         ref=run.attempt.ref,
         first_attempt=run.attempt.first_attempt,
@@ -127,4 +133,9 @@ def ended(run: Run, status: Status, reason: str, at: float) -> Run:
         opened_at=run.attempt.opened_at,
         survivors=run.attempt.survivors,
     )
-    return replace(run, status=status, reason=reason, ended_at=at, attempt=last)
+    return replace(run, status=status, reason=reason, ended_at=at, attempt=last, fixed_cohort=None)
+
+
+def paused(run: Run, reason: str) -> Run:
+    """The run until an operator resumes or ends it; what was accepted in the open attempt stays."""
+    return replace(run, status=Status.PAUSED, reason=reason)

@@ -16,7 +16,7 @@ from aggregator.run.events import Event
 from aggregator.run.state import Run
 from aggregator.store.stored_json import Fields, event_from_stored, event_to_stored, run_from_stored, run_to_stored
 from dcfpca.errors import UnusableState
-from dcfpca.rpca.method import Consensus, Outcome, Progress, TensorMessage
+from dcfpca.rpca.method import Consensus, Outcome, Progress, Stage, TensorMessage
 
 _EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])
 _RUN: TypeAdapter[Run] = TypeAdapter(Run)
@@ -68,6 +68,7 @@ def dump_consensus(consensus: Consensus) -> bytes:
         "change": progress.change,
         "noise": progress.noise,
         "threshold": progress.threshold,
+        "stage": int(consensus.stage),
     }
     buffer = io.BytesIO()
     arrays = {f"memory.{name}": value for name, value in consensus.memory.items()}
@@ -100,4 +101,5 @@ def _consensus(arrays: dict[str, np.ndarray[Any, Any]]) -> Consensus:
         memory={name.removeprefix("memory."): value for name, value in arrays.items() if name.startswith("memory.")},
         progress=progress,
         outcome=Outcome[head["outcome"]] if head["outcome"] else None,
+        stage=Stage(head.get("stage", 0)),  # stores of 0.1 have none
     )

@@ -1,4 +1,4 @@
-"""Opens the SQLite file: lock, version and pragmas. Every failure is an error with one sentence and a hint."""
+"""Opening the SQLite file: lock, version, pragmas, and the transactions on it."""
 
 from __future__ import annotations
 
@@ -6,34 +6,45 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 
-from dcfpca.errors import BadInput, DcfpcaError, UnusableState
+from aggregator.store.checksum import row_checksum
+from aggregator.store.sqlite_errors import StoreFailed, damaged, explained, is_full
+from dcfpca.atomic_files import sync_directory
+from dcfpca.errors import BadInput, UnusableState
 
-VERSION = 1
+__all__ = ["VERSION", "StoreFailed", "explained", "fold_log", "lock", "open_database", "probe_write", "transaction"]
 
-
-class StoreFailed(DcfpcaError):
-    """The store cannot be written or read any more; nothing that was acknowledged is lost."""
+VERSION = 2
+LOG_PAGES = 256
+"""Pages of 4 KiB in the write-ahead log before SQLite folds it into the database."""
+LOG_BYTES = 1 << 20
+"""The size to which the file of the log is cut whenever it starts anew."""
 
 
 def open_database(path: Path) -> sqlite3.Connection:
-    """The store at this path, made or upgraded where needed, in WAL mode."""
+    """The store at this path, made or upgraded where needed, in WAL mode, readable by its owner alone."""
     try:
-        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=2)
+        if not path.exists():
+            _create(path)
+        elif not path.stat().st_size and not log_file(path).exists():
+            hint = "restore it from a backup (deploy/RUNBOOK.md), or remove the file to begin with a new store"
+            raise UnusableState(f"the store {path} is an empty file", hint)
+        path.chmod(0o600)
+        return _opened(path)
     except sqlite3.DatabaseError as error:
         raise explained(error, path) from error
-    try:
-        _prepare(connection, path)
-    except sqlite3.DatabaseError as error:
-        connection.close()
-        raise explained(error, path) from error
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+    except UnicodeDecodeError as error:
+        raise damaged(f"the store {path}", "its schema is not text") from error
+    except OSError as error:
+        raise BadInput(f"the store {path} cannot be opened: {error.strerror}", "check [store] path") from error
+
+
+def log_file(path: Path) -> Path:
+    """The write-ahead log of a store."""
+    return path.with_name(f"{path.name}-wal")
 
 
 def lock(path: Path) -> int:
@@ -55,19 +66,60 @@ def lock(path: Path) -> int:
     return handle
 
 
+def connect(path: Path | str, *, uri: bool = False) -> sqlite3.Connection:
+    """A connection without implicit transactions. Text that is damaged is read with marks, and fails its checksum."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=2, uri=uri)
+    connection.text_factory = lambda body: body.decode("utf-8", "replace")
+    connection.create_function("row_checksum", -1, row_checksum, deterministic=True)
+    return connection
+
+
+def _create(path: Path) -> None:
+    """Make a new store, which appears complete or not at all: an empty file is always one that lost its content."""
+    if log_file(path).exists():
+        hint = "put the file back, or restore a backup; to begin with a new store, remove the log too"
+        raise UnusableState(f"the store {path} is missing and its write-ahead log is there", hint)
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.unlink(missing_ok=True)
+    os.close(os.open(fresh, os.O_WRONLY | os.O_CREAT, 0o600))
+    connection = connect(fresh)
+    try:
+        _upgrade(connection, 0)
+    finally:
+        connection.close()
+    fresh.replace(path)
+    sync_directory(path.parent)
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    connection = connect(path)
+    try:
+        _prepare(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
-    # The updates of a round pass through the log once and are deleted again: fold it in seldom.
-    connection.execute("PRAGMA wal_autocheckpoint = 16384")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
+    connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
     connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("BEGIN IMMEDIATE")
+    # A log that filled the disk before a restart makes room for everything that is written from here on.
+    fold_log(connection)
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > VERSION:
-        connection.execute("ROLLBACK")
         raise UnusableState(
             f"the store {path} was written by a newer version (store version {version}, this software knows {VERSION})",
             "run the newer software, or restore the backup taken before the upgrade",
         )
+    if version < VERSION:
+        _upgrade(connection, version)
+
+
+def _upgrade(connection: sqlite3.Connection, version: int) -> None:
+    connection.execute("BEGIN IMMEDIATE")
     for script in _scripts(version):
         for statement in _statements(script):
             connection.execute(statement)
@@ -110,27 +162,31 @@ def transaction(connection: sqlite3.Connection, *, wait_for_disk: bool = True) -
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         if isinstance(error, sqlite3.DatabaseError):
+            if is_full(error):
+                fold_log(connection)
             raise explained(error) from error
         raise
 
 
-def explained(error: sqlite3.DatabaseError, path: Path | None = None) -> DcfpcaError:
-    """An SQLite error as a sentence with a hint."""
-    where = f"the store {path}" if path else "the store"
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code == sqlite3.SQLITE_FULL:
-        return StoreFailed(
-            f"{where} cannot be written: the disk is full", "free some space; nothing acknowledged is lost"
-        )
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return UnusableState(
-            f"{where} is in use by another process", "stop the other aggregator, or give each its own store"
-        )
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        hint = "restore it from a backup (deploy/RUNBOOK.md); it has not been changed"
-        return UnusableState(f"{where} is damaged or is not a store: {error}", hint)
-    if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
-        return BadInput(
-            f"{where} cannot be written: {error}", "check that its directory exists and who may write there"
-        )
-    return StoreFailed(f"{where} failed: {error}", "look at the disk; what was acknowledged is safe")
+def fold_log(connection: sqlite3.Connection) -> None:
+    """Move the write-ahead log into the database and cut its file to nothing; later, if a reader is in the way."""
+    with suppress(sqlite3.OperationalError):
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def probe_write(connection: sqlite3.Connection, *, commit: bool) -> None:
+    """Raise StoreFailed or BadInput when a transaction cannot be written.
+
+    Without `commit` the transaction is rolled back: the lock and the permission are proven, and nothing is written.
+    """
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        connection.execute(f"PRAGMA user_version = {version}")
+        connection.execute("COMMIT" if commit else "ROLLBACK")
+    except sqlite3.DatabaseError as error:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        if is_full(error):
+            fold_log(connection)
+        raise explained(error) from error

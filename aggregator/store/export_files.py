@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import os
 import secrets
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,10 @@ class ExportFiles:
         """The chunks of a file from this byte on; None when it was not exported."""
         path = self._path(run_id, participant, artifact)
         return _chunks(path, offset) if artifact in ARTIFACTS and path.is_file() else None
+
+    def delete_run(self, run_id: str) -> None:
+        """Delete every exported file of a run."""
+        shutil.rmtree(self.directory / run_id, ignore_errors=True)
 
     def _path(self, run_id: str, participant: str, artifact: str) -> Path:
         return self.directory / run_id / participant / artifact

@@ -1,14 +1,20 @@
 -- What survives a restart of the aggregator. Times are Unix seconds (REAL). PRAGMA user_version holds the version
 -- of this schema; upgrades are numbered scripts beside this file.
 
+-- Every row of a run has checksums over its other columns (checksum.py): a row that does not match is damaged.
+
 -- One row per run: its spec, and its state as of event `state_seq`.
 CREATE TABLE runs (
     run_id     TEXT PRIMARY KEY,
     request_id TEXT NOT NULL UNIQUE,     -- the proposer's idempotency key
     spec       BLOB NOT NULL,            -- canonical JSON; its SHA-256 is what the sites signed
     created_at REAL NOT NULL,
+    memory     TEXT NOT NULL,            -- format of the method's memory (dcfpca/method_formats.py); empty: not known
+    checksum   INTEGER NOT NULL,         -- of the columns above
     state      BLOB NOT NULL,            -- JSON of the run after event state_seq
-    state_seq  INTEGER NOT NULL
+    state_seq  INTEGER NOT NULL,
+    software   TEXT NOT NULL,            -- version that wrote the state
+    state_checksum INTEGER NOT NULL      -- of run_id and the three columns above
 );
 
 -- The journal: what happened since the run's stored state. Replaying it gives the run as it was.
@@ -16,13 +22,15 @@ CREATE TABLE events (
     run_id TEXT NOT NULL REFERENCES runs,
     seq    INTEGER NOT NULL,
     body   BLOB NOT NULL,                -- JSON of the event
+    checksum INTEGER NOT NULL,
     PRIMARY KEY (run_id, seq)
 ) WITHOUT ROWID;
 
 -- The consensus that the open round answers, or the final one: one per run.
 CREATE TABLE consensus (
     run_id TEXT PRIMARY KEY REFERENCES runs,
-    body   BLOB NOT NULL                 -- npz without pickle
+    body   BLOB NOT NULL,                -- npz without pickle
+    checksum INTEGER NOT NULL
 );
 
 -- Finished rounds, for people.
@@ -30,8 +38,18 @@ CREATE TABLE rounds (
     run_id TEXT NOT NULL REFERENCES runs,
     round  INTEGER NOT NULL,
     view   BLOB NOT NULL,                -- serialized dcfpca.v1.RoundView
+    checksum INTEGER NOT NULL,
     PRIMARY KEY (run_id, round)
 ) WITHOUT ROWID;
+
+-- The opened sums of the latest rounds of runs with a fixed cohort, which members may fetch and check.
+CREATE TABLE opened_sums (
+    run_id TEXT NOT NULL REFERENCES runs,
+    round  INTEGER NOT NULL,
+    header BLOB NOT NULL,                -- serialized dcfpca.v1.SumHeader
+    sum    BLOB NOT NULL,                -- residues, little-endian
+    PRIMARY KEY (run_id, round)
+);
 
 -- Everyone who ever connected.
 CREATE TABLE participants (
@@ -66,3 +84,10 @@ CREATE TABLE audit (
     certificate BLOB NOT NULL
 );
 CREATE INDEX audit_by_run ON audit (run_id);
+
+-- The mark of the present opening, also in a file beside the store (opening_mark.py); one row. Empty in a backup.
+CREATE TABLE opening (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    id  TEXT NOT NULL
+);
+INSERT INTO opening (one, id) VALUES (1, '');

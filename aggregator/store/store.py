@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from aggregator.run.events import Event
-from aggregator.run.rules import step
 from aggregator.run.state import Run
-from aggregator.store.codec import dump_consensus, dump_event, dump_run, load_consensus, load_event, load_run
-from aggregator.store.database import lock, open_database, transaction
+from aggregator.store import opened_sums, run_rows
+from aggregator.store.database import explained, fold_log, lock, open_database, probe_write, transaction
 from aggregator.store.export_files import ExportFiles
+from aggregator.store.integrity import check_vital_tables, damage_in_runs
+from aggregator.store.opened_sums import StoredSum
+from aggregator.store.opening_mark import check_log, mark_closed, mark_open
+from aggregator.store.run_rows import HeldRun, StoredRun
+from aggregator.store.sqlite_errors import LEAST_FREE, disk_full, free_bytes
 from aggregator.store.update_files import UpdateFiles, UpdateKey
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.rpca.method import Consensus
-from dcfpca.spec import RunSpec, parse_spec, spec_digest
 
-
-@dataclass(frozen=True, slots=True)
-class StoredRun:
-    """A run as the store holds it, its journal replayed; `seq` is the number of its last event."""
-
-    spec: RunSpec
-    spec_bytes: bytes
-    run: Run
-    seq: int
-    consensus: Consensus | None
+__all__ = ["Commit", "HeldRun", "Store", "StoredRun"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,38 +36,53 @@ class Commit:
     chunks: Sequence[tuple[UpdateKey, int, bytes]] = ()
     consensus: Consensus | None = None
     round_view: tuple[int, bytes] | None = None
+    opened_sum: StoredSum | None = None
     discard: Sequence[AttemptRef] = ()
 
 
 class Store:
-    """Everything durable: one database, and beside it the files of open updates and of exports."""
+    """Everything durable: one database, and beside it the files of open updates and of exports.
+
+    `damage` is what SQLite found wrong with the tables of runs when the store was opened, one sentence each.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.updates = UpdateFiles(path.with_name(f"{path.name}.updates"))
         self.exports = ExportFiles(path)
+        self.write_failed = False
         self._lock = lock(path)
         try:
-            self.connection = open_database(path)
+            self.connection = self._open()
         except BaseException:
             os.close(self._lock)
             raise
 
+    def _open(self) -> sqlite3.Connection:
+        check_log(self.path)
+        connection = open_database(self.path)
+        try:
+            check_vital_tables(connection, self.path)
+            self.damage = damage_in_runs(connection)
+            mark_open(connection, self.path)
+        except sqlite3.DatabaseError as error:
+            connection.close()
+            raise explained(error, self.path) from error
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
     def close(self) -> None:
         """Close the database, which merges the write-ahead log, and release the lock."""
         self.connection.close()
+        mark_closed(self.path)
         os.close(self._lock)
 
     def create_run(self, run: Run, spec_bytes: bytes, request_id: str, consensus: Consensus) -> None:
         """Store a new run; its request id makes the proposal idempotent."""
         with transaction(self.connection) as db:
-            row = (run.run_id, request_id, spec_bytes, run.created_at, dump_run(run))
-            db.execute(
-                "INSERT INTO runs (run_id, request_id, spec, created_at, state, state_seq) VALUES (?, ?, ?, ?, ?, 0)",
-                row,
-            )
-            body = dump_consensus(consensus)
-            db.execute("INSERT INTO consensus (run_id, body) VALUES (?, ?)", (run.run_id, body))
+            run_rows.insert_run(db, run, spec_bytes, request_id, consensus)
 
     def run_of_request(self, request_id: str) -> str | None:
         """The run that an earlier proposal with this id created."""
@@ -87,50 +97,53 @@ class Store:
         and no masks are opened twice.
         """
         run_id = commit.run.run_id
-        first = commit.seq - len(commit.events) + 1
         for chunk in commit.chunks:
             self.updates.add(*chunk)
         with transaction(self.connection, wait_for_disk=commit.checkpoint) as db:
             if commit.checkpoint:
-                db.execute("DELETE FROM events WHERE run_id = ?", (run_id,))
-                state = (dump_run(commit.run), commit.seq, run_id)
-                db.execute("UPDATE runs SET state = ?, state_seq = ? WHERE run_id = ?", state)
+                run_rows.update_state(db, commit.run, commit.seq)
             else:
-                rows = [(run_id, first + index, dump_event(event)) for index, event in enumerate(commit.events)]
-                db.executemany("INSERT OR REPLACE INTO events (run_id, seq, body) VALUES (?, ?, ?)", rows)
+                run_rows.append_events(db, run_id, commit.seq - len(commit.events) + 1, commit.events)
             if commit.consensus:
-                body = dump_consensus(commit.consensus)
-                db.execute("UPDATE consensus SET body = ? WHERE run_id = ?", (body, run_id))
+                run_rows.update_consensus(db, run_id, commit.consensus)
             if commit.round_view:
-                statement = "INSERT OR REPLACE INTO rounds (run_id, round, view) VALUES (?, ?, ?)"
-                db.execute(statement, (run_id, *commit.round_view))
+                run_rows.insert_round(db, run_id, *commit.round_view)
+            if commit.opened_sum:
+                opened_sums.keep(db, run_id, commit.opened_sum)
         for ref in commit.discard:
             self.updates.discard(ref)
+        if commit.run.status.over:
+            self.updates.discard_run(run_id)
+            fold_log(self.connection)
 
     def load_runs(self) -> list[StoredRun]:
-        """Every run, oldest first, with its journal replayed."""
-        rows = self.connection.execute(
-            "SELECT r.run_id, spec, state, state_seq, body FROM runs r LEFT JOIN consensus c ON c.run_id = r.run_id"
-            " ORDER BY created_at"
-        ).fetchall()
-        return [self._replayed(*row) for row in rows]
+        """Every run that can be served, oldest first, with its journal replayed."""
+        return [one for one in self.read_runs() if isinstance(one, StoredRun)]
 
-    def _replayed(self, run_id: str, spec_bytes: bytes, state: bytes, seq: int, body: bytes | None) -> StoredRun:
-        spec, run = parse_spec(spec_bytes), load_run(state, spec_digest(spec_bytes))
-        rows = self.connection.execute("SELECT seq, body FROM events WHERE run_id = ? ORDER BY seq", (run_id,))
-        for number, event in rows:
-            run, _ = step(spec, run, load_event(event, run_id))
-            seq = number
-        return StoredRun(spec, spec_bytes, run, seq, load_consensus(body) if body else None)
+    def read_runs(self) -> list[StoredRun | HeldRun]:
+        """Every run, oldest first; for one that is damaged or in an unknown format, why it cannot be served."""
+        found = [run_rows.read_run(self.connection, run_id) for run_id in run_rows.run_ids(self.connection)]
+        return sorted(found, key=lambda one: one.run.created_at if isinstance(one, StoredRun) else one.created_at)
 
     def round_views(self, run_id: str, after: int = -1) -> list[bytes]:
-        """Finished rounds after this one, oldest first."""
-        rows = self.connection.execute(
-            "SELECT view FROM rounds WHERE run_id = ? AND round > ? ORDER BY round", (run_id, after)
-        )
-        return [view for (view,) in rows]
+        """Finished rounds after this one, oldest first; raises UnusableState when one is damaged."""
+        return run_rows.round_views(self.connection, run_id, after)
+
+    def delete_run(self, run_id: str) -> None:
+        """Delete a run with its rounds, updates and exports; the audit log keeps its entries."""
+        with transaction(self.connection) as db:
+            run_rows.delete_rows(db, run_id)
+        self.updates.discard_run(run_id)
+        self.exports.delete_run(run_id)
+        fold_log(self.connection)
 
     def check_writable(self) -> None:
-        """Raise StoreFailed or BadInput when a transaction fails."""
-        with transaction(self.connection) as db:
-            db.execute(f"PRAGMA user_version = {db.execute('PRAGMA user_version').fetchone()[0]}")
+        """Raise StoreFailed or BadInput when nothing can be written.
+
+        Writes only after a transaction has failed (`write_failed`), to learn whether it would succeed by now.
+        """
+        if free_bytes(self.path.parent) < LEAST_FREE:
+            fold_log(self.connection)
+            raise disk_full("the store")
+        probe_write(self.connection, commit=self.write_failed)
+        self.write_failed = False

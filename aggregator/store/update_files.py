@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from aggregator.store.database import StoreFailed
+from aggregator.store.sqlite_errors import StoreFailed
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadMessage
 from dcfpca.wire_constants import CHUNK_BYTES
@@ -128,6 +128,12 @@ class UpdateFiles:
             if AttemptRef(ref.run_id, round, attempt) <= ref:
                 shutil.rmtree(directory, ignore_errors=True)
         for loaded in [one for one in self._loaded if one.run_id == ref.run_id and one <= ref]:
+            del self._loaded[loaded]
+
+    def discard_run(self, run_id: str) -> None:
+        """Delete all updates of a run that is over, with its directory."""
+        shutil.rmtree(self._directory / run_id, ignore_errors=True)
+        for loaded in [one for one in self._loaded if one.run_id == run_id]:
             del self._loaded[loaded]
 
     def _attempt_directory(self, ref: AttemptRef) -> Path:

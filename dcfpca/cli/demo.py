@@ -14,7 +14,7 @@ from dcfpca.demo.children import Children, ending_in_order
 from dcfpca.demo.federation import Federation
 from dcfpca.demo.outcome import outcome_document
 from dcfpca.demo.problem import draw
-from dcfpca.demo.scenario import FEWEST_TO_KILL_ONE, Scenario, play
+from dcfpca.demo.scenario import Scenario, play
 from dcfpca.method_names import MethodName
 from dcfpca.operator.downloads import refuse_unless_empty
 from dcfpca.text.console import print_json
@@ -34,7 +34,7 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Run a whole federation on this machine: certificates, services, a run, results and a refused export."""
-    scenario = Scenario(participants, method, rows, columns, rank, seed, kill and participants >= FEWEST_TO_KILL_ONE)
+    scenario = Scenario(participants, method, rows, columns, rank, seed, kill)
     problem = draw(rows, columns, rank, participants, seed)
     home = _home(directory)
     with ending_in_order(), Children() as children:

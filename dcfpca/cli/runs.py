@@ -179,3 +179,6 @@ def _follow(operator: Operator, view: pb.RunView, retry: RetryPolicy, as_json: b
     if as_json:
         print_json(run_document(view))
     raise_unless_finished(view)
+    if view.HasField("verdict"):
+        say(view.verdict.sentence)
+        say(f"next: {view.verdict.advice}")

@@ -11,12 +11,14 @@ _AFTER_ROUND = 2
 
 
 class FaultInjector:
-    """Kills the victim after round 2, then the aggregator, and reports through `say` what it did and what followed."""
+    """Kills the victim after round 2 and the aggregator while it waits for it, and reports through `say` what it did
+    and what followed."""
 
     def __init__(self, federation: Federation, victim: str, say: Callable[[str], None]) -> None:
         self._federation = federation
         self._victim = victim
         self._say = say
+        self._awaited_in = 0
         self._next: Callable[[RunHistory], None] | None = self._kill_site
 
     def on_update(self, history: RunHistory) -> None:
@@ -33,21 +35,22 @@ class FaultInjector:
         if history.last_round < _AFTER_ROUND:
             return
         self._federation.children[self._victim].kill()
-        self._say(f"{self._victim} was killed (SIGKILL) in round {history.view.round}; the others go on without it")
-        self._next = self._kill_aggregator
+        self._say(f"{self._victim} was killed (SIGKILL) in round {history.view.round}")
+        self._next = self._restart_both
 
-    def _kill_aggregator(self, history: RunHistory) -> None:
-        if self._victim not in history.rounds[history.last_round].dropouts:
+    def _restart_both(self, history: RunHistory) -> None:
+        if self._victim not in [one.participant for one in history.view.waiting]:
             return
-        self._federation.children.restart(self._victim)
-        self._say(f"{self._victim} is started again")
+        self._awaited_in = history.view.round
+        self._say(f"round {self._awaited_in} waits for {self._victim}")
         self._federation.children[AGGREGATOR].kill()
-        self._say(f"the aggregator was killed (SIGKILL) in round {history.view.round} and is started again")
+        self._say("the aggregator was killed (SIGKILL), too; both are started again")
         self._federation.restart_aggregator()
+        self._federation.children.restart(self._victim)
         self._next = self._report_return
 
     def _report_return(self, history: RunHistory) -> None:
-        if self._victim not in history.rounds[history.last_round].survivors:
+        if history.last_round < self._awaited_in:
             return
-        self._say(f"{self._victim} takes part again in round {history.last_round}")
+        self._say(f"{self._victim} came back where it was; round {self._awaited_in} has the sum over all sites")
         self._next = None

@@ -26,8 +26,6 @@ from dcfpca.v1 import admin_pb2 as pb
 _CONNECT_SECONDS = 60.0
 _RESULT_SECONDS = 60.0
 _EXPORT_SECONDS = 60.0
-FEWEST_TO_KILL_ONE = 3
-"""With fewer sites, none is killed: the others would be below the quorum."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ class HealthAnswer:
     skew: float | None
     version: str
     protocol: int | None
+    held: int = 0
 
 
 def check_network(address: Address, files: TlsFiles, own: Credentials) -> Iterator[CheckResult]:
@@ -93,6 +94,9 @@ def _service(address: Address, files: TlsFiles, own: Credentials) -> Iterator[Ch
     else:
         remedy = "see its log: the store cannot be written, its certificate has expired, or it is stopping"
         yield fail("service", "the aggregator reports that it is not serving", remedy)
+    if answer.held:
+        told = f"{answer.held} runs cannot be served: damaged, or written by other software"
+        yield warn("runs", told, "`dcfpca run list` names them and says why; deploy/RUNBOOK.md says what to do")
     yield check_clock(answer.skew)
     yield check_version(answer.version, answer.protocol)
 
@@ -111,6 +115,7 @@ def ask_health(channel: grpc.Channel) -> HealthAnswer:
         skew=int(clock) / 1000 - middle if clock.isdecimal() else None,
         version=told.get("dcfpca-version", ""),
         protocol=int(protocol) if protocol.isdecimal() else None,
+        held=int(told["dcfpca-runs-held"]) if told.get("dcfpca-runs-held", "").isdecimal() else 0,
     )
 
 

@@ -15,6 +15,8 @@ _RANKS = ("rank", "max_rank")
 
 def spec_from_flags(path: Path | None, flags: Mapping[str, Any], settings: Sequence[str]) -> RunSpec:
     """The validated spec. A flag that was not given is None; `settings` have the form key=value."""
+    if all(flags.get(key) is not None for key in _RANKS):
+        raise BadInput("--rank and --max-rank contradict each other", "give one of them, or neither: the rank is found")
     keys = _read(path) if path else {}
     for key, value in flags.items():
         if value is not None:

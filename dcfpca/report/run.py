@@ -28,6 +28,7 @@ def run_report(view: pb.RunView, written: str) -> str:
         parts += [
             _convergence(view.rounds, spec),
             _singular_values(view.rounds[-1], spec),
+            *([_rank_curve(view)] if view.rank_curve else []),
             _times(view.rounds),
             _bytes(view.rounds, spec),
             _survivors(view),
@@ -54,7 +55,8 @@ def _head(view: pb.RunView, spec: Mapping[str, Any], name: str, written: str) ->
     return "\n".join(
         [
             f"<header><h1>{escape(name)}</h1><p>{status_badge(view.status)}</p>",
-            paragraph(view.reason, "lead") if view.reason else "",
+            paragraph(view.verdict.sentence, "lead") if view.HasField("verdict") else "",
+            paragraph(view.reason, "note" if view.HasField("verdict") else "lead") if view.reason else "",
             paragraph(f"Run {view.run_id}, proposed {moment(view.created_ms)} by {view.operator}{ended}.", "note"),
             figures(numbers),
             paragraph(f"Written {written}, from what the aggregator knows: sums over the cohort only.", "note"),
@@ -101,6 +103,20 @@ def _singular_values(last: pb.RoundView, spec: Mapping[str, Any]) -> str:
     parts = [figure(drawing, f"Of the cleaned data of all sites together. The rank is {rank}{bound}.")]
     listed = [(str(k + 1), f"{value:.6g}", "yes" if k < rank else "no") for k, value in enumerate(values)]
     return section("Singular values", *parts, folded("show the values", table(("#number", "#value", "kept"), listed)))
+
+
+def _rank_curve(view: pb.RunView) -> str:
+    """The error on hidden entries by rank; below 1 a rank predicts better than the features' medians do."""
+    curve = list(view.rank_curve)
+    titles = Titles("Error on hidden entries by rank", "rank", "error over that of the medians")
+    series = Series("error", [one.error for one in curve])
+    told = "The smallest rank within one standard error of the best is chosen; rank 0 is each feature's median."
+    listed = [(str(one.rank), f"{one.error:.4g}", f"{one.standard_error:.2g}") for one in curve]
+    return section(
+        "Choice of the rank",
+        figure(svg.lines([series], titles, first=curve[0].rank, mark=Mark(1.0, "medians")), told),
+        folded("show the values", table(("#rank", "#error", "#standard error"), listed)),
+    )
 
 
 def _wide(values: Sequence[float]) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Protocol
 
 import numpy as np
@@ -63,6 +63,15 @@ class Total:
     contributors: int
 
 
+class Stage(IntEnum):
+    """What the rounds of a run are about. Layouts follow from the round's number and its stage."""
+
+    FIT = 0  # the rounds of the method proper; a method without closing rounds has no others
+    REFINE = 1  # noise per feature, and the subspace under fixed noise
+    VALIDATE = 2  # how well hidden entries are predicted, rank by rank
+    NULL = 3  # sizes of residuals per feature, against which flags and scores are judged
+
+
 class Outcome(Enum):
     """The outcome of a run of the method. The value is the sentence to show."""
 
@@ -82,6 +91,15 @@ class Progress:
     singular_values: FloatArray = field(default_factory=lambda: np.zeros(0))
 
 
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`sound` is whether nothing speaks against the answer; `sentence` says what was found either way."""
+
+    sound: bool
+    sentence: str
+    reasons: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Consensus:
     """The aggregator's state at the start of `round`: the broadcast that sites answer, and the method's memory.
@@ -95,16 +113,27 @@ class Consensus:
     memory: Mapping[str, FloatArray] = field(default_factory=dict)
     progress: Progress = field(default_factory=Progress)
     outcome: Outcome | None = None
+    stage: Stage = Stage.FIT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnScores:
+    """How odd columns are, against the null of a run; one number per column each."""
+
+    p_value: FloatArray  # of the column: its residuals and its place within the subspace together
+    largest_z: FloatArray  # the largest |z| of its entries
+    distance: FloatArray  # T², the squared distance from the centre within the subspace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResultBlock:
-    """The result for the site's columns start … start + L.shape[1] − 1."""
+    """The result for the site's columns start … start + L.shape[1] − 1; scores where the method has a null."""
 
     start: int
     L: FloatArray
     S: sparse.csc_array
     V: FloatArray
+    scores: ColumnScores | None = None
 
 
 class Columns(Protocol):
@@ -124,7 +153,8 @@ class Site(Protocol):
     """One participant's side of a method. Holds V_i and S_i; nothing here leaves except what `answer` returns."""
 
     def answer(self, round: int, broadcast: TensorMessage) -> TensorMessage:
-        """Do the local step of this round and return the update; its layout is `Method.update_layout(round)`."""
+        """Do the local step of this round and return the update, of the layout that the method declares for the round
+        and its stage; the stage can be told from the broadcast."""
         ...
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
@@ -178,12 +208,12 @@ class Method(Protocol):
         its tolerance."""
         ...
 
-    def update_layout(self, round: int) -> Layout:
-        """What every site sends in this round; known without any data."""
+    def update_layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
+        """What every site sends in this round of this stage; known without any data."""
         ...
 
-    def broadcast_layout(self, round: int) -> Layout:
-        """What the aggregator sends at the start of this round (also the layout of the final broadcast)."""
+    def broadcast_layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
+        """What the aggregator sends at the start of this round (with the last stage: the final broadcast)."""
         ...
 
     def begin(self) -> Consensus:
@@ -205,4 +235,8 @@ class Method(Protocol):
 
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:
         """The model that the operator may fetch after the run: `U` (m × rank) and `singular_values`."""
+        ...
+
+    def verdict(self, consensus: Consensus) -> Verdict | None:
+        """Whether the answer of a finished run can be trusted; None where no closing round could tell."""
         ...

@@ -26,8 +26,10 @@ from dcfpca.rpca.method import (
     PartTask,
     ResultBlock,
     Site,
+    Stage,
     TensorMessage,
     Total,
+    Verdict,
 )
 from dcfpca.rpca.partitioned_step import sum_of_answers
 from dcfpca.rpca.thresholds import NORMAL_MEDIAN
@@ -76,17 +78,17 @@ class ScaledMethod:
         """The operations of the inner method's rounds."""
         return self.inner.step_flops(columns)
 
-    def update_layout(self, round: int) -> Layout:
+    def update_layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
         """Counts per feature while medians are sought, then what the inner method sends."""
         if round < SCALING_ROUNDS:
             return Layout(self.rows, COUNTS)
-        return self.inner.update_layout(round - SCALING_ROUNDS)
+        return self.inner.update_layout(round - SCALING_ROUNDS, stage)
 
-    def broadcast_layout(self, round: int) -> Layout:
+    def broadcast_layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
         """Digits and centre while medians are sought; then the inner broadcast with centre and scale as scalars."""
         if round < SCALING_ROUNDS:
             return Layout(self.rows, 2) if round else Layout(0, 0)
-        inner = self.inner.broadcast_layout(round - SCALING_ROUNDS)
+        inner = self.inner.broadcast_layout(round - SCALING_ROUNDS, stage)
         return Layout(inner.rows, inner.columns, (*inner.scalars, *_names(self.rows)))
 
     def begin(self) -> Consensus:
@@ -114,9 +116,17 @@ class ScaledMethod:
         return self.inner.partitioned_answer(scaled, round - SCALING_ROUNDS, inside)
 
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:
-        """The inner method's model, in scaled units, with centre and scale."""
+        """The inner method's model, in scaled units, with the centre and scale by which L = centre + scale · (U Vᵀ)."""
         broadcast, centre, scale = split_broadcast(consensus.broadcast, self.rows)
-        return self.inner.model(replace(consensus, broadcast=broadcast)) | {"centre": centre, "scale": scale}
+        inner = self.inner.model(replace(consensus, broadcast=broadcast))
+        return inner | {"centre": centre + scale * inner.get("centre", 0.0), "scale": scale}
+
+    def verdict(self, consensus: Consensus) -> Verdict | None:
+        """The inner method's; None while medians are sought."""
+        if consensus.round < SCALING_ROUNDS:
+            return None
+        broadcast, _, _ = split_broadcast(consensus.broadcast, self.rows)
+        return self.inner.verdict(replace(consensus, round=consensus.round - SCALING_ROUNDS, broadcast=broadcast))
 
     def _refine(self, consensus: Consensus, total: Total) -> Consensus:
         prefix, centre = counting_state(consensus.broadcast, self.rows)

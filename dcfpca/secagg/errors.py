@@ -114,3 +114,11 @@ class WrongSum(SecureSumRefusal):
 
 class WrongConsensus(SecureSumRefusal):
     """A consensus that does not follow from the verified sum."""
+
+
+class ImplausibleConsensus(SecureSumRefusal):
+    """A consensus that cannot be true: not orthonormal, not finite, or at odds with what this site saw before."""
+
+
+class SiteFailure(SecureSumRefusal):
+    """The site's own trouble: its data cannot be read, its disk is full, the local step failed. It accuses nobody."""

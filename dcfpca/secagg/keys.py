@@ -26,6 +26,15 @@ def agree(own: X25519PrivateKey, peer: bytes, peer_name: str) -> bytes:
         raise SwappedKey(f"the key advertised for {peer_name} is not a usable X25519 key", accused=peer_name) from error
 
 
+# Whether a point has small order does not depend on the other side's key, so any will do for the test.
+_PROBE = X25519PrivateKey.from_private_bytes(bytes(range(KEY_BYTES)))
+
+
+def check_usable(key: bytes, name: str) -> None:
+    """Refuse a public key of small order, with which everybody would agree on a known secret."""
+    agree(_PROBE, key, name)
+
+
 def seal(key: bytes, plain: bytes) -> bytes:
     """AES-256-GCM under a key that seals this one message, hence with a fixed nonce."""
     return AESGCM(key).encrypt(bytes(12), plain, None)

@@ -19,6 +19,7 @@ _COLOURS = {
     "paused": "yellow",
     "failed": "red",
     "aborted": "red",
+    "damaged": "red",
     "connected": "green",
     "away": "yellow",
     "revoked": "red",
@@ -38,7 +39,12 @@ def run_document(view: pb.RunView) -> dict[str, Json]:
         "refusals": [refusal_document(one) for one in view.refusals],
         "awaited": list(view.awaited),
         "percent": dict(view.percent),
+        "waiting": [_waiting(one) for one in view.waiting],
+        "complaints": [_complaint(one) for one in view.complaints],
         "rounds": [_round(one) for one in view.rounds],
+        "rank_curve": [
+            {"rank": one.rank, "error": one.error, "standard_error": one.standard_error} for one in view.rank_curve
+        ],
     }
 
 
@@ -54,7 +60,16 @@ def run_summary(view: pb.RunView) -> dict[str, Json]:
         "created": moment(view.created_ms),
         "ended": moment(view.ended_ms),
         "operator": view.operator,
+        "verdict": verdict_document(view),
     }
+
+
+def verdict_document(view: pb.RunView) -> dict[str, Json] | None:
+    """Whether the answer can be trusted and why not; None until the run has finished."""
+    if not view.HasField("verdict"):
+        return None
+    told = view.verdict
+    return {"sound": told.sound, "sentence": told.sentence, "reasons": list(told.reasons), "advice": told.advice}
 
 
 def run_listing(view: pb.RunView) -> dict[str, Json]:
@@ -80,6 +95,25 @@ def _enrolled(one: pb.EnrolledView) -> dict[str, Json]:
 def refusal_document(one: pb.Refusal) -> dict[str, Json]:
     """A refusal, with every reason."""
     return {"participant": one.participant, "what": one.what, "reasons": list(one.reasons)}
+
+
+def _waiting(one: pb.WaitingView) -> dict[str, Json]:
+    return {
+        "participant": one.participant,
+        "since": moment(one.since_ms),
+        "connected": one.connected,
+        "said": one.said,
+    }
+
+
+def _complaint(one: pb.ComplaintView) -> dict[str, Json]:
+    return {
+        "participant": one.participant,
+        "accused": one.accused,
+        "error": one.error,
+        "sentence": one.sentence,
+        "at": moment(one.at_ms),
+    }
 
 
 def _round(one: pb.RoundView) -> dict[str, Json]:
@@ -154,6 +188,7 @@ def _facts(view: pb.RunView) -> Table:
     facts: dict[str, str | Text | None] = {
         "run": view.run_id,
         "status": coloured(view.status) + Text(plain(f": {view.reason}") if view.reason else ""),
+        "verdict": verdict_text(view),
         "label": spec.get("label") or None,
         "method": f"{spec.get('method')}, {spec.get('rows')} rows, {rank}, {spec.get('aggregation')} aggregation",
         "spec": view.spec_sha256.hex(),
@@ -170,6 +205,13 @@ def _facts(view: pb.RunView) -> Table:
     for refusal in view.refusals:
         add_row(made, Text("refused", style="bold"), refusal_line(refusal))
     return made
+
+
+def verdict_text(view: pb.RunView) -> Text | None:
+    """The verdict in one line, green or yellow; None until the run has finished."""
+    if not view.HasField("verdict"):
+        return None
+    return Text(plain(view.verdict.sentence), style="green" if view.verdict.sound else "yellow")
 
 
 def refusal_line(refusal: pb.Refusal) -> str:

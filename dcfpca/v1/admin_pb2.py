@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from dcfpca.v1 import types_pb2 as dcfpca_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x64\x63\x66pca/v1/admin.proto\x12\tdcfpca.v1\x1a\x15\x64\x63\x66pca/v1/types.proto\"5\n\x11ProposeRunRequest\x12\x0c\n\x04spec\x18\x01 \x01(\x0c\x12\x12\n\nrequest_id\x18\x02 \x01(\t\" \n\x0fListRunsRequest\x12\r\n\x05limit\x18\x01 \x01(\r\"4\n\x10ListRunsResponse\x12 \n\x04runs\x18\x01 \x03(\x0b\x32\x12.dcfpca.v1.RunView\"\x1f\n\rGetRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"6\n\x0fWatchRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x13\n\x0b\x61\x66ter_round\x18\x02 \x01(\x11\"1\n\x0f\x41\x62ortRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\"\n\x10ResumeRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"2\n\x10\x46inishRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"=\n\x07Refusal\x12\x13\n\x0bparticipant\x18\x01 \x01(\t\x12\x0c\n\x04what\x18\x02 \x01(\t\x12\x0f\n\x07reasons\x18\x03 \x03(\t\"\xe6\x01\n\tRoundView\x12\r\n\x05round\x18\x01 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x0f\n\x07seconds\x18\x03 \x01(\x01\x12\x0e\n\x06\x63hange\x18\x04 \x01(\x01\x12\x0c\n\x04rank\x18\x05 \x01(\r\x12\r\n\x05noise\x18\x06 \x01(\x01\x12\x11\n\tthreshold\x18\x07 \x01(\x01\x12\x16\n\x0e\x62ytes_received\x18\x08 \x01(\x04\x12\x12\n\nbytes_sent\x18\t \x01(\x04\x12\x11\n\tsurvivors\x18\n \x03(\t\x12\x10\n\x08\x64ropouts\x18\x0b \x03(\t\x12\x17\n\x0fsingular_values\x18\x0c \x03(\x01\"\\\n\x0c\x45nrolledView\x12\x13\n\x0bparticipant\x18\x01 \x01(\t\x12\x0f\n\x07private\x18\x02 \x01(\x08\x12\x11\n\tsignature\x18\x03 \x01(\x0c\x12\x13\n\x0b\x66ingerprint\x18\x04 \x01(\t\"\x84\x04\n\x07RunView\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0e\n\x06status\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0c\n\x04spec\x18\x04 \x01(\x0c\x12\x13\n\x0bspec_sha256\x18\x05 \x01(\x0c\x12\x12\n\ncreated_ms\x18\x06 \x01(\x03\x12\x10\n\x08\x65nded_ms\x18\x07 \x01(\x03\x12\r\n\x05round\x18\x08 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\t \x01(\r\x12\r\n\x05phase\x18\n \x01(\t\x12)\n\x08\x65nrolled\x18\x0b \x03(\x0b\x32\x17.dcfpca.v1.EnrolledView\x12$\n\x08refusals\x18\x0c \x03(\x0b\x32\x12.dcfpca.v1.Refusal\x12\x0f\n\x07\x61waited\x18\r \x03(\t\x12$\n\x06rounds\x18\x0e \x03(\x0b\x32\x14.dcfpca.v1.RoundView\x12\x30\n\x07percent\x18\x0f \x03(\x0b\x32\x1f.dcfpca.v1.RunView.PercentEntry\x12\x10\n\x08operator\x18\x10 \x01(\t\x12\'\n\x07waiting\x18\x11 \x03(\x0b\x32\x16.dcfpca.v1.WaitingView\x12,\n\ncomplaints\x18\x12 \x03(\x0b\x32\x18.dcfpca.v1.ComplaintView\x1a.\n\x0cPercentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"U\n\x0bWaitingView\x12\x13\n\x0bparticipant\x18\x01 \x01(\t\x12\x10\n\x08since_ms\x18\x02 \x01(\x03\x12\x11\n\tconnected\x18\x03 \x01(\x08\x12\x0c\n\x04said\x18\x04 \x01(\t\"e\n\rComplaintView\x12\x13\n\x0bparticipant\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x63\x63used\x18\x02 \x01(\t\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x10\n\x08sentence\x18\x04 \x01(\t\x12\r\n\x05\x61t_ms\x18\x05 \x01(\x03\"\x19\n\x17ListParticipantsRequest\"L\n\x18ListParticipantsResponse\x12\x30\n\x0cparticipants\x18\x01 \x03(\x0b\x32\x1a.dcfpca.v1.ParticipantView\"\xa1\x01\n\x0fParticipantView\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x10\n\x08software\x18\x03 \x01(\t\x12\x14\n\x0clast_seen_ms\x18\x04 \x01(\x03\x12\x18\n\x10\x63\x65rtificate_days\x18\x05 \x01(\x11\x12\x13\n\x0b\x66ingerprint\x18\x06 \x01(\t\x12\x0c\n\x04rows\x18\x07 \x01(\x04\x12\x0c\n\x04runs\x18\x08 \x03(\t\"#\n\x11\x46\x65tchModelRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"&\n\x14RequestExportRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"\"\n\x10GetExportRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"S\n\x0c\x45xportedFile\x12\x13\n\x0bparticipant\x18\x01 \x01(\t\x12\x10\n\x08\x61rtifact\x18\x02 \x01(\t\x12\x0c\n\x04size\x18\x03 \x01(\x04\x12\x0e\n\x06sha256\x18\x04 \x01(\x0c\"\x8e\x01\n\nExportView\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x11\n\texport_id\x18\x02 \x01(\t\x12&\n\x05\x66iles\x18\x03 \x03(\x0b\x32\x17.dcfpca.v1.ExportedFile\x12$\n\x08refusals\x18\x04 \x03(\x0b\x32\x12.dcfpca.v1.Refusal\x12\x0f\n\x07\x61waited\x18\x05 \x03(\t\"c\n\x1a\x46\x65tchReconstructionRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x13\n\x0bparticipant\x18\x02 \x01(\t\x12\x10\n\x08\x61rtifact\x18\x03 \x01(\t\x12\x0e\n\x06offset\x18\x04 \x01(\x04\"&\n\x14\x46\x65tchAuditLogRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"\xb4\x01\n\nAuditEntry\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x03\x12\r\n\x05\x61\x63tor\x18\x03 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x04 \x01(\t\x12\x0e\n\x06run_id\x18\x05 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x06 \x01(\t\x12\x10\n\x08previous\x18\x07 \x01(\x0c\x12\x0c\n\x04hash\x18\x08 \x01(\x0c\x12\x11\n\tsignature\x18\t \x01(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\n \x01(\x0c\"M\n\x18RevokeParticipantRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"F\n\x19RevokeParticipantResponse\x12\x14\n\x0c\x66ingerprints\x18\x01 \x03(\t\x12\x13\n\x0bstreams_cut\x18\x02 \x01(\r\"9\n\x19RestoreParticipantRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"+\n\x1aRestoreParticipantResponse\x12\r\n\x05marks\x18\x01 \x01(\r2\xcd\x08\n\x0c\x41\x64minService\x12>\n\nProposeRun\x12\x1c.dcfpca.v1.ProposeRunRequest\x1a\x12.dcfpca.v1.RunView\x12\x43\n\x08ListRuns\x12\x1a.dcfpca.v1.ListRunsRequest\x1a\x1b.dcfpca.v1.ListRunsResponse\x12\x36\n\x06GetRun\x12\x18.dcfpca.v1.GetRunRequest\x1a\x12.dcfpca.v1.RunView\x12<\n\x08WatchRun\x12\x1a.dcfpca.v1.WatchRunRequest\x1a\x12.dcfpca.v1.RunView0\x01\x12:\n\x08\x41\x62ortRun\x12\x1a.dcfpca.v1.AbortRunRequest\x1a\x12.dcfpca.v1.RunView\x12<\n\tResumeRun\x12\x1b.dcfpca.v1.ResumeRunRequest\x1a\x12.dcfpca.v1.RunView\x12<\n\tFinishRun\x12\x1b.dcfpca.v1.FinishRunRequest\x1a\x12.dcfpca.v1.RunView\x12[\n\x10ListParticipants\x12\".dcfpca.v1.ListParticipantsRequest\x1a#.dcfpca.v1.ListParticipantsResponse\x12\x43\n\nFetchModel\x12\x1c.dcfpca.v1.FetchModelRequest\x1a\x15.dcfpca.v1.TensorPart0\x01\x12G\n\rRequestExport\x12\x1f.dcfpca.v1.RequestExportRequest\x1a\x15.dcfpca.v1.ExportView\x12?\n\tGetExport\x12\x1b.dcfpca.v1.GetExportRequest\x1a\x15.dcfpca.v1.ExportView\x12P\n\x13\x46\x65tchReconstruction\x12%.dcfpca.v1.FetchReconstructionRequest\x1a\x10.dcfpca.v1.Chunk0\x01\x12I\n\rFetchAuditLog\x12\x1f.dcfpca.v1.FetchAuditLogRequest\x1a\x15.dcfpca.v1.AuditEntry0\x01\x12^\n\x11RevokeParticipant\x12#.dcfpca.v1.RevokeParticipantRequest\x1a$.dcfpca.v1.RevokeParticipantResponse\x12\x61\n\x12RestoreParticipant\x12$.dcfpca.v1.RestoreParticipantRequest\x1a%.dcfpca.v1.RestoreParticipantResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x64\x63\x66pca/v1/admin.proto\x12\tdcfpca.v1\x1a\x15\x64\x63\x66pca/v1/types.proto\"5\n\x11ProposeRunRequest\x12\x0c\n\x04spec\x18\x01 \x01(\x0c\x12\x12\n\nrequest_id\x18\x02 \x01(\t\" \n\x0fListRunsRequest\x12\r\n\x05limit\x18\x01 \x01(\r\"4\n\x10ListRunsResponse\x12 \n\x04runs\x18\x01 \x03(\x0b\x32\x12.dcfpca.v1.RunView\"\x1f\n\rGetRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"6\n\x0fWatchRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x13\n\x0b\x61\x66ter_round\x18\x02 \x01(\x11\"1\n\x0f\x41\x62ortRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\"\n\x10ResumeRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"2\n\x10\x46inishRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"=\n\x07Refusal\x12\x13\n\x0bparticipant\x18\x01 \x01(\t\x12\x0c\n\x04what\x18\x02 \x01(\t\x12\x0f\n\x07reasons\x18\x03 \x03(\t\"\xe6\x01\n\tRoundView\x12\r\n\x05round\x18\x01 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x0f\n\x07seconds\x18\x03 \x01(\x01\x12\x0e\n\x06\x63hange\x18\x04 \x01(\x01\x12\x0c\n\x04rank\x18\x05 \x01(\r\x12\r\n\x05noise\x18\x06 \x01(\x01\x12\x11\n\tthreshold\x18\x07 \x01(\x01\x12\x16\n\x0e\x62ytes_received\x18\x08 \x01(\x04\x12\x12\n\nbytes_sent\x18\t \x01(\x04\x12\x11\n\tsurvivors\x18\n \x03(\t\x12\x10\n\x08\x64ropouts\x18\x0b \x03(\t\x12\x17\n\x0fsingular_values\x18\x0c \x03(\x01\"\\\n\x0c\x45nrolledView\x12\x13\n\x0bparticipant\x18\x01 \x01(\t\x12\x0f\n\x07private\x18\x02 \x01(\x08\x12\x11\n\tsignature\x18\x03 \x01(\x0c\x12\x13\n\x0b\x66ingerprint\x18\x04 \x01(\t\"\xdb\x04\n\x07RunView\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0e\n\x06status\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0c\n\x04spec\x18\x04 \x01(\x0c\x12\x13\n\x0bspec_sha256\x18\x05 \x01(\x0c\x12\x12\n\ncreated_ms\x18\x06 \x01(\x03\x12\x10\n\x08\x65nded_ms\x18\x07 \x01(\x03\x12\r\n\x05round\x18\x08 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\t \x01(\r\x12\r\n\x05phase\x18\n \x01(\t\x12)\n\x08\x65nrolled\x18\x0b \x03(\x0b\x32\x17.dcfpca.v1.EnrolledView\x12$\n\x08refusals\x18\x0c \x03(\x0b\x32\x12.dcfpca.v1.Refusal\x12\x0f\n\x07\x61waited\x18\r \x03(\t\x12$\n\x06rounds\x18\x0e \x03(\x0b\x32\x14.dcfpca.v1.RoundView\x12\x30\n\x07percent\x18\x0f \x03(\x0b\x32\x1f.dcfpca.v1.RunView.PercentEntry\x12\x10\n\x08operator\x18\x10 \x01(\t\x12\'\n\x07waiting\x18\x11 \x03(\x0b\x32\x16.dcfpca.v1.WaitingView\x12,\n\ncomplaints\x18\x12 \x03(\x0b\x32\x18.dcfpca.v1.ComplaintView\x12\'\n\x07verdict\x18\x13 \x01(\x0b\x32\x16.dcfpca.v1.VerdictView\x12,\n\nrank_curve\x18\x14 \x03(\x0b\x32\x18.dcfpca.v1.RankErrorView\x1a.\n\x0cPercentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"O\n\x0bVerdictView\x12\r\n\x05sound\x18\x01 \x01(\x08\x12\x10\n\x08sentence\x18\x02 \x01(\t\x12\x0f\n\x07reasons\x18\x03 \x03(\t\x12\x0e\n\x06\x61\x64vice\x18\x04 \x01(\t\"D\n\rRankErrorView\x12\x0c\n\x04rank\x18\x01 \x01(\r\x12\r\n\x05\x65rror\x18\x02 \x01(\x01\x12\x16\n\x0estandard_error\x18\x03 \x01(\x01\"U\n\x0bWaitingView\x12\x13\n\x0bparticipant\x18\x01 \x01(\t\x12\x10\n\x08since_ms\x18\x02 \x01(\x03\x12\x11\n\tconnected\x18\x03 \x01(\x08\x12\x0c\n\x04said\x18\x04 \x01(\t\"e\n\rComplaintView\x12\x13\n\x0bparticipant\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x63\x63used\x18\x02 \x01(\t\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x10\n\x08sentence\x18\x04 \x01(\t\x12\r\n\x05\x61t_ms\x18\x05 \x01(\x03\"\x19\n\x17ListParticipantsRequest\"L\n\x18ListParticipantsResponse\x12\x30\n\x0cparticipants\x18\x01 \x03(\x0b\x32\x1a.dcfpca.v1.ParticipantView\"\xa1\x01\n\x0fParticipantView\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x10\n\x08software\x18\x03 \x01(\t\x12\x14\n\x0clast_seen_ms\x18\x04 \x01(\x03\x12\x18\n\x10\x63\x65rtificate_days\x18\x05 \x01(\x11\x12\x13\n\x0b\x66ingerprint\x18\x06 \x01(\t\x12\x0c\n\x04rows\x18\x07 \x01(\x04\x12\x0c\n\x04runs\x18\x08 \x03(\t\"#\n\x11\x46\x65tchModelRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"&\n\x14RequestExportRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"\"\n\x10GetExportRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"S\n\x0c\x45xportedFile\x12\x13\n\x0bparticipant\x18\x01 \x01(\t\x12\x10\n\x08\x61rtifact\x18\x02 \x01(\t\x12\x0c\n\x04size\x18\x03 \x01(\x04\x12\x0e\n\x06sha256\x18\x04 \x01(\x0c\"\x8e\x01\n\nExportView\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x11\n\texport_id\x18\x02 \x01(\t\x12&\n\x05\x66iles\x18\x03 \x03(\x0b\x32\x17.dcfpca.v1.ExportedFile\x12$\n\x08refusals\x18\x04 \x03(\x0b\x32\x12.dcfpca.v1.Refusal\x12\x0f\n\x07\x61waited\x18\x05 \x03(\t\"c\n\x1a\x46\x65tchReconstructionRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x13\n\x0bparticipant\x18\x02 \x01(\t\x12\x10\n\x08\x61rtifact\x18\x03 \x01(\t\x12\x0e\n\x06offset\x18\x04 \x01(\x04\"&\n\x14\x46\x65tchAuditLogRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"\xb4\x01\n\nAuditEntry\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x03\x12\r\n\x05\x61\x63tor\x18\x03 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x04 \x01(\t\x12\x0e\n\x06run_id\x18\x05 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x06 \x01(\t\x12\x10\n\x08previous\x18\x07 \x01(\x0c\x12\x0c\n\x04hash\x18\x08 \x01(\x0c\x12\x11\n\tsignature\x18\t \x01(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\n \x01(\x0c\"M\n\x18RevokeParticipantRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"F\n\x19RevokeParticipantResponse\x12\x14\n\x0c\x66ingerprints\x18\x01 \x03(\t\x12\x13\n\x0bstreams_cut\x18\x02 \x01(\r\"9\n\x19RestoreParticipantRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"+\n\x1aRestoreParticipantResponse\x12\r\n\x05marks\x18\x01 \x01(\r2\xcd\x08\n\x0c\x41\x64minService\x12>\n\nProposeRun\x12\x1c.dcfpca.v1.ProposeRunRequest\x1a\x12.dcfpca.v1.RunView\x12\x43\n\x08ListRuns\x12\x1a.dcfpca.v1.ListRunsRequest\x1a\x1b.dcfpca.v1.ListRunsResponse\x12\x36\n\x06GetRun\x12\x18.dcfpca.v1.GetRunRequest\x1a\x12.dcfpca.v1.RunView\x12<\n\x08WatchRun\x12\x1a.dcfpca.v1.WatchRunRequest\x1a\x12.dcfpca.v1.RunView0\x01\x12:\n\x08\x41\x62ortRun\x12\x1a.dcfpca.v1.AbortRunRequest\x1a\x12.dcfpca.v1.RunView\x12<\n\tResumeRun\x12\x1b.dcfpca.v1.ResumeRunRequest\x1a\x12.dcfpca.v1.RunView\x12<\n\tFinishRun\x12\x1b.dcfpca.v1.FinishRunRequest\x1a\x12.dcfpca.v1.RunView\x12[\n\x10ListParticipants\x12\".dcfpca.v1.ListParticipantsRequest\x1a#.dcfpca.v1.ListParticipantsResponse\x12\x43\n\nFetchModel\x12\x1c.dcfpca.v1.FetchModelRequest\x1a\x15.dcfpca.v1.TensorPart0\x01\x12G\n\rRequestExport\x12\x1f.dcfpca.v1.RequestExportRequest\x1a\x15.dcfpca.v1.ExportView\x12?\n\tGetExport\x12\x1b.dcfpca.v1.GetExportRequest\x1a\x15.dcfpca.v1.ExportView\x12P\n\x13\x46\x65tchReconstruction\x12%.dcfpca.v1.FetchReconstructionRequest\x1a\x10.dcfpca.v1.Chunk0\x01\x12I\n\rFetchAuditLog\x12\x1f.dcfpca.v1.FetchAuditLogRequest\x1a\x15.dcfpca.v1.AuditEntry0\x01\x12^\n\x11RevokeParticipant\x12#.dcfpca.v1.RevokeParticipantRequest\x1a$.dcfpca.v1.RevokeParticipantResponse\x12\x61\n\x12RestoreParticipant\x12$.dcfpca.v1.RestoreParticipantRequest\x1a%.dcfpca.v1.RestoreParticipantResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -57,43 +57,47 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ENROLLEDVIEW']._serialized_start=726
   _globals['_ENROLLEDVIEW']._serialized_end=818
   _globals['_RUNVIEW']._serialized_start=821
-  _globals['_RUNVIEW']._serialized_end=1337
-  _globals['_RUNVIEW_PERCENTENTRY']._serialized_start=1291
-  _globals['_RUNVIEW_PERCENTENTRY']._serialized_end=1337
-  _globals['_WAITINGVIEW']._serialized_start=1339
-  _globals['_WAITINGVIEW']._serialized_end=1424
-  _globals['_COMPLAINTVIEW']._serialized_start=1426
-  _globals['_COMPLAINTVIEW']._serialized_end=1527
-  _globals['_LISTPARTICIPANTSREQUEST']._serialized_start=1529
-  _globals['_LISTPARTICIPANTSREQUEST']._serialized_end=1554
-  _globals['_LISTPARTICIPANTSRESPONSE']._serialized_start=1556
-  _globals['_LISTPARTICIPANTSRESPONSE']._serialized_end=1632
-  _globals['_PARTICIPANTVIEW']._serialized_start=1635
-  _globals['_PARTICIPANTVIEW']._serialized_end=1796
-  _globals['_FETCHMODELREQUEST']._serialized_start=1798
-  _globals['_FETCHMODELREQUEST']._serialized_end=1833
-  _globals['_REQUESTEXPORTREQUEST']._serialized_start=1835
-  _globals['_REQUESTEXPORTREQUEST']._serialized_end=1873
-  _globals['_GETEXPORTREQUEST']._serialized_start=1875
-  _globals['_GETEXPORTREQUEST']._serialized_end=1909
-  _globals['_EXPORTEDFILE']._serialized_start=1911
-  _globals['_EXPORTEDFILE']._serialized_end=1994
-  _globals['_EXPORTVIEW']._serialized_start=1997
-  _globals['_EXPORTVIEW']._serialized_end=2139
-  _globals['_FETCHRECONSTRUCTIONREQUEST']._serialized_start=2141
-  _globals['_FETCHRECONSTRUCTIONREQUEST']._serialized_end=2240
-  _globals['_FETCHAUDITLOGREQUEST']._serialized_start=2242
-  _globals['_FETCHAUDITLOGREQUEST']._serialized_end=2280
-  _globals['_AUDITENTRY']._serialized_start=2283
-  _globals['_AUDITENTRY']._serialized_end=2463
-  _globals['_REVOKEPARTICIPANTREQUEST']._serialized_start=2465
-  _globals['_REVOKEPARTICIPANTREQUEST']._serialized_end=2542
-  _globals['_REVOKEPARTICIPANTRESPONSE']._serialized_start=2544
-  _globals['_REVOKEPARTICIPANTRESPONSE']._serialized_end=2614
-  _globals['_RESTOREPARTICIPANTREQUEST']._serialized_start=2616
-  _globals['_RESTOREPARTICIPANTREQUEST']._serialized_end=2673
-  _globals['_RESTOREPARTICIPANTRESPONSE']._serialized_start=2675
-  _globals['_RESTOREPARTICIPANTRESPONSE']._serialized_end=2718
-  _globals['_ADMINSERVICE']._serialized_start=2721
-  _globals['_ADMINSERVICE']._serialized_end=3822
+  _globals['_RUNVIEW']._serialized_end=1424
+  _globals['_RUNVIEW_PERCENTENTRY']._serialized_start=1378
+  _globals['_RUNVIEW_PERCENTENTRY']._serialized_end=1424
+  _globals['_VERDICTVIEW']._serialized_start=1426
+  _globals['_VERDICTVIEW']._serialized_end=1505
+  _globals['_RANKERRORVIEW']._serialized_start=1507
+  _globals['_RANKERRORVIEW']._serialized_end=1575
+  _globals['_WAITINGVIEW']._serialized_start=1577
+  _globals['_WAITINGVIEW']._serialized_end=1662
+  _globals['_COMPLAINTVIEW']._serialized_start=1664
+  _globals['_COMPLAINTVIEW']._serialized_end=1765
+  _globals['_LISTPARTICIPANTSREQUEST']._serialized_start=1767
+  _globals['_LISTPARTICIPANTSREQUEST']._serialized_end=1792
+  _globals['_LISTPARTICIPANTSRESPONSE']._serialized_start=1794
+  _globals['_LISTPARTICIPANTSRESPONSE']._serialized_end=1870
+  _globals['_PARTICIPANTVIEW']._serialized_start=1873
+  _globals['_PARTICIPANTVIEW']._serialized_end=2034
+  _globals['_FETCHMODELREQUEST']._serialized_start=2036
+  _globals['_FETCHMODELREQUEST']._serialized_end=2071
+  _globals['_REQUESTEXPORTREQUEST']._serialized_start=2073
+  _globals['_REQUESTEXPORTREQUEST']._serialized_end=2111
+  _globals['_GETEXPORTREQUEST']._serialized_start=2113
+  _globals['_GETEXPORTREQUEST']._serialized_end=2147
+  _globals['_EXPORTEDFILE']._serialized_start=2149
+  _globals['_EXPORTEDFILE']._serialized_end=2232
+  _globals['_EXPORTVIEW']._serialized_start=2235
+  _globals['_EXPORTVIEW']._serialized_end=2377
+  _globals['_FETCHRECONSTRUCTIONREQUEST']._serialized_start=2379
+  _globals['_FETCHRECONSTRUCTIONREQUEST']._serialized_end=2478
+  _globals['_FETCHAUDITLOGREQUEST']._serialized_start=2480
+  _globals['_FETCHAUDITLOGREQUEST']._serialized_end=2518
+  _globals['_AUDITENTRY']._serialized_start=2521
+  _globals['_AUDITENTRY']._serialized_end=2701
+  _globals['_REVOKEPARTICIPANTREQUEST']._serialized_start=2703
+  _globals['_REVOKEPARTICIPANTREQUEST']._serialized_end=2780
+  _globals['_REVOKEPARTICIPANTRESPONSE']._serialized_start=2782
+  _globals['_REVOKEPARTICIPANTRESPONSE']._serialized_end=2852
+  _globals['_RESTOREPARTICIPANTREQUEST']._serialized_start=2854
+  _globals['_RESTOREPARTICIPANTREQUEST']._serialized_end=2911
+  _globals['_RESTOREPARTICIPANTRESPONSE']._serialized_start=2913
+  _globals['_RESTOREPARTICIPANTRESPONSE']._serialized_end=2956
+  _globals['_ADMINSERVICE']._serialized_start=2959
+  _globals['_ADMINSERVICE']._serialized_end=4060
 # @@protoc_insertion_point(module_scope)

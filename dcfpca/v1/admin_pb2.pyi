@@ -114,7 +114,7 @@ class EnrolledView(_message.Message):
     def __init__(self, participant: _Optional[str] = ..., private: _Optional[bool] = ..., signature: _Optional[bytes] = ..., fingerprint: _Optional[str] = ...) -> None: ...
 
 class RunView(_message.Message):
-    __slots__ = ("run_id", "status", "reason", "spec", "spec_sha256", "created_ms", "ended_ms", "round", "attempt", "phase", "enrolled", "refusals", "awaited", "rounds", "percent", "operator", "waiting", "complaints")
+    __slots__ = ("run_id", "status", "reason", "spec", "spec_sha256", "created_ms", "ended_ms", "round", "attempt", "phase", "enrolled", "refusals", "awaited", "rounds", "percent", "operator", "waiting", "complaints", "verdict", "rank_curve")
     class PercentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -140,6 +140,8 @@ class RunView(_message.Message):
     OPERATOR_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
     COMPLAINTS_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    RANK_CURVE_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     status: str
     reason: str
@@ -158,7 +160,31 @@ class RunView(_message.Message):
     operator: str
     waiting: _containers.RepeatedCompositeFieldContainer[WaitingView]
     complaints: _containers.RepeatedCompositeFieldContainer[ComplaintView]
-    def __init__(self, run_id: _Optional[str] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ..., spec: _Optional[bytes] = ..., spec_sha256: _Optional[bytes] = ..., created_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., round: _Optional[int] = ..., attempt: _Optional[int] = ..., phase: _Optional[str] = ..., enrolled: _Optional[_Iterable[_Union[EnrolledView, _Mapping]]] = ..., refusals: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ..., awaited: _Optional[_Iterable[str]] = ..., rounds: _Optional[_Iterable[_Union[RoundView, _Mapping]]] = ..., percent: _Optional[_Mapping[str, int]] = ..., operator: _Optional[str] = ..., waiting: _Optional[_Iterable[_Union[WaitingView, _Mapping]]] = ..., complaints: _Optional[_Iterable[_Union[ComplaintView, _Mapping]]] = ...) -> None: ...
+    verdict: VerdictView
+    rank_curve: _containers.RepeatedCompositeFieldContainer[RankErrorView]
+    def __init__(self, run_id: _Optional[str] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ..., spec: _Optional[bytes] = ..., spec_sha256: _Optional[bytes] = ..., created_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., round: _Optional[int] = ..., attempt: _Optional[int] = ..., phase: _Optional[str] = ..., enrolled: _Optional[_Iterable[_Union[EnrolledView, _Mapping]]] = ..., refusals: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ..., awaited: _Optional[_Iterable[str]] = ..., rounds: _Optional[_Iterable[_Union[RoundView, _Mapping]]] = ..., percent: _Optional[_Mapping[str, int]] = ..., operator: _Optional[str] = ..., waiting: _Optional[_Iterable[_Union[WaitingView, _Mapping]]] = ..., complaints: _Optional[_Iterable[_Union[ComplaintView, _Mapping]]] = ..., verdict: _Optional[_Union[VerdictView, _Mapping]] = ..., rank_curve: _Optional[_Iterable[_Union[RankErrorView, _Mapping]]] = ...) -> None: ...
+
+class VerdictView(_message.Message):
+    __slots__ = ("sound", "sentence", "reasons", "advice")
+    SOUND_FIELD_NUMBER: _ClassVar[int]
+    SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    ADVICE_FIELD_NUMBER: _ClassVar[int]
+    sound: bool
+    sentence: str
+    reasons: _containers.RepeatedScalarFieldContainer[str]
+    advice: str
+    def __init__(self, sound: _Optional[bool] = ..., sentence: _Optional[str] = ..., reasons: _Optional[_Iterable[str]] = ..., advice: _Optional[str] = ...) -> None: ...
+
+class RankErrorView(_message.Message):
+    __slots__ = ("rank", "error", "standard_error")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    STANDARD_ERROR_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    error: float
+    standard_error: float
+    def __init__(self, rank: _Optional[int] = ..., error: _Optional[float] = ..., standard_error: _Optional[float] = ...) -> None: ...
 
 class WaitingView(_message.Message):
     __slots__ = ("participant", "since_ms", "connected", "said")

@@ -338,18 +338,20 @@ class UnmaskWanted(_message.Message):
     def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., survivors: _Optional[_Iterable[str]] = ..., attestations: _Optional[_Iterable[_Union[Attestation, _Mapping]]] = ...) -> None: ...
 
 class RunFinished(_message.Message):
-    __slots__ = ("status", "reason", "round", "spec_sha256", "consensus")
+    __slots__ = ("status", "reason", "round", "spec_sha256", "consensus", "stage")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
     SPEC_SHA256_FIELD_NUMBER: _ClassVar[int]
     CONSENSUS_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
     status: str
     reason: str
     round: int
     spec_sha256: bytes
     consensus: _types_pb2.TensorHeader
-    def __init__(self, status: _Optional[str] = ..., reason: _Optional[str] = ..., round: _Optional[int] = ..., spec_sha256: _Optional[bytes] = ..., consensus: _Optional[_Union[_types_pb2.TensorHeader, _Mapping]] = ...) -> None: ...
+    stage: Stage
+    def __init__(self, status: _Optional[str] = ..., reason: _Optional[str] = ..., round: _Optional[int] = ..., spec_sha256: _Optional[bytes] = ..., consensus: _Optional[_Union[_types_pb2.TensorHeader, _Mapping]] = ..., stage: _Optional[_Union[Stage, str]] = ...) -> None: ...
 
 class ExportWanted(_message.Message):
     __slots__ = ("export_id",)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validat
 from pydantic.functional_validators import BeforeValidator
 
 Orientation = Literal["features-in-rows", "samples-in-rows"]
-MISSING_MARKERS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "-nan", "#N/A")
+MISSING_MARKERS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "-nan", "#N/A")
 
 
 def _beside_the_file(value: Any, info: ValidationInfo) -> Any:
@@ -29,20 +29,30 @@ class DataTable(BaseModel):
 
     path: FilePath | None = Field(None, description="The file, or a folder whose files are parts of one matrix.")
     format: str = Field("", description="How to read it; empty: by the file's ending.")
-    orientation: Orientation = Field(
-        "features-in-rows", description="features-in-rows: a column is a sample, as in the method. Else transposed."
+    orientation: Orientation | Literal[""] = Field(
+        "",
+        description="features-in-rows: a column is a sample. samples-in-rows: a line is. Empty: as the names "
+        "of a table say, otherwise features-in-rows.",
     )
     missing: Literal["allow", "refuse"] = Field("refuse", description="Whether NaN entries count as unobserved.")
-    features: tuple[str, ...] = Field((), description="Which features to use, by name and in this order; empty: all.")
+    id_column: str = Field("", description="The column of a samples-in-rows table that holds the samples' ids.")
+    features: tuple[str, ...] = Field(
+        (), description='Which features to use, by name or pattern ("lab_*") and in this order; empty: all.'
+    )
+    exclude: tuple[str, ...] = Field((), description="Which features to leave out, by name or pattern.")
     feature_names: FilePath | None = Field(
         None, description="A text file with one feature name per line, for formats that carry no names."
     )
     feature_column: str = Field("", description="The column of a features-in-rows table that holds the feature names.")
-    dataset: str = Field("", description="The array inside an HDF5, Zarr or npz file; empty: the only one.")
-    delimiter: str = Field("", max_length=1, description="Of CSV; empty: a comma, in .tsv files a tab.")
+    dataset: str = Field("", description="The array inside an HDF5, Zarr, npz file; empty: the only one.")
+    delimiter: str = Field("", max_length=1, description="Of CSV; empty: as the first lines are written.")
     header: bool = Field(True, description="Whether the first line of a CSV file names its columns.")
-    decimal: str = Field(".", min_length=1, max_length=1, description="Decimal point of CSV numbers.")
-    missing_markers: tuple[str, ...] = Field(MISSING_MARKERS, description="CSV entries that mean: not observed.")
+    decimal: str = Field(
+        "", max_length=1, description="Decimal point of CSV numbers; empty: as the first lines are written."
+    )
+    missing_markers: tuple[str, ...] = Field(
+        MISSING_MARKERS, description="Entries of CSV and Excel that mean: not observed."
+    )
     query: str = Field("", description="SQL whose rows are samples and whose columns are features; give an ORDER BY.")
     url: str = Field("", repr=False, description="SQLAlchemy URL of a database server; empty: DuckDB on local files.")
 

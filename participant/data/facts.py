@@ -11,24 +11,27 @@ from dcfpca.errors import BadInput
 from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.entry_checks import check_magnitude, largest_magnitude
 from dcfpca.rpca.method import Columns
+from participant.data.matrix import Matrix, keep_samples
 
 SCAN_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class DataFacts:
-    """Size of the matrix, and whether entries are missing."""
+    """Size of the matrix without the samples that have no entry at all, which are listed, and how many are missing."""
 
     rows: int
     columns: int
     missing: int
+    empty: tuple[int, ...] = ()
 
 
 def measure(columns: Columns, path: Path | str) -> DataFacts:
-    """Count missing entries and refuse what no method can use: infinite entries, magnitudes that cannot be squared,
-    and a column without any entry."""
+    """Count missing entries and empty samples, and refuse what no method can use: infinite entries, magnitudes that
+    cannot be squared, and a matrix without any entry."""
     rows, count = columns.shape
     missing, largest = 0, 0.0
+    empty: list[int] = []
     for start, stop in blocks(columns, SCAN_BYTES):
         block = columns.read(start, stop)
         if np.isinf(block).any():
@@ -37,11 +40,17 @@ def measure(columns: Columns, path: Path | str) -> DataFacts:
             hint = "replace infinite entries by NaN, which counts as unobserved, or by their values"
             raise BadInput(f"the data {path} has an infinite entry in {where}", hint)
         absent = np.isnan(block)
-        if absent.all(axis=0).any():
-            column = start + int(np.flatnonzero(absent.all(axis=0))[0])
-            hint = "leave the sample out"
-            raise BadInput(f"the data {path} has no entry at all in sample {column} (counted from 0)", hint)
+        empty += (start + np.flatnonzero(absent.all(axis=0))).tolist()
         missing += int(np.count_nonzero(absent))
         largest = max(largest, largest_magnitude(block))
+    if len(empty) == count:
+        raise BadInput(f"the data {path} has no entry at all", "check its format and [data] missing_markers")
     check_magnitude(largest, f"the data {path}")
-    return DataFacts(rows, count, missing)
+    return DataFacts(rows, count - len(empty), missing - rows * len(empty), tuple(empty))
+
+
+def without_empty_samples(matrix: Matrix, facts: DataFacts) -> Matrix:
+    """The matrix without the samples that have no entry."""
+    if not facts.empty:
+        return matrix
+    return keep_samples(matrix, np.setdiff1d(np.arange(matrix.columns.shape[1]), facts.empty))

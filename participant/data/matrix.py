@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 
 import numpy as np
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from dcfpca.errors import BadInput
 from dcfpca.rpca.column_blocks import BLOCK_BYTES, ArrayColumns, block_width
 from dcfpca.rpca.method import Columns, FloatArray
+from dcfpca.suggestions import did_you_mean, listed
+from participant.data.selection import Indices, composed, selected
 
 WINDOW_BYTES = 32 << 20
 WINDOW_SHARE = 64  # a window takes 1/64 of the memory limit: several are in use, and results need as much
@@ -21,10 +23,24 @@ HELD_SHARE = 4  # a matrix below 1/4 of the memory limit is held in memory
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matrix:
-    """Columns with the names of their features, if the data has names."""
+    """Columns with the names of their features and the ids of their samples, if the data has them.
+
+    `samples` are the positions of the samples in the source when some were left out. `notes` are sentences about what
+    was recognised while reading. `selected`: `[data] features` and `exclude` have been applied.
+    """
 
     columns: Columns
     features: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+    samples: Indices | None = None
+    notes: tuple[str, ...] = ()
+    selected: bool = False
+
+    def id_at(self, place: int) -> str:
+        """The id of a sample; without ids its number in the source, counted from 0."""
+        if self.ids:
+            return self.ids[place]
+        return str(place if self.samples is None else int(self.samples[place]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,23 +68,6 @@ class JoinedColumns:
                 found.append(part.read(max(start, begin) - begin, min(stop, end) - begin))
             begin = end
         return found[0] if len(found) == 1 else np.concatenate(found, axis=1)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SelectedFeatures:
-    """The selected features (rows) of a matrix, in a given order."""
-
-    columns: Columns
-    rows: NDArray[np.intp]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(m, n_i)."""
-        return len(self.rows), self.columns.shape[1]
-
-    def read(self, start: int, stop: int) -> FloatArray:
-        """Columns start … stop − 1."""
-        return self.columns.read(start, stop)[self.rows]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,27 +162,26 @@ def select_features(matrix: Matrix, wanted: Sequence[str], origin: str) -> Matri
     if not matrix.features:
         hint = "give [data] feature_names, a file with one name per line, or use a format that has names"
         raise BadInput(f"the data {origin} has no feature names to select by", hint)
-    if absent := missing_features(matrix.features, wanted):
-        hint = f"it has {_some(matrix.features)}"
-        raise BadInput(f"the data {origin} lacks the features {_some(absent)}", hint)
+    known = set(matrix.features)
+    if absent := [name for name in wanted if name not in known]:
+        hint = did_you_mean(absent[0], matrix.features) or f"it has {listed(matrix.features)}"
+        raise BadInput(f"the data {origin} lacks the features {listed(absent)}", hint)
     places = {name: place for place, name in enumerate(matrix.features)}
     rows = np.array([places[name] for name in wanted], dtype=np.intp)
-    return Matrix(SelectedFeatures(matrix.columns, rows), tuple(wanted))
+    return replace(matrix, columns=selected(matrix.columns, rows=rows), features=tuple(wanted))
 
 
-def missing_features(there: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    """Which of the wanted features are not there."""
-    known = set(there)
-    return [name for name in wanted if name not in known]
+def keep_samples(matrix: Matrix, kept: Indices) -> Matrix:
+    """The samples at these positions, with their ids."""
+    if len(kept) == matrix.columns.shape[1]:
+        return matrix
+    ids = tuple(matrix.ids[place] for place in kept) if matrix.ids else ()
+    samples = composed(kept, matrix.samples)
+    return replace(matrix, columns=selected(matrix.columns, samples=kept), ids=ids, samples=samples)
 
 
 def check_names(names: Sequence[str], origin: str) -> None:
     """Refuse names that occur twice: selecting by name would be ambiguous."""
     if len(set(names)) != len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
-        raise BadInput(f"the data {origin} has two features named {_some(twice)}", "rename one of them")
-
-
-def _some(names: Sequence[str], most: int = 8) -> str:
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+        raise BadInput(f"the data {origin} has two features named {listed(twice)}", "rename one of them")

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.method import Columns
 from participant.data.arrays import read_hdf5, read_npy, read_npz, read_zarr
 from participant.data.data_config import DataTable, Orientation
+from participant.data.excel import read_excel
+from participant.data.layout import choose_features
 from participant.data.matrix import JoinedColumns, Matrix, bounded, check_names, select_features
+from participant.data.sample_ids import check_ids
 from participant.data.sql import read_query
 from participant.data.tables import SpillSettings, read_arrow, read_csv, read_parquet
 
@@ -27,6 +32,7 @@ TABLES: dict[str, Callable[[Path, DataTable, SpillSettings], Matrix]] = {
     "parquet": read_parquet,
     "arrow": read_arrow,
     "feather": read_arrow,
+    "xlsx": read_excel,
 }
 FORMATS = (*ARRAYS, *TABLES)
 
@@ -37,22 +43,44 @@ def open_matrix(table: DataTable, spool: Path | None = None, memory_limit: int =
     `spool` is the directory for decoded tables. With a `memory_limit` (bytes) a matrix larger than a fraction of it is
     read through a window and never held in memory.
     """
+    matrix = read_matrix(table, spool, memory_limit)
+    if matrix.selected:
+        return matrix
+    if table.id_column:
+        hint = "remove it, or use a table with a line for each sample"
+        raise BadInput(f"the data {table.origin} has no id column, and [data] id_column is set", hint)
+    wanted = table.features or table.exclude
+    if wanted and matrix.features:
+        wanted = choose_features(matrix.features, table.features, table.exclude, table.origin)
+    return select_features(matrix, wanted, table.origin)
+
+
+def read_matrix(table: DataTable, spool: Path | None = None, memory_limit: int = 0) -> Matrix:
+    """Like `open_matrix`, but a format that is not read by column comes with all its features."""
     place = SpillSettings(spool, memory_limit)
     matrix = read_query(table, place) if table.query else _read_path(table, place)
-    within = Matrix(bounded(matrix.columns, memory_limit), matrix.features)
-    return select_features(within, table.features, table.origin)
+    return replace(matrix, columns=bounded(matrix.columns, memory_limit))
 
 
 def _read_path(table: DataTable, place: SpillSettings) -> Matrix:
     assert table.path is not None
     try:
-        return _named(_read_any(table.path, table, place), table)
+        matrix = _read_any(table.path, table, place)
+        if table.feature_names is None:
+            return matrix
+        names = _read_names(table.feature_names)
+        rows, columns = matrix.columns.shape
+        if not table.orientation and len(names) == columns != rows:
+            turned = table.model_copy(update={"orientation": "samples-in-rows"})
+            note = f"read with samples in rows, because {table.feature_names.name} has {columns} names"
+            matrix = replace(_read_any(table.path, turned, place), notes=(note,))
+        return _named(matrix, names, table)
     except OSError as error:
         hint = "check [data] path and that this user may read it"
         raise BadInput(f"the data {table.path} cannot be read: {error.strerror or error}", hint) from None
 
 
-def open_columns(path: Path, format: str = "", orientation: Orientation = "features-in-rows") -> Columns:
+def open_columns(path: Path, format: str = "", orientation: Orientation | Literal[""] = "") -> Columns:
     """The matrix in a file, m × n_i, without feature names."""
     return open_matrix(DataTable(path=path, format=format, orientation=orientation)).columns
 
@@ -88,20 +116,24 @@ def _read_folder(path: Path, table: DataTable, place: SpillSettings) -> Matrix:
             differing = sorted(set(part.features) ^ set(first.features))
             raise BadInput(f"the part {file} differs from {files[0].name} in {', '.join(differing[:8])}", "rename them")
     ordered = [select_features(part, first.features, str(file)) for file, part in zip(files, parts, strict=True)]
-    return Matrix(JoinedColumns(tuple(part.columns for part in ordered)), first.features)
+    joined = JoinedColumns(tuple(part.columns for part in ordered))
+    ids = [one for part in ordered for one in part.ids]
+    return replace(first, columns=joined, ids=check_ids(ids, str(path)) if len(ids) == joined.shape[1] else ())
 
 
-def _named(matrix: Matrix, table: DataTable) -> Matrix:
-    """The matrix with the names from the file `feature_names`, if one is configured."""
-    if table.feature_names is None:
-        return matrix
+def _read_names(path: Path) -> tuple[str, ...]:
     try:
-        lines = table.feature_names.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
-        raise BadInput(f"the feature names {table.feature_names} cannot be read", "check the path") from None
+        raise BadInput(f"the feature names {path} cannot be read", "check the path") from None
     names = tuple(line.strip() for line in lines if line.strip())
-    check_names(names, str(table.feature_names))
+    check_names(names, str(path))
+    return names
+
+
+def _named(matrix: Matrix, names: tuple[str, ...], table: DataTable) -> Matrix:
+    """The matrix with the names from the file `feature_names`."""
     if len(names) != matrix.columns.shape[0]:
         told = f"{len(names)} names for the {matrix.columns.shape[0]} features of {table.origin}"
-        raise BadInput(f"{table.feature_names} has {told}", "give one name per line")
-    return Matrix(matrix.columns, names)
+        raise BadInput(f"{table.feature_names} has {told}", "give one name per line, and check [data] orientation")
+    return replace(matrix, features=names)

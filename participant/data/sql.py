@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -12,9 +12,10 @@ from dcfpca.errors import BadInput
 from dcfpca.rpca.method import FloatArray
 from participant.data.arrays import require_extra
 from participant.data.data_config import DataTable
-from participant.data.matrix import Matrix, check_names
+from participant.data.layout import Layout, plan_layout
+from participant.data.matrix import Matrix
 from participant.data.table_spill import spill
-from participant.data.tables import BATCH_ROWS, SpillSettings, collect
+from participant.data.tables import BATCH_ROWS, SpillSettings, collect, named_matrix, plan_arrow
 
 
 def read_query(table: DataTable, place: SpillSettings) -> Matrix:
@@ -36,8 +37,8 @@ def _from_files(table: DataTable, place: SpillSettings) -> Matrix:
         if answer is None:
             raise BadInput("[data] query returns no table", "write a SELECT")
         reader = answer.to_arrow_reader(BATCH_ROWS)
-        check_names(reader.schema.names, table.origin)
-        return collect(iter(reader), reader.schema.names, table, table.origin, place)
+        layout = plan_arrow(reader.schema, table, table.origin, 0)
+        return collect(iter(reader), layout, table, table.origin, place)
     except duckdb.Error as error:
         raise _refused("DuckDB", error) from None
 
@@ -59,36 +60,43 @@ def _from_server(table: DataTable, place: SpillSettings) -> Matrix:
             engine.connect().execution_options(stream_results=True) as connection,
             closing(connection.execute(alchemy.text(table.query))) as answer,
         ):
-            return _collected(answer, table.origin, place)
+            return _collected(answer, table, place)
     except problems.SQLAlchemyError as error:
         raise _refused(engine.url.host or engine.dialect.name, error) from None
     finally:
         engine.dispose()
 
 
-def _collected(answer: Any, origin: str, place: SpillSettings) -> Matrix:
+def _collected(answer: Any, table: DataTable, place: SpillSettings) -> Matrix:
     names = list(answer.keys())
-    check_names(names, origin)
-    batches = _batches(answer.partitions(BATCH_ROWS), names, origin)
-    columns = spill(batches, origin, place.directory, turned=True, memory_limit=place.memory_limit)
-    return Matrix(columns, tuple(names))
+    labels: list[str | None] = []
+    layout = plan_layout(names, {}, table, table.origin, 0)
+    batches = _batches(answer.partitions(BATCH_ROWS), names, layout, labels, table.origin)
+    columns = spill(batches, table.origin, place.directory, turned=True, memory_limit=place.memory_limit)
+    return named_matrix(columns, layout, labels, table, table.origin, ())
 
 
-def _batches(parts: Iterator[Sequence[Any]], names: Sequence[str], origin: str) -> Iterator[FloatArray]:
-    begin = 0
+def _batches(
+    parts: Iterator[Sequence[Any]], names: Sequence[str], layout: Layout, labels: list[str | None], origin: str
+) -> Iterator[FloatArray]:
+    begin, places = 0, [names.index(name) for name in layout.numbers]
     for part in parts:
+        if layout.label:
+            label = names.index(layout.label)
+            labels.extend(None if row[label] is None else str(row[label]) for row in part)
         try:
-            yield np.array([[np.nan if entry is None else float(entry) for entry in row] for row in part])
+            yield np.array([[np.nan if row[k] is None else float(row[k]) for k in places] for row in part])
         except (TypeError, ValueError):
-            raise _not_a_number(part, begin, names, origin) from None
+            raise _not_a_number(part, begin, {names[k]: k for k in places}, origin) from None
         begin += len(part)
 
 
-def _not_a_number(part: Sequence[Any], begin: int, names: Sequence[str], origin: str) -> BadInput:
+def _not_a_number(part: Sequence[Any], begin: int, places: Mapping[str, int], origin: str) -> BadInput:
     for line, row in enumerate(part):
-        for name, entry in zip(names, row, strict=True):
+        for name, place in places.items():
+            entry = row[place]
             if isinstance(entry, str | bytes) or (entry is not None and not hasattr(entry, "__float__")):
-                hint = "leave the column out of the query, or convert it there"
+                hint = "leave the column out of the query, name it in [data] id_column or exclude, or convert it"
                 return BadInput(f"the data {origin} has no number in row {begin + line + 1}, column {name}", hint)
     return BadInput(f"the data {origin} is not a table of numbers", "convert its columns in the query")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,12 @@ import numpy as np
 from dcfpca.errors import BadInput
 from dcfpca.rpca.method import FloatArray
 from participant.data.arrays import require_extra
+from participant.data.column_kinds import ColumnKind
+from participant.data.csv_dialect import Dialect, sample_csv
 from participant.data.data_config import DataTable
-from participant.data.matrix import Matrix, check_names, missing_features
+from participant.data.layout import Layout, plan_layout
+from participant.data.matrix import Matrix
+from participant.data.sample_ids import check_ids
 from participant.data.table_spill import spill
 
 BATCH_ROWS = 4096
@@ -36,42 +40,42 @@ def read_csv(path: Path, table: DataTable, place: SpillSettings) -> Matrix:
     with path.open("rb") as file:
         if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):
             raise BadInput(f"the data {path} is text in UTF-16", "save it as CSV in UTF-8")
-    reader = _CsvReader(path, table, csv)
-    names = _wanted(reader.names(), table, str(path))
-    return collect(reader.batches(names), names, table, str(path), place)
+    sample = sample_csv(path, table)
+    reader = _CsvReader(path, table, sample.dialect, csv)
+    layout = plan_layout(reader.names, sample.kinds(reader.names, table), table, str(path), sample.count)
+    notes = tuple(note for note in (sample.dialect.note, layout.note) if note)
+    return collect(reader.batches(layout), layout, table, str(path), place, notes)
 
 
 class _CsvReader:
-    def __init__(self, path: Path, table: DataTable, csv: Any) -> None:
-        self._path, self._table, self._csv = path, table, csv
-        self._delimiter = table.delimiter or ("\t" if path.suffix == ".tsv" else ",")
-
-    def names(self) -> list[str]:
+    def __init__(self, path: Path, table: DataTable, dialect: Dialect, csv: Any) -> None:
+        self._path, self._table, self._dialect, self._csv = path, table, dialect, csv
+        self.names: list[str] = []
         try:
-            return list(self._open({}).schema.names)
+            self.names = list(self._open({}).schema.names)
         except Exception as error:
-            raise self._bad_input(error, []) from None
+            raise self._bad_input(error) from None
 
-    def batches(self, names: Sequence[str]) -> Iterator[Any]:
+    def batches(self, layout: Layout) -> Iterator[Any]:
         pa = require_extra("pyarrow", "data")
-        kinds = {name: pa.string() if name == self._table.feature_column else pa.float64() for name in names}
+        kinds = dict.fromkeys(layout.numbers, pa.float64()) | ({layout.label: pa.string()} if layout.label else {})
         try:
-            yield from self._open({"column_types": kinds, "include_columns": list(names)})
+            yield from self._open({"column_types": kinds, "include_columns": list(kinds)})
         except Exception as error:
-            raise self._bad_input(error, names) from None
+            raise self._bad_input(error) from None
 
     def _open(self, conversion: dict[str, Any]) -> Any:
         csv, table = self._csv, self._table
         return csv.open_csv(
             self._path,
             read_options=csv.ReadOptions(use_threads=False, autogenerate_column_names=not table.header),
-            parse_options=csv.ParseOptions(delimiter=self._delimiter),
+            parse_options=csv.ParseOptions(delimiter=self._dialect.delimiter),
             convert_options=csv.ConvertOptions(
-                null_values=list(table.missing_markers), decimal_point=table.decimal, **conversion
+                null_values=list(table.missing_markers), decimal_point=self._dialect.decimal, **conversion
             ),
         )
 
-    def _bad_input(self, error: Exception, names: Sequence[str]) -> BadInput:
+    def _bad_input(self, error: Exception) -> BadInput:
         """An error with line and column, but never the entry itself: data must not appear in logs."""
         if isinstance(error, BadInput):
             return error
@@ -82,12 +86,11 @@ class _CsvReader:
         found = re.search(r"In CSV column #(\d+): Row #(\d+)", str(error))
         if found:
             column, line = int(found[1]), found[2]
-            name = names[column] if column < len(names) else f"number {column + 1}"
-            hint = "correct it, leave the column out with [data] features, or add the entry to missing_markers"
-            if len(names) == 1 and re.search(r"[;\t|]", name):
-                hint = "it seems to have another delimiter: see [data] delimiter"
+            name = self.names[column] if column < len(self.names) else f"number {column + 1}"
+            hint = "correct it, leave the column out with [data] exclude, or add the entry to missing_markers"
             return BadInput(f"the data {self._path} has no number in line {line}, column {name}", hint)
-        return BadInput(f"the data {self._path} is not a CSV file, or is damaged", "check its encoding and delimiter")
+        hint = "check its encoding (UTF-8) and [data] delimiter"
+        return BadInput(f"the data {self._path} is not a CSV file, or is damaged", hint)
 
 
 def read_parquet(path: Path, table: DataTable, place: SpillSettings) -> Matrix:
@@ -96,9 +99,9 @@ def read_parquet(path: Path, table: DataTable, place: SpillSettings) -> Matrix:
     path.stat()
     try:
         file = parquet.ParquetFile(path)
-        names = _wanted(list(file.schema_arrow.names), table, str(path))
-        batches = file.iter_batches(batch_size=BATCH_ROWS, columns=names, use_threads=False)
-        return collect(batches, names, table, str(path), place)
+        layout = plan_arrow(file.schema_arrow, table, str(path), file.metadata.num_rows)
+        batches = file.iter_batches(batch_size=BATCH_ROWS, columns=_columns(layout), use_threads=False)
+        return collect(batches, layout, table, str(path), place)
     except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
         raise _damaged(path, "a Parquet file", error) from None
 
@@ -117,8 +120,8 @@ def read_arrow(path: Path, table: DataTable, place: SpillSettings) -> Matrix:
             source.seek(0)
             file = ipc.open_stream(source)
             batches = iter(file)
-        names = _wanted(list(file.schema.names), table, str(path))
-        return collect((batch.select(names) for batch in batches), names, table, str(path), place)
+        layout = plan_arrow(file.schema, table, str(path), 0)
+        return collect((batch.select(_columns(layout)) for batch in batches), layout, table, str(path), place)
     except (OSError, ValueError) as error:
         raise _damaged(path, "an Arrow file", error) from None
 
@@ -129,61 +132,69 @@ def _damaged(path: Path, kind: str, error: Exception) -> Exception:
     return BadInput(f"the data {path} is not {kind}, or is damaged or cut short", "write it again")
 
 
-def _wanted(names: list[str], table: DataTable, origin: str) -> list[str]:
-    """The columns to read: in a table of samples the chosen features, in a table of features all."""
-    check_names(names, origin)
-    if table.feature_column and table.feature_column not in names:
-        raise BadInput(f"the data {origin} has no column {table.feature_column}", "see [data] feature_column")
-    if table.orientation == "features-in-rows":
-        return names
-    if not table.features:
-        _require_names(names, origin)
-        return names
-    if absent := missing_features(names, table.features):
-        hint = f"its columns are {', '.join(names[:20])}"
-        raise BadInput(f"the data {origin} has no column {', '.join(absent[:8])}", hint)
-    return list(table.features)
+def plan_arrow(schema: Any, table: DataTable, origin: str, lines: int) -> Layout:
+    """The layout of a table whose columns have Arrow types."""
+    return plan_layout(list(schema.names), _arrow_kinds(schema), table, origin, lines)
 
 
-def _require_names(names: Sequence[str], origin: str) -> None:
-    """Refuse a column without a name: it is more often a row number than a feature."""
-    if "" in names:
-        hint = "name it if it is a feature, or choose the features with [data] features"
-        raise BadInput(f"the data {origin} has no name for column {names.index('') + 1}", hint)
+def _arrow_kinds(schema: Any) -> Mapping[str, ColumnKind]:
+    pa = require_extra("pyarrow", "data")
+    found = {}
+    for name, stored in zip(schema.names, schema.types, strict=True):
+        kind = stored.value_type if pa.types.is_dictionary(stored) else stored
+        if pa.types.is_temporal(kind):
+            found[name] = ColumnKind("date")
+        elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or _castable(pa, kind):
+            found[name] = ColumnKind("number")
+        else:
+            found[name] = ColumnKind("text")
+    return found
+
+
+def _columns(layout: Layout) -> list[str]:
+    return [*layout.numbers, *([layout.label] if layout.label else [])]
 
 
 def collect(
-    batches: Iterator[Any], names: Sequence[str], table: DataTable, origin: str, place: SpillSettings
+    batches: Iterator[Any],
+    layout: Layout,
+    table: DataTable,
+    origin: str,
+    place: SpillSettings,
+    notes: Sequence[str] | None = None,
 ) -> Matrix:
-    """Record batches as a matrix on disk, with the names of its features."""
-    turned = table.orientation == "samples-in-rows"
-    labels: list[str] = []
-    label = None if turned else table.feature_column or None
-    numbers = (_numbers(batch, label, labels, origin) for batch in batches)
-    columns = spill(numbers, origin, place.directory, turned=turned, memory_limit=place.memory_limit)
-    check_names(labels, origin)
-    return Matrix(columns, tuple(names) if turned and table.header else tuple(labels))
+    """Record batches as a matrix on disk, with the names of its features and the ids of its samples."""
+    labels: list[str | None] = []
+    numbers = (_numbers(batch, layout, labels) for batch in batches)
+    columns = spill(numbers, origin, place.directory, turned=layout.samples_in_rows, memory_limit=place.memory_limit)
+    told = tuple(notes) if notes is not None else (layout.note,) if layout.note else ()
+    return named_matrix(columns, layout, labels, table, origin, told)
 
 
-def _numbers(batch: Any, label: str | None, labels: list[str], origin: str) -> FloatArray:
-    found = []
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        if name == label:
-            labels.extend(str(value) for value in column.to_pylist())
-            continue
-        found.append(_entries(name, column, origin))
+def named_matrix(
+    columns: Any, layout: Layout, labels: Sequence[str | None], table: DataTable, origin: str, notes: tuple[str, ...]
+) -> Matrix:
+    """The matrix with names: a column of labels holds ids if lines are samples, otherwise names of features."""
+    header = layout.numbers if table.header else ()
+    found = check_ids(labels, origin, layout.label)
+    if layout.samples_in_rows:
+        return Matrix(columns, header, found, notes=notes, selected=bool(header))
+    return Matrix(columns, found, header, notes=notes)
+
+
+def _numbers(batch: Any, layout: Layout, labels: list[str | None]) -> FloatArray:
+    if layout.label:
+        labels.extend(None if value is None else str(value) for value in batch.column(layout.label).to_pylist())
+    found = [_entries(batch.column(name)) for name in layout.numbers]
     return np.column_stack(found) if found else np.zeros((0, 0))
 
 
-def _entries(name: str, column: Any, origin: str) -> FloatArray:
+def _entries(column: Any) -> FloatArray:
     """A column as float64, with NaN where it has no value."""
     pa = require_extra("pyarrow", "data")
     kind = column.type
-    if pa.types.is_dictionary(kind) and not pa.types.is_string(kind.value_type):
+    if pa.types.is_dictionary(kind):
         column, kind = column.dictionary_decode(), kind.value_type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or _castable(pa, kind)):
-        hint = "leave it out with [data] features, or store numbers"
-        raise BadInput(f"the data {origin} holds {kind} in column {name}, not numbers", hint)
     converted = column.cast(pa.int8() if pa.types.is_boolean(kind) else kind).cast(pa.float64(), safe=False)
     return np.asarray(converted.to_numpy(zero_copy_only=False), dtype=np.float64)
 

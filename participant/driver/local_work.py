@@ -15,8 +15,9 @@ from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from participant.contract import Contract
 from participant.driver.site_services import SiteServices
+from participant.engine.cancellation import Cancellation, WorkCancelled
 from participant.engine.progress import MeteredColumns, ProgressMeter, passes_of
-from participant.results import ResultFacts, write_results
+from participant.results import FinalBroadcast, ResultFacts, write_results
 from participant.session import Consent, actions
 from participant.session.events import AnnouncedConsensus
 from participant.state.store import LocalStep
@@ -32,6 +33,7 @@ class LocalWork:
         self._saved: LocalStep | None = None
         self._lock = asyncio.Lock()
         self._meter = ProgressMeter(self._progressed)
+        self._cancellation = Cancellation()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def continue_from(self, step: LocalStep | None) -> None:
@@ -42,15 +44,23 @@ class LocalWork:
         """Drop the site; the next piece of work opens it again from the last saved step."""
         self._site = self._saved = None
 
+    def cancel(self) -> None:
+        """Stop the work under way before its next block of columns, which then raises WorkCancelled; drop the site."""
+        self._cancellation.cancel()
+        self.forget()
+
     async def step(self, agreed: Contract, action: actions.Compute, still_wanted: Callable[[], bool]) -> LocalStep:
         """Compute and save the local step of a round; the site is dropped when that fails.
 
-        A step that ends after the run has (`still_wanted`) is not recorded, and its file is removed.
+        A step that is no longer wanted is not begun. One that ends after the run has is not recorded, and its file is
+        removed.
         """
         self._loop = asyncio.get_running_loop()
         try:
             async with self._lock:
                 broadcast = await self._consensus(agreed, action.consensus, action.round)
+                if not still_wanted():
+                    raise WorkCancelled("the site takes part in the run no longer")
                 site = self._open_site(agreed)
                 work = self._services.engine.run(lambda: self._compute(agreed, site, action, broadcast))
                 step, checksum = await work
@@ -78,9 +88,8 @@ class LocalWork:
         async with self._lock:
             broadcast = await self._consensus(agreed, action.consensus, action.round, final=True)
             site = self._open_site(agreed)
-            await self._services.engine.run(
-                lambda: write_results(results, facts, consent.spec, site, broadcast, columns)
-            )
+            final = FinalBroadcast(broadcast, action.consensus.stage)
+            await self._services.engine.run(lambda: write_results(results, facts, consent.spec, site, final, columns))
             self.forget()
 
     def _compute(
@@ -102,7 +111,8 @@ class LocalWork:
     def _open_site(self, agreed: Contract) -> Site:
         """The local half of the method, continued from the last saved step if there is one."""
         if self._site is None:
-            columns = MeteredColumns(self._services.site.columns(agreed.spec), self._meter)
+            self._cancellation = Cancellation()
+            columns = MeteredColumns(self._services.site.columns(agreed.spec), self._meter, self._cancellation)
             site = self._services.engine.site(agreed.method, columns)
             if (step := self._saved or self._services.store.step(self._run_id)) is not None:
                 self._services.engine.resume(site, step.snapshot)
@@ -113,7 +123,7 @@ class LocalWork:
         self, agreed: Contract, announced: AnnouncedConsensus, round: int, *, final: bool = False
     ) -> TensorMessage:
         """The consensus of a round, inline or fetched; its announced shape is checked against the spec first."""
-        layout = agreed.method.broadcast_layout(max(round, 1) if final else round)
+        layout = agreed.method.broadcast_layout(max(round, 1) if final else round, announced.stage)
         check_header(announced.header, layout, types.DTYPE_FLOAT64)
         if announced.inline:
             check_digest(announced.header, announced.inline)

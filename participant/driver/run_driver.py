@@ -18,6 +18,7 @@ from participant.driver.local_work import LocalWork
 from participant.driver.named_tasks import NamedTasks
 from participant.driver.saved_events import save_event, saved_events
 from participant.driver.site_services import SiteServices
+from participant.engine.cancellation import WorkCancelled
 from participant.session import Session, actions, events
 from participant.state.store import RunRow
 
@@ -60,6 +61,8 @@ class RunDriver:
         reaction = self.session.handle(event)
         if self.session.ref != ref:
             self._cancel_messages()
+        if not self._takes_part():
+            self._local.cancel()
         if reaction.save:
             save_event(self._services.store, self.session, event, source, consent)
         self._perform(reaction.actions)
@@ -71,11 +74,17 @@ class RunDriver:
 
     async def stop(self) -> None:
         """Cancel all work under way; a driver made from what is saved continues it."""
+        self._local.cancel()
         await self._tasks.stop()
 
     def _is_spent(self, ref: AttemptRef) -> bool:
         """Whether this attempt had a seed before the restart, and that seed may not be used again."""
         return ref != self.session.ref and self._services.store.had_seed(ref)
+
+    def _takes_part(self) -> bool:
+        """Whether the run goes on at this site: it has not ended, and the site has not withdrawn."""
+        consent = self.session.consent
+        return not self.session.finished and consent is not None and consent.accept
 
     def _perform(self, wanted: tuple[actions.Action, ...]) -> None:
         for action in wanted:
@@ -91,7 +100,6 @@ class RunDriver:
                     self._tasks.start(FINISH, partial(self._finish, action))
                 case actions.Forget():
                     log("run_ended", run=self.run_id, status=action.status, reason=action.reason)
-                    self._local.forget()
                     self._cancel_messages()
                 case actions.Export() | actions.RefuseExport():
                     self._tasks.start(f"export {action.export_id}", partial(self._export, action))
@@ -127,13 +135,16 @@ class RunDriver:
     async def _compute(self, action: actions.Compute) -> None:
         started, agreed = time.monotonic(), self._contract()
         try:
-            step = await self._local.step(agreed, action, lambda: not self.session.finished)
+            step = await self._local.step(agreed, action, self._takes_part)
+        except WorkCancelled:
+            log("step_cancelled", run=self.run_id, round=action.round)
+            return
         except Exception as error:
             self._services.telemetry.step_failed()
             self._tasks.release(COMPUTE)
             self.take(events.ComputeFailed(action.round, str(error)))
             return
-        if self.session.finished:
+        if not self._takes_part():
             return
         seconds = time.monotonic() - started
         self._services.telemetry.step(agreed.spec, action.round, self._services.site.facts.columns, seconds)

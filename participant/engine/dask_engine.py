@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from dcfpca.errors import Unreachable
 from dcfpca.rpca.column_blocks import block_width
 from dcfpca.rpca.method import Columns, FloatArray, Method, PartTask, ResultBlock, Site, TensorMessage
-from participant.data import DataTable, open_matrix
+from participant.data import DataTable, read_matrix
 from participant.data.arrays import require_extra
-from participant.data.matrix import SelectedFeatures
+from participant.data.selection import Indices, Selection, read_samples
 from participant.engine import Engine
+from participant.engine.cancellation import Cancellation, WorkCancelled
 from participant.engine.part_states import State
 from participant.engine.partitioned_site import CUT, combined, conclude, step
 from participant.engine.progress import MeteredColumns
@@ -30,6 +31,7 @@ from participant.engine.progress import MeteredColumns
 SHARD_BYTES = 128 << 20
 SHARDS_PER_WORKER = 2
 CONNECT_SECONDS = 15
+CANCELLATION_SECONDS = 0.5  # how often a waiting step looks whether it was cancelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,8 @@ class Shard:
     """Columns start … stop − 1 of the site's matrix, and where a worker reads them."""
 
     table: DataTable
-    rows: tuple[int, ...] | None  # the features that the spec chose; None: all
+    rows: Indices | None  # the selected features of the source; None: all
+    samples: Indices | None  # the selected samples of the source; None: all
     start: int
     stop: int
 
@@ -63,9 +66,9 @@ class DaskEngine(Engine):
     def site(self, method: Method, columns: Columns) -> Site:
         """The local half of the method, distributed over the workers."""
         there = columns.columns if isinstance(columns, MeteredColumns) else columns
-        rows = tuple(there.rows.tolist()) if isinstance(there, SelectedFeatures) else None
+        rows, samples = (there.rows, there.samples) if isinstance(there, Selection) else (None, None)
         workers = max(1, len(self.client.scheduler_info()["workers"]))
-        shards = [Shard(self._table, rows, start, stop) for start, stop in cut(columns.shape, workers)]
+        shards = [Shard(self._table, rows, samples, start, stop) for start, stop in cut(columns.shape, workers)]
         return DaskSite(self.client, method, columns, shards)
 
     def resume(self, site: Site, snapshot: State) -> None:
@@ -98,13 +101,17 @@ class DaskSite:
         self._blocks = [client.submit(load, shard, pure=False) for shard in shards]
         self._states: list[Any] = [{} for _ in shards]
         self._certificate: dict[str, float] = {}
+        self._cancellation = columns.cancellation if isinstance(columns, MeteredColumns) else Cancellation()
 
     def answer(self, round: int, broadcast: TensorMessage) -> TensorMessage:
         """The combined answer of the shards."""
         return self._method.partitioned_answer(self, round, broadcast)
 
     def total(self, task: PartTask) -> FloatArray:
-        """The sum over the shards, added up on the workers."""
+        """The sum over the shards, added up on the workers.
+
+        A cancelled step leaves no shard to be begun; those that workers have begun run to their end.
+        """
         # Submitted, not scattered: scattered data is lost with the worker that holds it.
         told = self._client.submit(_same, task, pure=False)
         steps = [
@@ -115,9 +122,21 @@ class DaskSite:
             one.add_done_callback(partial(self._done, shard.stop - shard.start))
         vectors = [self._client.submit(_vector_of, one, pure=False) for one in steps]
         states = [self._client.submit(_state_of, one, pure=False) for one in steps]
-        total: FloatArray = self._client.submit(add, vectors, pure=False).result()
+        total: FloatArray = self._result(self._client.submit(add, vectors, pure=False), steps)
         self._states = states
         return total
+
+    def _result(self, future: Any, steps: Sequence[Any]) -> Any:
+        """The result of `future`; when the work is cancelled first, the `steps` it needs are cancelled too."""
+        while True:
+            try:
+                self._cancellation.check()
+                return future.result(timeout=CANCELLATION_SECONDS)
+            except TimeoutError:
+                continue
+            except WorkCancelled:
+                self._client.cancel(list(steps))
+                raise
 
     def _done(self, columns: int, step: Any) -> None:
         """Count the columns of a finished shard for the progress report."""
@@ -149,8 +168,8 @@ class DaskSite:
 
 def load(shard: Shard) -> FloatArray:
     """On a worker: read the shard's columns from the data source."""
-    block = open_matrix(shard.table).columns.read(shard.start, shard.stop)
-    return np.array(block if shard.rows is None else block[list(shard.rows)], order="F")
+    block = read_samples(read_matrix(shard.table).columns, shard.samples, shard.start, shard.stop)
+    return np.array(block if shard.rows is None else block[shard.rows], order="F")
 
 
 def add(vectors: Sequence[FloatArray]) -> FloatArray:

@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 from dcfpca.logs import log
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Columns, FloatArray, Method, PartTask, ResultBlock, Site, TensorMessage
+from participant.engine.cancellation import CancellableColumns, Cancellation
 from participant.engine.part_states import PartStates, State, unshared
+from participant.engine.progress import MeteredColumns
 from participant.state.array_file import release_pages
 
 T = TypeVar("T")
@@ -43,6 +45,7 @@ class PartitionedSite:
     def __init__(self, method: Method, columns: Columns, width: int, workers: PartWorkers) -> None:
         self._method, self._workers = method, workers
         self.columns = columns
+        self._cancellation = columns.cancellation if isinstance(columns, MeteredColumns) else Cancellation()
         count = columns.shape[1]
         self._cut = np.array([count, width])
         self._parts = [(start, min(start + width, count)) for start in range(0, count, width)]
@@ -96,10 +99,10 @@ class PartitionedSite:
         return in_order(self._workers, work, len(self._parts))
 
     def _step(self, task: PartTask, place: int) -> tuple[FloatArray, State]:
-        return step(self._read(place), self._method, self._states.get(place), task)
+        return step(self._read(place), self._method, self._states.get(place), task, self._cancellation)
 
     def _conclude(self, broadcast: TensorMessage, place: int) -> tuple[list[ResultBlock], dict[str, float]]:
-        return conclude(self._read(place), self._method, self._states.get(place), broadcast)
+        return conclude(self._read(place), self._method, self._states.get(place), broadcast, self._cancellation)
 
     def _read(self, place: int) -> FloatArray:
         return self.columns.read(*self._parts[place])
@@ -122,10 +125,10 @@ def in_order(workers: PartWorkers, work: Callable[[int], T], count: int) -> Iter
 
 
 def step(
-    block: FloatArray, method: Method, state: State, task: PartTask
+    block: FloatArray, method: Method, state: State, task: PartTask, cancellation: Cancellation | None = None
 ) -> tuple[FloatArray, dict[str, NDArray[np.generic]]]:
-    """Process one part; a pure function of its arguments, so that any thread or worker can run and repeat it."""
-    site = _site(block, method, state)
+    """Process one part; any thread or worker can run and repeat it. Raises WorkCancelled once it is cancelled."""
+    site = _site(block, method, state, cancellation)
     vector = task(site)
     after = site.snapshot()
     # A state of zeros equals that of a new site; with many parts it is worth not storing it.
@@ -133,10 +136,14 @@ def step(
 
 
 def conclude(
-    block: FloatArray, method: Method, state: State, broadcast: TensorMessage
+    block: FloatArray,
+    method: Method,
+    state: State,
+    broadcast: TensorMessage,
+    cancellation: Cancellation | None = None,
 ) -> tuple[list[ResultBlock], dict[str, float]]:
     """The result blocks and the certificate of a part."""
-    site = _site(block, method, state)
+    site = _site(block, method, state, cancellation)
     return list(site.finish(broadcast)), site.certificate()
 
 
@@ -155,8 +162,9 @@ def combined(figures: Sequence[tuple[int, Mapping[str, float]]]) -> dict[str, fl
     return found
 
 
-def _site(block: FloatArray, method: Method, state: State) -> Site:
-    site = method.site(ArrayColumns(block))
+def _site(block: FloatArray, method: Method, state: State, cancellation: Cancellation | None) -> Site:
+    columns = ArrayColumns(block)
+    site = method.site(CancellableColumns(columns, cancellation) if cancellation else columns)
     if state:
         site.restore(state)
     return site

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Columns, FloatArray
 from dcfpca.spec import RunSpec
+from participant.engine.cancellation import Cancellation
 
 REPORT_SECONDS = 5.0
 
@@ -48,10 +49,11 @@ def passes_of(spec: RunSpec) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeteredColumns:
-    """Columns whose reading is counted."""
+    """Columns whose reading is counted, and which raise WorkCancelled once the work is cancelled."""
 
     columns: Columns
     meter: ProgressMeter
+    cancellation: Cancellation = field(default_factory=Cancellation)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -60,5 +62,6 @@ class MeteredColumns:
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Columns start … stop − 1."""
+        self.cancellation.check()
         self.meter.advance(stop - start)
         return self.columns.read(start, stop)

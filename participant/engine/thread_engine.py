@@ -15,7 +15,8 @@ from threadpoolctl import ThreadpoolController
 
 from dcfpca.rpca.column_blocks import block_width
 from dcfpca.rpca.method import Columns, Method, Site
-from participant.data.matrix import SelectedFeatures, WindowedColumns, window_width
+from participant.data.matrix import WindowedColumns, window_width
+from participant.data.selection import Selection
 from participant.engine.noop_site import IdleSite
 from participant.engine.part_states import State
 from participant.engine.partitioned_site import CUT, PartitionedSite, PartWorkers
@@ -124,6 +125,6 @@ class Engine:
 
 def _window(columns: Columns) -> int | None:
     """The width of the windows through which these columns are read; None if they are in memory or mapped."""
-    while isinstance(columns, MeteredColumns | SelectedFeatures):
+    while isinstance(columns, MeteredColumns | Selection):
         columns = columns.columns
     return columns.width if isinstance(columns, WindowedColumns) else None

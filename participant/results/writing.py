@@ -12,7 +12,17 @@ import numpy as np
 
 from dcfpca.atomic_files import atomic_directory, sha256_of_file
 from dcfpca.methods import method_of
-from dcfpca.rpca.method import Consensus, FloatArray, ResultBlock, Site, TensorMessage
+from dcfpca.rpca.method import (
+    ColumnScores,
+    Consensus,
+    FloatArray,
+    Outcome,
+    ResultBlock,
+    Site,
+    Stage,
+    TensorMessage,
+    Verdict,
+)
 from dcfpca.rpca.subspace.rejected_columns import unexplained_text
 from dcfpca.spec import RunSpec
 from dcfpca.version import __version__
@@ -20,6 +30,18 @@ from participant.results.block_files import ColumnsFile, OutliersFile
 from participant.results.reading import MANIFEST
 
 FILES = ("L.npy", "S.npz", "V.npy", "U.npy")
+SCORES = "scores.npz"
+"""Of every sample: its p-value, its largest |z| and its squared distance within the subspace."""
+CONSENSUS = "consensus.npz"
+"""The final broadcast and its stage, by which new samples are scored as those of the run were."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FinalBroadcast:
+    """The last broadcast of a run, and the stage in which it ended."""
+
+    broadcast: TensorMessage
+    stage: Stage = Stage.FIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,30 +57,47 @@ class ResultFacts:
 
 
 def write_results(
-    directory: Path, facts: ResultFacts, spec: RunSpec, site: Site, broadcast: TensorMessage, columns: int
+    directory: Path, facts: ResultFacts, spec: RunSpec, site: Site, final: FinalBroadcast, columns: int
 ) -> None:
     """Compute the result from the final broadcast, block by block, and write it to `directory`/RUN."""
     directory.mkdir(parents=True, exist_ok=True)
-    kept = _entering(spec, broadcast)
+    method, consensus = method_of(spec), _final_consensus(facts, final)
+    model = method.model(consensus)
+    factor = final.broadcast.tensor[:, : spec.width]  # closing broadcasts have columns for the features beside it
+    kept = _entering(model["U"], factor)
     with atomic_directory(directory / facts.run_id) as target:
-        np.save(target / "U.npy", broadcast.tensor[:, kept])
-        _write_blocks(target, site.finish(broadcast), (spec.rows, columns), kept)
+        np.save(target / "U.npy", factor[:, kept])
+        np.savez(target / CONSENSUS, tensor=final.broadcast.tensor, scalars=final.broadcast.scalars, stage=final.stage)
+        scored = _write_blocks(target, site.finish(final.broadcast), (spec.rows, columns), kept)
         manifest = _manifest(facts, spec, int(np.count_nonzero(kept)), columns, site.certificate())
-        scaling = _write_scaling(target, method_of(spec).model(Consensus(0, broadcast)))
+        manifest["verdict"] = verdict_entry(method.verdict(consensus), facts.outcome)
+        scaling = _write_scaling(target, model)
         if scaling:
             manifest["scaling"] = scaling
-        files = (*FILES, *(scaling[name] for name in ("centre", "scale") if scaling))
+        files = (*FILES, CONSENSUS, *([SCORES] if scored else []))
+        files = (*files, *(scaling[name] for name in ("centre", "scale") if scaling))
         manifest["files"] = {name: _file_facts(target / name) for name in files}
         (target / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _entering(spec: RunSpec, broadcast: TensorMessage) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _final_consensus(facts: ResultFacts, final: FinalBroadcast) -> Consensus:
+    outcome = next((one for one in Outcome if one.value == facts.outcome), None)
+    return Consensus(facts.rounds, final.broadcast, outcome=outcome, stage=final.stage)
+
+
+def verdict_entry(verdict: Verdict | None, outcome: str) -> dict[str, Any]:
+    """What the manifest says on whether the answer can be trusted."""
+    if verdict is None:
+        return {"sound": False, "sentence": f"The run ended without the rounds that judge an answer: {outcome}."}
+    return {"sound": verdict.sound, "sentence": verdict.sentence, "reasons": list(verdict.reasons)}
+
+
+def _entering(model: FloatArray, factor: FloatArray) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Which columns of the broadcast's U belong to the model; columns without weight do not contribute to L = U Vᵀ."""
-    model = method_of(spec).model(Consensus(0, broadcast))["U"]
     remaining = iter(model.T)
     wanted = next(remaining, None)
-    kept = np.zeros(broadcast.tensor.shape[1], dtype=bool)
-    for index, column in enumerate(broadcast.tensor.T):
+    kept = np.zeros(factor.shape[1], dtype=bool)
+    for index, column in enumerate(factor.T):
         if wanted is not None and np.array_equal(column, wanted):
             kept[index] = True
             wanted = next(remaining, None)
@@ -68,10 +107,10 @@ def _entering(spec: RunSpec, broadcast: TensorMessage) -> np.ndarray[Any, np.dty
 
 def _write_blocks(
     target: Path, blocks: Iterable[ResultBlock], shape: tuple[int, int], kept: np.ndarray[Any, np.dtype[np.bool_]]
-) -> None:
-    """Write each block as it is computed, because the matrix may be larger than memory."""
+) -> bool:
+    """Write each block as it is computed, because the matrix may be larger than memory; whether there are scores."""
     rows, columns = shape
-    width = int(kept.sum())
+    width, scores = int(kept.sum()), list[ColumnScores]()
     with (
         ColumnsFile(target / "L.npy", rows, columns) as L,
         ColumnsFile(target / "V.npy", width, columns, turned=True) as V,
@@ -81,14 +120,25 @@ def _write_blocks(
             L.append(block.L)
             V.append(block.V[:, kept].T)
             S.append(block.S)
+            if block.scores is not None:
+                scores.append(block.scores)
+    if scores:
+        np.savez(
+            target / SCORES,
+            p_value=np.concatenate([one.p_value for one in scores]),
+            largest_z=np.concatenate([one.largest_z for one in scores]),
+            distance=np.concatenate([one.distance for one in scores]),
+        )
+    return bool(scores)
 
 
 def _write_scaling(target: Path, model: Mapping[str, FloatArray]) -> dict[str, str]:
     """Write centre and scale by feature, if the run had them; returns what the manifest says about them."""
-    if "centre" not in model:
+    centre = model.get("centre", np.zeros(model["U"].shape[0]))
+    if "scale" not in model and not np.any(centre):
         return {}
-    np.save(target / "centre.npy", model["centre"])
-    np.save(target / "scale.npy", model["scale"])
+    np.save(target / "centre.npy", centre)
+    np.save(target / "scale.npy", model.get("scale", np.ones_like(centre)))
     meaning = "L = centre + scale * (U V^T), row by row; U is in scaled units, L and S are in the data's own"
     return {"centre": "centre.npy", "scale": "scale.npy", "meaning": meaning}
 

@@ -134,6 +134,7 @@ def begin(spec: RunSpec, site: SiteFacts, identity: SigningIdentity, opened: Ope
         threshold=spec.threshold_of(len(opened.cohort)),
         min_cohort=site.policy.min_cohort,
         precision=spec.precision,
+        consensus=opened.consensus.sha256,
     )
     before = Survivors(opened.opened_before) if opened.opened_before else None
     side = ParticipantSide(context, identity, opened.seed, opened_before=before)

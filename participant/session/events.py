@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.message_fate import Fate
-from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.method import FloatArray, Stage
 from dcfpca.secagg import Delivery, Roster, Survivors, UnmaskRequest
 from dcfpca.v1 import types_pb2 as types
 
@@ -25,10 +25,11 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AnnouncedConsensus:
-    """The consensus of a round: the header as announced, and the bytes if they are small enough to come with it."""
+    """The consensus of a round: header and stage as announced, and the bytes where they came inline."""
 
     header: types.TensorHeader
     inline: bytes = field(default=b"", repr=False)
+    stage: Stage = Stage.FIT
 
     @property
     def sha256(self) -> bytes:

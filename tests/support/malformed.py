@@ -20,11 +20,12 @@ def malformed(folder: Path) -> dict[str, str]:
     (folder / "twice.csv").write_text("a,a\n1,2\n")
     (folder / "numbered.csv").write_text(",a,b\n0,1,2\n1,3,4\n")
     (folder / "wide.csv").write_bytes("a,b\n1,2\n".encode("utf-16"))
-    (folder / "semicolons.csv").write_text("a;b\n1;2\n")
     (folder / "thousands.csv").write_text('a,b\n"1,234",2\n')
     (folder / "late.csv").write_text("a,b\n" + "1,2\n" * 200_000 + "1,secret\n")
     (folder / "infinite.csv").write_text("a,b\n1,2\n3,inf\n")
-    (folder / "blank.csv").write_text("a,b\n1,2\nNA,\n")
+    (folder / "blank.csv").write_text("a,b\n?,\nNA,\n")
+    (folder / "dates.csv").write_text("a,seen\n1,2024-01-31\n2,2024-02-01\n")
+    (folder / "sheet.xlsx").write_bytes(b"PK\x03\x04 nothing")
     parquet.write_table(pa.table({"a": pa.array(["x"]).dictionary_encode()}), folder / "words.parquet")
     parquet.write_table(pa.table({"a": pa.array([], pa.float64())}), folder / "bare.parquet")
     flipped = bytearray(_parquet_bytes(folder / "flipped.parquet"))
@@ -65,12 +66,13 @@ def malformed(folder: Path) -> dict[str, str]:
         "twice.csv": "two features named a",
         "numbered.csv": "has no name for column 1",
         "wide.csv": "is text in UTF-16",
-        "semicolons.csv": "no number in line 2, column a;b",
         "thousands.csv": "no number in line 2, column a",
         "late.csv": "no number in line 200002, column b",
         "infinite.csv": "an infinite entry in sample 1, feature 1",
-        "blank.csv": "no entry at all in sample 1",
-        "words.parquet": "holds dictionary<values=string",
+        "blank.csv": "has no entry at all",
+        "dates.csv": "column seen holds dates",
+        "sheet.xlsx": "is not an Excel workbook",
+        "words.parquet": "column a holds text",
         "bare.parquet": "is empty",
         "flipped.parquet": "damaged or cut short",
         "flipped.h5": "is damaged at columns",
@@ -79,7 +81,7 @@ def malformed(folder: Path) -> dict[str, str]:
         "uneven": "b.csv has 3 features, a.csv has 2",
         "binary.csv": "is not a CSV file",
         "cut.parquet": "damaged or cut short",
-        "text.parquet": "holds string in column who",
+        "text.parquet": "column who holds text",
         "cut.feather": "damaged or cut short",
         "none.h5": "is not an HDF5 file",
         "none.parquet": "not a Parquet file",

@@ -97,8 +97,8 @@ class Machine:
 
 
 def secure_until(phase: str, names: tuple[str, ...] = NAMES, **keys: Any) -> Machine:
-    """A secure run in round 0 in this phase, everybody having answered so far."""
-    return on_to(phase, Machine(spec_of(aggregation="secure", **keys)).enrol(*names), names)
+    """A secure run that goes on without dropouts, in round 0 in this phase, everybody having answered so far."""
+    return on_to(phase, Machine(spec_of(aggregation="secure", dropouts="go-on", **keys)).enrol(*names), names)
 
 
 def on_to(phase: str, machine: Machine, names: tuple[str, ...] = NAMES) -> Machine:

@@ -73,7 +73,9 @@ class Cohort:
 
     def __post_init__(self) -> None:
         self.sessions = {name: enrolled(name, self.spec) for name in SITES}
-        self.context = secagg.Context("run-1", self.spec.digest(), 1, 1, SITES, self.spec.threshold_of(4))
+        self.context = secagg.Context(
+            "run-1", self.spec.digest(), 1, 1, SITES, self.spec.threshold_of(4), consensus=CONSENSUS.sha256
+        )
 
     def tell(self, name: str, event: events.Event) -> tuple[actions.Action, ...]:
         reaction = self.sessions[name].handle(event)

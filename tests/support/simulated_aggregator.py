@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from aggregator.round_sum import EncodedConsensus, encoded_consensus
+from aggregator.encoded_consensus import EncodedConsensus, encoded_consensus
 from aggregator.rpc.assignment_messages import encoded, stage_facts
 from aggregator.run import events, secure_sum_checks
 from aggregator.run.assignments import assignments
@@ -114,7 +114,7 @@ class SimulatedAggregator:
             return
         if here.ref != effect.ref:
             return
-        running = RunningSum(self.spec, self.method.update_layout(here.ref.round))
+        running = RunningSum(self.spec, self.method.update_layout(here.ref.round, self.consensus.stage))
         for name in here.survivors:
             running.add(0, self.updates[here.ref, name])
         closed = closed_roster(self.spec, self.run, here) if here.roster else None
@@ -132,7 +132,7 @@ class SimulatedAggregator:
         self.consensus = after
 
     def _check_sum(self, after: Consensus, vectors: list[FloatArray]) -> None:
-        layout = self.method.update_layout(self.consensus.round)
+        layout = self.method.update_layout(self.consensus.round, self.consensus.stage)
         message = TensorMessage.unflatten(layout, np.sum(vectors, axis=0))
         wanted = self.method.advance(self.consensus, Total(message, len(vectors)))
         assert np.allclose(after.broadcast.flat(), wanted.broadcast.flat(), rtol=1e-9, atol=1e-9)

@@ -111,7 +111,7 @@ class SimulatedSite:
         if action is None:
             return
         method = method_of(self.spec)
-        broadcast = message_from(method.broadcast_layout(action.round), action.consensus.inline)
+        broadcast = message_from(method.broadcast_layout(action.round, action.consensus.stage), action.consensus.inline)
         if self._site is None:
             self._site = method.site(ArrayColumns(self.data))
             if self.disk.step:

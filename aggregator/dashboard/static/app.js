@@ -103,6 +103,7 @@ function showRun(told) {
   at("run-title").replaceChildren(`${told.label || told.run} `, word(told.status));
   at("run-body").replaceChildren(
     make("p", { class: "soft" }, `${told.run}, ${told.method}, ${told.aggregation} aggregation, ${told.rows} rows`),
+    ...(told.verdict ? [make("p", { id: "verdict", class: told.verdict.sound ? "sound" : "doubtful" }, told.verdict.sentence)] : []),
     ...(told.reason ? [make("p", { id: "reason" }, told.reason)] : []),
     ...(told.status === "running" || told.status === "enrolling" ? [phases(told)] : []),
     tiles(told, all),

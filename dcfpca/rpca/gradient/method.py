@@ -35,8 +35,10 @@ from dcfpca.rpca.method import (
     Outcome,
     Partition,
     Progress,
+    Stage,
     TensorMessage,
     Total,
+    Verdict,
 )
 
 __all__ = ["GradientMethod", "GradientSettings"]
@@ -75,11 +77,11 @@ class GradientMethod:
         products = 4 + 2 * (max(self.settings.inner_steps, 1) - 1)
         return 2.0 * self.rows * self.width * columns * self.settings.local_iterations * products
 
-    def update_layout(self, round: int) -> Layout:
+    def update_layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
         """Two scalars in round 0; then U_i, the share of columns, a mark of divergence and the strengths."""
         return Layout(0, 0, OPENING) if round == 0 else Layout(self.rows, self.width, round_scalars(self.width))
 
-    def broadcast_layout(self, round: int) -> Layout:
+    def broadcast_layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
         """Nothing in round 0; then U and the plan."""
         return Layout(0, 0) if round == 0 else Layout(self.rows, self.width, PLAN)
 
@@ -113,6 +115,10 @@ class GradientMethod:
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:
         """The consensus U, and the singular values of U Vᵀ with the V of the last round."""
         return {"U": consensus.broadcast.tensor, "singular_values": consensus.progress.singular_values}
+
+    def verdict(self, consensus: Consensus) -> Verdict | None:
+        """None: the fit alone does not tell; `StagedMethod` adds the rounds that do."""
+        return None
 
     def _open(self, asked: Consensus, total: Total) -> Consensus:
         columns, columns_scale = (float(value) for value in total.sums.scalars)

@@ -22,8 +22,10 @@ from dcfpca.rpca.method import (
     Outcome,
     Partition,
     Progress,
+    Stage,
     TensorMessage,
     Total,
+    Verdict,
 )
 from dcfpca.rpca.partitioned_step import sum_of_answers
 from dcfpca.rpca.subspace.heavy_ball import accelerated, tangent_share
@@ -36,7 +38,7 @@ from dcfpca.rpca.subspace.settings import OPENING_LOWEST, OPENING_STEP, Subspace
 from dcfpca.rpca.subspace.settings import update_layout as _update_layout
 from dcfpca.rpca.subspace.site import SKETCHING_ROUNDS, SubspaceSite
 from dcfpca.rpca.subspace.state import State
-from dcfpca.rpca.subspace.stopping import QUIET_ROUNDS, quiet_rounds
+from dcfpca.rpca.subspace.stopping import QUIET_ROUNDS, final_thresholds, quiet_rounds
 from dcfpca.rpca.subspace.update_scaling import update_scales, update_unit
 from dcfpca.rpca.thresholds import NORMAL_MEDIAN
 
@@ -73,11 +75,11 @@ class SubspaceMethod:
         """A pass forms U Vᵀ and ψ(R)ᵀU; the update is one more product."""
         return 2.0 * self.rows * self.width * columns * (2 * self.settings.passes + 1)
 
-    def update_layout(self, round: int) -> Layout:
+    def update_layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
         """What every site sends in this round."""
         return _update_layout(self.rows, self.width, round)
 
-    def broadcast_layout(self, round: int) -> Layout:
+    def broadcast_layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
         """What the aggregator sends at the start of this round."""
         return _broadcast_layout(self.rows, self.width, round)
 
@@ -111,6 +113,10 @@ class SubspaceMethod:
             "U": np.ascontiguousarray(plan.U[:, plan.entering]),
             "singular_values": (plan.weights * plan.values)[plan.entering],
         }
+
+    def verdict(self, consensus: Consensus) -> Verdict | None:
+        """None: the fit alone does not tell; `StagedMethod` adds the rounds that do."""
+        return None
 
     def _open(self, opening: Consensus, total: Total) -> Consensus:
         """From the counts of entry sizes: a scale, the first threshold, and a subspace to begin with."""
@@ -158,7 +164,7 @@ class SubspaceMethod:
             values=_kept_alive(values, schedule),
             schedule=accelerated(schedule, tangent, change, old.change, self.settings),
             change=change,
-            quiet=quiet_rounds(old.quiet, at_rest, schedule, old.schedule, self.settings),
+            quiet=quiet_rounds(old.quiet, at_rest, schedule, old.schedule, self.settings, self.tolerance),
             narrow=narrow,
             held=held,
         )
@@ -193,6 +199,8 @@ class SubspaceMethod:
 
     def _close(self, done: int, state: State, start: CoefficientStart = CoefficientStart.CARRIED) -> Consensus:
         """End the round: either the run is over, or the next round opens, in which V begins at `start`."""
+        if state.quiet >= QUIET_ROUNDS:
+            state = replace(state, schedule=final_thresholds(state.schedule, self.settings, self.tolerance))
         rank = int(np.count_nonzero(state.weights))
         kept_values = (state.weights * state.values)[state.weights > 0.0]
         plan = state.plan(start, self.settings)

@@ -1,17 +1,37 @@
-"""When a run of `subspace` is over: L at rest twice running, under thresholds that the noise and not λ governs."""
+"""When a run of `subspace` is over: L at rest twice running, under thresholds that the noise and not λ governs, or with
+all that is not an outlier explained to the tolerance."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from dcfpca.rpca.subspace.schedule import HYSTERESIS, Schedule
 from dcfpca.rpca.subspace.settings import SubspaceSettings
 
 QUIET_ROUNDS = 2  # one round at rest may be chance
+PULL_LEFT = 10.0  # the deviation of what is not explained, outliers apart, in tolerances
+LAST_LEVEL = 30.0  # deviations of what is left: what is larger is an outlier
 
 
-def quiet_rounds(before: int, at_rest: bool, schedule: Schedule, old: Schedule, settings: SubspaceSettings) -> int:
+def quiet_rounds(
+    before: int, at_rest: bool, schedule: Schedule, old: Schedule, settings: SubspaceSettings, tolerance: float
+) -> int:
     """Rounds in a row, `before` of them before this one, in which L was at rest for good."""
-    quiet = at_rest and noise_governs(schedule, settings) and not threshold_lowered(schedule, old, settings)
-    return before + 1 if quiet else 0
+    governed = noise_governs(schedule, settings) and not threshold_lowered(schedule, old, settings)
+    return before + 1 if at_rest and (governed or explained(schedule, tolerance)) else 0
+
+
+def explained(schedule: Schedule, tolerance: float) -> bool:
+    """Whether the data is explained to the tolerance: half of the entries, and nearly all that are no outliers."""
+    largest = tolerance * schedule.unit
+    return schedule.noise <= largest and schedule.influence <= PULL_LEFT * largest
+
+
+def final_thresholds(schedule: Schedule, settings: SubspaceSettings, tolerance: float) -> Schedule:
+    """The schedule that a result is made by: λ need not have come down to the noise for a run to be over."""
+    if noise_governs(schedule, settings) or not explained(schedule, tolerance):
+        return schedule
+    return replace(schedule, level=min(schedule.level, LAST_LEVEL * max(schedule.noise, schedule.influence)))
 
 
 def noise_governs(schedule: Schedule, settings: SubspaceSettings) -> bool:

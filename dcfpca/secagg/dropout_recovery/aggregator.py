@@ -58,9 +58,10 @@ class ClosedRoster:
         return self._paths[self.members.index(name)]
 
 
-def accept_advert(context: Context, advert: Advert, verify: Verify) -> None:
-    """Raise unless the advert is valid for the roster; peers make the same checks."""
+def accept_advert(context: Context, advert: Advert, verify: Verify, others: Iterable[Advert] = ()) -> None:
+    """Raise unless the advert may stand in the roster with the others; peers will check the same."""
     check_advert(context, advert, verify)
+    check_distinct_keys([*(other for other in others if other.name != advert.name), advert])
 
 
 def close_roster(context: Context, adverts: Iterable[Advert]) -> ClosedRoster:

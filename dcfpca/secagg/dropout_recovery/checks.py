@@ -19,7 +19,7 @@ from dcfpca.secagg.errors import (
     SwappedKey,
 )
 from dcfpca.secagg.identity import Verify, signed
-from dcfpca.secagg.keys import KEY_BYTES
+from dcfpca.secagg.keys import KEY_BYTES, check_usable
 
 
 def check_advert(context: Context, advert: Advert, verify: Verify) -> EllipticCurvePublicKey:
@@ -36,6 +36,8 @@ def check_advert(context: Context, advert: Advert, verify: Verify) -> EllipticCu
         raise InventedParticipant(f"{advert.name} has no valid certificate: {error}", error.hint) from error
     if not signed(identity, advert.signature, advert.statement()):
         raise SwappedKey(f"the keys relayed for {advert.name} are not the ones it signed")
+    for key in (advert.seal_key, advert.mask_key):
+        check_usable(key, advert.name)
     return identity
 
 

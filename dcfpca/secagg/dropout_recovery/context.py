@@ -14,7 +14,8 @@ class Context:
     """One attempt at one round of one run, as both sides know it before the first message.
 
     `cohort` is whom this participant consented to compute with, `threshold` the number of them without whom
-    nothing is revealed, `min_cohort` the smallest sum this side accepts (its own policy, hence not bound).
+    nothing is revealed, `min_cohort` the smallest sum this side accepts (its own policy, hence not bound). `consensus`
+    is the SHA-256 of the consensus that the attempt answers.
     """
 
     run: str
@@ -25,6 +26,7 @@ class Context:
     threshold: int
     min_cohort: int = 3
     precision: int = 64
+    consensus: bytes = b""
 
     def __post_init__(self) -> None:
         if len(set(self.cohort)) != len(self.cohort):
@@ -49,6 +51,7 @@ class Context:
             names_field(sorted(self.cohort)),
             self.threshold,
             self.precision,
+            self.consensus,
         )
 
     @cached_property

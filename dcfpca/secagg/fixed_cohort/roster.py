@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from dcfpca.errors import BadIdentity
 from dcfpca.secagg.errors import IncompleteCohort, InventedParticipant, ReplayedKey, SwappedKey
@@ -13,10 +12,7 @@ from dcfpca.secagg.fixed_cohort.domain_separation import canonical, digest
 from dcfpca.secagg.fixed_cohort.messages import Advert, Roster
 from dcfpca.secagg.fixed_cohort.run_terms import RunTerms
 from dcfpca.secagg.identity import Verify, signed
-from dcfpca.secagg.keys import KEY_BYTES, agree
-
-# Whether a point has small order does not depend on the other side's key, so any will do for the test.
-_PROBE = X25519PrivateKey.from_private_bytes(bytes(range(KEY_BYTES)))
+from dcfpca.secagg.keys import KEY_BYTES, check_usable
 
 
 def check_advert(terms: RunTerms, advert: Advert, verify: Verify) -> EllipticCurvePublicKey:
@@ -34,7 +30,7 @@ def check_advert(terms: RunTerms, advert: Advert, verify: Verify) -> EllipticCur
         raise InventedParticipant(f"{name} has no valid certificate: {error}", error.hint) from error
     if not signed(identity, advert.signature, advert.statement()):
         raise SwappedKey(f"the key relayed for {name} is not the one it signed")
-    agree(_PROBE, advert.key, name)
+    check_usable(advert.key, name)
     return identity
 
 

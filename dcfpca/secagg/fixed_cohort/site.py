@@ -147,11 +147,8 @@ class FixedCohortSide:
         state = self._pinned(opening, update)
         exponents = lifted(opening.exponents, state.lifts, self.terms.precision)
         fitting = fits(vector, opening.layout, exponents)
-        if not fitting and state.lifts + state.lifts_before >= MOST_LIFTS:
-            raise UpdateTooLarge(
-                f"the update of round {opening.round} does not fit, and the exponents were raised {MOST_LIFTS} times",
-                "look at the local data for extreme values, or begin a new run",
-            )
+        if not fitting:
+            state = self._counted(state, opening.round)
         context = context_of(self.terms, state.roster, opening, state.lifts)
         self.state = state
         return self._masked(opening, context, exponents, vector) if fitting else self._misfit(context)
@@ -191,8 +188,9 @@ class FixedCohortSide:
             raise OutOfTurn("the set-up of the run is not complete at this site")
 
     def _adopt(self, roster: Roster, digest: bytes) -> None:
-        own_advert = roster.adverts[self.terms.cohort.index(self.name)]
-        if own_advert != self.advert():
+        relayed, own = roster.adverts[self.terms.cohort.index(self.name)], self.advert()
+        # The certificate may have been renewed since; signatures and certificates are checked with the roster.
+        if (relayed.key, relayed.commitment) != (own.key, own.commitment):
             raise SwappedKey(f"the roster has another key for {self.name} than it advertised")
         private = X25519PrivateKey.from_private_bytes(self.state.private_key)
         roots = tuple(
@@ -235,6 +233,16 @@ class FixedCohortSide:
             lifts_before=state.lifts_before + state.lifts,
             sequence=state.sequence + 1,
         )
+
+    def _counted(self, state: SiteState, round: int) -> SiteState:
+        """The state with one more misfit of this site, unless it is a repetition; UpdateTooLarge beyond the most."""
+        stated = state.own_misfits + (state != self.state)
+        if state.lifts + state.lifts_before >= MOST_LIFTS or stated > MOST_LIFTS:
+            raise UpdateTooLarge(
+                f"the update of round {round} does not fit, and a run has room for {MOST_LIFTS} such cases",
+                "look at the local data for extreme values, or begin a new run",
+            )
+        return replace(state, own_misfits=stated)
 
     def _masked(self, opening: Opening, context: bytes, exponents: tuple[int, ...], vector: FloatArray) -> Masked:
         precision = self.terms.precision

@@ -17,7 +17,7 @@ from dcfpca.secagg.errors import LostState
 from dcfpca.secagg.keys import KEY_BYTES
 
 _MAGIC = b"dcfpca2\n"
-_HEAD = struct.Struct(">8sQBqBBI")
+_HEAD = struct.Struct(">8sQBqBBBI")
 NOTHING = bytes(KEY_BYTES)
 
 
@@ -35,8 +35,9 @@ class SiteState:
     """A site's commitments in a run, and the secrets it still needs for it.
 
     `round` is −1 before the first. `opening` and `update` pin what was answered there, and with which numbers. `lifts`
-    counts the misfits of that round, `lifts_before` those of the rounds before. `roots` has one for each of the cohort
-    in order, for the round `max(round, 0)`; zeros stand where there is none.
+    counts the misfits of that round, `lifts_before` those of the rounds before, `own_misfits` those that this site
+    itself stated, whatever came of them. `roots` has one for each of the cohort in order, for the round
+    `max(round, 0)`; zeros stand where there is none.
     """
 
     binding: bytes
@@ -51,14 +52,14 @@ class SiteState:
     update: bytes = NOTHING
     lifts: int = 0
     lifts_before: int = 0
+    own_misfits: int = 0
     sequence: int = 0
 
 
 def to_record(state: SiteState) -> bytes:
     """The state as bytes; their number depends on the size of the cohort alone."""
-    head = _HEAD.pack(
-        _MAGIC, state.sequence, state.step, state.round, state.lifts, state.lifts_before, len(state.roots)
-    )
+    misfits = (state.lifts, state.lifts_before, state.own_misfits)
+    head = _HEAD.pack(_MAGIC, state.sequence, state.step, state.round, *misfits, len(state.roots))
     body = b"".join((head, *_words(state)))
     return body + hashlib.sha256(body).digest()
 
@@ -68,7 +69,7 @@ def from_record(record: bytes, binding: bytes) -> SiteState:
     body, checksum = record[:-KEY_BYTES], record[-KEY_BYTES:]
     if len(body) < _HEAD.size or hashlib.sha256(body).digest() != checksum:
         raise LostState("the stored keys of this run are damaged", "this site cannot rejoin the run: start a new one")
-    magic, sequence, step, round, lifts, lifts_before, members = _HEAD.unpack_from(body)
+    magic, sequence, step, round, lifts, lifts_before, own_misfits, members = _HEAD.unpack_from(body)
     words = [body[start : start + KEY_BYTES] for start in range(_HEAD.size, len(body), KEY_BYTES)]
     if magic != _MAGIC or len(words) != 7 + members or words[0] != binding:
         raise LostState("the stored keys belong to another run, spec or cohort", "this site cannot rejoin the run")
@@ -86,6 +87,7 @@ def from_record(record: bytes, binding: bytes) -> SiteState:
         update=update,
         lifts=lifts,
         lifts_before=lifts_before,
+        own_misfits=own_misfits,
         sequence=sequence,
     )
 

@@ -86,7 +86,7 @@ async def test_a_participant_that_was_not_invited_reads_nothing_of_a_run(
 ) -> None:
     files = aggregator.identity(Role.PARTICIPANT, "stranger")
     assert await typed("run", "audit", run_id, "--verify", *flags(aggregator, files)) == 1
-    assert "the audit log has no run" in capsys.readouterr().err
+    assert "the audit log has no entry of run" in capsys.readouterr().err
 
 
 async def test_a_site_names_its_own_configuration(

@@ -83,7 +83,7 @@ def test_a_sound_connection_has_nothing_to_diagnose(consortium: Consortium, serv
 
 def test_a_server_that_is_no_aggregator_is_named(consortium: Consortium, servers: list[grpc.Server]) -> None:
     address = serve(servers, consortium.issue(Role.AGGREGATOR, "agg"))
-    assert "does not know this call" in str(asked(address, consortium.issue(Role.OPERATOR, "op")))
+    assert "does not offer this call" in str(asked(address, consortium.issue(Role.OPERATOR, "op")))
 
 
 def test_nothing_listening_is_unreachable(consortium: Consortium) -> None:
@@ -130,7 +130,7 @@ def test_an_aggregator_that_does_not_know_our_ca_is_unexplained_text(
     ours = consortium.issue(Role.OPERATOR, "op")
     error = diagnose(address, TlsFiles(stranger.authority.ca_path, ours.certificate, ours.key))
     assert isinstance(error, BadIdentity)
-    assert "turned this certificate away" in str(error)
+    assert "refused this certificate" in str(error)
 
 
 def test_our_own_expired_certificate_is_noticed_before_dialling(consortium: Consortium) -> None:
@@ -145,7 +145,8 @@ def test_a_participants_certificate_does_not_make_an_operator(consortium: Consor
 
 
 @pytest.mark.parametrize(
-    ("greeting", "said"), [(b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak TLS"), (b"", "hung up during the TLS")]
+    ("greeting", "said"),
+    [(b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak TLS"), (b"", "closed the connection during the TLS")],
 )
 def test_a_port_without_tls_is_named(consortium: Consortium, greeting: bytes, said: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -68,8 +68,10 @@ def test_processes_are_killed_and_yet_every_site_has_the_truth_and_the_private_o
     assert exported == {"hospital-a", "hospital-b", "hospital-c"}
     assert sum(file.endswith("/manifest.json") for file in files) == 5
     assert "hospital-b was killed" in done.stderr
-    assert "without hospital-b" in done.stderr
+    assert "waits for hospital-b" in done.stderr
     assert "the aggregator was killed" in done.stderr
+    assert "hospital-b came back where it was" in done.stderr
+    assert "without hospital-b" not in done.stderr
     assert left_running(directory) == []
 
 

@@ -149,4 +149,4 @@ async def test_an_aggregator_that_is_not_serving_says_so(tmp_path: Path) -> None
         await site.server.tell_health(serving=False)
         found = await _look(site, site.identity(Role.PARTICIPANT, "a"))
     finding = next(one for one in found if one.what == "service")
-    assert (finding.level, finding.sentence) == (Level.FAIL, "the aggregator says that it is not serving")
+    assert (finding.level, finding.sentence) == (Level.FAIL, "the aggregator reports that it is not serving")

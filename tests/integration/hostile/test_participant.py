@@ -34,7 +34,8 @@ from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
 from participant.contract import Contract
 from tests.support.federation import relative
 from tests.support.honest import honest_sites
-from tests.support.hostility import OPERATORS, Case, Scene, Tape, case
+from tests.support.hostile_calls import PATIENCE, attack, failures_told, is_defect, memory_kib
+from tests.support.hostility import OPERATORS, Scene, Tape, case
 from tests.support.service import Service, service
 
 HONEST = ("ann", "bob", "cem")
@@ -43,8 +44,6 @@ ROWS, RANK = 6, 2
 CASES = int(os.environ.get("DCFPCA_FUZZ_CASES", "400"))
 SEED = int(os.environ.get("DCFPCA_FUZZ_SEED", "1"))
 CASES_A_RUN = 200
-PATIENCE = 20.0
-DEFECTS = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 def spec_of(aggregation: str, rounds: int) -> RunSpec:
@@ -78,52 +77,6 @@ async def enrol(aggregator: Service, run_id: str, spec: RunSpec, own: Credential
     )
     assert answer.fate == 1
     return channel
-
-
-async def attack(channel: grpc.aio.Channel, one: Case) -> tuple[grpc.StatusCode, str]:
-    """The status of one call; a stream of assignments that is let in is hung up on."""
-    path = f"/{one.method.containing_service.full_name}/{one.method.name}"
-    kind = "_".join(
-        "stream" if streams else "unary" for streams in (one.method.client_streaming, one.method.server_streaming)
-    )
-    body: Any = _stream(one.messages) if one.method.client_streaming else one.messages[0]
-    call = getattr(channel, kind)(path)(body, timeout=PATIENCE)
-    try:
-        if one.method.server_streaming:
-            async for _ in call:
-                call.cancel()
-        else:
-            await call
-    except grpc.aio.AioRpcError as error:
-        return error.code(), error.details() or ""
-    except asyncio.CancelledError:
-        pass
-    return grpc.StatusCode.OK, ""
-
-
-async def _stream(messages: tuple[bytes, ...]) -> Any:
-    for message in messages:
-        yield message
-
-
-def is_defect(code: grpc.StatusCode, details: str) -> bool:
-    """Bytes that are no message at all are turned away by gRPC itself, and a caller that still writes when the answer
-    has come may hear of that from its own side: neither is a failure of the service."""
-    return code in DEFECTS and "deserializing" not in details and details != "Internal error from Core"
-
-
-def failures_told(aggregator: Service) -> float:
-    """How many calls the service itself counts as failed, whatever their callers heard."""
-    return sum(
-        sample.value
-        for family in aggregator.run_registry.telemetry.registry.collect()
-        for sample in family.samples
-        if sample.name == "dcfpca_calls_total" and sample.labels["status"] in ("INTERNAL", "UNKNOWN")
-    )
-
-
-def memory_kib() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4
 
 
 async def fuzz(attacked: Attacked, channels: list[grpc.aio.Channel], draw: random.Random) -> str:

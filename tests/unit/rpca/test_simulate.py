@@ -10,7 +10,7 @@ from dcfpca.rpca.column_blocks import split
 from dcfpca.rpca.gradient.method import GradientMethod
 from dcfpca.rpca.kernels import numpy_loops
 from dcfpca.rpca.kernels.loop_selection import active_loops
-from dcfpca.rpca.method import Layout, TensorMessage
+from dcfpca.rpca.method import Layout, Stage, TensorMessage
 from dcfpca.rpca.order_independent_sum import Add, OrderIndependentSum
 from dcfpca.rpca.simulate import exchange, simulate
 from dcfpca.rpca.synthetic import Recipe, generate
@@ -43,7 +43,7 @@ def test_the_total_is_the_sum_of_the_updates_and_their_number() -> None:
 
 def test_an_update_of_another_shape_than_declared_is_rejected() -> None:
     class Careless(GradientMethod):
-        def update_layout(self, round: int) -> Layout:
+        def update_layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
             return Layout(1, 1)
 
     sites = [METHOD.site(own) for own in PROBLEM.sites()]

@@ -50,6 +50,13 @@ def test_every_field_of_a_run_and_a_round_is_in_the_document() -> None:
     assert set(document["rounds"][0]) == {field.name for field in pb.RoundView.DESCRIPTOR.fields}
 
 
+def test_every_field_of_those_waited_for_and_of_complaints_is_in_the_document() -> None:
+    view = run_view(waiting=[pb.WaitingView(participant="c")], complaints=[pb.ComplaintView(accused="d")])
+    document: Any = run_views.run_document(view)
+    for entry, shown in (("waiting", pb.WaitingView), ("complaints", pb.ComplaintView)):
+        assert set(document[entry][0]) == {field.name.removesuffix("_ms") for field in shown.DESCRIPTOR.fields}
+
+
 def test_every_field_of_a_participant_is_in_the_document() -> None:
     fields = {field.name.removesuffix("_ms") for field in pb.ParticipantView.DESCRIPTOR.fields}
     assert set(run_views.participant_document(pb.ParticipantView())) == fields

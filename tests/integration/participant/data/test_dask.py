@@ -19,6 +19,7 @@ from dcfpca.rpca.method import Columns, Consensus, FloatArray, Method, Site, Tot
 from dcfpca.rpca.simulate import SiteResult, collect
 from dcfpca.spec import parse_spec
 from participant.data import DataTable, open_matrix, select_features
+from participant.engine.cancellation import Cancellation, WorkCancelled
 from participant.engine.dask_engine import DaskEngine, cut
 from participant.engine.progress import MeteredColumns, ProgressMeter
 from tests.support.federation import Federation, relative
@@ -189,3 +190,17 @@ def test_every_worker_gets_shards_and_none_too_large() -> None:
     ]  # fmt: skip
     assert cut((10, 1), workers=8) == [(0, 1)]
     assert max(stop - start for start, stop in cut((1000, 10**6), workers=1)) * 8000 <= 128 << 20
+
+
+def test_a_cancelled_step_does_not_wait_for_the_cluster(engine: DaskEngine, table: DataTable) -> None:
+    spec = parse_spec({"rows": 60, "rank": 3, "method": "gradient", "gradient": {"local_iterations": 10**12}})
+    cancellation = Cancellation()
+    there = open_matrix(table).columns
+    # The first shard that is done cancels the rest.
+    columns = MeteredColumns(there, ProgressMeter(lambda _: cancellation.cancel(), every=0), cancellation)
+    method = method_of(spec)
+    site = engine.site(method, columns)
+    opening = method.site(there).answer(0, method.begin().broadcast)
+    consensus = method.advance(method.begin(), Total(opening, 1))
+    with pytest.raises(WorkCancelled):
+        site.answer(1, consensus.broadcast)

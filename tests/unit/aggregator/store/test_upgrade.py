@@ -24,7 +24,7 @@ def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def store_with_a_row(path: Path) -> None:
     made = open_database(path)
-    made.execute("INSERT INTO runs VALUES ('r1', 'q1', x'00', 0, x'00', 0)")
+    made.execute("INSERT INTO runs VALUES ('r1', 'q1', x'00', 0, '', 0, x'00', 0, '', 0)")
     made.close()
 
 

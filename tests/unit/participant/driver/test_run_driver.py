@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.identity import Role
@@ -22,7 +25,7 @@ from participant.driver import RunDriver, SiteServices
 from participant.egress import Egress
 from participant.engine import Engine
 from participant.link import Link
-from participant.local_site import open_site
+from participant.local_site import LocalSite, open_site
 from participant.session import Consent
 from participant.state.store import Store
 
@@ -132,4 +135,51 @@ async def test_the_local_step_is_saved_before_its_update_is_announced(services: 
     assert step.round == 0
     kinds = {entry.item.kind for entry in services.store.ledger.entries()}
     assert kinds <= {"public keys"}
+    await driver.stop()
+
+
+class HeldColumns:
+    """Columns whose second read waits until the test lets it go, and which count the reads."""
+
+    def __init__(self, matrix: NDArray[np.float64]) -> None:
+        self.matrix, self.reads = matrix, 0
+        self.reached, self.go_on = threading.Event(), threading.Event()
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (self.matrix.shape[0], self.matrix.shape[1])
+
+    def read(self, start: int, stop: int) -> NDArray[np.float64]:
+        self.reads += 1
+        if self.reads == 2:
+            self.reached.set()
+            assert self.go_on.wait(30)
+        return self.matrix[:, start:stop]
+
+
+def ended() -> pb.Assignment:
+    return pb.Assignment(run_id="run-1", key="k", run_finished=pb.RunFinished(status="aborted", reason="no more"))
+
+
+def opened_to_a_cohort_too_small() -> pb.Assignment:
+    told = opened(2)
+    told.round_opened.cohort[:] = ["a", "b"]
+    return told
+
+
+@pytest.mark.parametrize("told", [ended(), opened_to_a_cohort_too_small()], ids=["aborted", "withdrawn"])
+async def test_a_local_step_stops_at_the_next_block_once_the_run_goes_on_no_longer(
+    services: SiteServices, told: pb.Assignment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = HeldColumns(np.random.default_rng(0).standard_normal((6, 40)))
+    monkeypatch.setattr(LocalSite, "columns", lambda _site, _spec: held)
+    monkeypatch.setattr("dcfpca.rpca.subspace.site.blocks", lambda columns, _: [(k, k + 1) for k in range(40)])
+    driver = enrolled(services)
+    deliver(driver, opened())
+    await services.engine.run(lambda: held.reached.wait(30))
+    deliver(driver, told)
+    held.go_on.set()
+    await asyncio.wait([task for task in asyncio.all_tasks() if task.get_name() == "run-1 compute"], timeout=30)
+    assert held.reads == 2
+    assert services.store.step("run-1") is None
     await driver.stop()

@@ -14,7 +14,7 @@ from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.simulate import collect, exchange
 from dcfpca.spec import parse_spec
-from participant.results import ResultFacts, load_features, load_scaling, write_results
+from participant.results import FinalBroadcast, ResultFacts, load_features, load_scaling, write_results
 from participant.results.block_files import ColumnsFile, OutliersFile
 
 FACTS = ResultFacts("20260101-abcd", "a", bytes(32), 3, "converged", "2026-01-01T00:00:00+00:00")
@@ -57,7 +57,7 @@ def test_the_manifest_of_a_scaled_run_says_how_to_read_it(tmp_path: Path) -> Non
     site, consensus = method.site(ArrayColumns(matrix)), method.begin()
     while consensus.outcome is None:
         consensus = method.advance(consensus, exchange(method, consensus, [site]))
-    write_results(tmp_path, FACTS, spec, site, consensus.broadcast, 30)
+    write_results(tmp_path, FACTS, spec, site, FinalBroadcast(consensus.broadcast, consensus.stage), 30)
     folder = tmp_path / FACTS.run_id
     manifest = json.loads((folder / "manifest.json").read_text())
     assert {"centre.npy", "scale.npy"} < set(manifest["files"])

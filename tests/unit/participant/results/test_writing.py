@@ -21,7 +21,7 @@ from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.spec import RunSpec
 from participant.commands.transform import transform
 from participant.config import Config
-from participant.results import ResultFacts, read_manifests, write_results
+from participant.results import FinalBroadcast, ResultFacts, read_manifests, write_results
 
 ROWS, RANK = 60, 3
 FACTS = ResultFacts("run-1", "a", b"d" * 32, 9, "converged", "2026-01-01T00:00:00+00:00")
@@ -42,7 +42,7 @@ def finished(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, RunS
     site, consensus = method.site(ArrayColumns(M)), method.begin()
     while consensus.outcome is None:
         consensus = method.advance(consensus, exchange(method, consensus, [site]))
-    write_results(tmp_path / "results", FACTS, spec, site, consensus.broadcast, 80)
+    write_results(tmp_path / "results", FACTS, spec, site, FinalBroadcast(consensus.broadcast, consensus.stage), 80)
     return tmp_path / "results", spec, M
 
 
@@ -62,7 +62,7 @@ def test_the_manifest_names_every_file_with_its_digest(finished: tuple[Path, Run
     directory, spec, _ = finished
     (manifest,) = read_manifests(directory)
     assert manifest["spec"] == json.loads(spec.canonical())
-    assert set(manifest["files"]) == {"L.npy", "S.npz", "V.npy", "U.npy"}
+    assert set(manifest["files"]) == {"L.npy", "S.npz", "V.npy", "U.npy", "consensus.npz"}
     for name, facts in manifest["files"].items():
         content = (directory / "run-1" / name).read_bytes()
         assert facts == {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
@@ -112,7 +112,7 @@ def test_transform_cleans_columns_that_were_not_in_the_run(tmp_path: Path) -> No
     site, consensus = method.site(ArrayColumns(M[:, :90])), method.begin()
     while consensus.outcome is None:
         consensus = method.advance(consensus, exchange(method, consensus, [site]))
-    write_results(tmp_path / "results", FACTS, spec, site, consensus.broadcast, 90)
+    write_results(tmp_path / "results", FACTS, spec, site, FinalBroadcast(consensus.broadcast, consensus.stage), 90)
     np.save(tmp_path / "new.npy", M[:, 90:])
     config = config_of(tmp_path, tmp_path / "results")
     report = transform(config, "run-1", tmp_path / "new.npy", tmp_path / "out")

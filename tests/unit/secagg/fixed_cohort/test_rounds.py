@@ -187,6 +187,15 @@ def test_a_site_says_three_times_a_run_that_its_update_does_not_fit_and_then_sto
     assert lifted((0,), 2, 64) == (2 * LIFT[64],)
 
 
+def test_misfits_that_were_never_answered_by_a_lift_count_too_and_a_repetition_does_not() -> None:
+    side, update = Relay(terms_of(3)).set_up().sides[A], np.full(5, 2.0**18)
+    for round in range(3):
+        first = side.answer(opening_of(round), update)
+        assert isinstance(first, Misfit)
+        assert side.answer(opening_of(round), update) == first
+    refuses(side, lambda: side.answer(opening_of(3), update), errors.UpdateTooLarge)
+
+
 def test_a_refused_broadcast_changes_nothing_and_a_saved_answer_is_not_judged_again() -> None:
     side, update = Relay(terms_of(3)).set_up().sides[A], random_updates([A])[A]
 

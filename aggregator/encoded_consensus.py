@@ -1,0 +1,48 @@
+"""A consensus as it is sent, and what the masks of a round are bound to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from dcfpca.chunked_vectors import header_of, message_bytes
+from dcfpca.method_memory import encode_memory, memory_digest
+from dcfpca.rpca.method import Consensus, Method, Stage
+from dcfpca.secagg.fixed_cohort.context import consensus_digest
+from dcfpca.v1 import types_pb2 as types
+
+
+@dataclass(frozen=True)
+class EncodedConsensus:
+    """A consensus encoded: its header, and its payload in little-endian doubles."""
+
+    header: types.TensorHeader
+    payload: bytes
+    consensus: Consensus = field(repr=False)
+
+    @property
+    def stage(self) -> Stage:
+        """The stage of the round that the consensus opens."""
+        return self.consensus.stage
+
+    @cached_property
+    def memory(self) -> bytes:
+        """The method's memory that goes with the consensus, canonically encoded."""
+        return encode_memory(self.consensus.memory)
+
+    @cached_property
+    def memory_sha256(self) -> bytes:
+        """The digest by which the memory is announced."""
+        return memory_digest(self.memory)
+
+    @cached_property
+    def told(self) -> bytes:
+        """Names everything that a member of a fixed cohort is told with the consensus; see `opening_from_wire`."""
+        return consensus_digest(self.payload + bytes([self.stage]) + self.memory_sha256)
+
+
+def encoded_consensus(method: Method, consensus: Consensus) -> EncodedConsensus:
+    """The consensus as it is sent to the participants."""
+    payload = message_bytes(consensus.broadcast)
+    layout = method.broadcast_layout(consensus.round, consensus.stage)
+    return EncodedConsensus(header_of(payload, layout, types.DTYPE_FLOAT64), payload, consensus)

@@ -1,0 +1,129 @@
+"""The methods of RoundService that only a run with a fixed cohort has: set-up, misfits, opened sums, complaints."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeAlias
+
+from google.protobuf.message import Message
+from grpc import aio
+
+from aggregator.rpc import wire_events
+from aggregator.rpc.guard import caller
+from aggregator.rpc.run_lookup import runner_of
+from aggregator.rpc.status_errors import Missing, OutOfTurn
+from aggregator.rpc.transfer_slots import TransferSlots
+from aggregator.run import events, fixed_cohort_checks
+from aggregator.run.effects import Reply
+from aggregator.run.round_messages import out_of_turn
+from aggregator.run.state import Phase
+from aggregator.run_registry import RunRegistry
+from aggregator.runner import Runner
+from aggregator.store import opened_sums
+from aggregator.trust import Trust
+from dcfpca.chunked_vectors import chunks
+from dcfpca.errors import BadMessage
+from dcfpca.logs import log
+from dcfpca.message_fate import Fate
+from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.v1.types_pb2 import Receipt
+
+Context: TypeAlias = "aio.ServicerContext[Any, Any]"
+
+
+class FixedCohortMethods:
+    """Part of `RoundServicer`; the guard has authenticated the caller."""
+
+    _registry: RunRegistry
+    _trust: Trust
+    _downloads: TransferSlots
+
+    async def AdvertiseRunKey(self, request: pb.AdvertiseRunKeyRequest, context: Context) -> Receipt:  # noqa: N802
+        """Set-up 1: the key of the run."""
+        return await self._set_up(request, wire_events.run_key_advertised(request, caller().name, self._time()))
+
+    async def ShareGroupSecret(self, request: pb.ShareGroupSecretRequest, context: Context) -> Receipt:  # noqa: N802
+        """Set-up 2: sealed shares for every other member."""
+        return await self._set_up(request, wire_events.group_secret_shared(request, caller().name, self._time()))
+
+    async def ReportMisfit(self, request: pb.ReportMisfitRequest, context: Context) -> Receipt:  # noqa: N802
+        """The update of the open round does not fit under its exponents."""
+        runner = runner_of(self._registry, request.ref.run_id)
+        event = wire_events.misfit_reported(request, caller().name, self._time())
+
+        def check() -> None:
+            run = runner.run
+            if run.fixed_cohort and out_of_turn(run, event.participant, event.ref, Phase.UPLOADING) is None:
+                told = runner.round_sum.encoded().told
+                fixed_cohort_checks.check_misfit(runner.spec, run, told, event.misfit, self._trust.participant_key)
+
+        return await self._checked(runner, request, event, check)
+
+    async def Complain(self, request: pb.ComplainRequest, context: Context) -> Receipt:  # noqa: N802
+        """Why a site cannot go on, signed; kept with the run and recorded in the audit log."""
+        runner, who = runner_of(self._registry, request.run_id), caller()
+        event = wire_events.complained(request, who.name, self._time())
+
+        def check() -> None:
+            fixed_cohort_checks.check_complaint(runner.spec, runner.run, event, self._trust.participant_key)
+
+        async def kept() -> Receipt:
+            answer = await self._checked(runner, request, event, check)
+            if wire_events.fate_of(answer) == Fate.ACCEPTED.value:
+                said = {"accused": event.accused, "error": event.error, "sentence": event.sentence}
+                log("site_complained", level="warning", run=request.run_id, participant=who.name, **said)
+                record = self._registry.store.record
+                await record("site_complained", actor=str(who.identity), run_id=request.run_id, **said)
+            return answer
+
+        return await self._registry.complete(kept())
+
+    async def FetchSum(self, request: pb.FetchSumRequest, context: Context) -> AsyncIterator[pb.SumPart]:  # noqa: N802
+        """The opened sum of an earlier round."""
+        runner, who = runner_of(self._registry, request.run_id), caller().name
+        if who not in runner.run.cohort:
+            raise OutOfTurn("this participant is not in the run's cohort")
+        run_id, round = request.run_id, request.round
+        kept = await self._registry.store.do(lambda store: opened_sums.kept(store.connection, run_id, round))
+        if kept is None:
+            raise Missing(f"the sum of round {round} is not kept any more, or there is none yet")
+        async with self._downloads.hold(who):
+            yield pb.SumPart(header=pb.SumHeader.FromString(kept.header))
+            for chunk in chunks(kept.values, request.offset):
+                runner.count_traffic(sent=len(chunk.data))
+                yield pb.SumPart(chunk=chunk)
+
+    async def _set_up(
+        self, request: pb.AdvertiseRunKeyRequest | pb.ShareGroupSecretRequest, event: events.SetUpMessage
+    ) -> Receipt:
+        runner = runner_of(self._registry, request.run_id)
+
+        def check() -> None:
+            fixed_cohort_checks.check_set_up(runner.spec, runner.run, event, self._trust.participant_key)
+
+        return await self._checked(runner, request, event, check)
+
+    async def _checked(
+        self,
+        runner: Runner,
+        request: Message,
+        event: events.SetUpMessage | events.MisfitReported | events.Complained,
+        check: Callable[[], None],
+    ) -> Receipt:
+        """Post an event unless its check refuses it, and tell the fate."""
+        runner.count_traffic(received=request.ByteSize())
+        try:
+            check()
+        except BadMessage as error:
+            answer = wire_events.receipt(Reply(Fate.REJECTED, str(error)))
+        else:
+            answer = wire_events.receipt(await runner.post(event))
+        fate = wire_events.fate_of(answer)
+        self._registry.telemetry.message(event.kind, fate)
+        level: Any = "warning" if fate == Fate.REJECTED.value else "debug"
+        said = {"message": event.kind, "participant": event.participant, "reason": answer.reason or None}
+        log(f"message_{fate}", level=level, run=runner.run.run_id, **said)
+        return answer
+
+    def _time(self) -> float:
+        return self._registry.store.now()

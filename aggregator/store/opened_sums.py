@@ -1,0 +1,32 @@
+"""The opened sums of the latest rounds of each run with a fixed cohort, for members that check them."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass, field
+
+KEPT_ROUNDS = 2
+"""A member checks the sum that the open round follows from; the one before is kept for a member that is behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSum:
+    """The sum of one round: a serialized `SumHeader`, and the residues that it announces."""
+
+    round: int
+    header: bytes = field(repr=False)
+    values: bytes = field(repr=False)
+
+
+def keep(db: sqlite3.Connection, run_id: str, opened: StoredSum) -> None:
+    """Store the sum of a round, and drop those that are no longer kept; part of the caller's transaction."""
+    row = (run_id, opened.round, opened.header, opened.values)
+    db.execute("INSERT OR REPLACE INTO opened_sums (run_id, round, header, sum) VALUES (?, ?, ?, ?)", row)
+    db.execute("DELETE FROM opened_sums WHERE run_id = ? AND round <= ?", (run_id, opened.round - KEPT_ROUNDS))
+
+
+def kept(db: sqlite3.Connection, run_id: str, round: int) -> StoredSum | None:
+    """The sum of this round, if it is kept."""
+    statement = "SELECT header, sum FROM opened_sums WHERE run_id = ? AND round = ?"
+    row = db.execute(statement, (run_id, round)).fetchone()
+    return StoredSum(round, *row) if row else None

@@ -1,0 +1,211 @@
+"""The rows of one run, written with their checksums and read back only if these match."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aggregator.run.events import Event
+from aggregator.run.rules import step
+from aggregator.run.state import Run, Status
+from aggregator.store.checksum import Stored, row_checksum
+from aggregator.store.codec import dump_consensus, dump_event, dump_run, load_consensus, load_event, load_run
+from dcfpca.errors import UnusableState
+from dcfpca.method_formats import memory_format
+from dcfpca.rpca.method import Consensus
+from dcfpca.spec import RunSpec, parse_spec, spec_digest
+from dcfpca.version import __version__
+
+DAMAGED = "damaged"
+"""The status of a run whose rows cannot be believed."""
+
+_DELETIONS = (
+    "DELETE FROM events WHERE run_id = ?",
+    "DELETE FROM consensus WHERE run_id = ?",
+    "DELETE FROM rounds WHERE run_id = ?",
+    "DELETE FROM runs WHERE run_id = ?",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run as the store holds it, its journal replayed; `seq` is the number of its last event."""
+
+    spec: RunSpec
+    spec_bytes: bytes
+    run: Run
+    seq: int
+    consensus: Consensus | None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRun:
+    """A run that is not served, and why: it is damaged, or in a format that this software does not know.
+
+    It stays as it is in the store. `status` is `damaged`, or else that of the run, `paused` if it is not over.
+    """
+
+    run_id: str
+    status: str
+    reason: str
+    hint: str
+    spec_bytes: bytes = b""
+    created_at: float = 0.0
+    ended_at: float = 0.0
+
+
+def run_ids(db: sqlite3.Connection) -> list[str]:
+    """Every run, read from the index alone, so that a run whose row is damaged is among them."""
+    return [run_id for (run_id,) in db.execute("SELECT run_id FROM runs ORDER BY run_id")]
+
+
+def insert_run(db: sqlite3.Connection, run: Run, spec_bytes: bytes, request_id: str, consensus: Consensus) -> None:
+    """Write the rows of a new run."""
+    constant = (run.run_id, request_id, spec_bytes, run.created_at, memory_format(parse_spec(spec_bytes)))
+    state = (dump_run(run), 0, __version__)
+    db.execute(
+        "INSERT INTO runs (run_id, request_id, spec, created_at, memory, checksum,"
+        " state, state_seq, software, state_checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (*constant, row_checksum(*constant), *state, row_checksum(run.run_id, *state)),
+    )
+    body = dump_consensus(consensus)
+    db.execute(
+        "INSERT INTO consensus (run_id, body, checksum) VALUES (?, ?, ?)",
+        (run.run_id, body, row_checksum(run.run_id, body)),
+    )
+
+
+def update_state(db: sqlite3.Connection, run: Run, seq: int) -> None:
+    """Write the state after event `seq`, and empty the journal."""
+    db.execute("DELETE FROM events WHERE run_id = ?", (run.run_id,))
+    state = (dump_run(run), seq, __version__)
+    db.execute(
+        "UPDATE runs SET state = ?, state_seq = ?, software = ?, state_checksum = ? WHERE run_id = ?",
+        (*state, row_checksum(run.run_id, *state), run.run_id),
+    )
+
+
+def append_events(db: sqlite3.Connection, run_id: str, first: int, events: Sequence[Event]) -> None:
+    """Write events to the journal, the first with this number."""
+    rows = [(run_id, first + index, dump_event(event)) for index, event in enumerate(events)]
+    sealed = [(*row, row_checksum(*row)) for row in rows]
+    db.executemany("INSERT OR REPLACE INTO events (run_id, seq, body, checksum) VALUES (?, ?, ?, ?)", sealed)
+
+
+def update_consensus(db: sqlite3.Connection, run_id: str, consensus: Consensus) -> None:
+    """Replace the consensus of a run."""
+    body = dump_consensus(consensus)
+    values = (body, row_checksum(run_id, body), run_id)
+    db.execute("UPDATE consensus SET body = ?, checksum = ? WHERE run_id = ?", values)
+
+
+def insert_round(db: sqlite3.Connection, run_id: str, round: int, view: bytes) -> None:
+    """Write the view of a finished round."""
+    row = (run_id, round, view)
+    statement = "INSERT OR REPLACE INTO rounds (run_id, round, view, checksum) VALUES (?, ?, ?, ?)"
+    db.execute(statement, (*row, row_checksum(*row)))
+
+
+def round_views(db: sqlite3.Connection, run_id: str, after: int = -1) -> list[bytes]:
+    """The views of finished rounds after this one, oldest first; raises UnusableState when one is damaged."""
+    rows = db.execute(
+        "SELECT round, view, checksum FROM rounds WHERE run_id = ? AND round > ? ORDER BY round", (run_id, after)
+    ).fetchall()
+    for round, view, checksum in rows:
+        _verify(f"round {round} of run {run_id}", checksum, run_id, round, view)
+    return [view for _, view, _ in rows]
+
+
+def delete_rows(db: sqlite3.Connection, run_id: str) -> None:
+    """Delete every row of a run."""
+    for statement in _DELETIONS:
+        db.execute(statement, (run_id,))
+
+
+def read_run(db: sqlite3.Connection, run_id: str) -> StoredRun | HeldRun:
+    """The run with its journal replayed, or why it cannot be served."""
+    try:
+        spec_bytes, created_at, memory, state, seq, software = _verified_row(db, run_id)
+        body, journal = _verified_consensus(db, run_id), _verified_journal(db, run_id, seq)
+    except (sqlite3.DatabaseError, UnicodeDecodeError, UnusableState) as error:
+        hint = "restore a backup (deploy/RUNBOOK.md), or delete the run (`dcfpca run delete`); the others are served"
+        return HeldRun(run_id, DAMAGED, f"its rows in the store are damaged: {error}", hint)
+    try:
+        stored = _replayed(spec_bytes, state, seq, body, [(number, load_event(one, run_id)) for number, one in journal])
+    except Exception as error:
+        # Every byte is as it was written, so it was written by software that knew what this one does not.
+        return _of_other_software(run_id, spec_bytes, created_at, software, str(error))
+    return _with_known_memory(stored, memory, software)
+
+
+def _verified_row(db: sqlite3.Connection, run_id: str) -> tuple[bytes, float, str, bytes, int, str]:
+    row = db.execute(
+        "SELECT request_id, spec, created_at, memory, checksum, state, state_seq, software, state_checksum"
+        " FROM runs WHERE run_id = ?",
+        (run_id,),
+    ).fetchone()
+    if row is None:
+        raise UnusableState("the row is missing")
+    request_id, spec, created_at, memory, checksum, state, seq, software, state_checksum = row
+    _verify("the spec", checksum, run_id, request_id, spec, created_at, memory)
+    _verify("the state", state_checksum, run_id, state, seq, software)
+    return spec, created_at, memory, state, seq, software
+
+
+def _verified_consensus(db: sqlite3.Connection, run_id: str) -> bytes:
+    row = db.execute("SELECT body, checksum FROM consensus WHERE run_id = ?", (run_id,)).fetchone()
+    if row is None:
+        raise UnusableState("the consensus is missing")
+    _verify("the consensus", row[1], run_id, row[0])
+    return bytes(row[0])
+
+
+def _verified_journal(db: sqlite3.Connection, run_id: str, seq: int) -> list[tuple[int, bytes]]:
+    rows = db.execute("SELECT seq, body, checksum FROM events WHERE run_id = ? ORDER BY seq", (run_id,)).fetchall()
+    for expected, (number, body, checksum) in enumerate(rows, seq + 1):
+        _verify(f"event {expected}", checksum, run_id, number, body)
+        if number != expected:
+            raise UnusableState(f"event {expected} is missing")
+    return [(number, body) for number, body, _ in rows]
+
+
+def _verify(what: str, checksum: int, *values: Stored) -> None:
+    if checksum != row_checksum(*values):
+        hint = "restore a backup (deploy/RUNBOOK.md), or delete the run"
+        raise UnusableState(f"{what} is not what was written", hint)
+
+
+def _replayed(
+    spec_bytes: bytes, state: bytes, seq: int, body: bytes, journal: Sequence[tuple[int, Event]]
+) -> StoredRun:
+    spec, run = parse_spec(spec_bytes), load_run(state, spec_digest(spec_bytes))
+    for number, event in journal:
+        run, _ = step(spec, run, event)
+        seq = number
+    return StoredRun(spec, spec_bytes, run, seq, load_consensus(body))
+
+
+def _of_other_software(run_id: str, spec_bytes: bytes, created_at: float, software: str, why: str) -> HeldRun:
+    reason = f"it was written by {_named(software)}, and this is {__version__}, which cannot read it: {why}"
+    return HeldRun(run_id, Status.PAUSED.value, reason, _other_software_hint(software), spec_bytes, created_at)
+
+
+def _with_known_memory(stored: StoredRun, memory: str, software: str) -> StoredRun | HeldRun:
+    """The run, unless its method's memory has another format than the one that this software continues."""
+    run, known = stored.run, memory_format(stored.spec)
+    if memory == known or (not memory and run.status.over):
+        return stored
+    reason = f"its method's memory has the format {memory or 'of before formats were kept'!r}, written by "
+    reason += f"{_named(software)}; this is {__version__}, which continues {known!r}"
+    status = run.status if run.status.over else Status.PAUSED
+    hint = _other_software_hint(software)
+    return HeldRun(run.run_id, status.value, reason, hint, stored.spec_bytes, run.created_at, run.ended_at)
+
+
+def _named(software: str) -> str:
+    return f"version {software}" if software else "an earlier version"
+
+
+def _other_software_hint(software: str) -> str:
+    return f"run {_named(software)} to continue it, or delete it (`dcfpca run delete`) and propose it again"

@@ -1,0 +1,45 @@
+"""The verdict on a finished run and the curve its rank was chosen by, as operators see them."""
+
+from __future__ import annotations
+
+from aggregator.run.state import Status
+from aggregator.runner import Runner
+from dcfpca.v1 import admin_pb2 as pb
+
+UNJUDGED = "The run ended without the closing rounds that judge an answer"
+
+
+def verdict_view(runner: Runner) -> pb.VerdictView | None:
+    """The verdict on a finished run; None while it is not finished."""
+    if runner.run.status is not Status.FINISHED:
+        return None
+    verdict = runner.method.verdict(runner.consensus)
+    if verdict is None:
+        reason = runner.run.reason or "no closing round was held"
+        return pb.VerdictView(sentence=f"{UNJUDGED}: {reason}.", reasons=[reason], advice=_advice(runner, (reason,)))
+    return pb.VerdictView(
+        sound=verdict.sound,
+        sentence=verdict.sentence,
+        reasons=verdict.reasons,
+        advice=_advice(runner, verdict.reasons),
+    )
+
+
+def rank_curve_view(runner: Runner) -> list[pb.RankErrorView]:
+    """The error on hidden entries by rank; empty where the run has not come so far, or its method has none."""
+    if runner.run.status is not Status.FINISHED:
+        return []
+    curve = runner.method.model(runner.consensus).get("curve")
+    if curve is None:
+        return []
+    return [
+        pb.RankErrorView(rank=int(rank), error=float(error), standard_error=float(deviation))
+        for rank, error, deviation in curve
+    ]
+
+
+def _advice(runner: Runner, reasons: tuple[str, ...]) -> str:
+    """What an operator does next about a run with these reasons against it."""
+    if not reasons:
+        return f"dcfpca run report {runner.run.run_id} --out report.html; each site: dcfpca-participant results"
+    return "propose the run again with the change that the reasons name; the sites' results are kept meanwhile"

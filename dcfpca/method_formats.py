@@ -1,0 +1,31 @@
+"""Versions of what a method keeps between rounds: its memory at the aggregator, and its snapshot at each site.
+
+They are stored with every run. A run whose memory or snapshot has another format than this software writes is paused,
+not continued: the numbers would be taken for what they are not. Raise a version with every change of the names, shapes
+or meaning of what is kept.
+"""
+
+from __future__ import annotations
+
+from dcfpca.method_names import MethodName
+from dcfpca.spec import RunSpec
+
+_MEMORY: dict[MethodName, int] = {"subspace": 1, "gradient": 1}
+_SNAPSHOT: dict[MethodName, int] = {"subspace": 1, "gradient": 1}
+_SCALED_MEMORY = 1
+_SCALED_SNAPSHOT = 1
+
+
+def memory_format(spec: RunSpec) -> str:
+    """The format of the memory that the method of this spec keeps at the aggregator, such as `subspace/1`."""
+    return _format(spec, _MEMORY, _SCALED_MEMORY)
+
+
+def snapshot_format(spec: RunSpec) -> str:
+    """The format of the snapshot that the method of this spec keeps at a site."""
+    return _format(spec, _SNAPSHOT, _SCALED_SNAPSHOT)
+
+
+def _format(spec: RunSpec, versions: dict[MethodName, int], scaled: int) -> str:
+    inner = f"{spec.method}/{versions[spec.method]}"
+    return f"scaled/{scaled} {inner}" if spec.scaling == "robust" else inner

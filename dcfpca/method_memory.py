@@ -1,0 +1,80 @@
+"""A method's memory as canonical bytes: both sides take its digest, and a site carries out a round again from it."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcfpca.errors import BadMessage
+
+_LENGTH = struct.Struct("<I")
+_DTYPES = {"<f8", "<i8", "|b1"}
+_MOST_AXES = 4
+_EXTENT_BYTES = 8
+
+
+def encode_memory(memory: Mapping[str, NDArray[Any]]) -> bytes:
+    """The arrays in the order of their names, each as name, dtype, shape and little-endian row-major bytes."""
+    return b"".join(piece for name in sorted(memory) for piece in _encoded(name, np.asarray(memory[name])))
+
+
+def memory_digest(encoded: bytes) -> bytes:
+    """SHA-256 of an encoded memory, as RoundOpened announces it."""
+    return hashlib.sha256(encoded).digest()
+
+
+def decode_memory(encoded: bytes) -> dict[str, NDArray[Any]]:
+    """The arrays of an encoded memory, read-only; BadMessage unless the bytes are exactly such an encoding."""
+    memory: dict[str, NDArray[Any]] = {}
+    place, before = 0, ""
+    try:
+        while place < len(encoded):
+            name, array, place = _decoded(encoded, place)
+            if memory and name <= before:
+                raise BadMessage("the arrays of the method's memory are not in the order of their names")
+            memory[name], before = array, name
+    except (struct.error, UnicodeDecodeError, ValueError) as error:
+        raise BadMessage(f"the method's memory cannot be read: {error}") from error
+    return memory
+
+
+def _encoded(name: str, array: NDArray[Any]) -> Iterator[bytes]:
+    little: NDArray[Any] = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
+    if little.dtype.str not in _DTYPES or little.ndim > _MOST_AXES:
+        raise BadMessage(f"the method keeps {name} as {little.dtype.str}, which is not sent to sites")
+    for text in (name.encode(), little.dtype.str.encode()):
+        yield _LENGTH.pack(len(text)) + text
+    yield _LENGTH.pack(little.ndim) + struct.pack(f"<{little.ndim}Q", *little.shape)
+    yield little.tobytes()
+
+
+def _decoded(encoded: bytes, place: int) -> tuple[str, NDArray[Any], int]:
+    name, place = _text(encoded, place)
+    dtype, place = _text(encoded, place)
+    (axes,) = _LENGTH.unpack_from(encoded, place)
+    if dtype not in _DTYPES or axes > _MOST_AXES:
+        raise BadMessage(f"the method's memory has an array of type {dtype[:20]!r} with {axes} axes")
+    place += _LENGTH.size
+    shape = struct.unpack_from(f"<{axes}Q", encoded, place)
+    place += axes * _EXTENT_BYTES
+    array: NDArray[Any] = np.frombuffer(_piece(encoded, place, math.prod(shape) * np.dtype(dtype).itemsize), dtype)
+    return name, array.reshape(shape), place + array.nbytes
+
+
+def _text(encoded: bytes, place: int) -> tuple[str, int]:
+    (length,) = _LENGTH.unpack_from(encoded, place)
+    start = place + _LENGTH.size
+    return _piece(encoded, start, length).decode(), start + length
+
+
+def _piece(encoded: bytes, start: int, length: int) -> bytes:
+    piece = encoded[start : start + length]
+    if len(piece) != length:
+        raise BadMessage("the method's memory ends too early")
+    return piece

@@ -1,0 +1,79 @@
+"""Scales per feature from summed counts, guarded so that no feature's scale can vanish while its residuals do not.
+
+A median-based scale implodes when half of a feature's entries can be explained exactly by a few directions. Here the
+scale of the fit comes from the third quartile, and the scale of flags from the 85 % quantile: a feature's scale stays
+that of most of its entries, at most a quarter (of flags: 15 %) of which may be outliers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtri
+
+from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.refinement.size_histogram import MARGINAL_BINS, RESIDUAL_BINS, Bins, quantile
+
+FIT_LEVEL = 0.75  # of the sizes of residuals; at most a quarter of a feature's entries is without weight in the fit
+FLAG_LEVEL = 0.85  # at most 15 % of a feature's entries can be flagged by their size alone
+HIGHER_LEVELS = (0.9, 0.95, 0.99)  # where one value makes up so much of a feature that the level's quantile is zero
+REACH_LEVEL = 0.99
+LEAST_FREEDOM = 0.02
+LEAST_OF_SPREAD = 1e-3  # the noise of a feature is not taken to be smaller than this share of its spread
+
+
+def normal_quantile(level: float) -> float:
+    """Which size this share of normal deviates does not exceed."""
+    return float(ndtri(0.5 + 0.5 * level))
+
+
+def deviation(counts: FloatArray, unit: FloatArray, level: float, bins: Bins) -> FloatArray:
+    """The deviation of the normal distribution that has this quantile of sizes; of a higher one where it is zero."""
+    found = quantile(counts, unit, level, bins) / normal_quantile(level)
+    for higher in HIGHER_LEVELS:
+        found = np.where(found > 0.0, found, quantile(counts, unit, higher, bins) / normal_quantile(higher))
+    # Nothing above the first bin: the unit was far too large, and the next round counts in a smaller one.
+    return np.where(found > 0.0, found, bins.edges[0] * unit)
+
+
+def fit_noise(counts: FloatArray, unit: FloatArray, spread: FloatArray, leverage: FloatArray) -> FloatArray:
+    """The noise per feature that the weights of the fit are in units of.
+
+    A feature that has a direction nearly to itself leaves hardly a residual whatever its values are: what counts is how
+    far they lie from what the other features predict, and that is the residual over one minus the leverage.
+    """
+    free = np.maximum(1.0 - leverage, LEAST_FREEDOM)
+    found = np.minimum(deviation(counts, unit, FIT_LEVEL, RESIDUAL_BINS) / free, np.maximum(spread, unit))
+    return np.maximum(found, LEAST_OF_SPREAD * spread)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Marginals:
+    """Per feature: the median, the spread about it, and how far from it nearly all values lie."""
+
+    median: FloatArray
+    spread: FloatArray
+    reach: FloatArray
+
+
+def marginals(above: FloatArray, below: FloatArray, guess: FloatArray, unit: FloatArray) -> Marginals:
+    """Of features, from counts of how far their values lie above and below a guess of the median.
+
+    Repeated with the last result as the next guess, the counts narrow in on both.
+    """
+    over, under = above.sum(axis=1), below.sum(axis=1)
+    total = np.maximum(over + under, np.finfo(np.float64).tiny)
+    up = _quantile_of_rows(above, unit, (over - 0.5 * total) / np.maximum(over, 1e-300))
+    down = _quantile_of_rows(below, unit, (under - 0.5 * total) / np.maximum(under, 1e-300))
+    median = guess + np.where(over > under, up, -down)
+    spread = deviation(above + below, unit, FLAG_LEVEL, MARGINAL_BINS)
+    reach = np.maximum(quantile(above + below, unit, REACH_LEVEL, MARGINAL_BINS), spread)
+    return Marginals(median, spread, reach)
+
+
+def _quantile_of_rows(counts: FloatArray, unit: FloatArray, levels: FloatArray) -> FloatArray:
+    cumulative = np.cumsum(counts, axis=1) / np.maximum(counts.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    edges = np.concatenate([[0.0], MARGINAL_BINS.edges, [2.0**MARGINAL_BINS.octaves]])
+    rows = zip(cumulative, np.clip(levels, 0.0, 1.0), strict=True)
+    return np.array([np.interp(level, np.concatenate([[0.0], row]), edges) for row, level in rows]) * unit

@@ -1,0 +1,26 @@
+"""The part of the site's matrix that a run uses: the features of its spec, and the samples that have any of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from participant.data.facts import measure, without_empty_samples
+from participant.data.matrix import Matrix, select_features
+
+
+@dataclass(slots=True)
+class MatrixParts:
+    """Parts by the features that specs name; finding the empty samples of one takes a pass, made once."""
+
+    matrix: Matrix
+    has_missing: bool
+    _found: dict[tuple[str, ...], Matrix] = field(default_factory=dict)
+
+    def part(self, features: tuple[str, ...], origin: str) -> Matrix:
+        """The part with these features, all if there are none; BadInput names those that the data lacks."""
+        if features not in self._found:
+            chosen = select_features(self.matrix, features, origin)
+            if self.has_missing and chosen is not self.matrix:
+                chosen = without_empty_samples(chosen, measure(chosen.columns, origin))
+            self._found[features] = chosen
+        return self._found[features]

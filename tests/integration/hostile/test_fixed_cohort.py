@@ -1,0 +1,112 @@
+"""A hostile member of a fixed cohort: what everybody says in a run, changed, against the real aggregator.
+
+The long form, 100,000 messages: DCFPCA_LONG=1 pytest tests/integration/hostile/test_fixed_cohort.py --timeout=7200 -rP
+(DCFPCA_FUZZ_SEED for other messages than last time).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sys
+import uuid
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aggregator.runner import Runner
+from dcfpca.identity import Role
+from dcfpca.methods import method_of
+from dcfpca.rpca.column_blocks import ArrayColumns
+from dcfpca.rpca.simulate import simulate
+from dcfpca.spec import RunSpec, parse_spec
+from dcfpca.v1 import admin_pb2, types_pb2
+from tests.support.federation import relative
+from tests.support.honest import honest_sites
+from tests.support.hostile_calls import attack, failures_told, is_defect, memory_kib
+from tests.support.hostility import Scene
+from tests.support.mutation import SaidMessages
+from tests.support.service import Service, service
+
+NAMES = ("ann", "bob", "cem", "mallory")
+HOSTILE = "mallory"
+ROWS, RANK = 6, 2
+LONG = bool(os.environ.get("DCFPCA_LONG"))
+CASES = 100_000 if LONG else 2_000
+SEED = int(os.environ.get("DCFPCA_FUZZ_SEED", "1"))
+CASES_A_RUN = 250
+SET_UP_AND_ROUND = {"AdvertiseRunKey", "ShareGroupSecret", "SubmitWhole", "Respond"}
+
+
+def spec_of() -> RunSpec:
+    keys = {"method": "gradient", "rows": ROWS, "rank": RANK, "rounds": 3, "tolerance": 0, "participants": NAMES}
+    return parse_spec(keys | {"round_seconds": 20})
+
+
+async def proposed(aggregator: Service, spec: RunSpec) -> Runner:
+    """A run of everybody, the hostile one's own daemon included."""
+    request = admin_pb2.ProposeRunRequest(spec=spec.canonical(), request_id=uuid.uuid4().hex)
+    run_id = (await aggregator.operator().ProposeRun(request)).run_id
+    return aggregator.run_registry.runners[run_id]
+
+
+def scene_of(runner: Runner, other_run: str) -> Scene:
+    """What the hostile one knows of the run."""
+    here = runner.run.attempt
+    round, attempt = (here.ref.round, here.ref.attempt) if here else (0, 1)
+    layout = runner.method.update_layout(round)
+    shape = (layout.rows, layout.columns, len(layout.scalars))
+    return Scene(runner.run.run_id, round, attempt, *shape, HOSTILE, types_pb2.DTYPE_UINT64, other_run)
+
+
+async def attack_run(
+    runner: Runner, channels: list[Any], said: SaidMessages, draw: random.Random, other_run: str
+) -> Counter[str]:
+    """Attack a run from its first moment to some time after its last; what the calls got."""
+    told = Counter[str]()
+    async with asyncio.timeout(120):
+        while not runner.run.status.over or told.total() < CASES_A_RUN:
+            one = said.mutated(draw, scene_of(runner, other_run))
+            if one is None:
+                await runner.changed.wait(runner.changed.version)
+                continue
+            code, details = await attack(draw.choice(channels), one)
+            assert not is_defect(code, details), (one.method.name, one.what, code, details)
+            told[code.name] += 1
+    return told
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200 if LONG else 240)
+async def test_changed_messages_of_set_up_and_rounds_cost_nobody_the_right_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw_data = np.random.default_rng(8)
+    data = {name: draw_data.standard_normal((ROWS, 5)) for name in NAMES}
+    spec, levels, told, other = spec_of(), [], Counter[str](), "another"
+    alone = simulate(method_of(spec), [ArrayColumns(data[name]) for name in NAMES])
+    said, draw = SaidMessages(monkeypatch, HOSTILE), random.Random(SEED)
+    limits: dict[str, Any] = {"upload_seconds": 1, "calls_per_second": 1e6, "call_burst": 10**6}
+    async with service(tmp_path, **limits) as aggregator, honest_sites(aggregator, data):
+        inside = aggregator.channel_of(aggregator.credentials(Role.PARTICIPANT, HOSTILE))
+        channels = [inside, inside, aggregator.channel(Role.PARTICIPANT, "stranger")]
+        while told.total() < CASES:
+            runner = await proposed(aggregator, spec)
+            told += await attack_run(runner, channels, said, draw, other)
+            assert runner.run.status.value == "finished", runner.run.reason
+            got, other = runner.consensus.broadcast.tensor, runner.run.run_id
+            assert relative(got, alone.consensus.broadcast.tensor) <= 1e-9
+            levels.append(memory_kib())
+        assert failures_told(aggregator) == 0
+    assert said.calls >= SET_UP_AND_ROUND
+    sys.stdout.write(
+        f"{told.total()} messages of {sorted(said.calls)} in {len(levels)} runs: {dict(told)}; "
+        f"memory {levels[0]} to {levels[-1]} KiB\n"
+    )
+    # Runs are remembered, attacks are not.
+    half = len(levels) // 2
+    assert levels[-1] - levels[half] < 32 * 1024 + 100 * (len(levels) - half)

@@ -1,0 +1,103 @@
+"""Attack 3: what a site says about the size of its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dcfpca.secagg.fixed_cohort.exponents import MOST_LIFTS
+from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.v1 import types_pb2 as types
+from tests.support.attacked_sites import NAMES, VICTIM, Watch, at_round, begun, refused
+from tests.support.fixed_cohort_play import FixedCohortPlay, with_lift
+from tests.support.lying_aggregator import LyingAggregator
+from tests.support.played_run import changed
+
+FIRST_EDITION = ("AdvertiseKeys", "ShareKeys", "StateBound", "AttestSurvivors", "Unmask")
+
+
+def test_no_bound_is_stated_in_a_whole_run(liar: LyingAggregator) -> None:
+    run = begun(liar, played=4)
+    said = {one.call for one in liar.heard if of_run(one.request, run)}
+    assert said.isdisjoint(FIRST_EDITION)
+    assert said <= {"Respond", "AdvertiseRunKey", "ShareGroupSecret", "SubmitUpdate", "FetchSum", "FetchConsensus"}
+
+
+def of_run(request: object, run: FixedCohortPlay) -> bool:
+    ref = getattr(request, "ref", request)
+    return getattr(ref, "run_id", "") == run.run_id
+
+
+def test_steps_of_the_other_edition_are_refused(liar: LyingAggregator) -> None:
+    run = begun(liar, played=1)
+    ref = types.RoundRef(run_id=run.run_id, round=0, attempt=1)
+    steps = {
+        "keys_relayed": pb.KeysRelayed(ref=ref, roster=NAMES),
+        "mask_wanted": pb.MaskWanted(ref=ref, members=NAMES, exponent=3),
+        "survivors_announced": pb.SurvivorsAnnounced(ref=ref, survivors=NAMES),
+        "unmask_wanted": pb.UnmaskWanted(ref=ref, survivors=NAMES),
+    }
+    for step, told in steps.items():
+        watch, after = Watch(liar), len(liar.heard)
+        run.tell(VICTIM, **{step: told})
+        watch.refusal(VICTIM)
+        assert not [one for one in liar.heard[after:] if one.call in FIRST_EDITION]
+
+
+def test_nothing_is_said_beyond_the_last_round_of_the_spec(liar: LyingAggregator) -> None:
+    run = begun(liar, played=3)
+    for round in (run.spec.last_round + 1, 2**31):
+        beyond = changed(run.announcement(), numbered(round))
+        watch, after = Watch(liar), run.open(beyond)
+        for name in NAMES:
+            watch.refusal(name, "PastLastRound")
+        assert refused(beyond, liar, after) == list(NAMES)
+
+
+def numbered(round: int) -> Callable[[pb.RoundOpened], None]:
+    def number(opened: pb.RoundOpened) -> None:
+        opened.ref.round = round
+
+    return number
+
+
+def test_a_site_says_at_most_three_times_a_run_that_its_update_does_not_fit(liar: LyingAggregator) -> None:
+    run = begun(liar, played=1, rounds=30)
+    told = 0
+    for round in range(1, 8):
+        low = lowered(run, round)
+        watch, after = Watch(liar), run.open({VICTIM: low})
+        if told == MOST_LIFTS:
+            watch.refusal(VICTIM, "UpdateTooLarge")
+            continue
+        answer = run.answer(VICTIM, low, after)
+        assert answer.call == "ReportMisfit"
+        told += 1
+    assert len([one for one in liar.calls("ReportMisfit", VICTIM) if of_run(one.request, run)]) == MOST_LIFTS
+
+
+def lowered(run: FixedCohortPlay, round: int) -> pb.RoundOpened:
+    """An announcement under which nothing fits."""
+    opened = run.announcement(at_round(run.consensus, round))
+    return changed(opened, lambda told: told.exponents.__setitem__(slice(None), [-200] * len(told.exponents)))
+
+
+def test_after_a_misfit_everybody_masks_the_same_numbers_under_larger_exponents(liar: LyingAggregator) -> None:
+    run = begun(liar, played=1)
+    low = changed(run.announcement(), lambda told: told.exponents.__setitem__(0, -8))
+    after = run.open(low)
+    misfits = {name: run.answer(name, low, after) for name in NAMES}
+    first = next(one for one in misfits.values() if one.call == "ReportMisfit")
+    lifted = with_lift(low, first.request.misfit)
+    answers = run.answers(lifted, run.open(lifted))
+    true = run.true_updates([*run.history, run.consensus])
+    total = run.total(lifted, answers.values())
+    assert abs(total.numbers - sum(true.values())).max() < 1e-6
+
+
+def test_exponents_are_not_raised_for_a_misfit_that_nobody_signed(liar: LyingAggregator) -> None:
+    run = begun(liar, played=1)
+    forged = with_lift(run.announcement(), pb.Misfit(participant="ann", context=bytes(32), signature=bytes(70)))
+    watch, after = Watch(liar), run.open(forged)
+    for name in NAMES:
+        watch.refusal(name, "ChangedExponent")
+    assert refused(forged, liar, after) == list(NAMES)

@@ -1,0 +1,174 @@
+"""Sites check the aggregator: the sum by its tag, and the arithmetic by carrying it out again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dcfpca.rpca.method import TensorMessage
+from dcfpca.rpca.subspace.round_plan import PLAN_SCALARS
+from dcfpca.secagg.fixed_cohort import Complaint, OpenedSum, check_complaint
+from dcfpca.secagg.fixed_cohort.exponents import lifted
+from dcfpca.secagg.fixed_cohort.fixed_point import decode, from_ring
+from dcfpca.secagg_block_layout import block_layout
+from dcfpca.v1 import rounds_pb2 as pb
+from tests.support.attacked_sites import NAMES, Watch, at_round, begun, refused, sent_answers, with_broadcast
+from tests.support.fixed_cohort_play import FixedCohortPlay
+from tests.support.lying_aggregator import LyingAggregator
+from tests.support.played_run import changed
+
+
+def forged(run: FixedCohortPlay, opened: pb.RoundOpened, total: OpenedSum, place: int, by: int) -> OpenedSum:
+    """The sum with one number changed by so many units of fixed point, and the tag that goes with the true one."""
+    values = total.values.copy()
+    values[place] += np.array(by, np.int64).astype(values.dtype)
+    precision, layout = run.spec.precision, block_layout(run.method.update_layout(opened.ref.round))
+    exponents = lifted(tuple(opened.exponents), len(opened.misfits), precision)
+    numbers = decode(from_ring(values, precision), layout, exponents, len(NAMES), precision)
+    return OpenedSum(total.context, values, total.tag, numbers)
+
+
+def complaints(run: FixedCohortPlay, error: str) -> dict[str, pb.ComplainRequest]:
+    """The signed complaint of every site, checked as an operator would."""
+    found = {}
+    for name in NAMES:
+        made = run.liar.await_call("Complain", name, run.run_id).request
+        assert made.error == error
+        complaint = Complaint(name, made.accused, made.error, made.sentence, made.certificate, made.signature)
+        check_complaint(run.terms, complaint, run.liar.trust.participant_key)
+        found[name] = made
+    return found
+
+
+@pytest.mark.parametrize("by", [1, -1, 1 << 20, -(1 << 59)])
+def test_a_forged_sum_is_refused_by_name_and_reported(liar: LyingAggregator, by: int) -> None:
+    run = begun(liar, played=2)
+    opened = run.announcement()
+    true = run.total(opened, run.answers(opened, run.open(opened)).values())
+    run.close(opened, forged(run, opened, true, place=3, by=by))
+    assert_refused(run, run.announcement(), "WrongSum")
+
+
+def test_a_sum_that_differs_by_what_was_announced_of_it_is_refused(liar: LyingAggregator) -> None:
+    run = begun(liar, played=2)
+    opened = run.announcement()
+    true = run.total(opened, run.answers(opened, run.open(opened)).values())
+    run.close(opened, true)
+    told = changed(run.announcement(), lambda one: setattr(one, "previous_sum", bytes(32)))
+    watch, after = Watch(liar), run.open(told)
+    for name in NAMES:
+        watch.refusal(name)
+    assert refused(told, liar, after) == list(NAMES)
+
+
+@pytest.mark.parametrize("scalar", ["threshold", "noise", "columns", "step"])
+def test_a_steered_consensus_is_refused_by_name_and_reported(liar: LyingAggregator, scalar: str) -> None:
+    run = begun(liar, played=3)
+    scalars = run.consensus.broadcast.scalars.copy()
+    scalars[PLAN_SCALARS.index(scalar)] *= 1.0 - 1e-7 if scalar == "columns" else 0.97
+    steered = with_broadcast(run.consensus, TensorMessage(run.consensus.broadcast.tensor, scalars))
+    watch, after = Watch(liar), run.open(opened := run.announcement(steered))
+    for name in NAMES:
+        watch.refusal(name)
+    assert refused(opened, liar, after) == list(NAMES)
+
+
+def test_another_subspace_than_the_one_that_follows_is_refused_by_name_and_reported(liar: LyingAggregator) -> None:
+    run = begun(liar, played=3)
+    tensor = np.linalg.qr(np.random.default_rng(1).standard_normal(run.consensus.broadcast.tensor.shape))[0]
+    steered = with_broadcast(run.consensus, TensorMessage(tensor, run.consensus.broadcast.scalars))
+    assert_refused(run, run.announcement(steered), "WrongConsensus")
+
+
+def test_a_memory_other_than_the_announced_one_is_refused(liar: LyingAggregator) -> None:
+    run = begun(liar, played=2)
+    run.play_round()
+    header, payload = liar.sums[run.run_id, 2]
+    other = pb.SumHeader()
+    other.CopyFrom(header)
+    other.memory = header.memory[:-8] + np.float64(7.0).tobytes()
+    liar.sums[run.run_id, 2] = (other, payload)
+    watch, after = Watch(liar), run.open(opened := run.announcement())
+    for name in NAMES:
+        watch.refusal(name)
+    assert refused(opened, liar, after) == list(NAMES)
+
+
+def test_a_forged_memory_does_not_steer_the_consensus_after(liar: LyingAggregator) -> None:
+    run = begun(liar, played=2)
+    memory = {name: 1.5 * array for name, array in run.consensus.memory.items()}
+    true, run.consensus = run.consensus, replace(run.consensus, memory=memory)
+    opened = run.announcement()
+    watch, after = Watch(liar), run.open(opened)
+    answers = sent_answers(run, opened, watch, after)
+    if len(answers) < len(NAMES):
+        return
+    run.close(opened, run.total(opened, answers.values()))
+    assert run.consensus.broadcast.scalars.tolist() != true.broadcast.scalars.tolist()
+    assert_refused(run, run.announcement(), "WrongConsensus")
+
+
+def test_a_true_consensus_under_a_later_number_is_refused(liar: LyingAggregator) -> None:
+    run = begun(liar, played=2)
+    later = run.announcement(at_round(run.consensus, run.consensus.round + 1))
+    later.previous_sum = run.sums[1].digest()
+    watch, after = Watch(liar), run.open(later)
+    for name in NAMES:
+        watch.refusal(name)
+    assert refused(later, liar, after) == list(NAMES)
+
+
+def test_exponents_that_do_not_follow_from_the_last_sum_are_refused(liar: LyingAggregator) -> None:
+    run = begun(liar, played=3)
+    for place, by in ((0, -3), (1, -1), (0, 4)):
+        other = changed(run.announcement(), shifted(place, by))
+        watch, after = Watch(liar), run.open(other)
+        for name in NAMES:
+            watch.refusal(name)
+        assert refused(other, liar, after) == list(NAMES)
+
+
+def shifted(place: int, by: int) -> Callable[[pb.RoundOpened], None]:
+    def shift(opened: pb.RoundOpened) -> None:
+        opened.exponents[place] += by
+
+    return shift
+
+
+def test_a_second_consensus_in_the_same_breath_is_not_answered_unverified(liar: LyingAggregator) -> None:
+    run = begun(liar, played=3)
+    true = run.announcement()
+    scalars = run.consensus.broadcast.scalars.copy()
+    scalars[PLAN_SCALARS.index("threshold")] *= 0.97
+    steered = with_broadcast(run.consensus, TensorMessage(run.consensus.broadcast.tensor, scalars))
+    second = changed(run.announcement(steered), lambda told: setattr(told.ref, "attempt", 2))
+    watch = Watch(liar)
+    after = run.open(true)
+    run.open(second)
+    for name in NAMES:
+        watch.refusal(name)
+    assert refused(second, liar, after) == list(NAMES)
+
+
+def test_a_sum_that_is_held_back_is_not_believed(liar: LyingAggregator) -> None:
+    run = begun(liar, played=2)
+    run.play_round()
+    del liar.sums[run.run_id, 2]
+    watch, after = Watch(liar), run.open(opened := run.announcement())
+    for name in NAMES:
+        watch.refusal(name)
+    assert refused(opened, liar, after) == list(NAMES)
+
+
+def assert_refused(run: FixedCohortPlay, opened: pb.RoundOpened, error: str) -> None:
+    """Every site refuses the round by this name, says so to the operator, and sends nothing."""
+    watch, after = Watch(run.liar), run.open(opened)
+    for name in NAMES:
+        watch.refusal(name, error)
+    assert refused(opened, run.liar, after) == list(NAMES)
+    for name, made in complaints(run, error).items():
+        assert made.accused == "", name
+        assert made.sentence

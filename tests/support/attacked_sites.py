@@ -1,0 +1,138 @@
+"""Real daemons that a `LyingAggregator` attacks, and what a test may say about what it got out of them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from itertools import chain, combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage
+from dcfpca.rpca.synthetic import Recipe, generate
+from dcfpca.v1 import rounds_pb2 as pb
+from tests.support.federation import Federation, relative
+from tests.support.fixed_cohort_play import FixedCohortPlay
+from tests.support.lying_aggregator import Heard, LyingAggregator
+from tests.support.processes import Line, Process
+
+NAMES = ("ann", "bob", "cem", "dea")
+VICTIM = "dea"
+OTHERS = NAMES[:3]
+ROWS, RANK = 24, 2
+REFUSALS = ("assignment_refused", "run_refused")
+
+
+@contextmanager
+def attacked_sites(root: Path, **policy: Any) -> Iterator[LyingAggregator]:
+    """Four daemons, each a process with its own data, connected to a liar."""
+    recipe = Recipe(rows=ROWS, columns=40, rank=RANK, sparsity=0.05, counts=(14, 10, 9, 7))
+    problem = generate(recipe, seed=3)
+    with Federation(root) as federation, LyingAggregator(federation) as liar:
+        for name, own in zip(NAMES, problem.sites(), strict=True):
+            federation.add_site(name, own.array, **policy)
+        federation.start_sites(NAMES)
+        yield liar
+
+
+class Watch:
+    """The refusals that sites log from now on."""
+
+    def __init__(self, liar: LyingAggregator) -> None:
+        self._processes = liar.federation.processes
+        self.after = {name: len(process.lines) for name, process in self._processes.items()}
+
+    def refusal(self, name: str, kind: str = "") -> Line:
+        """The first refusal of this kind that the site has logged since; waits for it."""
+        return self._process(name).await_line(
+            lambda line: line["action"] in REFUSALS and (not kind or line.get("kind") == kind),
+            after=self.after[name],
+        )
+
+    def _process(self, name: str) -> Process:
+        return self._processes[name]
+
+
+def refused(opened: pb.RoundOpened, liar: LyingAggregator, after: int = 0) -> list[str]:
+    """The sites that sent no update and no misfit for a round from place `after` on."""
+    calls = ("SubmitUpdate", "ReportMisfit", "AdvertiseKeys")
+    sent = {one.site for one in liar.heard[after:] if one.call in calls and one.request.ref == opened.ref}
+    return [name for name in NAMES if name not in sent]
+
+
+def begun(liar: LyingAggregator, played: int = 2, **spec: Any) -> FixedCohortPlay:
+    """A run of all sites, set up, in which so many rounds were honestly summed."""
+    run = FixedCohortPlay(liar, NAMES, **spec)
+    assert all(answer.accept for answer in run.enrol().values())
+    run.set_up()
+    for _ in range(played):
+        run.play_round()
+    return run
+
+
+def sent_answers(
+    run: FixedCohortPlay, opened: pb.RoundOpened, watch: Watch, after: int, names: Iterable[str] = NAMES
+) -> dict[str, Heard]:
+    """What each of these sites has sent once it has either answered this round or refused it."""
+    answers = {}
+    for name in names:
+        process = run.liar.federation.processes[name]
+        process.await_line(lambda line: line["action"] in (*REFUSALS, "update_sent"), after=watch.after[name])
+        for one in run.liar.heard[after:]:
+            if (one.site, one.call) == (name, "SubmitUpdate") and one.request.ref == opened.ref:
+                answers[name] = one
+    return answers
+
+
+def assert_nothing_learned(
+    run: FixedCohortPlay, opened: pb.RoundOpened, answers: Mapping[str, Heard], updates: Mapping[str, FloatArray]
+) -> None:
+    """No set of the updates that were sent, added up, gives anything near the sum of the true ones."""
+    sent = sorted(answers)
+    for members in chain.from_iterable(combinations(sent, count) for count in range(1, len(sent) + 1)):
+        seen = run.total(opened, [answers[name] for name in members]).numbers
+        assert relative(seen, np.sum([updates[name] for name in members], axis=0)) > 1.0, members
+
+
+def turned(consensus: Consensus, angle: float) -> Consensus:
+    """The same consensus with its first two directions turned into each other: as plausible, and another one."""
+    tensor = consensus.broadcast.tensor.copy()
+    first, second = tensor[:, 0].copy(), tensor[:, 1].copy()
+    tensor[:, 0] = np.cos(angle) * first + np.sin(angle) * second
+    tensor[:, 1] = np.cos(angle) * second - np.sin(angle) * first
+    return with_broadcast(consensus, TensorMessage(tensor, consensus.broadcast.scalars))
+
+
+def with_broadcast(consensus: Consensus, broadcast: TensorMessage) -> Consensus:
+    """The same consensus but for what is announced."""
+    return Consensus(consensus.round, broadcast, consensus.memory, consensus.progress, consensus.outcome)
+
+
+def at_round(consensus: Consensus, round: int) -> Consensus:
+    """The same consensus under another number."""
+    return Consensus(round, consensus.broadcast, consensus.memory, consensus.progress, consensus.outcome)
+
+
+def restart(liar: LyingAggregator, name: str, *, rebooted: bool = False) -> None:
+    """Kill a daemon, as if with its machine if wanted, and start it again."""
+    federation = liar.federation
+    federation.processes[name].kill()
+    if rebooted:
+        with closing(sqlite3.connect(state_of(liar, name) / "state.db")) as database, database:
+            assert database.execute("UPDATE boot SET boot_id = 'another'").rowcount == 1
+    federation.start_site(name).await_action("connected")
+
+
+def state_of(liar: LyingAggregator, name: str) -> Path:
+    """The state directory of a site."""
+    return liar.federation.root / "sites" / name / "state"
+
+
+def found_on_disk(liar: LyingAggregator, name: str, secrets: Iterable[bytes]) -> list[str]:
+    """The files of a site's state directory that have one of these secrets in them."""
+    files = [path for path in state_of(liar, name).rglob("*") if path.is_file()]
+    wanted = list(secrets)
+    return [path.name for path in files if any(secret in path.read_bytes() for secret in wanted)]

@@ -1,0 +1,108 @@
+"""What every run has that a `LyingAggregator` plays: a spec, sites that enrol, announcements, an end."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from dcfpca.chunked_vectors import header_of, message_bytes
+from dcfpca.methods import method_of
+from dcfpca.rpca.column_blocks import ArrayColumns
+from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage, Total
+from dcfpca.spec import parse_spec
+from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.v1 import types_pb2 as types
+from tests.support.lying_aggregator import LyingAggregator
+
+
+class PlayedRun:
+    """One run over these sites; `consensus` is what an honest aggregator announces next."""
+
+    def __init__(self, liar: LyingAggregator, names: Iterable[str], **spec: Any) -> None:
+        self.liar, self.names = liar, tuple(sorted(names))
+        rows = liar.federation.data[self.names[0]].shape[0]
+        keys = {"method": "subspace", "rank": 2, "rows": rows, "rounds": 4, "tolerance": 0.0, "round_seconds": 5.0}
+        self.spec = parse_spec(keys | {"participants": self.names} | spec)
+        self.run_id = f"run-{uuid.uuid4().hex[:12]}"
+        self.method = method_of(self.spec)
+        self.consensus: Consensus = self.method.begin()
+
+    def propose(self) -> None:
+        """Propose the run to every site."""
+        for name in self.names:
+            self.tell(name, run_proposed=pb.RunProposed(spec=self.spec.canonical(), spec_sha256=self.spec.digest()))
+
+    def enrol(self) -> dict[str, pb.RespondRequest]:
+        """Propose the run to every site; what each answers."""
+        self.propose()
+        return {name: self.liar.await_call("Respond", name, self.run_id).request for name in self.names}
+
+    def tell(self, name: str, **what: Any) -> None:
+        """An assignment of this run."""
+        self.liar.tell(name, self.run_id, **what)
+
+    def announcement(self, consensus: Consensus | None = None, attempt: int = 1) -> pb.RoundOpened:
+        """The round that is due, with another consensus if one is given."""
+        told = consensus or self.consensus
+        payload = message_bytes(told.broadcast)
+        return pb.RoundOpened(
+            ref=types.RoundRef(run_id=self.run_id, round=told.round, attempt=attempt),
+            spec_sha256=self.spec.digest(),
+            cohort=self.names,
+            consensus=header_of(payload, self.method.broadcast_layout(told.round, told.stage), types.DTYPE_FLOAT64),
+            inline_consensus=payload,
+            stage=f"STAGE_{told.stage.name}",
+        )
+
+    def open(self, opened: pb.RoundOpened | Mapping[str, pb.RoundOpened]) -> int:
+        """Announce a round, to each site its own if they differ; the place in `heard` from which answers may come."""
+        each = opened if isinstance(opened, Mapping) else dict.fromkeys(self.names, opened)
+        after = len(self.liar.heard)
+        for name, told in each.items():
+            self.tell(name, round_opened=told)
+        return after
+
+    def advance(self, round: int, numbers: FloatArray, contributors: int) -> None:
+        """Go on to what follows from this sum."""
+        sums = TensorMessage.unflatten(self.method.update_layout(round, self.consensus.stage), numbers)
+        with threadpool_limits(1):
+            self.consensus = self.method.advance(self.consensus, Total(sums, contributors))
+
+    def finish(self, status: str = "finished", names: Iterable[str] = ()) -> None:
+        """Tell these sites, or all, that the run is over, with the consensus it has."""
+        payload, round = message_bytes(self.consensus.broadcast), self.consensus.round
+        header = header_of(
+            payload, self.method.broadcast_layout(max(1, round), self.consensus.stage), types.DTYPE_FLOAT64
+        )
+        self.liar.consensus[self.run_id, round, True] = (header, payload)
+        told = pb.RunFinished(
+            status=status,
+            reason="as the test says",
+            round=round,
+            spec_sha256=self.spec.digest(),
+            consensus=header if status == "finished" else None,
+            stage=f"STAGE_{self.consensus.stage.name}",
+        )
+        for name in names or self.names:
+            self.tell(name, run_finished=told)
+
+    def true_updates(self, told: Iterable[Consensus]) -> dict[str, FloatArray]:
+        """What each site answers to the last of these consensuses, computed here from its data."""
+        found, history = {}, list(told)
+        with threadpool_limits(1):
+            for name in self.names:
+                site = self.method.site(ArrayColumns(self.liar.federation.data[name]))
+                for one in history:
+                    found[name] = site.answer(one.round, one.broadcast).flat()
+        return found
+
+
+def changed(opened: pb.RoundOpened, change: Callable[[pb.RoundOpened], None]) -> pb.RoundOpened:
+    """A copy of an announcement with something different in it."""
+    other = pb.RoundOpened()
+    other.CopyFrom(opened)
+    change(other)
+    return other

@@ -1,0 +1,104 @@
+"""What a site refuses to compute on: no honest run has such a consensus, and each lie is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dcfpca.methods import method_of
+from dcfpca.rpca.broadcast_checks import OwnColumns, Seen, implausible
+from dcfpca.rpca.method import Method, TensorMessage
+from dcfpca.rpca.simulate import exchange
+from dcfpca.rpca.subspace.round_plan import RoundPlan
+from dcfpca.rpca.synthetic import Recipe, generate
+from dcfpca.spec import RunSpec
+
+ROWS = 24
+OWN = OwnColumns(14)
+
+
+def broadcasts(**keys: Any) -> tuple[Method, list[Seen]]:
+    spec = RunSpec.model_validate({"rows": ROWS, "rank": 2, "rounds": 12} | keys)
+    problem = generate(Recipe(rows=ROWS, columns=33, rank=2, sparsity=0.1, counts=(14, 10, 9)), 2)
+    method = method_of(spec)
+    sites = [method.site(columns) for columns in problem.sites()]
+    consensus, told = method.begin(), []
+    while consensus.outcome is None:
+        told.append(Seen(consensus.round, consensus.broadcast))
+        consensus = method.advance(consensus, exchange(method, consensus, sites))
+    return method, told
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"rank": None, "max_rank": 6},
+        {"scaling": "robust"},
+        {"method": "gradient"},
+        {"method": "gradient", "scaling": "robust"},
+    ],
+)
+def test_nothing_speaks_against_any_round_of_an_honest_run(keys: dict[str, Any]) -> None:
+    method, told = broadcasts(**keys)
+    before: Seen | None = None
+    for seen in told:
+        assert implausible(method, seen.round, seen.broadcast, before, OWN) == ""
+        assert implausible(method, seen.round, seen.broadcast, None, OWN) == ""
+        before = seen
+
+
+def bent(plan: RoundPlan, **changes: Any) -> TensorMessage:
+    return replace(plan, **changes).broadcast()
+
+
+LIES: list[tuple[str, Callable[[RoundPlan], TensorMessage]]] = [
+    ("not finite", lambda plan: bent(plan, noise=float("nan"))),
+    ("length one", lambda plan: bent(plan, U=2.0 * plan.U)),
+    ("orthonormal", lambda plan: bent(plan, U=plan.U[:, [0, 0]])),
+    ("weight", lambda plan: bent(plan, weights=3.0 * plan.weights)),
+    ("negative", lambda plan: bent(plan, values=-plan.values)),
+    ("not positive", lambda plan: bent(plan, threshold=0.0)),
+    ("announced noise allows", lambda plan: bent(plan, threshold=plan.threshold / 1e9)),
+    ("outside its limits", lambda plan: bent(plan, step=100.0)),
+    ("smaller than this site's own", lambda plan: bent(plan, columns=1.0)),
+    ("not that of the round before", lambda plan: bent(plan, columns=1e200)),
+    ("noise is far above", lambda plan: bent(plan, noise=1e9, threshold=1e10)),
+    ("threshold rose", lambda plan: bent(plan, threshold=1e200)),
+    ("singular value is far above", lambda plan: bent(plan, values=plan.values + 1e200)),
+]
+
+
+@pytest.mark.parametrize(("reason", "lie"), LIES)
+def test_each_lie_about_a_subspace_round_is_named(reason: str, lie: Callable[[RoundPlan], TensorMessage]) -> None:
+    method, told = broadcasts()
+    before, now = told[3], told[4]
+    assert reason in implausible(method, now.round, lie(RoundPlan.of(now.broadcast)), before, OWN)
+
+
+def test_penalties_of_the_gradient_method_do_not_change_and_the_factor_does_not_explode() -> None:
+    method, told = broadcasts(method="gradient")
+    before, now = told[3], told[4]
+    for place, reason in ((0, "columns"), (1, "penalty"), (3, "learning rate")):
+        scalars = now.broadcast.scalars.copy()
+        scalars[place] *= 2.0
+        assert reason in implausible(method, now.round, TensorMessage(now.broadcast.tensor, scalars), before, OWN)
+    larger = TensorMessage(1e9 * now.broadcast.tensor, now.broadcast.scalars)
+    assert "far larger" in implausible(method, now.round, larger, before, OWN)
+
+
+def test_digits_of_a_median_only_gain_one_and_scales_stay() -> None:
+    method, told = broadcasts(scaling="robust")
+    third = told[3].broadcast.tensor.copy()
+    third[0, 0] += 64.0
+    assert "go on from" in implausible(method, 3, TensorMessage(third, np.zeros(0)), told[2], OWN)
+    third[0, 0] += 0.5
+    assert "whole numbers" in implausible(method, 3, TensorMessage(third, np.zeros(0)), told[2], OWN)
+    last = told[-1]
+    scalars = last.broadcast.scalars.copy()
+    scalars[-1] *= 2.0
+    assert "scales" in implausible(method, last.round, TensorMessage(last.broadcast.tensor, scalars), told[-2], OWN)
