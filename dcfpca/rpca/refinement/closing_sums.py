@@ -88,8 +88,8 @@ class RefinementTotals:
         rows = RoundSums(
             pull[:, :rank] * noise * units[:rank], shift[:, 0] * plan.noise, weight[:, 0], gram, total, float(columns)
         )
-        counts = (np.rint(counted) for counted in (residuals, above, below))  # whole numbers, whatever the sum's order
-        return RefinementTotals(rows, *counts, float(objective))
+        # Counts are whole numbers, whatever the order of the sum: medians and scales must not depend on rounding.
+        return RefinementTotals(rows, np.rint(residuals), np.rint(above), np.rint(below), float(objective))
 
 
 def null_update(plan: ClosingPlan, M: FloatArray, L: FloatArray, distance: FloatArray) -> TensorMessage:
