@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from numbers import Integral
-from typing import Any, Self, get_args
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +16,11 @@ from dcfpca.rpca.column_blocks import ArrayColumns, blocks
 from dcfpca.rpca.entry_checks import check_entries
 from dcfpca.rpca.gradient.method import GradientMethod, GradientSettings
 from dcfpca.rpca.method import FloatArray, Method
-from dcfpca.rpca.robust_projection import Projection, project
+from dcfpca.rpca.refinement.closing_plan import ClosingPlan
+from dcfpca.rpca.refinement.method import CURVE, StagedMethod
+from dcfpca.rpca.refinement.rank_selection import automatic_bound
+from dcfpca.rpca.refinement.scoring import TransformedColumns, log_p_value, transform_columns
+from dcfpca.rpca.refinement.verdict import verdict_of
 from dcfpca.rpca.simulate import Simulation, simulate
 from dcfpca.rpca.subspace.method import SubspaceMethod
 from dcfpca.rpca.subspace.rejected_columns import unexplained_text
@@ -31,6 +35,7 @@ except ImportError as cause:  # pragma: no cover - the development environment h
         "dcfpca.RobustPCA needs scikit-learn, which is not installed; install it with: pip install 'dcfpca[sklearn]'"
     ) from cause
 
+ROUNDS_OF_JUDGEMENT = 2  # validation and null, after the rounds that fit
 SMALLEST_VALUE = 1e-10  # singular values below this share of the largest are rounding
 
 
@@ -39,11 +44,12 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     Parameters
     ----------
-    rank : the exact rank of the low-rank part, if known.
-    max_rank : an upper bound; the rank is found (with method "gradient": taken). With neither, a quarter of the
-        smaller side of X.
+    rank : the exact rank of the low-rank part, if known; or "auto", the default where no bound is given either: on
+        data that is exactly low-rank plus sparse the exact rank, else the smallest that predicts hidden entries.
+    max_rank : an upper bound; the rank is found below it (with method "gradient": taken).
     method : "subspace" (exact, finds the rank, no tuning) or "gradient" (the DCF-PCA paper's Algorithm 1).
     max_iter, tol : most rounds, and how little the subspace must move to stop.
+    fdr : the false discovery rate of flagged entries on data that is not exact.
     center : subtract each feature's median first, and add it again in `low_rank_` and `inverse_transform`. Off by
         default: an offset is one more direction of the low-rank part, while subtracting a median that is not in its
         row space can raise the rank by one.
@@ -56,11 +62,16 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     singular_values_ : (rank_,), of the low-rank part (centered, if `center`).
     rank_, n_iter_ : the rank found, and the rounds used.
     low_rank_ : (samples, features), the training data without outliers and noise, complete.
-    sparse_ : (samples, features), scipy CSR; what was taken out as outlier.
+    sparse_ : (samples, features), scipy CSR; what was taken out as outlier: on exact data all that is not low-rank,
+        else the entries that are significant at the rate `fdr`.
     outliers_ : (samples, features) of bool; where that is.
-    location_ : (features,), the medians, or zeros.
+    location_ : (features,), what the low-rank part is about: zeros on exact data (medians with `center`), else the
+        fitted centre.
+    p_values_ : (samples,), how likely a sample as odd as this is among normal ones.
+    rank_curve_ : (ranks, 3), rank, error of hidden entries relative to that of medians, and its standard error.
     outcome_ : how the run ended, as a sentence; also whether features or samples stay apart, or the bound on the rank
         was reached: then the answer is not to be trusted as it is.
+    verdict_ : in one sentence, what was found and whether anything speaks against trusting it.
     certificate_ : figures to judge the result by: `stationarity` (how far one more pass would move it, relatively),
         `outlier_share`, `missing_share`, `residual_rms`, and with method "subspace" `rows_apart` and `columns_apart`
         (how many features and samples have most of their entries among the outliers).
@@ -69,11 +80,12 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def __init__(
         self,
         *,
-        rank: int | None = None,
+        rank: int | Literal["auto"] | None = None,
         max_rank: int | None = None,
         method: MethodName = "subspace",
         max_iter: int = 200,
         tol: float = 1e-9,
+        fdr: float = 0.01,
         center: bool = False,
         random_state: int = 0,
         settings: SubspaceSettings | GradientSettings | None = None,
@@ -83,6 +95,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.method = method
         self.max_iter = max_iter
         self.tol = tol
+        self.fdr = fdr
         self.center = center
         self.random_state = random_state
         self.settings = settings
@@ -94,8 +107,9 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.location_ = _medians(X) if self.center else np.zeros(X.shape[1])
         run = simulate(method, [ArrayColumns((X - self.location_).T if self.center else X.T)])
         self._keep(run, method.model(run.consensus)["U"])
-        bounded = self.rank is None and self.method == "subspace"
+        bounded = not _is_fixed(self.rank) and self.method == "subspace"
         self.outcome_ += _apart(self.certificate_) + (_at_bound(self.rank_, _bound(self, X)) if bounded else "")
+        self._judge(run, _bound(self, X) if bounded else None)
         return self
 
     def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: object) -> FloatArray:
@@ -105,7 +119,9 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def transform(self, X: ArrayLike) -> FloatArray:
         """Coordinates (samples, rank_) of each sample's normal part: its outliers are removed, the subspace stays."""
         check_is_fitted(self)
-        return self._project(_validated(self, X, reset=False)).coefficients
+        X = _validated(self, X, reset=False)
+        parts = [(found.L - self._centre[:, None]).T @ self.components_.T for found in self._fitted(X)]
+        return np.concatenate(parts, axis=0)
 
     def inverse_transform(self, X: ArrayLike) -> FloatArray:
         """The samples (in feature space) that have these coordinates."""
@@ -113,12 +129,16 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return np.asarray(np.asarray(X) @ self.components_ + self.location_)
 
     def score_samples(self, X: ArrayLike) -> FloatArray:
-        """The normality of each sample: minus the root mean square of its residual after a fit in the subspace."""
+        """How normal each sample is: the logarithm of its p-value against the null of the training data."""
         check_is_fitted(self)
         X = _validated(self, X, reset=False)
-        gap = X - self.inverse_transform(self._project(X).coefficients)
-        observed = np.maximum(np.count_nonzero(~np.isnan(gap), axis=1), 1)
-        return np.asarray(-np.sqrt(np.nansum(gap * gap, axis=1) / observed))
+        return np.concatenate([log_p_value(found.scored, self._plan) for found in self._fitted(X)])
+
+    def flag(self, X: ArrayLike) -> NDArray[np.bool_]:
+        """Which entries (samples, features) of new data are outliers by the null and the cut of the training data."""
+        check_is_fitted(self)
+        X = _validated(self, X, reset=False)
+        return np.concatenate([found.scored.flagged.T for found in self._fitted(X)], axis=0)
 
     def score(self, X: ArrayLike, y: object = None) -> float:
         """The mean of `score_samples`."""
@@ -133,43 +153,63 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         tags.input_tags.allow_nan = True
         return tags
 
-    def _method(self, X: FloatArray) -> Method:
-        common = (X.shape[1], _bound(self, X), self.max_iter, self.tol, self.random_state)
+    def _method(self, X: FloatArray) -> StagedMethod:
+        width = _bound(self, X)
+        return StagedMethod(
+            inner=self._inner(X.shape[1], width),
+            rows=X.shape[1],
+            width=width,
+            fixed_rank=_is_fixed(self.rank),
+            refines=self.method == "subspace",
+            seed=self.random_state,
+            rate=self.fdr,
+        )
+
+    def _inner(self, rows: int, width: int) -> Method:
+        common = (rows, width, self.max_iter, self.tol, self.random_state)
         if self.method == "gradient":
             if isinstance(self.settings, SubspaceSettings):
                 raise BadInput("settings are those of subspace, the method is gradient.", "Pass GradientSettings.")
             return GradientMethod(*common, self.settings or GradientSettings())
         if self.method != "subspace":
-            raise BadInput(f"There is no method {self.method!r}.", f"Choose {' or '.join(get_args(MethodName))}.")
+            raise BadInput(f"There is no method {self.method!r}.", "Choose subspace or gradient.")
         if isinstance(self.settings, GradientSettings):
             raise BadInput("settings are those of gradient, the method is subspace.", "Pass SubspaceSettings.")
-        return SubspaceMethod(*common, self.settings or SubspaceSettings(), self.rank is not None)
+        return SubspaceMethod(*common, self.settings or SubspaceSettings(), _is_fixed(self.rank))
 
     def _keep(self, run: Simulation, U: FloatArray) -> None:
         result = run.results[0]
+        self._plan = ClosingPlan.of(run.consensus.broadcast)
+        self._centre = self._plan.centre
         basis, _ = np.linalg.qr(U)
-        left, values, _ = np.linalg.svd(basis.T @ result.L, full_matrices=False)
+        left, values, _ = np.linalg.svd(basis.T @ (result.L - self._centre[:, None]), full_matrices=False)
         found = int(np.count_nonzero(values > SMALLEST_VALUE * values.max(initial=0.0)))
         self.components_ = _signed((basis @ left[:, :found]).T)
         self.singular_values_ = values[:found]
         self.rank_ = found
-        self.n_iter_ = len(run.history) - 1
+        self.n_iter_ = len(run.history) - 1 - ROUNDS_OF_JUDGEMENT
         self.low_rank_ = np.ascontiguousarray(result.L.T) + self.location_
         self.sparse_ = sparse.csr_array(result.S.T)
         self.outliers_ = self.sparse_.toarray() != 0.0
+        self.location_ = self.location_ + self._centre
         assert run.consensus.outcome is not None
         self.outcome_ = run.consensus.outcome.value
         self.certificate_ = result.certificate
 
-    def _project(self, X: FloatArray) -> Projection:
-        """Robust projection of every sample, in blocks."""
-        columns = ArrayColumns((X - self.location_).T)
-        parts = [project(self.components_.T, columns.read(start, stop)) for start, stop in blocks(columns)]
-        return Projection(
-            coefficients=np.concatenate([part.coefficients for part in parts], axis=0),
-            outliers=np.concatenate([part.outliers for part in parts], axis=1),
-            noise=np.concatenate([part.noise for part in parts]),
-        )
+    def _judge(self, run: Simulation, bound: int | None) -> None:
+        assert run.consensus.outcome is not None
+        self.verdict_ = verdict_of(self._plan, run.consensus.outcome, bound).sentence
+        self.rank_curve_ = run.consensus.memory[CURVE]
+        self.p_values_ = run.results[0].p_values
+
+    def _fitted(self, X: FloatArray) -> Iterator[TransformedColumns]:
+        """Every sample fitted and scored, in blocks."""
+        columns = ArrayColumns((X - (self.location_ - self._centre)).T)
+        return (transform_columns(self._plan, columns.read(start, stop)) for start, stop in blocks(columns))
+
+
+def _is_fixed(rank: object) -> bool:
+    return rank is not None and rank != "auto"
 
 
 def _validated(estimator: RobustPCA, X: ArrayLike, reset: bool) -> FloatArray:
@@ -182,14 +222,14 @@ def _validated(estimator: RobustPCA, X: ArrayLike, reset: bool) -> FloatArray:
 
 
 def _bound(estimator: RobustPCA, X: FloatArray) -> int:
-    """The rank that was given, or the bound on it, or the default bound: a quarter of the smaller side."""
+    """The rank that was given, or the bound on it, or the bound up to which a rank is sought."""
     rank, max_rank, smaller_side = estimator.rank, estimator.max_rank, int(min(X.shape))
-    if rank is not None and max_rank is not None:
+    if _is_fixed(rank) and max_rank is not None:
         raise BadInput("Both rank and max_rank are given.", "Give rank if it is known, max_rank if only a bound is.")
-    given = rank if rank is not None else max_rank
+    given: object = rank if _is_fixed(rank) else max_rank
     if given is None:
-        return max(1, smaller_side // 4)
-    if not isinstance(given, Integral) or not 1 <= given <= smaller_side:
+        return automatic_bound(smaller_side)
+    if not isinstance(given, Integral) or not 1 <= int(given) <= smaller_side:
         raise BadInput(f"Rank {given} does not fit the data.", f"Choose a whole number from 1 to {smaller_side}.")
     return int(given)
 

@@ -14,7 +14,9 @@ from dcfpca.errors import BadMessage
 from dcfpca.rpca.federated_median import BINS, DIGITS
 from dcfpca.rpca.gradient.method import GradientMethod
 from dcfpca.rpca.gradient.settings import GradientPlan
-from dcfpca.rpca.method import FloatArray, Method, TensorMessage
+from dcfpca.rpca.method import FloatArray, Method, Stage, TensorMessage
+from dcfpca.rpca.refinement.closing_plan import ClosingPlan, FitEnding
+from dcfpca.rpca.refinement.method import StagedMethod
 from dcfpca.rpca.scaling import SCALING_ROUNDS, ScaledMethod, counting_state, split_broadcast
 from dcfpca.rpca.subspace.method import SubspaceMethod
 from dcfpca.rpca.subspace.round_plan import RoundPlan
@@ -37,6 +39,7 @@ class Seen:
 
     round: int
     broadcast: TensorMessage
+    stage: Stage = Stage.FIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +50,19 @@ class OwnColumns:
     precision: int = 64
 
 
-def implausible(method: Method, round: int, told: TensorMessage, before: Seen | None, own: OwnColumns) -> str:
+def implausible(
+    method: Method, round: int, told: TensorMessage, before: Seen | None, own: OwnColumns, stage: Stage = Stage.FIT
+) -> str:
     """Why this broadcast cannot be true for a site with these columns; empty when nothing speaks against it."""
     if not (np.isfinite(told.tensor).all() and np.isfinite(told.scalars).all()):
         return "the consensus has numbers that are not finite"
     if isinstance(method, ScaledMethod):
-        return _implausible_scaled(method, round, told, before, own)
+        return _implausible_scaled(method, round, told, before, own, stage)
+    if isinstance(method, StagedMethod):
+        if stage is not Stage.FIT:
+            return _implausible_closing(told, before, own, stage)
+        fit = before if before is not None and before.stage is Stage.FIT else None
+        return implausible(method.inner, round, told, fit, own)
     if round == 0:
         return ""
     earlier = before if before is not None and before.round > 0 else None
@@ -63,8 +73,27 @@ def implausible(method: Method, round: int, told: TensorMessage, before: Seen | 
     return ""
 
 
+def _implausible_closing(told: TensorMessage, before: Seen | None, own: OwnColumns, stage: Stage) -> str:
+    """A plan of the closing rounds: orthonormal directions, positive scales, and the columns of the round before."""
+    try:
+        plan = ClosingPlan.of(told)
+    except ValueError as error:
+        return f"the plan of a closing round cannot be read: {error}"
+    if plan.stage is not stage or not 0 <= plan.rank <= plan.U.shape[1]:
+        return "the plan of a closing round is of another stage than was announced, or of no possible rank"
+    kept = plan.subspace.U
+    if plan.ending is FitEnding.REFINED and np.abs(kept.T @ kept - np.eye(plan.rank)).max(initial=0.0) > ORTHONORMAL:
+        return "the directions of U that enter L are not orthonormal"
+    if not all((scale > 0.0).all() for scale in (plan.noise, plan.spread, plan.null_scale)):
+        return "a feature's noise or spread is not positive"
+    if (plan.variance < 0.0).any():
+        return "a variance is negative"
+    earlier = ClosingPlan.of(before.broadcast) if before is not None and before.stage is not Stage.FIT else None
+    return _implausible_columns(plan.columns, earlier.columns if earlier else None, own)
+
+
 def _implausible_scaled(
-    method: ScaledMethod, round: int, told: TensorMessage, before: Seen | None, own: OwnColumns
+    method: ScaledMethod, round: int, told: TensorMessage, before: Seen | None, own: OwnColumns, stage: Stage
 ) -> str:
     if round < SCALING_ROUNDS:
         return _implausible_digits(method.rows, round, told, before)
@@ -76,8 +105,8 @@ def _implausible_scaled(
         earlier, centre_before, scale_before = split_broadcast(before.broadcast, method.rows)
         if not (np.array_equal(centre, centre_before) and np.array_equal(scale, scale_before)):
             return "the features' centres or scales are not those of the round before"
-        inner_before = Seen(before.round - SCALING_ROUNDS, earlier)
-    return implausible(method.inner, round - SCALING_ROUNDS, inside, inner_before, own)
+        inner_before = Seen(before.round - SCALING_ROUNDS, earlier, before.stage)
+    return implausible(method.inner, round - SCALING_ROUNDS, inside, inner_before, own, stage)
 
 
 def _implausible_digits(rows: int, round: int, told: TensorMessage, before: Seen | None) -> str:

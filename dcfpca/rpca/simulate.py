@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import sparse
@@ -11,7 +11,18 @@ from scipy import sparse
 from dcfpca.errors import BadMessage
 from dcfpca.rpca.entry_checks import check_entries
 from dcfpca.rpca.kernels.loop_selection import active_loops
-from dcfpca.rpca.method import Columns, Consensus, FloatArray, Layout, Method, Progress, Site, TensorMessage, Total
+from dcfpca.rpca.method import (
+    Columns,
+    Consensus,
+    FloatArray,
+    Layout,
+    Method,
+    Progress,
+    ResultBlock,
+    Site,
+    TensorMessage,
+    Total,
+)
 from dcfpca.rpca.order_independent_sum import OrderIndependentSum
 
 Observe = Callable[[Consensus, Sequence[Site]], None]
@@ -19,12 +30,14 @@ Observe = Callable[[Consensus, Sequence[Site]], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SiteResult:
-    """One site's result: L_i and S_i (m × n_i), V_i (n_i × width), and the certificate of its solution."""
+    """What one site has at the end: L_i and S_i (m × n_i), V_i (n_i × width), the figures to judge them by, and how odd
+    its columns are where the method has a null."""
 
     L: FloatArray
     S: sparse.csc_array
     V: FloatArray
     certificate: dict[str, float]
+    p_values: FloatArray = field(default_factory=lambda: np.zeros(0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,13 +94,19 @@ def collect(site: Site, broadcast: TensorMessage) -> SiteResult:
     """A site's result under this broadcast, put together from its blocks."""
     parts = list(site.finish(broadcast))
     if len(parts) == 1:
-        return SiteResult(parts[0].L, parts[0].S, parts[0].V, site.certificate())
+        return SiteResult(parts[0].L, parts[0].S, parts[0].V, site.certificate(), _p_values(parts))
     return SiteResult(
         L=np.concatenate([part.L for part in parts], axis=1),
         S=sparse.csc_array(sparse.hstack([part.S for part in parts], format="csc")),
         V=np.concatenate([part.V for part in parts], axis=0),
         certificate=site.certificate(),
+        p_values=_p_values(parts),
     )
+
+
+def _p_values(parts: Sequence[ResultBlock]) -> FloatArray:
+    scores = [part.scores for part in parts]
+    return np.concatenate([score.p_value for score in scores if score is not None] or [np.zeros(0)])
 
 
 def _checked(update: TensorMessage, layout: Layout) -> TensorMessage:

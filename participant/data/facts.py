@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,19 +19,20 @@ SCAN_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class DataFacts:
-    """Size of the matrix without the samples that have no entry at all, which are listed, and how many are missing."""
+    """Size without the samples that have no entry, which are listed; missing entries; a digest to know the data by."""
 
     rows: int
     columns: int
     missing: int
     empty: tuple[int, ...] = ()
+    sha256: bytes = b""
 
 
 def measure(columns: Columns, path: Path | str) -> DataFacts:
     """Count missing entries and empty samples, and refuse what no method can use: infinite entries, magnitudes that
     cannot be squared, and a matrix without any entry."""
     rows, count = columns.shape
-    missing, largest = 0, 0.0
+    missing, largest, digest = 0, 0.0, hashlib.sha256(f"{rows} × {count}".encode())
     empty: list[int] = []
     for start, stop in blocks(columns, SCAN_BYTES):
         block = columns.read(start, stop)
@@ -43,10 +45,11 @@ def measure(columns: Columns, path: Path | str) -> DataFacts:
         empty += (start + np.flatnonzero(absent.all(axis=0))).tolist()
         missing += int(np.count_nonzero(absent))
         largest = max(largest, largest_magnitude(block))
+        digest.update(np.ascontiguousarray(block, "<f8").data)
     if len(empty) == count:
         raise BadInput(f"the data {path} has no entry at all", "check its format and [data] missing_markers")
     check_magnitude(largest, f"the data {path}")
-    return DataFacts(rows, count - len(empty), missing - rows * len(empty), tuple(empty))
+    return DataFacts(rows, count - len(empty), missing - rows * len(empty), tuple(empty), digest.digest())
 
 
 def without_empty_samples(matrix: Matrix, facts: DataFacts) -> Matrix:

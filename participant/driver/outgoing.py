@@ -9,6 +9,7 @@ from dcfpca.chunked_vectors import Buffer
 from dcfpca.consent_statement import consent_bytes
 from dcfpca.logs import log
 from dcfpca.message_fate import Fate
+from dcfpca.rpca.method import Stage
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from participant import wire_codec
@@ -53,11 +54,13 @@ async def send(
     payload = await _update_bytes(services, agreed, session, action.ref)
     latest = session.latest
     opened = latest if latest is not None and latest.ref == action.ref else None
-    return await services.egress.submit(agreed, action.ref, payload, opened)
+    return await services.egress.submit(agreed, action.ref, payload, opened, session.update_seal(action.ref))
 
 
 async def _update_bytes(services: SiteServices, agreed: Contract, session: Session, ref: AttemptRef) -> Buffer:
-    if agreed.layout(ref.round).size * 8 <= INLINE_UPDATE_BYTES:
+    latest = session.latest
+    stage = latest.consensus.stage if latest is not None else Stage.FIT
+    if agreed.layout(ref.round, stage).size * 8 <= INLINE_UPDATE_BYTES:
         return session.update_bytes(ref)
     return await services.engine.run(lambda: session.update_bytes(ref))
 

@@ -41,6 +41,7 @@ from dcfpca.rpca.refinement.site import StagedSite
 from dcfpca.rpca.refinement.verdict import figures_of, verdict_of
 
 SCALING_ROUNDS = 4  # of those at the chosen rank, in which the noise is still measured; then it is fixed
+LEAST_SPREAD = 1e-3  # of the largest: of a feature that is not in L
 REST = 0.03  # L moves by less than this share of the noise
 HISTORY, CLOSING, CURVE = "staged/noise", "staged/closing", "staged/curve"
 
@@ -241,7 +242,8 @@ def opening_plan(fitted: Consensus, history: FloatArray, columns: float, ending:
         noise = np.full(rows, float(history[-1]))
     else:
         basis = np.linalg.svd(U, full_matrices=False)
-        spread = np.maximum(np.sqrt((basis[0] ** 2) @ variance), tiny)
+        spread = np.sqrt((basis[0] ** 2) @ variance)
+        spread = np.maximum(spread, max(LEAST_SPREAD * float(spread.max(initial=0.0)), tiny))
         noise = np.maximum(
             np.full(rows, float(history[-1])) if ending is FitEnding.EXACT else spread / 32.0, 1e-12 * spread
         )

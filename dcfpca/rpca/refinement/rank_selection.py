@@ -12,7 +12,13 @@ from dcfpca.rpca.refinement.column_fit import ColumnModel, fit_columns
 
 CAP = 3.0  # an error larger than so many spreads counts as this: a hidden entry may be an outlier itself
 NEAR = 5.0  # a hidden entry further from its feature's median, in spreads, is an outlier itself, and not judged
+FEW = 10
 EVERY = 8  # up to this rank all ranks are tried, above every step of half
+
+
+def automatic_bound(rows: int) -> int:
+    """The bound up to which a rank is sought when none is given: half of few features, a sixteenth of many."""
+    return max(1, min(rows // 2, max(FEW, rows // 16)))
 
 
 def ranks_tried(width: int) -> tuple[int, ...]:

@@ -8,9 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.refinement.closing_plan import ClosingPlan
+from dcfpca.rpca.refinement.closing_plan import ClosingPlan, FitEnding
 from dcfpca.rpca.refinement.column_fit import fit_columns
 from dcfpca.rpca.refinement.null import column_p_value, distance_p_value, two_sided
+from dcfpca.rpca.robust_projection import project
+
+SMALLEST_P = 1e-290
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,15 +37,21 @@ class TransformedColumns:
     scored: Scored
 
 
-def squared_distance(V: FloatArray, variance: FloatArray) -> FloatArray:
-    """T² of columns with these coefficients: their squares in units of the pooled second moments."""
-    return np.asarray(np.sum(V**2 / np.maximum(variance, np.finfo(np.float64).tiny), axis=1))
+def squared_distance(plan: ClosingPlan, V: FloatArray) -> FloatArray:
+    """T² of columns with these coefficients: their squares in units of the pooled second moments.
+
+    A fit that keeps its own factors (`gradient`) has no such moments, and every column the distance 0.
+    """
+    if plan.ending is FitEnding.KEPT:
+        return np.zeros(V.shape[0])
+    variance = np.maximum(plan.variance[: plan.rank], np.finfo(np.float64).tiny)
+    return np.asarray(np.sum(V[:, : plan.rank] ** 2 / variance, axis=1))
 
 
 def score_columns(plan: ClosingPlan, M: FloatArray, L: FloatArray, V: FloatArray) -> Scored:
     """Hold columns, with the normal part L and coefficients V, against the null of the plan."""
     z = (M - L) / np.maximum(plan.null_scale, np.finfo(np.float64).tiny)[:, None]
-    distance = squared_distance(V, plan.variance[: plan.rank])
+    distance = squared_distance(plan, V)
     within = distance_p_value(distance, plan.rank, plan.distance_scale)
     both = np.minimum(2.0 * np.minimum(column_p_value(z), within), 1.0)
     sizes = np.where(np.isnan(z), 0.0, np.abs(z))
@@ -52,6 +61,17 @@ def score_columns(plan: ClosingPlan, M: FloatArray, L: FloatArray, V: FloatArray
 def transform_columns(plan: ClosingPlan, M: FloatArray) -> TransformedColumns:
     """Fit new columns (NaN: unobserved) robustly in the subspace, and score them against the run's null."""
     model = plan.model
-    V = fit_columns(model, M, None)
-    L = model.low_rank(V)
+    if plan.ending is FitEnding.REFINED:
+        V = fit_columns(model, M, None)
+        L = model.low_rank(V)
+    else:
+        Q = np.linalg.qr(model.U)[0]
+        L = Q @ project(Q, M).coefficients.T
+        V = L.T @ model.U
     return TransformedColumns(V, L, score_columns(plan, M, L, V))
+
+
+def log_p_value(scored: Scored, plan: ClosingPlan) -> FloatArray:
+    """The logarithm of the columns' p-values, which goes on falling where a p-value is zero in doubles."""
+    tail = -0.5 * np.maximum(scored.largest_z**2, scored.distance / plan.distance_scale)
+    return np.where(scored.p_value > SMALLEST_P, np.log(np.maximum(scored.p_value, SMALLEST_P)), tail)

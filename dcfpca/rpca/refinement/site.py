@@ -13,7 +13,7 @@ from dcfpca.rpca.method import Columns, ColumnScores, FloatArray, Method, Result
 from dcfpca.rpca.refinement.closing_plan import FEATURE_COLUMNS, ClosingPlan, FitEnding
 from dcfpca.rpca.refinement.closing_sums import null_update, refinement_update
 from dcfpca.rpca.refinement.column_fit import better_of, fit_columns, objective_by_column
-from dcfpca.rpca.refinement.hidden_entries import HiddenColumns, hidden_entries
+from dcfpca.rpca.refinement.hidden_entries import HiddenColumns
 from dcfpca.rpca.refinement.rank_selection import (
     column_errors,
     errors_by_rank,
@@ -117,11 +117,11 @@ class StagedSite:
     def _validate(self, plan: ClosingPlan) -> TensorMessage:
         """Error sums of the hidden entries. A fit that is not refined has two ranks to tell of: none, and its own."""
         ranks = ranks_tried(self._width)
-        total, share, seed = np.zeros(2 + 3 * len(ranks)), self.hidden.share, self.hidden.seed
+        total = np.zeros(2 + 3 * len(ranks))
         if plan.ending is FitEnding.REFINED:
             for first, last in self._blocks:
                 M = self._columns.read(first, last)
-                hidden = hidden_entries(M, share, seed)
+                hidden = self.hidden.hidden(first, last) & ~np.isnan(M)
                 judged = judged_entries(M, hidden, plan.median, plan.spread)
                 errors = errors_by_rank(
                     plan.model, plan.median, np.where(hidden & ~judged, np.nan, M), judged, plan.spread
@@ -130,7 +130,8 @@ class StagedSite:
             return TensorMessage(np.zeros((0, 0)), total / plan.columns)
         for _, block in self._results(plan, hiding=True):
             M = self._columns.read(block.start, block.start + block.L.shape[1])
-            judged = judged_entries(M, hidden_entries(M, share, seed), plan.median, plan.spread)
+            hidden = self.hidden.hidden(block.start, block.start + block.L.shape[1]) & ~np.isnan(M)
+            judged = judged_entries(M, hidden, plan.median, plan.spread)
             own = column_errors(M, block.L, judged, plan.spread)
             errors = np.stack([column_errors(M, plan.median[:, None], judged, plan.spread), *[own] * (len(ranks) - 1)])
             total += validation_sums(errors, judged.sum(axis=0).astype(np.float64))
@@ -139,7 +140,7 @@ class StagedSite:
     def _null(self, plan: ClosingPlan) -> TensorMessage:
         total = None
         for M, block in self._results(plan, hiding=False):
-            distance = squared_distance(block.V[:, : plan.rank], plan.variance[: plan.rank])
+            distance = squared_distance(plan, block.V)
             update = null_update(plan, M, block.L, distance)
             flat = update.flat()
             total = flat if total is None else total + flat
@@ -166,7 +167,7 @@ class StagedSite:
 
 def _scored(plan: ClosingPlan, M: FloatArray, block: ResultBlock) -> ResultBlock:
     """The block with its scores, and with outliers by the null where the fit's own are not exact."""
-    scored = score_columns(plan, M, block.L, block.V[:, : plan.rank])
+    scored = score_columns(plan, M, block.L, block.V)
     scores = ColumnScores(scored.p_value, scored.largest_z, scored.distance)
     if plan.ending is FitEnding.EXACT:
         return ResultBlock(block.start, block.L, block.S, block.V, scores)

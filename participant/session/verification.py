@@ -1,0 +1,86 @@
+"""Whether the aggregator's sum is true, and whether the consensus it announces follows from it. Pure.
+
+A site checks the last sum that it had a part in: its digest is the one bound into the new round, its tag is right under
+the group secret, and the method's `advance`, carried out here, gives the consensus that was announced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from dcfpca.chunked_vectors import Buffer, message_bytes
+from dcfpca.errors import BadInput, BadMessage
+from dcfpca.fixed_cohort_wire import opening_from_wire
+from dcfpca.method_memory import decode_memory, memory_digest
+from dcfpca.rpca.broadcast_checks import Seen
+from dcfpca.rpca.consensus_difference import TOLERANCE, difference
+from dcfpca.rpca.method import Consensus, FloatArray, Method, Stage, TensorMessage, Total
+from dcfpca.secagg.errors import WrongConsensus, WrongSum
+from dcfpca.secagg.fixed_cohort import FixedCohortSide
+from dcfpca.secagg.fixed_cohort.context import context_of, opening_digest, sum_digest
+from dcfpca.secagg.ring_fixed_point import dtype_of
+from dcfpca.secagg_block_layout import block_layout
+from dcfpca.v1 import rounds_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShownSum:
+    """A sum as the aggregator shows it: its header, and its bytes."""
+
+    header: pb.SumHeader
+    total: Buffer
+
+
+def verify_round(
+    method: Method, side: FixedCohortSide, before: Seen, shown: ShownSum, told: pb.RoundOpened, consensus: TensorMessage
+) -> None:
+    """Raise WrongSum or WrongConsensus unless this consensus follows from the sum of the round before."""
+    numbers = verified_numbers(method, side, before, shown, told.previous_sum)
+    expected = _advanced(method, side, before, shown.header, numbers)
+    if expected.outcome is not None:
+        raise WrongConsensus(f"the run is over after round {before.round}, and round {told.ref.round} was opened")
+    apart = difference(method, expected.round, expected.broadcast, consensus, expected.stage)
+    if not apart <= TOLERANCE or Stage(int(told.stage)) is not expected.stage:
+        mine, theirs = (hashlib.sha256(message_bytes(one)).hexdigest() for one in (expected.broadcast, consensus))
+        raise WrongConsensus(
+            f"the consensus of round {told.ref.round} ({theirs[:16]}) does not follow from the sum of round"
+            f" {before.round} ({told.previous_sum.hex()[:16]}); this site computed {mine[:16]}"
+        )
+
+
+def verified_numbers(
+    method: Method, side: FixedCohortSide, before: Seen, shown: ShownSum, announced: bytes
+) -> FloatArray:
+    """The numbers of the sum whose digest was announced; WrongSum unless the members sent them in that round."""
+    layout = method.update_layout(before.round, before.stage)
+    opening = opening_from_wire(shown.header.opened, block_layout(layout), message_bytes(before.broadcast))
+    if opening_digest(side.terms, side.state.roster, opening) != side.state.opening:
+        raise WrongSum(f"the sum that is shown for round {before.round} is of another opening than this site answered")
+    total = np.frombuffer(shown.total, dtype=dtype_of(side.terms.precision))
+    if total.size != layout.size:
+        raise WrongSum(f"the sum that is shown for round {before.round} has {total.size} numbers, not {layout.size}")
+    context = context_of(side.terms, side.state.roster, opening, len(opening.misfits))
+    if (found := sum_digest(context, total, shown.header.tag)) != announced:
+        raise WrongSum(
+            f"the sum that is shown for round {before.round} ({found.hex()[:16]}) is not the one whose digest was"
+            f" announced ({announced.hex()[:16]})"
+        )
+    return side.verify_sum(opening, total, shown.header.tag)
+
+
+def _advanced(
+    method: Method, side: FixedCohortSide, before: Seen, header: pb.SumHeader, numbers: FloatArray
+) -> Consensus:
+    """The consensus that follows, with the memory that was announced for the round before."""
+    if memory_digest(header.memory) != header.opened.memory_sha256:
+        raise WrongConsensus(f"the memory that is shown for round {before.round} is not the one that was announced")
+    sums = TensorMessage.unflatten(method.update_layout(before.round, before.stage), numbers)
+    try:
+        consensus = Consensus(before.round, before.broadcast, decode_memory(header.memory), stage=before.stage)
+        return method.advance(consensus, Total(sums, len(side.terms.cohort)))
+    except (BadInput, BadMessage, KeyError, TypeError, ValueError) as error:
+        sentence = f"nothing follows from the sum and the memory that are shown for round {before.round}: {error}"
+        raise WrongConsensus(sentence) from error
