@@ -1,4 +1,4 @@
-"""A version number that many can wait on: a waiter that missed a change returns at once, and nobody polls."""
+"""A version counter that tasks wait on instead of polling; a waiter that missed a change returns at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The aggregator's configuration file. Unknown keys and bad values are told by name; paths are relative to the file."""
+"""The aggregator's configuration file. Errors name the offending key; paths are relative to the file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Section(BaseModel):
 
 
 class Server(Section):
-    """Where the service listens and who it is."""
+    """The listening address, the service's credentials and the revocation list, threads, and the time to stop."""
 
     listen: str = Field("0.0.0.0:7443", description="host:port of the gRPC service; port 0 takes a free one.")
     ca: Path = Field(description="The consortium's CA certificate, or two of them during a change of CA.")
@@ -33,13 +33,13 @@ class Server(Section):
 
 
 class StoreSection(Section):
-    """What survives a restart."""
+    """The location of the store."""
 
     path: Path = Field(description="The SQLite file; exported reconstructions lie in a directory beside it.")
 
 
 class Limits(Section):
-    """What one peer may ask of the service."""
+    """Limits on what one peer may ask of the service."""
 
     max_update_mib: int = Field(1024, ge=1, description="Largest update of a run that is accepted for proposal.")
     max_export_mib: int = Field(16384, ge=1, description="Largest exported file.")
@@ -55,7 +55,7 @@ class Limits(Section):
 
 
 class Telemetry(Section):
-    """What the service tells about itself."""
+    """Logging, the ready file and the address of the metrics."""
 
     log: Literal["human", "json"] = Field("human", description="Form of the log on standard error.")
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severity that is logged.")
@@ -66,7 +66,7 @@ class Telemetry(Section):
 
 
 class DashboardSection(Section):
-    """The page for people to look at; it can change nothing, and asks for no certificate."""
+    """The dashboard: read-only, and open to anybody who can reach its address."""
 
     listen: WebAddress = Field(
         "127.0.0.1:7480",

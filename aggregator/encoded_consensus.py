@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from dcfpca.chunked_vectors import header_of, message_bytes
 from dcfpca.method_memory import encode_memory, memory_digest
 from dcfpca.rpca.method import Consensus, Method, Stage
 from dcfpca.secagg.fixed_cohort.context import consensus_digest
 from dcfpca.v1 import types_pb2 as types
-from dcfpca.wire import header_of, message_bytes
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,15 @@ from aggregator.run.fixed_cohort import context_of, opening_of, terms_of
 from aggregator.run.state import Attempt, Run
 from aggregator.running_sum import advanced, update_dtype
 from aggregator.store.opened_sums import StoredSum
+from dcfpca.chunked_vectors import header_of
 from dcfpca.rpca.method import Consensus, Method
 from dcfpca.secagg.fixed_cohort import OpenedSum, Opening, Tally, open_sum
 from dcfpca.secagg.fixed_cohort.exponents import first_exponents, lifted, next_exponents
-from dcfpca.secagg.fixed_cohort.tags import P
-from dcfpca.secagg.ring import RingArray
+from dcfpca.secagg.fixed_cohort.homomorphic_mac import P
+from dcfpca.secagg.ring_fixed_point import RingArray
+from dcfpca.secagg_block_layout import block_layout
 from dcfpca.spec import RunSpec
-from dcfpca.update_blocks import block_layout
 from dcfpca.v1 import rounds_pb2 as pb
-from dcfpca.wire import header_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ CHECK_SECONDS = 2.0
 
 
 class TellHealth(Protocol):
-    """Sets what health probes are told."""
+    """Sets the status that health probes receive."""
 
     def __call__(self, *, serving: bool) -> Awaitable[None]:
         """Tell probes from now on whether the service can do its work."""

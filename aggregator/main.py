@@ -12,7 +12,7 @@ import typer
 from aggregator.config import load_config
 from dcfpca import logs
 from dcfpca.errors import UnusableState
-from dcfpca.text.command_line import EXIT_CODES, run_command
+from dcfpca.text.command_runner import EXIT_CODES, run_command
 from dcfpca.version import __version__
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def check(config: ConfigPath) -> None:
 @app.command()
 def health(config: ConfigPath) -> None:
     """Ask the service with this configuration whether it is serving; exit 0 only if it is."""
-    from aggregator.rpc.health_probe import probe  # noqa: PLC0415  imports gRPC, which the other commands do not need
+    from aggregator.rpc.health_client import probe  # noqa: PLC0415  imports gRPC, which the other commands do not need
 
     typer.echo(f"ok: {probe(load_config(config))}")
 

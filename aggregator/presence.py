@@ -1,4 +1,4 @@
-"""Which participants are connected now. Each identity has at most one stream of assignments."""
+"""Tracks which participants are connected. Each identity has at most one stream of assignments."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Presence:
             self._changed(connection.name)
 
     def is_connected(self, name: str) -> bool:
-        """Whether this participant has an open stream."""
+        """True if this participant has an open stream."""
         return name in self._open
 
     def names(self) -> frozenset[str]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from aggregator.encoded_consensus import EncodedConsensus
 from aggregator.run.state import Attempt, Run
-from dcfpca import fixed_cohort_wire, secagg_wire
+from dcfpca import dropout_recovery_wire, fixed_cohort_wire
 from dcfpca.v1 import rounds_pb2 as pb
 
 
 def round_opened(run: Run, attempt: Attempt, consensus: EncodedConsensus, ticket: bytes) -> pb.RoundOpened:
     """The open attempt without its consensus; with a fixed cohort, all that the masks of the round are bound to."""
     opened = pb.RoundOpened(
-        ref=secagg_wire.ref_to_wire(attempt.ref),
+        ref=dropout_recovery_wire.ref_to_wire(attempt.ref),
         spec_sha256=run.spec_sha256,
         cohort=run.cohort,
         consensus=consensus.header,

@@ -40,7 +40,7 @@ class Traffic:
     sent: int = 0
 
     def take(self) -> Traffic:
-        """What was counted so far; counting starts again from zero."""
+        """Return the counts so far and reset them to zero."""
         counted = Traffic(self.received, self.sent)
         self.received = self.sent = 0
         return counted

@@ -1,4 +1,4 @@
-"""All runs of this aggregator: loaded at start, created by proposals, told of connections, stopped in order."""
+"""All runs of this aggregator: loads them at start, creates them from proposals, and stops them in order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from aggregator.change_signal import Signal
-from aggregator.enrolment_timing import EnrolmentTimer
+from aggregator.enrolment_early_close import EnrolmentTimer
 from aggregator.participant_directory import ParticipantDirectory
 from aggregator.proposal import Proposal, new_run
 from aggregator.run import events
@@ -110,7 +110,7 @@ class RunRegistry:
         return runner
 
     async def is_known(self, request_id: str) -> bool:
-        """Whether a proposal with this request id created a run before."""
+        """True if a proposal with this request id created a run before."""
         return await self.store.do(lambda store: store.run_of_request(request_id)) is not None
 
     def open_runs(self) -> int:

@@ -19,8 +19,8 @@ from aggregator.store.database import StoreFailed
 from aggregator.store.store import Commit, StoredRun
 from aggregator.store.update_files import UpdateKey
 from aggregator.store_thread import StoreThread
-from dcfpca.fate import Fate
 from dcfpca.logs import log
+from dcfpca.message_fate import Fate
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Consensus
 

@@ -89,8 +89,8 @@ def _opened(attempt: Attempt, closed: secagg.ClosedRoster | None, running: Runni
         masks = secagg.recover(closed, agreement, survivors_of(attempt), reveals)
     except BadMessage as error:
         raise UnusableSum(str(error)) from error
-    for misfit in masks.misfits:
-        log("share_misfitted", level="warning", round=attempt.ref.round, holder=misfit.holder, owner=misfit.owner)
+    for share in masks.inconsistent:
+        log("share_misfitted", level="warning", round=attempt.ref.round, holder=share.holder, owner=share.owner)
     total = running.total()
     secagg.remove_masks(total, masks)
     return secagg.open_sum(closed.context, agreement, total)

@@ -1,4 +1,4 @@
-"""What the aggregator measures about itself, for Prometheus: counters and gauges, never a value from data.
+"""Prometheus metrics of the aggregator: counters and gauges, never a value from data.
 
 Counters are incremented where things happen. Gauges (who is connected, the state of each run) are read from the
 run registry at every scrape, so that it cannot drift from the truth.
@@ -90,7 +90,7 @@ class Telemetry:
 
     @contextmanager
     def call(self, method: str) -> Iterator[None]:
-        """Time one unary call; what it raises is somebody else's to count."""
+        """Time one unary call; `call_ended` counts how it ended."""
         began = time.monotonic()
         try:
             yield

@@ -1,4 +1,4 @@
-"""Whose certificates the aggregator trusts: credentials and revocations, reloaded when their files change."""
+"""Verifies callers' certificates against CA bundle and revocations, which are reloaded when their files change."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Trust:
         return who.key
 
     def is_trusted(self, who: Caller) -> bool:
-        """Whether a caller that was trusted when its call began still is."""
+        """True if a caller that was trusted when its call began still is."""
         pem = who.certificate.public_bytes(Encoding.PEM)
         try:
             verify_peer(pem, self.credentials.authorities, self.revoked, None, datetime.now(UTC))
@@ -92,17 +92,17 @@ class Trust:
         return True
 
     def is_revoked(self, name: str, fingerprint: str) -> bool:
-        """Whether this participant, or the certificate that it showed last, has been revoked by us or by the CA."""
+        """True if this participant, or the certificate that it showed last, has been revoked by us or by the CA."""
         known = self._marks.get(fingerprint, frozenset())
         return not self.revoked.isdisjoint(known | {fingerprint, self.participant_mark(name)})
 
     @property
     def revoked(self) -> frozenset[str]:
-        """Marks of the certificates that are turned away."""
+        """The identifiers of all revoked certificates."""
         return self._revoked_here | self._revoked_by_ca
 
     def marks_to_revoke(self, name: str, fingerprint: str) -> frozenset[str]:
-        """By what a participant, or one certificate that was shown here, is turned away: issuer and serial, and key.
+        """The identifiers that revoke a participant, or one certificate that was shown here (by serial and by key).
 
         By name all its certificates are turned away, also those that this aggregator has not seen.
         """
@@ -110,16 +110,16 @@ class Trust:
         return frozenset(seen | {fingerprint} | ({self.participant_mark(name)} if name else set()))
 
     def participant_mark(self, name: str) -> str:
-        """The mark of all certificates of a participant of this consortium."""
+        """The identifier of all certificates of a participant of this consortium."""
         return identity_mark(Identity(self.credentials.identity.consortium, Role.PARTICIPANT, name))
 
     def revoke(self, *marks: str) -> None:
-        """Turn the certificates with one of these marks away from now on."""
+        """Reject certificates with one of these identifiers from now on."""
         self._revoked_here |= set(marks)
         self._callers.clear()
 
     def restore(self, marks: Iterable[str]) -> None:
-        """Take revocations made here back; those of the CA stand."""
+        """Undo revocations made here; those of the CA remain."""
         self._revoked_here -= set(marks)
 
     async def watch(self, changed: Callable[[], None]) -> None:
@@ -146,7 +146,7 @@ class Trust:
         return load_credentials(files.ca, files.cert, files.key, now=datetime.now(UTC), role=Role.AGGREGATOR)
 
     def _load_list(self, mine: Credentials) -> tuple[bytes, frozenset[str]]:
-        """The CA's list, which participants are handed as it is, and the marks on it."""
+        """The CA's list, which is relayed to participants unchanged, and the identifiers on it."""
         if not self._files.crl:
             return b"", frozenset()
         pem = read_list_file(self._files.crl)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dcfpca.paper.pictures import SEQUENCE, save, sheet
+from dcfpca.paper.plotting import SEQUENCE, save, sheet
 
 
 @dataclass(frozen=True, slots=True)

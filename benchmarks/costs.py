@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.gradient.method import GradientMethod
 from dcfpca.rpca.method import Method, Total
 from dcfpca.rpca.subspace.method import SubspaceMethod

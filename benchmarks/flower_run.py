@@ -15,8 +15,8 @@ from pathlib import Path
 
 from benchmarks.traffic_counter import TrafficCounter
 from dcfpca.identity import Role
-from dcfpca.pki.directory import create_authority
-from dcfpca.pki.site import issue_credentials
+from dcfpca.pki.ca_directory import create_authority
+from dcfpca.pki.credential_files import issue_credentials
 
 APP = Path(__file__).parent / "flower"
 LINK_PORT, NODE_PORT = 18700, 18710

@@ -24,7 +24,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from dcfpca.methods import method_of
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Total
 from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.secagg.dropout_recovery.graph import degree_for

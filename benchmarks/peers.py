@@ -25,7 +25,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from dcfpca.bench.solver_race import baseline_peers, race
-from dcfpca.rpca.columns import equal_counts
+from dcfpca.rpca.column_blocks import equal_counts
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.metrics import relative_squared_error
 from dcfpca.rpca.synthetic import Outliers, Problem, Recipe, generate

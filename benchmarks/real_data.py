@@ -26,7 +26,7 @@ from benchmarks.real_federation import over_network
 from benchmarks.real_pictures import draw_curves, draw_frames, draw_sites
 from dcfpca.methods import method_of
 from dcfpca.rpca.baselines import alm
-from dcfpca.rpca.columns import ArrayColumns, equal_counts
+from dcfpca.rpca.column_blocks import ArrayColumns, equal_counts
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.metrics import area_under_curve, average_precision, best_f1
 from dcfpca.rpca.simulate import Simulation, simulate

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from dcfpca.bench.solver_race import baseline_peers, ours, theirs, whole_decompositions
 from dcfpca.bench.timed_solve import solve
-from dcfpca.rpca.columns import equal_counts, split
+from dcfpca.rpca.column_blocks import equal_counts, split
 from dcfpca.rpca.metrics import relative_error, relative_squared_error, singular_value_error
 from dcfpca.rpca.simulate import simulate
 from dcfpca.rpca.subspace.method import SubspaceMethod

@@ -29,7 +29,7 @@ def entry_hash(entry: AuditEntry) -> bytes:
 
 
 def withheld(entry: AuditEntry) -> AuditEntry:
-    """The entry without what it says: its place in the chain, its hash and signature, for readers it is not for."""
+    """The redacted entry: only its place in the chain, its hash and its signature."""
     return AuditEntry(
         sequence=entry.sequence,
         previous=entry.previous,
@@ -40,12 +40,12 @@ def withheld(entry: AuditEntry) -> AuditEntry:
 
 
 def is_withheld(entry: AuditEntry) -> bool:
-    """Whether the aggregator keeps from this reader what the entry says; it then says nothing at all."""
+    """True if the aggregator redacted the entry for this reader; all its content is then empty."""
     return entry == withheld(entry)
 
 
 def all_shown(entries: Iterable[AuditEntry]) -> Iterator[AuditEntry]:
-    """The entries for a reader from whom nothing may be withheld; raises BadMessage at one that is."""
+    """The entries for a reader who may see all of them; raises BadMessage at a redacted one."""
     for entry in entries:
         if is_withheld(entry):
             raise BadMessage(f"the aggregator withholds entry {entry.sequence} of its audit log from an operator")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dcfpca.errors import BadInput, Refused
-from dcfpca.pki.files import write_file
+from dcfpca.pki.key_files import write_file
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ _REFUSAL_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the aggregator listens."""
+    """The aggregator's host and port."""
 
     host: str
     port: int
@@ -105,7 +105,7 @@ def _await_greeting(secured: ssl.SSLSocket, address: Address) -> None:
 
 
 def _untrusted_server(error: ssl.SSLCertVerificationError, address: Address, files: TlsFiles) -> DcfpcaError:
-    """Why our side rejects the aggregator's certificate."""
+    """The reason for which our side rejects the aggregator's certificate."""
     if error.verify_code in _WRONG_HOST:
         hint = f"connect by a name in its certificate, or have one issued with `--host {address.host}`"
         return BadIdentity(f"the aggregator's certificate is not for the host {address.host!r}", hint)
@@ -121,7 +121,7 @@ def _untrusted_server(error: ssl.SSLCertVerificationError, address: Address, fil
 
 
 def _refused_by_server(error: ssl.SSLError, address: Address) -> DcfpcaError:
-    """Why the aggregator rejects our certificate, or that it does not speak TLS."""
+    """The reason for which the aggregator rejects our certificate, or that it does not speak TLS."""
     reason = (error.reason or "").upper()
     if "UNKNOWN_CA" in reason or "CERTIFICATE_UNKNOWN" in reason or "BAD_CERTIFICATE" in reason:
         hint = "use a certificate that the aggregator's own consortium CA has signed"

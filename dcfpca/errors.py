@@ -16,7 +16,7 @@ class BadInput(DcfpcaError):
 
 
 class UnusableState(BadInput):
-    """A store or state directory that is damaged, in use or not writable. Commands exit with 1: nobody misused them."""
+    """A store or state directory that is damaged, in use or not writable. Commands exit with 1: it is not misuse."""
 
 
 class BadIdentity(DcfpcaError):

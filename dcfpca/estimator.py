@@ -1,4 +1,4 @@
-"""`RobustPCA`: the same solver for data in one place, with scikit-learn's manners. Rows are samples here."""
+"""`RobustPCA`: the same solver for data in one place, with scikit-learn's interface. Rows are samples here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scipy import sparse
 
 from dcfpca.errors import BadInput
 from dcfpca.method_names import MethodName
-from dcfpca.rpca.columns import ArrayColumns, blocks
+from dcfpca.rpca.column_blocks import ArrayColumns, blocks
 from dcfpca.rpca.entry_checks import check_entries
 from dcfpca.rpca.gradient.method import GradientMethod, GradientSettings
 from dcfpca.rpca.method import FloatArray, Method
@@ -22,8 +22,8 @@ from dcfpca.rpca.refinement.rank_selection import automatic_bound
 from dcfpca.rpca.refinement.scoring import TransformedColumns, log_p_value, transform_columns
 from dcfpca.rpca.refinement.verdict import verdict_of
 from dcfpca.rpca.simulate import Simulation, simulate
-from dcfpca.rpca.subspace.locked_columns import unexplained_text
 from dcfpca.rpca.subspace.method import SubspaceMethod
+from dcfpca.rpca.subspace.rejected_columns import unexplained_text
 from dcfpca.rpca.subspace.settings import SubspaceSettings
 
 try:
@@ -235,18 +235,18 @@ def _bound(estimator: RobustPCA, X: FloatArray) -> int:
 
 
 def _apart(certificate: Mapping[str, float]) -> str:
-    """What to add to the outcome where features or samples do not follow the low-rank part."""
+    """The sentence for features or samples that do not follow the low-rank part; empty if there are none."""
     told = unexplained_text(certificate, "feature", "sample")
     return told and f"{told}, look at outliers_"
 
 
 def _at_bound(rank: int, bound: int) -> str:
-    """What to add to the outcome where a larger bound might give a larger rank."""
+    """The sentence for a rank that has reached its bound; empty if it has not."""
     return f"; the rank is as large as its bound {bound}: try a larger max_rank" if rank == bound > 1 else ""
 
 
 def _medians(X: FloatArray) -> FloatArray:
-    """Per feature over what is observed; 0 for a feature nobody observed."""
+    """The medians of the observed entries by feature; 0 for a feature without any."""
     unseen = np.asarray(np.isnan(X).all(axis=0))
     medians = np.zeros(X.shape[1])
     medians[~unseen] = np.nanmedian(X[:, ~unseen], axis=0)

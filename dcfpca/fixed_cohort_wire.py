@@ -1,12 +1,12 @@
-"""Messages of the fixed-cohort secure sum on the wire and back: the one place where both vocabularies meet."""
+"""Converts messages of the fixed-cohort protocol (v2) to protobuf and back; no other module maps their names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dcfpca.dropout_recovery_wire import names_from_wire
 from dcfpca.secagg.fixed_cohort import Advert, BlockLayout, Misfit, Opening, Roster, SealedShare
 from dcfpca.secagg.fixed_cohort.context import consensus_digest
-from dcfpca.secagg_wire import names_from_wire
 from dcfpca.v1 import rounds_pb2 as pb
 
 

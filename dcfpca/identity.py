@@ -20,7 +20,7 @@ _NAME = re.compile(r"[a-z0-9]+(?:-+[a-z0-9]+)*(?:\.[a-z0-9]+(?:-+[a-z0-9]+)*)*")
 
 
 class Role(StrEnum):
-    """What the holder of a certificate may do."""
+    """The role of a certificate's holder."""
 
     AGGREGATOR = "aggregator"
     PARTICIPANT = "participant"

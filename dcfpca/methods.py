@@ -1,4 +1,4 @@
-"""From a spec to the method it names.
+"""Builds the method that a spec names.
 
 `dcfpca.method_names` lists the methods, and `method_of` is where a name becomes one. What services need to know
 of a method beyond its rounds (`opening_rounds`, `reads_per_round`, `step_flops`) they ask of the method itself.

@@ -1,4 +1,4 @@
-"""The spec of a run: what the operator proposes, every site reviews and signs, and nobody can change afterwards."""
+"""The spec of a run: proposed by the operator, reviewed and signed by every site, and immutable afterwards."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class RunSpec(BaseModel):
 
     @property
     def grace_seconds(self) -> float:
-        """How long a participant whose connection broke is waited for before the round goes on without it."""
+        """The seconds to wait for a participant whose connection broke before the round goes on without it."""
         return self.round_seconds / 10
 
     def quorum_of(self, cohort: int) -> int:

@@ -111,7 +111,7 @@ class WebServer:
 async def serve_beside(
     what: str, listen: str, handler: Handler, hosts: Sequence[str] | None = None
 ) -> WebServer | None:
-    """Serve a page beside the real work, which goes on without it when the address cannot be had."""
+    """Serve a page in the background; None, with a warning in the log, when its address cannot be used."""
     if not listen:
         return None
     server = WebServer(listen, handler, hosts)
@@ -167,7 +167,7 @@ def _refusal(request: Request, listens: str, open_now: int, hosts: Sequence[str]
 
 
 def answers_to(named: str, listens: str, hosts: Sequence[str] | None) -> bool:
-    """Whether a page may be asked for by this name.
+    """True if a request for this host name is answered; unknown names are refused, against DNS rebinding.
 
     A page of another site could point its own name at this machine and read what is meant for its user. It can do that
     with names only: an address in place of a name is nobody's to point elsewhere.

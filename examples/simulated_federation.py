@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dcfpca.methods import method_of
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.simulate import simulate
 from dcfpca.spec import parse_spec
 

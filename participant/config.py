@@ -71,7 +71,7 @@ class TelemetryTable(_Table):
 
 
 class EngineTable(_Table):
-    """Where the local step runs."""
+    """The engine that runs the local step."""
 
     threads: int = Field(0, ge=0, le=1024, description="Threads of the linear algebra; 0: as many as there are cores.")
     memory_limit: Size = Field(

@@ -10,18 +10,18 @@ import hashlib
 from dataclasses import dataclass, field
 
 from dcfpca.artifacts import ARTIFACTS
+from dcfpca.chunked_vectors import Buffer, header_of, size_of
 from dcfpca.errors import DcfpcaError
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Layout, Method, Stage
-from dcfpca.secagg import ring
+from dcfpca.secagg import ring_fixed_point as ring
 from dcfpca.secagg.dropout_recovery.shamir import SHARE_BYTES
 from dcfpca.secagg.fixed_cohort.group_secret import SEALED_BYTES as SEALED_GROUP_SHARE_BYTES
-from dcfpca.secagg.fixed_cohort.tags import P as TAG_FIELD
+from dcfpca.secagg.fixed_cohort.homomorphic_mac import P as TAG_FIELD
 from dcfpca.secagg.keys import KEY_BYTES
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
-from dcfpca.wire import Buffer, header_of, size_of
 from participant.state.ledger import Item
 
 SEALED_BYTES = 2 * SHARE_BYTES + 16

@@ -103,7 +103,7 @@ class Daemon:
             del self._drivers[run_id]
 
     def _is_known(self, run_id: str, event: events.Assigned) -> bool:
-        """Whether to keep a driver for the run: not for runs that were never proposed here, whatever their number."""
+        """True if the run has been proposed to this site; no driver is kept for others, which could exhaust memory."""
         return isinstance(event, events.Proposed | events.ExportWanted) or self._store.run(run_id) is not None
 
     def _driver(self, run_id: str) -> RunDriver:
@@ -138,7 +138,7 @@ class Daemon:
             await asyncio.to_thread(self._store.flush)
 
     async def _follow_revocations(self) -> None:
-        """Keep the consortium's revocation list up to date; what is wrong with the aggregator's is said once."""
+        """Keep the consortium's revocation list up to date; a problem with the aggregator's list is logged once."""
         kept, said = KeptRevocationList.in_state(self._config.state.dir), ""
         while True:
             try:

@@ -9,13 +9,13 @@ from pathlib import Path
 from dcfpca.artifacts import ARTIFACTS
 from dcfpca.atomic_files import sha256_of_file
 from dcfpca.attempt_ref import AttemptRef
+from dcfpca.chunked_vectors import Buffer
+from dcfpca.dropout_recovery_wire import ref_to_wire
 from dcfpca.errors import Refused
 from dcfpca.rpca.method import Stage
-from dcfpca.secagg_wire import ref_to_wire
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
-from dcfpca.wire import Buffer
 from participant import contract, wire_codec
 from participant.contract import Contract, EgressViolation
 from participant.link import Link

@@ -24,7 +24,7 @@ from participant.state.revocation_list import KeptRevocationList
 
 @dataclass(slots=True)
 class LocalSite:
-    """What the daemon knows about its own site; `credentials` may be renewed while it runs."""
+    """The daemon's view of its own site; `credentials` may be renewed while it runs."""
 
     credentials: Credentials
     peer_verifier: PeerVerifier
@@ -58,11 +58,11 @@ class LocalSite:
         """Sign with the identity key."""
         return sign(self.credentials.private_key, statement)
 
-    def identity(self) -> secagg.Identity:
+    def identity(self) -> secagg.SigningIdentity:
         """The identity that the secure sum signs and verifies with; certificate and key always belong together."""
         credentials = self.credentials
         certificate = credentials.certificate.public_bytes(Encoding.DER)
-        return secagg.Identity(
+        return secagg.SigningIdentity(
             name=self.name,
             certificate=certificate,
             sign=lambda statement: sign(credentials.private_key, statement),

@@ -17,7 +17,7 @@ from dcfpca.errors import BadInput, Refused, UnusableState
 from dcfpca.report.report_file import write_report
 from dcfpca.run_references import find_run
 from dcfpca.text.check_report import report_checks
-from dcfpca.text.command_line import EXIT_CODES, run_command
+from dcfpca.text.command_runner import EXIT_CODES, run_command
 from dcfpca.text.console import print_json, result, say
 from dcfpca.version import __version__
 from participant.commands import approval_views, console_views

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dcfpca import fixed_cohort_wire, secagg_wire
+from dcfpca import dropout_recovery_wire as secagg_wire
+from dcfpca import fixed_cohort_wire
 from dcfpca.attempt_ref import AttemptRef
+from dcfpca.dropout_recovery_wire import names_from_wire, ref_to_wire
 from dcfpca.errors import BadMessage
-from dcfpca.fate import Fate
+from dcfpca.message_fate import Fate
 from dcfpca.rpca.method import Stage
 from dcfpca.secagg import Advert, Reveal, SealedShare, Survivors, fixed_cohort
-from dcfpca.secagg_wire import names_from_wire, ref_to_wire
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from participant.session import events

@@ -13,7 +13,7 @@ from grpc import aio
 from aggregator.config import Limits
 from aggregator.operator_views import export_view, held_view, participant_view, run_view
 from aggregator.proposal import Proposal, complete_spec
-from aggregator.rpc.audit_view import shown_to
+from aggregator.rpc.audit_redaction import shown_to
 from aggregator.rpc.guard import caller
 from aggregator.rpc.open_calls import OpenCalls
 from aggregator.rpc.reconstruction_transfer import read_export
@@ -25,13 +25,13 @@ from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.store import audit, participants
 from aggregator.trust import Trust
+from dcfpca.chunked_vectors import chunks, header_of
 from dcfpca.errors import BadInput
 from dcfpca.rpca.method import Layout
 from dcfpca.spec import parse_spec
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.v1 import admin_pb2_grpc
 from dcfpca.v1.types_pb2 import DTYPE_FLOAT64, Chunk, TensorPart
-from dcfpca.wire import chunks, header_of
 
 Context: TypeAlias = "aio.ServicerContext[Any, Any]"
 
@@ -164,7 +164,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         return self._export(runner)
 
     async def GetExport(self, request: pb.GetExportRequest, context: Context) -> pb.ExportView:  # noqa: N802
-        """How far an export has come."""
+        """The progress of an export."""
         return self._export(self._finished(request.run_id))
 
     async def FetchReconstruction(  # noqa: N802
@@ -201,7 +201,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     async def RevokeParticipant(  # noqa: N802
         self, request: pb.RevokeParticipantRequest, context: Context
     ) -> pb.RevokeParticipantResponse:
-        """Turn all certificates of a participant away, or the one with a fingerprint, and cut their calls."""
+        """Revoke all certificates of a participant, or the one with a fingerprint, and cut their calls."""
         known = self._registry.directory.records.get(request.name)
         shown = request.fingerprint.lower() or (known.fingerprint if known else "")
         if len(shown) != 64 or set(shown) - set("0123456789abcdef"):
@@ -223,7 +223,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     async def RestoreParticipant(  # noqa: N802
         self, request: pb.RestoreParticipantRequest, context: Context
     ) -> pb.RestoreParticipantResponse:
-        """Let a participant in again that was turned away here."""
+        """Undo a revocation that was made here."""
         name = request.name[:200]
         marks = await self._registry.store.do(lambda store: participants.revoked_under(store.connection, name))
         if not name or not marks:
@@ -233,7 +233,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         return pb.RestoreParticipantResponse(marks=len(marks))
 
     async def _restore(self, marks: frozenset[str], name: str, reason: str) -> None:
-        """Recorded before it takes effect: nobody is let in again without a line in the log."""
+        """Record the restoration in the audit log before it takes effect."""
         await self._record("participant_restored", "", name=name, marks=sorted(marks), reason=reason)
         await self._registry.store.do(lambda store: participants.restore(store.connection, marks))
         self._trust.restore(marks)

@@ -16,7 +16,7 @@ from aggregator.run.phases import deadline
 from aggregator.run.secure_sum import closed_roster, delivery_to, unmask_request_to
 from aggregator.run.state import Attempt, Run, Status
 from aggregator.runner import Runner
-from dcfpca import fixed_cohort_wire, secagg, secagg_wire
+from dcfpca import dropout_recovery_wire, fixed_cohort_wire, secagg
 from dcfpca.rpca.method import Stage
 from dcfpca.secagg.fixed_cohort import SealedShare, shares_for
 from dcfpca.spec import RunSpec
@@ -45,7 +45,7 @@ _SHARED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class StageFacts:
-    """What the assignments of one stage contain beside the run's state. `shared` caches encoded messages by key."""
+    """Inputs of the assignments of one stage beside the run's state. `shared` caches encoded messages by key."""
 
     spec_bytes: bytes
     deadline_ms: int = 0
@@ -150,18 +150,18 @@ def _place(shares: Sequence[SealedShare], receiver: str) -> int:
 
 
 def _attempt_body(facts: StageFacts, attempt: Attempt, participant: str, kind: _AttemptKind) -> Any:
-    ref = secagg_wire.ref_to_wire(attempt.ref)
+    ref = dropout_recovery_wire.ref_to_wire(attempt.ref)
     assert facts.closed is not None
     match kind:
         case Kind.KEYS_RELAYED:
-            return secagg_wire.roster_to_wire(ref, secagg.roster_for(facts.closed, participant))
+            return dropout_recovery_wire.roster_to_wire(ref, secagg.roster_for(facts.closed, participant))
         case Kind.MASK_WANTED:
-            return secagg_wire.delivery_to_wire(ref, delivery_to(attempt, participant))
+            return dropout_recovery_wire.delivery_to_wire(ref, delivery_to(attempt, participant))
         case Kind.SURVIVORS_ANNOUNCED:
             return pb.SurvivorsAnnounced(ref=ref, survivors=attempt.survivors)
         case Kind.UNMASK_WANTED:
             request = unmask_request_to(facts.closed, attempt, participant)
-            return secagg_wire.unmask_request_to_wire(ref, request)
+            return dropout_recovery_wire.unmask_request_to_wire(ref, request)
         case _:
             assert_never(kind)
 

@@ -18,9 +18,9 @@ from aggregator.rpc.rate_limits import CallLimiter
 from aggregator.rpc.status_errors import Overloaded, TooSlow, as_dcfpca_error, status_of
 from aggregator.telemetry import Telemetry
 from aggregator.trust import Caller, Trust
+from dcfpca.access_control import may_call
 from dcfpca.errors import BadIdentity, BadMessage, DcfpcaError, Refused
 from dcfpca.logs import log
-from dcfpca.roles import may_call
 from dcfpca.version import __version__
 from dcfpca.wire_constants import PROTOCOL
 

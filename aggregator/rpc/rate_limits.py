@@ -47,7 +47,7 @@ class CallLimiter:
             account.open -= 1
 
     def should_log(self, who: str, now: float) -> bool:
-        """Whether to log that this identity exceeds its limits, so that a flood of calls does not flood the log."""
+        """True if the log has not mentioned this identity lately, so that a flood of calls does not flood the log."""
         account = self._accounts[who]
         if now - account.logged_at < LOG_SECONDS:
             return False

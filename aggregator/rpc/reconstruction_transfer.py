@@ -15,8 +15,8 @@ from aggregator.runner import Runner
 from aggregator.store.export_files import ExportedFile, ExportFiles
 from aggregator.trust import Caller
 from dcfpca.artifacts import ARTIFACTS
-from dcfpca.fate import Fate
 from dcfpca.logs import log
+from dcfpca.message_fate import Fate
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import Chunk, Receipt
 

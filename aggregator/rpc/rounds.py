@@ -31,16 +31,16 @@ from aggregator.store.participants import ParticipantRecord
 from aggregator.store.update_files import UpdateKey
 from aggregator.trust import Caller, Trust
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.consent import consent_bytes
+from dcfpca.chunked_vectors import chunks
+from dcfpca.consent_statement import consent_bytes
+from dcfpca.dropout_recovery_wire import ref_from_wire
 from dcfpca.errors import BadMessage
-from dcfpca.fate import Fate
 from dcfpca.logs import log
+from dcfpca.message_fate import Fate
 from dcfpca.pki import verify
-from dcfpca.secagg_wire import ref_from_wire
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import rounds_pb2_grpc
 from dcfpca.v1.types_pb2 import Receipt, TensorPart
-from dcfpca.wire import chunks
 from dcfpca.wire_constants import CHUNK_BYTES, PROTOCOL, TURNS, WHOLE
 
 Context: TypeAlias = "aio.ServicerContext[Any, Any]"

@@ -100,7 +100,7 @@ class Server:
         await self.tell_health(serving=True)
 
     async def tell_health(self, *, serving: bool) -> None:
-        """Set what probes are told, for the whole server and for each service."""
+        """Set the status that probes receive, for the whole server and for each service."""
         word = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
         for service in ("", *SERVICES):
             await self.health.set(service, word)

@@ -21,12 +21,12 @@ from aggregator.runner import Chunk, Runner
 from aggregator.running_sum import update_dtype
 from aggregator.store.update_files import UpdateKey
 from aggregator.store_thread import StoreThread
+from dcfpca.chunked_vectors import check_header, size_of
+from dcfpca.dropout_recovery_wire import ref_from_wire
 from dcfpca.errors import BadMessage
-from dcfpca.fate import Fate
-from dcfpca.secagg_wire import ref_from_wire
+from dcfpca.message_fate import Fate
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import DTYPE_FLOAT64, DTYPE_UINT32, Receipt
-from dcfpca.wire import check_header, size_of
 from dcfpca.wire_constants import CHUNK_BYTES
 
 _REJECTED = receipt(Reply(Fate.REJECTED, "a different update has begun to arrive in this attempt before"))
@@ -41,7 +41,7 @@ class UpdateChunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IntakeResources:
-    """What all intakes of a service share. `in_progress` holds the open uploads by run and participant."""
+    """Resources shared by all intakes of a service. `in_progress` holds the open uploads by run and participant."""
 
     store: StoreThread
     slots: TransferSlots
@@ -103,7 +103,7 @@ class UpdateIntake:
         return None
 
     async def _has_other(self) -> bool:
-        """Whether part of a different update of this participant was received."""
+        """True if part of a different update of this participant was received."""
         if not self._files.is_loaded(self._key.ref):
             await self._store.do(lambda store: store.updates.load(self._key.ref))
         return self._files.has_other(self._key)
@@ -125,7 +125,7 @@ class UpdateIntake:
         )
 
     async def _take_over(self) -> None:
-        """Cancel an open upload of this participant: its connection broke, or it would not send another."""
+        """Cancel an open upload of this participant, whose connection must have broken as it sends another."""
         while under_way := self._resources.in_progress.get(self._slot):
             under_way.cancel()
             await asyncio.wait([under_way])

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from aggregator.run import events
 from aggregator.run.backup_recovery import ShownTicket
 from aggregator.run.effects import Reply
-from dcfpca import fixed_cohort_wire, secagg_wire
+from dcfpca import dropout_recovery_wire, fixed_cohort_wire
+from dcfpca.dropout_recovery_wire import ref_from_wire
 from dcfpca.errors import BadMessage
-from dcfpca.fate import Fate
-from dcfpca.secagg_wire import ref_from_wire
+from dcfpca.message_fate import Fate
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import (
     FATE_ACCEPTED,
@@ -48,7 +48,7 @@ def receipt(reply: Reply | None) -> Receipt:
 
 def keys_advertised(request: pb.AdvertiseKeysRequest, who: str, at: float) -> events.KeysAdvertised:
     """Step 1; the keys must be the caller's own."""
-    advert = secagg_wire.advert_from_wire(request.keys)
+    advert = dropout_recovery_wire.advert_from_wire(request.keys)
     if advert.name != who:
         raise BadMessage(f"the keys are those of {advert.name or 'nobody'}, but {who} sent them")
     return events.KeysAdvertised(at=at, participant=who, ref=ref_from_wire(request.ref), advert=advert)
@@ -56,7 +56,7 @@ def keys_advertised(request: pb.AdvertiseKeysRequest, who: str, at: float) -> ev
 
 def shares_sent(request: pb.ShareKeysRequest, who: str, at: float) -> events.SharesSent:
     """Step 2; one sealed share for each receiver, all from the caller."""
-    sealed = secagg_wire.shares_from_wire(request.shares)
+    sealed = dropout_recovery_wire.shares_from_wire(request.shares)
     if any(share.sender != who for share in sealed):
         raise BadMessage(f"shares of somebody else came from {who}")
     shares = {share.receiver: share.sealed for share in sealed}
@@ -78,7 +78,7 @@ def survivors_attested(request: pb.AttestSurvivorsRequest, who: str, at: float) 
 
 def shares_revealed(request: pb.UnmaskRequest, who: str, at: float) -> events.SharesRevealed:
     """Step 6."""
-    reveal = secagg_wire.reveal_from_wire(request, who)
+    reveal = dropout_recovery_wire.reveal_from_wire(request, who)
     return events.SharesRevealed(at=at, participant=who, ref=ref_from_wire(request.ref), reveal=reveal)
 
 

@@ -19,7 +19,7 @@ from aggregator.run.state import Attempt, Run, Status, ended, paused
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Consensus, Outcome
-from dcfpca.secagg.encoding import canonical
+from dcfpca.secagg.canonical_encoding import canonical
 from dcfpca.spec import RunSpec
 
 Step = tuple[Run, tuple[Effect, ...]]

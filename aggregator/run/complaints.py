@@ -9,7 +9,7 @@ from aggregator.run import events
 from aggregator.run.effects import ACCEPTED, DUPLICATE, Effect, Reply
 from aggregator.run.records import StoredComplaint
 from aggregator.run.state import Run, Status, paused
-from dcfpca.fate import Fate
+from dcfpca.message_fate import Fate
 
 Step = tuple[Run, tuple[Effect, ...]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.fate import Fate
+from dcfpca.message_fate import Fate
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from aggregator.run.events import Responded
 from aggregator.run.phases import open_attempt, progress
 from aggregator.run.records import Consent
 from aggregator.run.state import Run, Status, ended
-from dcfpca.fate import Fate
+from dcfpca.message_fate import Fate
 from dcfpca.methods import method_of
 from dcfpca.spec import RunSpec
 

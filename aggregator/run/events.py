@@ -1,6 +1,6 @@
 """What happened to a run, in the past tense. Replaying the journal of events gives the run's state.
 
-`kind` is the name under which an event is stored; `aggregator.store.stored_form` keeps the stored layout stable.
+`kind` is the name under which an event is stored; `aggregator.store.stored_json` keeps the stored layout stable.
 """
 
 from __future__ import annotations

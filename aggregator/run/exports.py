@@ -9,7 +9,7 @@ from aggregator.run.events import ExportRefused, ExportRequested, FileExported
 from aggregator.run.records import ExportAnswer
 from aggregator.run.state import Export, Run, Status
 from dcfpca.artifacts import ARTIFACTS
-from dcfpca.fate import Fate
+from dcfpca.message_fate import Fate
 
 
 def request(run: Run, event: ExportRequested) -> Run:

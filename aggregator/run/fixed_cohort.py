@@ -12,8 +12,8 @@ from dcfpca.secagg import fixed_cohort as secure
 from dcfpca.secagg.fixed_cohort import context as contexts
 from dcfpca.secagg.fixed_cohort.exponents import first_exponents
 from dcfpca.secagg.fixed_cohort.roster import roster_digest
+from dcfpca.secagg_block_layout import block_layout
 from dcfpca.spec import RunSpec
-from dcfpca.update_blocks import block_layout
 
 
 def begin(spec: RunSpec) -> FixedCohort:

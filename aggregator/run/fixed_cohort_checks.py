@@ -10,7 +10,7 @@ from aggregator.run.records import FixedCohort
 from aggregator.run.state import Phase, Run, Status
 from dcfpca.errors import BadIdentity, BadMessage
 from dcfpca.secagg import fixed_cohort as secure
-from dcfpca.secagg.fixed_cohort.tags import P
+from dcfpca.secagg.fixed_cohort.homomorphic_mac import P
 from dcfpca.secagg.identity import Verify, signed
 from dcfpca.spec import RunSpec
 

@@ -14,7 +14,7 @@ from aggregator.run.fixed_cohort import roster_of
 from aggregator.run.records import FixedCohort
 from aggregator.run.state import Attempt, Phase, Run, Status, paused
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.fate import Fate
+from dcfpca.message_fate import Fate
 from dcfpca.secagg.fixed_cohort.exponents import MOST_LIFTS
 from dcfpca.spec import RunSpec
 

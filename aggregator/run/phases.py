@@ -17,7 +17,7 @@ from dcfpca import secagg
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadMessage
 from dcfpca.secagg.errors import BelowThreshold
-from dcfpca.secagg.graph import COMPLETE_UP_TO
+from dcfpca.secagg.neighbour_sampling import COMPLETE_UP_TO
 from dcfpca.spec import RunSpec
 
 Step = tuple[Run, tuple[Effect, ...]]

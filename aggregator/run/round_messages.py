@@ -11,7 +11,7 @@ from aggregator.run.effects import ACCEPTED, DUPLICATE, Accumulate, Effect, Repl
 from aggregator.run.phases import candidates, progress
 from aggregator.run.state import Attempt, Phase, Run, Status
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.fate import Fate
+from dcfpca.message_fate import Fate
 from dcfpca.spec import RunSpec
 
 Step = tuple[Run, tuple[Effect, ...]]

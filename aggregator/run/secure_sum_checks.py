@@ -8,7 +8,7 @@ from aggregator.run.state import Attempt, Run
 from dcfpca import secagg
 from dcfpca.errors import BadMessage
 from dcfpca.secagg.identity import Verify
-from dcfpca.secagg.ring import check_exponent
+from dcfpca.secagg.ring_fixed_point import check_exponent
 from dcfpca.spec import RunSpec
 
 

@@ -1,6 +1,6 @@
 """The state of a run. All classes are frozen: a step returns a new state.
 
-Stored as JSON in the layout of `aggregator.store.stored_form`.
+Stored as JSON in the layout of `aggregator.store.stored_json`.
 """
 
 from __future__ import annotations

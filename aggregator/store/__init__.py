@@ -1,1 +1,1 @@
-"""What survives a restart of the aggregator."""
+"""The aggregator's durable state: SQLite, update files and export files."""

@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter
 
 from aggregator.run.events import Event
 from aggregator.run.state import Run
-from aggregator.store.stored_form import Fields, event_from_stored, event_to_stored, run_from_stored, run_to_stored
+from aggregator.store.stored_json import Fields, event_from_stored, event_to_stored, run_from_stored, run_to_stored
 from dcfpca.errors import UnusableState
 from dcfpca.rpca.method import Consensus, Outcome, Progress, Stage, TensorMessage
 
@@ -24,7 +24,7 @@ _RUN: TypeAdapter[Run] = TypeAdapter(Run)
 
 @contextmanager
 def _reading(what: str) -> Iterator[None]:
-    """Any error that a library raises on damaged bytes, as one BadInput."""
+    """Raise UnusableState in place of any error that a library raises on damaged bytes."""
     try:
         yield
     except Exception as error:
@@ -38,7 +38,7 @@ def dump_event(event: Event) -> bytes:
 
 
 def load_event(body: bytes, run_id: str) -> Event:
-    """The event of this run in this JSON; raises BadInput when it is damaged."""
+    """The event of this run in this JSON; raises UnusableState when it is damaged."""
     with _reading("an event"):
         return _EVENT.validate_json(_json(event_from_stored(json.loads(body), run_id)))
 
@@ -49,7 +49,7 @@ def dump_run(run: Run) -> bytes:
 
 
 def load_run(body: bytes, spec_sha256: bytes) -> Run:
-    """The state in this JSON of a run whose spec has this digest; raises BadInput when it is damaged."""
+    """The state in this JSON of a run whose spec has this digest; raises UnusableState when it is damaged."""
     with _reading("a run"):
         return replace(_RUN.validate_json(_json(run_from_stored(json.loads(body)))), spec_sha256=spec_sha256)
 

@@ -48,7 +48,7 @@ def log_file(path: Path) -> Path:
 
 
 def lock(path: Path) -> int:
-    """Hold the store for this process; two aggregators on one would each believe they are the only one.
+    """Lock the store for this process, so that two aggregators cannot use it at once.
 
     Beside the file and not in it, so that backups can read it meanwhile. The lock ends with the process.
     """
@@ -128,7 +128,7 @@ def _upgrade(connection: sqlite3.Connection, version: int) -> None:
 
 
 def _scripts(version: int) -> Iterator[str]:
-    """What leads from this version to the present one: the whole schema for a new file, else the upgrades in order."""
+    """The SQL scripts from this version to the current one: the schema for a new file, else the upgrades in order."""
     here = resources.files("aggregator.store")
     if version == 0:
         yield here.joinpath("schema.sql").read_text()
@@ -148,7 +148,7 @@ def _statements(script: str) -> Iterator[str]:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection, *, wait_for_disk: bool = True) -> Iterator[sqlite3.Connection]:
-    """All or nothing; a failure rolls back and is told as StoreFailed.
+    """A transaction; a failure rolls it back and raises StoreFailed.
 
     What is committed survives the death of the process in any case. With `wait_for_disk` it survives a power cut too;
     without, a power cut may undo it together with what was committed since the last transaction that waited.

@@ -18,7 +18,7 @@ from dcfpca.wire_constants import CHUNK_BYTES
 
 @dataclass(frozen=True, slots=True)
 class ExportedFile:
-    """What a participant announced of one file."""
+    """The header of one exported file, as its participant announced it."""
 
     run_id: str
     participant: str

@@ -40,24 +40,24 @@ def everyone(db: sqlite3.Connection) -> list[ParticipantRecord]:
 
 
 def revoke(db: sqlite3.Connection, marks: Iterable[str], name: str, reason: str, at: float) -> None:
-    """Turn the certificates with one of these marks away from now on, all of them or none."""
+    """Revoke these identifiers, all of them or none."""
     rows = [(mark, name, reason, at) for mark in sorted(marks)]
     with transaction(db):
         db.executemany("INSERT OR IGNORE INTO revoked VALUES (?, ?, ?, ?)", rows)
 
 
 def restore(db: sqlite3.Connection, marks: Iterable[str]) -> None:
-    """Take these revocations back, all of them or none."""
+    """Undo these revocations, all of them or none."""
     with transaction(db):
         db.executemany("DELETE FROM revoked WHERE fingerprint = ?", [(mark,) for mark in marks])
 
 
 def revoked_under(db: sqlite3.Connection, name: str) -> frozenset[str]:
-    """The marks that were turned away under this name, or with this fingerprint."""
+    """The identifiers revoked under this name, or with this fingerprint."""
     rows = db.execute("SELECT fingerprint FROM revoked WHERE ? IN (name, fingerprint)", (name,))
     return frozenset(mark for (mark,) in rows)
 
 
 def revoked(db: sqlite3.Connection) -> frozenset[str]:
-    """Marks that are turned away; older stores hold fingerprints only."""
+    """All revoked identifiers; older stores hold fingerprints only."""
     return frozenset(mark for (mark,) in db.execute("SELECT fingerprint FROM revoked"))

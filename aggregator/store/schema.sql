@@ -64,7 +64,7 @@ CREATE TABLE participants (
 
 -- Certificates that are turned away, whatever the CA says.
 CREATE TABLE revoked (
-    fingerprint TEXT PRIMARY KEY,        -- a SHA-256 of the certificate, or another mark of dcfpca/pki/marks.py
+    fingerprint TEXT PRIMARY KEY,        -- a SHA-256 of the certificate, or another mark of dcfpca/pki/revocation_identifiers.py
     name        TEXT NOT NULL,
     reason      TEXT NOT NULL,
     at          REAL NOT NULL

@@ -45,7 +45,7 @@ class UpdateFiles:
         self._loaded: dict[AttemptRef, Received] = {}
 
     def is_loaded(self, ref: AttemptRef) -> bool:
-        """Whether the progress of this attempt is in memory."""
+        """True if the progress of this attempt is in memory."""
         return ref in self._loaded
 
     def load(self, ref: AttemptRef) -> None:
@@ -68,11 +68,11 @@ class UpdateFiles:
         own[key.sha256] = max(own.get(key.sha256, 0), offset + len(data))
 
     def received(self, key: UpdateKey) -> int:
-        """How many bytes of this update were received, rounded down to whole numbers: a crash may tear a chunk."""
+        """The bytes received of this update, rounded down to whole numbers because a crash may tear a chunk."""
         return self._received(key.ref).get(key.participant, {}).get(key.sha256, 0) // 8 * 8
 
     def has_other(self, key: UpdateKey) -> bool:
-        """Whether part of a different update of the same participant was received in this attempt."""
+        """True if part of a different update of the same participant was received in this attempt."""
         return bool(self._received(key.ref).get(key.participant, {}).keys() - {key.sha256})
 
     def _received(self, ref: AttemptRef) -> Received:
@@ -102,7 +102,7 @@ class UpdateFiles:
                 offset += len(data)
 
     def digest_so_far(self, key: UpdateKey) -> hashlib._Hash:
-        """SHA-256 over what was received, to be continued with the rest."""
+        """A SHA-256 over the bytes received so far, to be updated with those that follow."""
         sha, received = hashlib.sha256(), self.received(key)
         for offset, data in self.chunks(key):
             sha.update(data[: received - offset])

@@ -32,7 +32,7 @@ Run = Callable[[int, Observe | None], object]
 
 @dataclass(frozen=True, slots=True)
 class PeerSolver:
-    """A peer with one value of its setting; `told` names what it is given besides the matrix."""
+    """A peer solver with one value of its setting; `told` names the inputs it gets besides the matrix."""
 
     name: str
     told: str

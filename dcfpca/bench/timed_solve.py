@@ -16,12 +16,12 @@ from threadpoolctl import threadpool_limits
 
 from dcfpca.rpca.kernels.array_types import WorkArray
 from dcfpca.rpca.kernels.loop_selection import active_loops
-from dcfpca.rpca.kernels.step_plan import THIN_WIDTH, amends_outliers
+from dcfpca.rpca.kernels.step_parameters import THIN_WIDTH, amends_outliers
 from dcfpca.rpca.method import Consensus, Method, Site
 from dcfpca.rpca.metrics import paper_error, relative_squared_error
 from dcfpca.rpca.simulate import SiteResult, collect, exchange
-from dcfpca.rpca.subspace.locked_columns import unexplained_text
 from dcfpca.rpca.subspace.method import SubspaceMethod
+from dcfpca.rpca.subspace.rejected_columns import unexplained_text
 from dcfpca.rpca.subspace.round_plan import CoefficientStart, RoundPlan
 from dcfpca.rpca.subspace.site import SKETCHING_ROUNDS
 from dcfpca.rpca.synthetic import Problem
@@ -79,9 +79,9 @@ def _load_compiled_loops(width: int) -> None:
         loops.count(M, L, np.arange(2), 1.0, 2.0, 1.0, -14, np.zeros(20))
     if 0 < width <= THIN_WIDTH:
         U, directions, lines = np.zeros((4, width)), (0,) * width, np.zeros((4, 8))
-        loops.pull_through(lines, U, np.zeros((8, width)), 1.0, 2.0, lines.copy(), np.zeros((8, width)), directions)
+        loops.influence_pass(lines, U, np.zeros((8, width)), 1.0, 2.0, lines.copy(), np.zeros((8, width)), directions)
         loops.thin_product(lines, np.zeros((width, 8)), U, directions)
-    loops.add_exactly(np.zeros(2), np.zeros(2), np.zeros(2))
+    loops.add_compensated(np.zeros(2), np.zeros(2), np.zeros(2))
     loops.outliers_by_column(M, M, 1.0, ends)
     loops.gather_outliers(M, M, 1.0, 2.0, ends, np.zeros(0, np.int32), np.zeros(0))
 
@@ -117,7 +117,7 @@ def _solve(method: Method, problem: Problem, now: Callable[[], float]) -> Solved
 
 
 def _apart(results: Sequence[SiteResult]) -> str:
-    """Whether rows (common to all sites) or columns remain unexplained."""
+    """The sentence for rows (common to all sites) or columns that remain unexplained."""
     rows, columns = ([one.certificate.get(f"{what}_apart", 0.0) for one in results] for what in ("rows", "columns"))
     return unexplained_text({"rows_apart": max(rows), "columns_apart": sum(columns)})
 
@@ -170,7 +170,7 @@ def _ideal_seconds(
     peaks: dict[tuple[int, type], float],
     now: Callable[[], float],
 ) -> float:
-    """What this round's products of M-sized matrices would take at the peak measured on the same shapes."""
+    """The seconds that this round's products of M-sized matrices would take at the peak rate for the same shapes."""
     plan = RoundPlan.of(consensus.broadcast)
     entering = plan.entering.size
     width = entering if plan.narrow else method.width
@@ -182,7 +182,7 @@ def _ideal_seconds(
 
 
 def _products(method: SubspaceMethod, round: int, width: int, plan: RoundPlan) -> int:
-    """How many products with the entering directions a round takes, beside the two with all that make V and Z of Y."""
+    """The number of products with the entering directions in a round, beside the two with all directions (V and Z)."""
     if round == 1:
         return 0  # L is zero
     if round <= SKETCHING_ROUNDS:

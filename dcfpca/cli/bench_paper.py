@@ -33,7 +33,7 @@ def paper(
     """Reproduce the figures and tables of the paper, next to the published numbers."""
     # SciPy's optimizer takes half a second to import, which no other command should wait for.
     from dcfpca.paper.figures import FIGURES, produce  # noqa: PLC0415
-    from dcfpca.paper.pictures import require_matplotlib  # noqa: PLC0415
+    from dcfpca.paper.plotting import require_matplotlib  # noqa: PLC0415
 
     require_matplotlib()
     files: dict[str, str] = {}

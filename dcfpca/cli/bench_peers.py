@@ -9,7 +9,7 @@ import typer
 
 from dcfpca.bench.solver_race import TimeToLevel, baseline_peers, race
 from dcfpca.cli.runs import Json
-from dcfpca.rpca.columns import equal_counts
+from dcfpca.rpca.column_blocks import equal_counts
 from dcfpca.rpca.synthetic import Outliers, Recipe, generate
 from dcfpca.text.console import print_json, result
 

@@ -12,7 +12,7 @@ from dcfpca.bench.timed_solve import solve as measure
 from dcfpca.cli.runs import Json
 from dcfpca.errors import BadInput
 from dcfpca.method_names import MethodName
-from dcfpca.rpca.columns import equal_counts
+from dcfpca.rpca.column_blocks import equal_counts
 from dcfpca.rpca.gradient.method import GradientMethod
 from dcfpca.rpca.method import Method
 from dcfpca.rpca.subspace.method import SubspaceMethod

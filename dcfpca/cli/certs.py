@@ -14,7 +14,7 @@ from dcfpca.cli.certs_view import certificate_document, print_list, report
 from dcfpca.errors import BadIdentity, BadInput, Refused
 from dcfpca.identity import Identity, Role
 from dcfpca.pki.authority import CA_DAYS, ROLE_DAYS
-from dcfpca.pki.directory import (
+from dcfpca.pki.ca_directory import (
     Authority,
     create_authority,
     issue_certificate,
@@ -24,11 +24,11 @@ from dcfpca.pki.directory import (
     renew_revocation_list,
     revoke_certificates,
 )
+from dcfpca.pki.certificate_lookup import choose_identity, choose_records
+from dcfpca.pki.credential_files import issue_credentials, place_certificate, request_certificate, site_files
 from dcfpca.pki.index import record_of
 from dcfpca.pki.keys import key_fingerprint
-from dcfpca.pki.requests import Wanted, read_request, wanted_again
-from dcfpca.pki.selection import choose_identity, choose_records
-from dcfpca.pki.site import issue_credentials, place_certificate, request_certificate, site_files
+from dcfpca.pki.requests import CertificateRequest, read_request, wanted_again
 from dcfpca.pki.trust import load_certificate
 from dcfpca.text.console import say
 
@@ -47,7 +47,7 @@ Who = Annotated[list[str], typer.Argument(metavar="[ROLE] NAME", help="Whose cer
 
 
 class Reason(StrEnum):
-    """Why a certificate is revoked, in the words of RFC 5280."""
+    """Reasons for a revocation, as RFC 5280 names them."""
 
     UNSPECIFIED = "unspecified"
     KEY_COMPROMISE = "keyCompromise"
@@ -83,7 +83,7 @@ def request(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """At the site: make a private key, which stays, and a request, which travels to the holder of the CA."""
+    """At the site: make a private key, which stays there, and a request for the holder of the CA."""
     identity = Identity(consortium, role, name)
     files = request_certificate(identity, host or [], out, force=force)
     key = key_fingerprint(read_request(files.request.read_bytes(), str(files.request)).public_key)
@@ -173,7 +173,7 @@ def renew(
     _check_clean(authority, latest.key)
     wanted = wanted_again(load_certificate(issued_path(directory, latest)))
     if host:
-        wanted = Wanted(wanted.identity, tuple(host), wanted.public_key)
+        wanted = CertificateRequest(wanted.identity, tuple(host), wanted.public_key)
     certificate = issue_certificate(authority, wanted, _now(), days)
     path = _destination(out or directory, wanted.identity.name)
     place_certificate(authority, certificate, path)
@@ -206,7 +206,7 @@ def crl(
     days: Annotated[int | None, typer.Option(help="Days it holds; left out: as long as the CA.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Sign the revocation list anew, under the next number: before it runs out, or to give it a shorter life."""
+    """Sign the revocation list again under the next number: before it expires, or to change how long it is valid."""
     authority = open_authority(directory)
     renew_revocation_list(authority, _now(), days)
     until = "as long as the CA" if days is None else f"{days} days"
@@ -232,7 +232,7 @@ def _read(path: Path) -> bytes:
         raise BadInput(f"the request {path} cannot be read: {error.strerror}", "check the path") from None
 
 
-def _show(wanted: Wanted, days: int) -> None:
+def _show(wanted: CertificateRequest, days: int) -> None:
     rows = {
         "identity": str(wanted.identity),
         "role": str(wanted.identity.role),
@@ -244,13 +244,13 @@ def _show(wanted: Wanted, days: int) -> None:
         say(f"{word:>10}  {value}")
 
 
-def _check_identity(wanted: Wanted, expected: str) -> None:
+def _check_identity(wanted: CertificateRequest, expected: str) -> None:
     if expected and Identity.parse(expected) != wanted.identity:
         hint = "the request is somebody else's, or asks for another role: do not sign it unheard"
         raise BadIdentity(f"the request asks for {wanted.identity}, not for {expected}", hint)
 
 
-def _check_key(wanted: Wanted, expected: str) -> None:
+def _check_key(wanted: CertificateRequest, expected: str) -> None:
     found = key_fingerprint(wanted.public_key)
     if expected and expected.lower().replace(":", "") != found:
         hint = "the request was swapped or damaged on its way: have it sent again"
@@ -258,7 +258,7 @@ def _check_key(wanted: Wanted, expected: str) -> None:
 
 
 def _check_clean(authority: Authority, key: str) -> None:
-    """A key whose certificate was taken away may be in other hands; one that was merely superseded is not."""
+    """Refuse a key with a revoked certificate, as it may be compromised, unless the certificate was only superseded."""
     for record in list_records(authority.directory).records:
         if record.key == key and record.revoked and record.reason != Reason.SUPERSEDED:
             hint = "a revoked key is not used again: `dcfpca certs request` at the site makes a new one"
@@ -266,7 +266,7 @@ def _check_clean(authority: Authority, key: str) -> None:
 
 
 def _check_unused(authority: Authority, identity: Identity, key: str, remedy: str) -> None:
-    """Two keys for one identity are somebody else's request, or a site that is changing its key: a person decides."""
+    """Refuse an identity that is in use with another key: it may be an impostor's request, so a person decides."""
     held = [r for r in list_records(authority.directory).of(identity) if r.is_live(_now()) and r.key != key]
     if held:
         hint = f"if the site itself is changing its key, {remedy} and revoke the old certificate once it is out of use"
@@ -274,7 +274,7 @@ def _check_unused(authority: Authority, identity: Identity, key: str, remedy: st
 
 
 def _confirm(settled: bool) -> None:
-    """A signature needs somebody's word: at the terminal, or by --yes where there is none."""
+    """Ask for confirmation before signing: at the terminal, or by --yes where there is none."""
     if settled:
         return
     if not typer.get_text_stream("stdin").isatty():

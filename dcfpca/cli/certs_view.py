@@ -1,4 +1,4 @@
-"""What `dcfpca certs` shows: results as lines, as a table or as one JSON document."""
+"""Output of `dcfpca certs`: results as lines, as a table or as one JSON document."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cryptography import x509
 
 from dcfpca.identity import fingerprint
 from dcfpca.pki.authority import consortium_of
-from dcfpca.pki.index import Index, Record
+from dcfpca.pki.index import CertificateRecord, Index
 from dcfpca.pki.trust import days_left
 from dcfpca.text.console import Json, print_json, result, say, show, table
 
@@ -25,8 +25,8 @@ def report(as_json: bool, document: Mapping[str, Json], lines: Iterable[str]) ->
         result("\n".join(lines))
 
 
-def certificate_document(record: Record, now: datetime) -> dict[str, Json]:
-    """What `--json` says about one certificate."""
+def certificate_document(record: CertificateRecord, now: datetime) -> dict[str, Json]:
+    """The JSON document of one certificate."""
     identity = record.speaks_for()
     return {
         "identity": record.identity,
@@ -59,17 +59,17 @@ def print_list(as_json: bool, ca: x509.Certificate, index: Index, now: datetime)
     show(rows)
 
 
-def _row(record: Record, now: datetime) -> tuple[str, ...]:
+def _row(record: CertificateRecord, now: datetime) -> tuple[str, ...]:
     identity = record.speaks_for()
     days = f"{_days(record, now):.0f}"
     return identity.name, identity.role, days, record.serial[:_SHORT], _state(record, now), record.key
 
 
-def _state(record: Record, now: datetime) -> str:
+def _state(record: CertificateRecord, now: datetime) -> str:
     if record.revoked:
         return "revoked"
     return "valid" if record.is_live(now) else "expired"
 
 
-def _days(record: Record, now: datetime) -> float:
+def _days(record: CertificateRecord, now: datetime) -> float:
     return (datetime.fromisoformat(record.not_after) - now) / timedelta(days=1)

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dcfpca.demo.ledger import SentMessages, read_ledger
+from dcfpca.demo.egress_summary import SentMessages, read_ledger
 from dcfpca.demo.outcome import DemoOutcome
 from dcfpca.text import console
 

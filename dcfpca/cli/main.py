@@ -14,7 +14,7 @@ from dcfpca.cli.audit import audit
 from dcfpca.cli.doctor import doctor
 from dcfpca.cli.export import export
 from dcfpca.cli.report import report
-from dcfpca.text.command_line import EXIT_CODES, run_command
+from dcfpca.text.command_runner import EXIT_CODES, run_command
 from dcfpca.text.console import result
 from dcfpca.version import __version__
 

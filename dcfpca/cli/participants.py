@@ -36,7 +36,7 @@ def revoke(
     reason: Annotated[str, typer.Option(help="The reason, for the audit log.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Turn a participant away from now on, with every certificate of its name, and cut its open streams."""
+    """Revoke a participant, with every certificate of its name, and cut its open streams."""
     done = operator.revoke(name, reason)
     if as_json:
         print_json({"name": name, "fingerprints": list(done.fingerprints), "streams_cut": done.streams_cut})
@@ -54,7 +54,7 @@ def restore(
     reason: Annotated[str, typer.Option(help="Why, for the record.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Let a participant in again that `revoke` turned away; what the CA has revoked stays revoked."""
+    """Undo `revoke` for a participant; what the CA has revoked stays revoked."""
     done = operator.restore(name, reason)
     if as_json:
         print_json({"name": name, "marks": done.marks})

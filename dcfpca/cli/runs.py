@@ -13,7 +13,7 @@ import typer
 from dcfpca.cli.connection_options import with_operator
 from dcfpca.method_names import MethodName
 from dcfpca.operator.client import Operator
-from dcfpca.text.command_line import FAILED
+from dcfpca.text.command_runner import FAILED
 from dcfpca.text.console import print_json, result, say, show
 from dcfpca.text.enrolment_text import enrolment_lines, unknown_names
 from dcfpca.text.run_history import RunHistory

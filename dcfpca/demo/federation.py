@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from dcfpca.demo.children import Children
 from dcfpca.identity import Role
-from dcfpca.pki.directory import Authority, create_authority
-from dcfpca.pki.site import issue_credentials
+from dcfpca.pki.ca_directory import Authority, create_authority
+from dcfpca.pki.credential_files import issue_credentials
 
 AGGREGATOR = "aggregator"
 _HOSTS = ("localhost", "127.0.0.1")

@@ -1,4 +1,4 @@
-"""What the demo produced, and its JSON document."""
+"""The results of the demo, and their JSON document."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What was checked, what was found, and what to do about it."""
+    """The subject of a check, its finding and its remedy."""
 
     level: Level
     what: str

@@ -50,7 +50,7 @@ def expiry(what: str, whose: str, certificate: x509.Certificate, now: datetime) 
 
 
 def check_directory(what: str, directory: Path, needed: int = 0) -> Iterator[CheckResult]:
-    """Whether a directory can be created or written, and has `needed` bytes free."""
+    """Check that a directory can be created or written, and has `needed` bytes free."""
     standing = next(path for path in (directory, *directory.resolve().parents) if path.exists())
     if not standing.is_dir():
         yield fail(what, f"{standing} is not a directory", "name another directory in the configuration")

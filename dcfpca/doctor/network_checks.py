@@ -134,7 +134,7 @@ def check_clock(skew: float | None) -> CheckResult:
 
 
 def check_version(version: str, protocol: int | None) -> CheckResult:
-    """Whether both sides have the same protocol version and software version."""
+    """Compare the protocol and software versions of both sides."""
     if protocol is not None and protocol != PROTOCOL:
         side = "this side" if protocol > PROTOCOL else "the aggregator"
         return fail(

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import grpc
 
+from dcfpca.access_control import ALLOWED_ROLES, may_call
 from dcfpca.audit_chain import all_shown
 from dcfpca.connection_diagnosis import Address
 from dcfpca.errors import BadIdentity
 from dcfpca.identity import Identity, Role
-from dcfpca.roles import ROLES, may_call
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.v1 import types_pb2
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
@@ -32,7 +32,7 @@ class RoleCheckedStub:
     def __getattr__(self, name: str) -> Any:
         method = f"/dcfpca.v1.AdminService/{name}"
         if not may_call(self._identity.role, method):
-            needed = " or ".join(sorted(ROLES.get(method, ())))
+            needed = " or ".join(sorted(ALLOWED_ROLES.get(method, ())))
             sentence = f"{self._identity} is a certificate for the role {self._identity.role}, and this needs {needed}"
             raise BadIdentity(sentence, _ROLE_HINTS[self._identity.role])
         return getattr(self._stub, name)
@@ -92,7 +92,7 @@ class Operator:
         return cast(pb.ListParticipantsResponse, answer).participants
 
     def are_connected(self, names: Iterable[str]) -> bool:
-        """Whether each of these participants has its stream open."""
+        """True if each of these participants has its stream open."""
         return {one.name for one in self.participants() if one.state == "connected"} >= set(names)
 
     def revoke(self, name: str, reason: str) -> pb.RevokeParticipantResponse:
@@ -101,7 +101,7 @@ class Operator:
         return cast(pb.RevokeParticipantResponse, self._stub.RevokeParticipant(request, timeout=SECONDS))
 
     def restore(self, name: str, reason: str) -> pb.RestoreParticipantResponse:
-        """Let a participant in again that was turned away."""
+        """Undo the revocation of a participant."""
         request = pb.RestoreParticipantRequest(name=name, reason=reason)
         return cast(pb.RestoreParticipantResponse, self._stub.RestoreParticipant(request, timeout=SECONDS))
 

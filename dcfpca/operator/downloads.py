@@ -15,7 +15,7 @@ from pathlib import Path
 import grpc
 import numpy as np
 
-from dcfpca import wire
+from dcfpca import chunked_vectors
 from dcfpca.artifacts import ARTIFACTS
 from dcfpca.errors import BadInput, BadMessage
 from dcfpca.identity import check_name
@@ -45,10 +45,10 @@ def fetch_model(operator: Operator, run_id: str, into: Path) -> list[SavedFile]:
         raise BadMessage(
             "the aggregator sent something that is not a model", "check that both sides have the same version"
         )
-    assembly = wire.Assembly(header)
+    assembly = chunked_vectors.Assembly(header)
     for part in parts:
         assembly.add(part.chunk)
-    vector = wire.to_array(header, assembly.finish())
+    vector = chunked_vectors.to_array(header, assembly.finish())
     cut = header.rows * header.columns
     arrays = {"U.npy": vector[:cut].reshape(header.rows, header.columns), "singular_values.npy": vector[cut:]}
     for name, array in arrays.items():

@@ -32,7 +32,7 @@ def request_reconstructions(operator: Operator, view: pb.RunView, wait: float) -
 
 
 def announces_export(view: pb.RunView) -> bool:
-    """Whether the run's spec told the sites that they would be asked for reconstructions."""
+    """True if the run's spec told the sites that they would be asked for reconstructions."""
     return bool(json.loads(view.spec).get("export"))
 
 
@@ -49,7 +49,7 @@ def download_export(
 
 
 def export_manifest(view: pb.RunView, exported: pb.ExportView, files: list[SavedFile]) -> dict[str, Any]:
-    """What was written, who refused and who did not answer."""
+    """The manifest of an export: files written, refusals, and participants that did not answer."""
     return {
         "run_id": view.run_id,
         "spec_sha256": view.spec_sha256.hex(),

@@ -14,7 +14,7 @@ LOST = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 def is_lost(error: grpc.RpcError) -> bool:
-    """Whether the connection was lost, as opposed to the aggregator refusing the call."""
+    """True if the connection was lost, as opposed to the aggregator refusing the call."""
     return isinstance(error, grpc.Call) and error.code() in LOST
 
 

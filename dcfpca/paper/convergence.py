@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from dcfpca.paper.published import Level, Tuning, central_tuning, published_floors, tuning_of
-from dcfpca.paper.tracks import Track, centralized, federated
+from dcfpca.paper.error_traces import Track, centralized, federated
+from dcfpca.paper.published import ErrorFloor, Tuning, central_tuning, published_floors, tuning_of
 from dcfpca.rpca.baselines import alm, apgm
-from dcfpca.rpca.columns import equal_counts
+from dcfpca.rpca.column_blocks import equal_counts
 from dcfpca.rpca.gradient.method import GradientMethod, GradientSettings
 from dcfpca.rpca.subspace.method import SubspaceMethod
 from dcfpca.rpca.synthetic import Outliers, Problem, Recipe, generate
@@ -45,7 +45,7 @@ class Case:
     outliers: str
     tuning: Tuning
     tracks: tuple[Track, ...]
-    published: tuple[Level, ...]
+    published: tuple[ErrorFloor, ...]
 
 
 def measure(plan: Plan, say: Callable[[str], None]) -> Iterator[Case]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from dcfpca.paper import convergence, local_iterations, phase, pictures, spectra, theorems
+from dcfpca.paper import convergence, local_iterations, phase, plotting, spectra, theorems
 
 Say = Callable[[str], None]
 DIGITS = 6  # significant digits in the data files
@@ -25,7 +25,7 @@ class Figure:
 
     name: str
     measure: Callable[[Any, Say], Iterator[Any]]
-    draw: Callable[[Sequence[Any]], pictures.Picture]
+    draw: Callable[[Sequence[Any]], plotting.Picture]
     full: Any
     quick: Any
 
@@ -33,18 +33,18 @@ class Figure:
 FIGURES: Mapping[str, Figure] = {
     figure.name: figure
     for figure in (
-        Figure("main", convergence.measure, pictures.convergence, convergence.FULL, convergence.QUICK),
-        Figure("phase", phase.measure, pictures.phase, phase.FULL, phase.QUICK),
-        Figure("singular", spectra.measure, pictures.singular, spectra.SINGULAR_FULL, spectra.SINGULAR_QUICK),
-        Figure("rank", spectra.measure, pictures.rank, spectra.RANK_FULL, spectra.RANK_QUICK),
+        Figure("main", convergence.measure, plotting.convergence, convergence.FULL, convergence.QUICK),
+        Figure("phase", phase.measure, plotting.phase, phase.FULL, phase.QUICK),
+        Figure("singular", spectra.measure, plotting.singular, spectra.SINGULAR_FULL, spectra.SINGULAR_QUICK),
+        Figure("rank", spectra.measure, plotting.rank, spectra.RANK_FULL, spectra.RANK_QUICK),
         Figure(
             "local-iterations",
             local_iterations.measure,
-            pictures.local_iterations,
+            plotting.local_iterations,
             local_iterations.FULL,
             local_iterations.QUICK,
         ),
-        Figure("theorems", theorems.measure, pictures.theorems, theorems.FULL, theorems.QUICK),
+        Figure("theorems", theorems.measure, plotting.theorems, theorems.FULL, theorems.QUICK),
     )
 }
 
@@ -71,7 +71,7 @@ def produce(figure: Figure, plan: object, out: Path, say: Say, *, quick: bool) -
 def redraw(data: Path, out: Path) -> None:
     """Draw a figure from its data file alone."""
     document = json.loads(data.read_text(), object_hook=lambda keys: SimpleNamespace(**keys))
-    pictures.save(FIGURES[document.figure].draw(document.cases), out / f"paper-{document.figure}")
+    plotting.save(FIGURES[document.figure].draw(document.cases), out / f"paper-{document.figure}")
 
 
 def _write(path: Path, document: Mapping[str, object]) -> None:

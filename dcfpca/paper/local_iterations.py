@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from dcfpca.paper.error_traces import Track, federated
 from dcfpca.paper.published import ABLATION_TUNING, Tuning, scaled
-from dcfpca.paper.tracks import Track, federated
 from dcfpca.rpca.gradient.method import GradientMethod, GradientSettings
 from dcfpca.rpca.synthetic import paper_problem
 

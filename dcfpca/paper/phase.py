@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from dcfpca.paper.convergence import TOLERANCE, settings_of
+from dcfpca.paper.error_traces import Track, federated
 from dcfpca.paper.published import PHASE_TUNING, RANK_SHARES, SPARSITIES, phase, scaled
-from dcfpca.paper.tracks import Track, federated
 from dcfpca.rpca.gradient.method import GradientMethod
 from dcfpca.rpca.subspace.method import SubspaceMethod
 from dcfpca.rpca.synthetic import paper_problem
@@ -30,7 +30,7 @@ QUICK = Plan(200, RANK_SHARES, (0.05, 0.15, 0.30))
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a method reached in a cell."""
+    """A method's result in one cell."""
 
     error: float
     relative_error_L: float  # noqa: N815 — L keeps its capital

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class ErrorFloor:
     """A curve's floor: this err, from about this round or iteration on."""
 
     solver: str
@@ -25,8 +25,12 @@ class Tuning:
 
 
 # Convergence, m = n, r = .05 n, s = .05. CF-PCA, APGM and ALM are read off the plot without a size of their own.
-FLOORS = {500: Level("gradient", 2e-6, 45), 1000: Level("gradient", 6e-6, 60), 3000: Level("gradient", 2e-6, 40)}
-CENTRAL_FLOORS = (Level("CF-PCA", 3e-6, 90), Level("APGM", 6e-5, 140), Level("ALM", 3e-7, 8))
+FLOORS = {
+    500: ErrorFloor("gradient", 2e-6, 45),
+    1000: ErrorFloor("gradient", 6e-6, 60),
+    3000: ErrorFloor("gradient", 2e-6, 40),
+}
+CENTRAL_FLOORS = (ErrorFloor("CF-PCA", 3e-6, 90), ErrorFloor("APGM", 6e-5, 140), ErrorFloor("ALM", 3e-7, 8))
 TUNINGS = {500: Tuning(5, 5, 0.2, 0.1), 1000: Tuning(10, 5, 0.03, 0.2), 3000: Tuning(10, 5, 0.01, 0.2)}
 
 # The phase diagram at n = 500: relative errors by r/n (rows) and s (columns), fewer than 50 rounds.
@@ -54,7 +58,7 @@ def phase(rank_share: float, sparsity: float) -> float | None:
     return row[SPARSITIES.index(sparsity)] if row and sparsity in SPARSITIES else None
 
 
-def published_floors(size: int) -> tuple[Level, ...]:
+def published_floors(size: int) -> tuple[ErrorFloor, ...]:
     """The published floor for this size; for other sizes, the floors that are published without a size."""
     return ((FLOORS[size],) if size in FLOORS else ()) + CENTRAL_FLOORS
 

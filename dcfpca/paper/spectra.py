@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dcfpca.paper.convergence import TOLERANCE, settings_of
+from dcfpca.paper.error_traces import federated
 from dcfpca.paper.published import SINGULAR_VALUE_ERRORS, tuning_of
-from dcfpca.paper.tracks import federated
 from dcfpca.rpca.gradient.method import GradientMethod, GradientSettings
 from dcfpca.rpca.method import Consensus, FloatArray, Method
 from dcfpca.rpca.metrics import singular_value_error

@@ -54,7 +54,7 @@ class Slope:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundCheck:
     """A run against Theorem 1. `means` and `bounds` are those of the first t rounds."""
 
     kind: str
@@ -81,7 +81,7 @@ class Line:
     refused: bool  # whether the software refuses these penalties
 
 
-def measure(plan: Plan, say: Callable[[str], None]) -> Iterator[Bound | Line]:
+def measure(plan: Plan, say: Callable[[str], None]) -> Iterator[BoundCheck | Line]:
     """First the runs of Theorem 1, then the penalties of Theorem 2."""
     problem = paper_problem(plan.size, plan.size // 20, 0.05, plan.sites, 0)
     say("Theorem 1: a step that it allows")
@@ -95,7 +95,7 @@ def measure(plan: Plan, say: Callable[[str], None]) -> Iterator[Bound | Line]:
         yield line_of(plan, problem, fraction)
 
 
-def bound_of(plan: Plan, problem: Problem, learning_rate: float) -> Bound:
+def bound_of(plan: Plan, problem: Problem, learning_rate: float) -> BoundCheck:
     """Algorithm 1 with this constant step and exact local solves, against the bound."""
     slopes = _run(plan, problem, learning_rate)
     penalties, n, m = _penalties(plan), problem.M.shape[1], problem.M.shape[0]
@@ -109,7 +109,7 @@ def bound_of(plan: Plan, problem: Problem, learning_rate: float) -> Bound:
     share, own = 1 / plan.sites, n / plan.sites
     printed = C_U * np.sqrt(m * (share * penalties.rho) ** 2 + m**2 * own * penalties.lambda_**2)
     derived = C_U * (share * penalties.rho + m * own * penalties.lambda_**2 / penalties.rho)
-    return Bound(
+    return BoundCheck(
         "theorem 1",
         learning_rate,
         L,

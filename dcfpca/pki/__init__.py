@@ -1,11 +1,11 @@
 """The consortium's certificates: keys, trust, credentials, and the authority that issues them."""
 
+from dcfpca.pki.ca_directory import Authority, create_authority, open_authority
+from dcfpca.pki.credential_files import SiteFiles, issue_credentials
 from dcfpca.pki.credentials import Credentials, load_credentials
-from dcfpca.pki.directory import Authority, create_authority, open_authority
 from dcfpca.pki.keys import key_fingerprint, load_private_key, sign, verify
-from dcfpca.pki.marks import identity_mark, is_revoked, key_mark, marks_of, serial_mark
 from dcfpca.pki.revocation import load_revocations
-from dcfpca.pki.site import SiteFiles, issue_credentials
+from dcfpca.pki.revocation_identifiers import identity_mark, is_revoked, key_mark, marks_of, serial_mark
 from dcfpca.pki.trust import (
     check_role,
     days_left,

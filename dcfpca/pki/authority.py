@@ -1,6 +1,6 @@
-"""What the consortium's authority signs: its own certificate, role certificates, signing requests, revocation lists.
+"""The consortium's certificate authority: signs its own certificate, role certificates and revocation lists.
 
-Everything here is bytes and objects; `directory` keeps the files. The time is an argument.
+Everything here is bytes and objects; `ca_directory` keeps the files. The time is an argument.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from dcfpca.errors import BadIdentity, BadInput
 from dcfpca.identity import Role, check_name
 from dcfpca.pki.keys import check_public_key
-from dcfpca.pki.requests import Wanted, alternative_names, check_hosts, subject
+from dcfpca.pki.requests import CertificateRequest, alternative_names, check_hosts, subject
 from dcfpca.pki.trust import BACKDATE, MAX_ROLE_DAYS, check_in_force
 
 ROLE_DAYS = 90
@@ -49,9 +49,13 @@ def new_authority(
 
 
 def sign_certificate(
-    wanted: Wanted, ca: x509.Certificate, ca_key: ec.EllipticCurvePrivateKey, now: datetime, days: int = ROLE_DAYS
+    wanted: CertificateRequest,
+    ca: x509.Certificate,
+    ca_key: ec.EllipticCurvePrivateKey,
+    now: datetime,
+    days: int = ROLE_DAYS,
 ) -> x509.Certificate:
-    """A role certificate for what is wanted, valid from now for `days` days."""
+    """A role certificate for the request, valid from now for `days` days."""
     check_wanted(wanted, ca)
     identity, public_key = wanted.identity, wanted.public_key
     serves = identity.role is Role.AGGREGATOR
@@ -69,7 +73,7 @@ def sign_certificate(
     )
 
 
-def check_wanted(wanted: Wanted, ca: x509.Certificate) -> None:
+def check_wanted(wanted: CertificateRequest, ca: x509.Certificate) -> None:
     """Raise unless this authority may sign it."""
     if (ours := consortium_of(ca)) != wanted.identity.consortium:
         sentence = f"the request is for the consortium {wanted.identity.consortium!r}, and this CA is that of {ours!r}"
@@ -105,7 +109,7 @@ def new_revocation_list(
     now: datetime,
     days: int | None = None,
 ) -> x509.CertificateRevocationList:
-    """Signed list of revoked serial numbers, made anew at each revocation; it lasts `days`, else as long as the CA."""
+    """A signed list of revoked serial numbers, issued at each revocation; valid for `days`, else as long as the CA."""
     end = ca.not_valid_after_utc if days is None else min(now + timedelta(days=days), ca.not_valid_after_utc)
     builder = (
         x509.CertificateRevocationListBuilder()

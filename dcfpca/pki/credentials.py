@@ -1,4 +1,4 @@
-"""What a process shows to prove who it is: CA bundle, certificate and key, checked together before any is used."""
+"""A process's TLS credentials: CA bundle, certificate and key, checked together before use."""
 
 from __future__ import annotations
 

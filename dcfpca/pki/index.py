@@ -11,7 +11,7 @@ from cryptography import x509
 
 from dcfpca.errors import BadInput
 from dcfpca.identity import Identity, fingerprint, identity_of
-from dcfpca.pki.files import write_file
+from dcfpca.pki.key_files import write_file
 from dcfpca.pki.keys import check_public_key, key_fingerprint
 from dcfpca.pki.trust import serial_of
 
@@ -19,7 +19,7 @@ _FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class CertificateRecord:
     """One certificate. `key` is the fingerprint of its public key; `revoked` is empty or an ISO time."""
 
     serial: str
@@ -36,7 +36,7 @@ class Record:
         return Identity.parse(self.identity)
 
     def is_live(self, now: datetime) -> bool:
-        """Whether it can still be used."""
+        """True if the certificate is neither revoked nor expired."""
         return not self.revoked and now <= datetime.fromisoformat(self.not_after)
 
 
@@ -44,27 +44,27 @@ class Record:
 class Index:
     """All certificates in the order they were signed, and the number of the latest revocation list."""
 
-    records: tuple[Record, ...] = ()
+    records: tuple[CertificateRecord, ...] = ()
     crl_number: int = 0
 
-    def of(self, identity: Identity) -> tuple[Record, ...]:
+    def of(self, identity: Identity) -> tuple[CertificateRecord, ...]:
         """The certificates of one identity."""
         return tuple(record for record in self.records if record.identity == str(identity))
 
-    def with_record(self, record: Record) -> Index:
+    def with_record(self, record: CertificateRecord) -> Index:
         """The index after one more signature."""
         return replace(self, records=(*self.records, record))
 
-    def with_revoked(self, chosen: tuple[Record, ...], when: datetime, reason: str) -> Index:
+    def with_revoked(self, chosen: tuple[CertificateRecord, ...], when: datetime, reason: str) -> Index:
         """The index after a revocation, which calls for the next revocation list."""
         stamp = when.isoformat(timespec="seconds")
         records = tuple(replace(r, revoked=stamp, reason=reason) if r in chosen else r for r in self.records)
         return Index(records, self.crl_number + 1)
 
 
-def record_of(certificate: x509.Certificate) -> Record:
+def record_of(certificate: x509.Certificate) -> CertificateRecord:
     """The line of the index for a certificate just signed."""
-    return Record(
+    return CertificateRecord(
         serial=serial_of(certificate),
         fingerprint=fingerprint(certificate),
         identity=str(identity_of(certificate)),
@@ -80,7 +80,7 @@ def read_index(path: Path) -> Index:
         document = json.loads(path.read_bytes())
         if document["format"] != _FORMAT:
             raise ValueError("format")
-        return Index(tuple(Record(**line) for line in document["certificates"]), document["crl_number"])
+        return Index(tuple(CertificateRecord(**line) for line in document["certificates"]), document["crl_number"])
     except FileNotFoundError:
         hint = f"make a CA with `dcfpca certs init --dir {path.parent} --consortium NAME`"
         raise BadInput(f"there is no certificate authority in {path.parent}", hint) from None

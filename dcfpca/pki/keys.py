@@ -1,4 +1,4 @@
-"""Private keys: made, kept, loaded and used for signatures. Elliptic curves P-256 and P-384, nothing else."""
+"""Private keys: creation, storage, loading and signatures. Elliptic curves P-256 and P-384 only."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def new_private_key() -> ec.EllipticCurvePrivateKey:
 
 
 def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """PKCS #8 PEM, unencrypted: services start unattended, so the file's mode is what guards it."""
+    """PKCS #8 PEM, unencrypted because services start unattended; the file's mode protects it."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
@@ -52,7 +52,7 @@ def read_private_file(path: Path) -> bytes:
 
 
 def check_mode(status: os.stat_result, path: Path, user: int) -> None:
-    """Nobody but the owner may read a key. One that root owns may be readable by our group: so secrets are mounted."""
+    """Raise unless only its owner can read the key; a mounted secret, owned by root, may be group-readable."""
     mode = stat.S_IMODE(status.st_mode)
     mounted_by_root = status.st_uid == _ROOT and user != _ROOT
     forbidden = 0o037 if mounted_by_root else 0o077
@@ -95,7 +95,7 @@ def public_der(key: ec.EllipticCurvePublicKey) -> bytes:
 
 
 def key_fingerprint(key: ec.EllipticCurvePublicKey) -> str:
-    """SHA-256 of the public key, hex: what two people read to each other before a certificate is signed."""
+    """SHA-256 of the public key, hex: the fingerprint that people compare before a certificate is signed."""
     digest = hashes.Hash(hashes.SHA256())
     digest.update(public_der(key))
     return digest.finalize().hex()
@@ -107,7 +107,7 @@ def sign(key: ec.EllipticCurvePrivateKey, data: bytes) -> bytes:
 
 
 def verify(key: ec.EllipticCurvePublicKey, signature: bytes, data: bytes) -> bool:
-    """Whether `signature` was made over exactly `data` by the holder of `key`."""
+    """True if `signature` was made over exactly `data` by the holder of `key`."""
     try:
         key.verify(signature, data, _SIGNATURE)
     except InvalidSignature:

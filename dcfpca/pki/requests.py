@@ -1,4 +1,4 @@
-"""What a site asks of the authority: a signing request carries the wanted identity and proves possession of the key."""
+"""Certificate signing requests: each carries the requested identity and proves possession of the key."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _HOST = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9])?(\.[a-z0-9
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a certificate is asked for: an identity, a public key, and the host names an aggregator answers to."""
+class CertificateRequest:
+    """The requested identity and public key, and the host names of an aggregator."""
 
     identity: Identity
     hosts: tuple[str, ...]
@@ -32,7 +32,7 @@ class Wanted:
 def new_request(
     identity: Identity, hosts: Sequence[str], key: ec.EllipticCurvePrivateKey
 ) -> x509.CertificateSigningRequest:
-    """A signing request that carries the wanted identity and proves possession of the key."""
+    """A signing request for this identity, which proves possession of the key."""
     check_hosts(identity, hosts)
     return (
         x509.CertificateSigningRequestBuilder()
@@ -42,8 +42,8 @@ def new_request(
     )
 
 
-def read_request(pem: bytes, where: str) -> Wanted:
-    """What a signing request asks for; its signature is checked, its other contents are ignored."""
+def read_request(pem: bytes, where: str) -> CertificateRequest:
+    """The identity, hosts and key in a signing request; checks its signature and ignores its other contents."""
     try:
         request = x509.load_pem_x509_csr(pem)
         extensions = request.extensions
@@ -54,13 +54,13 @@ def read_request(pem: bytes, where: str) -> Wanted:
     if not sound:
         raise BadIdentity(f"the signature of the request {where} is wrong", "have it sent again, it was changed")
     identity = identity_in(extensions, "request")
-    return Wanted(identity, hosts_in(extensions), check_public_key(public_key, f"the request {where}"))
+    return CertificateRequest(identity, hosts_in(extensions), check_public_key(public_key, f"the request {where}"))
 
 
-def wanted_again(certificate: x509.Certificate) -> Wanted:
-    """What a certificate says, as a wish for the next one."""
+def wanted_again(certificate: x509.Certificate) -> CertificateRequest:
+    """A request for the successor of this certificate: same identity, hosts and key."""
     identity = identity_in(certificate.extensions, "certificate")
-    return Wanted(
+    return CertificateRequest(
         identity, hosts_in(certificate.extensions), check_public_key(certificate.public_key(), "the certificate")
     )
 
@@ -73,7 +73,7 @@ def hosts_in(extensions: x509.Extensions) -> tuple[str, ...]:
 
 
 def check_hosts(identity: Identity, hosts: Sequence[str]) -> None:
-    """Hosts are for the aggregator, which is dialled, and there at least one."""
+    """Raise unless an aggregator has at least one host, and any other role none."""
     serves = identity.role is Role.AGGREGATOR
     if serves and not hosts:
         hint = "name each host that participants dial with --host, such as --host aggregator.example.org"
@@ -84,7 +84,7 @@ def check_hosts(identity: Identity, hosts: Sequence[str]) -> None:
 
 
 def subject(organization: str, common_name: str) -> x509.Name:
-    """The distinguished name: for people to read, never for decisions."""
+    """The distinguished name; informational, never used in decisions."""
     return x509.Name(
         [
             x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization),
@@ -94,7 +94,7 @@ def subject(organization: str, common_name: str) -> x509.Name:
 
 
 def alternative_names(identity: Identity, hosts: Sequence[str]) -> x509.SubjectAlternativeName:
-    """The names that decide: the identity, then the hosts."""
+    """The subject alternative names, which decisions use: the identity, then the hosts."""
     uri = x509.UniformResourceIdentifier(str(identity))
     return x509.SubjectAlternativeName([uri, *(_host_name(host) for host in hosts)])
 

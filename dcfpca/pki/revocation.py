@@ -13,31 +13,31 @@ from cryptography.exceptions import UnsupportedAlgorithm
 
 from dcfpca.errors import BadIdentity
 from dcfpca.pki.keys import check_public_key
-from dcfpca.pki.marks import serial_mark
+from dcfpca.pki.revocation_identifiers import serial_mark
 
 _PEM_CRL = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class RevocationLists:
-    """What the lists of one file say: whom they revoke, how late each of them is, and until when they hold."""
+    """The content of one file of revocation lists: revoked certificates, each list's issue, and the earliest expiry."""
 
     marks: frozenset[str]
     issues: Mapping[str, tuple[int, datetime]]
     until: datetime | None
 
     def is_older_than(self, seen: RevocationLists) -> bool:
-        """Whether a list that was seen has since gone missing, or is there in an earlier issue."""
+        """True if a list that was seen before is missing now, or has been replaced by an earlier issue."""
         return any(issuer not in self.issues or self.issues[issuer] < issue for issuer, issue in seen.issues.items())
 
 
 def load_revocations(path: Path, authorities: Sequence[x509.Certificate], now: datetime) -> frozenset[str]:
-    """Marks of what the lists in a PEM file revoke; during a change of CA it holds one list of each."""
+    """The identifiers that the lists in a PEM file revoke; during a change of CA it holds one list of each."""
     return read_lists(read_list_file(path), str(path), authorities, now).marks
 
 
 def read_list_file(path: Path) -> bytes:
-    """The bytes of a revocation list, or the sentence that says why not."""
+    """The bytes of a revocation list; raises BadIdentity when the file cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -46,7 +46,7 @@ def read_list_file(path: Path) -> bytes:
 
 
 def read_lists(data: bytes, where: str, authorities: Sequence[x509.Certificate], now: datetime) -> RevocationLists:
-    """The lists in PEM bytes, each signed by one of the authorities and in force; `where` names them in errors."""
+    """The lists in PEM bytes, each signed by one of the authorities and not expired; `where` names them in errors."""
     lists = _decoded(data, where)
     for crl in lists:
         if not any(_signed_by(crl, authority) for authority in authorities):
@@ -58,7 +58,7 @@ def read_lists(data: bytes, where: str, authorities: Sequence[x509.Certificate],
 def read_trusted_lists(
     data: bytes, where: str, authorities: Sequence[x509.Certificate], now: datetime
 ) -> RevocationLists:
-    """Those of the lists that one of the authorities signed: the others are of a CA that is coming, or has gone."""
+    """The lists that one of the authorities signed; ignores others, which belong to a future or former CA."""
     lists = [crl for crl in _decoded(data, where) if any(_signed_by(crl, authority) for authority in authorities)]
     return _in_force(lists, where, now)
 
@@ -79,7 +79,7 @@ def _read_list(pem: bytes, where: str) -> x509.CertificateRevocationList:
 
 
 def _in_force(lists: Sequence[x509.CertificateRevocationList], where: str, now: datetime) -> RevocationLists:
-    """What they say; a stale list misses somebody, and is refused."""
+    """The content of the lists; raises when one has expired, as it may miss a revocation."""
     ends = [crl.next_update_utc for crl in lists if crl.next_update_utc is not None]
     until = min(ends, default=None)
     if until is not None and until < now:
@@ -90,7 +90,7 @@ def _in_force(lists: Sequence[x509.CertificateRevocationList], where: str, now: 
 
 
 def _issue(crl: x509.CertificateRevocationList) -> tuple[int, datetime]:
-    """What grows from one list of an authority to its next: its number, where it has one, and its date."""
+    """The number (0 without one) and the date of a list; they increase from one issue to the next."""
     try:
         number = crl.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
     except x509.ExtensionNotFound:

@@ -1,4 +1,4 @@
-"""Whether a certificate may be believed: issued by a trusted authority, in force, not revoked, of the right kind."""
+"""Certificate verification: issued by a trusted authority, currently valid, not revoked, and of the right kind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from dcfpca.errors import BadIdentity
 from dcfpca.identity import Identity, Role, identity_of
 from dcfpca.pki.keys import check_public_key
-from dcfpca.pki.marks import is_revoked
+from dcfpca.pki.revocation_identifiers import is_revoked
 
 MAX_ROLE_DAYS = 398
 # Certificates begin a little before they are made, so that a site whose clock is behind can use them at once.
@@ -35,7 +35,7 @@ def load_certificate(path: Path) -> x509.Certificate:
 
 
 def read_certificate_file(path: Path) -> bytes:
-    """The bytes of a certificate file, or the sentence that says why not."""
+    """The bytes of a certificate file; raises BadIdentity when it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -83,7 +83,7 @@ def check_in_force(certificate: x509.Certificate, now: datetime, what: str) -> N
 
 
 def check_issued(certificate: x509.Certificate, authorities: Sequence[x509.Certificate], now: datetime) -> None:
-    """Raise unless one of the authorities, itself in force, signed the certificate and may sign such a name."""
+    """Raise unless one of the authorities, itself currently valid, signed the certificate and may sign such a name."""
     issuer = _issuer_of(certificate, authorities)
     check_in_force(issuer, now, f"the CA certificate {issuer.subject.rfc4514_string()}")
     if not _is_authority(issuer):
@@ -110,7 +110,7 @@ def _issuer_of(certificate: x509.Certificate, authorities: Sequence[x509.Certifi
 
 
 def _check_signature(certificate: x509.Certificate) -> None:
-    """SHA-1 and older let two certificates share one signature."""
+    """Refuse SHA-1 and older hashes, whose collisions let two certificates share one signature."""
     used = certificate.signature_hash_algorithm
     if not isinstance(used, hashes.SHA256 | hashes.SHA384 | hashes.SHA512):
         sentence = f"the certificate of {_who(certificate)} is signed with {used.name if used else 'no hash'}"
@@ -118,7 +118,7 @@ def _check_signature(certificate: x509.Certificate) -> None:
 
 
 def _check_encoding(certificate: x509.Certificate) -> None:
-    """Refuse what was added to a certificate after it was signed.
+    """Refuse a certificate with bytes that were added after it was signed.
 
     The signature is a string of bits, led by the number of bits at its end that do not count. Where these happen to be
     zero, the number can be raised from 0: the decoder takes that for the same signature, in another certificate.
@@ -137,7 +137,7 @@ def _is_authority(certificate: x509.Certificate) -> bool:
 
 
 def _check_purposes(certificate: x509.Certificate, role: Role, what: str) -> None:
-    """Everybody shows a certificate as a client; only an aggregator also as a server."""
+    """Raise unless the extended key usages include those of the role: client for all, also server for an aggregator."""
     try:
         stated = set(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
     except x509.ExtensionNotFound:
@@ -151,7 +151,7 @@ def _check_purposes(certificate: x509.Certificate, role: Role, what: str) -> Non
 
 
 def _permits(authority: x509.Certificate, consortium: str) -> bool:
-    """A CA without name constraints (an organization's own, say) may issue for any consortium."""
+    """True if the CA's name constraints permit the consortium; a CA without any may issue for every consortium."""
     try:
         constraints = authority.extensions.get_extension_for_class(x509.NameConstraints).value
     except x509.ExtensionNotFound:
@@ -174,7 +174,7 @@ def _who(certificate: x509.Certificate) -> str:
 def check_role_certificate(
     certificate: x509.Certificate, authorities: Sequence[x509.Certificate], now: datetime, what: str
 ) -> tuple[Identity, ec.EllipticCurvePublicKey]:
-    """Everything that must hold of a certificate before its identity is believed, revocation excepted."""
+    """Check everything but revocation about a certificate, and return its identity and key."""
     check_issued(certificate, authorities, now)
     check_in_force(certificate, now, what)
     if _is_authority(certificate):
@@ -200,9 +200,10 @@ def verify_peer(
     expected_role: Role | None,
     now: datetime,
 ) -> tuple[Identity, ec.EllipticCurvePublicKey]:
-    """Who a peer's certificate (DER or PEM) speaks for and the key its signatures verify with; raises if not believed.
+    """The identity in a peer's certificate (DER or PEM) and its public key; raises unless the certificate is trusted.
 
-    `ca_certs` may hold two authorities during a CA change; `revoked` holds marks as `pki.marks` makes them.
+    `ca_certs` may hold two authorities during a CA change; `revoked` holds identifiers as
+    `pki.revocation_identifiers` makes them.
     """
     certificate = parse_certificate(certificate_der)
     what = f"the certificate of {_who(certificate)}"

@@ -1,4 +1,4 @@
-"""What a site's matrix may hold. Checked where data comes in (a participant's `measure`, `simulate`, the estimator);
+"""Checks a site's matrix. Called where data comes in (a participant's `measure`, `simulate`, the estimator);
 the methods trust it afterwards."""
 
 from __future__ import annotations
@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.columns import blocks
+from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.method import Columns, FloatArray
 
 LARGEST = 1e140  # squares and their sums stay finite

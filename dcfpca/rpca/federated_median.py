@@ -1,4 +1,4 @@
-"""Medians of many sites' numbers by counting, digit by digit. Pure.
+"""Federated medians: found digit by digit from counts that are summed over sites. Pure.
 
 Every float64 has a place in the order of all float64s, a 64-bit number. Sites count how many of their entries fall into
 each of 64 equal intervals of that order; the sum of the counts tells the interval of the median; the next round
@@ -24,7 +24,7 @@ Keys = NDArray[np.uint64]
 
 
 def keys_of(values: FloatArray) -> Keys:
-    """The place of each number in the order of all numbers; −0 is 0."""
+    """The rank of each float among all floats, as an integer key; −0 is 0."""
     bits = np.ascontiguousarray(values + 0.0).view(np.uint64)
     return np.where(bits & _SIGN, ~bits, bits | _SIGN)
 
@@ -35,7 +35,7 @@ def values_of(keys: Keys) -> FloatArray:
 
 
 def count(values: FloatArray, prefix: FloatArray, digit: int) -> FloatArray:
-    """Row by row, how many entries begin with the row's prefix and go on with each digit; and how many lie outside.
+    """For each row, the number of entries with its prefix by next digit, and the number below or above the prefix.
 
     `prefix` are the digits found so far, as whole numbers; NaN entries are not counted.
     """

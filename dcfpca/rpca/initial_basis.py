@@ -1,4 +1,4 @@
-"""Where a run begins: at random, or at the subspace of an earlier run."""
+"""The initial subspace of a run: random, or that of an earlier run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ START = 0x5742  # separates these draws from those of synthetic data with the sa
 
 
 def opening_basis(rows: int, width: int, seed: int, memory: Mapping[str, FloatArray]) -> FloatArray:
-    """Orthonormal columns: an earlier U first, where there is one, and random directions for the rest."""
+    """Orthonormal columns: those of an earlier U first, where there is one, then random directions."""
     random = _gaussian(rows, width, seed)
     warm = memory.get(WARM, np.zeros((rows, 0)))[:, :width]
     if not warm.size and rows >= TALL * width:
@@ -31,14 +31,14 @@ def _cholesky_qr(A: FloatArray) -> FloatArray:
 
 
 def keep_warm_mark(before: Consensus, after: Consensus) -> Consensus:
-    """The consensus after a round, with the note that the run began warm; U itself need not be kept."""
+    """The consensus after a round, marked as that of a warm run; the warm U itself is not kept."""
     if WARM not in before.memory:
         return after
     return replace(after, memory={**after.memory, WARM: np.zeros((0, 0))})
 
 
 def opening_factor(rows: int, width: int, seed: int, unit: float, memory: Mapping[str, FloatArray]) -> FloatArray:
-    """A left factor with strengths: Gaussian of deviation √unit, or an earlier U with such columns for the rest.
+    """A left factor with strengths: Gaussian of deviation √unit, or an earlier U completed with such columns.
 
     A basis with orthonormal columns says nothing of strengths; its columns get the length of random ones.
     """

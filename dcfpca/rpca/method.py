@@ -1,9 +1,9 @@
-"""What crosses the seam between a site and the aggregator, for every method.
+"""The interface between a site and the aggregator, for every method.
 
 A run is a sequence of rounds. Round 0 is the opening exchange: scalars only, from which both sides
 learn the totals they need (the number of columns, a scale). Rounds 1, 2, … exchange one tensor each way.
 
-Two rules keep the rooms apart. Everything that leaves a site in a round is one `Update` whose `Layout`
+Two rules keep the rooms apart. Everything that leaves a site in a round is one `TensorMessage` whose `Layout`
 both sides know beforehand from the method alone. Everything the aggregator may use is a `Total`: the sum
 of the updates of those who answered, and how many they were. A method that needs more than sums does not
 fit this system.
@@ -33,7 +33,7 @@ class Layout:
 
     @property
     def size(self) -> int:
-        """How many float64 numbers the message holds."""
+        """The number of float64 values in the message."""
         return self.rows * self.columns + len(self.scalars)
 
 
@@ -73,7 +73,7 @@ class Stage(IntEnum):
 
 
 class Outcome(Enum):
-    """How a run of the method ended. The value is the sentence to show."""
+    """The outcome of a run of the method. The value is the sentence to show."""
 
     CONVERGED = "converged: the subspace moved less than the tolerance twice running"
     OUT_OF_ROUNDS = "stopped at the round limit before reaching the tolerance"
@@ -82,7 +82,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Progress:
-    """What the aggregator can tell about a round from the sum alone. NaN where a method has no such figure."""
+    """Figures of a round that follow from the sum alone. NaN where a method has no such figure."""
 
     change: float = float("nan")
     rank: int = 0
@@ -102,7 +102,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Consensus:
-    """What the aggregator holds at the start of `round`: the broadcast that sites answer in that round.
+    """The aggregator's state at the start of `round`: the broadcast that sites answer, and the method's memory.
 
     `memory` is the method's own, never sent. With an `outcome` the run is over, `round` is the last round
     that was summed, and the broadcast is the final one, from which each site forms its result.
@@ -162,7 +162,7 @@ class Site(Protocol):
         ...
 
     def restore(self, snapshot: Mapping[str, NDArray[np.generic]]) -> None:
-        """Take up the state of an earlier `snapshot` of the same data and method."""
+        """Restore an earlier `snapshot` of the same data and method."""
         ...
 
     def finish(self, broadcast: TensorMessage) -> Iterable[ResultBlock]:
@@ -170,7 +170,7 @@ class Site(Protocol):
         ...
 
     def certificate(self) -> dict[str, float]:
-        """Figures that let anyone judge the local result (optimality residual, share of outliers, …)."""
+        """Figures that certify the local result (optimality residual, share of outliers, …)."""
         ...
 
 
@@ -178,7 +178,7 @@ PartTask = Callable[[Site], FloatArray]  # what one part of a partitioned site i
 
 
 class Partition(Protocol):
-    """A site's columns dealt out to parts, each of them a site of the same method in small."""
+    """A site's columns split into parts, each of which is a smaller site of the same method."""
 
     @property
     def columns(self) -> Columns:
@@ -200,11 +200,11 @@ class Method(Protocol):
 
     @property
     def reads_per_round(self) -> int:
-        """How often a local step reads each column."""
+        """The number of times a local step reads each column."""
         ...
 
     def step_flops(self, columns: int) -> float:
-        """Operations in the matrix products of a local step over so many columns; a lower bound where a solve runs to
+        """Operations in the matrix products of a local step over `columns` columns; a lower bound where a solve runs to
         its tolerance."""
         ...
 
@@ -229,12 +229,12 @@ class Method(Protocol):
         ...
 
     def partitioned_answer(self, partition: Partition, round: int, broadcast: TensorMessage) -> TensorMessage:
-        """The update of a site whose columns are dealt out to parts: what `Site.answer` gives on the whole, up to
+        """The update of a site whose columns are split into parts: equals `Site.answer` over all columns up to
         rounding."""
         ...
 
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:
-        """What the operator may have when the run is over: `U` (m × rank) and `singular_values`."""
+        """The model that the operator may fetch after the run: `U` (m × rank) and `singular_values`."""
         ...
 
     def verdict(self, consensus: Consensus) -> Verdict | None:

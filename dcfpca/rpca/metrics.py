@@ -1,4 +1,4 @@
-"""How far a result is from a known truth, and how well scores tell outliers from the rest."""
+"""Errors of a result against a known truth, and how well scores separate outliers from other entries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def relative_squared_error(L: FloatArray, L0: FloatArray) -> float:
 
 
 def singular_value_error(found: FloatArray, truth: FloatArray, rank: int) -> float:
-    """max|σ_i − σ_i(L₀)|/σ_r(L₀) over all i, where whichever list is shorter goes on with zeros."""
+    """max|σ_i − σ_i(L₀)|/σ_r(L₀) over all i, the shorter list padded with zeros."""
     length = max(found.size, truth.size)
     difference = np.pad(found, (0, length - found.size)) - np.pad(truth, (0, length - truth.size))
     return float(np.abs(difference).max() / truth[rank - 1])

@@ -1,4 +1,4 @@
-"""Sums of updates that come out the same whoever's update arrived first."""
+"""Compensated sums of updates, whose result does not depend on the order of arrival."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dcfpca.rpca.kernels.numpy_loops import add_exactly
+from dcfpca.rpca.kernels.numpy_loops import add_compensated
 from dcfpca.rpca.method import FloatArray
 
 Add = Callable[[FloatArray, FloatArray, FloatArray], None]
 
 
 class OrderIndependentSum:
-    """A float64 vector that keeps what each addition rounds off beside it (Knuth's two-sum).
+    """A float64 vector that accumulates the rounding error of each addition beside it (Knuth's two-sum).
 
     The order of arrival then affects, if anything, the thirty-second digit, which the sum does not have. `add` may be
     the compiled form of the loop, which gives the same bits; an aggregator does without a compiler.
     """
 
-    def __init__(self, size: int, add: Add = add_exactly) -> None:
+    def __init__(self, size: int, add: Add = add_compensated) -> None:
         self._sum: FloatArray = np.zeros(size)
         self._rest: FloatArray = np.zeros(size)
         self._add = add

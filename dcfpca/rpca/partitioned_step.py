@@ -1,4 +1,4 @@
-"""The local step of a site whose columns are dealt out to parts, where updates are sums over columns.
+"""The local step of a site with partitioned columns, where updates are sums over columns.
 
 That is so for `subspace` and for the counts of scaling: every part answers for itself, and the answers are added.
 """

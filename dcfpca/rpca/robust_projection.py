@@ -1,4 +1,4 @@
-"""Robust projection of new columns onto a known subspace: which part of each column is normal, which entries are not.
+"""Robust projection of new columns onto a known subspace: separates each column's normal part from its outliers.
 
 U is fixed, so columns are independent problems. A Huber fit, which no minority of gross entries can carry away, gives
 a first answer; least squares on the entries that agree with it removes the Huber fit's bias. Pure.
@@ -84,7 +84,7 @@ def _least_squares(Q: FloatArray, M: FloatArray, chosen: NDArray[np.bool_]) -> F
 
 
 def _deviations(R: FloatArray, observed: NDArray[np.bool_]) -> FloatArray:
-    """A robust standard deviation per column, over what is observed; 0 where nothing is."""
+    """A robust standard deviation of each column's observed entries; 0 where there are none."""
     counts = observed.sum(axis=0)
     ordered = np.sort(np.where(observed, np.abs(R), np.inf), axis=0)
     places, columns = np.maximum(counts - 1, 0), np.arange(R.shape[1])

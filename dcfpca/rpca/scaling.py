@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dcfpca.rpca.columns import blocks
+from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.federated_median import COUNTS, DIGITS, count, refine, value_of_prefix
 from dcfpca.rpca.method import (
     Columns,
@@ -75,7 +75,7 @@ class ScaledMethod:
         return self.inner.reads_per_round
 
     def step_flops(self, columns: int) -> float:
-        """Of the inner method's rounds."""
+        """The operations of the inner method's rounds."""
         return self.inner.step_flops(columns)
 
     def update_layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
@@ -150,7 +150,7 @@ class ScaledMethod:
 
 
 class ScaledSite:
-    """Counts, then lets the inner method's site work on scaled columns."""
+    """Answers the counting rounds, then delegates to the inner method's site on scaled columns."""
 
     def __init__(self, inner: Method, columns: Columns) -> None:
         rows = columns.shape[0]
@@ -169,7 +169,7 @@ class ScaledSite:
         return self.inner.snapshot()
 
     def restore(self, snapshot: Mapping[str, NDArray[np.generic]]) -> None:
-        """Take up an earlier snapshot."""
+        """Restore an earlier snapshot."""
         self.inner.restore(snapshot)
 
     def finish(self, broadcast: TensorMessage) -> Iterator[ResultBlock]:
@@ -182,11 +182,11 @@ class ScaledSite:
             yield ResultBlock(block.start, L, sparse.csc_array(units @ block.S), block.V, block.scores)
 
     def certificate(self) -> dict[str, float]:
-        """Of the inner site, in scaled units."""
+        """The certificate of the inner site, in scaled units."""
         return self.inner.certificate()
 
     def take_scaling(self, broadcast: TensorMessage) -> TensorMessage:
-        """The inner method's broadcast; the inner site's columns are scaled as this one says from now on."""
+        """Apply the scaling of this broadcast to the inner site's columns, and return the inner method's broadcast."""
         inside, self._scaled.centre, self._scaled.scale = split_broadcast(broadcast, self._columns.shape[0])
         return inside
 
@@ -204,7 +204,7 @@ class ScaledSite:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScaledPartition:
-    """A partition as the inner method sees it: its columns scaled, its parts the inner sites."""
+    """A partition for the inner method: scaled columns, and the inner sites as parts."""
 
     partition: Partition
     columns: ScaledColumns
@@ -223,7 +223,7 @@ class InnerTask:
     broadcast: TensorMessage
 
     def __call__(self, site: Site) -> FloatArray:
-        """What the inner site answers."""
+        """The inner site's answer."""
         assert isinstance(site, ScaledSite)  # parts are sites of the method that asks
         site.take_scaling(self.broadcast)
         return self.task(site.inner)
@@ -243,7 +243,7 @@ def split_broadcast(broadcast: TensorMessage, rows: int) -> tuple[TensorMessage,
 
 
 def scale_from_mad(deviation: FloatArray) -> FloatArray:
-    """From MAD to a deviation; a feature of which more than half the entries are the same keeps its unit."""
+    """The deviation that corresponds to a MAD; 1 for a feature of which more than half the entries are equal."""
     return np.where(deviation > 0.0, NORMAL_MEDIAN * deviation, 1.0)
 
 

@@ -82,7 +82,7 @@ def simulate(method: Method, columns: Sequence[Columns], observe: Observe | None
 def exchange(method: Method, consensus: Consensus, sites: Sequence[Site]) -> Total:
     """One round: every site answers the broadcast, and the updates are added as the aggregator adds them."""
     layout = method.update_layout(consensus.round, consensus.stage)
-    running = OrderIndependentSum(layout.size, active_loops().add_exactly)
+    running = OrderIndependentSum(layout.size, active_loops().add_compensated)
     for site in sites:
         update = _checked(site.answer(consensus.round, consensus.broadcast), layout)
         running.add(update.tensor.ravel())

@@ -8,7 +8,7 @@ from enum import StrEnum
 import numpy as np
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.columns import ArrayColumns, equal_counts, split
+from dcfpca.rpca.column_blocks import ArrayColumns, equal_counts, split
 from dcfpca.rpca.method import FloatArray
 
 
@@ -25,7 +25,7 @@ class Outliers(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What to draw. `noise` is relative to the deviation of L₀; `counts` are the columns of each site.
+    """Parameters of a problem. `noise` is relative to the deviation of L₀; `counts` are the columns of each site.
 
     `condition` spreads the strengths of the factors geometrically over 1 … 1/condition. With `third`, the columns of
     a site load on only a third of the factors (a different third per site, all factors covered by three sites or more).
@@ -102,7 +102,7 @@ def _low_rank(recipe: Recipe, counts: tuple[int, ...], rng: np.random.Generator)
 
 
 def _seen_factors(rank: int, counts: tuple[int, ...]) -> FloatArray:
-    """Which factors each column loads on (1 or 0): a window of a third, moved on evenly from site to site."""
+    """The factors that each column loads on (1 or 0): a window of a third, shifted evenly from site to site."""
     window = -(-rank // 3)
     starts = [site * rank // len(counts) for site in range(len(counts))]
     seen = np.zeros((len(counts), rank))

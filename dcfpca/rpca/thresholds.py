@@ -1,8 +1,8 @@
 """The scalar shrinkage functions of the methods, and the residuals they leave.
 
 Firm thresholding is the proximal operator of the minimax concave penalty: nothing below θ, everything above aθ,
-a line between. What it leaves of a residual, ψ(r) = r − firm(r), is what still pulls on L: all of a small residual,
-none of a gross one.
+a line between. ψ(r) = r − firm(r) is its influence function: the part of a residual that acts on L, all of a small
+residual and none of a gross one.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ def soft(x: FloatArray, threshold: float) -> FloatArray:
 
 def firm(x: FloatArray, threshold: float, a: float) -> FloatArray:
     """argmin over s of ½(s − x)² + MCP(s; θ, a): 0 up to θ, x beyond aθ, linear between. Needs a > 1."""
-    return x - pull(x, threshold, a)
+    return x - influence(x, threshold, a)
 
 
-def pull(x: FloatArray, threshold: float, a: float) -> FloatArray:
+def influence(x: FloatArray, threshold: float, a: float) -> FloatArray:
     """ψ(x) = x − firm(x): the part of a residual that is not an outlier. |ψ| ≤ θ, and 0 beyond aθ."""
     room = np.maximum((a * threshold - np.abs(x)) / (a - 1.0), 0.0)
     return np.clip(x, -room, room)

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from dcfpca.errors import BadInput
 from dcfpca.identity import Identity, Role
-from dcfpca.pki.directory import create_authority
-from dcfpca.pki.site import issue_credentials
+from dcfpca.pki.ca_directory import create_authority
+from dcfpca.pki.credential_files import issue_credentials
 from dcfpca.scaffold.config_texts import DataKeys, aggregator_text, operator_text, participant_text
 
 HOSTS = ("localhost", "127.0.0.1")

@@ -61,8 +61,8 @@ from dcfpca.secagg.dropout_recovery.messages import (
 )
 from dcfpca.secagg.dropout_recovery.participant import ParticipantSide, Pinned
 from dcfpca.secagg.dropout_recovery.unmask import Masks, open_sum, recover, remove_masks
-from dcfpca.secagg.identity import Identity
-from dcfpca.secagg.ring import dtype_of
+from dcfpca.secagg.identity import SigningIdentity
+from dcfpca.secagg.ring_fixed_point import dtype_of
 
 __all__ = [
     "Advert",
@@ -72,7 +72,6 @@ __all__ = [
     "ClosedRoster",
     "Context",
     "Delivery",
-    "Identity",
     "Masks",
     "ParticipantSide",
     "Pinned",
@@ -80,6 +79,7 @@ __all__ = [
     "Roster",
     "SealedShare",
     "Share",
+    "SigningIdentity",
     "Survivors",
     "UnmaskRequest",
     "accept_advert",

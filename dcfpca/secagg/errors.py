@@ -1,4 +1,4 @@
-"""Why one side of the secure sum stops: each misbehaviour has a name, so that logs and tests can tell them apart.
+"""The reasons for which a side of the secure sum stops; one error class per misbehaviour.
 
 Every one of these fails closed: nothing is sent in answer, and the state of the side that raised is unchanged.
 """
@@ -97,7 +97,7 @@ class PastLastRound(SecureSumRefusal):
 
 
 class RunOver(SecureSumRefusal):
-    """Anything after this site was told that the run is over: its keys are gone."""
+    """A message after the end of the run, when this site's keys have been deleted."""
 
 
 class LostState(SecureSumRefusal):

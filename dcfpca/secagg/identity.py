@@ -1,4 +1,4 @@
-"""Who a participant is to the others: a certificate, the signatures made under it, and how it judges theirs."""
+"""The identity with which a participant signs its messages and verifies those of the others."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _ECDSA = ECDSA(SHA256())
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """Who a participant is: its certificate, its signature (deterministic, RFC 6979), and how it judges others'."""
+class SigningIdentity:
+    """A participant's certificate, its signing function (deterministic, RFC 6979), and its verifier of others."""
 
     name: str
     certificate: bytes
@@ -27,7 +27,7 @@ class Identity:
 
 
 def signed(identity: EllipticCurvePublicKey, signature: bytes, statement: bytes) -> bool:
-    """Whether the signature over the statement is the identity's."""
+    """True if the signature over the statement verifies under this key."""
     try:
         identity.verify(signature, statement, _ECDSA)
     except InvalidSignature:

@@ -1,4 +1,4 @@
-"""The operations on keys that both editions use; each edition has its own labels and statements."""
+"""Key operations of both protocols; each protocol has its own labels and statements."""
 
 from __future__ import annotations
 

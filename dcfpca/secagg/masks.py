@@ -1,4 +1,4 @@
-"""Masks: AES-256 in counter mode, one key per mask, added into a vector of the ring block by block."""
+"""Mask expansion: AES-256 in counter mode, one key per mask, added to a ring vector block by block."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from dcfpca.secagg.ring import RingArray
+from dcfpca.secagg.ring_fixed_point import RingArray
 
 # Small enough to stay in the second-level cache between the cipher and the addition.
 BLOCK_BYTES = 1 << 17

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from dcfpca.doctor import CheckResult, Level, worst
-from dcfpca.text.command_line import FAILED
+from dcfpca.text.command_runner import FAILED
 from dcfpca.text.console import add_row, print_json, show, table
 
 _COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}

@@ -232,7 +232,7 @@ def verdict_text(view: pb.RunView) -> Text | None:
 
 
 def refusal_line(refusal: pb.Refusal) -> str:
-    """Who refused what, and why."""
+    """One refusal as a line: participant, subject and reasons."""
     return f"{refusal.participant} ({refusal.what}): {'; '.join(refusal.reasons)}"
 
 

@@ -24,7 +24,7 @@ _SILENCE_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long to try to reconnect, and the shortest and longest pause between attempts."""
+    """The time limit for reconnecting, and the shortest and longest pause between attempts."""
 
     seconds: float = 600.0
     first_pause: float = 0.2

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from dcfpca.errors import BadInput
 from dcfpca.report.site import Anomaly, FloatArray, SiteFigures, site_report
-from dcfpca.rpca.columns import blocks
+from dcfpca.rpca.column_blocks import blocks
 from participant.config import Config
 from participant.data import Matrix, measure, open_matrix, select_features, without_empty_samples
 from participant.results import load_features

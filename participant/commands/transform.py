@@ -10,7 +10,7 @@ from scipy import sparse
 
 from dcfpca.atomic_files import atomic_directory
 from dcfpca.errors import BadInput, Refused
-from dcfpca.rpca.columns import blocks
+from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.robust_projection import project
 from dcfpca.rpca.scaling import ScaledColumns
 from participant.config import Config

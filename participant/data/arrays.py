@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Columns
 from participant.data.data_config import DataTable
 from participant.data.matrix import ChunkedColumns

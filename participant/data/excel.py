@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray
 from dcfpca.suggestions import did_you_mean, listed
 from participant.data.arrays import require_extra

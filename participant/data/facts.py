@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.columns import blocks
+from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.entry_checks import check_magnitude, largest_magnitude
 from dcfpca.rpca.method import Columns
 from participant.data.matrix import Matrix, keep_samples

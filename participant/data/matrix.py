@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.columns import BLOCK_BYTES, ArrayColumns, block_width
+from dcfpca.rpca.column_blocks import BLOCK_BYTES, ArrayColumns, block_width
 from dcfpca.rpca.method import Columns, FloatArray
 from dcfpca.suggestions import did_you_mean, listed
 from participant.data.selection import Indices, composed, selected

@@ -14,7 +14,7 @@ from tempfile import TemporaryFile
 import numpy as np
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Columns, FloatArray
 from participant.data.raw_file_columns import RawFileColumns
 

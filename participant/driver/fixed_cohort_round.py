@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import os
 
+from dcfpca.chunked_vectors import Buffer, message_from
 from dcfpca.errors import BadMessage
 from dcfpca.logs import log
 from dcfpca.secagg.errors import ImplausibleConsensus, SecureSumRefusal, SiteFailure, WrongSum
 from dcfpca.v1 import rounds_pb2 as pb
-from dcfpca.wire import Buffer, message_from
 from participant.contract import Contract
 from participant.driver.local_work import LocalWork
 from participant.driver.outgoing import INLINE_UPDATE_BYTES

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from dcfpca.chunked_vectors import Buffer, check_digest, check_header, message_from
 from dcfpca.errors import BadMessage
 from dcfpca.rpca.method import Site, TensorMessage
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
-from dcfpca.wire import Buffer, check_digest, check_header, message_from
 from participant.contract import Contract
 from participant.driver.site_services import SiteServices
 from participant.engine.cancellation import Cancellation, WorkCancelled

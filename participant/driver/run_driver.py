@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import partial
 
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.fate import Fate
 from dcfpca.logs import log
+from dcfpca.message_fate import Fate
 from dcfpca.secagg.errors import SiteFailure
 from dcfpca.secagg.fixed_cohort.site import ENTROPY_BYTES
 from dcfpca.v1 import rounds_pb2 as pb

@@ -1,5 +1,5 @@
-"""Where the local step runs: in threads, part by part, or on a Dask cluster (`dask_engine`, an optional extra)."""
+"""Engines for the local step: threads, partitions, or a Dask cluster (`dask_engine`, an optional extra)."""
 
-from participant.engine.engine import Engine
+from participant.engine.thread_engine import Engine
 
 __all__ = ["Engine"]

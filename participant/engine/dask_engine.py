@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.errors import Unreachable
-from dcfpca.rpca.columns import block_width
+from dcfpca.rpca.column_blocks import block_width
 from dcfpca.rpca.method import Columns, FloatArray, Method, PartTask, ResultBlock, Site, TensorMessage
 from participant.data import DataTable, read_matrix
 from participant.data.arrays import require_extra
@@ -144,7 +144,7 @@ class DaskSite:
             self.columns.meter.advance(columns)
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
-        """How the columns are divided into shards; the state itself is on the workers."""
+        """The division of the columns into shards; the state itself is on the workers."""
         return {CUT: np.array([shard.stop for shard in self._shards])}
 
     def restore(self, snapshot: State) -> None:

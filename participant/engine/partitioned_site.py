@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.logs import log
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Columns, FloatArray, Method, PartTask, ResultBlock, Site, TensorMessage
 from participant.engine.cancellation import CancellableColumns, Cancellation
 from participant.engine.part_states import PartStates, State, unshared
@@ -72,7 +72,7 @@ class PartitionedSite:
         return {CUT: self._cut, **self._states.mapped()}
 
     def restore(self, snapshot: State) -> None:
-        """Restore a snapshot; one with another division is ignored with a warning, and the site starts anew."""
+        """Restore a snapshot; with another division, log a warning and start from the data."""
         if not np.array_equal(snapshot.get(CUT, np.zeros(0)), self._cut):
             log("state_left_behind", level="warning", reason="the data was divided into other parts before the restart")
             return

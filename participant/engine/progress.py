@@ -43,7 +43,7 @@ class ProgressMeter:
 
 
 def passes_of(spec: RunSpec) -> int:
-    """How often a local step reads each column."""
+    """The number of times a local step reads each column."""
     return method_of(spec).reads_per_round
 
 

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 import grpc
 
+from dcfpca.chunked_vectors import Assembly, Buffer, chunks, size_of, whole_update
 from dcfpca.errors import BadMessage
 from dcfpca.pki import Credentials
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import rounds_pb2_grpc as stubs
 from dcfpca.v1 import types_pb2 as types
-from dcfpca.wire import Assembly, Buffer, chunks, size_of, whole_update
 from dcfpca.wire_constants import CHUNK_BYTES, TURNS, WHOLE
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ class Link:
     async def subscribe(
         self, hello: pb.SubscribeRequest, connected: Callable[[], None]
     ) -> AsyncIterator[pb.Assignment]:
-        """Assignments of one connection; raises grpc.aio.AioRpcError when it breaks or is turned away."""
+        """Assignments of one connection; raises grpc.aio.AioRpcError when it breaks or is refused."""
         call = self._subscription = self._stub.Subscribe(hello)
         channel = self._channel
         try:
@@ -174,7 +174,7 @@ class Link:
         return await self._call("Complain", request)
 
     async def report(self, request: pb.ReportProgressRequest) -> types.Receipt:
-        """How far the local step has come."""
+        """Report the progress of the local step."""
         return await self._call("ReportProgress", request)
 
     async def upload(self, header: pb.UpdateHeader, payload: Buffer, cohort: int) -> types.Receipt:

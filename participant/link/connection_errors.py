@@ -12,7 +12,7 @@ from dcfpca.errors import BadIdentity, DcfpcaError, Refused, Unreachable
 
 
 class Recovery(Enum):
-    """What the daemon does next."""
+    """The daemon's reaction to a connection error."""
 
     RETRY = "retrying"
     RETRY_A_WHILE = "retrying for a while"

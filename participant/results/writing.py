@@ -23,7 +23,7 @@ from dcfpca.rpca.method import (
     TensorMessage,
     Verdict,
 )
-from dcfpca.rpca.subspace.locked_columns import unexplained_text
+from dcfpca.rpca.subspace.rejected_columns import unexplained_text
 from dcfpca.spec import RunSpec
 from dcfpca.version import __version__
 from participant.results.block_files import ColumnsFile, OutliersFile

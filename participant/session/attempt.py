@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadMessage
 from dcfpca.rpca.method import FloatArray
-from dcfpca.secagg import Context, Identity, ParticipantSide, Survivors, dtype_of
+from dcfpca.secagg import Context, ParticipantSide, SigningIdentity, Survivors, dtype_of
 from dcfpca.secagg.errors import CohortTooSmall, OutOfTurn
 from dcfpca.spec import RunSpec
 from participant.policy import SiteFacts, check_roster
@@ -127,7 +127,7 @@ def bytes_of(array: NDArray[Any]) -> memoryview:
     return np.ascontiguousarray(array).view(np.uint8).data
 
 
-def begin(spec: RunSpec, site: SiteFacts, identity: Identity, opened: Opened) -> Attempt:
+def begin(spec: RunSpec, site: SiteFacts, identity: SigningIdentity, opened: Opened) -> Attempt:
     """The attempt that this announcement opens; in a secure run all its secrets derive from the seed."""
     if spec.aggregation == "plain":
         return Attempt(opened, site, None, spec.precision)

@@ -8,7 +8,7 @@ from enum import StrEnum
 import numpy as np
 
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.fate import Fate
+from dcfpca.message_fate import Fate
 from dcfpca.rpca.method import FloatArray, Stage
 from dcfpca.secagg import Delivery, Roster, Survivors, UnmaskRequest, fixed_cohort
 from dcfpca.secagg.errors import SecureSumRefusal

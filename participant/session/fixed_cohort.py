@@ -10,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dcfpca.attempt_ref import AttemptRef
+from dcfpca.chunked_vectors import Buffer, message_from
 from dcfpca.fixed_cohort_wire import opening_from_wire
 from dcfpca.methods import method_of
 from dcfpca.rpca.broadcast_checks import OwnColumns, Seen, implausible
 from dcfpca.rpca.method import FloatArray, Method, TensorMessage
-from dcfpca.secagg import Identity, fixed_cohort
+from dcfpca.secagg import SigningIdentity, fixed_cohort
 from dcfpca.secagg.errors import (
     ChangedRoster,
     ImplausibleConsensus,
@@ -28,9 +29,8 @@ from dcfpca.secagg.errors import (
 from dcfpca.secagg.fixed_cohort import FixedCohortSide, Masked, Misfit, Numbers, Opening, RunTerms
 from dcfpca.secagg.fixed_cohort.roster import roster_digest
 from dcfpca.secagg.fixed_cohort.state import SiteState, Step, latest
+from dcfpca.secagg_block_layout import block_layout
 from dcfpca.spec import RunSpec
-from dcfpca.update_blocks import block_layout
-from dcfpca.wire import Buffer, message_from
 from participant.policy import SiteFacts
 from participant.session.actions import Action, AdvertiseRunKey, Complain, SendMisfit, ShareGroupSecret, Submit
 from participant.session.events import Answer, Computed, Kind, Opened, RosterClosed, SharesRelayed
@@ -41,7 +41,7 @@ LOST = "begin a new run; this one can be finished with the consensus it has"
 class FixedCohortRun:
     """One run with `dropouts = "wait"` at one site. `cohort` is empty until the set-up begins."""
 
-    def __init__(self, run_id: str, spec: RunSpec, site: SiteFacts, identity: Callable[[], Identity]) -> None:
+    def __init__(self, run_id: str, spec: RunSpec, site: SiteFacts, identity: Callable[[], SigningIdentity]) -> None:
         self.run_id, self.spec, self.site = run_id, spec, site
         self.cohort: tuple[str, ...] = ()
         self.method: Method = method_of(spec)

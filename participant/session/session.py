@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from dcfpca.attempt_ref import AttemptRef
+from dcfpca.chunked_vectors import Buffer
 from dcfpca.errors import BadInput, BadMessage
 from dcfpca.rpca.method import FloatArray
-from dcfpca.secagg import Identity
+from dcfpca.secagg import SigningIdentity
 from dcfpca.secagg.errors import OutOfTurn, RunOver, SecureSumRefusal
 from dcfpca.secagg.fixed_cohort import Opening, PastRun
 from dcfpca.spec import RunSpec, parse_spec, spec_digest
-from dcfpca.wire import Buffer
 from participant.policy import Accept, Refuse, SiteFacts, check_cohort, check_exposure, review, review_export
 from participant.session.actions import (
     Action,
@@ -93,7 +93,7 @@ class Session:
         self,
         run_id: str,
         site: SiteFacts,
-        identity: Callable[[], Identity],
+        identity: Callable[[], SigningIdentity],
         consent: Consent | None = None,
         finished: bool = False,
         past: Callable[[], Sequence[PastRun]] = tuple,

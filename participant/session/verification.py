@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dcfpca.chunked_vectors import Buffer, message_bytes
 from dcfpca.errors import BadInput, BadMessage
 from dcfpca.fixed_cohort_wire import opening_from_wire
 from dcfpca.method_memory import decode_memory, memory_digest
@@ -21,10 +22,9 @@ from dcfpca.secagg.errors import ChangedExponent, WrongConsensus, WrongSum
 from dcfpca.secagg.fixed_cohort import FixedCohortSide
 from dcfpca.secagg.fixed_cohort.context import context_of, opening_digest, sum_digest
 from dcfpca.secagg.fixed_cohort.exponents import first_exponents, lifted, next_exponents
-from dcfpca.secagg.ring import dtype_of
-from dcfpca.update_blocks import block_layout
+from dcfpca.secagg.ring_fixed_point import dtype_of
+from dcfpca.secagg_block_layout import block_layout
 from dcfpca.v1 import rounds_pb2 as pb
-from dcfpca.wire import Buffer, message_bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)

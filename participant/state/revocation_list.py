@@ -15,7 +15,7 @@ from pathlib import Path
 from cryptography import x509
 
 from dcfpca.errors import BadIdentity
-from dcfpca.pki.files import write_file
+from dcfpca.pki.key_files import write_file
 from dcfpca.pki.revocation import RevocationLists, read_list_file, read_trusted_lists
 
 FILE = "crl.pem"

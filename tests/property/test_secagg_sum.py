@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dcfpca import secagg
-from dcfpca.secagg import errors, masks, ring
-from dcfpca.secagg.dropout_recovery import links, participant
+from dcfpca.secagg import errors, masks, ring_fixed_point
+from dcfpca.secagg.dropout_recovery import pairwise_keys, participant
 from tests.support.secagg import Attempt, context_of, random_vectors, seed_of, site_names, verify
 
 STEPS = ("advertise", "share", "bound", "mask", "attest", "reveal")
@@ -61,9 +61,11 @@ def play(context: secagg.Context, gone: dict[str, str], order: random.Random) ->
 def fixed_point_sum(made: Attempt) -> np.ndarray:
     """What the survivors' updates sum to in the ring, without any mask."""
     exponent, count, precision = made.agreement.exponent, len(made.agreement.members), made.context.precision
-    encoded = [ring.encode(made.vectors[name], exponent, count, precision) for name in made.survivors.members]
-    total = np.add.reduce(encoded, dtype=ring.dtype_of(precision))
-    return ring.decode(total, exponent, count, precision)
+    encoded = [
+        ring_fixed_point.encode(made.vectors[name], exponent, count, precision) for name in made.survivors.members
+    ]
+    total = np.add.reduce(encoded, dtype=ring_fixed_point.dtype_of(precision))
+    return ring_fixed_point.decode(total, exponent, count, precision)
 
 
 @pytest.mark.slow
@@ -125,8 +127,8 @@ def test_a_masked_update_that_comes_after_dropout_recovery_is_useless(count: int
     known = secagg.recover(made.closed, made.agreement, made.survivors, list(made.reveals.values()))
     for mask in known.pair_masks:
         assert mask.dropout == late_name
-        links.unapply_pair_mask(late, mask.key, mask.dropout, mask.survivor)
-    plain = ring.encode(made.vectors[late_name], made.agreement.exponent, count, 64)
+        pairwise_keys.unapply_pair_mask(late, mask.key, mask.dropout, mask.survivor)
+    plain = ring_fixed_point.encode(made.vectors[late_name], made.agreement.exponent, count, 64)
     assert not np.any(late == plain)
     assert np.array_equal(made.unmask(), fixed_point_sum(made))
 
@@ -134,13 +136,13 @@ def test_a_masked_update_that_comes_after_dropout_recovery_is_useless(count: int
 def test_no_mask_is_used_twice_over_rounds_attempts_and_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     used: Counter[bytes] = Counter()
 
-    def count(vector: ring.RingArray, key: bytes) -> None:
+    def count(vector: ring_fixed_point.RingArray, key: bytes) -> None:
         used[key] += 1
         masks.add_mask(vector, key)
 
     monkeypatch.setattr(participant, "add_mask", count)
-    monkeypatch.setattr(links, "add_mask", count)
-    monkeypatch.setattr(links, "subtract_mask", count)
+    monkeypatch.setattr(pairwise_keys, "add_mask", count)
+    monkeypatch.setattr(pairwise_keys, "subtract_mask", count)
     attempts = [
         {"run": run, "round": number, "attempt": attempt}
         for run in ("run-1", "run-2")

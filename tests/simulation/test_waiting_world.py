@@ -23,16 +23,16 @@ from aggregator.run.state import Run, Status
 from aggregator.store.codec import dump_event, load_event
 from dcfpca import fixed_cohort_wire
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.fate import Fate
+from dcfpca.chunked_vectors import message_from
+from dcfpca.message_fate import Fate
 from dcfpca.methods import method_of
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray
 from dcfpca.secagg.fixed_cohort import FixedCohortSide, Masked, Opening, RunTerms
 from dcfpca.secagg.fixed_cohort.exponents import lifted
+from dcfpca.secagg_block_layout import block_layout
 from dcfpca.spec import parse_spec
-from dcfpca.update_blocks import block_layout
 from dcfpca.v1 import rounds_pb2 as pb
-from dcfpca.wire import message_from
 from tests.support.secagg import identity_of, verify
 
 NAMES = ("ann", "bob", "cem")

@@ -18,10 +18,10 @@ from dcfpca.errors import BadMessage
 from dcfpca.identity import Identity, Role
 from dcfpca.operator.connection import connect_settings
 from dcfpca.pki import Authority, create_authority, load_private_key, load_revocations, verify_peer
-from dcfpca.pki.directory import issue_certificate, list_records, revoke_certificates
+from dcfpca.pki.ca_directory import issue_certificate, list_records, revoke_certificates
 from dcfpca.pki.index import read_index
 from dcfpca.pki.keys import new_private_key
-from dcfpca.pki.requests import Wanted, new_request, read_request
+from dcfpca.pki.requests import CertificateRequest, new_request, read_request
 from participant.config import load_config as load_participant_config
 from participant.data import measure, open_matrix
 from participant.data.data_config import DataTable
@@ -134,7 +134,7 @@ def authority_in(folder: Path) -> Authority:
 
 
 def site_of(authority: Authority) -> x509.Certificate:
-    wanted = Wanted(Identity("acme", Role.PARTICIPANT, "ann"), (), new_private_key().public_key())
+    wanted = CertificateRequest(Identity("acme", Role.PARTICIPANT, "ann"), (), new_private_key().public_key())
     return issue_certificate(authority, wanted, NOW)
 
 

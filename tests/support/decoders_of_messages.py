@@ -11,7 +11,7 @@ import numpy as np
 from aggregator.run import events
 from aggregator.run.state import Run
 from aggregator.store import codec as store_codec
-from dcfpca import wire
+from dcfpca import chunked_vectors
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.audit_chain import entry_hash, verify_log
 from dcfpca.chain_checkpoint import verify_checkpoint
@@ -56,16 +56,19 @@ def receipt(folder: Path) -> Decoder:
 def tensor(folder: Path) -> Decoder:
     payload = np.arange(8.0).tobytes()
     layout = method_of(parse_spec({"rows": 4, "rank": 2})).update_layout(1)
-    header = wire.header_of(payload, layout, types.DTYPE_FLOAT64)
+    header = chunked_vectors.header_of(payload, layout, types.DTYPE_FLOAT64)
     header.rows, header.columns, header.scalars = 4, 2, 0
-    parts = [types.TensorPart(header=header), *(types.TensorPart(chunk=chunk) for chunk in wire.chunks(payload))]
+    parts = [
+        types.TensorPart(header=header),
+        *(types.TensorPart(chunk=chunk) for chunk in chunked_vectors.chunks(payload)),
+    ]
     sound = b"".join(len(one).to_bytes(2, "big") + one for one in (part.SerializeToString() for part in parts))
 
     def read(body: bytes) -> object:
         size = int.from_bytes(body[:2], "big")
-        assembly = wire.Assembly(types.TensorPart.FromString(body[2 : 2 + size]).header)
+        assembly = chunked_vectors.Assembly(types.TensorPart.FromString(body[2 : 2 + size]).header)
         assembly.add(types.TensorPart.FromString(body[4 + size :]).chunk)
-        return wire.to_array(header, assembly.finish())
+        return chunked_vectors.to_array(header, assembly.finish())
 
     return Decoder(sound, read)
 

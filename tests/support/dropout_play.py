@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from dcfpca import secagg, secagg_wire
+from dcfpca import dropout_recovery_wire, secagg
 from dcfpca.rpca.method import FloatArray
-from dcfpca.secagg.ring import RingArray
+from dcfpca.secagg.ring_fixed_point import RingArray
 from dcfpca.v1 import rounds_pb2 as pb
 from tests.support.lying_aggregator import Heard, LyingAggregator
 from tests.support.played_run import PlayedRun
@@ -56,21 +56,23 @@ class DropoutPlay(PlayedRun):
         each = told or dict.fromkeys(self.names, opened)
         after, attempt = self.open(each), PlayedAttempt(opened, self.context(opened))
         heard = [self._next("AdvertiseKeys", name, opened, after) for name in each]
-        adverts = [secagg_wire.advert_from_wire(one.request.keys) for one in heard]
+        adverts = [dropout_recovery_wire.advert_from_wire(one.request.keys) for one in heard]
         attempt.closed = closed = secagg.close_roster(attempt.context, adverts)
         for name in each:
-            self.tell(name, keys_relayed=secagg_wire.roster_to_wire(opened.ref, secagg.roster_for(closed, name)))
+            self.tell(
+                name, keys_relayed=dropout_recovery_wire.roster_to_wire(opened.ref, secagg.roster_for(closed, name))
+            )
         bounds = {}
         for name in each:
             request = self._next("ShareKeys", name, opened, after).request
-            attempt.shares += secagg_wire.shares_from_wire(request.shares)
+            attempt.shares += dropout_recovery_wire.shares_from_wire(request.shares)
             with_bound = request.HasField("exponent")
             stated = request if with_bound else self._next("StateBound", name, opened, after).request
             bounds[name] = stated.exponent
         attempt.agreement = secagg.agree(closed, list(each), bounds)
         for name in each:
             delivery = secagg.delivery_for(attempt.agreement, name, attempt.shares)
-            self.tell(name, mask_wanted=secagg_wire.delivery_to_wire(opened.ref, delivery))
+            self.tell(name, mask_wanted=dropout_recovery_wire.delivery_to_wire(opened.ref, delivery))
         kind = secagg.dtype_of(self.spec.precision)
         for name in each:
             sent = self._next("SubmitUpdate", name, opened, after)
@@ -94,9 +96,9 @@ class DropoutPlay(PlayedRun):
         survivors, after = secagg.Survivors(tuple(sorted(attested))), len(self.liar.heard)
         for name in attested:
             request = secagg.request_for(attempt.closed, survivors, name, attested)
-            self.tell(name, unmask_wanted=secagg_wire.unmask_request_to_wire(attempt.opened.ref, request))
+            self.tell(name, unmask_wanted=dropout_recovery_wire.unmask_request_to_wire(attempt.opened.ref, request))
         reveals = [
-            secagg_wire.reveal_from_wire(self._next("Unmask", name, attempt.opened, after).request, name)
+            dropout_recovery_wire.reveal_from_wire(self._next("Unmask", name, attempt.opened, after).request, name)
             for name in attested
         ]
         masks = secagg.recover(attempt.closed, attempt.agreement, survivors, reveals)

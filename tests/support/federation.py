@@ -22,7 +22,7 @@ from dcfpca.methods import method_of
 from dcfpca.operator.client import Operator
 from dcfpca.operator.connection import channel_to
 from dcfpca.pki import SiteFiles, create_authority, issue_credentials, load_credentials
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.simulate import Simulation, simulate
 from dcfpca.spec import RunSpec, parse_spec

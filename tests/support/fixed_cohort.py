@@ -30,7 +30,7 @@ from dcfpca.secagg.fixed_cohort import (
 from dcfpca.secagg.fixed_cohort.context import NO_SUM, consensus_digest
 from dcfpca.secagg.fixed_cohort.exponents import first_exponents
 from dcfpca.secagg.fixed_cohort.roster import roster_digest
-from dcfpca.secagg.ring import FloatArray
+from dcfpca.secagg.ring_fixed_point import FloatArray
 from tests.support.secagg import identity_of, site_names, verify
 
 

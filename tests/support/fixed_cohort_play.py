@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from dcfpca import fixed_cohort_wire as wire
+from dcfpca.chunked_vectors import header_of
 from dcfpca.method_memory import encode_memory, memory_digest
 from dcfpca.rpca.method import Consensus, Stage
 from dcfpca.secagg.fixed_cohort import (
@@ -37,11 +38,10 @@ from dcfpca.secagg.fixed_cohort import (
 from dcfpca.secagg.fixed_cohort.context import NO_SUM
 from dcfpca.secagg.fixed_cohort.exponents import first_exponents, lifted, next_exponents
 from dcfpca.secagg.fixed_cohort.roster import roster_digest
-from dcfpca.secagg.ring import dtype_of
-from dcfpca.update_blocks import block_layout
+from dcfpca.secagg.ring_fixed_point import dtype_of
+from dcfpca.secagg_block_layout import block_layout
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
-from dcfpca.wire import header_of
 from tests.support.lying_aggregator import Heard, LyingAggregator
 from tests.support.played_run import PlayedRun, changed
 

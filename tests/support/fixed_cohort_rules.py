@@ -11,7 +11,7 @@ from aggregator.run.effects import Reply
 from aggregator.run.fixed_cohort import context_of, full_roster, opening_of, terms_of
 from aggregator.run.records import FixedCohort
 from aggregator.run.state import Attempt
-from dcfpca.fate import Fate
+from dcfpca.message_fate import Fate
 from dcfpca.methods import method_of
 from dcfpca.secagg.fixed_cohort import FixedCohortSide, Misfit, shares_for
 from dcfpca.secagg.fixed_cohort.context import NO_SUM

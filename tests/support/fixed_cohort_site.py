@@ -8,20 +8,20 @@ from typing import Any
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from dcfpca import fixed_cohort_wire
-from dcfpca.consent import consent_bytes
+from dcfpca.chunked_vectors import header_of, message_from
+from dcfpca.consent_statement import consent_bytes
 from dcfpca.identity import Role
 from dcfpca.methods import method_of
 from dcfpca.pki import sign
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray
 from dcfpca.secagg.fixed_cohort import FixedCohortSide, Masked, Opening, RunTerms
-from dcfpca.secagg.identity import Identity
+from dcfpca.secagg.identity import SigningIdentity
+from dcfpca.secagg_block_layout import block_layout
 from dcfpca.spec import parse_spec
-from dcfpca.update_blocks import block_layout
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
-from dcfpca.wire import header_of, message_from
 from dcfpca.wire_constants import PROTOCOL
 from tests.support.service import Service
 
@@ -36,7 +36,7 @@ class WaitingSite:
         self._key = own.private_key
         certificate = own.certificate.public_bytes(Encoding.DER)
         verify = service.trust.participant_key
-        self.identity = Identity(name, certificate, lambda data: sign(own.private_key, data), verify)
+        self.identity = SigningIdentity(name, certificate, lambda data: sign(own.private_key, data), verify)
         self.side: FixedCohortSide | None = None
         self.told: dict[int, tuple[pb.RoundOpened, Opening]] = {}
         self.fates: list[int] = []

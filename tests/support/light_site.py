@@ -14,21 +14,21 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from dcfpca.consent import consent_bytes
+from dcfpca.chunked_vectors import chunks, header_of, message_from, size_of
+from dcfpca.consent_statement import consent_bytes
 from dcfpca.identity import Identity, Role
 from dcfpca.methods import method_of
 from dcfpca.pki import sign
 from dcfpca.pki.authority import sign_certificate
-from dcfpca.pki.directory import Authority
+from dcfpca.pki.ca_directory import Authority
 from dcfpca.pki.keys import new_private_key, private_pem
-from dcfpca.pki.requests import Wanted
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.pki.requests import CertificateRequest
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray, Site, Stage
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
-from dcfpca.wire import chunks, header_of, message_from, size_of
 from dcfpca.wire_constants import PROTOCOL
 from participant.link.calls import upload_limits_of
 
@@ -48,7 +48,7 @@ class Papers:
 def papers_of(authority: Authority, name: str) -> tuple[Papers, ec.EllipticCurvePrivateKey]:
     """A certificate made in memory; the CA's register is for real ones."""
     key = new_private_key()
-    wanted = Wanted(Identity(authority.consortium, Role.PARTICIPANT, name), (), key.public_key())
+    wanted = CertificateRequest(Identity(authority.consortium, Role.PARTICIPANT, name), (), key.public_key())
     made: x509.Certificate = sign_certificate(wanted, authority.certificate, authority.key, datetime.now(UTC), 1)
     ca = authority.certificate.public_bytes(Encoding.PEM)
     return Papers(name, ca, made.public_bytes(Encoding.PEM), private_pem(key)), key

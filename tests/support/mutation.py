@@ -11,8 +11,8 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from dcfpca.chunked_vectors import Buffer
 from dcfpca.v1 import rounds_pb2 as pb
-from dcfpca.wire import Buffer
 from participant.link import Link
 from tests.support.hostility import METHODS, Case, Scene, flipped, noise
 

@@ -10,7 +10,7 @@ from aggregator.run.effects import Effect, Reply
 from aggregator.run.rules import step
 from aggregator.run.state import Run
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.fate import Fate
+from dcfpca.message_fate import Fate
 from dcfpca.secagg import Advert, Reveal, Share
 from dcfpca.spec import RunSpec, parse_spec
 

@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 
 from dcfpca import secagg
 from dcfpca.errors import BadIdentity
-from dcfpca.secagg.ring import FloatArray, RingArray
+from dcfpca.secagg.ring_fixed_point import FloatArray, RingArray
 
 _SIGNING = ec.ECDSA(hashes.SHA256(), deterministic_signing=True)
 _DAY = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -62,9 +62,11 @@ def verify(der: bytes, name: str) -> ec.EllipticCurvePublicKey:
     return key
 
 
-def identity_of(name: str, authority: str = "consortium") -> secagg.Identity:
+def identity_of(name: str, authority: str = "consortium") -> secagg.SigningIdentity:
     key = identity_key(name, authority)
-    return secagg.Identity(name, certificate(name, authority), lambda statement: key.sign(statement, _SIGNING), verify)
+    return secagg.SigningIdentity(
+        name, certificate(name, authority), lambda statement: key.sign(statement, _SIGNING), verify
+    )
 
 
 def site_names(count: int) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from aggregator.running_sum import RunningSum, UnusableSum, next_consensus
 from aggregator.store.codec import dump_event, load_event
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadMessage
-from dcfpca.fate import Fate
+from dcfpca.message_fate import Fate
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage, Total
 from dcfpca.spec import RunSpec

@@ -12,14 +12,14 @@ import numpy as np
 from aggregator.rpc import wire_events
 from aggregator.run import events as told
 from aggregator.run.effects import Reply
-from dcfpca.consent import consent_bytes
-from dcfpca.fate import Fate
+from dcfpca.chunked_vectors import message_from
+from dcfpca.consent_statement import consent_bytes
+from dcfpca.message_fate import Fate
 from dcfpca.methods import method_of
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray, Site
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
-from dcfpca.wire import message_from
 from participant import wire_codec
 from participant.policy import SiteFacts, SitePolicy
 from participant.session import Consent, Session, actions, events

@@ -12,7 +12,7 @@ import pytest
 import dcfpca
 from dcfpca.errors import BadInput, UnusableState
 from dcfpca.methods import method_of
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.simulate import exchange
 from dcfpca.spec import RunSpec
 from participant.results import FinalBroadcast, ResultFacts, ResultNames, write_results

@@ -1,4 +1,4 @@
-"""Centralized robust PCA as others publish it: the yardsticks. All see the whole matrix, and return one result type."""
+"""Published centralized robust PCA solvers, for comparison. All see the whole matrix and return one result type."""
 
 from dcfpca.rpca.baselines.alm import alm
 from dcfpca.rpca.baselines.altproj import accelerated_alternating_projections

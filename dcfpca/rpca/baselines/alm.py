@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dcfpca.rpca.baselines.elementwise_kernels import sweeps
 from dcfpca.rpca.baselines.result import BaselineResult, Ending, Observe, complete_matrix
 from dcfpca.rpca.baselines.spectrum import Factors, Thresholding, by_rows, largest_value
-from dcfpca.rpca.baselines.sweeps import sweeps
 from dcfpca.rpca.method import FloatArray
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import qr, svd
 
+from dcfpca.rpca.baselines.elementwise_kernels import sweeps
 from dcfpca.rpca.baselines.result import BaselineResult, Ending, Observe, complete_matrix, fitting_rank
 from dcfpca.rpca.baselines.spectrum import Factors, by_rows, largest_value, leading
-from dcfpca.rpca.baselines.sweeps import sweeps
 from dcfpca.rpca.method import FloatArray
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dcfpca.rpca.baselines.result import BaselineResult, Ending, Observe, complete_matrix
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.gradient.method import GradientMethod, GradientSettings
 from dcfpca.rpca.method import Consensus, FloatArray, Outcome, Site
 from dcfpca.rpca.simulate import collect, simulate

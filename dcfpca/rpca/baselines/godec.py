@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from dcfpca.errors import BadInput
+from dcfpca.rpca.baselines.elementwise_kernels import sweeps
 from dcfpca.rpca.baselines.result import BaselineResult, Ending, Observe, complete_matrix, fitting_rank
 from dcfpca.rpca.baselines.spectrum import leading, orthonormal
-from dcfpca.rpca.baselines.sweeps import sweeps
 from dcfpca.rpca.method import FloatArray
 
 
@@ -47,7 +47,7 @@ def godec(
 
 
 def _bar(M: FloatArray, L: FloatArray, outliers: int) -> float:
-    """The size of |M − L| above which lie this many entries."""
+    """The threshold that this many entries of |M − L| exceed."""
     sizes = (M - L).ravel()
     np.abs(sizes, out=sizes)
     place = sizes.size - 1 - outliers

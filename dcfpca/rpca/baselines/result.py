@@ -1,4 +1,4 @@
-"""What every baseline returns, and what every baseline asks of its matrix."""
+"""The result type of the baselines, and the checks on their input matrix."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Observe = Callable[[int, FloatArray, FloatArray], None]
 
 
 class Ending(Enum):
-    """How a baseline ended. The value is the sentence to show."""
+    """The outcome of a baseline. The value is the sentence to show."""
 
     CONVERGED = "converged: what neither L nor S explains is below the tolerance"
     OUT_OF_ITERATIONS = "stopped at the limit of iterations before reaching the tolerance"
@@ -36,7 +36,7 @@ class BaselineResult:
 
 
 def complete_matrix(M: FloatArray) -> FloatArray:
-    """M in float64 and row-major, or a sentence why it cannot be used."""
+    """M in float64 and row-major; raises BadInput when it cannot be used."""
     M = np.ascontiguousarray(M, dtype=np.float64)
     if M.ndim != 2 or M.size == 0:
         raise BadInput(f"A baseline needs a matrix, not an array of shape {M.shape}.")

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.columns import blocks
+from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.gradient.objective import Penalties
 from dcfpca.rpca.gradient.settings import GradientPlan, GradientSettings
 from dcfpca.rpca.gradient.singular_values import unit_of_strengths
@@ -20,14 +20,14 @@ SCALE_SAMPLE = 1 << 18  # entries that the site's scale is taken from
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GradientSums:
-    """What one pass over the columns gives; both add up over columns."""
+    """The sums of one pass over the columns; both add up over columns."""
 
     slope: FloatArray  # (U Vᵀ + S − M) V, m × p
     gram: FloatArray  # the upper triangle of VᵀV, by rows
 
 
 class LocalProblem(Protocol):
-    """What the local iterations need of a site's columns, wherever these are."""
+    """The interface of a site's columns to the local iterations, wherever the columns are stored."""
 
     @property
     def columns(self) -> Columns:

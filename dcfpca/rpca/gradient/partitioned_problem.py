@@ -1,4 +1,4 @@
-"""The local problem of `gradient` over columns that are dealt out to parts.
+"""The local problem of `gradient` over partitioned columns.
 
 Every local iteration goes on from the slope over all columns, so each is one question to all parts.
 """

@@ -1,4 +1,4 @@
-"""The tunables of `gradient`, and what the aggregator announces of them once the data's size is known."""
+"""The tunables of `gradient`, and those that the aggregator broadcasts once the data's size is known."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MEASURED_BALANCE = 0.5
 
 @lru_cache(maxsize=8)
 def round_scalars(width: int) -> tuple[str, ...]:
-    """What every site sends beside U_i: ROUND, and its share of VᵀV, the upper triangle by rows (see `strengths`)."""
+    """The scalars beside U_i: ROUND, and the site's part of VᵀV, upper triangle by rows (see `singular_values`)."""
     return (*ROUND, *(f"strength_{j}_{k}" for j in range(width) for k in range(j, width)))
 
 
@@ -97,7 +97,7 @@ class GradientPlan:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What the opening exchange tells: m, n, how many sites, and the mean of their scales."""
+    """The totals of the opening exchange: m, n, the number of sites, and the mean of their scales."""
 
     rows: int
     columns: float
@@ -111,7 +111,7 @@ def unit_of(settings: GradientSettings, scale: float, width: int) -> float:
 
 
 def plan_of(settings: GradientSettings, opening: Opening, unit: float) -> GradientPlan:
-    """Fill in what was left to be measured."""
+    """Replace settings that are None by values measured in the opening exchange."""
     longer, shorter = max(opening.rows, opening.columns), min(opening.rows, opening.columns)
     if settings.lambda_ is None:
         lambda_ = MEASURED_LAMBDA * (opening.scale or 1.0)

@@ -1,4 +1,4 @@
-"""How strong the factors of `gradient` are: the singular values of L = U Vᵀ, without anybody's V.
+"""The singular values of L = U Vᵀ in `gradient`, from the sum of VᵀV and without any site's V.
 
 L has the singular values of U (VᵀV)^½, and VᵀV = Σ V_iᵀV_i is a sum over sites of p × p matrices. It tells the
 aggregator no more than `subspace` does, which has the same figures from UᵀG.
@@ -23,7 +23,7 @@ def packed(V: FloatArray, unit: float) -> FloatArray:
 
 
 def singular_values(U: FloatArray, upper: FloatArray) -> FloatArray:
-    """Of U Vᵀ, falling, with `upper` the upper triangle of VᵀV by rows."""
+    """The singular values of U Vᵀ in descending order, with `upper` the upper triangle of VᵀV by rows."""
     width = U.shape[1]
     gram = np.zeros((width, width))
     gram[np.triu_indices(width)] = upper

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dcfpca.errors import BadMessage
-from dcfpca.rpca.columns import blocks
+from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.gradient.local_step import GradientSums, local_answer
 from dcfpca.rpca.gradient.objective import LeftFactor, Penalties, clipped_residual
 from dcfpca.rpca.gradient.settings import GradientPlan, GradientSettings
@@ -21,7 +21,7 @@ RESULT_TOLERANCE = 1e-10  # the result is solved at least this well for V, whate
 
 
 class GradientSite:
-    """Holds V_i, and the U it was last fitted to: together they say S_i = soft(M_i − U Vᵀ, λ) without storing it."""
+    """Holds V_i and the U it was last fitted to, which determine S_i = soft(M_i − U Vᵀ, λ) without storing it."""
 
     def __init__(self, columns: Columns, width: int, settings: GradientSettings) -> None:
         rows, count = columns.shape
@@ -53,7 +53,7 @@ class GradientSite:
         return {"V": self._V.copy(), "fitted_U": self._fitted_U.copy(), "started": np.array([self._started])}
 
     def restore(self, snapshot: Mapping[str, NDArray[np.generic]]) -> None:
-        """Take up an earlier `snapshot`."""
+        """Restore an earlier `snapshot`."""
         V, fitted_U = snapshot["V"], snapshot["fitted_U"]
         if V.shape != self._V.shape or fitted_U.shape != self._fitted_U.shape:
             raise BadMessage("The saved state belongs to other data or to another rank.", "Start the run afresh.")
@@ -78,7 +78,7 @@ class GradientSite:
         self._certificate = {"stationarity": worst, "outlier_share": flagged / max(observed, 1)}
 
     def certificate(self) -> dict[str, float]:
-        """Of the last `finish`: the relative residual of ρV = clip(M − UVᵀ, ±λ)ᵀU, and the share of outliers."""
+        """Figures of the last `finish`: the relative residual of ρV = clip(M − UVᵀ, ±λ)ᵀU, and the outlier share."""
         return dict(self._certificate)
 
     def _slope(self, factor: LeftFactor) -> FloatArray:

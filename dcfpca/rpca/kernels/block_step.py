@@ -15,12 +15,12 @@ from dataclasses import replace
 import numpy as np
 
 from dcfpca.rpca.kernels.array_types import WorkArray
+from dcfpca.rpca.kernels.fused_low_rank_pass import FactoredData, last_pass, thin_passes
 from dcfpca.rpca.kernels.loop_selection import active_loops
 from dcfpca.rpca.kernels.momentum import Momentum
 from dcfpca.rpca.kernels.scratch_buffers import ScratchBuffers
-from dcfpca.rpca.kernels.step_plan import Coefficients, StepPlan
+from dcfpca.rpca.kernels.step_parameters import Coefficients, StepPlan
 from dcfpca.rpca.kernels.step_sums import StepSums, count_residuals
-from dcfpca.rpca.kernels.thin_pass import FactoredData, pulled, thin_passes
 from dcfpca.rpca.method import FloatArray
 
 
@@ -62,7 +62,7 @@ def local_passes(
     where there are sums.
 
     While few entries are outliers only the first pass looks at all of them. The others amend Y where the first found
-    a residual that does not pull whole, which costs as many products as there are outliers.
+    a residual of less than full influence, which costs as many products as there are outliers.
     """
     shrunk, (data, L) = start * plan.entering.weights, scratch.place(M)
     if plan.uses_thin_passes(M):
@@ -70,7 +70,7 @@ def local_passes(
         if sums is not None:
             few = replace(plan, sample=np.arange(plan.sample.size))
             count_residuals(M[plan.sample], plan.entering.U[plan.sample] @ shrunk.T, few, sums)
-        return pulled(data, shrunk, fit, plan, scratch.L)
+        return last_pass(data, shrunk, fit, plan, scratch.L)
     return _product_passes(data, L, shrunk, fit, plan, scratch, sums)
 
 
@@ -107,18 +107,19 @@ def _product_passes(
 def _amend_outliers(
     M: WorkArray, L: WorkArray, shrunk: WorkArray, fit: Coefficients, plan: StepPlan, scratch: ScratchBuffers
 ) -> None:
-    """Make Y of L, then let it follow L as it moves on by ΔL, pass by pass.
+    """Form Y from L, then update it pass by pass as L changes by ΔL.
 
-    Where the residual pulls whole, Y = L + ω (M − L) gains (1 − ω) ΔL; where it does not, all of ΔL. The first is done
-    everywhere, with thin factors (here for V, in `StepSums.close` for the update), the rest where entries are marked.
+    Where the residual has full influence, Y = L + ω (M − L) gains (1 − ω) ΔL; where it does not, all of ΔL. The first
+    is done everywhere, with thin factors (here for V, in `StepSums.close` for the update), the rest where entries are
+    marked.
     """
     loops, entering = active_loops(), plan.entering
     marked = scratch.marked[: L.size].reshape(L.shape)
     loops.mark(M, L, marked, plan.threshold, plan.a, plan.step)
     V = L.T @ plan.U
     for _ in range(plan.passes - 1):
-        pulled = (V[:, entering.places] - shrunk) * (plan.relaxation / plan.step)
-        moved = ((shrunk + pulled) * entering.weights - shrunk).astype(V.dtype, copy=False)
+        update = (V[:, entering.places] - shrunk) * (plan.relaxation / plan.step)
+        moved = ((shrunk + update) * entering.weights - shrunk).astype(V.dtype, copy=False)
         gained = np.zeros_like(V)
         loops.amend(marked, L, entering.U, moved * V.dtype.type(plan.step), plan.U, gained)
         V += gained

@@ -2,8 +2,8 @@
 
 Each has a numpy twin in `numpy_loops`, which says the same in a line or two and serves where there is no compiler.
 Selects instead of branches in the inner loops let the compiler make vector code of them; NaN fails every comparison,
-so that what is missing never pulls. M may have more columns than L: those beyond are not looked at. It is in double
-precision also where L is not; an outlier beyond float32 becomes Inf there, which does not pull either.
+so that a missing entry has no influence. M may have more columns than L; the surplus is ignored. M is in double
+precision even where L is in single; an outlier beyond float32 becomes Inf there, which has no influence either.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def sweep(M: WorkArray, L: WorkArray, threshold: float, a: float, keep: float, r
             size = abs(r)
             room = (reach - size) * slope
             room = room if room > zero else zero
-            pull = size if size < room else room
-            L[i, j] = kept * L[i, j] + step * (pull if r > zero else -pull)
+            psi = size if size < room else room
+            L[i, j] = kept * L[i, j] + step * (psi if r > zero else -psi)
 
 
 def mark(M: WorkArray, L: WorkArray, marked: Flags, threshold: float, a: float, relaxation: float) -> None:
-    """L ← L + ω ψ(M − L), marking the entries whose residual does not pull whole."""
+    """L ← L + ω ψ(M − L), marking the entries whose residual has less than full influence (ψ(r) ≠ r)."""
     number = L.dtype.type
     reach, slope, zero, step = number(a * threshold), number(1.0 / (a - 1.0)), number(0.0), number(relaxation)
     for i in range(L.shape[0]):
@@ -42,13 +42,13 @@ def mark(M: WorkArray, L: WorkArray, marked: Flags, threshold: float, a: float, 
             room = (reach - size) * slope
             room = room if room > zero else zero
             whole = size <= room
-            pull = size if whole else room
+            psi = size if whole else room
             marked[i, j] = not whole
-            L[i, j] = before + step * (pull if r > zero else -pull)
+            L[i, j] = before + step * (psi if r > zero else -psi)
 
 
 def amend(marked: Flags, Y: WorkArray, left: WorkArray, moved: WorkArray, U: WorkArray, gained: WorkArray) -> None:
-    """At the marked entries, and only there: Y ← Y + left · movedᵀ, and gained ← what YᵀU gains by it."""
+    """At the marked entries only: Y ← Y + left · movedᵀ, and gained ← the change of YᵀU."""
     places = np.empty(Y.shape[1], np.int64)
     for i in range(Y.shape[0]):
         count = 0
@@ -75,31 +75,31 @@ def count(
     lowest: int,
     histogram: FloatArray,
 ) -> tuple[float, float]:
-    """(Σ(ψ/unit)², how many pull by half or more) over these rows, counting sizes into the histogram."""
+    """(Σ(ψ/unit)², the number with |ψ(r)| ≥ |r|/2) over these rows, counting sizes into the histogram."""
     reach, slope, last, per_unit = a * threshold, 1.0 / (a - 1.0), histogram.shape[0] - 1, 1.0 / unit
-    pulled = kept = 0.0
+    squared = kept = 0.0
     for i in rows:
         for j in range(L.shape[1]):
             size = abs(M[i, j] - L[i, j])
             if not size >= 0.0:
                 continue
-            pull = min(size, max((reach - size) * slope, 0.0))
-            pulled += (pull * per_unit) ** 2
-            kept += pull >= 0.5 * size
+            psi = min(size, max((reach - size) * slope, 0.0))
+            squared += (psi * per_unit) ** 2
+            kept += psi >= 0.5 * size
             # The exponent as single precision stores it: what lies beyond its range lies beyond the bins too.
             exponent = (np.float32(size * per_unit).view(np.int32) >> 23) - 126
             histogram[min(max(exponent - lowest, 0), last)] += size > 0.0
-    return pulled, kept
+    return squared, kept
 
 
-def thin_product(pulls: WorkArray, right: WorkArray, product: WorkArray, directions: Directions) -> None:
-    """product ← pulls · rightᵀ, `right` being width × columns; four rows at a time: there are a multiple of four."""
-    for i in range(0, pulls.shape[0], 4):
-        p0, p1, p2, p3 = pulls[i], pulls[i + 1], pulls[i + 2], pulls[i + 3]
+def thin_product(influences: WorkArray, right: WorkArray, product: WorkArray, directions: Directions) -> None:
+    """product ← influences · rightᵀ, `right` being width × columns. The number of rows is a multiple of four."""
+    for i in range(0, influences.shape[0], 4):
+        p0, p1, p2, p3 = influences[i], influences[i + 1], influences[i + 2], influences[i + 3]
         for k in range(len(directions)):
             v = right[k]
-            a = b = c = d = pulls.dtype.type(0.0)
-            for j in range(pulls.shape[1]):
+            a = b = c = d = influences.dtype.type(0.0)
+            for j in range(influences.shape[1]):
                 a += p0[j] * v[j]
                 b += p1[j] * v[j]
                 c += p2[j] * v[j]
@@ -108,7 +108,7 @@ def thin_product(pulls: WorkArray, right: WorkArray, product: WorkArray, directi
 
 
 def outliers_by_column(M: WorkArray, L: WorkArray, threshold: float, counts: NDArray[np.int64]) -> tuple[int, float]:
-    """How many entries are missing, and the sum of squares of those within θ; counts each column's outliers."""
+    """The number of missing entries, and the sum of squared residuals within θ; counts each column's outliers."""
     missing, squares = 0, 0.0
     for i in range(L.shape[0]):
         for j in range(L.shape[1]):
@@ -129,7 +129,7 @@ def gather_outliers(
     rows: NDArray[np.int32],
     values: FloatArray,
 ) -> float:
-    """Fill in firm(M − L) column by column, `places` being where each column begins; the rest's sum of squares."""
+    """Fill in firm(M − L) by column, each beginning at its `places`; returns Σ ψ² over the residuals beyond θ."""
     slope, squares = 1.0 / (a - 1.0), 0.0
     for i in range(L.shape[0]):
         for j in range(L.shape[1]):
@@ -144,8 +144,8 @@ def gather_outliers(
     return squares
 
 
-def add_exactly(total: FloatArray, rest: FloatArray, piece: FloatArray) -> None:
-    """total ← total + piece, and rest gains what the addition rounds off. See `loop_selection.STRICT`."""
+def add_compensated(total: FloatArray, rest: FloatArray, piece: FloatArray) -> None:
+    """total ← total + piece, with the rounding error added to `rest`. See `loop_selection.STRICT`."""
     for k in range(piece.shape[0]):
         before = total[k]
         after = before + piece[k]

@@ -1,4 +1,4 @@
-"""The loops of a local pass, compiled where numba is installed (the extra `fast`), else their numpy twins."""
+"""The loops of a local pass, compiled where numba is installed (the extra `fast`), else in numpy."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from dcfpca.rpca.kernels.array_types import Directions, Flags, WorkArray
 from dcfpca.rpca.kernels.numba_compiler import compiler
 from dcfpca.rpca.method import FloatArray
 
-STRICT = {"add_exactly"}  # about rounding: the compiler must keep to the order of its operations
+STRICT = {"add_compensated"}  # about rounding: the compiler must keep to the order of its operations
 
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """The loops by the names they have in `elementwise_loops`, where each says what it does."""
+    """The loops, under the names they have in `elementwise_loops`, where they are documented."""
 
     sweep: Callable[[WorkArray, WorkArray, float, float, float, float], None]
     mark: Callable[[WorkArray, WorkArray, Flags, float, float, float], None]
     amend: Callable[[Flags, WorkArray, WorkArray, WorkArray, WorkArray, WorkArray], None]
     count: Callable[[WorkArray, WorkArray, NDArray[np.intp], float, float, float, int, FloatArray], tuple[float, float]]
-    pull_through: Callable[[WorkArray, WorkArray, WorkArray, float, float, WorkArray, WorkArray, Directions], None]
+    influence_pass: Callable[[WorkArray, WorkArray, WorkArray, float, float, WorkArray, WorkArray, Directions], None]
     thin_product: Callable[[WorkArray, WorkArray, WorkArray, Directions], None]
     outliers_by_column: Callable[[WorkArray, WorkArray, float, NDArray[np.int64]], tuple[int, float]]
     gather_outliers: Callable[
         [WorkArray, WorkArray, float, float, NDArray[np.int64], NDArray[np.int32], FloatArray], float
     ]
-    add_exactly: Callable[[FloatArray, FloatArray, FloatArray], None]
+    add_compensated: Callable[[FloatArray, FloatArray, FloatArray], None]
 
 
 @lru_cache(maxsize=1)
 def active_loops() -> Loops:
-    """The compiled loops where numba is installed, else the numpy ones; the same for the life of the process."""
+    """The compiled loops where numba is installed, else the numpy ones; fixed for the process."""
     return compiled_loops() or loops_in_numpy()
 
 

@@ -34,6 +34,6 @@ class Momentum:
         V += self.factor * (fitted - self.before[first : first + V.shape[0]] @ self.turn)
 
     def add_block(self, first: int, fitted: FloatArray, right: WorkArray) -> None:
-        """Take the block into the sums; `right` is its V̂."""
+        """Add the block to the sums; `right` is its V̂."""
         self.now_sum[:] += fitted.astype(right.dtype, copy=False).T @ right
         self.before_sum[:] += self.before[first : first + right.shape[0]].T @ right

@@ -1,4 +1,4 @@
-"""Plain loops made into machine code where numba is installed (the extra `fast`)."""
+"""Compiles plain loops where numba is installed (the extra `fast`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Loop = Callable[..., Any]
 
 
 def compiler() -> Callable[[Loop, bool], Loop] | None:
-    """What compiles a loop, relaxed or strictly, or None without numba, which is slow to load: not before first use."""
+    """The function that compiles a loop, relaxed or strictly; None without numba, which is imported on demand."""
     try:
         import numba  # noqa: PLC0415
     except ImportError:

@@ -1,4 +1,4 @@
-"""The loops of `elementwise_loops` in numpy: the reference of their tests, and what runs without numba."""
+"""The loops of `elementwise_loops` in numpy: the reference in their tests, and the fallback without numba."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from numpy.typing import NDArray
 
 from dcfpca.rpca.kernels.array_types import Directions, Flags, WorkArray
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.thresholds import firm, pull
+from dcfpca.rpca.thresholds import firm, influence
 
 STRETCH = 8192  # numbers that stay in cache through the steps of an addition
 
 
 def sweep(M: WorkArray, L: WorkArray, threshold: float, a: float, keep: float, relaxation: float) -> None:
     """L ← keep·L + ω ψ(M − L)."""
-    pulls = _pulls(M, L, threshold, a, relaxation)
+    influences = _influences(M, L, threshold, a, relaxation)
     L *= keep
-    L += pulls
+    L += influences
 
 
 def mark(M: WorkArray, L: WorkArray, marked: Flags, threshold: float, a: float, relaxation: float) -> None:
-    """L ← L + ω ψ(M − L), marking the entries whose residual does not pull whole."""
+    """L ← L + ω ψ(M − L), marking the entries whose residual has less than full influence (ψ(r) ≠ r)."""
     size = np.abs(_beside(M, L))
     marked[:] = ~(size <= np.maximum(a * threshold - size, 0.0) / (a - 1.0))
-    L += _pulls(M, L, threshold, a, relaxation)
+    L += _influences(M, L, threshold, a, relaxation)
 
 
 def amend(marked: Flags, Y: WorkArray, left: WorkArray, moved: WorkArray, U: WorkArray, gained: WorkArray) -> None:
-    """At the marked entries, and only there: Y ← Y + left · movedᵀ, and gained ← what YᵀU gains by it."""
+    """At the marked entries only: Y ← Y + left · movedᵀ, and gained ← the change of YᵀU."""
     more = np.where(marked, left @ moved.T, 0.0).astype(Y.dtype)
     Y += more
     gained += more.T @ U
@@ -43,39 +43,39 @@ def count(
     lowest: int,
     histogram: FloatArray,
 ) -> tuple[float, float]:
-    """(Σ(ψ/unit)², how many pull by half or more) over these rows, counting sizes into the histogram."""
+    """(Σ(ψ/unit)², the number with |ψ(r)| ≥ |r|/2) over these rows, counting sizes into the histogram."""
     sizes = np.abs(_beside(M, L)[rows])
     sizes = sizes[~np.isnan(sizes)]
-    pulls = pull(sizes, threshold, a)
+    influences = influence(sizes, threshold, a)
     histogram += exponent_histogram(sizes, unit, lowest, histogram.size)
-    return float(np.sum((pulls / unit) ** 2)), float(np.count_nonzero(pulls >= 0.5 * sizes))
+    return float(np.sum((influences / unit) ** 2)), float(np.count_nonzero(influences >= 0.5 * sizes))
 
 
-def pull_through(
+def influence_pass(
     M: WorkArray,
     U: WorkArray,
     shrunk: WorkArray,
     threshold: float,
     a: float,
-    pulls: WorkArray,
+    influences: WorkArray,
     gained: WorkArray,
     directions: Directions,
 ) -> None:
-    """pulls ← ψ(M − U·shrunkᵀ), and gained ← pullsᵀ·U; pulls of fewer rows than M are not kept."""
-    found = _pulls(M, U @ shrunk.T, threshold, a, 1.0)
+    """influences ← ψ(M − U·shrunkᵀ), and gained ← influencesᵀ·U; kept only if `influences` has as many rows as M."""
+    found = _influences(M, U @ shrunk.T, threshold, a, 1.0)
     gained[:] = found.T @ U
-    if pulls.shape[0] >= M.shape[0]:
-        pulls[: M.shape[0], : found.shape[1]] = found
-        pulls[: M.shape[0], found.shape[1] :] = 0.0
+    if influences.shape[0] >= M.shape[0]:
+        influences[: M.shape[0], : found.shape[1]] = found
+        influences[: M.shape[0], found.shape[1] :] = 0.0
 
 
-def thin_product(pulls: WorkArray, right: WorkArray, product: WorkArray, directions: Directions) -> None:
-    """product ← pulls · rightᵀ, `right` being width × columns."""
-    np.matmul(pulls, right.T, out=product)
+def thin_product(influences: WorkArray, right: WorkArray, product: WorkArray, directions: Directions) -> None:
+    """product ← influences · rightᵀ, `right` being width × columns."""
+    np.matmul(influences, right.T, out=product)
 
 
 def outliers_by_column(M: WorkArray, L: WorkArray, threshold: float, counts: NDArray[np.int64]) -> tuple[int, float]:
-    """How many entries are missing, and the sum of squares of those within θ; counts each column's outliers."""
+    """The number of missing entries, and the sum of squared residuals within θ; counts each column's outliers."""
     size = np.abs(_beside(M, L))
     counts += np.count_nonzero(size > threshold, axis=0)
     return int(np.count_nonzero(np.isnan(size))), float(np.sum(size[size <= threshold] ** 2))
@@ -90,7 +90,7 @@ def gather_outliers(
     rows: NDArray[np.int32],
     values: FloatArray,
 ) -> float:
-    """Fill in firm(M − L) column by column, `places` being where each column begins; the rest's sum of squares."""
+    """Fill in firm(M − L) by column, each beginning at its `places`; returns Σ ψ² over the residuals beyond θ."""
     R = _beside(M, L).T
     columns, found = np.nonzero(np.abs(R) > threshold)
     residuals = R[columns, found]
@@ -99,8 +99,8 @@ def gather_outliers(
     return float(np.sum((residuals - values) ** 2))
 
 
-def add_exactly(total: FloatArray, rest: FloatArray, piece: FloatArray) -> None:
-    """total ← total + piece, and rest gains what the addition rounds off. In stretches that stay in cache."""
+def add_compensated(total: FloatArray, rest: FloatArray, piece: FloatArray) -> None:
+    """total ← total + piece, with the rounding error added to `rest`. In stretches that stay in cache."""
     room = np.empty((3, min(piece.size, STRETCH)))
     with np.errstate(invalid="ignore", over="ignore"):  # an update that is not finite is the reader's affair
         for first in range(0, piece.size, STRETCH):
@@ -129,13 +129,13 @@ def exponent_histogram(sizes: FloatArray, unit: float, lowest: int, bins: int, s
 
 
 def _beside(M: WorkArray, L: WorkArray) -> WorkArray:
-    """M − L over L's columns; M may have more."""
+    """M − L over L's columns, where M may have more columns."""
     gap: WorkArray = M[:, : L.shape[1]] - L
     return gap
 
 
-def _pulls(M: WorkArray, L: WorkArray, threshold: float, a: float, relaxation: float) -> WorkArray:
-    pulls: WorkArray = pull(_beside(M, L), threshold, a)
-    pulls *= relaxation
-    np.nan_to_num(pulls, copy=False, nan=0.0)
-    return pulls
+def _influences(M: WorkArray, L: WorkArray, threshold: float, a: float, relaxation: float) -> WorkArray:
+    influences: WorkArray = influence(_beside(M, L), threshold, a)
+    influences *= relaxation
+    np.nan_to_num(influences, copy=False, nan=0.0)
+    return influences

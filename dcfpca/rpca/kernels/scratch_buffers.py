@@ -1,4 +1,4 @@
-"""Memory that the blocks of a local step share."""
+"""Scratch buffers shared by the blocks of a local step."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from dcfpca.rpca.kernels.array_types import Flags, WorkArray
-from dcfpca.rpca.kernels.step_plan import StepPlan
-from dcfpca.rpca.kernels.thin_pass import pull_buffer
+from dcfpca.rpca.kernels.fused_low_rank_pass import influence_buffer
+from dcfpca.rpca.kernels.step_parameters import StepPlan
 from dcfpca.rpca.method import FloatArray
 
 
 @dataclass(slots=True, eq=False)
 class ScratchBuffers:
-    """One block's L, Y or pulls in the precision of the round, and a copy of its data where the loops need one."""
+    """L, Y or influences of one block, in the round's precision, and a copy of its data where the loops need one."""
 
     L: WorkArray
     marked: Flags
@@ -25,7 +25,7 @@ class ScratchBuffers:
     def of(size: int, plan: StepPlan) -> ScratchBuffers:
         """Buffers for blocks of up to this many entries."""
         marked = np.empty(size if plan.amending else 0, np.uint8)
-        room = pull_buffer(size, plan) if plan.thin else np.empty(size, plan.U.dtype)
+        room = influence_buffer(size, plan) if plan.thin else np.empty(size, plan.U.dtype)
         return ScratchBuffers(room, marked, np.empty((0, 0)))
 
     def place(self, M: FloatArray) -> tuple[WorkArray, WorkArray]:

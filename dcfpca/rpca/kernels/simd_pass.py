@@ -2,7 +2,7 @@
 
 A compiler makes vectors of plain loops only after checks that nothing overlaps, row by row, and it does not know that
 the next rows of a block lie far off in memory. Here a cache line of numbers is worked on at a time, for two rows at
-once, while the next two are fetched. The numpy twin of `pull_through` in `numpy_loops` states the result.
+once, while the next two are fetched. The numpy twin of `influence_pass` in `numpy_loops` states the result.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from numba.extending import intrinsic
 
 from dcfpca.rpca.kernels.array_types import LINE, Directions, WorkArray
 
-PITCH = 272  # columns per strip, in whole lines: coefficients, sums and pulls of as many stay in a core's first cache
+PITCH = 272  # columns per strip, in whole lines; their coefficients, sums and influences fit a core's L1 cache
 CONTRACT = ("contract", "nsz")  # products may be fused into sums; NaN and Inf keep their meaning
 PLACE = ir.IntType(64)
 FLAG = ir.IntType(32)
 
 
 class Lanes:
-    """As many numbers as fill a cache line, worked on at once."""
+    """Emits vector operations on the numbers of one cache line."""
 
     def __init__(self, builder: Any, number: Any, bytes_each: int) -> None:
         self.builder, self.number, self.bytes_each, self.many = builder, number, bytes_each, LINE // bytes_each
@@ -34,19 +34,19 @@ class Lanes:
 
     @contextmanager
     def along(self, count: Any) -> Iterator[Any]:
-        """What is emitted within is repeated line by line along so many numbers; gives the place."""
+        """Emit a loop over `count` numbers, one cache line per iteration; yields the index."""
         step = ir.Constant(PLACE, self.many)
         with cgutils.for_range_slice(self.builder, ir.Constant(PLACE, 0), count, step, intp=PLACE) as (place, _):
             yield place
 
     def load(self, pointer: Any, place: Any, number: Any) -> Any:
-        """From here on; numbers of another precision are converted."""
+        """Load a vector from this index; numbers of another precision are converted."""
         stored = ir.VectorType(number, self.many)
         found = self.builder.load(self._at(pointer, place, stored), align=4)
         return found if number == self.number else self.builder.fptrunc(found, self.type)
 
     def store(self, value: Any, pointer: Any, place: Any) -> None:
-        """From here on."""
+        """Store a vector at this index."""
         self.builder.store(value, self._at(pointer, place, self.type), align=self.bytes_each)
 
     def spread(self, scalar: Any) -> Any:
@@ -63,8 +63,8 @@ class Lanes:
         """total − x·y."""
         return self.builder.fsub(total, self.builder.fmul(x, y, flags=CONTRACT), flags=CONTRACT)
 
-    def pull(self, r: Any, top: Any, slope: Any) -> Any:
-        """ψ(r): r, but no further from zero than max(top − slope·|r|, 0). NaN fails every comparison: no pull."""
+    def influence(self, r: Any, top: Any, slope: Any) -> Any:
+        """ψ(r): r, but no further from zero than max(top − slope·|r|, 0). NaN fails every comparison, so ψ = 0."""
         room = self._chosen(">", self.minus(top, self._size(r), slope), ir.Constant(self.type, [0.0] * self.many))
         return self._chosen(">", self._chosen("<", r, room), self.builder.fneg(room))
 
@@ -80,7 +80,7 @@ class Lanes:
 
 
 def fetch(builder: Any, pointer: Any, place: Any) -> None:
-    """Have this cache line brought near. Harmless wherever the pointer points."""
+    """Prefetch this cache line; safe for any pointer."""
     takes = ir.FunctionType(ir.VoidType(), [pointer.type, FLAG, FLAG, FLAG])
     to_read, for_long, data = (ir.Constant(FLAG, flag) for flag in (0, 3, 1))
     flags = [to_read, for_long, data]
@@ -88,16 +88,16 @@ def fetch(builder: Any, pointer: Any, place: Any) -> None:
 
 
 def _known(builder: Any, takes: Any, name: str) -> Any:
-    """A function the compiler knows by this name."""
+    """The declaration of an external function with this name."""
     declare: Any = cgutils.get_or_insert_function
     return declare(builder.module, takes, name)
 
 
-def _pull_pair(
+def _influence_pair(
     _: Any, m0: Any, m1: Any, u0: Any, u1: Any, board: Any, p0: Any, p1: Any, count: Any, ahead: Any, top: Any,
     slope: Any, directions: Any
 ) -> tuple[Any, Callable[..., Any]]:  # fmt: skip
-    """Two rows of a strip: p ← ψ(m − Σ u·shrunk), then the sums gain p·u; `ahead` is how far off the next rows lie.
+    """Two rows of a strip: p ← ψ(m − Σ u·shrunk), then the sums gain p·u; `ahead` is the prefetch distance.
 
     The board holds the strip's coefficients direction by direction at a distance of PITCH, then the sums.
     """
@@ -109,14 +109,14 @@ def _pull_pair(
         kinds = zip(signature.args[:7], given, strict=False)
         rows = [context.make_array(kind)(context, builder, array).data for kind, array in kinds]
         left = [[lanes.spread(_entry(builder, u, k)) for k in range(len(directions))] for u in rows[2:4]]
-        _emit_pulls(lanes, rows, left, given[7:11], data)
+        _emit_influences(lanes, rows, left, given[7:11], data)
         _emit_sums(lanes, rows, left, given[7])
         return context.get_dummy_value()
 
     return taken, emit
 
 
-def _emit_pulls(
+def _emit_influences(
     lanes: Lanes, rows: Sequence[Any], left: Sequence[Sequence[Any]], given: Sequence[Any], data: Any
 ) -> None:
     (m0, m1, _, _, board, p0, p1), builder = rows, lanes.builder
@@ -128,8 +128,8 @@ def _emit_pulls(
         for k, (u0, u1) in enumerate(zip(*left, strict=True)):
             s = lanes.load(board, builder.add(j, ir.Constant(PLACE, k * PITCH)), lanes.number)
             r0, r1 = lanes.minus(r0, u0, s), lanes.minus(r1, u1, s)
-        lanes.store(lanes.pull(r0, top, slope), p0, j)
-        lanes.store(lanes.pull(r1, top, slope), p1, j)
+        lanes.store(lanes.influence(r0, top, slope), p0, j)
+        lanes.store(lanes.influence(r1, top, slope), p1, j)
 
 
 def _emit_sums(lanes: Lanes, rows: Sequence[Any], left: Sequence[Sequence[Any]], count: Any) -> None:
@@ -146,25 +146,26 @@ def _entry(builder: Any, row: Any, k: int) -> Any:
     return builder.load(builder.gep(row, [ir.Constant(PLACE, k)]))
 
 
-pull_pair: Any = intrinsic(_pull_pair)
+influence_pair: Any = intrinsic(_influence_pair)
 
 
-def pull_through(
+def influence_pass(
     M: WorkArray,
     U: WorkArray,
     shrunk: WorkArray,
     threshold: float,
     a: float,
-    pulls: WorkArray,
+    influences: WorkArray,
     gained: WorkArray,
     directions: Directions,
 ) -> None:
-    """pulls ← ψ(M − U·shrunkᵀ), and gained ← pullsᵀ·U, in one pass over M that never forms U·shrunkᵀ.
+    """influences ← ψ(M − U·shrunkᵀ), and gained ← influencesᵀ·U, in one pass over M that never forms U·shrunkᵀ.
 
-    Pulls have whole cache lines per row. Those of fewer rows than M are written over and over; else an even number.
+    A row of `influences` is a whole number of cache lines. With fewer rows than M, two rows are overwritten again and
+    again; otherwise the number of rows is even.
     """
     rows, columns, width, many = M.shape[0], shrunk.shape[0], len(directions), LINE // U.itemsize
-    number, kept, whole = U.dtype.type, pulls.shape[0] >= rows, columns - columns % many
+    number, kept, whole = U.dtype.type, influences.shape[0] >= rows, columns - columns % many
     slope, top = number(1.0 / (a - 1.0)), number(a * threshold / (a - 1.0))
     left, board = np.zeros((rows + 1, width), U.dtype), np.zeros(2 * width * PITCH, U.dtype)
     rest = np.full((rows if whole < columns else 0, many), np.nan, M.dtype)  # the last columns, made a whole line
@@ -183,8 +184,8 @@ def pull_through(
                 board[(width + k) * PITCH + j] = number(0.0)
         for i in range(0, rows, 2):
             m0, m1, place = data[i, begin:], data[min(i + 1, rows - 1), begin:], i if kept else 0
-            p0, p1, ahead = pulls[place, first:], pulls[place + 1, first:], 2 * data.shape[1]
-            pull_pair(m0, m1, left[i], left[i + 1], board, p0, p1, count, ahead, top, slope, directions)
+            p0, p1, ahead = influences[place, first:], influences[place + 1, first:], 2 * data.shape[1]
+            influence_pair(m0, m1, left[i], left[i + 1], board, p0, p1, count, ahead, top, slope, directions)
         for j in range(last - first):
             for k in range(width):
                 gained[first + j, k] = board[(width + k) * PITCH + j]

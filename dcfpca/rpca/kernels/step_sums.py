@@ -1,4 +1,4 @@
-"""What the blocks of a site add up to in a round: the update, and counts of residual sizes."""
+"""The sums over a site's blocks in a round: the update, and counts of residual sizes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from dcfpca.rpca.kernels.array_types import WorkArray
 from dcfpca.rpca.kernels.loop_selection import active_loops
 from dcfpca.rpca.kernels.momentum import Momentum
-from dcfpca.rpca.kernels.step_plan import StepPlan
+from dcfpca.rpca.kernels.step_parameters import StepPlan
 from dcfpca.rpca.method import FloatArray
 
 # Residual sizes are counted in powers of two around the last known noise, from 2⁻¹⁴ to 2⁵ times it.
@@ -19,13 +19,13 @@ HISTOGRAM_BINS = 20
 
 @dataclass(slots=True, eq=False)
 class StepSums:
-    """What the blocks of a site add up to."""
+    """The sums over a site's blocks."""
 
     tensor: FloatArray  # Σ Y V̂, m × p
     moved: FloatArray  # Σ of how far the coefficients of L moved within the round, transposed, times V̂
     histogram: FloatArray
-    pull: float = 0.0  # Σ ψ(R)² over the sampled entries, in units of noise²
-    kept: float = 0.0  # sampled entries whose residual still pulls
+    influence: float = 0.0  # Σ ψ(R)² over the sampled entries, in units of noise²
+    kept: float = 0.0  # sampled entries with |ψ(R)| ≥ |R|/2
     sampled: float = 0.0  # sampled entries, observed or not
 
     @staticmethod
@@ -49,11 +49,11 @@ class StepSums:
 
 
 def count_residuals(M: WorkArray, L: WorkArray, plan: StepPlan, sums: StepSums) -> None:
-    """Count the sizes of the residuals M − L on the sampled rows, how much they pull, and how many still do."""
-    pulled, kept = active_loops().count(
+    """Add the sampled rows' residuals M − L to the histogram, to Σ ψ² and to the count of those that ψ mostly keeps."""
+    squared, kept = active_loops().count(
         M, L, plan.sample, plan.threshold, plan.a, plan.noise, HISTOGRAM_LOWEST, sums.histogram
     )
-    sums.pull += pulled
+    sums.influence += squared
     sums.kept += kept
     sums.sampled += float(plan.sample.size * L.shape[1])
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dcfpca.rpca.columns import blocks
+from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.method import Columns, ColumnScores, FloatArray, Method, ResultBlock, Site, Stage, TensorMessage
 from dcfpca.rpca.refinement.closing_plan import FEATURE_COLUMNS, ClosingPlan, FitEnding
 from dcfpca.rpca.refinement.closing_sums import null_update, refinement_update

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from dcfpca.rpca.kernels.loop_selection import active_loops
-from dcfpca.rpca.kernels.step_plan import Coefficients, StepPlan
+from dcfpca.rpca.kernels.step_parameters import Coefficients, StepPlan
 from dcfpca.rpca.method import FloatArray
 
 
@@ -19,14 +19,14 @@ class CertificateSums:
     entries: int = 0
     outliers: int = 0
     missing: int = 0
-    pull: float = 0.0
+    influence: float = 0.0
     drift: float = 0.0
     size: float = 0.0
 
     def result(
         self, fit: Coefficients, plan: StepPlan, U: FloatArray, M: FloatArray
     ) -> tuple[FloatArray, sparse.csc_array, FloatArray]:
-        """L, S and the coefficients of L of one block, taken into the sums."""
+        """L, S and the coefficients of L of one block, added to the sums."""
         shrunk = fit.V * plan.entering.weights
         L = U @ shrunk.T
         self.drift += float(np.sum((shrunk - fit.L) ** 2))
@@ -34,23 +34,23 @@ class CertificateSums:
         return L, self.outliers_of(M, L, plan.threshold, plan.a), shrunk
 
     def outliers_of(self, M: FloatArray, L: FloatArray, threshold: float, a: float) -> sparse.csc_array:
-        """S = firm(M − L) of one block, taken into the sums."""
+        """S = firm(M − L) of one block, added to the sums."""
         loops, counts = active_loops(), np.zeros(L.shape[1], np.int64)
         missing, squares = loops.outliers_by_column(M, L, threshold, counts)
         ends = np.concatenate([[0], np.cumsum(counts)])
         rows, values = np.empty(ends[-1], np.int32), np.empty(ends[-1])
-        self.pull += squares + loops.gather_outliers(M, L, threshold, a, ends[:-1].copy(), rows, values)
+        self.influence += squares + loops.gather_outliers(M, L, threshold, a, ends[:-1].copy(), rows, values)
         self.entries += L.size
         self.missing += missing
         self.outliers += int(ends[-1])
         return sparse.csc_array((values, rows, ends), shape=L.shape)
 
     def figures(self) -> dict[str, float]:
-        """Shares of outliers and missing entries, RMS of what is left, and how far V still moved in the last pass."""
+        """Shares of outliers and missing entries, RMS of the residual, and the change of V in the last pass."""
         observed = max(self.entries - self.missing, 1)
         return {
             "outlier_share": self.outliers / observed,
             "missing_share": self.missing / max(self.entries, 1),
-            "residual_rms": float(np.sqrt(self.pull / observed)),
+            "residual_rms": float(np.sqrt(self.influence / observed)),
             "stationarity": float(np.sqrt(self.drift / self.size)) if self.size > 0.0 else 0.0,
         }

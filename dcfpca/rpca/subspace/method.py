@@ -28,9 +28,9 @@ from dcfpca.rpca.method import (
     Verdict,
 )
 from dcfpca.rpca.partitioned_step import sum_of_answers
-from dcfpca.rpca.subspace.acceleration import accelerated, tangent_share
+from dcfpca.rpca.subspace.heavy_ball import accelerated, tangent_share
 from dcfpca.rpca.subspace.rank_rules import MOVING, RankRules
-from dcfpca.rpca.subspace.rayleigh_ritz import rayleigh_ritz, relative_change, turned_within
+from dcfpca.rpca.subspace.rayleigh_ritz import rayleigh_ritz, relative_change, rotate_to_principal
 from dcfpca.rpca.subspace.round_plan import CoefficientStart, RoundPlan
 from dcfpca.rpca.subspace.round_plan import broadcast_layout as _broadcast_layout
 from dcfpca.rpca.subspace.schedule import Measured, Movement, Schedule, next_schedule, opening_schedule, warm_schedule
@@ -144,7 +144,7 @@ class SubspaceMethod:
         old, scalars = State.of(consensus), total.sums.scalars
         schedule = warm_schedule(old.schedule, Measured.of(old.schedule, scalars), self.settings)
         Z, scales = total.sums.tensor * update_unit(old.values), update_scales(old.values)
-        U, values = turned_within(old.U, Z, scales)
+        U, values = rotate_to_principal(old.U, Z, scales)
         weights = self._rules.weights(values, schedule, scalars[0] * schedule.columns, stretch=1.0, moving=True)
         return self._close(1, State(U, weights, _kept_alive(values, schedule), schedule))
 
@@ -174,7 +174,7 @@ class SubspaceMethod:
 
     def _lower_thresholds(self, old: State, scalars: FloatArray, warm: bool) -> Schedule:
         """The schedule after this round. While directions are held back, λ waits with them."""
-        cautious = self.settings.cautious_for(min(float(self.rows), old.schedule.columns))
+        cautious = self.settings.adjusted_for_size(min(float(self.rows), old.schedule.columns))
         settings = cautious.for_warm_start() if warm else cautious
         movement = Movement(old.change, at_rest=old.change < self.tolerance)
         schedule = next_schedule(old.schedule, Measured.of(old.schedule, scalars), movement, settings)
@@ -188,7 +188,7 @@ class SubspaceMethod:
         weights = self._rules.weights(values, schedule, columns, stretch, moving=old.change > MOVING)
         if old.narrow:
             weights[old.weights == 0.0] = 0.0  # they rested: their singular values are those of an earlier round
-        weak = self._rules.held_back(values, old, round)
+        weak = self._rules.deferred_directions(values, old, round)
         held = old.held + 1 if weights[weak].any() else 0
         weights[weak] = 0.0
         return weights, held
@@ -226,5 +226,5 @@ def next_subspace(old: State, tensor: FloatArray) -> tuple[FloatArray, FloatArra
 
 def _kept_alive(values: FloatArray, schedule: Schedule) -> FloatArray:
     """The scales of the next update: a direction that vanished goes on with its share of what is not in L."""
-    scales: FloatArray = np.maximum(values, schedule.pull * np.sqrt(schedule.columns))
+    scales: FloatArray = np.maximum(values, schedule.influence * np.sqrt(schedule.columns))
     return scales

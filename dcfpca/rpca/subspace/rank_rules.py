@@ -1,4 +1,4 @@
-"""Which directions enter L, and how far; which are held back; which rest. Pure functions of singular values."""
+"""Rules for the rank: which directions enter L, with what weight, and which are deferred or not updated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROUNDING = 8.0 * np.finfo(np.float64).eps
 
 @dataclass(frozen=True, slots=True)
 class RankRules:
-    """For a matrix of so many rows and a subspace of `width` directions: the rank itself, or an upper bound."""
+    """The rules for a matrix of `rows` rows, where `width` is the rank, or an upper bound of it."""
 
     rows: int
     width: int
@@ -40,12 +40,12 @@ class RankRules:
         A fixed rank under final thresholds means every direction that is numerically there. `stretch` is how much
         larger momentum's step makes Y, and its noise.
         """
-        by_noise = not self.fixed_rank or (moving and dominated(values))
+        by_noise = not self.fixed_rank or (moving and has_dominant_value(values))
         if not by_noise and noise_governs(schedule, self.settings):
             return np.where(values > NUMERICALLY_ABSENT * values[0], 1.0, 0.0)
         bar = self._outlier_bar(values[0], schedule, columns)
         if by_noise:
-            bar = max(bar, self._noise_bar(stretch * schedule.pull, columns))
+            bar = max(bar, self._noise_bar(stretch * schedule.influence, columns))
         # A cap at half the largest keeps an early overestimate from emptying L.
         weights = firm_weights(values, min(bar, values[0] / 2.0), self.settings.b)
         entering = int(np.count_nonzero(weights))
@@ -67,21 +67,21 @@ class RankRules:
         """
         return float(self.settings.rank_noise * (np.sqrt(self.rows) + np.sqrt(columns)) * deviation)
 
-    def held_back(self, values: FloatArray, old: State, round: int) -> slice:
-        """The directions beyond the first gap, which must not enter before the stronger ones are at rest.
+    def deferred_directions(self, values: FloatArray, old: State, round: int) -> slice:
+        """The directions beyond the first gap; they may enter L only after the stronger ones have converged.
 
         Until then, what is not yet explained of the strong ones looks like directions of its own; once these are in L,
         the entries that could tell lie beyond the threshold, and they stay.
         """
         gaps = np.flatnonzero(self._gaps(values))
         at_rest = old.change <= MOVING or old.held >= HELD_ROUNDS
-        if at_rest or not gaps.size or (self.fixed_rank and not dominated(values)):
+        if at_rest or not gaps.size or (self.fixed_rank and not has_dominant_value(values)):
             return slice(self.width, None)
         entered = int(np.count_nonzero(old.weights)) if round > 1 else 0
         return slice(max(int(gaps[0]) + 1, entered), None)
 
     def narrow_rounds(self, old: State, weights: FloatArray, values: FloatArray, change: float) -> int:
-        """How many rounds in a row, the next included, update only the directions that enter; 0 for a wide one.
+        """The consecutive rounds, including the next, that update only entering directions; 0 for a wide round.
 
         The others rest where a gap in the singular values separates them, and where the rank stands while L moves
         little. A wide round in between finds what was hidden below the bar.
@@ -94,15 +94,15 @@ class RankRules:
         return old.narrow + 1 if quiet or self._gap_after(values, entering) else 0
 
     def _gap_after(self, values: FloatArray, entering: int) -> bool:
-        """Whether a gap separates so many singular values from the rest, so that they surely are directions of L."""
+        """True if a gap follows the first `entering` singular values, so that they surely are directions of L."""
         return bool(self._gaps(values)[entering - 1])
 
     def _gaps(self, values: FloatArray) -> NDArray[np.bool_]:
-        """After which of the singular values a gap lies."""
+        """For each singular value but the last, whether a gap follows it."""
         gaps: NDArray[np.bool_] = values[:-1] / self.settings.narrow_gap >= values[1:]
         return gaps
 
 
-def dominated(values: FloatArray) -> bool:
-    """Whether the largest singular value stands far above most."""
+def has_dominant_value(values: FloatArray) -> bool:
+    """True if the largest singular value exceeds DOMINANT times the median."""
     return bool(values[0] > DOMINANT * float(np.median(values)))

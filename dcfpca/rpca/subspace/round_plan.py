@@ -1,4 +1,4 @@
-"""What the aggregator tells the sites of `subspace` at the start of a round, and how it stands in a broadcast."""
+"""The parameters that the aggregator of `subspace` broadcasts at the start of a round, and their encoding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dcfpca.rpca.method import FloatArray, Layout, TensorMessage
 
 
 class CoefficientStart(IntEnum):
-    """Where a site's coefficients V begin in a round."""
+    """The initial value of a site's coefficients V in a round."""
 
     CARRIED = 0  # at those of its last round, turned into the new U; at zero in its first round
     SWEPT = 1  # at one pass from L = 0, where the new U has nothing to do with the one V was made for
@@ -62,7 +62,7 @@ PLAN_SCALARS = tuple(field.name for field in fields(RoundPlan) if field.name not
 
 
 def broadcast_layout(rows: int, width: int, round_number: int) -> Layout:
-    """What the aggregator sends: nothing in round 0, then U, the parameters of the round, and d and σ by direction."""
+    """The layout of the broadcast: empty in round 0, then U, the round's parameters, and d and σ by direction."""
     if round_number == 0:
         return Layout(0, 0)
     weights = tuple(f"weight_{j}" for j in range(width))

@@ -1,4 +1,4 @@
-"""How the threshold falls: tied to the residual that the sites measured, not to the round number."""
+"""The threshold schedule: it follows the residuals that the sites measured, not the round number."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.subspace.settings import SubspaceSettings
 from dcfpca.rpca.thresholds import NORMAL_MEDIAN
 
-STICKY = 0.02  # changes of a measured figure by less than about this share are taken for jitter
+HYSTERESIS = 0.02  # changes of a measured figure by less than about this share are taken for jitter
 SINGLE_RANGE = 1e12  # scales whose squares and outliers float32 can hold
 # Narrower products gain no time in float32. What it costs is agreement: data that no low rank fits exactly converges
 # slowly, and carries the rounding of its early rounds, which depends on the split, to the end.
@@ -26,12 +26,12 @@ WARM_LEAST = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Where the thresholds of the next round stand. All floats, so that it can be stored as one array."""
+    """The thresholds of the next round. All floats, so that it can be stored as one array."""
 
     level: float  # λ
-    entry: float  # the λ that singular values are held against; waits while L is at rest
+    entry: float  # the λ that singular values are compared with; constant while L is at rest
     noise: float  # σ̄, from the residuals of the round before
-    pull: float  # the deviation of ω ψ(R), from the same residuals
+    influence: float  # the deviation of ω ψ(R), from the same residuals
     relaxation: float  # ω
     step: float  # ω of the last pass of a round, with momentum
     momentum: float  # β
@@ -54,7 +54,7 @@ def opening_schedule(scale: float, columns: float, width: int, settings: Subspac
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """How L moved in the round before."""
+    """The movement of L in the round before."""
 
     change: float  # relatively
     at_rest: bool  # by less than the tolerance
@@ -62,46 +62,48 @@ class Movement:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the sums of a round say about the residuals."""
+    """Figures of the residuals, from the sums of a round."""
 
     noise: float  # 1.4826 · median|R|
-    pull: float  # the deviation of ω ψ(R)
-    pulling: float  # the share of entries that still pull
+    influence: float  # the deviation of ω ψ(R)
+    influential: float  # the share of entries whose residual has influence on L
 
     @staticmethod
     def of(schedule: Schedule, scalars: FloatArray) -> Measured:
         """Read the sums of counts of a round that was worked under this schedule."""
-        pull, kept, sampled = scalars[1:4]
+        influence, kept, sampled = scalars[1:4]
         if sampled <= 0.0:
             return Measured(0.0, 0.0, 1.0)
         noise = NORMAL_MEDIAN * histogram_median(scalars[4:], schedule.noise, HISTOGRAM_LOWEST)
-        deviation = schedule.relaxation * schedule.noise * np.sqrt(max(pull, 0.0) / sampled)
+        deviation = schedule.relaxation * schedule.noise * np.sqrt(max(influence, 0.0) / sampled)
         return Measured(noise, float(deviation), kept / sampled)
 
 
 def warm_schedule(schedule: Schedule, measured: Measured, settings: SubspaceSettings) -> Schedule:
-    """Where the thresholds of a warm run begin, once the data has been held against the earlier subspace."""
+    """The first thresholds of a warm run, from the residuals of the data in the earlier subspace."""
     noise = max(measured.noise, settings.floor * schedule.unit)
     level = max(WARM_NOISE * noise, WARM_LEAST * schedule.unit)
-    return replace(schedule, level=level, entry=level, noise=noise, pull=noise)
+    return replace(schedule, level=level, entry=level, noise=noise, influence=noise)
 
 
 def next_schedule(schedule: Schedule, measured: Measured, movement: Movement, settings: SubspaceSettings) -> Schedule:
-    """The thresholds after a round, by what was measured in it. Step and momentum are plain; see `acceleration`.
+    """The thresholds after a round, by what was measured in it. Step and momentum are plain; see `heavy_ball`.
 
-    While L is at rest a low threshold can do no harm, and λ falls freely. The λ that singular values are held against
+    While L is at rest a low threshold can do no harm, and λ falls freely. The λ that singular values are compared with
     waits then, because values that are only rounding must not enter L.
     """
     least = settings.floor * schedule.unit / settings.noise_factor
-    noise = _sticky(max(measured.noise, least), schedule.noise)
+    noise = _with_hysteresis(max(measured.noise, least), schedule.noise)
     fall = _fall(schedule, measured, noise, settings)
-    relaxation = _sticky(1.0 / max(measured.pulling, 1.0 / settings.largest_relaxation), schedule.relaxation)
+    relaxation = _with_hysteresis(
+        1.0 / max(measured.influential, 1.0 / settings.largest_relaxation), schedule.relaxation
+    )
     return replace(
         schedule,
         level=schedule.level * (settings.fall_resting if movement.at_rest else fall),
         entry=schedule.entry * (1.0 if movement.at_rest else fall),
         noise=noise,
-        pull=_sticky(measured.pull, schedule.pull),
+        influence=_with_hysteresis(measured.influence, schedule.influence),
         relaxation=relaxation,
         step=relaxation,
         momentum=0.0,
@@ -112,15 +114,15 @@ def next_schedule(schedule: Schedule, measured: Measured, movement: Movement, se
 def _fall(schedule: Schedule, measured: Measured, noise: float, settings: SubspaceSettings) -> float:
     """The factor of λ: it falls a little slower than the residual fell.
 
-    The median residual shows how most entries fare, the pull also how the slowest do: the slower of the two sets the
-    pace. While λ is far above the noise, only outliers lie between them, and it need not wait.
+    The median residual shows how most entries converge, the influence how the slowest do; the slower of the two sets
+    the pace. While λ is far above the noise, only outliers lie between them, and λ falls by `fall_gap` at least.
     """
-    pace = max(noise / schedule.noise, measured.pull / schedule.pull if schedule.pull > 0.0 else 0.0)
+    pace = max(noise / schedule.noise, measured.influence / schedule.influence if schedule.influence > 0.0 else 0.0)
     slowest = settings.fall_gap if schedule.level > settings.gap * noise else settings.fall_slowest
     return min(max(settings.fall_lead * pace, settings.fall_fastest), slowest)
 
 
-def _sticky(new: float, old: float) -> float:
+def _with_hysteresis(new: float, old: float) -> float:
     """The figure on a grid of 2 %, and the old one while it is next to it.
 
     Counts jitter, and jitter would keep L from resting. A grid, because then runs that differ by rounding alone, as
@@ -128,5 +130,5 @@ def _sticky(new: float, old: float) -> float:
     """
     if new <= 0.0:
         return new
-    gridded = (1.0 + STICKY) ** round(math.log(new) / math.log1p(STICKY))
-    return old if abs(gridded - old) <= 1.5 * STICKY * old else gridded
+    gridded = (1.0 + HYSTERESIS) ** round(math.log(new) / math.log1p(HYSTERESIS))
+    return old if abs(gridded - old) <= 1.5 * HYSTERESIS * old else gridded

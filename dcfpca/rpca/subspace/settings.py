@@ -62,17 +62,17 @@ class SubspaceSettings:
         """Passes over a site's data in one local step."""
         return self.passes
 
-    def cautious_for(self, smaller_side: float) -> SubspaceSettings:
-        """For a matrix of this many rows or columns: the fewer, the less even its residuals, the slower λ must fall."""
+    def adjusted_for_size(self, smaller_side: float) -> SubspaceSettings:
+        """These settings for a matrix whose smaller side is this: the smaller, the slower λ falls."""
         caution = 1.0 / max(smaller_side, 1.0)
         fastest = min(self.fall_fastest + self.caution_fastest * caution, self.fall_slowest)
         return replace(self, fall_fastest=fastest, fall_lead=self.fall_lead + self.caution_lead * caution)
 
     def for_warm_start(self) -> SubspaceSettings:
-        """For a run that begins at a known subspace: λ may fall as fast as the residual does."""
+        """These settings for a run that begins at a known subspace: λ may fall as fast as the residual does."""
         return replace(self, fall_fastest=self.fall_resting)
 
 
 def update_layout(rows: int, width: int, round_number: int) -> Layout:
-    """What a site sends: counts in round 0, then one rows × width tensor and counts."""
+    """The layout of a site's update: counts in round 0, then one rows × width tensor and counts."""
     return Layout(0, 0, OPENING) if round_number == 0 else Layout(rows, width, ROUND)

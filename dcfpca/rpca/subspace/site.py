@@ -7,20 +7,20 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.rpca.columns import blocks
+from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.kernels.array_types import WorkArray
 from dcfpca.rpca.kernels.block_step import block_step, local_passes
+from dcfpca.rpca.kernels.fused_low_rank_pass import thin_first_pass
 from dcfpca.rpca.kernels.loop_selection import active_loops
 from dcfpca.rpca.kernels.momentum import Momentum
 from dcfpca.rpca.kernels.numpy_loops import exponent_histogram
 from dcfpca.rpca.kernels.scratch_buffers import ScratchBuffers
-from dcfpca.rpca.kernels.step_plan import Coefficients, EnteringDirections, StepPlan, select_columns
+from dcfpca.rpca.kernels.step_parameters import Coefficients, EnteringDirections, StepPlan, select_columns
 from dcfpca.rpca.kernels.step_sums import StepSums
-from dcfpca.rpca.kernels.thin_pass import thin_first_pass
 from dcfpca.rpca.method import Columns, FloatArray, ResultBlock, TensorMessage
 from dcfpca.rpca.robust_projection import project
 from dcfpca.rpca.subspace.certificate_sums import CertificateSums
-from dcfpca.rpca.subspace.locked_columns import UnexplainedSums, free_locked_columns
+from dcfpca.rpca.subspace.rejected_columns import UnexplainedSums, free_locked_columns
 from dcfpca.rpca.subspace.round_plan import CoefficientStart, RoundPlan
 from dcfpca.rpca.subspace.settings import OPENING_BINS, OPENING_LOWEST, OPENING_STEP, SubspaceSettings
 from dcfpca.rpca.subspace.update_scaling import update_scales, update_unit
@@ -32,7 +32,7 @@ _PROJECTED = CoefficientStart.PROJECTED
 
 
 class SubspaceSite:
-    """Holds U as last answered, V, and the L of then; a site that missed rounds goes on from where it was."""
+    """A site of `subspace`: keeps U, V and L of the last round it answered, and resumes from them."""
 
     def __init__(self, columns: Columns, rows: int, width: int, seed: int, settings: SubspaceSettings) -> None:
         self._columns = columns
@@ -53,7 +53,7 @@ class SubspaceSite:
         # In round 1 U is random: one pass from L = 0 leaves the rows that nobody observed at exactly zero for good.
         step = self._step_plan(plan, passes=1 if round <= SKETCHING_ROUNDS else self._settings.passes)
         scratch, room = self._scratch(step), np.zeros(plan.U.shape)
-        fit, sums = Coefficients.room(self._V.shape[0], step.width), StepSums.zeros(step, room)
+        fit, sums = Coefficients.empty(self._V.shape[0], step.width), StepSums.zeros(step, room)
         rule = self._start(round, plan.start)
         carried, momentum = self._carried(plan.momentum, step) if rule is CoefficientStart.CARRIED else (None, None)
         for first, last in self._blocks:
@@ -105,7 +105,7 @@ class SubspaceSite:
         carried = self._carried_to_the_end(step.entering.U)
         scratch, U = self._scratch(step), select_columns(plan.U, plan.entering)
         for first, last in self._blocks:
-            M, fit = self._columns.read(first, last), Coefficients.room(last - first, step.width)
+            M, fit = self._columns.read(first, last), Coefficients.empty(last - first, step.width)
             start = carried[first:last] if carried is not None else _first_fit(_PROJECTED, M, step, scratch)
             local_passes(M, start, fit, step, scratch)
             L, S, shrunk = figures.result(fit, step, U, scratch.data)
@@ -168,7 +168,7 @@ class SubspaceSite:
     def _update(self, sums: StepSums, tensor: FloatArray, plan: RoundPlan) -> TensorMessage:
         """Everything is sent in units that make it of order one, so that a fixed-point sum keeps all its digits."""
         entries = plan.columns * self._sample.size
-        counts = np.concatenate([[sums.pull, sums.kept, sums.sampled], sums.histogram]) / entries
+        counts = np.concatenate([[sums.influence, sums.kept, sums.sampled], sums.histogram]) / entries
         if sums.tensor.shape[1] < plan.weights.size:  # a narrow round: the directions that do not enter rest
             scatter_columns(tensor, plan.entering)
         return TensorMessage(tensor, np.concatenate([[self._columns.shape[1] / plan.columns], counts]))

@@ -1,4 +1,4 @@
-"""What the aggregator of `subspace` knows between rounds, and how it is kept in a consensus."""
+"""The aggregator's state of `subspace` between rounds, and its encoding in a consensus."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class State:
         return State(plan.U, plan.weights, plan.values, schedule, float(change), *map(int, counts))
 
     def memory(self) -> dict[str, FloatArray]:
-        """What of it the broadcast does not hold; `of` reads both."""
+        """The part of the state that the broadcast does not hold; `of` reads both."""
         counters = [self.change, self.quiet, self.narrow, self.held]
         return {"schedule": np.array(astuple(self.schedule)), "rest": np.array(counters)}
 
     def plan(self, start: CoefficientStart, settings: SubspaceSettings) -> RoundPlan:
-        """What the sites are told, V beginning by this rule."""
+        """The plan of the next round, with this initial value of V."""
         schedule = self.schedule
         return RoundPlan(
             U=self.U,

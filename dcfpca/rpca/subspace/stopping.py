@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dcfpca.rpca.subspace.schedule import STICKY, Schedule
+from dcfpca.rpca.subspace.schedule import HYSTERESIS, Schedule
 from dcfpca.rpca.subspace.settings import SubspaceSettings
 
 QUIET_ROUNDS = 2  # one round at rest may be chance
@@ -24,14 +24,14 @@ def quiet_rounds(
 def explained(schedule: Schedule, tolerance: float) -> bool:
     """Whether the data is explained to the tolerance: half of the entries, and nearly all that are no outliers."""
     largest = tolerance * schedule.unit
-    return schedule.noise <= largest and schedule.pull <= PULL_LEFT * largest
+    return schedule.noise <= largest and schedule.influence <= PULL_LEFT * largest
 
 
 def final_thresholds(schedule: Schedule, settings: SubspaceSettings, tolerance: float) -> Schedule:
     """The schedule that a result is made by: λ need not have come down to the noise for a run to be over."""
     if noise_governs(schedule, settings) or not explained(schedule, tolerance):
         return schedule
-    return replace(schedule, level=min(schedule.level, LAST_LEVEL * max(schedule.noise, schedule.pull)))
+    return replace(schedule, level=min(schedule.level, LAST_LEVEL * max(schedule.noise, schedule.influence)))
 
 
 def noise_governs(schedule: Schedule, settings: SubspaceSettings) -> bool:
@@ -41,5 +41,5 @@ def noise_governs(schedule: Schedule, settings: SubspaceSettings) -> bool:
 
 def threshold_lowered(schedule: Schedule, old: Schedule, settings: SubspaceSettings) -> bool:
     """Whether θ came down though the noise did not: what is at rest under the old one may move under this one."""
-    same_noise = schedule.noise >= old.noise / (1.0 + STICKY) ** 2
-    return same_noise and schedule.threshold(settings) < old.threshold(settings) / (1.0 + STICKY) ** 2
+    same_noise = schedule.noise >= old.noise / (1.0 + HYSTERESIS) ** 2
+    return same_noise and schedule.threshold(settings) < old.threshold(settings) / (1.0 + HYSTERESIS) ** 2

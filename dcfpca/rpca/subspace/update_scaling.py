@@ -16,5 +16,5 @@ def update_unit(values: FloatArray) -> float:
 
 
 def update_scales(values: FloatArray) -> FloatArray:
-    """What V is divided by so that its columns have length one together, over all sites."""
+    """The divisors of V that give its columns unit length over all sites together."""
     return np.maximum(values, SMALLEST_SCALE * update_unit(values))

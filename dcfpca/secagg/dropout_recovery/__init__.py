@@ -1,1 +1,1 @@
-"""The first edition: a round goes on without the participants that drop out (see docs/protocol.md)."""
+"""The dropout-recovery protocol (v1): a round goes on without participants that drop out (see docs/protocol.md)."""

@@ -1,4 +1,4 @@
-"""The aggregator's side: checks on what arrives, and what to relay to whom. Stateless; the run keeps the messages.
+"""The aggregator's side: checks messages and selects what to relay. Stateless; the run keeps the messages.
 
 Every function takes the closed roster with the sets reached so far, and either answers or raises a BadMessage; whether
 to reject one participant's message or to reopen the round is the caller's decision.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from dcfpca.secagg import ring
+from dcfpca.secagg import ring_fixed_point
 from dcfpca.secagg.dropout_recovery import checks, merkle
 from dcfpca.secagg.dropout_recovery.checks import (
     check_advert,
@@ -43,7 +43,7 @@ SEALED_BYTES = 2 * SHARE_BYTES + 16
 
 @dataclass(frozen=True, slots=True)
 class ClosedRoster:
-    """Everybody who advertised in time, with the graph that follows from it."""
+    """The members that advertised in time, and the masking graph over them."""
 
     context: Context
     adverts: Mapping[str, Advert]
@@ -54,7 +54,7 @@ class ClosedRoster:
     _paths: tuple[tuple[bytes, ...], ...] = field(repr=False)
 
     def path(self, name: str) -> tuple[bytes, ...]:
-        """The way from a member's advert to the root."""
+        """The Merkle path from a member's advert to the root."""
         return self._paths[self.members.index(name)]
 
 
@@ -78,7 +78,7 @@ def close_roster(context: Context, adverts: Iterable[Advert]) -> ClosedRoster:
 
 
 def roster_for(closed: ClosedRoster, name: str) -> Roster:
-    """What to relay to one member: who is in, and its neighbourhood's adverts."""
+    """The roster for one member: all members, and the adverts of its neighbourhood."""
     around = sorted(closed.graph.neighbourhood(name))
     return Roster(closed.members, closed.root, closed.path(name), tuple(closed.adverts[peer] for peer in around))
 
@@ -93,17 +93,17 @@ def accept_shares(closed: ClosedRoster, sender: str, shares: Collection[SealedSh
 
 
 def agree(closed: ClosedRoster, shared: Collection[str], bounds: Mapping[str, int]) -> Agreement:
-    """Who masks, those who both shared and stated a bound, and the common exponent."""
+    """The masking participants (those who shared and stated a bound) and the common exponent."""
     members = tuple(sorted(set(shared) & bounds.keys()))
     check_members(closed.context, members, closed.adverts, "masking participants")
     _check_neighbourhoods(closed, members, "masking participants")
     exponent = max(bounds[name] for name in members)
-    ring.check_exponent(exponent)
+    ring_fixed_point.check_exponent(exponent)
     return Agreement(members, exponent)
 
 
 def delivery_for(agreement: Agreement, name: str, shares: Iterable[SealedShare]) -> Delivery:
-    """What to relay to one masking participant; of all these shares, those it must hold."""
+    """The delivery for one masking participant: of all these shares, those it must hold."""
     masking = frozenset(agreement.members)
     return Delivery(agreement, tuple(s for s in shares if s.receiver == name and s.sender in masking))
 
@@ -128,7 +128,7 @@ def accept_attestation(
 
 
 def enough(closed: ClosedRoster, wanted_for: Iterable[str], present: Collection[str]) -> bool:
-    """Whether, for each of these, a threshold of its neighbourhood is present.
+    """True if, for each of these, a threshold of its neighbourhood is present.
 
     Attestations suffice to request shares when they are enough for the survivors; reveals suffice to unmask when they
     are enough for all masking participants.
@@ -140,7 +140,7 @@ def enough(closed: ClosedRoster, wanted_for: Iterable[str], present: Collection[
 def request_for(
     closed: ClosedRoster, survivors: Survivors, name: str, attestations: Mapping[str, Attestation]
 ) -> UnmaskRequest:
-    """What to ask of one survivor: its shares, showing it that its neighbourhood signed the same set.
+    """The request for one survivor's shares, with the signatures of its neighbourhood under the same set of survivors.
 
     It counts itself, so a threshold less one of the others' signatures is enough to show, and to verify.
     """

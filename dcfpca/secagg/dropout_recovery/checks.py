@@ -42,7 +42,7 @@ def check_advert(context: Context, advert: Advert, verify: Verify) -> EllipticCu
 
 
 def check_distinct_keys(adverts: Collection[Advert]) -> None:
-    """No key may stand under two names or for two purposes."""
+    """Raise if a key occurs under two names or for two purposes."""
     seen: dict[bytes, str] = {}
     for advert in adverts:
         for key in (advert.seal_key, advert.mask_key, advert.commitment):
@@ -52,7 +52,7 @@ def check_distinct_keys(adverts: Collection[Advert]) -> None:
 
 
 def check_members(context: Context, members: tuple[str, ...], among: Collection[str], what: str) -> None:
-    """A sorted list without repeats, of known names, large enough for the policy and for the threshold."""
+    """Raise unless the list is sorted, without repeats, of known names, and large enough for policy and threshold."""
     if list(members) != sorted(set(members)):
         raise InventedParticipant(f"the {what} are not in order, or name somebody twice")
     if unknown := set(members) - set(among):
@@ -69,7 +69,7 @@ def check_members(context: Context, members: tuple[str, ...], among: Collection[
 
 
 def check_neighbourhood(graph: Graph, name: str, members: Collection[str], what: str) -> None:
-    """Enough of a participant's neighbourhood is left to open, or to keep closed, its secrets."""
+    """Raise unless a threshold of the participant's neighbourhood is among the members."""
     left = sum(1 for neighbour in graph.neighbourhood(name) if neighbour in members)
     if left < graph.threshold:
         raise BelowThreshold(
@@ -79,6 +79,6 @@ def check_neighbourhood(graph: Graph, name: str, members: Collection[str], what:
 
 
 def check_attestation(identity: EllipticCurvePublicKey, attestation: Attestation, statement: bytes) -> None:
-    """The participant signed exactly these survivors."""
+    """Raise unless the participant signed exactly these survivors."""
     if not signed(identity, attestation.signature, statement):
         raise InconsistentSurvivors(f"{attestation.name} did not sign the survivors shown here")

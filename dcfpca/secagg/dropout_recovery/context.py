@@ -1,4 +1,4 @@
-"""What a round attempt is: every signature, key and mask is bound to it, so nothing can be carried elsewhere."""
+"""The context of an attempt; every signature, key and mask is bound to it, so none is valid in another attempt."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dcfpca.errors import BadInput
-from dcfpca.secagg.encoding import digest, names_field
+from dcfpca.secagg.canonical_encoding import digest, names_field
 
 
 @dataclass(frozen=True)

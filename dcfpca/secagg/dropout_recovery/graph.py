@@ -1,4 +1,4 @@
-"""Who masks and shares with whom: everybody with everybody up to 64, beyond that k neighbours each on a ring.
+"""The masking graph: complete up to 64 members, beyond that k neighbours each on a ring.
 
 The ring is a permutation seeded by the roster with all advertised keys (Harary graph; Bell et al., CCS 2020).
 A participant's neighbourhood is itself and the k/2 before and after it, so k is even unless the graph is complete.
@@ -19,9 +19,9 @@ from fractions import Fraction
 from functools import lru_cache
 from math import ceil, comb
 
+from dcfpca.secagg.canonical_encoding import digest
 from dcfpca.secagg.dropout_recovery.context import Context
-from dcfpca.secagg.encoding import digest
-from dcfpca.secagg.graph import COMPLETE_UP_TO, ways
+from dcfpca.secagg.neighbour_sampling import COMPLETE_UP_TO, ways
 
 CORRUPT_SHARE = Fraction(1, 10)
 NEIGHBOURHOOD_SHARE = Fraction(3, 4)
@@ -30,7 +30,7 @@ SECURITY_BITS = 60
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The ring, how many neighbours each has on it, and how many of a neighbourhood must take part."""
+    """The ring of members, the number of neighbours of each, and the threshold of a neighbourhood."""
 
     ring: tuple[str, ...]
     degree: int
@@ -43,13 +43,13 @@ class Graph:
         return tuple(self.ring[(start + step) % size] for step in range(self.degree + 1))
 
     def place(self, owner: str, holder: str) -> int:
-        """Where, from 1, the holder stands in the owner's neighbourhood: the place of its shares."""
+        """The holder's position in the owner's neighbourhood, from 1: the x-coordinate of its shares."""
         offset = self._position[holder] - self._position[owner] + self.degree // 2
         return offset % len(self.ring) + 1
 
 
 def graph_of(context: Context, members: tuple[str, ...], roster_digest: bytes) -> Graph:
-    """The graph that everybody who holds this roster arrives at."""
+    """The graph that follows from this roster, the same for every holder of it."""
     ring = tuple(sorted(members, key=lambda name: digest("ring", roster_digest, name)))
     degree = degree_for(len(members))
     complete = degree == len(members) - 1
@@ -63,7 +63,7 @@ def graph_of(context: Context, members: tuple[str, ...], roster_digest: bytes) -
 
 @lru_cache(maxsize=64)
 def degree_for(members: int) -> int:
-    """k for a roster of this size; members − 1 means everybody."""
+    """k for a roster of this size; members − 1 means a complete graph."""
     if members <= COMPLETE_UP_TO:
         return members - 1
     return next((k for k in range(2, members - 1, 2) if _secure(members, k)), members - 1)

@@ -1,4 +1,4 @@
-"""Keys: everything secret is derived from one 32-byte seed per attempt, so that a restart says the same bytes again.
+"""Keys: all secrets are derived from one 32-byte seed per attempt, so that a restart sends the same bytes again.
 
 X25519, HKDF-SHA256 and AES-256-GCM themselves are in `dcfpca.secagg.keys`.
 """
@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from dcfpca.errors import BadInput
+from dcfpca.secagg.canonical_encoding import Field, canonical, digest
 from dcfpca.secagg.dropout_recovery.context import Context
-from dcfpca.secagg.encoding import Field, canonical, digest
 from dcfpca.secagg.keys import KEY_BYTES, hkdf
 
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """What one participant keeps to itself during one attempt."""
+    """One participant's secrets of one attempt."""
 
     seal: X25519PrivateKey = field(repr=False)
     mask: X25519PrivateKey = field(repr=False)
@@ -43,5 +43,5 @@ def derive(secret: bytes, purpose: str, *bound: Field) -> bytes:
 
 
 def commitment(context: Context, name: str, self_mask: bytes) -> bytes:
-    """What a participant publishes about its self-mask seed, so that a reconstructed one can be checked."""
+    """The commitment to a self-mask seed, against which a reconstructed seed is checked."""
     return digest("self-mask-commitment", context.binding, name, self_mask)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dcfpca.secagg.encoding import digest
+from dcfpca.secagg.canonical_encoding import digest
 
 
 def root_of(leaves: Sequence[bytes]) -> bytes:
@@ -23,7 +23,7 @@ def paths_of(leaves: Sequence[bytes]) -> tuple[tuple[bytes, ...], ...]:
     )
 
 
-def climb(leaf: bytes, index: int, size: int, path: Sequence[bytes]) -> bytes | None:
+def root_from_path(leaf: bytes, index: int, size: int, path: Sequence[bytes]) -> bytes | None:
     """The root that a leaf at this index of `size` leads to along the path; None if the path has the wrong length."""
     node, siblings = leaf, list(path)
     while size > 1:

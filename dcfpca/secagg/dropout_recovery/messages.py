@@ -1,4 +1,4 @@
-"""What travels in one attempt, field by field as the wire carries it, and the statements that are signed.
+"""The messages of one attempt, field by field as on the wire, and the statements that are signed.
 
 Sequence: Advert → Roster → SealedShare… → Bound → Delivery → (masked update) → Survivors → Attestation →
 UnmaskRequest → Reveal. Names are sorted tuples; all bytes are raw.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dcfpca.secagg.canonical_encoding import canonical, digest, names_field
 from dcfpca.secagg.dropout_recovery.context import Context
-from dcfpca.secagg.encoding import canonical, digest, names_field
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Advert:
     signature: bytes
 
     def statement(self) -> bytes:
-        """What the owner signs."""
+        """The statement that the owner signs."""
         return canonical("advertise", self.binding, self.name, self.seal_key, self.mask_key, self.commitment)
 
 
@@ -64,7 +64,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Who masks (shared and stated a bound), and the common exponent."""
+    """The masking participants (they shared and stated a bound), and the common exponent."""
 
     members: tuple[str, ...]
     exponent: int
@@ -124,15 +124,15 @@ def advert_leaf(advert: Advert) -> bytes:
 
 
 def roster_digest(context: Context, members: tuple[str, ...], root: bytes) -> bytes:
-    """Names the roster, with all advertised keys."""
+    """The digest of the roster, with all advertised keys."""
     return digest("roster", context.binding, names_field(members), root)
 
 
 def agreement_digest(roster: bytes, agreement: Agreement) -> bytes:
-    """Names the roster, who masks, and the exponent; bound into every mask."""
+    """The digest of the roster, the masking participants and the exponent; bound into every mask."""
     return digest("agreement", roster, names_field(agreement.members), agreement.exponent)
 
 
 def survivors_statement(agreement: bytes, survivors: Survivors) -> bytes:
-    """What each survivor signs."""
+    """The statement that each survivor signs."""
     return canonical("survivors", agreement, names_field(survivors.members))

@@ -1,4 +1,4 @@
-"""What a participant knows once it has verified the roster: its neighbours' keys, and the secrets it has with each."""
+"""A participant's verified neighbours: their keys, and the secrets it shares with each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dcfpca.secagg.dropout_recovery.checks import check_advert, check_distinct_k
 from dcfpca.secagg.dropout_recovery.context import Context
 from dcfpca.secagg.dropout_recovery.graph import Graph, graph_of
 from dcfpca.secagg.dropout_recovery.keys import Secrets
-from dcfpca.secagg.dropout_recovery.merkle import climb
+from dcfpca.secagg.dropout_recovery.merkle import root_from_path
 from dcfpca.secagg.dropout_recovery.messages import Advert, Roster, advert_leaf, roster_digest
 from dcfpca.secagg.errors import ChangedRoster, InventedParticipant, SwappedKey
 from dcfpca.secagg.identity import Verify
@@ -37,7 +37,7 @@ class Neighbours:
     peers: dict[str, Peer]
 
 
-def meet(context: Context, own: Advert, secrets: Secrets, roster: Roster, verify: Verify) -> Neighbours:
+def verify_roster(context: Context, own: Advert, secrets: Secrets, roster: Roster, verify: Verify) -> Neighbours:
     """Verify the roster and agree on secrets with every neighbour; raises before anything is derived from a bad one."""
     check_members(context, roster.members, context.consented, "roster's members")
     if own.name not in roster.members:
@@ -73,5 +73,5 @@ def _check_own(own: Advert, roster: Roster) -> None:
     if [advert.statement() for advert in relayed] != [own.statement()]:
         raise SwappedKey(f"the roster does not carry the keys that {own.name} advertised")
     index = roster.members.index(own.name)
-    if climb(advert_leaf(own), index, len(roster.members), roster.path) != roster.root:
+    if root_from_path(advert_leaf(own), index, len(roster.members), roster.path) != roster.root:
         raise SwappedKey(f"the roster's root was not made with the keys that {own.name} advertised")

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dcfpca.secagg import ring
-from dcfpca.secagg.dropout_recovery import keys, links, shamir
+from dcfpca.secagg import ring_fixed_point
+from dcfpca.secagg.dropout_recovery import keys, pairwise_keys, shamir
 from dcfpca.secagg.dropout_recovery.checks import check_attestation, check_members, check_neighbourhood
 from dcfpca.secagg.dropout_recovery.context import Context
 from dcfpca.secagg.dropout_recovery.messages import (
@@ -31,7 +31,7 @@ from dcfpca.secagg.dropout_recovery.messages import (
     agreement_digest,
     survivors_statement,
 )
-from dcfpca.secagg.dropout_recovery.neighbours import Neighbours, meet
+from dcfpca.secagg.dropout_recovery.neighbours import Neighbours, verify_roster
 from dcfpca.secagg.errors import (
     BelowThreshold,
     BothShares,
@@ -46,15 +46,15 @@ from dcfpca.secagg.errors import (
     SurvivorDropped,
     TamperedShare,
 )
-from dcfpca.secagg.identity import Identity
+from dcfpca.secagg.identity import SigningIdentity
 from dcfpca.secagg.keys import seal, unseal
 from dcfpca.secagg.masks import add_mask
-from dcfpca.secagg.ring import FloatArray, RingArray
+from dcfpca.secagg.ring_fixed_point import FloatArray, RingArray
 
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """What this side has committed itself to in this attempt; digests and small numbers, nothing secret."""
+    """The commitments of this side in this attempt; digests and small numbers, nothing secret."""
 
     roster: bytes = b""
     update: bytes = b""
@@ -92,7 +92,7 @@ class ParticipantSide:
     def __init__(
         self,
         context: Context,
-        identity: Identity,
+        identity: SigningIdentity,
         seed: bytes,
         pinned: Pinned | None = None,
         opened_before: Survivors | None = None,
@@ -110,14 +110,14 @@ class ParticipantSide:
 
     @property
     def pinned(self) -> Pinned:
-        """What binds this side for the rest of the attempt."""
+        """The commitments of this side so far."""
         if self._stated is not None and not self._pinned.update:
             self._pinned = replace(self._pinned, update=_update_digest(self._stated))
         return self._pinned
 
     @property
     def name(self) -> str:
-        """Whose side this is."""
+        """The participant's name."""
         return self._identity.name
 
     def advertise(self) -> Advert:
@@ -126,7 +126,7 @@ class ParticipantSide:
 
     def share(self, roster: Roster) -> tuple[SealedShare, ...]:
         """Step 2: verify the roster, and give every neighbour its sealed shares of both secrets."""
-        met = meet(self.context, self._advert, self._secrets, roster, self._identity.verify)
+        met = verify_roster(self.context, self._advert, self._secrets, roster, self._identity.verify)
         if self._pinned.roster not in (b"", met.digest):
             raise ChangedRoster("this is a second, different roster in one attempt")
         self._own_shares = self._split(met)
@@ -137,7 +137,7 @@ class ParticipantSide:
     def state_bound(self, vector: FloatArray) -> Bound:
         """Step 3: once the local step is done, the power of two that bounds its update. Binds to this update."""
         if not self._is_stated(vector):
-            exponent, before = ring.bounding_exponent(vector), self.pinned.update
+            exponent, before = ring_fixed_point.bounding_exponent(vector), self.pinned.update
             if before and _update_digest(vector) != before:
                 raise ChangedUpdate("a different update was stated in this attempt before")
             self._state(vector, exponent)
@@ -160,11 +160,11 @@ class ParticipantSide:
         if not self._is_stated(vector) and _update_digest(vector) != self.pinned.update:
             raise ChangedUpdate("this is not the update whose bound was stated")
         exponent, count = held.agreement.exponent, len(held.agreement.members)
-        masked = ring.encode(vector, exponent, count, self.context.precision)
-        add_mask(masked, links.self_mask_key(self._secrets.self_mask, held.digest, self.name))
+        masked = ring_fixed_point.encode(vector, exponent, count, self.context.precision)
+        add_mask(masked, pairwise_keys.self_mask_key(self._secrets.self_mask, held.digest, self.name))
         for peer in held.shares.keys() & met.peers.keys():
-            key = links.pair_mask_key(met.peers[peer].mask_secret, held.digest, self.name, peer)
-            links.apply_pair_mask(masked, key, self.name, peer)
+            key = pairwise_keys.pair_mask_key(met.peers[peer].mask_secret, held.digest, self.name, peer)
+            pairwise_keys.apply_pair_mask(masked, key, self.name, peer)
         return masked
 
     def attest(self, survivors: Survivors) -> Attestation:
@@ -198,11 +198,11 @@ class ParticipantSide:
         )
 
     def _is_stated(self, vector: FloatArray) -> bool:
-        """Whether this is the very array whose bound was stated."""
+        """True if this array is the one whose bound was stated."""
         return vector is self._stated
 
     def _state(self, vector: FloatArray, exponent: int) -> None:
-        """Bind to this update: an array that cannot change by itself, any other by its digest."""
+        """Bind to this update: a read-only array by identity, any other by its digest."""
         if not vector.flags.writeable:
             self._stated = vector
             self._pinned = replace(self._pinned, bound=exponent)
@@ -222,7 +222,7 @@ class ParticipantSide:
         return replace(unsigned, signature=self._identity.sign(unsigned.statement()))
 
     def _split(self, met: Neighbours) -> dict[str, _SharePair]:
-        """Shares of both secrets for the whole neighbourhood. Binding the roster: another roster, other polynomials."""
+        """Shares of both secrets for the neighbourhood; bound to the roster: another gives other polynomials."""
         places, threshold = range(1, len(met.around) + 1), met.graph.threshold
         of_seed, of_key = (
             shamir.split(secret, threshold, places, keys.derive(self._secrets.sharing, purpose, met.digest))
@@ -234,7 +234,7 @@ class ParticipantSide:
         return dict(zip(met.around, map(_SharePair, of_seed, of_key), strict=True))
 
     def _sealed(self, met: Neighbours, peer: str) -> SealedShare:
-        key = links.sealing_key(met.peers[peer].seal_secret, met.digest, self.name, peer)
+        key = pairwise_keys.sealing_key(met.peers[peer].seal_secret, met.digest, self.name, peer)
         pair = self._own_shares[peer]
         return SealedShare(self.name, peer, seal(key, pair.seed + pair.key))
 
@@ -243,7 +243,7 @@ class ParticipantSide:
         if self.name not in agreement.members:
             raise ChangedAgreement(f"the masking participants do not include {self.name}, to whom they were sent")
         check_neighbourhood(met.graph, self.name, frozenset(agreement.members), "masking participants")
-        ring.check_exponent(agreement.exponent)
+        ring_fixed_point.check_exponent(agreement.exponent)
         bound = self._pinned.bound
         if bound is None:
             raise OutOfTurn("an exponent was announced before this participant stated its own")
@@ -261,7 +261,7 @@ class ParticipantSide:
         return held | {self.name: self._own_shares[self.name]}
 
     def _open(self, met: Neighbours, share: SealedShare) -> _SharePair:
-        key = links.sealing_key(met.peers[share.sender].seal_secret, met.digest, share.sender, self.name)
+        key = pairwise_keys.sealing_key(met.peers[share.sender].seal_secret, met.digest, share.sender, self.name)
         plain = unseal(key, share.sealed, share.sender)
         pair = _SharePair(seed=plain[: shamir.SHARE_BYTES], key=plain[shamir.SHARE_BYTES :])
         shamir.share_value(pair.seed)

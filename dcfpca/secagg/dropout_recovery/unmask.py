@@ -1,4 +1,4 @@
-"""The end of an attempt at the aggregator: from the released shares to the masks, from the masks to the sum.
+"""Unmasking at the aggregator: recovers the masks from the released shares and removes them from the sum.
 
 Nothing here sees a single update: what is removed is the mask of the total.
 """
@@ -11,15 +11,15 @@ from itertools import chain, combinations
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from dcfpca.secagg import ring
-from dcfpca.secagg.dropout_recovery import keys, links, shamir
+from dcfpca.secagg import ring_fixed_point
+from dcfpca.secagg.dropout_recovery import keys, pairwise_keys, shamir
 from dcfpca.secagg.dropout_recovery.aggregator import ClosedRoster
 from dcfpca.secagg.dropout_recovery.context import Context
 from dcfpca.secagg.dropout_recovery.messages import Agreement, Reveal, Survivors, agreement_digest
 from dcfpca.secagg.errors import BelowThreshold, TamperedShare
 from dcfpca.secagg.keys import agree
 from dcfpca.secagg.masks import subtract_mask
-from dcfpca.secagg.ring import FloatArray, RingArray
+from dcfpca.secagg.ring_fixed_point import FloatArray, RingArray
 
 MOST_CHOICES = 500
 """So many ways of leaving wrong shares out are tried in one sum: enough for two liars among thirty."""
@@ -29,8 +29,8 @@ Shares = Mapping[tuple[str, str], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
-    """A share that does not belong to the secret which its owner committed to: one of the two lied."""
+class InconsistentShare:
+    """A share that is inconsistent with the secret its owner committed to: holder or owner lied."""
 
     holder: str
     owner: str
@@ -38,7 +38,7 @@ class Misfit:
 
 @dataclass(frozen=True, slots=True)
 class PairMask:
-    """The mask that a survivor applied against a dropout, which did not come to cancel it."""
+    """A survivor's pairwise mask with a dropout, which the dropout did not cancel."""
 
     survivor: str
     dropout: str
@@ -47,15 +47,15 @@ class PairMask:
 
 @dataclass(frozen=True, slots=True)
 class Masks:
-    """All that stands between the masked total and the sum."""
+    """All masks to remove from the masked total."""
 
     self_masks: tuple[bytes, ...] = field(repr=False)
     pair_masks: tuple[PairMask, ...]
-    misfits: tuple[Misfit, ...] = ()
+    inconsistent: tuple[InconsistentShare, ...] = ()
 
 
 def recover(closed: ClosedRoster, agreement: Agreement, survivors: Survivors, reveals: Collection[Reveal]) -> Masks:
-    """Put the shares together; raises when they are too few, or do not give what was advertised.
+    """Recover the masks from the shares; raises when they are too few, or inconsistent with what was advertised.
 
     Where there are more than the threshold, wrong ones are left out, and told.
     """
@@ -64,7 +64,8 @@ def recover(closed: ClosedRoster, agreement: Agreement, survivors: Survivors, re
     of_key = {(reveal.name, share.owner): share.value for reveal in reveals for share in reveal.key_shares}
     opener = _Opener(closed)
     self_masks = tuple(
-        links.self_mask_key(_self_mask(opener, survivor, of_seed), digest, survivor) for survivor in survivors.members
+        pairwise_keys.self_mask_key(_self_mask(opener, survivor, of_seed), digest, survivor)
+        for survivor in survivors.members
     )
     dropouts = [name for name in agreement.members if name not in alive]
     pair_masks = tuple(
@@ -72,7 +73,7 @@ def recover(closed: ClosedRoster, agreement: Agreement, survivors: Survivors, re
         for dropout in dropouts
         for mask in _pair_masks(closed, digest, alive, dropout, _mask_key(opener, dropout, of_key))
     )
-    return Masks(self_masks, pair_masks, tuple(opener.misfits))
+    return Masks(self_masks, pair_masks, tuple(opener.inconsistent))
 
 
 def remove_masks(total: RingArray, masks: Masks) -> None:
@@ -80,12 +81,12 @@ def remove_masks(total: RingArray, masks: Masks) -> None:
     for key in masks.self_masks:
         subtract_mask(total, key)
     for mask in masks.pair_masks:
-        links.unapply_pair_mask(total, mask.key, mask.survivor, mask.dropout)
+        pairwise_keys.unapply_pair_mask(total, mask.key, mask.survivor, mask.dropout)
 
 
 def open_sum(context: Context, agreement: Agreement, total: RingArray) -> FloatArray:
     """The sum of the survivors' updates from the unmasked total."""
-    return ring.decode(total, agreement.exponent, len(agreement.members), context.precision)
+    return ring_fixed_point.decode(total, agreement.exponent, len(agreement.members), context.precision)
 
 
 class _Opener:
@@ -93,7 +94,7 @@ class _Opener:
 
     def __init__(self, closed: ClosedRoster) -> None:
         self.closed = closed
-        self.misfits: list[Misfit] = []
+        self.inconsistent: list[InconsistentShare] = []
         self._tries = MOST_CHOICES
 
     def secret(self, owner: str, shares: Shares, fits: Callable[[bytes], bool]) -> bytes | None:
@@ -108,16 +109,16 @@ class _Opener:
                 continue
             if fits(secret):
                 wrong = () if left_out == distrusted else left_out
-                self.misfits += [Misfit(by_place[place][0], owner) for place in wrong]
+                self.inconsistent += [InconsistentShare(by_place[place][0], owner) for place in wrong]
                 return secret
         return None
 
     def _distrusted(self, by_place: Mapping[int, tuple[str, bytes]]) -> tuple[int, ...]:
-        liars = {misfit.holder for misfit in self.misfits}
+        liars = {share.holder for share in self.inconsistent}
         return tuple(place for place, (holder, _) in by_place.items() if holder in liars)
 
     def _choices(self, places: tuple[int, ...], distrusted: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        """Which places to leave out, the likeliest first, as long as there are tries left."""
+        """The sets of places to leave out, the likeliest first, until the tries are used up."""
         spare = len(places) - self.closed.graph.threshold
         fewest_first = chain.from_iterable(combinations(places, count) for count in range(spare + 1))
         for left_out in chain([distrusted] if len(distrusted) <= spare else [], fewest_first):
@@ -149,7 +150,7 @@ def _mask_key(opener: _Opener, owner: str, shares: Shares) -> X25519PrivateKey:
 
 
 def _by_place(closed: ClosedRoster, owner: str, shares: Shares) -> dict[int, tuple[str, bytes]]:
-    """Who holds which share, by place; raises when they are too few."""
+    """Holders and shares by place; raises when they are too few."""
     found = {
         closed.graph.place(owner, holder): (holder, shares[holder, owner])
         for holder in closed.graph.neighbourhood(owner)
@@ -170,7 +171,7 @@ def _pair_masks(
         PairMask(
             survivor=peer,
             dropout=dropout,
-            key=links.pair_mask_key(agree(key, closed.adverts[peer].mask_key, peer), digest, dropout, peer),
+            key=pairwise_keys.pair_mask_key(agree(key, closed.adverts[peer].mask_key, peer), digest, dropout, peer),
         )
         for peer in closed.graph.neighbourhood(dropout)
         if peer in alive

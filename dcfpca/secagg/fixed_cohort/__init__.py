@@ -1,4 +1,4 @@
-"""The second edition: one cohort for the whole run, one message each way in a round (see docs/protocol.md).
+"""The fixed-cohort protocol (v2): one cohort for the run, one message each way in a round (see docs/protocol.md).
 
 Set-up, once a run, is two relays; a round is one message each way. `terms` is the same at both sides.
 
@@ -28,12 +28,12 @@ from dcfpca.secagg.fixed_cohort.aggregator import (
     open_sum,
     shares_for,
 )
+from dcfpca.secagg.fixed_cohort.block_layout import Block, BlockLayout
 from dcfpca.secagg.fixed_cohort.complaint import Complaint, check_complaint, complain
-from dcfpca.secagg.fixed_cohort.layout import Block, BlockLayout
+from dcfpca.secagg.fixed_cohort.differencing_check import Exposure, PastRun, exposure
 from dcfpca.secagg.fixed_cohort.messages import Advert, Masked, Misfit, Opening, Roster, SealedShare
-from dcfpca.secagg.fixed_cohort.past_runs import Exposure, PastRun, exposure
+from dcfpca.secagg.fixed_cohort.run_terms import RunTerms
 from dcfpca.secagg.fixed_cohort.site import FixedCohortSide, Numbers
-from dcfpca.secagg.fixed_cohort.terms import RunTerms
 
 __all__ = [
     "Advert",

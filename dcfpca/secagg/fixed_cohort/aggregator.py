@@ -1,4 +1,4 @@
-"""The aggregator's side: it checks what it relays, adds what it is sent, and holds no secret."""
+"""The aggregator's side: checks the messages it relays and adds masked updates; holds no secret."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dcfpca.secagg.fixed_cohort.context import context_of, sum_digest
 from dcfpca.secagg.fixed_cohort.exponents import lifted
 from dcfpca.secagg.fixed_cohort.fixed_point import decode, from_ring
 from dcfpca.secagg.fixed_cohort.group_secret import check_share
+from dcfpca.secagg.fixed_cohort.homomorphic_mac import P
 from dcfpca.secagg.fixed_cohort.messages import Advert, Masked, Opening, Roster, SealedShare
 from dcfpca.secagg.fixed_cohort.roster import check_advert, check_distinct, check_roster, roster_digest
-from dcfpca.secagg.fixed_cohort.tags import P
-from dcfpca.secagg.fixed_cohort.terms import RunTerms
+from dcfpca.secagg.fixed_cohort.run_terms import RunTerms
 from dcfpca.secagg.identity import Verify
-from dcfpca.secagg.ring import FloatArray, RingArray, dtype_of
+from dcfpca.secagg.ring_fixed_point import FloatArray, RingArray, dtype_of
 
 
 def accept_advert(terms: RunTerms, known: Mapping[str, Advert], advert: Advert, verify: Verify) -> None:
@@ -58,7 +58,7 @@ def shares_for(receiver: str, shares: Iterable[SealedShare]) -> tuple[SealedShar
 
 @dataclass(slots=True)
 class Tally:
-    """The running sum of one context. It means nothing before everybody is in it."""
+    """The running sum of one context, masked until all members are added."""
 
     context: bytes
     values: RingArray = field(repr=False)
@@ -82,7 +82,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenedSum:
-    """The sum over the whole cohort, as anyone may know it; `digest` goes into the next opening."""
+    """The opened sum over the whole cohort, which is public; `digest` goes into the next opening."""
 
     context: bytes
     values: RingArray = field(repr=False)
@@ -90,7 +90,7 @@ class OpenedSum:
     numbers: FloatArray = field(repr=False)
 
     def digest(self) -> bytes:
-        """What the next opening has as `previous_sum`."""
+        """The digest that the next opening carries as `previous_sum`."""
         return sum_digest(self.context, self.values, self.tag)
 
 

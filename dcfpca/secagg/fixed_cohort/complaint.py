@@ -1,13 +1,13 @@
-"""A signed complaint: whom a site accuses of what, so that the operator learns it and not only the site's own log."""
+"""A signed complaint of a site, with the accused and the error, which is relayed to the operator."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from dcfpca.secagg.errors import InventedParticipant, SecureSumRefusal, SwappedKey
-from dcfpca.secagg.fixed_cohort.statements import canonical
-from dcfpca.secagg.fixed_cohort.terms import RunTerms
-from dcfpca.secagg.identity import Identity, Verify, signed
+from dcfpca.secagg.fixed_cohort.domain_separation import canonical
+from dcfpca.secagg.fixed_cohort.run_terms import RunTerms
+from dcfpca.secagg.identity import SigningIdentity, Verify, signed
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,11 @@ class Complaint:
     signature: bytes
 
     def statement(self, binding: bytes) -> bytes:
-        """What the author signs."""
+        """The statement that the author signs."""
         return canonical("complaint", binding, self.author, self.accused, self.error, self.sentence)
 
 
-def complain(terms: RunTerms, identity: Identity, error: SecureSumRefusal) -> Complaint:
+def complain(terms: RunTerms, identity: SigningIdentity, error: SecureSumRefusal) -> Complaint:
     """The complaint that a refusal gives rise to."""
     unsigned = Complaint(
         identity.name, error.accused, type(error).__name__, str(error), identity.certificate, signature=b""
@@ -38,7 +38,7 @@ def complain(terms: RunTerms, identity: Identity, error: SecureSumRefusal) -> Co
 
 
 def check_complaint(terms: RunTerms, complaint: Complaint, verify: Verify) -> None:
-    """A member of the cohort made this complaint about this run."""
+    """Raise unless a member of the cohort signed this complaint about this run."""
     if complaint.author not in terms.cohort or complaint.accused not in ("", *terms.cohort):
         raise InventedParticipant(f"the complaint of {complaint.author} is not between members of run {terms.run}")
     identity = verify(complaint.certificate, complaint.author)

@@ -1,21 +1,21 @@
-"""The context of a round: everything a site was told, as one digest that is bound into every mask."""
+"""The context of a round: a digest of everything the aggregator sent, which is bound into every mask."""
 
 from __future__ import annotations
 
 import hashlib
 
+from dcfpca.secagg.fixed_cohort.domain_separation import canonical, digest
 from dcfpca.secagg.fixed_cohort.exponents import lifted
 from dcfpca.secagg.fixed_cohort.messages import Opening
-from dcfpca.secagg.fixed_cohort.statements import canonical, digest
-from dcfpca.secagg.fixed_cohort.terms import RunTerms
-from dcfpca.secagg.ring import RingArray
+from dcfpca.secagg.fixed_cohort.run_terms import RunTerms
+from dcfpca.secagg.ring_fixed_point import RingArray
 
 NO_SUM = bytes(32)
 """Stands for the previous sum in a round that has none."""
 
 
 def opening_digest(terms: RunTerms, roster: bytes, opening: Opening) -> bytes:
-    """Names the run, the roster and the round with its consensus, previous sum, layout and first exponents."""
+    """The digest of the run, the roster and the round with its consensus, previous sum, layout and first exponents."""
     return digest(
         "opening",
         terms.run,
@@ -30,16 +30,16 @@ def opening_digest(terms: RunTerms, roster: bytes, opening: Opening) -> bytes:
 
 
 def context_of(terms: RunTerms, roster: bytes, opening: Opening, lifts: int) -> bytes:
-    """Names the opening and the exponents after so many lifts."""
+    """The digest of the opening and of the exponents after `lifts` lifts."""
     exponents = lifted(opening.exponents, lifts, terms.precision)
     return digest("context", opening_digest(terms, roster, opening), canonical("exponents", *exponents))
 
 
 def consensus_digest(consensus: bytes) -> bytes:
-    """Names a consensus by every byte of it."""
+    """The digest of a consensus."""
     return digest("consensus", hashlib.sha256(consensus).digest())
 
 
 def sum_digest(context: bytes, total: RingArray, tag: int) -> bytes:
-    """Names an opened sum with its tag; the next opening has it as `previous_sum`."""
+    """The digest of an opened sum with its tag; the next opening carries it as `previous_sum`."""
     return digest("sum", context, hashlib.sha256(total.tobytes()).digest(), tag)

@@ -1,4 +1,4 @@
-"""How large the numbers of a round may be: a public rule, so that nobody states a bound of its own update.
+"""The public rule that bounds the numbers of a round, so that no site states a bound of its own update.
 
 The first exponents come with the layout. Later ones follow from the last sum, with headroom for updates that cancelled
 in it. A site whose update does not fit says so, one signed bit; each such misfit lifts all exponents, and a run has
@@ -8,14 +8,14 @@ room for MOST_LIFTS of them.
 from __future__ import annotations
 
 from dcfpca.secagg.errors import ChangedExponent
-from dcfpca.secagg.fixed_cohort.layout import BlockLayout
-from dcfpca.secagg.ring import MAX_EXPONENT, MIN_EXPONENT, FloatArray, bounding_exponent
+from dcfpca.secagg.fixed_cohort.block_layout import BlockLayout
+from dcfpca.secagg.ring_fixed_point import MAX_EXPONENT, MIN_EXPONENT, FloatArray, bounding_exponent
 
 MOST_LIFTS = 3
 HEADROOM = {64: 10, 32: 3}
 LIFT = {64: 16, 32: 6}
 STEEPEST_FALL = 8
-"""Exponents fall at most so much from one round to the next: one round of small updates does not clip the next."""
+"""The largest fall of an exponent per round, so that one round of small updates does not clip the next."""
 
 
 def first_exponents(layout: BlockLayout) -> tuple[int, ...]:
@@ -32,18 +32,18 @@ def next_exponents(layout: BlockLayout, before: tuple[int, ...], total: FloatArr
 
 
 def lifted(exponents: tuple[int, ...], lifts: int, precision: int) -> tuple[int, ...]:
-    """The exponents after so many misfits."""
+    """The exponents after `lifts` misfits."""
     return tuple(min(MAX_EXPONENT, exponent + lifts * LIFT[precision]) for exponent in exponents)
 
 
 def fits(vector: FloatArray, layout: BlockLayout, exponents: tuple[int, ...]) -> bool:
-    """Whether every number is below its bound; numbers that are not finite raise UnusableUpdate."""
+    """True if every number is below its bound; numbers that are not finite raise UnusableUpdate."""
     bounds = [bounding_exponent(vector[where]) for where in layout.slices()]
     return all(bound <= exponent for bound, exponent in zip(bounds, exponents, strict=True))
 
 
 def check_exponents(layout: BlockLayout, exponents: tuple[int, ...]) -> None:
-    """One exponent for each block, each within the limits of fixed point."""
+    """Raise unless there is one exponent for each block, each within the limits of fixed point."""
     if len(exponents) != len(layout.blocks):
         raise ChangedExponent(f"{len(exponents)} exponents were announced for {len(layout.blocks)} blocks")
     for exponent in exponents:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.secagg.fixed_cohort.layout import BlockLayout
-from dcfpca.secagg.ring import FloatArray, RingArray, dtype_of
+from dcfpca.secagg.fixed_cohort.block_layout import BlockLayout
+from dcfpca.secagg.ring_fixed_point import FloatArray, RingArray, dtype_of
 
 Integers = NDArray[np.int64]
 
@@ -47,7 +47,7 @@ def from_ring(total: RingArray, precision: int) -> Integers:
 
 
 def in_range(total: Integers, precision: int) -> bool:
-    """Whether the total is one that members who keep to the protocol can have."""
+    """True if the total lies in the range that sums of honest members have."""
     limit = 1 << ROOM[precision]
     return bool(np.all((total < limit) & (total > -limit)))
 

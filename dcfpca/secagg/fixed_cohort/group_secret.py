@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from dcfpca.secagg.errors import TamperedShare
+from dcfpca.secagg.fixed_cohort.domain_separation import canonical, digest
 from dcfpca.secagg.fixed_cohort.messages import SealedShare
 from dcfpca.secagg.fixed_cohort.pair_roots import sealing_key
-from dcfpca.secagg.fixed_cohort.statements import canonical, digest
 from dcfpca.secagg.identity import Sign, signed
 from dcfpca.secagg.keys import KEY_BYTES, seal, unseal
 
@@ -21,7 +21,7 @@ SEALED_BYTES = KEY_BYTES + 16
 
 
 def commitment(binding: bytes, name: str, share: bytes) -> bytes:
-    """What a member publishes about its share before it sees the others'."""
+    """The commitment to a member's share, published before it sees the others' shares."""
     return digest("share-commitment", binding, name, share)
 
 
@@ -32,12 +32,12 @@ def seal_share(roster: bytes, root: bytes, sender: str, receiver: str, share: by
 
 
 def share_statement(roster: bytes, sender: str, receiver: str, sealed: bytes) -> bytes:
-    """What the sender signs, so that a share which does not open tells a lying sender from a lying relay."""
+    """The statement that the sender signs: a share that does not open then proves who lied, the sender or the relay."""
     return canonical("sealed-share", roster, sender, receiver, sealed)
 
 
 def check_share(roster: bytes, share: SealedShare, identity: EllipticCurvePublicKey) -> None:
-    """The sender sealed exactly these bytes for this receiver under this roster."""
+    """Raise unless the sender signed exactly these sealed bytes for this receiver under this roster."""
     statement = share_statement(roster, share.sender, share.receiver, share.sealed)
     if len(share.sealed) != SEALED_BYTES or not signed(identity, share.signature, statement):
         raise TamperedShare(f"the share relayed from {share.sender} to {share.receiver} is not the one it signed")

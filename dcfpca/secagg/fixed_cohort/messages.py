@@ -1,12 +1,12 @@
-"""What travels: adverts and sealed shares once a run; an opening and a masked update (or a misfit) each round."""
+"""The messages: adverts and sealed shares once a run; an opening and a masked update (or a misfit) each round."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dcfpca.secagg.fixed_cohort.layout import BlockLayout
-from dcfpca.secagg.fixed_cohort.statements import canonical
-from dcfpca.secagg.ring import RingArray
+from dcfpca.secagg.fixed_cohort.block_layout import BlockLayout
+from dcfpca.secagg.fixed_cohort.domain_separation import canonical
+from dcfpca.secagg.ring_fixed_point import RingArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Advert:
     signature: bytes
 
     def statement(self) -> bytes:
-        """What the owner signs."""
+        """The statement that the owner signs."""
         return canonical("advert", self.binding, self.name, self.key, self.commitment)
 
 
@@ -55,7 +55,7 @@ class Misfit:
     signature: bytes
 
     def statement(self) -> bytes:
-        """What the participant signs."""
+        """The statement that the participant signs."""
         return canonical("misfit", self.context, self.name)
 
 

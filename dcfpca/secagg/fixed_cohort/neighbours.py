@@ -1,4 +1,4 @@
-"""Who masks with whom: everybody with everybody up to 64 members, beyond that k neighbours each on a ring.
+"""The masking graph: complete up to 64 members, beyond that k neighbours each on a ring.
 
 Nothing is recovered from dropouts, so one thing must not happen: two gaps of k/2 places in a row, filled by
 conspirators, would cut the ring into parts with a sum each. k is the smallest even number for which a random ring has
@@ -12,15 +12,15 @@ from fractions import Fraction
 from functools import lru_cache
 from math import ceil, comb
 
-from dcfpca.secagg.fixed_cohort.statements import digest
-from dcfpca.secagg.graph import COMPLETE_UP_TO, ways
+from dcfpca.secagg.fixed_cohort.domain_separation import digest
+from dcfpca.secagg.neighbour_sampling import COMPLETE_UP_TO, ways
 
 CORRUPT_SHARE = Fraction(1, 3)
 SECURITY_BITS = 40
 
 
 def neighbours_of(name: str, cohort: tuple[str, ...], group_secret: bytes) -> tuple[str, ...]:
-    """With whom a member masks, in the order of names."""
+    """The neighbours with which a member masks, in the order of names."""
     degree = degree_for(len(cohort))
     if degree == len(cohort) - 1:
         return tuple(member for member in cohort if member != name)
@@ -32,7 +32,7 @@ def neighbours_of(name: str, cohort: tuple[str, ...], group_secret: bytes) -> tu
 
 @lru_cache(maxsize=64)
 def degree_for(members: int) -> int:
-    """k for a cohort of this size; members − 1 means everybody."""
+    """k for a cohort of this size; members − 1 means a complete graph."""
     if members <= COMPLETE_UP_TO:
         return members - 1
     return next((k for k in range(2, members - 1, 2) if _secure(members, k // 2)), members - 1)

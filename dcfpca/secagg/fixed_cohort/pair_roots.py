@@ -1,30 +1,30 @@
-"""Pair roots: what two members of a run share, and the single-purpose keys that come from it.
+"""Pair roots: the secret that two members of a run share, and the single-purpose keys derived from it.
 
 The root of a round is the root of the round before, ratcheted: whoever takes a later one cannot go back.
 """
 
 from __future__ import annotations
 
-from dcfpca.secagg.fixed_cohort.statements import derive
-from dcfpca.secagg.fixed_cohort.tags import P, to_field
+from dcfpca.secagg.fixed_cohort.domain_separation import derive
+from dcfpca.secagg.fixed_cohort.homomorphic_mac import P, to_field
 from dcfpca.secagg.masks import add_mask, subtract_mask
-from dcfpca.secagg.ring import RingArray
+from dcfpca.secagg.ring_fixed_point import RingArray
 
 
 def pair_root(shared: bytes, roster: bytes, one: str, other: str) -> bytes:
-    """The root of round 0 from the X25519 secret of two members, the same seen from either."""
+    """The root of round 0 from the X25519 secret of two members, symmetric in both."""
     return derive(shared, "pair-root", roster, min(one, other), max(one, other))
 
 
 def ratchet(root: bytes, rounds: int) -> bytes:
-    """The root so many rounds later."""
+    """The root after `rounds` more rounds."""
     for _ in range(rounds):
         root = derive(root, "ratchet")
     return root
 
 
 def sealing_key(root: bytes, sender: str, receiver: str) -> bytes:
-    """Seals the one share that this sender has for this receiver."""
+    """The key that seals the single share from this sender to this receiver."""
     return derive(root, "seal-share", sender, receiver)
 
 

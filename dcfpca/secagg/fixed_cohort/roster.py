@@ -1,4 +1,4 @@
-"""The roster of a run: whose keys are in it, and the checks that both sides make of it."""
+"""The roster of a run, and the checks that both sides make of it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from dcfpca.errors import BadIdentity
 from dcfpca.secagg.errors import IncompleteCohort, InventedParticipant, ReplayedKey, SwappedKey
+from dcfpca.secagg.fixed_cohort.domain_separation import canonical, digest
 from dcfpca.secagg.fixed_cohort.messages import Advert, Roster
-from dcfpca.secagg.fixed_cohort.statements import canonical, digest
-from dcfpca.secagg.fixed_cohort.terms import RunTerms
+from dcfpca.secagg.fixed_cohort.run_terms import RunTerms
 from dcfpca.secagg.identity import Verify, signed
 from dcfpca.secagg.keys import KEY_BYTES, check_usable
 
@@ -45,7 +45,7 @@ def check_roster(terms: RunTerms, roster: Roster, verify: Verify) -> dict[str, E
 
 
 def check_distinct(adverts: Collection[Advert]) -> None:
-    """No key and no commitment may stand under two names, or for each other."""
+    """Raise if a key or commitment occurs twice."""
     seen: dict[bytes, str] = {}
     for advert in adverts:
         for value in (advert.key, advert.commitment):
@@ -56,7 +56,7 @@ def check_distinct(adverts: Collection[Advert]) -> None:
 
 
 def roster_digest(terms: RunTerms, roster: Roster) -> bytes:
-    """Names the run and every key and commitment of its members."""
+    """The digest of the run and of every key and commitment of its members."""
     each = (canonical("member", advert.name, advert.key, advert.commitment) for advert in roster.adverts)
     return digest("roster", terms.binding, *each)
 

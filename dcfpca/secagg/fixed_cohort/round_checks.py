@@ -1,4 +1,4 @@
-"""Whether a site may answer an opening: rounds only upwards, one opening for each, lifts only with signed reasons."""
+"""Checks before a site answers an opening: rounds increase, one opening per round, lifts only with signed misfits."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dcfpca.secagg.errors import ChangedConsensus, ChangedExponent, PastLastRoun
 from dcfpca.secagg.fixed_cohort.context import context_of, opening_digest
 from dcfpca.secagg.fixed_cohort.exponents import MOST_LIFTS, check_exponents
 from dcfpca.secagg.fixed_cohort.messages import Misfit, Opening
+from dcfpca.secagg.fixed_cohort.run_terms import RunTerms
 from dcfpca.secagg.fixed_cohort.state import SiteState
-from dcfpca.secagg.fixed_cohort.terms import RunTerms
 from dcfpca.secagg.identity import Verify, signed
 
 
 def check_opening(terms: RunTerms, state: SiteState, opening: Opening, verify: Verify) -> None:
-    """Raise the refusal that this opening deserves in this state, if any."""
+    """Raise the refusal that fits this opening in this state, if any."""
     _check_round(terms, state, opening)
     check_exponents(opening.layout, opening.exponents)
     if opening.round == state.round and opening_digest(terms, state.roster, opening) != state.opening:

@@ -26,17 +26,18 @@ from dcfpca.secagg.errors import (
     UpdateTooLarge,
     WrongSum,
 )
-from dcfpca.secagg.fixed_cohort import fixed_point, group_secret, pair_roots, round_checks, tags
+from dcfpca.secagg.fixed_cohort import fixed_point, group_secret, pair_roots, round_checks
+from dcfpca.secagg.fixed_cohort import homomorphic_mac as tags
 from dcfpca.secagg.fixed_cohort.context import context_of, opening_digest
 from dcfpca.secagg.fixed_cohort.exponents import MOST_LIFTS, fits, lifted
 from dcfpca.secagg.fixed_cohort.messages import Advert, Masked, Misfit, Opening, Roster, SealedShare
 from dcfpca.secagg.fixed_cohort.neighbours import neighbours_of
 from dcfpca.secagg.fixed_cohort.roster import check_roster, roster_digest
+from dcfpca.secagg.fixed_cohort.run_terms import RunTerms
 from dcfpca.secagg.fixed_cohort.state import NOTHING, SiteState, Step, from_record, to_record
-from dcfpca.secagg.fixed_cohort.terms import RunTerms
-from dcfpca.secagg.identity import Identity
+from dcfpca.secagg.identity import SigningIdentity
 from dcfpca.secagg.keys import KEY_BYTES, agree
-from dcfpca.secagg.ring import FloatArray, RingArray
+from dcfpca.secagg.ring_fixed_point import FloatArray, RingArray
 
 ENTROPY_BYTES = 2 * KEY_BYTES
 
@@ -51,7 +52,7 @@ class Numbers(Enum):
 class FixedCohortSide:
     """One site in one run."""
 
-    def __init__(self, terms: RunTerms, identity: Identity, state: SiteState) -> None:
+    def __init__(self, terms: RunTerms, identity: SigningIdentity, state: SiteState) -> None:
         if identity.name not in terms.cohort:
             raise BadInput(f"{identity.name} is not in the cohort of run {terms.run}")
         if len(state.roots) != len(terms.cohort):
@@ -61,7 +62,7 @@ class FixedCohortSide:
         self._identity = identity
 
     @staticmethod
-    def begin(terms: RunTerms, identity: Identity, entropy: bytes) -> FixedCohortSide:
+    def begin(terms: RunTerms, identity: SigningIdentity, entropy: bytes) -> FixedCohortSide:
         """A side with a new key. The 64 bytes of entropy are fresh; the record is saved before the advert leaves."""
         if len(entropy) != ENTROPY_BYTES:
             raise BadInput(f"a run begins with {ENTROPY_BYTES} bytes of entropy, not {len(entropy)}")
@@ -70,7 +71,7 @@ class FixedCohortSide:
         return FixedCohortSide(terms, identity, SiteState(terms.binding, Step.ADVERTISED, key, share, nobody))
 
     @staticmethod
-    def restore(terms: RunTerms, identity: Identity, record: bytes) -> FixedCohortSide:
+    def restore(terms: RunTerms, identity: SigningIdentity, record: bytes) -> FixedCohortSide:
         """The side that this record was saved of; LostState if it is damaged or of another run."""
         return FixedCohortSide(terms, identity, from_record(record, terms.binding))
 

@@ -1,4 +1,4 @@
-"""What a site stores of a run between two messages: one record, as long for the whole run as on its first day.
+"""A site's stored state of a run between two messages: one record whose size does not grow with the rounds.
 
 Because the length never changes, the file that holds it can be overwritten in place, so that spent keys do not stay on
 the disk. A record has a sequence number and a checksum: with two slots, written and synced one after the other, a crash
@@ -22,7 +22,7 @@ NOTHING = bytes(KEY_BYTES)
 
 
 class Step(IntEnum):
-    """How far a site is in a run."""
+    """The last step of a run that a site has done."""
 
     ADVERTISED = 0
     SHARED = 1
@@ -32,7 +32,7 @@ class Step(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SiteState:
-    """Everything that binds a site for the rest of a run, and the secrets it still needs for it.
+    """A site's commitments in a run, and the secrets it still needs for it.
 
     `round` is −1 before the first. `opening` and `update` pin what was answered there, and with which numbers. `lifts`
     counts the misfits of that round, `lifts_before` those of the rounds before, `own_misfits` those that this site

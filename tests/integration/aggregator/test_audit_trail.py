@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from aggregator.store import audit
-from dcfpca.consent import consent_bytes
+from dcfpca.consent_statement import consent_bytes
 from dcfpca.identity import Role
 from dcfpca.pki import sign
 from dcfpca.spec import parse_spec

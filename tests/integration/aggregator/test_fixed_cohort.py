@@ -15,18 +15,18 @@ import pytest
 from aggregator.run.assignments import assignments
 from aggregator.run.rules import step
 from aggregator.run.state import Run
-from dcfpca.consent import consent_bytes
+from dcfpca.chunked_vectors import header_of, message_from
+from dcfpca.consent_statement import consent_bytes
 from dcfpca.fixed_cohort_wire import opening_from_wire
 from dcfpca.method_memory import decode_memory, memory_digest
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage, Total
 from dcfpca.secagg.errors import WrongSum
 from dcfpca.secagg.fixed_cohort import complain
+from dcfpca.secagg_block_layout import block_layout
 from dcfpca.spec import RunSpec
-from dcfpca.update_blocks import block_layout
 from dcfpca.v1 import admin_pb2 as admin
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
-from dcfpca.wire import header_of, message_from
 from dcfpca.wire_constants import PROTOCOL
 from tests.support.fixed_cohort_site import WaitingSite
 from tests.support.service import Service, service

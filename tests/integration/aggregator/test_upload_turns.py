@@ -13,18 +13,18 @@ import grpc
 import numpy as np
 import pytest
 
-from dcfpca.consent import consent_bytes
+from dcfpca.chunked_vectors import chunks, header_of
+from dcfpca.consent_statement import consent_bytes
 from dcfpca.identity import Role
 from dcfpca.methods import method_of
 from dcfpca.pki import Credentials, sign
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.simulate import simulate
 from dcfpca.spec import parse_spec
 from dcfpca.v1 import admin_pb2
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceServicer, RoundServiceStub, add_RoundServiceServicer_to_server
-from dcfpca.wire import chunks, header_of
 from dcfpca.wire_constants import PROTOCOL
 from participant.link import Link
 from tests.support.federation import relative

@@ -17,8 +17,8 @@ from dcfpca.connection_diagnosis import Address, TlsFiles, diagnose
 from dcfpca.errors import BadIdentity, DcfpcaError, Unreachable
 from dcfpca.identity import Role
 from dcfpca.operator.connection import ConnectionSettings, connected
-from dcfpca.pki.directory import Authority, create_authority
-from dcfpca.pki.site import SiteFiles, issue_credentials
+from dcfpca.pki.ca_directory import Authority, create_authority
+from dcfpca.pki.credential_files import SiteFiles, issue_credentials
 
 LONG_AGO = timedelta(days=60)
 

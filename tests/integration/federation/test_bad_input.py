@@ -14,7 +14,7 @@ from dcfpca.cli.main import main as operator_main
 from dcfpca.errors import DcfpcaError
 from dcfpca.identity import Role
 from dcfpca.pki import create_authority, issue_credentials
-from dcfpca.text.command_line import FAILED, MISUSED
+from dcfpca.text.command_runner import FAILED, MISUSED
 from participant.main import main as participant_main
 from tests.support.federation import Federation
 

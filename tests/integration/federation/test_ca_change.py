@@ -11,7 +11,7 @@ from cryptography import x509
 
 from dcfpca.identity import Role
 from dcfpca.pki import Authority, create_authority, issue_credentials
-from dcfpca.pki.directory import list_records, revoke_certificates
+from dcfpca.pki.ca_directory import list_records, revoke_certificates
 from dcfpca.rpca.synthetic import Recipe, generate
 from tests.support.federation import Federation
 

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.real_data import Dataset, asd, highway
 from dcfpca.methods import method_of
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.metrics import area_under_curve, best_f1
 from dcfpca.rpca.simulate import simulate

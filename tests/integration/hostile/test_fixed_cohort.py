@@ -21,7 +21,7 @@ import pytest
 from aggregator.runner import Runner
 from dcfpca.identity import Role
 from dcfpca.methods import method_of
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.simulate import simulate
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import admin_pb2, types_pb2

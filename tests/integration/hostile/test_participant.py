@@ -21,11 +21,11 @@ import numpy as np
 import pytest
 
 from aggregator.runner import Runner
-from dcfpca.consent import consent_bytes
+from dcfpca.consent_statement import consent_bytes
 from dcfpca.identity import Role
 from dcfpca.methods import method_of
 from dcfpca.pki import Credentials, sign
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.simulate import simulate
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import admin_pb2, types_pb2

@@ -8,7 +8,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from dcfpca import secagg, secagg_wire
+from dcfpca import dropout_recovery_wire, secagg
 from dcfpca.rpca.method import TensorMessage
 from dcfpca.v1 import rounds_pb2 as pb
 from tests.support.attacked_sites import (
@@ -56,11 +56,11 @@ def test_keys_of_a_site_that_was_told_another_consensus_are_refused(liar: LyingA
     adverts = {}
     for name in NAMES:
         heard = liar.await_call("AdvertiseKeys", name, run.run_id, after)
-        adverts[name] = secagg_wire.advert_from_wire(heard.request.keys)
+        adverts[name] = dropout_recovery_wire.advert_from_wire(heard.request.keys)
     bindings = {name: advert.binding for name, advert in adverts.items()}
     assert bindings[VICTIM] not in [bindings[name] for name in OTHERS]
     closed = secagg.close_roster(run.context(true), adverts.values())
-    run.tell(VICTIM, keys_relayed=secagg_wire.roster_to_wire(true.ref, secagg.roster_for(closed, VICTIM)))
+    run.tell(VICTIM, keys_relayed=dropout_recovery_wire.roster_to_wire(true.ref, secagg.roster_for(closed, VICTIM)))
     watch.refusal(VICTIM, "ReplayedKey")
     assert not [one for one in liar.heard[after:] if one.call in ("ShareKeys", "SubmitUpdate") and one.site == VICTIM]
 

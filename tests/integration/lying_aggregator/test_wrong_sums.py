@@ -13,7 +13,7 @@ from dcfpca.rpca.subspace.round_plan import PLAN_SCALARS
 from dcfpca.secagg.fixed_cohort import Complaint, OpenedSum, check_complaint
 from dcfpca.secagg.fixed_cohort.exponents import lifted
 from dcfpca.secagg.fixed_cohort.fixed_point import decode, from_ring
-from dcfpca.update_blocks import block_layout
+from dcfpca.secagg_block_layout import block_layout
 from dcfpca.v1 import rounds_pb2 as pb
 from tests.support.attacked_sites import NAMES, Watch, at_round, begun, refused, sent_answers, with_broadcast
 from tests.support.fixed_cohort_play import FixedCohortPlay

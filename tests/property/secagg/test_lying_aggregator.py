@@ -42,7 +42,7 @@ from dcfpca.secagg.fixed_cohort.context import consensus_digest
 from dcfpca.secagg.fixed_cohort.exponents import lifted
 from dcfpca.secagg.fixed_cohort.fixed_point import decode, from_ring
 from dcfpca.secagg.fixed_cohort.state import Step
-from dcfpca.secagg.ring import FloatArray, RingArray
+from dcfpca.secagg.ring_fixed_point import FloatArray, RingArray
 from tests.support.fixed_cohort import LAYOUT, begin, opening_of, terms_of
 from tests.support.secagg import identity_of
 

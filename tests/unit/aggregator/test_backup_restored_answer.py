@@ -18,7 +18,7 @@ from scipy.optimize import minimize
 from dcfpca.rpca.method import Consensus, FloatArray, Outcome
 from dcfpca.rpca.simulate import collect, exchange
 from dcfpca.rpca.subspace.method import SubspaceMethod
-from dcfpca.rpca.subspace.schedule import STICKY
+from dcfpca.rpca.subspace.schedule import HYSTERESIS
 from dcfpca.rpca.synthetic import Problem, Recipe, generate
 from tests.support.federation import relative
 
@@ -100,7 +100,7 @@ def test_a_round_without_a_site_may_end_a_step_of_the_threshold_away_with_the_ri
     problem: Problem, undisturbed: Answer, round: int, site: int
 ) -> None:
     other, a = played(problem, {round: site}), METHOD.settings.a
-    assert abs(np.log(other.threshold / undisturbed.threshold)) <= 1.01 * np.log1p(STICKY)
+    assert abs(np.log(other.threshold / undisturbed.threshold)) <= 1.01 * np.log1p(HYSTERESIS)
     assert other.threshold != undisturbed.threshold
     assert relative(optimum(problem.M, undisturbed.L, undisturbed.threshold, a), undisturbed.L) <= 1e-7
     assert relative(optimum(problem.M, undisturbed.L, other.threshold, a), other.L) <= 1e-7

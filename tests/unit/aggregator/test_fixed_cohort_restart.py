@@ -19,9 +19,9 @@ from aggregator.store.audit import Signer
 from aggregator.store.store import Store
 from aggregator.store.update_files import UpdateKey
 from aggregator.store_thread import StoreThread
-from dcfpca.fate import Fate
+from dcfpca.message_fate import Fate
 from dcfpca.methods import method_of
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage, Total
 from dcfpca.secagg.fixed_cohort import FixedCohortSide, Masked, Opening, shares_for
 from dcfpca.v1 import rounds_pb2 as pb

@@ -23,7 +23,7 @@ from aggregator.store.update_files import UpdateKey
 from aggregator.store_thread import StoreThread
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadInput
-from dcfpca.fate import Fate
+from dcfpca.message_fate import Fate
 from dcfpca.methods import method_of
 from dcfpca.spec import RunSpec
 from tests.support.rules import NAMES, spec_of

@@ -12,7 +12,7 @@ import grpc
 import numpy as np
 import pytest
 
-from dcfpca import wire
+from dcfpca import chunked_vectors
 from dcfpca.connection_diagnosis import Address
 from dcfpca.errors import BadInput, BadMessage, DcfpcaError
 from dcfpca.identity import Identity, Role
@@ -52,7 +52,7 @@ class Aggregator(AdminServiceServicer):
 
 
 def honest(offset: int) -> Iterator[types_pb2.Chunk]:
-    return wire.chunks(CONTENT, offset)
+    return chunked_vectors.chunks(CONTENT, offset)
 
 
 @contextmanager
@@ -84,10 +84,10 @@ def test_a_broken_download_goes_on_where_it_broke(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     "chunks",
     [
-        lambda offset: wire.chunks(CONTENT[:-1] + bytes([CONTENT[-1] ^ 1])),
-        lambda offset: wire.chunks(CONTENT[:-1]),
-        lambda offset: wire.chunks(CONTENT + b"more"),
-        lambda offset: wire.chunks(CONTENT, 1),
+        lambda offset: chunked_vectors.chunks(CONTENT[:-1] + bytes([CONTENT[-1] ^ 1])),
+        lambda offset: chunked_vectors.chunks(CONTENT[:-1]),
+        lambda offset: chunked_vectors.chunks(CONTENT + b"more"),
+        lambda offset: chunked_vectors.chunks(CONTENT, 1),
         lambda offset: iter(()),
     ],
     ids=["flipped bit", "too short", "too long", "gap", "nothing"],
@@ -120,8 +120,11 @@ def test_names_from_the_network_never_leave_the_directory(tmp_path: Path, file: 
 
 def model_parts(vector: np.ndarray, layout: Layout) -> list[types_pb2.TensorPart]:
     payload = vector.tobytes()
-    header = wire.header_of(payload, layout, types_pb2.DTYPE_FLOAT64)
-    return [types_pb2.TensorPart(header=header), *(types_pb2.TensorPart(chunk=chunk) for chunk in wire.chunks(payload))]
+    header = chunked_vectors.header_of(payload, layout, types_pb2.DTYPE_FLOAT64)
+    return [
+        types_pb2.TensorPart(header=header),
+        *(types_pb2.TensorPart(chunk=chunk) for chunk in chunked_vectors.chunks(payload)),
+    ]
 
 
 def test_the_model_is_written_as_u_and_singular_values(tmp_path: Path) -> None:

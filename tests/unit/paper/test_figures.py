@@ -16,7 +16,7 @@ from dcfpca.cli.main import app
 from dcfpca.errors import BadInput
 from dcfpca.paper import convergence, local_iterations, phase, published, spectra, theorems
 from dcfpca.paper.figures import FIGURES, produce, redraw
-from dcfpca.paper.pictures import require_matplotlib
+from dcfpca.paper.plotting import require_matplotlib
 from dcfpca.rpca.synthetic import Outliers
 
 pytestmark = pytest.mark.slow  # a quarter of a minute of work in all, most of it matplotlib's

@@ -26,14 +26,14 @@ from cryptography.utils import CryptographyDeprecationWarning
 from dcfpca.errors import BadIdentity
 from dcfpca.identity import Identity, Role, fingerprint
 from dcfpca.pki import Authority, create_authority, identity_mark, is_revoked, key_mark, serial_mark, verify_peer
-from dcfpca.pki.directory import issue_certificate
+from dcfpca.pki.ca_directory import issue_certificate
 from dcfpca.pki.keys import new_private_key
-from dcfpca.pki.marks import marks_of
-from dcfpca.pki.requests import Wanted
+from dcfpca.pki.requests import CertificateRequest
+from dcfpca.pki.revocation_identifiers import marks_of
 from tests.support.certificates import damaged, other_encodings, twisted, with_signature
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
-SITE = Wanted(Identity("acme", Role.PARTICIPANT, "hospital-a"), (), new_private_key().public_key())
+SITE = CertificateRequest(Identity("acme", Role.PARTICIPANT, "hospital-a"), (), new_private_key().public_key())
 MUTATIONS = 30_000 if os.environ.get("DCFPCA_LONG") else 1_000
 
 

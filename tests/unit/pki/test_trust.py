@@ -27,14 +27,14 @@ from dcfpca.pki import (
     serial_mark,
     verify_peer,
 )
-from dcfpca.pki.directory import issue_certificate, list_records, revoke_certificates
+from dcfpca.pki.ca_directory import issue_certificate, list_records, revoke_certificates
 from dcfpca.pki.index import read_index
 from dcfpca.pki.keys import new_private_key, public_der
-from dcfpca.pki.requests import Wanted, new_request, read_request
+from dcfpca.pki.requests import CertificateRequest, new_request, read_request
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 KEY = new_private_key()
-SITE = Wanted(Identity("acme", Role.PARTICIPANT, "hospital-a"), (), KEY.public_key())
+SITE = CertificateRequest(Identity("acme", Role.PARTICIPANT, "hospital-a"), (), KEY.public_key())
 
 
 @pytest.fixture

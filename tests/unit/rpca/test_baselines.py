@@ -9,10 +9,10 @@ from dcfpca.errors import BadInput
 from dcfpca.rpca import baselines
 from dcfpca.rpca.baselines import BaselineResult, Ending
 from dcfpca.rpca.baselines.altproj import _tangent_projection
+from dcfpca.rpca.baselines.elementwise_kernels import clean, multiply, sweeps
 from dcfpca.rpca.baselines.scaledgd import _kept_out
 from dcfpca.rpca.baselines.spectrum import Thresholding, full, leading
-from dcfpca.rpca.baselines.sweeps import clean, multiply, sweeps
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.gradient.method import GradientMethod, GradientSettings
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.metrics import relative_error

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.entry_checks import check_entries
 from dcfpca.rpca.simulate import simulate
 from dcfpca.rpca.subspace.method import SubspaceMethod

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dcfpca.errors import BadMessage
-from dcfpca.rpca.columns import split
+from dcfpca.rpca.column_blocks import split
 from dcfpca.rpca.gradient.method import GradientMethod
 from dcfpca.rpca.kernels import numpy_loops
 from dcfpca.rpca.kernels.loop_selection import active_loops
@@ -58,7 +58,9 @@ def test_a_message_survives_flattening() -> None:
     np.testing.assert_array_equal(again.scalars, message.scalars)
 
 
-@pytest.mark.parametrize("add", [numpy_loops.add_exactly, active_loops().add_exactly], ids=["numpy", "compiled"])
+@pytest.mark.parametrize(
+    "add", [numpy_loops.add_compensated, active_loops().add_compensated], ids=["numpy", "compiled"]
+)
 def test_the_order_of_arrival_does_not_show_in_a_sum(add: Add) -> None:
     rng = np.random.default_rng(0)
     updates = [rng.standard_normal(10_000) * 10.0 ** rng.integers(-8, 8, 10_000) for _ in range(30)]
@@ -75,7 +77,9 @@ def test_the_order_of_arrival_does_not_show_in_a_sum(add: Add) -> None:
     np.testing.assert_array_equal(summed(rng.permutation(30)), exact)
 
 
-@pytest.mark.parametrize("add", [numpy_loops.add_exactly, active_loops().add_exactly], ids=["numpy", "compiled"])
+@pytest.mark.parametrize(
+    "add", [numpy_loops.add_compensated, active_loops().add_compensated], ids=["numpy", "compiled"]
+)
 def test_a_number_that_is_not_finite_stays_visible_in_the_sum(add: Add) -> None:
     running = OrderIndependentSum(3, add)
     running.add(np.array([np.inf, np.nan, 1.0]))

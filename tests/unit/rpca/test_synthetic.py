@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.columns import ArrayColumns, blocks, equal_counts, split
+from dcfpca.rpca.column_blocks import ArrayColumns, blocks, equal_counts, split
 from dcfpca.rpca.synthetic import Outliers, Recipe, generate, paper_problem
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dcfpca.rpca.thresholds import firm, firm_weights, pull, soft
+from dcfpca.rpca.thresholds import firm, firm_weights, influence, soft
 
 GRID = np.linspace(-6.0, 6.0, 20001)
 
@@ -29,11 +29,11 @@ def test_soft_minimizes_the_absolute_penalty(x: float) -> None:
     assert abs(float(soft(np.array([x]), 0.7)[0]) - best) <= 1e-3
 
 
-def test_what_pulls_is_bounded_and_gross_outliers_do_not_pull() -> None:
-    pulls = pull(GRID, 1.0, 2.0)
-    assert np.abs(pulls).max() <= 1.0
-    assert not pulls[np.abs(GRID) >= 2.0].any()
-    np.testing.assert_array_equal(pulls[np.abs(GRID) <= 1.0], GRID[np.abs(GRID) <= 1.0])
+def test_the_influence_is_bounded_and_that_of_gross_outliers_is_zero() -> None:
+    influences = influence(GRID, 1.0, 2.0)
+    assert np.abs(influences).max() <= 1.0
+    assert not influences[np.abs(GRID) >= 2.0].any()
+    np.testing.assert_array_equal(influences[np.abs(GRID) <= 1.0], GRID[np.abs(GRID) <= 1.0])
 
 
 def test_singular_value_weights_rise_from_zero_to_one() -> None:

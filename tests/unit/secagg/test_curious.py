@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.gradient.method import GradientMethod
 from dcfpca.rpca.gradient.settings import GradientSettings
 from dcfpca.rpca.method import Site, TensorMessage
-from dcfpca.secagg import ring
+from dcfpca.secagg import ring_fixed_point
 from tests.support.secagg import Attempt, context_of, site_names
 
 ROWS, RANK, SITES = 60, 4, 5
@@ -43,7 +43,7 @@ def test_masked_updates_of_a_whole_run_look_uniform_by_chi_square_over_bytes(pre
         assert byte_uniformity(everything[position::width]) > 1e-3 / width
     pairs = [np.frombuffer(one, np.uint8) ^ np.frombuffer(two, np.uint8) for one, two in pairwise(received)]
     assert byte_uniformity(np.concatenate(pairs).tobytes()) > 1e-3
-    bare = b"".join(ring.encode(vector, 1, 4, precision).tobytes() for vector in vectors.values())
+    bare = b"".join(ring_fixed_point.encode(vector, 1, 4, precision).tobytes() for vector in vectors.values())
     assert byte_uniformity(bare) < 1e-100, "the measure sees what is not masked"
 
 
@@ -61,7 +61,7 @@ def test_the_attack_on_one_update_finds_a_column_in_the_clear_and_nothing_under_
     secret = columns[VICTIM] @ columns[VICTIM].T
 
     assert correlation(covariance_attack(updates[VICTIM], U), secret) == pytest.approx(1.0, abs=1e-9)
-    seen = ring.decode(made.masked[VICTIM], made.agreement.exponent, SITES, 64).reshape(ROWS, RANK)
+    seen = ring_fixed_point.decode(made.masked[VICTIM], made.agreement.exponent, SITES, 64).reshape(ROWS, RANK)
     chance = [correlation(covariance_attack(rng.standard_normal((ROWS, RANK)), U), secret) for _ in range(200)]
     assert correlation(covariance_attack(seen, U), secret) < np.quantile(chance, 0.99)
     total = made.unmask().reshape(ROWS, RANK)
@@ -87,7 +87,7 @@ def test_the_attack_on_algorithm_1_finds_a_one_column_site_in_the_clear_and_noth
 
     assert correlation(row_space_attack(updates[VICTIM].tensor, U), secret) > 0.999
     attempts = [Attempt(context_of(SITES, attempt=number), vectors).run_to("mask") for number in range(1, 41)]
-    decoded = [ring.decode(one.masked[VICTIM], one.agreement.exponent, SITES, 64) for one in attempts]
+    decoded = [ring_fixed_point.decode(one.masked[VICTIM], one.agreement.exponent, SITES, 64) for one in attempts]
     tensors = [TensorMessage.unflatten(method.update_layout(1), vector).tensor for vector in decoded]
     seen = [correlation(row_space_attack(tensor, U), secret) for tensor in tensors]
     chance = [correlation(row_space_attack(rng.standard_normal((ROWS, RANK)), U), secret) for _ in range(400)]

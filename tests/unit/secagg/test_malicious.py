@@ -9,8 +9,8 @@ import pytest
 
 from dcfpca import secagg
 from dcfpca.errors import BadMessage
-from dcfpca.secagg import errors, masks, ring
-from dcfpca.secagg.dropout_recovery import links, unmask
+from dcfpca.secagg import errors, masks, ring_fixed_point
+from dcfpca.secagg.dropout_recovery import pairwise_keys, unmask
 from dcfpca.secagg.dropout_recovery.messages import agreement_digest
 from tests.support.secagg import (
     Attempt,
@@ -262,11 +262,11 @@ def test_a_survivor_that_is_called_a_dropout_behind_its_back_stays_masked() -> N
     # Everything the aggregator now can remove from A's update: its masks with all the others, but not its own.
     opened = late.copy()
     for mask in masks_known.pair_masks:
-        links.unapply_pair_mask(opened, mask.key, mask.dropout, mask.survivor)
-    plain = ring.encode(made.vectors[A], made.agreement.exponent, 5, 64)
+        pairwise_keys.unapply_pair_mask(opened, mask.key, mask.dropout, mask.survivor)
+    plain = ring_fixed_point.encode(made.vectors[A], made.agreement.exponent, 5, 64)
     assert not np.any(opened == plain)
     digest = agreement_digest(made.closed.digest, made.agreement)
-    own = links.self_mask_key(made.sides[A]._secrets.self_mask, digest, A)
+    own = pairwise_keys.self_mask_key(made.sides[A]._secrets.self_mask, digest, A)
     masks.subtract_mask(opened, own)
     assert np.array_equal(opened, plain), "the self-mask is the only thing that was missing"
     # And its shares are not to be had any more.
@@ -341,8 +341,8 @@ def test_with_more_shares_than_the_threshold_wrong_ones_are_left_out_and_named(g
         made.reveals[liar] = replace(reveal, seed_shares=wrong)
     masks = unmask.recover(made.closed, made.agreement, made.survivors, list(made.reveals.values()))
     assert spare > 0
-    assert {misfit.holder for misfit in masks.misfits} <= set(liars)
-    assert liars[0] in {misfit.holder for misfit in masks.misfits}
+    assert {share.holder for share in masks.inconsistent} <= set(liars)
+    assert liars[0] in {share.holder for share in masks.inconsistent}
     assert np.allclose(made.unmask(), sum(made.vectors.values()))
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from dcfpca.errors import Unreachable
 from dcfpca.methods import method_of
-from dcfpca.rpca.columns import block_width
+from dcfpca.rpca.column_blocks import block_width
 from dcfpca.rpca.method import Columns, Consensus, FloatArray, Method, Site, Total
 from dcfpca.rpca.simulate import SiteResult, collect
 from dcfpca.spec import parse_spec

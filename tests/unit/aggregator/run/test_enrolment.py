@@ -9,7 +9,7 @@ from aggregator.run.assignments import Kind, assignments
 from aggregator.run.effects import Discard, Sum
 from aggregator.run.phases import awaited, deadline
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.fate import Fate
+from dcfpca.message_fate import Fate
 from tests.support.rules import NAMES, Machine, secure_until, spec_of
 
 

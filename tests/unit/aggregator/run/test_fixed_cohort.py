@@ -16,7 +16,7 @@ from aggregator.run.state import Status
 from aggregator.runner import needs_checkpoint
 from aggregator.store.codec import dump_event, dump_run, load_event, load_run
 from dcfpca.errors import BadMessage
-from dcfpca.fate import Fate
+from dcfpca.message_fate import Fate
 from dcfpca.secagg.fixed_cohort import FixedCohortSide
 from dcfpca.secagg.fixed_cohort.context import NO_SUM
 from tests.support.fixed_cohort_rules import WaitingRun

@@ -11,7 +11,7 @@ from aggregator.run import events
 from aggregator.run.effects import Accumulate, Discard, Sum
 from aggregator.run.phases import awaited, deadline
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.fate import Fate
+from dcfpca.message_fate import Fate
 from dcfpca.secagg import Reveal
 from tests.support.rules import NAMES, Machine, advert_of, on_to, reveal_of, secure_until, spec_of
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from participant.data.facts import DataFacts, measure
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from participant.data import Matrix
 from participant.data.feature_profile import profile_features
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dcfpca.methods import method_of
-from dcfpca.rpca.columns import split
+from dcfpca.rpca.column_blocks import split
 from dcfpca.rpca.federated_median import PRECISION, keys_of, values_of
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.scaling import SCALING_ROUNDS, ScaledMethod, split_broadcast

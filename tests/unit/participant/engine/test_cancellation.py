@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dcfpca.methods import method_of
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Columns, Consensus, FloatArray, Total
 from dcfpca.spec import parse_spec
 from participant.data.matrix import WindowedColumns

@@ -11,14 +11,14 @@ import pytest
 from dcfpca.atomic_files import atomic_write
 from dcfpca.errors import BadInput
 from dcfpca.methods import method_of
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Columns, Consensus, FloatArray, Method, Site, Total
 from dcfpca.rpca.simulate import collect
 from dcfpca.spec import parse_spec
 from participant.data import DataTable, open_matrix
 from participant.data.matrix import ChunkedColumns, WindowedColumns
 from participant.engine import Engine
-from participant.engine import engine as engine_module
+from participant.engine import thread_engine as engine_module
 from participant.engine.part_states import PartStates
 from participant.engine.partitioned_site import PartitionedSite
 from participant.state.array_file import read_arrays, write_arrays

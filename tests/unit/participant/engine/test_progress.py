@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dcfpca.rpca.columns import ArrayColumns, blocks
+from dcfpca.rpca.column_blocks import ArrayColumns, blocks
 from dcfpca.spec import parse_spec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import RoundRef

@@ -10,7 +10,7 @@ import pytest
 from aggregator.proposal import check_warm_start
 from dcfpca.errors import BadInput
 from dcfpca.methods import method_of
-from dcfpca.rpca.columns import split
+from dcfpca.rpca.column_blocks import split
 from dcfpca.rpca.initial_basis import opening_basis, opening_factor
 from dcfpca.rpca.method import Consensus, FloatArray, Method
 from dcfpca.rpca.simulate import collect, exchange

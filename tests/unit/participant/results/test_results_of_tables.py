@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 
 from dcfpca.methods import method_of
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.simulate import collect, exchange
 from dcfpca.spec import parse_spec
 from participant.results import FinalBroadcast, ResultFacts, load_features, load_scaling, write_results

@@ -6,7 +6,7 @@ import numpy as np
 
 from dcfpca import secagg
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.fate import Fate
+from dcfpca.message_fate import Fate
 from participant.session import actions, events
 from participant.session.events import Kind
 from tests.support.sessions import SITES, Cohort, computed, enrolled, kinds, update_of

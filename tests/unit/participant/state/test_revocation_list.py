@@ -13,7 +13,7 @@ from dcfpca.doctor import Level
 from dcfpca.errors import BadIdentity
 from dcfpca.identity import Role
 from dcfpca.pki import Authority, Credentials, create_authority, issue_credentials, load_credentials
-from dcfpca.pki.directory import list_records, renew_revocation_list, revoke_certificates
+from dcfpca.pki.ca_directory import list_records, renew_revocation_list, revoke_certificates
 from participant.commands.doctor import judge_list
 from participant.peer_verifier import PeerVerifier
 from participant.state.revocation_list import KeptRevocationList

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dcfpca.errors import BadInput, BadMessage
-from dcfpca.rpca.columns import ArrayColumns, split
+from dcfpca.rpca.column_blocks import ArrayColumns, split
 from dcfpca.rpca.gradient.method import GradientMethod, GradientSettings
 from dcfpca.rpca.gradient.objective import LeftFactor, Penalties, check_penalties, clipped_residual, huber_objective
 from dcfpca.rpca.method import Consensus, FloatArray, Outcome, Site, TensorMessage, Total

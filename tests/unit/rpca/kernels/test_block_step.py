@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dcfpca.rpca.kernels import numpy_loops, step_plan
+from dcfpca.rpca.kernels import numpy_loops, step_parameters
 from dcfpca.rpca.kernels.block_step import block_step
 from dcfpca.rpca.kernels.loop_selection import Loops, active_loops, compiled_loops, loops_in_numpy
 from dcfpca.rpca.kernels.numpy_loops import exponent_histogram
 from dcfpca.rpca.kernels.scratch_buffers import ScratchBuffers, row_strided_view
-from dcfpca.rpca.kernels.step_plan import Coefficients, EnteringDirections, StepPlan
+from dcfpca.rpca.kernels.step_parameters import Coefficients, EnteringDirections, StepPlan
 from dcfpca.rpca.kernels.step_sums import StepSums, histogram_median
 from dcfpca.rpca.thresholds import firm
 
@@ -69,7 +69,7 @@ def test_the_compiled_counts_agree_with_numpy(dtype: Precision) -> None:
 
 @needs_compiler
 @precisions
-def test_marking_sweeps_and_tells_which_entries_do_not_pull_whole(dtype: Precision) -> None:
+def test_marking_sweeps_and_tells_which_entries_have_less_than_full_influence(dtype: Precision) -> None:
     M, L = matrix(dtype)
     swept, found, expected = L.copy(), L.copy(), L.copy()
     marked, known = np.zeros(M.shape, np.uint8), np.zeros(M.shape, np.uint8)
@@ -108,9 +108,9 @@ def test_the_walk_over_few_directions_agrees_with_numpy(shape: tuple[int, int], 
     lined = -(-columns // 16) * 16
     found, expected = np.zeros((rows + rows % 2, lined), dtype), np.zeros((rows, columns), dtype)
     gained, again, known = (np.zeros((columns, 3), dtype) for _ in range(3))
-    numpy_loops.pull_through(M, U, shrunk, 1.3, 2.0, expected, known, (0,) * 3)
-    loops().pull_through(M, U, shrunk, 1.3, 2.0, found, gained, (0,) * 3)
-    loops().pull_through(M, U, shrunk, 1.3, 2.0, np.zeros((2, lined), dtype), again, (0,) * 3)
+    numpy_loops.influence_pass(M, U, shrunk, 1.3, 2.0, expected, known, (0,) * 3)
+    loops().influence_pass(M, U, shrunk, 1.3, 2.0, found, gained, (0,) * 3)
+    loops().influence_pass(M, U, shrunk, 1.3, 2.0, np.zeros((2, lined), dtype), again, (0,) * 3)
     np.testing.assert_allclose(found[:rows, :columns], expected, rtol=0.0, atol=100 * eps(dtype))
     np.testing.assert_allclose(gained, known, rtol=0.0, atol=1000 * eps(dtype))
     np.testing.assert_array_equal(again, gained)
@@ -120,8 +120,8 @@ def test_the_walk_over_few_directions_agrees_with_numpy(shape: tuple[int, int], 
 @pytest.mark.parametrize("form", [pytest.param(compiled_loops, marks=needs_compiler), loops_in_numpy])
 @precisions
 def test_the_thin_product_is_a_product(form: Callable[[], Loops], dtype: Precision) -> None:
-    pulls, right, product = SIZES.astype(dtype), SIZES[:5].astype(dtype), np.empty((40, 5), dtype)
-    form().thin_product(pulls, right, product, (0,) * 5)
+    influences, right, product = SIZES.astype(dtype), SIZES[:5].astype(dtype), np.empty((40, 5), dtype)
+    form().thin_product(influences, right, product, (0,) * 5)
     np.testing.assert_allclose(product, SIZES @ SIZES[:5].T, rtol=0.0, atol=100 * eps(dtype))
 
 
@@ -141,12 +141,12 @@ def test_thin_passes_give_what_matrix_products_give(
             U=U, scales=np.array([2.0, 1.0, 0.5]), threshold=1.3, a=2.0, relaxation=1.2, step=1.1, noise=0.9, passes=3,
             sample=np.array([1, 4, 30]), entering=EnteringDirections.of(U, np.array(entering)),
         )  # fmt: skip
-        fit, sums = Coefficients.room(37, 3), StepSums.zeros(plan, np.zeros((33, 3)))
+        fit, sums = Coefficients.empty(37, 3), StepSums.zeros(plan, np.zeros((33, 3)))
         block_step(M[:, 3:40], begins, fit, plan, sums, ScratchBuffers.of(33 * 37, plan), None, 0)
-        return [fit.V, fit.L, sums.tensor, sums.histogram, np.array([sums.pull, sums.kept, sums.sampled])]
+        return [fit.V, fit.L, sums.tensor, sums.histogram, np.array([sums.influence, sums.kept, sums.sampled])]
 
     thin = stepped()
-    monkeypatch.setattr(step_plan, "THIN_WIDTH", 0)
+    monkeypatch.setattr(step_parameters, "THIN_WIDTH", 0)
     for found, expected in zip(thin, stepped(), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-3 if dtype == np.float32 else 1e-12, atol=1e3 * eps(dtype))
 

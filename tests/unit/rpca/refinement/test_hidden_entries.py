@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dcfpca.rpca.columns import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.refinement.hidden_entries import HiddenColumns
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dcfpca.rpca.columns import ArrayColumns, split
+from dcfpca.rpca.column_blocks import ArrayColumns, split
 from dcfpca.rpca.gradient.method import GradientMethod
 from dcfpca.rpca.method import FloatArray, Outcome, Stage
 from dcfpca.rpca.refinement.closing_plan import ClosingPlan, FitEnding

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.columns import split
+from dcfpca.rpca.column_blocks import split
 from dcfpca.rpca.method import Consensus, Outcome, Site, TensorMessage
 from dcfpca.rpca.metrics import relative_error
 from dcfpca.rpca.simulate import Simulation, collect, exchange, simulate

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from dcfpca.rpca.columns import ArrayColumns, split
+from dcfpca.rpca.column_blocks import ArrayColumns, split
 from dcfpca.rpca.method import Consensus, Outcome, Site
 from dcfpca.rpca.simulate import simulate
 from dcfpca.rpca.subspace.method import SubspaceMethod
 from dcfpca.rpca.subspace.round_plan import RoundPlan
 from dcfpca.rpca.subspace.settings import SubspaceSettings
 from dcfpca.rpca.synthetic import Recipe, generate
-from dcfpca.rpca.thresholds import pull
+from dcfpca.rpca.thresholds import influence
 
 
 def test_a_narrow_run_that_has_not_converged_agrees_however_the_columns_are_dealt_out() -> None:
@@ -51,6 +51,6 @@ def test_what_has_converged_rests_under_the_very_threshold_of_its_result(seed: i
     run = simulate(SubspaceMethod(rows=200, width=5, rounds=200, tolerance=1e-9), problem.sites())
     assert run.consensus.outcome is Outcome.CONVERGED
     left, _, right = np.linalg.svd(run.low_rank, full_matrices=False)
-    pulled = pull(problem.M - run.low_rank, run.consensus.progress.threshold, SubspaceSettings().a)
-    tangent = max(np.linalg.norm(left[:, :5].T @ pulled), np.linalg.norm(pulled @ right[:5].T))
+    influences = influence(problem.M - run.low_rank, run.consensus.progress.threshold, SubspaceSettings().a)
+    tangent = max(np.linalg.norm(left[:, :5].T @ influences), np.linalg.norm(influences @ right[:5].T))
     assert tangent <= 1e-7 * np.linalg.norm(run.low_rank)

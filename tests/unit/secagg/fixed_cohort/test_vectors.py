@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import pytest
 
-from dcfpca.secagg.fixed_cohort import RunTerms, fixed_point, group_secret, neighbours, pair_roots, tags
+from dcfpca.secagg.fixed_cohort import RunTerms, fixed_point, group_secret, homomorphic_mac, neighbours, pair_roots
+from dcfpca.secagg.fixed_cohort.block_layout import Block, BlockLayout
 from dcfpca.secagg.fixed_cohort.context import context_of, opening_digest, sum_digest
-from dcfpca.secagg.fixed_cohort.layout import Block, BlockLayout
-from dcfpca.secagg.ring import dtype_of
+from dcfpca.secagg.ring_fixed_point import dtype_of
 from tests.support.fixed_cohort import opening_of
 from tests.support.paths import ROOT
 
@@ -54,7 +54,10 @@ def test_masks_of_a_pair_are_the_stream_of_its_key_added_or_subtracted(precision
 @pytest.mark.parametrize("members", [1, 5])
 def test_tags_are_as_published(members: int) -> None:
     integers = np.array(VECTORS["tagged"], dtype=np.int64)
-    assert tags.tag_of(tags.tag_key(KEY, CONTEXT), integers, members) == VECTORS["tags"][str(members)]
+    assert (
+        homomorphic_mac.tag_of(homomorphic_mac.tag_key(KEY, CONTEXT), integers, members)
+        == VECTORS["tags"][str(members)]
+    )
 
 
 @pytest.mark.parametrize("case", VECTORS["fixed_point"])

@@ -1,0 +1,141 @@
+"""Vectors as chunked messages: header, chunks, and their checks. Raw little-endian bytes, never pickle."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcfpca.errors import BadMessage
+from dcfpca.rpca.method import FloatArray, Layout, TensorMessage
+from dcfpca.v1 import rounds_pb2 as rounds
+from dcfpca.v1 import types_pb2 as pb
+from dcfpca.wire_constants import CHUNK_BYTES
+
+Buffer = bytes | bytearray | memoryview
+
+_WHOLE_DATA = bytes([rounds.WholeUpdate.DATA_FIELD_NUMBER << 3 | 2])
+"""The tag of the field that holds the bytes of a whole update."""
+
+_NUMPY: dict[pb.Dtype, np.dtype[Any]] = {
+    pb.DTYPE_FLOAT64: np.dtype("<f8"),
+    pb.DTYPE_UINT64: np.dtype("<u8"),
+    pb.DTYPE_UINT32: np.dtype("<u4"),
+}
+
+
+def size_of(header: pb.TensorHeader) -> int:
+    """Bytes of the announced vector."""
+    if header.dtype not in _NUMPY:
+        raise BadMessage(f"the tensor is announced as {_name(header.dtype)}, which is no number format")
+    return (header.rows * header.columns + header.scalars) * _NUMPY[header.dtype].itemsize
+
+
+def header_of(payload: Buffer, layout: Layout, dtype: pb.Dtype) -> pb.TensorHeader:
+    """The header that announces these bytes."""
+    return pb.TensorHeader(
+        dtype=dtype,
+        rows=layout.rows,
+        columns=layout.columns,
+        scalars=len(layout.scalars),
+        sha256=hashlib.sha256(payload).digest(),
+    )
+
+
+def check_header(header: pb.TensorHeader, layout: Layout, dtype: pb.Dtype) -> None:
+    """Raise BadMessage unless the header announces exactly what the spec implies; done before any byte is kept."""
+    told = (header.rows, header.columns, header.scalars)
+    expected = (layout.rows, layout.columns, len(layout.scalars))
+    if told != expected:
+        raise BadMessage(
+            f"the tensor is announced as {told[0]} × {told[1]} with {told[2]} scalars, "
+            f"but this round's spec says {expected[0]} × {expected[1]} with {expected[2]}"
+        )
+    if header.dtype != dtype:
+        raise BadMessage(f"the tensor is announced as {_name(header.dtype)}, but the spec says {_name(dtype)}")
+    if len(header.sha256) != hashlib.sha256().digest_size:
+        raise BadMessage("the tensor's digest is not a SHA-256")
+
+
+def chunks(payload: Buffer, offset: int = 0) -> Iterator[pb.Chunk]:
+    """The bytes from `offset` on, in messages of at most 1 MiB."""
+    view = memoryview(payload)
+    for start in range(offset, len(view), CHUNK_BYTES):
+        yield pb.Chunk(offset=start, data=bytes(view[start : start + CHUNK_BYTES]))
+
+
+def whole_update(header: rounds.UpdateHeader, payload: Buffer) -> bytes:
+    """A `WholeUpdate`, encoded. Its last field is appended to the others, which saves two copies of the tensor."""
+    head = rounds.WholeUpdate(header=header).SerializeToString()
+    return b"".join((head, _WHOLE_DATA, _varint(len(payload)), payload))
+
+
+def _varint(number: int) -> bytes:
+    """As protobuf writes lengths: seven bits a byte, the lowest first."""
+    groups = [number >> shift & 0x7F for shift in range(0, max(number.bit_length(), 1), 7)]
+    return bytes([*(group | 0x80 for group in groups[:-1]), groups[-1]])
+
+
+class Assembly:
+    """Collects the chunks of one announced vector; refuses gaps, overlaps, surplus and a wrong digest."""
+
+    def __init__(self, header: pb.TensorHeader) -> None:
+        self._header = header
+        self._size = size_of(header)
+        self._data = bytearray()
+
+    @property
+    def received(self) -> int:
+        """Bytes taken so far."""
+        return len(self._data)
+
+    def add(self, chunk: pb.Chunk) -> None:
+        """Take the next chunk."""
+        if chunk.offset != len(self._data):
+            raise BadMessage(f"a chunk at byte {chunk.offset} came where byte {len(self._data)} was due")
+        data = chunk.data
+        if len(self._data) + len(data) > self._size:
+            raise BadMessage(f"more than the announced {self._size} bytes came")
+        self._data += data
+
+    def finish(self) -> bytearray:
+        """All bytes, once complete and matching the digest."""
+        if len(self._data) != self._size:
+            raise BadMessage(f"{len(self._data)} of {self._size} announced bytes came")
+        check_digest(self._header, self._data)
+        return self._data
+
+
+def check_digest(header: pb.TensorHeader, payload: Buffer) -> None:
+    """Raise BadMessage unless the bytes are those that the header announced."""
+    if hashlib.sha256(payload).digest() != header.sha256:
+        raise BadMessage("the bytes do not match their announced digest")
+
+
+def to_array(header: pb.TensorHeader, payload: Buffer) -> NDArray[np.generic]:
+    """The vector as a read-only array over the same memory."""
+    array: NDArray[np.generic] = np.frombuffer(payload, dtype=_NUMPY[header.dtype])
+    array.flags.writeable = False
+    return array
+
+
+def message_bytes(message: TensorMessage) -> bytes:
+    """The tensor in row-major order, then the scalars, as little-endian doubles; copied once."""
+    return b"".join(np.ascontiguousarray(part, "<f8").data for part in (message.tensor, message.scalars))
+
+
+def message_from(layout: Layout, payload: Buffer) -> TensorMessage:
+    """The tensor message in these bytes; raises BadMessage on a wrong size and on numbers that are not finite."""
+    if len(payload) != layout.size * 8:
+        raise BadMessage(f"a tensor of {layout.size} numbers cannot be read from {len(payload)} bytes")
+    vector: FloatArray = np.frombuffer(payload, dtype="<f8").astype(np.float64, copy=False)
+    if not np.isfinite(vector).all():
+        raise BadMessage("the tensor holds NaN or infinite numbers")
+    return TensorMessage.unflatten(layout, vector)
+
+
+def _name(dtype: pb.Dtype) -> str:
+    return pb.Dtype.Name(dtype).removeprefix("DTYPE_").lower() if dtype in pb.Dtype.values() else f"type {dtype}"

@@ -1,0 +1,74 @@
+"""A site's matrix as column blocks: array-backed columns, block ranges, and splitting over sites."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcfpca.errors import BadInput
+from dcfpca.rpca.kernels.array_types import LINE
+from dcfpca.rpca.method import Columns, FloatArray
+
+LINE_NUMBERS = LINE // 4  # numbers in a cache line, in single precision
+BLOCK_BYTES = 1 << 20  # A block of columns this large, its residual and its factors stay in a core's cache.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrayColumns:
+    """An m × n_i array or memory map as `Columns`. Any real dtype; blocks are handed out as float64."""
+
+    array: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        if self.array.ndim != 2:
+            raise BadInput(
+                f"The matrix has {self.array.ndim} dimension(s), not two.", "Give an array of rows × columns."
+            )
+        if self.array.dtype.kind not in "fiub":
+            raise BadInput(f"The matrix holds {self.array.dtype}, not real numbers.", "Store it as float64 or float32.")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(m, n_i)."""
+        return (self.array.shape[0], self.array.shape[1])
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Columns start … stop − 1; a view where the array is float64 already, else a converted copy."""
+        return np.asarray(self.array[:, start:stop], dtype=np.float64)
+
+
+def blocks(columns: Columns, block_bytes: int = BLOCK_BYTES) -> list[tuple[int, int]]:
+    """Cut a site's columns into ranges (start, stop) whose float64 block has at most about `block_bytes`."""
+    rows, count = columns.shape
+    width = block_width(rows, block_bytes)
+    return [(start, min(start + width, count)) for start in range(0, count, width)]
+
+
+def block_width(rows: int, block_bytes: int = BLOCK_BYTES) -> int:
+    """Columns per block: whole cache lines where there are many, but not a multiple of eight lines, because
+    power-of-two row strides cause cache-set conflicts. Parts of a site hold whole blocks, so that partitioning does
+    not change them."""
+    width = max(1, block_bytes // (8 * max(rows, 1)))
+    lines = width // LINE_NUMBERS
+    return LINE_NUMBERS * (lines - (lines % 8 == 0)) if lines else width
+
+
+def split(matrix: NDArray[Any], counts: tuple[int, ...]) -> list[ArrayColumns]:
+    """Split the columns of one matrix over sites, `counts[i]` consecutive columns to site i."""
+    if sum(counts) != matrix.shape[1] or min(counts, default=0) < 1:
+        raise BadInput(
+            f"Counts {counts} do not deal out {matrix.shape[1]} columns.", "Give positive counts that add up to them."
+        )
+    ends = np.cumsum(counts)
+    return [ArrayColumns(matrix[:, end - count : end]) for count, end in zip(counts, ends, strict=True)]
+
+
+def equal_counts(columns: int, sites: int) -> tuple[int, ...]:
+    """Column counts of `sites` sites that differ by at most one."""
+    if not 1 <= sites <= columns:
+        raise BadInput(f"{columns} columns cannot be dealt out to {sites} sites.", "Give each site at least one.")
+    least, more = divmod(columns, sites)
+    return tuple(least + (index < more) for index in range(sites))
