@@ -9,7 +9,8 @@ from dcfpca.secagg import errors
 from dcfpca.secagg.fixed_cohort import PastRun
 from participant.session import actions, events
 from participant.session.session import Session
-from tests.support.fixed_cohort_sessions import NAMES, ShownSum, WaitingCohort, entropy_of, spec_of
+from participant.session.verification import ShownSum
+from tests.support.fixed_cohort_sessions import NAMES, WaitingCohort, entropy_of, spec_of
 from tests.support.secagg import identity_of
 from tests.support.sessions import kinds
 
