@@ -1,4 +1,4 @@
-"""An update's layout as blocks of the secure sum: the tensor, and each scalar by itself."""
+"""An update's layout as blocks of the secure sum, each of numbers of one size."""
 
 from __future__ import annotations
 
@@ -18,16 +18,23 @@ SHARE_EXPONENT = {64: 8, 32: 4}
 def block_layout(layout: Layout, precision: int = 64) -> BlockLayout:
     """The blocks of an update of this layout in sums of so many bits; empty ones are left out.
 
-    A tensor without scalars holds counts, and so do scalars without a tensor, except for sums of scales and errors.
+    Scalars beside a tensor are one block: a bin of a histogram that was empty for rounds may fill in the next one, and
+    must find room. A tensor without scalars holds counts, and so do scalars without a tensor, except sums of
+    scales and errors.
     """
-    size = layout.rows * layout.columns
-    tensor = Block("tensor", size, (TENSOR_EXPONENT if layout.scalars else COUNT_EXPONENT)[precision])
-    scalars = (Block(name, 1, _scalar_exponent(name, size > 0, precision)) for name in layout.scalars)
+    size, names = layout.rows * layout.columns, layout.scalars
+    if size and names:
+        blocks = (
+            Block("tensor", size, TENSOR_EXPONENT[precision]),
+            Block("scalars", len(names), SHARE_EXPONENT[precision]),
+        )
+        return BlockLayout(blocks)
+    tensor = Block("tensor", size, COUNT_EXPONENT[precision])
+    scalars = (Block(name, 1, _opening_exponent(name, precision)) for name in names)
     return BlockLayout(tuple(block for block in (tensor, *scalars) if block.size))
 
 
-def _scalar_exponent(name: str, beside_tensor: bool, precision: int) -> int:
-    if name.endswith("_scale"):
-        return SCALE_EXPONENT[precision]
-    shares = beside_tensor or name.startswith("error_")
-    return (SHARE_EXPONENT if shares else COUNT_EXPONENT)[precision]
+def _opening_exponent(name: str, precision: int) -> int:
+    if name.startswith("error_"):
+        return SHARE_EXPONENT[precision]
+    return (SCALE_EXPONENT if name.endswith("_scale") else COUNT_EXPONENT)[precision]

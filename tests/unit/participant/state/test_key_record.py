@@ -54,7 +54,7 @@ def test_a_crash_at_any_moment_leaves_a_whole_state(
         return written
 
     with monkeypatch.context() as patched:
-        patched.setattr("participant.state.key_record.os.pwrite", cut)
+        patched.setattr(os, "pwrite", cut)
         if bytes_written < 2 * len(side.record):
             with pytest.raises(KeyboardInterrupt):
                 write_record(path, side.record)
