@@ -78,10 +78,12 @@ class LocalWork:
         async with self._lock:
             broadcast = await self._consensus(agreed, action.consensus, action.round, final=True)
             site = self._open_site(agreed)
-            await self._services.engine.run(
-                lambda: write_results(results, facts, consent.spec, site, broadcast, columns)
-            )
-            self.forget()
+            try:
+                await self._services.engine.run(
+                    lambda: write_results(results, facts, consent.spec, site, broadcast, columns)
+                )
+            finally:
+                self.forget()
 
     def _compute(
         self, agreed: Contract, site: Site, action: actions.Compute, broadcast: TensorMessage
