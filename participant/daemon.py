@@ -8,6 +8,7 @@ import errno
 import os
 import signal
 import sqlite3
+import time
 from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -27,6 +28,7 @@ from participant.egress import Egress
 from participant.engine import Engine
 from participant.link import Connection, Link
 from participant.local_site import LocalSite, open_site
+from participant.results.retention import delete_expired_results
 from participant.session import events
 from participant.state.disk import is_disk_full, unusable_state, wait_for_space
 from participant.state.revocation_list import KeptRevocationList
@@ -35,6 +37,7 @@ from participant.telemetry import Telemetry
 
 APPROVAL_SECONDS = 1.0
 FLUSH_SECONDS = 1.0
+RETENTION_SECONDS = 600.0
 REVOCATION_SECONDS = 60.0
 """How often the revocation list is fetched: a peer that the CA revokes is masked with for no longer than that."""
 
@@ -68,6 +71,7 @@ class Daemon:
             asyncio.ensure_future(self._follow_revocations()),
             asyncio.ensure_future(self._listen(connection)),
             asyncio.ensure_future(self._stop_when_full()),
+            asyncio.ensure_future(self._delete_expired_results()),
         ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -153,6 +157,16 @@ class Daemon:
         """Raise when work of some run ended because the disk is full: a new daemon continues it from what is saved."""
         await self._store.until_disk_full()
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async def _delete_expired_results(self) -> None:
+        """Delete results beyond what the configuration keeps, now and then."""
+        keep = self._config.results
+        while True:
+            for run_id in await asyncio.to_thread(
+                delete_expired_results, keep.dir, keep.keep_runs, keep.keep_days, time.time()
+            ):
+                log("result_deleted", run=run_id, reason="beyond [results] keep_runs or keep_days")
+            await asyncio.sleep(RETENTION_SECONDS)
 
     async def _follow_revocations(self) -> None:
         """Keep the consortium's revocation list up to date; what is wrong with the aggregator's is said once."""

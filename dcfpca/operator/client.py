@@ -81,6 +81,10 @@ class Operator:
         """Resume a paused run."""
         return cast(pb.RunView, self._stub.ResumeRun(pb.ResumeRunRequest(run_id=run_id), timeout=SECONDS))
 
+    def delete(self, run_id: str, reason: str) -> None:
+        """Delete a run that is over."""
+        self._stub.DeleteRun(pb.DeleteRunRequest(run_id=run_id, reason=reason), timeout=SECONDS)
+
     def participants(self) -> Sequence[pb.ParticipantView]:
         """Everyone who ever connected."""
         answer = self._stub.ListParticipants(pb.ListParticipantsRequest(), timeout=SECONDS)
