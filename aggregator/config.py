@@ -36,6 +36,8 @@ class StoreSection(Section):
     """The location of the store."""
 
     path: Path = Field(description="The SQLite file; exported reconstructions lie in a directory beside it.")
+    keep_runs: int = Field(0, ge=0, description="Most runs that are over to keep; the oldest are deleted. 0: all.")
+    keep_days: float = Field(0, ge=0, description="Days to keep a run after its end. 0: for ever.")
 
 
 class Limits(Section):
@@ -49,7 +51,8 @@ class Limits(Section):
     handshake_seconds: float = Field(30, gt=0, description="Longest time a peer may take to prove who it is.")
     calls_per_second: float = Field(1000, gt=0, description="Sustained calls of one identity.")
     call_burst: int = Field(2000, ge=1, description="Calls that one identity may make at once above that rate.")
-    concurrent_calls: int = Field(32, ge=1, description="Calls of one identity in progress at a time.")
+    concurrent_calls: int = Field(32, ge=1, description="Calls of one identity in progress at a time, watches apart.")
+    concurrent_watches: int = Field(32, ge=1, description="Watches of one identity open at a time.")
     upload_seconds: float = Field(30, gt=0, description="Longest pause inside an upload before it is cut.")
     read_seconds: float = Field(60, gt=0, description="Longest time a peer may leave a piece unread before it is cut.")
 

@@ -197,7 +197,7 @@ def round_view(run: Run, attempt: Attempt, after: Consensus, traffic: Traffic, n
     return RoundView(
         round=attempt.ref.round,
         attempt=attempt.ref.attempt,
-        seconds=now - attempt.opened_at,
+        seconds=max(0.0, now - attempt.opened_at),
         change=progress.change,
         rank=progress.rank,
         noise=progress.noise,

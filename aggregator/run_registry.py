@@ -144,6 +144,19 @@ class RunRegistry:
                 if who is not None and is_revoked(name, who.fingerprint):
                     runner.tell(events.MemberRevoked(at=self.store.now(), participant=name))
 
+    async def delete(self, run_id: str, actor: str, reason: str) -> None:
+        """Delete a run that is over or held; recorded first, so that none disappears without a line in the log."""
+        await self.store.record("run_deleted", actor=actor, run_id=run_id, reason=reason)
+        await self.store.do(lambda store: store.delete_run(run_id))
+        self.held.pop(run_id, None)
+        if enrolment := self._enrolments.pop(run_id, None):
+            enrolment.cancel()
+        if runner := self.runners.pop(run_id, None):
+            await runner.stop()
+            runner.changed.fire()
+        self.telemetry.forget(run_id)
+        log("run_deleted", run=run_id, reason=reason or None)
+
     def enrolment_changed(self, run_id: str) -> None:
         """A participant answered the proposal of this run, so that its enrolment may be complete."""
         self._enrolments[run_id].restart()

@@ -16,6 +16,7 @@ from aggregator.config import Config
 from aggregator.dashboard import Dashboard
 from aggregator.health import watch_health
 from aggregator.participant_directory import ParticipantDirectory
+from aggregator.retention import watch_retention
 from aggregator.rpc.server import Server
 from aggregator.run_registry import RunRegistry
 from aggregator.store import participants
@@ -60,6 +61,7 @@ async def _serve(config: Config) -> None:
         asyncio.create_task(trust.watch(lambda: _certificates_changed(registry, server, trust))),
         asyncio.create_task(cut_expired(server)),
         asyncio.create_task(watch_health(server.tell_health, thread, trust)),
+        asyncio.create_task(watch_retention(registry, config.store)),
     ]
     await _until_told_to_stop()
     logs.log("draining")

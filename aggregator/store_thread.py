@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from aggregator.steady_clock import SteadyClock
 from aggregator.store import audit
 from aggregator.store.database import StoreFailed, explained
 from aggregator.store.store import Store
@@ -23,6 +23,7 @@ class StoreThread:
         self.store = store
         self.signer = signer
         self.actor = actor
+        self._clock = SteadyClock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
 
     async def do(self, operation: Callable[[Store], T]) -> T:
@@ -49,8 +50,8 @@ class StoreThread:
         )
 
     def now(self) -> float:
-        """Unix seconds: times are stored and must mean the same after a restart."""
-        return time.time()
+        """Unix seconds, because times are stored and must mean the same after a restart; they never go back."""
+        return self._clock.now()
 
     def close(self) -> None:
         """Finish the queued operations, then close the store."""

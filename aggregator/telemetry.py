@@ -73,6 +73,11 @@ class Telemetry:
             self._counted[run.run_id] = last
             self._round_finished(last)
 
+    def forget(self, run_id: str) -> None:
+        """A run was deleted."""
+        self._stages.pop(run_id, None)
+        self._counted.pop(run_id, None)
+
     def _round_finished(self, view: RoundView) -> None:
         self._rounds.inc()
         self._dropouts.inc(len(view.dropouts))

@@ -40,6 +40,7 @@ ALLOWED_ROLES: dict[str, frozenset[Role]] = {
     _ADMIN + "AbortRun": _OPERATOR,
     _ADMIN + "ResumeRun": _OPERATOR,
     _ADMIN + "FinishRun": _OPERATOR,
+    _ADMIN + "DeleteRun": _OPERATOR,
     _ADMIN + "ListParticipants": _OPERATOR,
     _ADMIN + "FetchModel": _OPERATOR,
     _ADMIN + "RequestExport": _OPERATOR,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -54,8 +55,14 @@ class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line = {"at": moment, "level": record.levelname.lower(), "action": record.getMessage()}
-        text = json.dumps(line | getattr(record, _FIELDS, {}), ensure_ascii=False, default=str)
-        return text if text.isprintable() else json.dumps(line | getattr(record, _FIELDS, {}), default=str)
+        line |= {name: _finite(value) for name, value in getattr(record, _FIELDS, {}).items()}
+        text = json.dumps(line, ensure_ascii=False, allow_nan=False, default=str)
+        return text if text.isprintable() else json.dumps(line, allow_nan=False, default=str)
+
+
+def _finite(value: Any) -> Any:
+    """The value, or null for a number that JSON has no word for: a figure that a round does not have yet."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _text(value: Value) -> str:

@@ -60,6 +60,13 @@ class DirectoryTable(_Table):
     dir: FilePath = Field(description="The directory; made if need be, readable by this user alone.")
 
 
+class ResultsTable(DirectoryTable):
+    """Where results are written, and for how long they are kept."""
+
+    keep_runs: int = Field(0, ge=0, description="Most results to keep; the oldest are deleted. 0: all.")
+    keep_days: float = Field(0, ge=0, description="Days to keep a result. 0: for ever.")
+
+
 class TelemetryTable(_Table):
     """Log and metrics of the daemon."""
 
@@ -91,7 +98,7 @@ class Config(_Table):
     data: DataTable
     policy: SitePolicy = Field(default_factory=SitePolicy)
     state: DirectoryTable
-    results: DirectoryTable
+    results: ResultsTable
     telemetry: TelemetryTable = Field(default_factory=TelemetryTable)
     engine: EngineTable = Field(default_factory=EngineTable)
 

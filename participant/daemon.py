@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 import signal
 import sqlite3
 import time
@@ -12,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dcfpca.connection_diagnosis import TlsFiles
-from dcfpca.errors import BadIdentity, BadMessage, DcfpcaError, UnusableState
+from dcfpca.errors import BadIdentity, BadMessage, DcfpcaError
 from dcfpca.feature_names import features_digest
 from dcfpca.logs import log
 from dcfpca.v1 import rounds_pb2 as pb
@@ -26,13 +28,16 @@ from participant.egress import Egress
 from participant.engine import Engine
 from participant.link import Connection, Link
 from participant.local_site import LocalSite, open_site
+from participant.results.retention import delete_expired_results
 from participant.session import events
+from participant.state.disk import is_disk_full, unusable_state, wait_for_space
 from participant.state.revocation_list import KeptRevocationList
 from participant.state.store import RunRow, Store, only_daemon
 from participant.telemetry import Telemetry
 
 APPROVAL_SECONDS = 1.0
 FLUSH_SECONDS = 1.0
+RETENTION_SECONDS = 600.0
 REVOCATION_SECONDS = 60.0
 """How often the revocation list is fetched: a peer that the CA revokes is masked with for no longer than that."""
 
@@ -51,6 +56,7 @@ class Daemon:
         self._telemetry.watch_certificate(lambda: site.credentials.not_after)
         self._services = SiteServices(site, store, self._link, egress, engine, config.results.dir, self._telemetry)
         self._drivers: dict[str, RunDriver] = {}
+        self._unknown: set[str] = set()
 
     async def serve(self) -> None:
         """Serve until cancelled; raises DcfpcaError when retrying cannot help."""
@@ -64,6 +70,8 @@ class Daemon:
             asyncio.ensure_future(self._flush()),
             asyncio.ensure_future(self._follow_revocations()),
             asyncio.ensure_future(self._listen(connection)),
+            asyncio.ensure_future(self._stop_when_full()),
+            asyncio.ensure_future(self._delete_expired_results()),
         ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -97,6 +105,7 @@ class Daemon:
         log("assignment_received", level="debug", run=assignment.run_id, key=assignment.key)
         run_id = assignment.run_id
         if run_id not in self._drivers and not self._is_known(run_id, event):
+            self._log_unknown(run_id)
             return
         self._driver(run_id).take(event, assignment)
         if self._drivers[run_id].is_over:
@@ -105,6 +114,13 @@ class Daemon:
     def _is_known(self, run_id: str, event: events.Assigned) -> bool:
         """True if the run has been proposed to this site; no driver is kept for others, which could exhaust memory."""
         return isinstance(event, events.Proposed | events.ExportWanted) or self._store.run(run_id) is not None
+
+    def _log_unknown(self, run_id: str) -> None:
+        """A cohort of which this site has no record: its state was lost, or another daemon used its certificate."""
+        if run_id not in self._unknown:
+            self._unknown.add(run_id)
+            hint = "if [state] dir was lost or changed, this run goes on without the site; it joins the next one"
+            log("run_not_in_state", level="warning", run=run_id, hint=hint)
 
     def _driver(self, run_id: str) -> RunDriver:
         if run_id not in self._drivers:
@@ -136,6 +152,21 @@ class Daemon:
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
             await asyncio.to_thread(self._store.flush)
+
+    async def _stop_when_full(self) -> None:
+        """Raise when work of some run ended because the disk is full: a new daemon continues it from what is saved."""
+        await self._store.until_disk_full()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async def _delete_expired_results(self) -> None:
+        """Delete results beyond what the configuration keeps, now and then."""
+        keep = self._config.results
+        while True:
+            for run_id in await asyncio.to_thread(
+                delete_expired_results, keep.dir, keep.keep_runs, keep.keep_days, time.time()
+            ):
+                log("result_deleted", run=run_id, reason="beyond [results] keep_runs or keep_days")
+            await asyncio.sleep(RETENTION_SECONDS)
 
     async def _follow_revocations(self) -> None:
         """Keep the consortium's revocation list up to date; a problem with the aggregator's list is logged once."""
@@ -185,18 +216,37 @@ async def serve(config: Config) -> None:
     """Run the daemon until SIGTERM or SIGINT."""
     with only_daemon(config.state.dir):
         site = await asyncio.to_thread(open_site, config)
-        store = Store(config.state.dir)
-        store.discard_seeds_after_reboot()
         facts = site.facts
         log("started", participant=site.name, rows=facts.rows, columns=facts.columns, private=facts.policy.private)
         try:
-            await _until_signalled(Daemon(config, site, store).serve())
-        except (sqlite3.Error, OSError) as error:
-            hint = "free space on the disk or correct the permissions, then start the daemon again; nothing is lost"
-            raise UnusableState(f"the state in {config.state.dir} cannot be written: {error}", hint) from error
+            await _until_signalled(_serve_through_full_disks(config, site))
         finally:
-            store.close()
             log("stopped", participant=site.name)
+
+
+async def _serve_through_full_disks(config: Config, site: LocalSite) -> None:
+    """Serve; while there is no space for the state, disconnect and wait, then go on from what is saved."""
+    directory, told = config.state.dir, False
+    while True:
+        try:
+            await _serve_once(config, site)
+        except (sqlite3.Error, OSError) as error:
+            if not is_disk_full(error, directory):
+                raise unusable_state(directory, error) from error
+            if not told:
+                hint = "free space on its disk; the daemon goes on by itself, and nothing is lost"
+                log("state_held_up", level="error", reason=f"the disk of {directory} is full", hint=hint)
+            told = True
+        await wait_for_space(directory)
+
+
+async def _serve_once(config: Config, site: LocalSite) -> None:
+    store = Store(config.state.dir)
+    try:
+        store.discard_seeds_after_reboot()
+        await Daemon(config, site, store).serve()
+    finally:
+        store.close()
 
 
 async def _until_signalled(work: Coroutine[Any, Any, None]) -> None:

@@ -205,7 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _explain(error: Exception) -> UnusableState | None:
     if not isinstance(error, sqlite3.DatabaseError):
         return None
-    hint = "restore it from a backup, or move the directory away; open runs then go on without this site"
+    hint = "move [state] dir away and start with an empty one; never put back an old copy (deploy/RUNBOOK.md)"
     return UnusableState(f"the site's state cannot be used: {error}", hint)
 
 

@@ -130,6 +130,16 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         await self._act(runner, event, "run_finished_by_operator", reason=request.reason[:500])
         return await run_view(self._registry, runner)
 
+    async def DeleteRun(self, request: pb.DeleteRunRequest, context: Context) -> pb.DeleteRunResponse:  # noqa: N802
+        """Delete a run that is over or cannot be served."""
+        run_id = request.run_id
+        if run_id not in self._registry.held and not runner_of(self._registry, run_id).run.status.over:
+            hint = f"end it first: `dcfpca run abort {run_id}`"
+            raise OutOfTurn(f"run {run_id} is not over", hint)
+        who = str(caller().identity)
+        await self._registry.complete(self._registry.delete(run_id, who, request.reason[:500]))
+        return pb.DeleteRunResponse()
+
     async def ListParticipants(  # noqa: N802
         self, request: pb.ListParticipantsRequest, context: Context
     ) -> pb.ListParticipantsResponse:

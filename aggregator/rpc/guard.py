@@ -25,6 +25,8 @@ from dcfpca.version import __version__
 from dcfpca.wire_constants import PROTOCOL
 
 _UNDECODABLE = object()
+_WATCHES = frozenset({"/dcfpca.v1.AdminService/WatchRun", "/grpc.health.v1.Health/Watch"})
+"""Calls that stay open for as long as somebody looks; they are counted apart from those that do something."""
 _CALLER: ContextVar[Caller] = ContextVar("caller")
 # All callers whose certificates are rejected share one set of limits.
 _UNTRUSTED = "callers with untrusted certificates"
@@ -143,7 +145,7 @@ class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
         who = self._authenticated(next(iter(shown)))
         _CALLER.set(who)
         # Counted before the role is checked, so that refused calls are limited, too.
-        with self._limiter.call(str(who.identity), time.monotonic()), self.calls.hold(who):
+        with self._limiter.call(str(who.identity), time.monotonic(), watch=method in _WATCHES), self.calls.hold(who):
             if not may_call(who.identity.role, method):
                 name, hint = _short(method), "use a certificate of the right role"
                 raise Refused(f"the role {who.identity.role} may not call {name}", hint)

@@ -116,6 +116,8 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         )
     if version < VERSION:
         _upgrade(connection, version)
+    if connection.execute("SELECT layout FROM opening").fetchone() != (_layout(connection),):
+        raise damaged(f"the store {path}", "its schema is not what was written")
 
 
 def _upgrade(connection: sqlite3.Connection, version: int) -> None:
@@ -124,7 +126,14 @@ def _upgrade(connection: sqlite3.Connection, version: int) -> None:
         for statement in _statements(script):
             connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.execute("UPDATE opening SET layout = ?", (_layout(connection),))
     connection.execute("COMMIT")
+
+
+def _layout(connection: sqlite3.Connection) -> int:
+    """A checksum of the schema: a flipped bit in it would give the stored rows another meaning."""
+    rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name")
+    return row_checksum(*(value for row in rows for value in row))
 
 
 def _scripts(version: int) -> Iterator[str]:

@@ -88,6 +88,7 @@ CREATE INDEX audit_by_run ON audit (run_id);
 -- The mark of the present opening, also in a file beside the store (opening_mark.py); one row. Empty in a backup.
 CREATE TABLE opening (
     one INTEGER PRIMARY KEY CHECK (one = 1),
-    id  TEXT NOT NULL
+    id  TEXT NOT NULL,
+    layout INTEGER NOT NULL              -- checksum of the schema itself
 );
-INSERT INTO opening (one, id) VALUES (1, '');
+INSERT INTO opening (one, id, layout) VALUES (1, '', 0);

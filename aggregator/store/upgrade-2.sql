@@ -17,9 +17,10 @@ UPDATE rounds SET checksum = row_checksum(run_id, round, view);
 
 CREATE TABLE opening (
     one INTEGER PRIMARY KEY CHECK (one = 1),
-    id  TEXT NOT NULL
+    id  TEXT NOT NULL,
+    layout INTEGER NOT NULL              -- checksum of the schema itself
 );
-INSERT INTO opening (one, id) VALUES (1, '');
+INSERT INTO opening (one, id, layout) VALUES (1, '', 0);
 
 -- The opened sums of the latest rounds of runs with a fixed cohort, which members may fetch and check.
 CREATE TABLE opened_sums (

@@ -1,4 +1,4 @@
-"""`dcfpca run`: propose, list, show, watch, abort, finish and resume runs."""
+"""`dcfpca run`: propose, list, show, watch, abort, finish, resume and delete runs."""
 
 from __future__ import annotations
 
@@ -118,12 +118,21 @@ def watch(
     operator: Operator,
     run: Run,
     patience: Annotated[
-        float, typer.Option(min=0, help="Seconds to keep trying when the aggregator cannot be reached.")
-    ] = 600.0,
+        float | None,
+        typer.Option(
+            min=0,
+            help="Seconds to keep trying when the aggregator cannot be reached, also at the start.  [default: 600, "
+            "and at the start not at all]",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Watch a run until it is over or paused, through restarts of the aggregator. Exit 0 only if it finished."""
-    _follow(operator, pb.RunView(run_id=run), RetryPolicy(patience), as_json)
+    """Watch a run until it is over or paused, through restarts of the aggregator. Exit 0 only if it finished.
+
+    The sites write their results after that, each in its own time: `dcfpca-participant results` there shows them.
+    """
+    retry = RetryPolicy() if patience is None else RetryPolicy(patience, from_start=True)
+    _follow(operator, pb.RunView(run_id=run), retry, as_json)
 
 
 @app.command()
@@ -163,6 +172,22 @@ def finish(
         print_json(run_document(view))
     else:
         say(f"run {run} is {view.status}: {view.reason}")
+
+
+@app.command()
+@with_operator
+def delete(
+    operator: Operator,
+    run: Run,
+    reason: Annotated[str, typer.Option(help="The reason, for the audit log.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Delete a run that is over, or damaged, from the aggregator: its rounds, model and exports.
+
+    The audit log keeps its entries. What the sites have, results and ledgers, is theirs and stays.
+    """
+    operator.delete(run, reason)
+    print_json({"deleted": run}) if as_json else say(f"run {run} is deleted; the audit log keeps its entries")
 
 
 def _canonical(path: Path | None, flags: Mapping[str, Any], settings: Sequence[str]) -> bytes:
@@ -219,6 +244,7 @@ def _follow(operator: Operator, view: pb.RunView, retry: RetryPolicy, as_json: b
     if as_json:
         print_json(run_document(view))
     raise_unless_finished(view)
+    say("the sites write their results now, each by itself: `dcfpca-participant results` there")
     if view.HasField("verdict"):
         say(view.verdict.sentence)
         say(f"next: {view.verdict.advice}")

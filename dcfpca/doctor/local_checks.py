@@ -49,8 +49,8 @@ def expiry(what: str, whose: str, certificate: x509.Certificate, now: datetime) 
     return ok(what, f"{whose} is valid for {days:.0f} days, until {until}")
 
 
-def check_directory(what: str, directory: Path, needed: int = 0) -> Iterator[CheckResult]:
-    """Check that a directory can be created or written, and has `needed` bytes free."""
+def check_directory(what: str, directory: Path, needed: int = 0, purpose: str = "one result") -> Iterator[CheckResult]:
+    """Check that a directory can be created or written, and has the `needed` bytes for this purpose free."""
     standing = next(path for path in (directory, *directory.resolve().parents) if path.exists())
     if not standing.is_dir():
         yield fail(what, f"{standing} is not a directory", "name another directory in the configuration")
@@ -59,13 +59,13 @@ def check_directory(what: str, directory: Path, needed: int = 0) -> Iterator[Che
         remedy = "grant this user write permission, or name another directory"
         yield fail(what, f"{standing} is not writable for this user", remedy)
         return
-    yield _check_space(what, directory, shutil.disk_usage(standing).free, needed)
+    yield _check_space(what, directory, shutil.disk_usage(standing).free, needed, purpose)
 
 
-def _check_space(what: str, directory: Path, free: int, needed: int) -> CheckResult:
+def _check_space(what: str, directory: Path, free: int, needed: int, purpose: str) -> CheckResult:
     remedy = "free space there, or name a directory on another disk"
     if free < needed:
-        told = f"{directory} has {_gigabytes(free)} free, and {_gigabytes(needed)} are needed for one result"
+        told = f"{directory} has {_gigabytes(free)} free, and {_gigabytes(needed)} are needed for {purpose}"
         return fail(what, told, remedy)
     if free < max(LOW_SPACE, 3 * needed):
         return warn(what, f"{directory} has only {_gigabytes(free)} free", remedy)

@@ -86,6 +86,10 @@ class Operator:
         request = pb.FinishRunRequest(run_id=run_id, reason=reason)
         return cast(pb.RunView, self._stub.FinishRun(request, timeout=SECONDS))
 
+    def delete(self, run_id: str, reason: str) -> None:
+        """Delete a run that is over."""
+        self._stub.DeleteRun(pb.DeleteRunRequest(run_id=run_id, reason=reason), timeout=SECONDS)
+
     def participants(self) -> Sequence[pb.ParticipantView]:
         """Everyone who ever connected."""
         answer = self._stub.ListParticipants(pb.ListParticipantsRequest(), timeout=SECONDS)

@@ -24,11 +24,15 @@ _SILENCE_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """The time limit for reconnecting, and the shortest and longest pause between attempts."""
+    """The time limit for reconnecting, and the shortest and longest pause between attempts.
+
+    One that cannot be reached at the beginning is waited for only with `from_start`: the address may be wrong.
+    """
 
     seconds: float = 600.0
     first_pause: float = 0.2
     longest_pause: float = 5.0
+    from_start: bool = False
 
 
 class RunWatch:
@@ -74,8 +78,9 @@ class RunWatch:
         self._progress.update(view)
 
     def _raise_if_final(self, error: grpc.RpcError) -> None:
-        """A refusal is final; so is a lost connection before the first view, when the address may be wrong."""
-        if not is_lost(error) or not self._progress.history.view.run_id:
+        """A refusal is final; so is a lost connection before the first view, unless that is to be waited for."""
+        begun = self._retry.from_start or bool(self._progress.history.view.run_id)
+        if not is_lost(error) or not begun:
             raise error
 
     def _note_lost(self) -> None:

@@ -70,6 +70,11 @@ class AdminServiceStub:
                 request_serializer=dcfpca_dot_v1_dot_admin__pb2.FinishRunRequest.SerializeToString,
                 response_deserializer=dcfpca_dot_v1_dot_admin__pb2.RunView.FromString,
                 _registered_method=True)
+        self.DeleteRun = channel.unary_unary(
+                '/dcfpca.v1.AdminService/DeleteRun',
+                request_serializer=dcfpca_dot_v1_dot_admin__pb2.DeleteRunRequest.SerializeToString,
+                response_deserializer=dcfpca_dot_v1_dot_admin__pb2.DeleteRunResponse.FromString,
+                _registered_method=True)
         self.ListParticipants = channel.unary_unary(
                 '/dcfpca.v1.AdminService/ListParticipants',
                 request_serializer=dcfpca_dot_v1_dot_admin__pb2.ListParticipantsRequest.SerializeToString,
@@ -163,6 +168,14 @@ class AdminServiceServicer:
     def FinishRun(self, request, context):
         """Ends a running or paused run with the consensus it has; the sites form their results from it. Key: (run).
         NOT_FOUND: no such run. FAILED_PRECONDITION: it is over, or no round has been summed yet.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteRun(self, request, context):
+        """Deletes a run that is over, or that cannot be served, with its rounds, model and exports. The audit log keeps its
+        entries, and what the sites have is theirs. Key: run. FAILED_PRECONDITION: the run is not over.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -266,6 +279,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.FinishRun,
                     request_deserializer=dcfpca_dot_v1_dot_admin__pb2.FinishRunRequest.FromString,
                     response_serializer=dcfpca_dot_v1_dot_admin__pb2.RunView.SerializeToString,
+            ),
+            'DeleteRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteRun,
+                    request_deserializer=dcfpca_dot_v1_dot_admin__pb2.DeleteRunRequest.FromString,
+                    response_serializer=dcfpca_dot_v1_dot_admin__pb2.DeleteRunResponse.SerializeToString,
             ),
             'ListParticipants': grpc.unary_unary_rpc_method_handler(
                     servicer.ListParticipants,
@@ -497,6 +515,33 @@ class AdminService:
             '/dcfpca.v1.AdminService/FinishRun',
             dcfpca_dot_v1_dot_admin__pb2.FinishRunRequest.SerializeToString,
             dcfpca_dot_v1_dot_admin__pb2.RunView.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dcfpca.v1.AdminService/DeleteRun',
+            dcfpca_dot_v1_dot_admin__pb2.DeleteRunRequest.SerializeToString,
+            dcfpca_dot_v1_dot_admin__pb2.DeleteRunResponse.FromString,
             options,
             channel_credentials,
             insecure,

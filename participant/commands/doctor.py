@@ -20,6 +20,8 @@ from participant.policy import LEAST_COLUMNS, SitePolicy
 from participant.state.revocation_list import KeptRevocationList
 
 _NUMBER_BYTES = 8
+_STATE_BYTES = 64 << 20
+"""The least free space for the state: seeds, ledger, and two local steps of each open run."""
 
 
 def examine(config: Config) -> Iterator[CheckResult]:
@@ -39,7 +41,7 @@ def examine(config: Config) -> Iterator[CheckResult]:
         yield from judge_orientation(facts, features)
     yield from judge_policy(config.policy)
     needed = facts.rows * facts.columns * _NUMBER_BYTES if facts else 0
-    yield from check_directory("state", config.state.dir)
+    yield from check_directory("state", config.state.dir, max(_STATE_BYTES, needed // 4), "an open run")
     yield from check_directory("results", config.results.dir, needed)
     if own is not None:
         yield from _network(config, own)

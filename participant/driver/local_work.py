@@ -92,10 +92,12 @@ class LocalWork:
             broadcast = await self._consensus(agreed, action.consensus, action.round, final=True)
             site = self._open_site(agreed)
             final, count = FinalBroadcast(broadcast, action.consensus.stage), part.columns.shape[1]
-            await self._services.engine.run(
-                lambda: write_results(results, facts, consent.spec, site, final, count, names)
-            )
-            self.forget()
+            try:
+                await self._services.engine.run(
+                    lambda: write_results(results, facts, consent.spec, site, final, count, names)
+                )
+            finally:
+                self.forget()
 
     def _compute(
         self, agreed: Contract, site: Site, action: actions.Compute, broadcast: TensorMessage

@@ -15,8 +15,9 @@ Work = Callable[[], Awaitable[None]]
 class NamedTasks:
     """Runs work beside the event loop's other tasks. A failure is logged and ends only the task that failed."""
 
-    def __init__(self, run_id: str) -> None:
-        self._run_id = run_id
+    def __init__(self, run_id: str, note: Callable[[Exception], None] = lambda _: None) -> None:
+        """`note` is called with every exception that ends a task."""
+        self._run_id, self._note = run_id, note
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def __bool__(self) -> bool:
@@ -63,6 +64,7 @@ class NamedTasks:
         except DcfpcaError as error:
             self._log_failure(name, str(error), error.hint)
         except Exception as error:
+            self._note(error)
             self._log_failure(name, f"{type(error).__name__}: {error}")
 
     def _log_failure(self, name: str, reason: str, hint: str = "") -> None:

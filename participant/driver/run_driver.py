@@ -23,6 +23,7 @@ from participant.driver.named_tasks import NamedTasks
 from participant.driver.saved_events import save_event, saved_events
 from participant.driver.site_services import SiteServices
 from participant.engine.cancellation import WorkCancelled
+from participant.results.retry import until_written
 from participant.session import Session, actions, events
 from participant.state.store import RunRow
 
@@ -46,7 +47,7 @@ class RunDriver:
         if row is not None and row.cohort:
             self.session.restore_keys(row.cohort, services.store.key_slots(run_id))
         self._agreed: Contract | None = None
-        self._tasks = NamedTasks(run_id)
+        self._tasks = NamedTasks(run_id, services.store.note)
         self._local = LocalWork(run_id, services, self._report)
 
     def restore(self, row: RunRow) -> None:
@@ -191,6 +192,7 @@ class RunDriver:
             log("step_cancelled", run=self.run_id, round=action.round)
             return
         except Exception as error:
+            self._services.store.note(error)
             self._services.telemetry.step_failed()
             self._tasks.release(COMPUTE)
             self.take(events.ComputeFailed(action.round, str(error)))
@@ -215,7 +217,7 @@ class RunDriver:
     async def _finish(self, action: actions.Finish) -> None:
         consent = self.session.consent
         assert consent is not None
-        await self._local.finish(self._contract(), consent, action)
+        await until_written(self.run_id, lambda: self._local.finish(self._contract(), consent, action))
         self._services.telemetry.result_written()
         log("results_written", run=self.run_id, rounds=action.round, outcome=action.outcome)
         self.take(events.ResultsWritten(action.outcome))

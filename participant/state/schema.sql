@@ -67,7 +67,8 @@ CREATE TABLE IF NOT EXISTS computed (
     round     INTEGER NOT NULL,
     consensus BLOB NOT NULL,               -- SHA-256 of the consensus it answers
     file      TEXT NOT NULL,               -- below the state directory
-    checksum  INTEGER NOT NULL             -- of the file
+    checksum  INTEGER NOT NULL,            -- of the file
+    format    TEXT NOT NULL DEFAULT ''     -- of the site's state in it (dcfpca/method_formats.py); empty: not known
 ) STRICT;
 
 -- The boot during which the above was written; one row.

@@ -6,6 +6,7 @@ only one daemon uses.
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
@@ -13,7 +14,6 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +23,19 @@ from numpy.typing import NDArray
 from dcfpca.atomic_files import atomic_write, make_private_directory, sync_directory, sync_file
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadInput, Refused, UnusableState
+from dcfpca.logs import log
+from dcfpca.method_formats import snapshot_format
 from dcfpca.rpca.method import FloatArray, Stage
 from dcfpca.secagg.fixed_cohort import PastRun
 from dcfpca.spec import parse_spec
 from participant.session import Consent
 from participant.state.approvals import Approvals
 from participant.state.array_file import read_arrays, write_arrays
+from participant.state.database import open_database
+from participant.state.disk import is_disk_full
 from participant.state.key_record import key_file, read_slots, write_record
 from participant.state.ledger import Ledger
 
-VERSION = 2
 DATABASE = "state.db"
 _SELECT_RUNS = (
     "SELECT run_id, spec, digest, status, reasons, private, approved, proposed_ms, outcome, cohort"
@@ -90,10 +93,20 @@ class Store:
     def __init__(self, directory: Path) -> None:
         make_private_directory(directory)
         self.directory = directory
-        self._database = _open(directory / DATABASE)
+        self._database = open_database(directory / DATABASE)
         self.ledger = Ledger(self._database)
         self.approvals = Approvals(self._database, self.ledger)
         self._flushed: dict[str, str] = {}
+        self._full = asyncio.Event()
+
+    def note(self, error: Exception) -> None:
+        """Take note of an error that ended some work: if the disk is full, `until_disk_full` returns."""
+        if is_disk_full(error, self.directory):
+            self._full.set()
+
+    async def until_disk_full(self) -> None:
+        """Return when a write has failed for want of space."""
+        await self._full.wait()
 
     def close(self) -> None:
         """Close the database."""
@@ -245,29 +258,47 @@ class Store:
         name = _step_file(run_id, step.round)
         with self._durable() if durable else self._database as database:
             before = database.execute("SELECT file FROM computed WHERE run_id = ?", (run_id,)).fetchone()
-            values = (run_id, step.round, step.consensus, name, checksum)
+            values = (run_id, step.round, step.consensus, name, checksum, self._snapshot_format(run_id))
             database.execute(
-                "INSERT OR REPLACE INTO computed (run_id, round, consensus, file, checksum) VALUES (?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO computed (run_id, round, consensus, file, checksum, format)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
                 values,
             )
         if before and before[0] not in (name, self._flushed.get(run_id)):
             (self.directory / before[0]).unlink(missing_ok=True)
 
     def step(self, run_id: str) -> LocalStep | None:
-        """The last local step of a run, memory-mapped; None when there is none, or its file is damaged."""
-        query = "SELECT round, consensus, file, checksum FROM computed WHERE run_id = ?"
+        """The last local step of a run, memory-mapped; None when there is none, or its file is damaged.
+
+        Raises UnusableState when other software wrote it: the site then sits out until that software runs again.
+        """
+        query = "SELECT round, consensus, file, checksum, format FROM computed WHERE run_id = ?"
         row = self._database.execute(query, (run_id,)).fetchone()
         if row is None:
             return None
-        round, consensus, name, checksum = row
+        round, consensus, name, checksum, found = row
+        self._check_format(run_id, found)
         try:
             arrays = read_arrays(self.directory / name, checksum)
-        except BadInput:
+        except BadInput as error:
+            hint = "look at the disk; the site begins the next round of this run without what it had computed"
+            log("step_file_damaged", level="error", run=run_id, round=round, reason=str(error), hint=hint)
             return None
         vector, broadcast = arrays.pop("update"), arrays.pop("broadcast", np.zeros(0))
         stage = Stage(int(arrays.pop("stage", np.zeros(1))[0]))
         snapshot = {key.removeprefix("site."): arrays[key] for key in arrays}
         return LocalStep(round, consensus, vector, snapshot, broadcast, stage)
+
+    def _snapshot_format(self, run_id: str) -> str:
+        row = self.run(run_id)
+        return snapshot_format(parse_spec(row.spec)) if row else ""
+
+    def _check_format(self, run_id: str, found: str) -> None:
+        known = self._snapshot_format(run_id)
+        if found != known:
+            told = f"the state of run {run_id} has the format {found or 'of before formats were kept'!r}"
+            hint = "install the version that wrote it to go on; else the run goes on without this site"
+            raise UnusableState(f"{told}, and this software continues {known!r}", hint)
 
     def end(self, run_id: str, status: str, outcome: str) -> None:
         """Record that the run is `finished` or `ended`, and delete its seeds and local state."""
@@ -332,32 +363,6 @@ def only_daemon(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    try:
-        database = sqlite3.connect(path, timeout=10, check_same_thread=False)
-        path.chmod(0o600)
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = NORMAL")
-        database.execute("PRAGMA secure_delete = ON")
-        _check_version(path, database)
-        database.executescript(package_files("participant.state").joinpath("schema.sql").read_text(encoding="utf-8"))
-    except sqlite3.Error as error:
-        hint = "restore it from a backup, or move the directory away; open runs then go on without this site"
-        raise UnusableState(f"the state {path} cannot be used: {error}", hint) from None
-    return database
-
-
-def _check_version(path: Path, database: sqlite3.Connection) -> None:
-    found = database.execute("PRAGMA user_version").fetchone()[0]
-    if found > VERSION:
-        sentence = f"the state {path} was written by a newer version (format {found}, this one knows {VERSION})"
-        raise UnusableState(sentence, "install the newer version again")
-    if found == 1:
-        database.execute("ALTER TABLE runs ADD COLUMN cohort TEXT NOT NULL DEFAULT '[]'")
-    if found < VERSION:
-        database.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def _run_row(row: tuple[Any, ...]) -> RunRow:

@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from dcfpca.secagg_wire import ref_to_wire
-from dcfpca.update_blocks import block_layout
-from dcfpca.wire import header_of, message_bytes
 
 from dcfpca.attempt_ref import AttemptRef
+from dcfpca.chunked_vectors import header_of, message_bytes
+from dcfpca.dropout_recovery_wire import ref_to_wire
 from dcfpca.fixed_cohort_wire import misfit_to_wire
 from dcfpca.method_memory import encode_memory, memory_digest
 from dcfpca.methods import method_of
@@ -28,6 +27,7 @@ from dcfpca.secagg.fixed_cohort import (
 )
 from dcfpca.secagg.fixed_cohort.context import NO_SUM
 from dcfpca.secagg.fixed_cohort.exponents import first_exponents, lifted, next_exponents
+from dcfpca.secagg_block_layout import block_layout
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types

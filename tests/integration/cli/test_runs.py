@@ -176,7 +176,9 @@ def test_without_an_announced_export_only_the_model_is_written(terminal: Termina
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"U.npy", "singular_values.npy", "manifest.json"}
 
 
-@pytest.mark.parametrize("words", [("show",), ("watch",), ("abort",), ("resume",), ("export", "--out", "nowhere")])
+@pytest.mark.parametrize(
+    "words", [("show",), ("watch",), ("abort",), ("resume",), ("delete",), ("export", "--out", "nowhere")]
+)
 def test_an_unknown_run_is_not_found(terminal: Terminal, words: tuple[str, ...]) -> None:
     said = terminal.type("run", words[0], "no-such-run", *words[1:])
     assert (said.code, said.out) == (1, "")
