@@ -85,6 +85,7 @@ def test_the_report_holds_three_pictures_and_what_is_in_them_in_words(
 ) -> None:
     config, *_ = known
     manifest = {
+        "spec": {},
         "run": "r1",
         "label": "<b>spring</b>",
         "participant": "a",
