@@ -15,7 +15,6 @@ from dcfpca.report.site import Anomaly, FloatArray, SiteFigures, site_report
 from dcfpca.rpca.column_blocks import blocks
 from participant.config import Config
 from participant.data import Matrix, measure, open_matrix, select_features, without_empty_samples
-from participant.results import load_features
 
 LARGEST_PICTURE = 400
 MOST_ANOMALIES = 20
@@ -25,7 +24,7 @@ _BLOCK_BYTES = 8 << 20
 def build_report(config: Config, manifest: dict[str, Any]) -> str:
     """The HTML of one finished run at this site."""
     written = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
-    features = load_features(config.results.dir, manifest["run"])
+    features = tuple(manifest["spec"].get("features", ()))
     return site_report(manifest, measure_result(config, config.results.dir / manifest["run"], features), written)
 
 
