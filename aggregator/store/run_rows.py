@@ -21,6 +21,7 @@ DAMAGED = "damaged"
 """The status of a run whose rows cannot be believed."""
 
 _DELETIONS = (
+    "DELETE FROM opened_sums WHERE run_id = ?",
     "DELETE FROM events WHERE run_id = ?",
     "DELETE FROM consensus WHERE run_id = ?",
     "DELETE FROM rounds WHERE run_id = ?",
