@@ -10,6 +10,8 @@ import pytest
 from dcfpca import fixed_cohort_wire as wire
 from dcfpca.rpca.method import Consensus, TensorMessage
 from dcfpca.rpca.subspace.round_plan import PLAN_SCALARS
+from dcfpca.secagg.fixed_cohort.exponents import lifted
+from dcfpca.secagg.fixed_cohort.fixed_point import decode, encode
 from dcfpca.v1 import rounds_pb2 as pb
 from tests.support.attacked_sites import (
     NAMES,
@@ -38,8 +40,11 @@ def huge_scales(consensus: Consensus) -> Consensus:
 def test_the_honest_game_opens_the_exact_sum_over_all_sites(liar: LyingAggregator) -> None:
     run = begun(liar, played=3)
     for round, total in run.sums.items():
-        true = run.true_updates(run.history[: round + 1])
-        assert np.allclose(total.numbers, sum(true.values()), rtol=0.0, atol=1e-9)
+        true, opening = run.true_updates(run.history[: round + 1]), run.opening(run.opened[round])
+        layout, exponents = opening.layout, lifted(opening.exponents, len(opening.misfits), run.spec.precision)
+        sent = [encode(update, layout, exponents, len(NAMES), run.spec.precision) for update in true.values()]
+        expected = decode(np.sum(sent, axis=0), layout, exponents, len(NAMES), run.spec.precision)
+        assert np.allclose(total.numbers, expected, rtol=0.0, atol=1e-12)
 
 
 def test_sites_that_are_told_huge_scales_send_nothing_and_the_one_told_the_truth_stays_masked(
