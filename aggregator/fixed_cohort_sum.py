@@ -46,7 +46,7 @@ def open_round(spec: RunSpec, method: Method, run: Run, told: EncodedConsensus, 
 
 def _next_exponents(spec: RunSpec, method: Method, opening: Opening, total: OpenedSum, round: int) -> tuple[int, ...]:
     """The exponents of the next round: from this sum if its updates have the same layout, else from the layout."""
-    layout = block_layout(method.update_layout(round))
+    layout = block_layout(method.update_layout(round), spec.precision)
     if layout != opening.layout:
         return first_exponents(layout)
     before = lifted(opening.exponents, len(opening.misfits), spec.precision)

@@ -330,7 +330,10 @@ class Runner:
 
     def _overdue(self) -> None:
         at = self._store.now()
-        if self.run.status is Status.ENROLLING:
+        if self._due is not None and at < self._due:
+            # The clock of the event loop ran ahead of the one by which deadlines are stored.
+            self._arm()
+        elif self.run.status is Status.ENROLLING:
             self.tell(events.EnrolmentClosed(at=at, overdue=True))
         elif self.run.attempt is not None:
             here = self.run.attempt

@@ -15,6 +15,8 @@ from dcfpca.methods import method_of
 from dcfpca.rpca.method import Layout, Method
 from dcfpca.secagg import ring
 from dcfpca.secagg.dropout_recovery.shamir import SHARE_BYTES
+from dcfpca.secagg.fixed_cohort.group_secret import SEALED_BYTES as SEALED_GROUP_SHARE_BYTES
+from dcfpca.secagg.fixed_cohort.tags import P as TAG_FIELD
 from dcfpca.secagg.keys import KEY_BYTES
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
@@ -23,6 +25,7 @@ from dcfpca.wire import Buffer, header_of, size_of
 from participant.state.ledger import Item
 
 SEALED_BYTES = 2 * SHARE_BYTES + 16
+CERTIFICATE_BYTES = 16 << 10
 TICKET_BYTES = 64
 SIGNATURE_BYTES = 104  # ECDSA P-384 in DER
 SENTENCE_CHARACTERS = 2000
@@ -56,18 +59,25 @@ class Contract:
 
 
 def update_item(
-    contract: Contract, ref: types.RoundRef, payload: Buffer, ticket: bytes = b""
+    contract: Contract, ref: types.RoundRef, payload: Buffer, ticket: bytes = b"", seal: tuple[int, bytes] = (0, b"")
 ) -> tuple[Item, pb.UpdateHeader]:
-    """An update of exactly the declared length, and the header that announces it in the declared shape."""
+    """An update of exactly the declared length, and the header that announces it in the declared shape.
+
+    `seal` is the tag and the context of an update of a fixed cohort.
+    """
     _check_run(contract, ref)
     _require(len(ticket) <= TICKET_BYTES, "a ticket of an undeclared size")
+    tag, context = seal
+    sealed = contract.spec.aggregation == "secure" and contract.spec.dropouts == "wait"
+    _require(len(context) == (32 if sealed else 0), "a context of an undeclared size")
+    _require(0 <= tag < TAG_FIELD if sealed else tag == 0, "a tag out of range")
     _require(0 <= ref.round <= contract.spec.last_round, "an update of a round the spec does not have")
     tensor = header_of(payload, contract.layout(ref.round), contract.dtype())
     _require(len(payload) == size_of(tensor), "more or fewer bytes than the declared shape has")
     shape = f"{tensor.rows} × {tensor.columns} + {tensor.scalars} {_word(tensor.dtype)}"
     kind = "plain update" if contract.spec.aggregation == "plain" else "masked update"
     item = Item(kind, shape, len(payload), tensor.sha256, ref.run_id, ref.round, ref.attempt)
-    return item, pb.UpdateHeader(ref=ref, tensor=tensor, ticket=ticket)
+    return item, pb.UpdateHeader(ref=ref, tensor=tensor, ticket=ticket, tag=tag, context=context)
 
 
 def keys_item(contract: Contract, request: pb.AdvertiseKeysRequest) -> Item:
@@ -90,6 +100,47 @@ def shares_item(contract: Contract, request: pb.ShareKeysRequest) -> Item:
     _require(all(share.sender == contract.name for share in request.shares), "a share under another name")
     _require(all(len(share.ciphertext) == SEALED_BYTES for share in request.shares), "a share of an undeclared size")
     return _item("sealed shares", f"{len(recipients)} pairs", request, request.ref)
+
+
+def run_key_item(contract: Contract, request: pb.AdvertiseRunKeyRequest) -> Item:
+    """The public key of the run, a commitment and a signature."""
+    _check_fixed_cohort(contract, request.run_id)
+    key = request.key
+    _require(key.participant == contract.name, "a key under another name")
+    _require({len(key.key), len(key.commitment), len(key.binding)} == {KEY_BYTES}, "a key of an undeclared size")
+    _check_signed(key.certificate, key.signature)
+    return _item("run key", "1 key", request, None, request.run_id)
+
+
+def group_shares_item(contract: Contract, request: pb.ShareGroupSecretRequest) -> Item:
+    """One sealed share of the group secret for every other member."""
+    _check_fixed_cohort(contract, request.run_id)
+    recipients = [share.recipient for share in request.shares]
+    _require(len(set(recipients)) == len(recipients), "two sealed shares for one member")
+    _require(contract.name not in recipients, "a sealed share for the site itself")
+    for share in request.shares:
+        _require(share.sender == contract.name, "a share under another name")
+        _require(len(share.ciphertext) == SEALED_GROUP_SHARE_BYTES, "a share of an undeclared size")
+        _require(0 < len(share.signature) <= SIGNATURE_BYTES, "a signature of an undeclared size")
+    return _item("group shares", f"{len(recipients)} shares", request, None, request.run_id)
+
+
+def misfit_item(contract: Contract, request: pb.ReportMisfitRequest) -> Item:
+    """One signed bit."""
+    _check_fixed_cohort(contract, request.ref.run_id)
+    _require(request.misfit.participant == contract.name, "a misfit under another name")
+    _require(len(request.misfit.context) == 32, "a context of an undeclared size")
+    _check_signed(request.misfit.certificate, request.misfit.signature)
+    return _item("misfit", "1 signature", request, request.ref)
+
+
+def complaint_item(contract: Contract, request: pb.ComplainRequest) -> Item:
+    """The name of a refusal and one sentence, signed."""
+    _check_fixed_cohort(contract, request.run_id)
+    _require(len(request.sentence) <= SENTENCE_CHARACTERS, "a complaint longer than a sentence")
+    _require(len(request.error) <= 64 and len(request.accused) <= 64, "a complaint with an undeclared name")
+    _check_signed(request.certificate, request.signature)
+    return _item("complaint", request.error, request, None, request.run_id, request.sentence)
 
 
 def bound_item(contract: Contract, request: pb.StateBoundRequest) -> Item:
@@ -165,6 +216,17 @@ def _item(
 
 def _check_run(contract: Contract, ref: types.RoundRef) -> None:
     _require(ref.run_id == contract.run_id, "a message for another run")
+
+
+def _check_fixed_cohort(contract: Contract, run_id: str) -> None:
+    _require(run_id == contract.run_id, "a message for another run")
+    spec = contract.spec
+    _require(spec.aggregation == "secure" and spec.dropouts == "wait", "key material of a fixed cohort in another run")
+
+
+def _check_signed(certificate: bytes, signature: bytes) -> None:
+    _require(0 < len(certificate) <= CERTIFICATE_BYTES, "a certificate of an undeclared size")
+    _require(0 < len(signature) <= SIGNATURE_BYTES, "a signature of an undeclared size")
 
 
 def _check_secure(contract: Contract, ref: types.RoundRef) -> None:

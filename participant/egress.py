@@ -19,11 +19,21 @@ from participant import contract, wire_codec
 from participant.contract import Contract, EgressViolation
 from participant.link import Link
 from participant.policy import SitePolicy, review_export
-from participant.session.actions import Advertise, Attest, SendBound, SendReveal, SendShares
+from participant.session.actions import (
+    Advertise,
+    AdvertiseRunKey,
+    Attest,
+    RunMessage,
+    SendBound,
+    SendMisfit,
+    SendReveal,
+    SendShares,
+    ShareGroupSecret,
+)
 from participant.session.events import Opened
 from participant.state.ledger import Item, Ledger
 
-SmallMessage = Advertise | SendShares | SendBound | Attest | SendReveal
+SmallMessage = Advertise | SendShares | SendBound | Attest | SendReveal | SendMisfit
 
 
 class Egress:
@@ -72,14 +82,42 @@ class Egress:
                 reveal = wire_codec.encode_reveal(message.ref, message.reveal)
                 self._record_once(contract.reveal_item(agreed, reveal))
                 return await self._link.unmask(reveal)
+            case SendMisfit():
+                misfit = wire_codec.encode_misfit(message.ref, message.misfit)
+                self._record_once(contract.misfit_item(agreed, misfit))
+                return await self._link.report_misfit(misfit)
 
-    async def submit(self, agreed: Contract, ref: AttemptRef, payload: Buffer, opened: Opened | None) -> types.Receipt:
+    async def tell(self, agreed: Contract, message: RunMessage) -> types.Receipt:
+        """Send one message of a run with a fixed cohort that belongs to no round."""
+        match message:
+            case AdvertiseRunKey():
+                key = wire_codec.encode_run_key(agreed.run_id, message.advert)
+                self._record_once(contract.run_key_item(agreed, key))
+                return await self._link.advertise_run_key(key)
+            case ShareGroupSecret():
+                shares = wire_codec.encode_group_shares(agreed.run_id, message.shares)
+                self._record_once(contract.group_shares_item(agreed, shares))
+                return await self._link.share_group_secret(shares)
+            case _:
+                complaint = wire_codec.encode_complaint(agreed.run_id, message.complaint)
+                self._record(contract.complaint_item(agreed, complaint))
+                return await self._link.complain(complaint)
+
+    async def submit(
+        self,
+        agreed: Contract,
+        ref: AttemptRef,
+        payload: Buffer,
+        opened: Opened | None,
+        seal: tuple[int, bytes] = (0, b""),
+    ) -> types.Receipt:
         """Send the update of an attempt; after a broken connection, only the bytes that have not arrived.
 
-        `opened` is the announcement of the attempt; None when it is no longer the latest.
+        `opened` is the announcement of the attempt; None when it is no longer the latest. `seal` is the tag and the
+        context of an update of a fixed cohort.
         """
         ticket, cohort = (opened.ticket, len(opened.cohort)) if opened else (b"", 0)
-        item, header = contract.update_item(agreed, ref_to_wire(ref), payload, ticket)
+        item, header = contract.update_item(agreed, ref_to_wire(ref), payload, ticket, seal)
         self._record_once(item)
         return await self._link.upload(header, payload, cohort)
 

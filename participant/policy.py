@@ -5,15 +5,20 @@ Whatever the policy does not allow is refused, and a refusal states all its reas
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from dcfpca.feature_names import difference, features_digest
 from dcfpca.method_names import MethodName
+from dcfpca.secagg.fixed_cohort import PastRun, exposure
 from dcfpca.spec import RunSpec
+
+SMALL_SUM = 256 << 10
+"""Bytes of a sum that `verify = "sampled"` checks in every round; larger ones in one round of SAMPLED."""
+SAMPLED = 8
 
 
 class SitePolicy(BaseModel):
@@ -28,6 +33,16 @@ class SitePolicy(BaseModel):
     min_cohort: int = Field(3, ge=2, description="Fewest participants whose sum the site lets its update into.")
     min_columns: int = Field(2, ge=1, description="Fewest columns of its own with which the site takes part.")
     allow_plain: bool = Field(False, description="Let the aggregator see this site's own updates.")
+    allow_dropouts: bool = Field(
+        False, description='Take part in secure runs with dropouts = "go-on", which open more to a lying aggregator.'
+    )
+    min_threshold: float = Field(
+        0.5, ge=0.5, lt=1, description="Smallest share of the cohort that must survive a round of such a run."
+    )
+    verify: Literal["sampled", "always", "never"] = Field(
+        "sampled",
+        description="Which sums and consensuses are checked: sampled means all small ones, and of others one in eight.",
+    )
     allow_export: bool = Field(False, description="Send L and S to the operator when asked.")
     manual_approval: bool = Field(False, description="Wait for `dcfpca-participant approve RUN` before enrolling.")
 
@@ -47,9 +62,10 @@ class SiteFacts:
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """The site may enrol; with `needs_approval` once a person at the site has agreed."""
+    """The site may enrol; with `needs_approval` once a person at the site has agreed, knowing `why` it is asked."""
 
     needs_approval: bool = False
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +75,31 @@ class Refuse:
     reasons: tuple[str, ...]
 
 
-def review(spec: RunSpec, site: SiteFacts) -> Accept | Refuse:
-    """Accept or refuse a proposed spec by the site's data and policy."""
+def review(spec: RunSpec, site: SiteFacts, past: Sequence[PastRun] = ()) -> Accept | Refuse:
+    """Accept or refuse a proposed spec by the site's data and policy.
+
+    `past` are the runs over the same data in which sums were opened: a fixed cohort that would single out too few
+    members together with them needs a person's approval.
+    """
     reasons = (*_data_reasons(spec, site), *_policy_reasons(spec, site.policy), *_cohort_reasons(spec, site))
-    return Refuse(reasons) if reasons else Accept(needs_approval=site.policy.manual_approval)
+    if reasons:
+        return Refuse(reasons)
+    secure = spec.aggregation == "secure" and spec.participants
+    exposed = check_exposure(site, spec.participants, past) if secure else ()
+    return Accept(site.policy.manual_approval or bool(exposed), "; ".join(exposed))
+
+
+def check_exposure(site: SiteFacts, cohort: Collection[str], past: Sequence[PastRun]) -> tuple[str, ...]:
+    """Why sums over this cohort, with those of past runs over the same data, would be about too few members."""
+    found = exposure(past, frozenset(cohort), site.policy.min_cohort) if past else None
+    return () if found is None else (f"the cohort differs too little from an earlier one: {found}",)
+
+
+def wants_verification(policy: SitePolicy, sum_bytes: int, draw: int) -> bool:
+    """Whether the site checks a sum of so many bytes; `draw` is a random number of the site's own."""
+    if policy.verify == "sampled":
+        return sum_bytes <= SMALL_SUM or draw % SAMPLED == 0
+    return policy.verify == "always"
 
 
 def _data_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
@@ -109,7 +146,20 @@ def _policy_reasons(spec: RunSpec, policy: SitePolicy) -> list[str]:
         reasons.append(f"{spec.rounds} rounds are more than the {policy.max_rounds} that the site allows")
     if spec.aggregation == "plain" and not policy.allow_plain:
         reasons.append("plain aggregation would show the site's own updates, and the site does not allow it")
+    if spec.aggregation == "secure" and spec.dropouts == "go-on":
+        reasons += _dropout_reasons(spec, policy)
     return reasons
+
+
+def _dropout_reasons(spec: RunSpec, policy: SitePolicy) -> list[str]:
+    if not policy.allow_dropouts:
+        return [
+            'dropouts = "go-on" opens sums over changing cohorts, whose differences may be about single sites, and the'
+            ' site does not allow it (allow_dropouts = false); propose the run with dropouts = "wait"'
+        ]
+    if spec.threshold < policy.min_threshold:
+        return [f"the threshold {spec.threshold:g} is below the {policy.min_threshold:g} that the site demands"]
+    return []
 
 
 def _cohort_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dcfpca import secagg_wire
+from dcfpca import fixed_cohort_wire, secagg_wire
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadMessage
 from dcfpca.fate import Fate
-from dcfpca.secagg import Advert, Reveal, SealedShare, Survivors
+from dcfpca.secagg import Advert, Reveal, SealedShare, Survivors, fixed_cohort
 from dcfpca.secagg_wire import names_from_wire, ref_to_wire
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
@@ -36,8 +36,23 @@ def decode(assignment: pb.Assignment) -> events.Assigned:
             return events.ExportWanted(_export_id(assignment.export_wanted.export_id))
         case "standby":
             return events.StoodBy(assignment.standby.reason)
+        case "run_key_wanted" | "roster_closed" | "group_shares_relayed":
+            return _set_up_step(assignment)
         case _:
             return _secure_step(assignment)
+
+
+def _set_up_step(assignment: pb.Assignment) -> events.SetUpStep:
+    match assignment.WhichOneof("what"):
+        case "run_key_wanted":
+            wanted = assignment.run_key_wanted
+            return events.KeyWanted(wanted.spec_sha256, names_from_wire(wanted.cohort))
+        case "roster_closed":
+            return events.RosterClosed(fixed_cohort_wire.roster_from_wire(assignment.roster_closed.keys))
+        case _:
+            relayed = assignment.group_shares_relayed
+            roster = fixed_cohort_wire.roster_from_wire(relayed.keys)
+            return events.SharesRelayed(roster, fixed_cohort_wire.shares_from_wire(relayed.incoming))
 
 
 def _secure_step(assignment: pb.Assignment) -> events.SecureStep:
@@ -75,7 +90,10 @@ def _ref(ref: types.RoundRef, run_id: str) -> AttemptRef:
 def _opened(opened: pb.RoundOpened, run_id: str) -> events.Opened:
     consensus = _consensus(opened.consensus, opened.inline_consensus)
     ref, cohort = _ref(opened.ref, run_id), names_from_wire(opened.cohort)
-    return events.Opened(ref, opened.spec_sha256, cohort, consensus, ticket=_ticket(opened))
+    announced = pb.RoundOpened()
+    announced.CopyFrom(opened)
+    announced.inline_consensus = b""
+    return events.Opened(ref, opened.spec_sha256, cohort, consensus, ticket=_ticket(opened), announced=announced)
 
 
 def _ticket(opened: pb.RoundOpened) -> bytes:
@@ -110,6 +128,33 @@ def encode_advert(ref: AttemptRef, advert: Advert) -> pb.AdvertiseKeysRequest:
 def encode_shares(ref: AttemptRef, shares: Sequence[SealedShare]) -> pb.ShareKeysRequest:
     """Step 2."""
     return pb.ShareKeysRequest(ref=ref_to_wire(ref), shares=secagg_wire.shares_to_wire(shares))
+
+
+def encode_run_key(run_id: str, advert: fixed_cohort.Advert) -> pb.AdvertiseRunKeyRequest:
+    """Fixed cohort, set-up 1."""
+    return pb.AdvertiseRunKeyRequest(run_id=run_id, key=fixed_cohort_wire.advert_to_wire(advert))
+
+
+def encode_group_shares(run_id: str, shares: Sequence[fixed_cohort.SealedShare]) -> pb.ShareGroupSecretRequest:
+    """Fixed cohort, set-up 2."""
+    return pb.ShareGroupSecretRequest(run_id=run_id, shares=fixed_cohort_wire.shares_to_wire(shares))
+
+
+def encode_misfit(ref: AttemptRef, misfit: fixed_cohort.Misfit) -> pb.ReportMisfitRequest:
+    """Fixed cohort: the update does not fit."""
+    return pb.ReportMisfitRequest(ref=ref_to_wire(ref), misfit=fixed_cohort_wire.misfit_to_wire(misfit))
+
+
+def encode_complaint(run_id: str, complaint: fixed_cohort.Complaint) -> pb.ComplainRequest:
+    """Fixed cohort: why this site cannot go on."""
+    return pb.ComplainRequest(
+        run_id=run_id,
+        accused=complaint.accused,
+        error=complaint.error,
+        sentence=complaint.sentence,
+        certificate=complaint.certificate,
+        signature=complaint.signature,
+    )
 
 
 def encode_reveal(ref: AttemptRef, reveal: Reveal) -> pb.UnmaskRequest:

@@ -32,7 +32,7 @@ def _terms(run: str, spec: bytes, cohort: tuple[str, ...], last_round: int, prec
 
 def layout_of(spec: RunSpec, round: int) -> secure.BlockLayout:
     """The blocks of this round's updates."""
-    return block_layout(method_of(spec).update_layout(round))
+    return block_layout(method_of(spec).update_layout(round), spec.precision)
 
 
 def roster_of(spec: RunSpec, run: Run, fixed: FixedCohort) -> bytes:

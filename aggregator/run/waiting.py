@@ -64,10 +64,8 @@ def _patience_ends(spec: RunSpec, run: Run, name: str) -> float:
 def overdue(spec: RunSpec, run: Run, at: float) -> Step:
     """The deadline passed: note who is late, and pause when the patience with somebody has ended."""
     due = deadline(spec, run)
-    if due is None or run.fixed_cohort is None:
+    if due is None or at < due or run.fixed_cohort is None:
         return run, ()
-    # A timer may go off a moment before the time it was set to.
-    at = max(at, due)
     waiting = run.fixed_cohort.waiting
     if given_up := [name for name in missing(run) if name in waiting and _patience_ends(spec, run, name) <= at]:
         return paused(run, _pause_reason(run, given_up)), ()

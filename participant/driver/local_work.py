@@ -12,12 +12,12 @@ from dcfpca.errors import BadMessage
 from dcfpca.rpca.method import Site, TensorMessage
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
-from dcfpca.wire import check_digest, check_header, message_from
+from dcfpca.wire import Buffer, check_digest, check_header, message_from
 from participant.contract import Contract
 from participant.driver.site_services import SiteServices
 from participant.engine.progress import MeteredColumns, ProgressMeter, passes_of
 from participant.results import ResultFacts, write_results
-from participant.session import Consent, actions
+from participant.session import Consent, actions, is_fixed_cohort
 from participant.session.events import AnnouncedConsensus
 from participant.state.store import LocalStep
 
@@ -31,6 +31,7 @@ class LocalWork:
         self._site: Site | None = None
         self._saved: LocalStep | None = None
         self._lock = asyncio.Lock()
+        self._fetched: tuple[bytes, Buffer] = (b"", b"")
         self._meter = ProgressMeter(self._progressed)
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -41,6 +42,7 @@ class LocalWork:
     def forget(self) -> None:
         """Drop the site; the next piece of work opens it again from the last saved step."""
         self._site = self._saved = None
+        self._fetched = (b"", b"")
 
     async def step(self, agreed: Contract, action: actions.Compute, still_wanted: Callable[[], bool]) -> LocalStep:
         """Compute and save the local step of a round; the site is dropped when that fails.
@@ -55,7 +57,7 @@ class LocalWork:
                 work = self._services.engine.run(lambda: self._compute(agreed, site, action, broadcast))
                 step, checksum = await work
                 if still_wanted():
-                    self._services.store.record_step(self._run_id, step, checksum)
+                    self._services.store.record_step(self._run_id, step, checksum, durable=is_fixed_cohort(agreed.spec))
                 else:
                     self._services.store.forget_files(self._run_id)
         except Exception:
@@ -91,8 +93,12 @@ class LocalWork:
         vector = site.answer(action.round, broadcast).flat()
         if not np.isfinite(vector).all():
             raise BadMessage("the local step gave numbers that are not finite")
-        step = LocalStep(action.round, action.consensus.sha256, vector, site.snapshot())
-        return step, self._services.store.save_step(self._run_id, step)
+        step = LocalStep(action.round, action.consensus.sha256, vector, site.snapshot(), broadcast.flat())
+        checksum = self._services.store.save_step(self._run_id, step)
+        if is_fixed_cohort(agreed.spec):
+            # What is answered is pinned for good, so the numbers must outlive a power cut.
+            self._services.store.sync_step(self._run_id, step.round)
+        return step, checksum
 
     def _progressed(self, percent: int) -> None:
         """Called from the thread that computes."""
@@ -112,13 +118,22 @@ class LocalWork:
     async def _consensus(
         self, agreed: Contract, announced: AnnouncedConsensus, round: int, *, final: bool = False
     ) -> TensorMessage:
-        """The consensus of a round, inline or fetched; its announced shape is checked against the spec first."""
+        """The consensus of a round as the method reads it."""
+        layout = agreed.method.broadcast_layout(max(round, 1) if final else round)
+        return message_from(layout, await self.consensus_bytes(agreed, announced, round, final=final))
+
+    async def consensus_bytes(
+        self, agreed: Contract, announced: AnnouncedConsensus, round: int, *, final: bool = False
+    ) -> Buffer:
+        """The bytes of a consensus, inline or fetched; its announced shape is checked against the spec first."""
         layout = agreed.method.broadcast_layout(max(round, 1) if final else round)
         check_header(announced.header, layout, types.DTYPE_FLOAT64)
         if announced.inline:
             check_digest(announced.header, announced.inline)
-            return message_from(layout, announced.inline)
+            return announced.inline
         if layout.size == 0:
-            return message_from(layout, b"")
-        request = pb.FetchConsensusRequest(run_id=self._run_id, round=round, final=final)
-        return message_from(layout, await self._services.link.fetch(request, announced.header))
+            return b""
+        if announced.sha256 != self._fetched[0]:
+            request = pb.FetchConsensusRequest(run_id=self._run_id, round=round, final=final)
+            self._fetched = announced.sha256, await self._services.link.fetch(request, announced.header)
+        return self._fetched[1]

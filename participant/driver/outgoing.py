@@ -53,7 +53,7 @@ async def send(
     payload = await _update_bytes(services, agreed, session, action.ref)
     latest = session.latest
     opened = latest if latest is not None and latest.ref == action.ref else None
-    return await services.egress.submit(agreed, action.ref, payload, opened)
+    return await services.egress.submit(agreed, action.ref, payload, opened, session.update_seal(action.ref))
 
 
 async def _update_bytes(services: SiteServices, agreed: Contract, session: Session, ref: AttemptRef) -> Buffer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from dataclasses import replace
@@ -10,10 +11,13 @@ from functools import partial
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.fate import Fate
 from dcfpca.logs import log
+from dcfpca.secagg.errors import SiteFailure
+from dcfpca.secagg.fixed_cohort.site import ENTROPY_BYTES
 from dcfpca.v1 import rounds_pb2 as pb
 from participant import wire_codec
 from participant.contract import Contract
 from participant.driver import outgoing
+from participant.driver.fixed_cohort_round import answer_round, refusal_of
 from participant.driver.local_work import LocalWork
 from participant.driver.named_tasks import NamedTasks
 from participant.driver.saved_events import save_event, saved_events
@@ -21,7 +25,9 @@ from participant.driver.site_services import SiteServices
 from participant.session import Session, actions, events
 from participant.state.store import RunRow
 
-COMPUTE, FINISH, MESSAGE = "compute", "finish", "message "
+COMPUTE, FINISH, MESSAGE, RETRY = "compute", "finish", "message ", "retry"
+RETRY_SECONDS = 30.0
+"""After the site's own trouble a round is tried again, for nobody asks for it again while the connection holds."""
 
 
 class RunDriver:
@@ -32,8 +38,12 @@ class RunDriver:
         self.run_id = run_id
         self._services = services
         finished = row is not None and row.status in ("finished", "ended")
-        consent = row.consent if row else None
-        self.session = Session(run_id, services.site.facts, services.site.identity, consent, finished)
+        consent, approved = (row.consent, row.approved) if row else (None, False)
+        site, data = services.site, services.site.data.sha256
+        past = partial(services.store.past_runs, data, run_id)
+        self.session = Session(run_id, site.facts, site.identity, consent, finished, past, approved)
+        if row is not None and row.cohort:
+            self.session.restore_keys(row.cohort, services.store.key_slots(run_id))
         self._agreed: Contract | None = None
         self._tasks = NamedTasks(run_id)
         self._local = LocalWork(run_id, services, self._report)
@@ -51,7 +61,9 @@ class RunDriver:
 
         `source` is the assignment that the event was decoded from, if it came from the aggregator.
         """
-        if isinstance(event, events.Opened):
+        if isinstance(event, events.KeyWanted):
+            event = replace(event, entropy=os.urandom(ENTROPY_BYTES))
+        if isinstance(event, events.Opened) and self.session.fixed is None:
             if self._is_spent(event.ref):
                 log("attempt_sat_out", run=self.run_id, round=event.ref.round, attempt=event.ref.attempt)
                 return
@@ -61,7 +73,7 @@ class RunDriver:
         if self.session.ref != ref:
             self._cancel_messages()
         if reaction.save:
-            save_event(self._services.store, self.session, event, source, consent)
+            save_event(self._services, self.session, event, source, consent)
         self._perform(reaction.actions)
 
     @property
@@ -84,7 +96,7 @@ class RunDriver:
                     self._tasks.start("respond", partial(self._respond, action))
                 case actions.AwaitApproval():
                     hint = f"dcfpca-participant approve {self.run_id} --config …"
-                    log("approval_awaited", level="warning", run=self.run_id, hint=hint)
+                    log("approval_awaited", level="warning", run=self.run_id, reason=action.reason or None, hint=hint)
                 case actions.Compute():
                     self._tasks.start(COMPUTE, partial(self._compute, action))
                 case actions.Finish():
@@ -97,6 +109,8 @@ class RunDriver:
                     self._tasks.start(f"export {action.export_id}", partial(self._export, action))
                 case actions.LogRefusal():
                     log("assignment_refused", level="warning", run=self.run_id, kind=action.kind, reason=action.reason)
+                case actions.AdvertiseRunKey() | actions.ShareGroupSecret() | actions.Complain():
+                    self._tasks.start(f"tell {type(action).__name__}", partial(self._tell, action))
                 case _:
                     name = f"{MESSAGE}{action.ref} {actions.kinds_of(action)[0].value}"
                     self._tasks.start(name, partial(self._send, action))
@@ -124,7 +138,39 @@ class RunDriver:
             outgoing.log_receipt(self._services, action.ref, kind, fate, receipt.reason)
             self.take(events.Acknowledged(action.ref, kind, fate, receipt.reason))
 
+    async def _tell(self, action: actions.RunMessage) -> None:
+        receipt = await self._services.egress.tell(self._contract(), action)
+        fate, what = wire_codec.fate_of(receipt), type(action).__name__
+        log("run_message_sent", run=self.run_id, message=what, fate=fate.value, reason=receipt.reason or None)
+
+    async def _answer(self, action: actions.Compute) -> None:
+        """A round of a fixed cohort. Whatever goes wrong becomes a refusal, which the operator learns of."""
+        started, agreed = time.monotonic(), self._contract()
+        event: events.Answered | events.RoundRefused
+        try:
+            event = await answer_round(self._services, self._local, agreed, self.session, action)
+        except Exception as error:
+            self._services.telemetry.step_failed()
+            refusal = refusal_of(error, action.round)
+            event = events.RoundRefused(action.round, refusal)
+            if isinstance(refusal, SiteFailure):
+                log("step_failed", level="error", run=self.run_id, round=action.round, reason=str(error))
+                self._tasks.start(RETRY, self._retry)
+        else:
+            seconds, columns = time.monotonic() - started, self._services.site.facts.columns
+            self._services.telemetry.step(agreed.spec, action.round, columns, seconds)
+            log("step_computed", level="debug", run=self.run_id, round=action.round, seconds=seconds)
+        self._tasks.release(COMPUTE)
+        self.take(event)
+
+    async def _retry(self) -> None:
+        await asyncio.sleep(RETRY_SECONDS)
+        self._perform(self.session.resume())
+
     async def _compute(self, action: actions.Compute) -> None:
+        if self.session.fixed is not None:
+            await self._answer(action)
+            return
         started, agreed = time.monotonic(), self._contract()
         try:
             step = await self._local.step(agreed, action, lambda: not self.session.finished)
@@ -140,7 +186,7 @@ class RunDriver:
         log("step_computed", level="debug", run=self.run_id, round=action.round, seconds=seconds)
         # The session may ask for the next step at once, and it has the same name.
         self._tasks.release(COMPUTE)
-        self.take(events.Computed(step.round, step.consensus, step.vector))
+        self.take(events.Computed(step.round, step.consensus, step.vector, step.broadcast))
 
     def _report(self, percent: int) -> None:
         ref = self.session.ref

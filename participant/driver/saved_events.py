@@ -12,18 +12,22 @@ from dataclasses import replace
 from dcfpca.errors import BadMessage
 from dcfpca.v1 import rounds_pb2 as pb
 from participant import wire_codec
-from participant.session import Consent, Session, events
+from participant.driver.site_services import SiteServices
+from participant.session import Consent, Session, events, is_fixed_cohort
+from participant.session.fixed_cohort import FixedCohortRun
 from participant.state.store import LocalStep, RunRow, Store
 
 
 def save_event(
-    store: Store, session: Session, event: events.Event, source: pb.Assignment | None, before: Consent | None
+    services: SiteServices, session: Session, event: events.Event, source: pb.Assignment | None, before: Consent | None
 ) -> None:
     """Save what the session, whose consent was `before`, made of the event; durable when this returns.
 
     `source` is the assignment that the event was decoded from, if it came from the aggregator.
     """
-    run_id = session.run_id
+    store, run_id = services.store, session.run_id
+    if session.fixed is not None and session.fixed.record and not isinstance(event, events.Opened):
+        _save_fixed(services, session.fixed, event)
     if session.consent is not None and session.consent is not before:
         store.save_consent(run_id, session.consent, _now_ms())
         return
@@ -32,8 +36,14 @@ def save_event(
             store.save_waiting(run_id, event.spec, event.digest, session.site.policy.private, _now_ms())
         case events.Opened():
             # A plain attempt has no secrets and only one possible answer, so there is nothing to keep unchanged.
-            if session.consent is not None and session.consent.spec.aggregation == "secure":
+            if session.fixed is not None:
+                store.save_opening(run_id, _without_consensus(source))
+            elif session.consent is not None and session.consent.spec.aggregation == "secure":
                 store.open_attempt(event.ref, event.seed, _without_consensus(source), event.opened_before)
+        case events.Answered() | events.KeyWanted() | events.RosterClosed() | events.SharesRelayed():
+            pass  # the key record says it all
+        case events.Ended(status="finished") if session.consent is not None and session.consent.accept:
+            store.forget_opening(run_id)  # the run is over at this site once its results are written
         case events.Ended() | events.TurnedDown():
             store.end(run_id, "ended", event.reason)
         case events.ResultsWritten():
@@ -42,15 +52,24 @@ def save_event(
             store.save_inbox(run_id, source.SerializeToString() if source else b"")
 
 
+def _save_fixed(services: SiteServices, run: FixedCohortRun, event: events.Event) -> None:
+    if isinstance(event, events.Answered):
+        services.store.save_exposure(services.site.data.sha256, run.run_id, run.cohort)
+    services.store.save_keys(run.run_id, run.cohort, run.record)
+
+
 def saved_events(store: Store, row: RunRow, step: LocalStep | None) -> list[events.Event]:
     """The events of a run that its session replays after a restart; `step` is its last saved local step."""
     past: list[events.Event] = []
     if row.status == "waiting":
         past.append(events.Proposed(row.spec, row.digest))
     if step is not None:
-        past.append(events.Computed(step.round, step.consensus, step.vector))
+        past.append(events.Computed(step.round, step.consensus, step.vector, step.broadcast))
+    inbox = [_decoded(body) for body in store.inbox(row.run_id)]
+    if row.consent is not None and is_fixed_cohort(row.consent.spec):
+        return past + inbox
     seed, opened_before = store.seed(row.run_id)
-    return past + [_with_seed(_decoded(body), seed, opened_before) for body in store.inbox(row.run_id)]
+    return past + [_with_seed(event, seed, opened_before) for event in inbox]
 
 
 def _without_consensus(source: pb.Assignment | None) -> bytes:

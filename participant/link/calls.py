@@ -16,7 +16,7 @@ from dcfpca.pki import Credentials
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import rounds_pb2_grpc as stubs
 from dcfpca.v1 import types_pb2 as types
-from dcfpca.wire import Assembly, Buffer, chunks, whole_update
+from dcfpca.wire import Assembly, Buffer, chunks, size_of, whole_update
 from dcfpca.wire_constants import CHUNK_BYTES, TURNS, WHOLE
 
 T = TypeVar("T")
@@ -157,6 +157,22 @@ class Link:
         """Step 6."""
         return await self._call("Unmask", request)
 
+    async def advertise_run_key(self, request: pb.AdvertiseRunKeyRequest) -> types.Receipt:
+        """Fixed cohort, set-up 1."""
+        return await self._call("AdvertiseRunKey", request)
+
+    async def share_group_secret(self, request: pb.ShareGroupSecretRequest) -> types.Receipt:
+        """Fixed cohort, set-up 2."""
+        return await self._call("ShareGroupSecret", request)
+
+    async def report_misfit(self, request: pb.ReportMisfitRequest) -> types.Receipt:
+        """Fixed cohort: the update does not fit."""
+        return await self._call("ReportMisfit", request)
+
+    async def complain(self, request: pb.ComplainRequest) -> types.Receipt:
+        """Fixed cohort: why this site cannot go on."""
+        return await self._call("Complain", request)
+
     async def report(self, request: pb.ReportProgressRequest) -> types.Receipt:
         """How far the local step has come."""
         return await self._call("ReportProgress", request)
@@ -245,6 +261,27 @@ class Link:
                 else:
                     assembly.add(part.chunk)
             return assembly.finish()
+
+        return await _with_retries(once)
+
+    async def fetch_sum(self, request: pb.FetchSumRequest, most: int) -> tuple[pb.SumHeader, bytearray]:
+        """An opened sum of at most so many bytes with its header, as the aggregator has it; not yet verified."""
+
+        async def once(_: bool) -> tuple[pb.SumHeader, bytearray]:
+            header, assembly = pb.SumHeader(), None
+            async for part in self._stub.FetchSum(request, timeout=STREAM_SECONDS):
+                if part.WhichOneof("part") == "header":
+                    header.CopyFrom(part.header)
+                    if size_of(header.tensor) > most:
+                        raise BadMessage("the aggregator announces a sum that is larger than the updates it is made of")
+                    assembly = Assembly(header.tensor)
+                elif assembly is None:
+                    raise BadMessage("a sum was streamed without its header")
+                else:
+                    assembly.add(part.chunk)
+            if assembly is None:
+                raise BadMessage("the aggregator streamed no sum")
+            return header, assembly.finish()
 
         return await _with_retries(once)
 

@@ -1,5 +1,5 @@
 """What a site does in a run, decided without I/O, clock or entropy: see `session.Session`."""
 
-from participant.session.session import Consent, Reaction, Session
+from participant.session.session import Consent, Reaction, Session, is_fixed_cohort
 
-__all__ = ["Consent", "Reaction", "Session"]
+__all__ = ["Consent", "Reaction", "Session", "is_fixed_cohort"]

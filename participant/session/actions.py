@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.secagg import Advert, Attestation, Bound, Reveal, SealedShare
+from dcfpca.secagg import Advert, Attestation, Bound, Reveal, SealedShare, fixed_cohort
 from participant.session.events import AnnouncedConsensus, Kind
 
 
@@ -21,7 +21,9 @@ class Respond:
 
 @dataclass(frozen=True, slots=True)
 class AwaitApproval:
-    """Ask a person at the site."""
+    """Ask a person at the site; `reason` says what is unusual about the run, if anything is."""
+
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,35 @@ class SendReveal:
 
 
 @dataclass(frozen=True, slots=True)
+class SendMisfit:
+    """Send the signed statement that the update does not fit under the announced exponents."""
+
+    ref: AttemptRef
+    misfit: fixed_cohort.Misfit
+
+
+@dataclass(frozen=True, slots=True)
+class AdvertiseRunKey:
+    """Send the key of the run."""
+
+    advert: fixed_cohort.Advert
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupSecret:
+    """Send the share of the group secret, sealed for every other member."""
+
+    shares: tuple[fixed_cohort.SealedShare, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Complain:
+    """Send a signed complaint; the run waits, and the operator sees it."""
+
+    complaint: fixed_cohort.Complaint
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     """Fetch the final consensus and write the results."""
 
@@ -135,7 +166,11 @@ def kinds_of(action: RoundMessage) -> tuple[Kind, ...]:
             return (Kind.ATTESTATION,)
         case SendReveal():
             return (Kind.REVEAL,)
+        case SendMisfit():
+            return (Kind.MISFIT,)
 
 
-RoundMessage = Advertise | SendShares | SendBound | Submit | Attest | SendReveal
-Action = Respond | AwaitApproval | Compute | RoundMessage | Finish | Forget | Export | RefuseExport | LogRefusal
+RoundMessage = Advertise | SendShares | SendBound | Submit | Attest | SendReveal | SendMisfit
+RunMessage = AdvertiseRunKey | ShareGroupSecret | Complain
+LocalAction = AwaitApproval | Compute | Finish | Forget | LogRefusal
+Action = Respond | RoundMessage | RunMessage | LocalAction | Export | RefuseExport

@@ -51,6 +51,11 @@ class Attempt:
         """Which attempt."""
         return self.opened.ref
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether nothing has to be computed any more."""
+        return self.vector is not None
+
     def start(self) -> tuple[Action, ...]:
         """What is due when the attempt is opened or announced again."""
         if self.side is None:
@@ -79,8 +84,8 @@ class Attempt:
         if self.vector is None:
             raise OutOfTurn("the local step is not done yet")
         if self.side is None:
-            return _bytes_of(self.vector.astype("<f8", copy=False))
-        return _bytes_of(self.side.mask(self.vector).astype(dtype_of(self.precision), copy=False))
+            return bytes_of(self.vector.astype("<f8", copy=False))
+        return bytes_of(self.side.mask(self.vector).astype(dtype_of(self.precision), copy=False))
 
     def _answer(self, side: ParticipantSide, event: SecureStep) -> tuple[Action, ...]:
         match event:
@@ -117,7 +122,8 @@ class Attempt:
         return () if Kind.UPDATE in self.done else (Submit(self.ref),)
 
 
-def _bytes_of(array: NDArray[Any]) -> memoryview:
+def bytes_of(array: NDArray[Any]) -> memoryview:
+    """The array's bytes, not copied."""
     return np.ascontiguousarray(array).view(np.uint8).data
 
 

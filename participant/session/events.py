@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import numpy as np
+
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.fate import Fate
 from dcfpca.rpca.method import FloatArray
-from dcfpca.secagg import Delivery, Roster, Survivors, UnmaskRequest
+from dcfpca.secagg import Delivery, Roster, Survivors, UnmaskRequest, fixed_cohort
+from dcfpca.secagg.errors import SecureSumRefusal
+from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 
 
@@ -21,6 +25,7 @@ class Kind(StrEnum):
     UPDATE = "update"
     ATTESTATION = "attestation"
     REVEAL = "reveal"
+    MISFIT = "misfit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,7 @@ class Opened:
 
     `opened_before` are the survivors for whom the sum of an earlier attempt at this round was opened, if one was.
     `ticket` is opaque: the site returns it, and a restored aggregator recognizes its own announcement by it.
+    `announced` is the announcement itself, without the consensus; a fixed cohort binds all of it into the masks.
     """
 
     ref: AttemptRef
@@ -64,6 +70,31 @@ class Opened:
     seed: bytes = field(repr=False, default=b"")
     opened_before: tuple[str, ...] = ()
     ticket: bytes = b""
+    announced: pb.RoundOpened | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyWanted:
+    """Fixed cohort: the set-up begins. `entropy` is fresh from the driver, used only if the site has no key yet."""
+
+    digest: bytes
+    cohort: tuple[str, ...]
+    entropy: bytes = field(repr=False, default=b"")
+
+
+@dataclass(frozen=True, slots=True)
+class RosterClosed:
+    """Fixed cohort: the keys of the whole cohort."""
+
+    roster: fixed_cohort.Roster
+
+
+@dataclass(frozen=True, slots=True)
+class SharesRelayed:
+    """Fixed cohort: the shares of the group secret that the others sealed for this site, and the roster again."""
+
+    roster: fixed_cohort.Roster
+    shares: tuple[fixed_cohort.SealedShare, ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +156,40 @@ class ExportWanted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Computed:
-    """The local step of a round is done; its update and the site's state are saved."""
+    """The local step of a round is done; its update and the site's state are saved.
+
+    `broadcast` is the consensus it was computed on, as one vector; empty where the store is older than this field.
+    """
 
     round: int
     consensus_sha256: bytes
     vector: FloatArray = field(repr=False)
+    broadcast: FloatArray = field(repr=False, default_factory=lambda: np.zeros(0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """Fixed cohort: what a site says to an opening, and its side once it has said it."""
+
+    ref: AttemptRef
+    side: fixed_cohort.FixedCohortSide = field(repr=False)
+    message: fixed_cohort.Masked | fixed_cohort.Misfit = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answered:
+    """Fixed cohort: the saved update of a round was masked, or does not fit."""
+
+    computed: Computed
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRefused:
+    """Fixed cohort: what was announced for a round may not be answered, or the site cannot answer it."""
+
+    round: int
+    error: SecureSumRefusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +224,8 @@ class TurnedDown:
     reason: str
 
 
+SetUpStep = KeyWanted | RosterClosed | SharesRelayed
 SecureStep = RosterRelayed | MaskWanted | SurvivorsAnnounced | UnmaskWanted
-Assigned = Proposed | Opened | SecureStep | StoodBy | Ended | ExportWanted
-Event = Assigned | Approved | Computed | ComputeFailed | Acknowledged | ResultsWritten | TurnedDown
+Assigned = Proposed | Opened | SetUpStep | SecureStep | StoodBy | Ended | ExportWanted
+Outcome = Computed | ComputeFailed | Answered | RoundRefused | Acknowledged | ResultsWritten | TurnedDown
+Event = Assigned | Approved | Outcome

@@ -8,15 +8,19 @@ the same bytes again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadInput, BadMessage
+from dcfpca.rpca.method import FloatArray
 from dcfpca.secagg import Identity
+from dcfpca.secagg.errors import OutOfTurn, RunOver, SecureSumRefusal
+from dcfpca.secagg.fixed_cohort import Opening, PastRun
 from dcfpca.spec import RunSpec, parse_spec, spec_digest
-from participant.policy import Accept, Refuse, SiteFacts, check_cohort, review, review_export
+from dcfpca.wire import Buffer
+from participant.policy import Accept, Refuse, SiteFacts, check_cohort, check_exposure, review, review_export
 from participant.session.actions import (
     Action,
     AwaitApproval,
@@ -28,26 +32,33 @@ from participant.session.actions import (
     RefuseExport,
     Respond,
 )
-from participant.session.attempt import Attempt, begin
+from participant.session.attempt import Attempt, begin, bytes_of
 from participant.session.events import (
     Acknowledged,
+    Answered,
     Approved,
     Computed,
     ComputeFailed,
     Ended,
     Event,
     ExportWanted,
+    KeyWanted,
     MaskWanted,
     Opened,
     Proposed,
     ResultsWritten,
+    RosterClosed,
     RosterRelayed,
+    RoundRefused,
     SecureStep,
+    SetUpStep,
+    SharesRelayed,
     StoodBy,
     SurvivorsAnnounced,
     TurnedDown,
     UnmaskWanted,
 )
+from participant.session.fixed_cohort import FixedCohortAttempt, FixedCohortRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +96,24 @@ class Session:
         identity: Callable[[], Identity],
         consent: Consent | None = None,
         finished: bool = False,
+        past: Callable[[], Sequence[PastRun]] = tuple,
+        approved: bool = False,
     ) -> None:
+        """`past` gives the other runs over the same data in which sums were opened; `approved` is a person's word."""
         self.run_id = run_id
         self.consent = consent
         self.finished = finished
         self.site = site
+        self.fixed: FixedCohortRun | None = None
         self._identity = identity
+        self._past = past
+        self._person_approved = approved
         self._waiting: Proposed | None = None
         self._cohort: tuple[str, ...] = ()
-        self._attempt: Attempt | None = None
+        self._attempt: Attempt | FixedCohortAttempt | None = None
         self._computed: Computed | None = None
         self._computing: int | None = None
+        self._use_edition()
 
     @property
     def ref(self) -> AttemptRef | None:
@@ -110,14 +128,23 @@ class Session:
     def opened_for(self, round: int) -> tuple[str, ...]:
         """The survivors for whom this site revealed shares in this round; empty when it did not."""
         attempt = self._attempt
-        if attempt is None or attempt.side is None or attempt.ref.round != round or attempt.side.opened is None:
+        if not isinstance(attempt, Attempt) or attempt.side is None or attempt.ref.round != round:
             return ()
-        return attempt.side.opened.members
+        return attempt.side.opened.members if attempt.side.opened else ()
+
+    def restore_keys(self, cohort: tuple[str, ...], slots: tuple[bytes, ...]) -> None:
+        """Take up what was saved of the run before a restart: its cohort, and the slots of the key record if any."""
+        self._cohort = cohort
+        if self.fixed is not None and cohort:
+            self.fixed.restore(cohort, slots)
 
     def handle(self, event: Event) -> Reaction:
-        """Handle one event. One that may not be answered gives a LogRefusal and changes nothing."""
+        """Handle one event. One that may not be answered gives a LogRefusal, in a fixed cohort a complaint as well,
+        and changes nothing."""
         try:
             return self._decide(event)
+        except SecureSumRefusal as error:
+            return Reaction(self._refusal(error))
         except (BadMessage, BadInput) as error:
             return Reaction((LogRefusal(type(error).__name__, str(error)),))
 
@@ -133,9 +160,35 @@ class Session:
 
     def update_bytes(self, ref: AttemptRef) -> memoryview:
         """The bytes of the update of this attempt; raises BadMessage when the attempt is no longer open."""
-        if self._attempt is None or self._attempt.ref != ref:
+        attempt = self._attempt
+        if attempt is None or attempt.ref != ref:
             raise BadMessage(f"{ref} is not open any more")
-        return self._attempt.update_bytes()
+        return attempt.update_bytes() if isinstance(attempt, Attempt) else bytes_of(attempt.masked().values)
+
+    def update_seal(self, ref: AttemptRef) -> tuple[int, bytes]:
+        """Tag and context that go with the update of a fixed cohort; zero and empty elsewhere."""
+        attempt = self._attempt
+        if not isinstance(attempt, FixedCohortAttempt) or attempt.ref != ref:
+            return 0, b""
+        masked = attempt.masked()
+        return masked.tag, masked.context
+
+    def admit(self, round: int, payload: Buffer) -> tuple[Opened, Opening, FloatArray | None]:
+        """Fixed cohort: whether the round now open, with the consensus bytes that were received, may be answered.
+
+        Returns its announcement, the opening that is bound into the masks, and the update if it was computed before.
+        """
+        attempt = self._attempt
+        if self.finished or self.fixed is None:
+            raise RunOver(f"run {self.run_id} is over at this site")
+        if attempt is None or attempt.ref.round != round:
+            raise OutOfTurn(f"round {round} is not open any more")
+        return attempt.opened, *self.fixed.admit(attempt.opened, payload, self._computed)
+
+    @property
+    def computed(self) -> Computed | None:
+        """The last local step."""
+        return self._computed
 
     def _decide(self, event: Event) -> Reaction:
         match event:
@@ -145,8 +198,14 @@ class Session:
                 return self._approved()
             case Opened():
                 return self._opened(event)
+            case KeyWanted() | RosterClosed() | SharesRelayed():
+                return self._set_up(event)
             case RosterRelayed() | MaskWanted() | SurvivorsAnnounced() | UnmaskWanted():
                 return self._secure_step(event)
+            case Answered():
+                return self._answered(event)
+            case RoundRefused():
+                return self._round_refused(event)
             case Computed():
                 return self._take_computed(event)
             case ComputeFailed():
@@ -182,23 +241,59 @@ class Session:
         if spec_digest(event.spec) != event.digest:
             raise BadMessage("the proposed spec does not match its digest")
         spec = parse_spec(event.spec)
-        match review(spec, self.site):
+        match review(spec, self.site, self._past()):
             case Refuse(reasons):
                 return self._answer(spec, event.digest, reasons)
-            case Accept(needs_approval=True):
+            case Accept(needs_approval=True, why=why):
                 self._waiting = event
-                return Reaction((AwaitApproval(),), save=True)
+                return Reaction((AwaitApproval(why),), save=True)
             case Accept():
                 return self._answer(spec, event.digest, ())
 
     def _approved(self) -> Reaction:
+        self._person_approved = True
         if self._waiting is None or self.consent is not None:
             return NOTHING
         return self._answer(parse_spec(self._waiting.spec), self._waiting.digest, ())
 
     def _answer(self, spec: RunSpec, digest: bytes, reasons: tuple[str, ...]) -> Reaction:
         self.consent = Consent(spec, digest, not reasons, reasons, self.site.policy.private)
+        self._use_edition()
         return Reaction((self._response(self.consent),), save=True)
+
+    def _use_edition(self) -> None:
+        """Secure runs that wait for everybody are of the second edition; plain ones and those that go on are not."""
+        consent = self.consent
+        if self.fixed is None and consent and consent.accept and is_fixed_cohort(consent.spec):
+            self.fixed = FixedCohortRun(self.run_id, consent.spec, self.site, self._identity)
+
+    def _refusal(self, error: SecureSumRefusal) -> tuple[Action, ...]:
+        complaint = self.fixed.complain(error) if self.fixed is not None else ()
+        return (LogRefusal(type(error).__name__, str(error)), *complaint)
+
+    def _set_up(self, event: SetUpStep) -> Reaction:
+        if self.fixed is None or self.consent is None or not self.consent.accept:
+            raise BadMessage("keys of a fixed cohort are wanted in a run that has none at this site")
+        if self.finished:
+            raise RunOver(f"run {self.run_id} is over at this site")
+        before = self.fixed.state
+        match event:
+            case KeyWanted():
+                if reasons := self._against_cohort(self._consented(event.digest), event.cohort):
+                    return self._withdraw(self.consent, reasons)
+                wanted = self.fixed.begin(event.cohort, event.entropy)
+            case RosterClosed():
+                wanted = self.fixed.close_roster(event)
+            case SharesRelayed():
+                wanted = self.fixed.complete(event)
+        return Reaction(wanted, save=self.fixed.state is not before)
+
+    def _against_cohort(self, consent: Consent, cohort: tuple[str, ...]) -> tuple[str, ...]:
+        """Why the site does not let its update into sums over this cohort; empty when it does, or did before."""
+        if self.fixed is not None and self.fixed.cohort:
+            return ()
+        exposed = () if self._person_approved else check_exposure(self.site, cohort, self._past())
+        return (*check_cohort(consent.spec, self.site, cohort), *exposed)
 
     def _response(self, consent: Consent) -> Respond:
         return Respond(consent.digest, consent.accept, consent.reasons, consent.private)
@@ -212,9 +307,15 @@ class Session:
         latest = self.ref
         if latest is not None and event.ref < latest:
             return NOTHING
-        self._check_same_run(event)
+        if self.fixed is not None:
+            self.fixed.check_announced(event)
+        else:
+            self._check_same_run(event)
         if latest == event.ref and self._attempt is not None:
             return Reaction((*self._compute(), *self._attempt.start()))
+        if self.fixed is not None:
+            self._attempt = FixedCohortAttempt(event)
+            return Reaction(self._compute(), save=True)
         if reasons := check_cohort(consent.spec, self.site, event.cohort):
             return self._withdraw(consent, reasons)
         return self._begin(consent, event)
@@ -251,7 +352,7 @@ class Session:
 
     def _compute(self) -> tuple[Action, ...]:
         """The local step of the open round, unless it is done or a local step is still running."""
-        if self._attempt is None or self.finished or self._attempt.vector is not None or self._computing is not None:
+        if self._attempt is None or self.finished or self._attempt.is_answered or self._computing is not None:
             return ()
         self._computing = self._attempt.ref.round
         return (Compute(self._attempt.ref.round, self._attempt.opened.consensus),)
@@ -260,15 +361,35 @@ class Session:
         self._computing = None
         self._computed = event
         attempt = self._attempt
-        if attempt is None or self.finished:
+        if not isinstance(attempt, Attempt) or self.finished:
             return NOTHING
         if not _answers(event, attempt.opened):
             return Reaction(self._compute())
         return Reaction(attempt.computed(event.vector))
 
+    def _round_refused(self, event: RoundRefused) -> Reaction:
+        self._computing = None
+        if self.ref is not None and self.ref.round != event.round:
+            return Reaction(self._compute())
+        return Reaction(self._refusal(event.error))
+
+    def _answered(self, event: Answered) -> Reaction:
+        self._computing = None
+        self._computed = event.computed
+        attempt = self._attempt
+        if not isinstance(attempt, FixedCohortAttempt) or self.fixed is None or self.finished:
+            return NOTHING
+        if attempt.ref != event.answer.ref or attempt.is_answered:
+            return Reaction(self._compute())
+        self.fixed.adopt(event.answer)
+        attempt.answer = event.answer
+        return Reaction(attempt.start(), save=True)
+
     def _secure_step(self, event: SecureStep) -> Reaction:
         attempt = self._attempt
-        if attempt is None or event.ref < attempt.ref or self.finished:
+        if self.fixed is not None:
+            raise OutOfTurn("a step of a sum that goes on without members was asked for in a run that waits for all")
+        if not isinstance(attempt, Attempt) or event.ref < attempt.ref or self.finished:
             return NOTHING
         if event.ref > attempt.ref:
             raise BadMessage(f"{event.ref} is under way, but was never opened to this site; it is ignored")
@@ -289,7 +410,9 @@ class Session:
         if event.digest != self.consent.digest:
             raise BadMessage("the run ended under another spec than the one this site signed")
         self._attempt = None
-        return Reaction((Finish(event.round, event.reason, event.consensus),))
+        if self.fixed is not None:
+            self.fixed.finish()
+        return Reaction((Finish(event.round, event.reason, event.consensus),), save=self.fixed is not None)
 
     def _turned_down(self, event: TurnedDown) -> Reaction:
         if self.finished:
@@ -301,6 +424,8 @@ class Session:
         """Mark the run as over and drop what it holds in memory."""
         self.finished = True
         self._attempt = self._computed = self._waiting = None
+        if self.fixed is not None:
+            self.fixed.finish()
 
     def _export(self, event: ExportWanted) -> tuple[Action, ...]:
         if self.consent is None or not self.consent.accept:
@@ -308,6 +433,11 @@ class Session:
         else:
             reason = review_export(self.consent.spec, self.site.policy)
         return (RefuseExport(event.export_id, reason),) if reason else (Export(event.export_id),)
+
+
+def is_fixed_cohort(spec: RunSpec) -> bool:
+    """Whether sums of such a run are always over the whole cohort (the second edition of the secure sum)."""
+    return spec.aggregation == "secure" and spec.dropouts == "wait"
 
 
 def _answers(computed: Computed, opened: Opened) -> bool:

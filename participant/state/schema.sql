@@ -10,7 +10,26 @@ CREATE TABLE IF NOT EXISTS runs (
     private     INTEGER NOT NULL,          -- whether the site was flagged private when it answered
     approved    INTEGER NOT NULL DEFAULT 0,-- a person at the site agreed (`dcfpca-participant approve`)
     proposed_ms INTEGER NOT NULL,
-    outcome     TEXT NOT NULL DEFAULT ''   -- how the run ended, one sentence
+    outcome     TEXT NOT NULL DEFAULT '',  -- how the run ended, one sentence
+    cohort      TEXT NOT NULL DEFAULT '[]' -- JSON list: everyone in the run, once it is known; it never changes
+) STRICT;
+
+-- Rounds of runs that go on without members: for which survivors the site revealed shares. Kept for good, through the end
+-- of the run, restarts and reboots: a round is opened for no others, and a consensus under no other round.
+CREATE TABLE IF NOT EXISTS opened_sums (
+    run_id    TEXT NOT NULL,
+    round     INTEGER NOT NULL,
+    consensus BLOB NOT NULL,               -- SHA-256 of the consensus of the round
+    survivors TEXT NOT NULL,               -- JSON list of names
+    PRIMARY KEY (run_id, round)
+) STRICT;
+
+-- Over which cohorts sums were opened that contain this data.
+CREATE TABLE IF NOT EXISTS exposed_cohorts (
+    data   BLOB NOT NULL,                  -- SHA-256 of the local matrix
+    run_id TEXT NOT NULL,
+    cohort TEXT NOT NULL,                  -- JSON list of names
+    PRIMARY KEY (data, run_id, cohort)
 ) STRICT;
 
 -- The entropy of one attempt. All keys and masks of the attempt derive from it; deleted once the attempt is over.

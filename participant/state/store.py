@@ -1,6 +1,7 @@
-"""The site's durable state: consents, seeds, received assignments, the last local step, and the ledger.
+"""The site's durable state: consents, keys, received assignments, the last local step, and the ledger.
 
-One SQLite file and an array file per open run, in a directory that only its owner may enter and only one daemon uses.
+One SQLite file, and for each open run an array file and a key record, in a directory that only its owner may enter and
+only one daemon uses.
 """
 
 from __future__ import annotations
@@ -23,19 +24,22 @@ from dcfpca.atomic_files import atomic_write, make_private_directory, sync_direc
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadInput, Refused, UnusableState
 from dcfpca.rpca.method import FloatArray
+from dcfpca.secagg.fixed_cohort import PastRun
 from dcfpca.spec import parse_spec
 from participant.session import Consent
 from participant.state.array_file import read_arrays, write_arrays
+from participant.state.key_record import key_file, read_slots, write_record
 from participant.state.ledger import Ledger
 
-VERSION = 1
+VERSION = 2
 DATABASE = "state.db"
 _SELECT_RUNS = (
-    "SELECT run_id, spec, digest, status, reasons, private, approved, proposed_ms, outcome"
+    "SELECT run_id, spec, digest, status, reasons, private, approved, proposed_ms, outcome, cohort"
     " FROM runs ORDER BY proposed_ms, run_id"
 )
 _SELECT_RUN = (
-    "SELECT run_id, spec, digest, status, reasons, private, approved, proposed_ms, outcome FROM runs WHERE run_id = ?"
+    "SELECT run_id, spec, digest, status, reasons, private, approved, proposed_ms, outcome, cohort"
+    " FROM runs WHERE run_id = ?"
 )
 
 
@@ -52,6 +56,7 @@ class RunRow:
     approved: bool
     proposed_ms: int
     outcome: str
+    cohort: tuple[str, ...] = ()
 
     @property
     def consent(self) -> Consent | None:
@@ -63,18 +68,21 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LocalStep:
-    """The outcome of a local step: the update, and the state from which the site computes the next step."""
+    """The outcome of a local step: the update, the state from which the site computes the next step, and the consensus
+    that the step was computed on, as one vector."""
 
     round: int
     consensus: bytes
     vector: FloatArray = field(repr=False)
     snapshot: Mapping[str, NDArray[np.generic]] = field(repr=False)
+    broadcast: FloatArray = field(repr=False, default_factory=lambda: np.zeros(0))
 
 
 class Store:
     """The site's state. What a method writes survives a killed process once the method returns.
 
-    It survives a power cut only after `flush`, which is why `discard_seeds_after_reboot` exists.
+    It survives a power cut only after `flush`, which is why `discard_seeds_after_reboot` exists; but what a fixed
+    cohort pins (`save_keys`, and steps recorded as durable) is on the disk at once.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -125,6 +133,66 @@ class Store:
         rows = self._database.execute("SELECT run_id FROM runs WHERE status = 'waiting' AND approved = 1")
         return [row[0] for row in rows]
 
+    def save_keys(self, run_id: str, cohort: tuple[str, ...], record: bytes) -> None:
+        """Save the cohort and the key record of a run, over the one before; on the disk when this returns."""
+        if (row := self.run(run_id)) is not None and not row.cohort:
+            with self._durable() as database:
+                database.execute("UPDATE runs SET cohort = ? WHERE run_id = ?", (json.dumps(cohort), run_id))
+        write_record(key_file(self.directory, run_id), record)
+
+    def key_slots(self, run_id: str) -> tuple[bytes, ...]:
+        """The slots of the key record of a run; none where it has no record."""
+        return read_slots(key_file(self.directory, run_id))
+
+    def save_cohort(self, run_id: str, cohort: tuple[str, ...]) -> None:
+        """Save the cohort of a run, once."""
+        with self._database as database:
+            change = "UPDATE runs SET cohort = ? WHERE run_id = ? AND cohort = '[]'"
+            database.execute(change, (json.dumps(cohort), run_id))
+
+    def save_opening(self, run_id: str, body: bytes) -> None:
+        """Save the announcement of the round now open, in place of the one before."""
+        with self._database as database:
+            database.execute("DELETE FROM inbox WHERE run_id = ?", (run_id,))
+            database.execute("INSERT INTO inbox (run_id, body) VALUES (?, ?)", (run_id, body))
+
+    def forget_opening(self, run_id: str) -> None:
+        """Delete the announcement of the last round: the run is over."""
+        with self._database as database:
+            database.execute("DELETE FROM inbox WHERE run_id = ?", (run_id,))
+
+    def save_opened_sum(self, ref: AttemptRef, consensus: bytes, survivors: tuple[str, ...]) -> None:
+        """Save for which survivors the sum of a round is opened; called before the shares leave, and never undone."""
+        with self._durable() as database:
+            values = (ref.run_id, ref.round, consensus, json.dumps(survivors))
+            database.execute("INSERT OR IGNORE INTO opened_sums VALUES (?, ?, ?, ?)", values)
+
+    def opened_sums(self, run_id: str) -> dict[int, tuple[bytes, tuple[str, ...]]]:
+        """By round: the digest of the consensus, and the survivors for whom the sum was opened."""
+        query = "SELECT round, consensus, survivors FROM opened_sums WHERE run_id = ?"
+        return {row[0]: (row[1], tuple(json.loads(row[2]))) for row in self._database.execute(query, (run_id,))}
+
+    def save_exposure(self, data: bytes, run_id: str, cohort: tuple[str, ...]) -> None:
+        """Save that a sum over this cohort contains this data; called before the update leaves."""
+        with self._database as database:
+            values = (data, run_id, json.dumps(cohort))
+            database.execute("INSERT OR IGNORE INTO exposed_cohorts VALUES (?, ?, ?)", values)
+
+    def past_runs(self, data: bytes, but: str) -> list[PastRun]:
+        """The runs, except one, with sums that contain this data."""
+        query = "SELECT run_id, cohort FROM exposed_cohorts WHERE data = ? AND run_id != ? ORDER BY rowid"
+        return [PastRun(run, frozenset(json.loads(names))) for run, names in self._database.execute(query, (data, but))]
+
+    @contextmanager
+    def _durable(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that is on the disk when it is over, power cut or not."""
+        self._database.execute("PRAGMA synchronous = FULL")
+        try:
+            with self._database as database:
+                yield database
+        finally:
+            self._database.execute("PRAGMA synchronous = NORMAL")
+
     def open_attempt(self, ref: AttemptRef, seed: bytes, body: bytes, opened_before: tuple[str, ...] = ()) -> None:
         """Save a new attempt: its seed, the assignment that opened it, and the survivors it was `opened_before` for.
 
@@ -137,6 +205,8 @@ class Store:
                 "INSERT INTO seeds (run_id, round, attempt, seed, opened_before) VALUES (?, ?, ?, ?, ?)", values
             )
             database.execute("INSERT INTO inbox (run_id, body) VALUES (?, ?)", (ref.run_id, body))
+        # The log still has the pages with the earlier seed; emptied, it does not.
+        self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def seed(self, run_id: str) -> tuple[bytes, tuple[str, ...]]:
         """The seed of the open attempt (empty if there is none), and the survivors its round was opened for before."""
@@ -161,14 +231,25 @@ class Store:
 
     def save_step(self, run_id: str, step: LocalStep) -> int:
         """Write the file of a local step and return its checksum. Takes long: not for the event loop."""
-        arrays = {f"site.{key}": value for key, value in step.snapshot.items()} | {"update": step.vector}
+        arrays = {f"site.{key}": value for key, value in step.snapshot.items()} | {
+            "update": step.vector,
+            "broadcast": step.broadcast,
+        }
         path = self.directory / _step_file(run_id, step.round)
         return atomic_write(path, lambda file: write_arrays(file, arrays))
 
-    def record_step(self, run_id: str, step: LocalStep, checksum: int) -> None:
-        """Make the saved step the run's latest. The last file known to be flushed is kept until the next flush."""
+    def sync_step(self, run_id: str, round: int) -> None:
+        """Put the file of a local step on the disk. Takes long: not for the event loop."""
+        sync_file(self.directory / _step_file(run_id, round))
+        sync_directory(self.directory)
+
+    def record_step(self, run_id: str, step: LocalStep, checksum: int, *, durable: bool = False) -> None:
+        """Make the saved step the run's latest. The last file known to be flushed is kept until the next flush.
+
+        With `durable`, and after `sync_step`, it survives a power cut from now on.
+        """
         name = _step_file(run_id, step.round)
-        with self._database as database:
+        with self._durable() if durable else self._database as database:
             before = database.execute("SELECT file FROM computed WHERE run_id = ?", (run_id,)).fetchone()
             values = (run_id, step.round, step.consensus, name, checksum)
             database.execute(
@@ -189,8 +270,9 @@ class Store:
             arrays = read_arrays(self.directory / name, checksum)
         except BadInput:
             return None
-        vector = arrays.pop("update")
-        return LocalStep(round, consensus, vector, {key.removeprefix("site."): arrays[key] for key in arrays})
+        vector, broadcast = arrays.pop("update"), arrays.pop("broadcast", np.zeros(0))
+        snapshot = {key.removeprefix("site."): arrays[key] for key in arrays}
+        return LocalStep(round, consensus, vector, snapshot, broadcast)
 
     def end(self, run_id: str, status: str, outcome: str) -> None:
         """Record that the run is `finished` or `ended`, and delete its seeds and local state."""
@@ -277,13 +359,16 @@ def _check_version(path: Path, database: sqlite3.Connection) -> None:
     if found > VERSION:
         sentence = f"the state {path} was written by a newer version (format {found}, this one knows {VERSION})"
         raise UnusableState(sentence, "install the newer version again")
+    if found == 1:
+        database.execute("ALTER TABLE runs ADD COLUMN cohort TEXT NOT NULL DEFAULT '[]'")
     if found < VERSION:
         database.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def _run_row(row: tuple[Any, ...]) -> RunRow:
-    run, spec, digest, status, why, private, approved, at, outcome = row
-    return RunRow(run, spec, digest, status, tuple(json.loads(why)), bool(private), bool(approved), at, outcome)
+    run, spec, digest, status, why, private, approved, at, outcome, names = row
+    reasons, cohort = tuple(json.loads(why)), tuple(json.loads(names))
+    return RunRow(run, spec, digest, status, reasons, bool(private), bool(approved), at, outcome, cohort)
 
 
 def _step_file(run_id: str, round: int) -> str:

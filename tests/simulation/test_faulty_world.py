@@ -28,7 +28,7 @@ Fault = tuple[int, int, int]
 def spec_of(**keys: Any) -> RunSpec:
     return parse_spec(
         {"rows": ROWS, "rank": 1, "rounds": 2, "tolerance": 0, "method": "gradient", "participants": NAMES}
-        | {"quorum": 3, "max_attempts": 3}
+        | {"quorum": 3, "max_attempts": 3, "dropouts": "go-on"}
         | keys
     )
 

@@ -29,6 +29,7 @@ from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
 from dcfpca.wire import chunks, header_of, message_from, size_of
+from dcfpca.wire_constants import PROTOCOL
 from participant.link.calls import upload_limits_of
 
 OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.keepalive_time_ms", 60_000)]
@@ -86,7 +87,7 @@ class LightSite:
             await self._stub.ResumeUpload(junk)
 
     async def _listen(self) -> str:
-        hello = pb.SubscribeRequest(protocol=1, software="light", rows=self._data.shape[0])
+        hello = pb.SubscribeRequest(protocol=PROTOCOL, software="light", rows=self._data.shape[0])
         stream = self._stub.Subscribe(hello, wait_for_ready=True)
         self._crowd, _ = upload_limits_of(await stream.initial_metadata())
         async for told in stream:

@@ -25,11 +25,11 @@ CONSENSUS = AnnouncedConsensus(
 
 
 def spec_of(**changes: Any) -> RunSpec:
-    return RunSpec.model_validate({"rows": 6, "rank": 2, "aggregation": "secure"} | changes)
+    return RunSpec.model_validate({"rows": 6, "rank": 2, "aggregation": "secure", "dropouts": "go-on"} | changes)
 
 
 def site_of(name: str, **policy: Any) -> SiteFacts:
-    return SiteFacts(name, 6, 9, False, False, SitePolicy(**policy))
+    return SiteFacts(name, 6, 9, False, False, SitePolicy(**({"allow_dropouts": True} | policy)))
 
 
 def session_of(name: str = "a", **policy: Any) -> Session:

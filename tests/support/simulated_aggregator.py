@@ -126,9 +126,9 @@ class SimulatedAggregator:
         begun_with = self.encoded().header.sha256
         self._check_sum(after, [vectors[name, here.ref.round, begun_with] for name in here.survivors])
         self.reached.append(Summed(here.ref.round, here.ref.attempt, here.survivors))
-        self.tell(
-            events.ConsensusReached(at=self.clock, ref=here.ref, outcome=after.outcome.value if after.outcome else "")
-        )
+        outcome = after.outcome.value if after.outcome else ""
+        told = encoded_consensus(self.method, after).header.sha256
+        self.tell(events.ConsensusReached(at=self.clock, ref=here.ref, outcome=outcome, consensus=told))
         self.consensus = after
 
     def _check_sum(self, after: Consensus, vectors: list[FloatArray]) -> None:

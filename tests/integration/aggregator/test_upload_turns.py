@@ -25,6 +25,7 @@ from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceServicer, RoundServiceStub, add_RoundServiceServicer_to_server
 from dcfpca.wire import chunks, header_of
+from dcfpca.wire_constants import PROTOCOL
 from participant.link import Link
 from tests.support.federation import relative
 from tests.support.honest import honest_sites
@@ -113,7 +114,7 @@ async def subscribed(address: str, own: Credentials) -> AsyncIterator[Link]:
     link, connected = Link(address, own), asyncio.Event()
 
     async def listen() -> None:
-        hello = pb.SubscribeRequest(protocol=1, software="test", rows=4)
+        hello = pb.SubscribeRequest(protocol=PROTOCOL, software="test", rows=4)
         async for _ in link.subscribe(hello, connected.set):
             pass
 

@@ -19,10 +19,11 @@ from dcfpca.pki import Credentials, SiteFiles, create_authority, issue_credentia
 from dcfpca.v1 import admin_pb2, rounds_pb2
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
+from dcfpca.wire_constants import PROTOCOL
 from participant.link import Link
 from tests.support.service import CHANNEL_OPTIONS, Service, service
 
-HELLO = rounds_pb2.SubscribeRequest(protocol=1, software="test", rows=4)
+HELLO = rounds_pb2.SubscribeRequest(protocol=PROTOCOL, software="test", rows=4)
 PATIENCE = 10.0
 
 

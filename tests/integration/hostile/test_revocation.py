@@ -17,10 +17,11 @@ from dcfpca.identity import Role, fingerprint
 from dcfpca.pki import Credentials, key_mark, serial_mark
 from dcfpca.v1 import admin_pb2, rounds_pb2
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
+from dcfpca.wire_constants import PROTOCOL
 from tests.support.certificates import twisted_pem
 from tests.support.service import Service, service
 
-HELLO = rounds_pb2.SubscribeRequest(protocol=1, software="test", rows=4)
+HELLO = rounds_pb2.SubscribeRequest(protocol=PROTOCOL, software="test", rows=4)
 
 
 @pytest.fixture

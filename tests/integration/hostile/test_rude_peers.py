@@ -20,10 +20,11 @@ from dcfpca.pki import load_credentials
 from dcfpca.v1 import admin_pb2, rounds_pb2
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
+from dcfpca.wire_constants import PROTOCOL
 from tests.support.service import Service, service
 
 PATIENCE = 20.0
-HELLO = rounds_pb2.SubscribeRequest(protocol=1, software="test", rows=4)
+HELLO = rounds_pb2.SubscribeRequest(protocol=PROTOCOL, software="test", rows=4)
 SPEC = b'{"rows": 4, "rank": 1, "participants": ["ann", "bob", "cem"], "enrol_seconds": 600}'
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 PING = bytes([0, 0, 8, 6, 0, 0, 0, 0, 0]) + b"12345678"

@@ -19,7 +19,7 @@ REF = types.RoundRef(run_id="run-1", round=1, attempt=1)
 
 
 def agreed(**changes: Any) -> Contract:
-    return Contract("run-1", "a", RunSpec.model_validate({"rows": 6, "rank": 2} | changes))
+    return Contract("run-1", "a", RunSpec.model_validate({"rows": 6, "rank": 2, "dropouts": "go-on"} | changes))
 
 
 def payload_of(deal: Contract, round: int = 1) -> bytes:
@@ -138,3 +138,61 @@ def test_only_the_files_of_a_reconstruction_are_exported() -> None:
     for name in ("U.npy", "V.npy", "manifest.json", "../data.npy"):
         with pytest.raises(EgressViolation):
             contract.export_item(pb.ExportHeader(run_id="run-1", artifact=name))
+
+
+def test_an_update_of_a_fixed_cohort_carries_a_tag_of_the_field_and_its_context() -> None:
+    deal = agreed(dropouts="wait")
+    _, header = contract.update_item(deal, REF, payload_of(deal), seal=(7, bytes(32)))
+    assert (header.tag, header.context) == (7, bytes(32))
+    for seal in ((0, b""), (7, bytes(31)), (2**61 - 1, bytes(32))):
+        with pytest.raises(EgressViolation):
+            contract.update_item(deal, REF, payload_of(deal), seal=seal)
+    with pytest.raises(EgressViolation):
+        contract.update_item(agreed(), REF, payload_of(deal), seal=(7, bytes(32)))
+
+
+def run_key(**changes: Any) -> pb.AdvertiseRunKeyRequest:
+    fields: dict[str, Any] = {"participant": "a", "certificate": bytes(500), "signature": bytes(70)}
+    sizes = {"key": bytes(32), "commitment": bytes(32), "binding": bytes(32)}
+    return pb.AdvertiseRunKeyRequest(run_id="run-1", key=pb.RunKey(**(fields | sizes | changes)))
+
+
+def test_the_key_of_a_run_has_exact_sizes_and_leaves_in_a_fixed_cohort_only() -> None:
+    assert contract.run_key_item(agreed(dropouts="wait"), run_key()).kind == "run key"
+    for changes in ({"key": bytes(33)}, {"participant": "b"}, {"signature": bytes(500)}, {"certificate": bytes(99999)}):
+        with pytest.raises(EgressViolation):
+            contract.run_key_item(agreed(dropouts="wait"), run_key(**changes))
+    for other in (agreed(), agreed(aggregation="plain", dropouts="wait")):
+        with pytest.raises(EgressViolation, match="fixed cohort"):
+            contract.run_key_item(other, run_key())
+
+
+def group_shares(*recipients: str, sender: str = "a", size: int = 48) -> pb.ShareGroupSecretRequest:
+    made = [
+        pb.SealedGroupShare(sender=sender, recipient=name, ciphertext=bytes(size), signature=bytes(70))
+        for name in recipients
+    ]
+    return pb.ShareGroupSecretRequest(run_id="run-1", shares=made)
+
+
+def test_shares_of_the_group_secret_are_one_per_member_of_one_size() -> None:
+    deal = agreed(dropouts="wait")
+    assert contract.group_shares_item(deal, group_shares("b", "c")).shape == "2 shares"
+    for wrong in (group_shares("b", "b"), group_shares("a"), group_shares("b", sender="c"), group_shares("b", size=49)):
+        with pytest.raises(EgressViolation):
+            contract.group_shares_item(deal, wrong)
+
+
+def test_misfits_and_complaints_are_small_and_signed() -> None:
+    deal, signed = agreed(dropouts="wait"), {"certificate": bytes(500), "signature": bytes(70)}
+    misfit = pb.ReportMisfitRequest(ref=REF, misfit=pb.Misfit(participant="a", context=bytes(32), **signed))
+    assert contract.misfit_item(deal, misfit).shape == "1 signature"
+    complaint = pb.ComplainRequest(run_id="run-1", error="WrongSum", sentence="it is wrong", **signed)
+    item = contract.complaint_item(deal, complaint)
+    assert (item.kind, item.shape, item.detail) == ("complaint", "WrongSum", "it is wrong")
+    complaint.sentence = "x" * 5000
+    misfit.misfit.participant = "b"
+    with pytest.raises(EgressViolation):
+        contract.complaint_item(deal, complaint)
+    with pytest.raises(EgressViolation):
+        contract.misfit_item(deal, misfit)

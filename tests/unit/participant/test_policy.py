@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from dcfpca.secagg.fixed_cohort import PastRun
 from dcfpca.spec import RunSpec
 from participant.policy import (
+    SAMPLED,
+    SMALL_SUM,
     Accept,
     Refuse,
     SiteFacts,
@@ -16,6 +19,7 @@ from participant.policy import (
     check_roster,
     review,
     review_export,
+    wants_verification,
 )
 
 
@@ -56,6 +60,12 @@ def test_fewer_own_columns_than_the_rank_are_fine_but_a_rank_above_the_rows_is_n
     ("changes", "policy", "words"),
     [
         ({"aggregation": "plain"}, {}, "plain aggregation"),
+        ({"dropouts": "go-on"}, {}, "allow_dropouts"),
+        (
+            {"dropouts": "go-on", "threshold": 0.6},
+            {"allow_dropouts": True, "min_threshold": 0.75},
+            "the threshold 0.6 is below the 0.75",
+        ),
         ({"method": "gradient"}, {"methods": ("subspace",)}, "method gradient"),
         ({"rank": 9}, {"max_rank": 8}, "rank 9 is above the 8"),
         ({"max_rank": 9, "rank": None}, {"max_rank": 8}, "rank 9 is above the 8"),
@@ -120,3 +130,27 @@ def test_export_needs_the_sites_policy_and_the_signed_spec() -> None:
     assert review_export(spec(export=True), SitePolicy(allow_export=True)) == ""
     assert "allow_export" in review_export(spec(export=True), SitePolicy())
     assert "did not announce" in review_export(spec(export=False), SitePolicy(allow_export=True))
+
+
+PAST = [PastRun("run-1", frozenset("abcde"))]
+
+
+def test_a_cohort_that_differs_by_too_few_from_an_earlier_one_waits_for_a_person() -> None:
+    verdict = review(spec(participants=("a", "b", "c", "d")), site(), PAST)
+    assert isinstance(verdict, Accept)
+    assert verdict.needs_approval
+    assert "run-1" in verdict.why
+    assert "e alone" in verdict.why
+
+
+@pytest.mark.parametrize("cohort", ["abcde", "afghi"])
+def test_the_same_cohort_again_or_one_that_differs_by_enough_needs_no_approval(cohort: str) -> None:
+    assert review(spec(participants=tuple(cohort)), site(), PAST) == Accept()
+
+
+def test_small_sums_are_always_verified_and_of_large_ones_one_in_eight_unless_the_policy_says_otherwise() -> None:
+    sampled = SitePolicy()
+    assert all(wants_verification(sampled, SMALL_SUM, draw) for draw in range(256))
+    assert sum(wants_verification(sampled, SMALL_SUM + 1, draw) for draw in range(256)) == 256 // SAMPLED
+    assert all(wants_verification(SitePolicy(verify="always"), SMALL_SUM + 1, draw) for draw in range(256))
+    assert not any(wants_verification(SitePolicy(verify="never"), 8, draw) for draw in range(256))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -19,4 +21,14 @@ def test_a_file_whose_entries_cannot_be_squared_is_refused_by_name(size: float) 
 
 def test_zeros_and_small_entries_beside_larger_ones_are_accepted() -> None:
     M = np.array([[1.0, 0.0, np.nan], [1e-300, 2.0, 0.0]])
-    assert measure(ArrayColumns(M), "data.npy") == DataFacts(rows=2, columns=3, missing=1)
+    assert replace(measure(ArrayColumns(M), "data.npy"), sha256=b"") == DataFacts(rows=2, columns=3, missing=1)
+
+
+def test_the_same_data_has_the_same_digest_and_any_other_entry_another() -> None:
+    M = np.arange(6.0).reshape(2, 3)
+    other = M.copy()
+    other[1, 2] += 1e-12
+    digest = measure(ArrayColumns(M), "data.npy").sha256
+    assert digest == measure(ArrayColumns(np.asfortranarray(M)), "data.npy").sha256
+    assert digest != measure(ArrayColumns(other), "data.npy").sha256
+    assert digest != measure(ArrayColumns(M.reshape(3, 2)), "data.npy").sha256

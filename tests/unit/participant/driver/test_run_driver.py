@@ -26,7 +26,7 @@ from participant.local_site import open_site
 from participant.session import Consent
 from participant.state.store import Store
 
-SPEC = RunSpec(rows=6, rank=2, participants=("a", "b", "c"))
+SPEC = RunSpec(rows=6, rank=2, participants=("a", "b", "c"), dropouts="go-on")
 
 
 @pytest.fixture

@@ -1,0 +1,64 @@
+"""How far two consensuses of one round are apart: what the aggregator announced, and what a site computed again.
+
+Machines round differently, and singular vectors are determined only up to sign and, where values coincide, up to a
+rotation. So directions are compared by their weighted projector U diag(σ) Uᵀ and not entry by entry; everything else
+by relative differences. What is discrete must be the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dcfpca.rpca.method import FloatArray, Method, TensorMessage
+from dcfpca.rpca.scaling import SCALING_ROUNDS, ScaledMethod, split_broadcast
+from dcfpca.rpca.subspace.method import SubspaceMethod
+from dcfpca.rpca.subspace.round_plan import RoundPlan
+
+TOLERANCE = 1e-6
+"""Above the rounding of any machine: the projector is compared through squares, which have half of the digits."""
+
+APART = float("inf")
+
+
+def difference(method: Method, round: int, one: TensorMessage, other: TensorMessage) -> float:
+    """The largest relative difference between two broadcasts of this round; infinite if something discrete differs."""
+    if one.tensor.shape != other.tensor.shape or one.scalars.shape != other.scalars.shape:
+        return APART
+    if isinstance(method, ScaledMethod):
+        if round < SCALING_ROUNDS:
+            return max(_relative(one.tensor, other.tensor), _relative(one.scalars, other.scalars))
+        (inside, *scaling), (inside_other, *scaling_other) = (
+            split_broadcast(told, method.rows) for told in (one, other)
+        )
+        apart = _relative(np.concatenate(scaling), np.concatenate(scaling_other))
+        return max(apart, difference(method.inner, round - SCALING_ROUNDS, inside, inside_other))
+    if isinstance(method, SubspaceMethod) and round > 0:
+        return _between_plans(RoundPlan.of(one), RoundPlan.of(other))
+    return max(_relative(one.tensor, other.tensor), _relative(one.scalars, other.scalars))
+
+
+def _between_plans(one: RoundPlan, other: RoundPlan) -> float:
+    if (one.single, one.narrow, one.start) != (other.single, other.narrow, other.start):
+        return APART
+    names = ("threshold", "noise", "relaxation", "step", "momentum", "columns")
+    pairs = [(getattr(one, name), getattr(other, name)) for name in names]
+    return max(
+        *(_relative(np.array([mine]), np.array([theirs])) for mine, theirs in pairs),
+        _relative(one.weights, other.weights),
+        _relative(one.values, other.values),
+        _between_projectors(one.U, one.values, other.U, other.values),
+        _between_projectors(one.U, one.weights * one.values, other.U, other.weights * other.values),
+    )
+
+
+def _between_projectors(one: FloatArray, ones: FloatArray, other: FloatArray, others: FloatArray) -> float:
+    """‖U diag(σ) Uᵀ − U′ diag(σ′) U′ᵀ‖ relative to the first, from p × p products."""
+    first, second = one * np.sqrt(ones), other * np.sqrt(others)
+    squares = [float(np.sum((a.T @ b) ** 2)) for a, b in ((first, first), (second, second), (first, second))]
+    size = max(squares[0], np.finfo(float).tiny)
+    return float(np.sqrt(max(squares[0] + squares[1] - 2.0 * squares[2], 0.0) / size))
+
+
+def _relative(one: FloatArray, other: FloatArray) -> float:
+    size = max(float(np.abs(one).max(initial=0.0)), float(np.abs(other).max(initial=0.0)))
+    return float(np.abs(one - other).max(initial=0.0)) / size if size > 0.0 else 0.0

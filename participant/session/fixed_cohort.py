@@ -1,0 +1,219 @@
+"""A site's part in the fixed-cohort secure sum of one run: set-up once, then one answer to each opening.
+
+It keeps the side of `dcfpca.secagg.fixed_cohort`; whenever `record` has changed, the driver saves it before anything
+leaves. Assignments are repeated after reconnects: what was done before is answered with the same bytes or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dcfpca.attempt_ref import AttemptRef
+from dcfpca.fixed_cohort_wire import opening_from_wire
+from dcfpca.methods import method_of
+from dcfpca.rpca.broadcast_checks import OwnColumns, Seen, implausible
+from dcfpca.rpca.method import FloatArray, Method, TensorMessage
+from dcfpca.secagg import Identity, fixed_cohort
+from dcfpca.secagg.errors import (
+    ChangedRoster,
+    ImplausibleConsensus,
+    IncompleteCohort,
+    LostState,
+    OutOfTurn,
+    PastLastRound,
+    RunOver,
+    SecureSumRefusal,
+)
+from dcfpca.secagg.fixed_cohort import FixedCohortSide, Masked, Misfit, Numbers, Opening, RunTerms
+from dcfpca.secagg.fixed_cohort.roster import roster_digest
+from dcfpca.secagg.fixed_cohort.state import SiteState, Step, latest
+from dcfpca.spec import RunSpec
+from dcfpca.update_blocks import block_layout
+from dcfpca.wire import Buffer, message_from
+from participant.policy import SiteFacts
+from participant.session.actions import Action, AdvertiseRunKey, Complain, SendMisfit, ShareGroupSecret, Submit
+from participant.session.events import Answer, Computed, Kind, Opened, RosterClosed, SharesRelayed
+
+LOST = "begin a new run; this one can be finished with the consensus it has"
+
+
+class FixedCohortRun:
+    """One run with `dropouts = "wait"` at one site. `cohort` is empty until the set-up begins."""
+
+    def __init__(self, run_id: str, spec: RunSpec, site: SiteFacts, identity: Callable[[], Identity]) -> None:
+        self.run_id, self.spec, self.site = run_id, spec, site
+        self.cohort: tuple[str, ...] = ()
+        self.method: Method = method_of(spec)
+        self._identity = identity
+        self._side: FixedCohortSide | None = None
+        self._lost: LostState | None = None
+        self._complained: set[tuple[str, str]] = set()
+
+    def restore(self, cohort: tuple[str, ...], slots: tuple[bytes, ...]) -> None:
+        """Take up the record that was saved before a restart; without a whole one the run cannot be gone on with."""
+        self.cohort = cohort
+        try:
+            state = latest(slots, self.terms.binding) if slots else None
+            if state is None:
+                raise LostState(f"the keys of run {self.run_id} are not in this site's state any more", LOST)
+            self._side = FixedCohortSide(self.terms, self._identity(), state)
+        except LostState as error:
+            self._lost = error
+
+    @property
+    def terms(self) -> RunTerms:
+        """What all members agreed to."""
+        spec = self.spec
+        return RunTerms(self.run_id, spec.digest(), self.cohort, spec.last_round, spec.precision)
+
+    @property
+    def record(self) -> bytes:
+        """The side's record as it must be on the disk; empty before the set-up."""
+        return self._side.record if self._side else b""
+
+    @property
+    def state(self) -> SiteState | None:
+        """The side's state, to tell whether something changed."""
+        return self._side.state if self._side else None
+
+    @property
+    def side(self) -> FixedCohortSide:
+        """The side; LostState or OutOfTurn where there is none."""
+        if self._lost is not None:
+            raise self._lost
+        if self._side is None:
+            raise OutOfTurn("the set-up of the run has not begun at this site")
+        return self._side
+
+    def begin(self, cohort: tuple[str, ...], entropy: bytes) -> tuple[Action, ...]:
+        """Make the key of the run, or advertise the one that was made."""
+        if self.cohort and cohort != self.cohort:
+            raise IncompleteCohort(f"the cohort of run {self.run_id} was announced differently before")
+        if not self.cohort:
+            self.cohort = cohort
+            self._side = FixedCohortSide.begin(self.terms, self._identity(), entropy)
+        side = self.side
+        return (AdvertiseRunKey(side.advert()),) if side.state.step is Step.ADVERTISED else ()
+
+    def close_roster(self, event: RosterClosed) -> tuple[Action, ...]:
+        """Check the roster and seal the share for everybody else."""
+        if self._is_past_set_up(event.roster):
+            return ()
+        return (ShareGroupSecret(self.side.share(event.roster)),)
+
+    def complete(self, event: SharesRelayed) -> tuple[Action, ...]:
+        """Open the others' shares, which ends the set-up."""
+        if not self._is_past_set_up(event.roster):
+            self.side.complete(event.roster, event.shares)
+        return ()
+
+    def check_announced(self, opened: Opened) -> None:
+        """What can be told of an opening before its consensus is there."""
+        if self.side.state.step is Step.FINISHED:
+            raise RunOver(f"run {self.run_id} is over at this site")
+        if opened.cohort != self.cohort:
+            raise IncompleteCohort(f"round {opened.ref.round} was opened for another cohort than that of the run")
+        if opened.ref.round > self.spec.last_round:
+            raise PastLastRound(f"round {opened.ref.round} is beyond the last of the spec, {self.spec.last_round}")
+
+    def admit(self, opened: Opened, payload: Buffer, before: Computed | None) -> tuple[Opening, FloatArray | None]:
+        """The opening, and the update if it was computed before. Raises the refusal that it deserves.
+
+        `before` is the last local step of this site; its consensus is what the new one is held against.
+        """
+        round, consensus = opened.ref.round, bytes(payload)
+        opening = self.opening_of(opened, consensus)
+        numbers = self.side.admit(opening, lambda: self._check_broadcast(round, consensus, before))
+        if before is not None and (before.round, before.consensus_sha256) == (round, opened.consensus.sha256):
+            return opening, before.vector
+        if numbers is Numbers.SAVED:
+            raise LostState(f"the update that this site sent in round {round} is not in its state any more", LOST)
+        return opening, None
+
+    def opening_of(self, opened: Opened, consensus: bytes) -> Opening:
+        """The opening that these announced bytes make."""
+        if opened.announced is None:
+            raise OutOfTurn("the round was announced without what a fixed cohort binds into its masks")
+        layout = block_layout(self.method.update_layout(opened.ref.round), self.spec.precision)
+        return opening_from_wire(opened.announced, layout, consensus)
+
+    def answer(self, ref: AttemptRef, opening: Opening, vector: FloatArray) -> Answer:
+        """What this site says to the opening; nothing is pinned before `adopt`. Slow for large tensors."""
+        side = FixedCohortSide(self.terms, self._identity(), self.side.state)
+        return Answer(ref, side, side.answer(opening, vector))
+
+    def adopt(self, answer: Answer) -> None:
+        """Pin the answer; from now on the round is answered with it."""
+        self._side = answer.side
+
+    def finish(self) -> None:
+        """The run is over: the secrets are gone from the record."""
+        if self._side is not None and self._side.state.step is not Step.FINISHED:
+            self._side.finish()
+
+    def complain(self, error: SecureSumRefusal) -> tuple[Action, ...]:
+        """The complaint that this refusal gives rise to, once for each distinct sentence."""
+        key = (type(error).__name__, str(error))
+        if not self.cohort or key in self._complained:
+            return ()
+        self._complained.add(key)
+        return (Complain(fixed_cohort.complain(self.terms, self._identity(), error)),)
+
+    def _is_past_set_up(self, roster: fixed_cohort.Roster) -> bool:
+        state = self.side.state
+        if state.step not in (Step.READY, Step.FINISHED):
+            return False
+        if roster_digest(self.terms, roster) != state.roster:
+            raise ChangedRoster("this is a second, different roster in one run")
+        return True
+
+    def _check_broadcast(self, round: int, consensus: bytes, before: Computed | None) -> None:
+        told = message_from(self.method.broadcast_layout(round), consensus)
+        own = OwnColumns(self.site.columns, self.spec.precision)
+        if reason := implausible(self.method, round, told, self.seen(before), own):
+            raise ImplausibleConsensus(f"round {round} was refused before anything was computed: {reason}")
+
+    def seen(self, before: Computed | None) -> Seen | None:
+        """The consensus of the last local step, as the method reads it."""
+        if before is None:
+            return None
+        layout = self.method.broadcast_layout(before.round)
+        if before.broadcast.size != layout.size:
+            return None
+        return Seen(before.round, TensorMessage.unflatten(layout, before.broadcast))
+
+
+@dataclass(slots=True)
+class FixedCohortAttempt:
+    """The opening that a site now answers; `answer` is set once its update is masked and the record is saved."""
+
+    opened: Opened
+    answer: Answer | None = None
+    done: set[Kind] = field(default_factory=set)
+
+    @property
+    def ref(self) -> AttemptRef:
+        """Which round and attempt."""
+        return self.opened.ref
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether nothing has to be computed any more."""
+        return self.answer is not None
+
+    def start(self) -> tuple[Action, ...]:
+        """What is due now, the same bytes each time."""
+        match self.answer.message if self.answer else None:
+            case Masked():
+                return () if Kind.UPDATE in self.done else (Submit(self.ref),)
+            case Misfit() as misfit:
+                return () if Kind.MISFIT in self.done else (SendMisfit(self.ref, misfit),)
+            case _:
+                return ()
+
+    def masked(self) -> Masked:
+        """The masked update; OutOfTurn before it is there."""
+        if self.answer is None or not isinstance(self.answer.message, Masked):
+            raise OutOfTurn("the update is not masked yet")
+        return self.answer.message

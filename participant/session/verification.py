@@ -1,0 +1,104 @@
+"""Whether the aggregator's sum is true, and whether the consensus it announces follows from it. Pure.
+
+A site checks the last sum that it had a part in: its digest is the one bound into the new round, its tag is right under
+the group secret, and the method's `advance`, carried out here, gives the consensus that was announced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from dcfpca.errors import BadInput, BadMessage
+from dcfpca.fixed_cohort_wire import opening_from_wire
+from dcfpca.method_memory import decode_memory, memory_digest
+from dcfpca.rpca.broadcast_checks import Seen
+from dcfpca.rpca.consensus_difference import TOLERANCE, difference
+from dcfpca.rpca.method import Consensus, FloatArray, Method, TensorMessage, Total
+from dcfpca.secagg.errors import ChangedExponent, WrongConsensus, WrongSum
+from dcfpca.secagg.fixed_cohort import FixedCohortSide
+from dcfpca.secagg.fixed_cohort.context import context_of, opening_digest, sum_digest
+from dcfpca.secagg.fixed_cohort.exponents import first_exponents, lifted, next_exponents
+from dcfpca.secagg.ring import dtype_of
+from dcfpca.update_blocks import block_layout
+from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.wire import Buffer, message_bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShownSum:
+    """A sum as the aggregator shows it: its header, and its bytes."""
+
+    header: pb.SumHeader
+    total: Buffer
+
+
+def verify_round(
+    method: Method, side: FixedCohortSide, before: Seen, shown: ShownSum, told: pb.RoundOpened, consensus: TensorMessage
+) -> None:
+    """Raise WrongSum or WrongConsensus unless this consensus follows from the sum of the round before."""
+    numbers = verified_numbers(method, side, before, shown, told.previous_sum)
+    _check_exponents(method, side, before, shown.header, numbers, told)
+    expected = _advanced(method, side, before, shown.header, numbers)
+    if expected.outcome is not None:
+        raise WrongConsensus(f"the run is over after round {before.round}, and round {told.ref.round} was opened")
+    apart = difference(method, expected.round, expected.broadcast, consensus)
+    if not apart <= TOLERANCE:
+        mine, theirs = (hashlib.sha256(message_bytes(one)).hexdigest() for one in (expected.broadcast, consensus))
+        raise WrongConsensus(
+            f"the consensus of round {told.ref.round} ({theirs[:16]}) does not follow from the sum of round"
+            f" {before.round} ({told.previous_sum.hex()[:16]}); this site computed {mine[:16]}"
+        )
+
+
+def verified_numbers(
+    method: Method, side: FixedCohortSide, before: Seen, shown: ShownSum, announced: bytes
+) -> FloatArray:
+    """The numbers of the sum whose digest was announced; WrongSum unless the members sent them in that round."""
+    layout = method.update_layout(before.round)
+    opening = opening_from_wire(
+        shown.header.opened, block_layout(layout, side.terms.precision), message_bytes(before.broadcast)
+    )
+    if opening_digest(side.terms, side.state.roster, opening) != side.state.opening:
+        raise WrongSum(f"the sum that is shown for round {before.round} is of another opening than this site answered")
+    total = np.frombuffer(shown.total, dtype=dtype_of(side.terms.precision))
+    if total.size != layout.size:
+        raise WrongSum(f"the sum that is shown for round {before.round} has {total.size} numbers, not {layout.size}")
+    context = context_of(side.terms, side.state.roster, opening, len(opening.misfits))
+    if (found := sum_digest(context, total, shown.header.tag)) != announced:
+        raise WrongSum(
+            f"the sum that is shown for round {before.round} ({found.hex()[:16]}) is not the one whose digest was"
+            f" announced ({announced.hex()[:16]})"
+        )
+    return side.verify_sum(opening, total, shown.header.tag)
+
+
+def _check_exponents(
+    method: Method, side: FixedCohortSide, before: Seen, header: pb.SumHeader, numbers: FloatArray, told: pb.RoundOpened
+) -> None:
+    """The exponents of a round follow from the sum before, so that no misfit can be provoked."""
+    precision = side.terms.precision
+    layout = block_layout(method.update_layout(told.ref.round), precision)
+    wanted = first_exponents(layout)
+    if layout == block_layout(method.update_layout(before.round), precision):
+        ended = lifted(tuple(header.opened.exponents), len(header.opened.misfits), precision)
+        wanted = next_exponents(layout, ended, numbers, precision)
+    if tuple(told.exponents) != wanted:
+        raise ChangedExponent(f"the exponents of round {told.ref.round} do not follow from the sum before")
+
+
+def _advanced(
+    method: Method, side: FixedCohortSide, before: Seen, header: pb.SumHeader, numbers: FloatArray
+) -> Consensus:
+    """The consensus that follows, with the memory that was announced for the round before."""
+    if memory_digest(header.memory) != header.opened.memory_sha256:
+        raise WrongConsensus(f"the memory that is shown for round {before.round} is not the one that was announced")
+    sums = TensorMessage.unflatten(method.update_layout(before.round), numbers)
+    try:
+        consensus = Consensus(before.round, before.broadcast, decode_memory(header.memory))
+        return method.advance(consensus, Total(sums, len(side.terms.cohort)))
+    except (BadInput, BadMessage, KeyError, TypeError, ValueError) as error:
+        sentence = f"nothing follows from the sum and the memory that are shown for round {before.round}: {error}"
+        raise WrongConsensus(sentence) from error
