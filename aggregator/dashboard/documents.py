@@ -54,6 +54,14 @@ async def run_news(registry: RunRegistry, runner: Runner, after_round: int) -> t
             {"name": one.participant, "what": one.what, "reasons": list(one.reasons)} for one in view.refusals
         ],
         "awaited": list(view.awaited),
+        "waiting": [
+            {"name": one.participant, "since_ms": one.since_ms, "connected": one.connected, "said": one.said}
+            for one in view.waiting
+        ],
+        "complaints": [
+            {"name": one.participant, "accused": one.accused, "sentence": one.sentence, "at_ms": one.at_ms}
+            for one in view.complaints
+        ],
         "absent": sorted(runner.run.absent | runner.run.silent),
         "percent": dict(view.percent),
         "rounds": [_round(one) for one in view.rounds],
@@ -73,6 +81,7 @@ def _summary(runner: Runner) -> Document:
         "attempt": run.attempt.ref.attempt if run.attempt else 0,
         "method": spec.method,
         "aggregation": spec.aggregation,
+        "waits": spec.waits,
         "sites": len(run.cohort) or len(run.enrolled),
         "refused": len(run.refusals),
         "created_ms": int(run.created_at * 1000),

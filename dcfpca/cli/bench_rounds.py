@@ -23,6 +23,7 @@ def rounds(
     rank: Annotated[int, typer.Option(min=1, help="Columns of the exchanged tensor.")] = 50,
     count: Annotated[int, typer.Option("--rounds", min=2, help="How many rounds.")] = 20,
     aggregation: Annotated[Literal["secure", "plain"], typer.Option(help="How updates are aggregated.")] = "secure",
+    dropouts: Annotated[Literal["wait", "go-on"], typer.Option(help="Which secure sum: wait or go-on.")] = "wait",
     precision: Annotated[int, typer.Option(help="Bits per number in a secure sum: 64 or 32.")] = 64,
     raw: Annotated[bool, typer.Option("--raw", help="Also measure a bare gRPC exchange of the same bytes.")] = False,
     as_json: Json = False,
@@ -30,7 +31,7 @@ def rounds(
     """Measure rounds in which the sites compute nothing."""
     if rank > rows:
         raise BadInput(f"the rank {rank} is larger than the {rows} rows", "lower --rank")
-    case = RoundCase(participants, rows, rank, count, aggregation, precision)
+    case = RoundCase(participants, rows, rank, count, aggregation, precision, dropouts)
     with tempfile.TemporaryDirectory(prefix="dcfpca-bench-") as directory, ending_in_order():
         federation_directory = Path(directory)
         figures = measure_rounds(case, federation_directory)

@@ -1,4 +1,4 @@
-"""`dcfpca run`: propose, list, show, watch, abort and resume runs."""
+"""`dcfpca run`: propose, list, show, watch, abort, finish and resume runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dcfpca.text.run_views import run_document, run_listing, run_picture, runs_t
 from dcfpca.text.run_watch import RetryPolicy, RunWatch, raise_unless_finished
 from dcfpca.v1 import admin_pb2 as pb
 
-app = typer.Typer(help="Propose, inspect, watch, abort, resume, export and audit runs.", no_args_is_help=True)
+app = typer.Typer(help="Propose, inspect, watch, abort, finish, resume, export and audit runs.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's identifier, as `run list` shows it.")]
@@ -139,8 +139,24 @@ def abort(
 @app.command()
 @with_operator
 def resume(operator: Operator, run: Run, watch: Follow = False, as_json: Json = False) -> None:
-    """Resume a paused run with a new attempt at the same round."""
+    """Resume a paused run at the same round; updates that were accepted from a fixed cohort stay valid."""
     _proceed(operator, operator.resume(run), watch, as_json)
+
+
+@app.command()
+@with_operator
+def finish(
+    operator: Operator,
+    run: Run,
+    reason: Annotated[str, typer.Option(help="The reason, for the audit log and the participants.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Finish a running or paused run with the consensus it has; the sites form their results from it."""
+    view = operator.finish(run, reason)
+    if as_json:
+        print_json(run_document(view))
+    else:
+        say(f"run {run} is {view.status}: {view.reason}")
 
 
 def _canonical(path: Path | None, flags: Mapping[str, Any], settings: Sequence[str]) -> bytes:

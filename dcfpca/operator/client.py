@@ -81,6 +81,11 @@ class Operator:
         """Resume a paused run."""
         return cast(pb.RunView, self._stub.ResumeRun(pb.ResumeRunRequest(run_id=run_id), timeout=SECONDS))
 
+    def finish(self, run_id: str, reason: str) -> pb.RunView:
+        """End a run with the consensus it has."""
+        request = pb.FinishRunRequest(run_id=run_id, reason=reason)
+        return cast(pb.RunView, self._stub.FinishRun(request, timeout=SECONDS))
+
     def participants(self) -> Sequence[pb.ParticipantView]:
         """Everyone who ever connected."""
         answer = self._stub.ListParticipants(pb.ListParticipantsRequest(), timeout=SECONDS)

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from dcfpca.text.console import figure, plain, size, span, stderr
 from dcfpca.text.run_history import OVER, RunHistory, seconds_left
-from dcfpca.text.run_views import coloured, refusal_line
+from dcfpca.text.run_views import coloured, complaint_line, refusal_line, waiting_line
 from dcfpca.v1 import admin_pb2 as pb
 
 
@@ -50,6 +50,8 @@ class RunProgress(AbstractContextManager["RunProgress"]):
         fresh = self._history.take(view)
         for refusal in view.refusals:
             self._note_once(f"refused by {refusal_line(refusal)}")
+        for complaint in view.complaints:
+            self._note_once(f"complaint of {complaint_line(complaint)}")
         if self._console.is_terminal:
             self._note_dropouts(fresh)
             self._live.update(picture(self._history))
@@ -81,6 +83,8 @@ class RunProgress(AbstractContextManager["RunProgress"]):
         for one in fresh:
             self.note(round_line(one))
         view = self._history.view
+        for waiting in view.waiting:
+            self._note_once(f"round {view.round} waits for {waiting_line(waiting)}")
         if view.status != before.status:
             self.note(f"{view.status}{': ' + view.reason if view.reason else ''}")
 
@@ -111,6 +115,7 @@ def picture(history: RunHistory) -> RenderableType:
         lines.append(Text(f"  {round_line(rounds[-1])}"))
     if view.awaited and view.status not in OVER:
         lines.append(Text(plain(f"  awaiting {', '.join(_awaited(view))} ({view.phase})"), style="dim"))
+    lines += [Text(plain(f"  waiting for {waiting_line(one)}"), style="yellow") for one in view.waiting]
     if view.reason:
         lines.append(Text(plain(f"  {view.reason}")))
     lines.append(

@@ -37,6 +37,8 @@ def run_document(view: pb.RunView) -> dict[str, Json]:
         "enrolled": [_enrolled(one) for one in view.enrolled],
         "refusals": [refusal_document(one) for one in view.refusals],
         "awaited": list(view.awaited),
+        "waiting": [_waiting(one) for one in view.waiting],
+        "complaints": [_complaint(one) for one in view.complaints],
         "percent": dict(view.percent),
         "rounds": [_round(one) for one in view.rounds],
     }
@@ -80,6 +82,38 @@ def _enrolled(one: pb.EnrolledView) -> dict[str, Json]:
 def refusal_document(one: pb.Refusal) -> dict[str, Json]:
     """A refusal, with every reason."""
     return {"participant": one.participant, "what": one.what, "reasons": list(one.reasons)}
+
+
+def _waiting(one: pb.WaitingView) -> dict[str, Json]:
+    return {
+        "participant": one.participant,
+        "since": moment(one.since_ms),
+        "connected": one.connected,
+        "said": one.said,
+    }
+
+
+def waiting_line(one: pb.WaitingView) -> str:
+    """For whom a run waits, since when, and what the site said last."""
+    state = "connected" if one.connected else "away"
+    said = f'; it said: "{one.said}"' if one.said else ""
+    return f"{one.participant} since {moment(one.since_ms)} ({state}){said}"
+
+
+def _complaint(one: pb.ComplaintView) -> dict[str, Json]:
+    return {
+        "participant": one.participant,
+        "accused": one.accused,
+        "error": one.error,
+        "sentence": one.sentence,
+        "at": moment(one.at_ms),
+    }
+
+
+def complaint_line(one: pb.ComplaintView) -> str:
+    """Who complained of what, and of whom."""
+    about = f" about {one.accused}" if one.accused else ""
+    return f"{one.participant}{about}: {one.sentence} ({one.error}, {moment(one.at_ms)})"
 
 
 def _round(one: pb.RoundView) -> dict[str, Json]:
@@ -169,6 +203,10 @@ def _facts(view: pb.RunView) -> Table:
             add_row(made, Text(key, style="bold"), value)
     for refusal in view.refusals:
         add_row(made, Text("refused", style="bold"), refusal_line(refusal))
+    for waiting in view.waiting:
+        add_row(made, Text("waiting for", style="bold"), waiting_line(waiting))
+    for complaint in view.complaints:
+        add_row(made, Text("complaint", style="bold"), complaint_line(complaint))
     return made
 
 

@@ -96,7 +96,8 @@ def raise_unless_finished(view: pb.RunView, hint: str = "") -> None:
         case "finished":
             return
         case "paused":
-            usual = f"when the cause is removed: `dcfpca run resume {view.run_id}`"
+            resume = f"when the cause is removed: `dcfpca run resume {view.run_id}`"
+            usual = f"{resume}; to end it with the consensus it has: `dcfpca run finish {view.run_id}`"
             raise Refused(f"run {view.run_id} is paused: {view.reason}", hint or usual)
         case _:
             raise Refused(f"run {view.run_id} {view.status}: {view.reason or 'no reason was given'}", hint)

@@ -4,6 +4,7 @@
 import { bytes, convergence, figure, make, span, times } from "/drawing.js";
 
 const SECURE = ["advertising", "sharing", "uploading", "attesting", "unmasking", "summing"];
+const FIXED = ["advertising", "sharing", "uploading", "summing"];
 const PLAIN = ["uploading", "summing"];
 const SOON_DAYS = 14;
 const TABLE_ROUNDS = 12;
@@ -108,12 +109,14 @@ function showRun(told) {
     tiles(told, all),
     ...(all.length ? [charts(told, all)] : []),
     make("h3", {}, "Sites"), sites(told),
+    ...waiting(told),
+    ...complaints(told),
     ...refusals(told),
     ...(all.length ? [make("h3", {}, "Latest rounds"), roundsTable(all)] : []));
 }
 
 function phases(told) {
-  const names = ["enrolling", ...(told.aggregation === "secure" ? SECURE : PLAIN)];
+  const names = ["enrolling", ...(told.aggregation !== "secure" ? PLAIN : told.waits ? FIXED : SECURE)];
   const items = names.map((name) => make("li", { "aria-current": name === told.phase ? "step" : null }, name));
   return make("ol", { class: "phases", "aria-label": "phases of a round" }, ...items);
 }
@@ -152,6 +155,20 @@ function sites(told) {
     return make("li", { class: kind || null }, `${one.name}${one.private ? " (private)" : ""}${kind ? ` · ${kind}` : ""}${percent}`);
   });
   return make("ul", { class: "sites" }, ...items);
+}
+
+function waiting(told) {
+  if (!told.waiting.length) return [];
+  const items = told.waiting.map((one) => make("li", {},
+    `${one.name} since ${moment(one.since_ms)}, ${one.connected ? "connected" : "away"}${one.said ? `; it said: ${one.said}` : ""}`));
+  return [make("h3", {}, "Waiting for"), make("ul", { id: "waiting" }, ...items)];
+}
+
+function complaints(told) {
+  if (!told.complaints.length) return [];
+  const items = told.complaints.map((one) => make("li", {},
+    `${one.name}${one.accused ? ` about ${one.accused}` : ""}: ${one.sentence} (${moment(one.at_ms)})`));
+  return [make("h3", {}, "Complaints"), make("ul", { id: "complaints" }, ...items)];
 }
 
 function refusals(told) {

@@ -56,7 +56,7 @@ async def until(live: Service, run_id: str, holds: Callable[[admin.RunView], boo
     async with asyncio.timeout(30):
         async for view in live.operator().WatchRun(admin.WatchRunRequest(run_id=run_id, after_round=-1)):
             if holds(view):
-                return view  # type: ignore[no-any-return]
+                return view
     raise AssertionError("the run ended first")
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dcfpca.bench.round_cost import RoundCase, figures_of, peak_bytes
+from dcfpca.bench.round_cost import RoundCase, SetUpClock, figures_of, peak_bytes
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Outcome, TensorMessage, Total
 from dcfpca.spec import parse_spec
@@ -40,3 +40,12 @@ def test_a_run_of_idle_sites_goes_through_all_its_rounds() -> None:
         consensus = method.advance(consensus, Total(zeros, 3))
     assert consensus.outcome is Outcome.OUT_OF_ROUNDS
     assert consensus.round == 40
+
+
+def test_the_set_up_is_timed_from_the_end_of_enrolment_to_the_first_round() -> None:
+    clock = SetUpClock()
+    for now, (phase, round) in enumerate(
+        [("enrolling", 0), ("advertising", 0), ("sharing", 0), ("uploading", 0), ("uploading", 1)]
+    ):
+        clock.see(pb.RunView(phase=phase, round=round), now)
+    assert clock.seconds == 2

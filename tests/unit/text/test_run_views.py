@@ -8,6 +8,7 @@ from rich.console import Console
 from dcfpca.spec import parse_spec
 from dcfpca.text import run_views
 from dcfpca.text.console import print_json
+from dcfpca.text.run_history import RunHistory
 from dcfpca.text.run_progress import RunProgress, picture, round_line
 from dcfpca.v1 import admin_pb2 as pb
 
@@ -121,3 +122,39 @@ def test_a_finished_run_foretells_nothing_and_awaits_nobody() -> None:
     assert "left" not in text
     assert "awaiting" not in text
     assert "converged" in text
+
+
+def test_a_run_says_for_whom_it_waits_since_when_and_what_was_said() -> None:
+    waiting = pb.WaitingView(participant="b", since_ms=1_700_000_000_000, said="[red]disk full")
+    complaint = pb.ComplaintView(participant="a", accused="b", error="TamperedShare", sentence="it does not open")
+    view = run_view(waiting=[waiting], complaints=[complaint])
+    document: Any = run_views.run_document(view)
+    assert {**document["waiting"][0], "since": ""} == {
+        "participant": "b",
+        "since": "",
+        "connected": False,
+        "said": "[red]disk full",
+    }
+    assert document["complaints"][0]["accused"] == "b"
+    for shown in (drawn(run_views.run_picture(view)), drawn(picture(history_of(view)))):
+        assert "b since 2023-11-1" in shown
+        assert "(away)" in shown
+        assert "[red]disk full" in shown
+    assert "a about b: it does not open (TamperedShare" in drawn(run_views.run_picture(view))
+
+
+def test_lines_of_a_watched_run_name_the_awaited_and_the_complaints_once() -> None:
+    told = io.StringIO()
+    waiting = pb.WaitingView(participant="b", since_ms=1, connected=True)
+    complaint = pb.ComplaintView(participant="a", error="WrongSum", sentence="the sum is not ours")
+    with RunProgress(Console(file=told, width=200)) as progress:
+        for _ in range(2):
+            progress.update(run_view(waiting=[waiting], complaints=[complaint]))
+    assert told.getvalue().count("round 0 waits for b since") == 1
+    assert told.getvalue().count("complaint of a: the sum is not ours (WrongSum") == 1
+
+
+def history_of(view: pb.RunView) -> RunHistory:
+    history = RunHistory()
+    history.take(view)
+    return history
