@@ -168,6 +168,14 @@ class LyingAggregator(RoundServiceServicer):
     def SubmitWhole(self, request: pb.WholeUpdate, context: grpc.ServicerContext) -> types.Receipt:  # noqa: N802
         return self._take(context, "SubmitUpdate", request.header, request.data)
 
+    def ExportReconstruction(  # noqa: N802
+        self, parts: Iterator[pb.ExportPart], context: grpc.ServicerContext
+    ) -> types.Receipt:
+        first = next(parts)
+        for _ in parts:
+            pass
+        return self._take(context, "ExportReconstruction", getattr(first, first.WhichOneof("part") or "header"))
+
     def ResumeUpload(self, request: pb.UpdateHeader, context: grpc.ServicerContext) -> pb.ResumeUploadResponse:  # noqa: N802
         return pb.ResumeUploadResponse(offset=0)
 

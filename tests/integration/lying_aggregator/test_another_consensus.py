@@ -52,7 +52,7 @@ def test_sites_that_are_told_huge_scales_send_nothing_and_the_one_told_the_truth
 ) -> None:
     run = begun(liar, played=2)
     true, huge = run.announcement(), run.announcement(huge_scales(run.consensus))
-    watch, after = Watch(liar), run.open(dict.fromkeys(OTHERS, huge) | {VICTIM: true})
+    watch, after = Watch(run), run.open(dict.fromkeys(OTHERS, huge) | {VICTIM: true})
     alone = {VICTIM: run.answer(VICTIM, true, after)}
     for name in OTHERS:
         watch.refusal(name, "ImplausibleConsensus")
@@ -82,7 +82,7 @@ def test_whatever_one_site_is_told_differently_its_update_stays_masked(
 ) -> None:
     run = begun(liar, played=2)
     true = run.announcement()
-    watch, after = Watch(liar), run.open(dict.fromkeys(OTHERS, true) | {VICTIM: changed(true, lie)})
+    watch, after = Watch(run), run.open(dict.fromkeys(OTHERS, true) | {VICTIM: changed(true, lie)})
     answers = sent_answers(run, true, watch, after)
     assert set(OTHERS) <= set(answers)
     assert_nothing_learned(run, true, answers, run.true_updates([*run.history, run.consensus]))
@@ -97,7 +97,7 @@ def test_one_bit_of_another_consensus_leaves_every_update_masked(liar: LyingAggr
     else:
         scalars[-1] = np.nextafter(scalars[-1], 2.0)
     true, other = run.announcement(), run.announcement(with_broadcast(run.consensus, TensorMessage(tensor, scalars)))
-    watch, after = Watch(liar), run.open(dict.fromkeys(OTHERS, other) | {VICTIM: true})
+    watch, after = Watch(run), run.open(dict.fromkeys(OTHERS, other) | {VICTIM: true})
     answers = sent_answers(run, true, watch, after)
     assert_nothing_learned(run, true, answers, run.true_updates([*run.history, run.consensus]))
 
@@ -105,7 +105,7 @@ def test_one_bit_of_another_consensus_leaves_every_update_masked(liar: LyingAggr
 def test_a_roster_without_a_member_is_refused_before_a_share_is_sealed(liar: LyingAggregator) -> None:
     run = FixedCohortPlay(liar, NAMES)
     run.enrol()
-    keys, watch = wire.roster_to_wire(run.collect_adverts()), Watch(liar)
+    keys, watch = wire.roster_to_wire(run.collect_adverts()), Watch(run)
     smaller = pb.RosterClosed(keys=[key for key in keys if key.participant != VICTIM])
     for name in OTHERS:
         run.tell(name, roster_closed=smaller)
