@@ -67,7 +67,7 @@ class RunDriver:
             if self._is_spent(event.ref):
                 log("attempt_sat_out", run=self.run_id, round=event.ref.round, attempt=event.ref.attempt)
                 return
-            event = replace(event, seed=os.urandom(32), opened_before=self.session.opened_for(event.ref.round))
+            event = replace(event, seed=os.urandom(32), opened_before=self._opened_before(event))
         consent, ref = self.session.consent, self.session.ref
         reaction = self.session.handle(event)
         if self.session.ref != ref:
@@ -84,6 +84,11 @@ class RunDriver:
     async def stop(self) -> None:
         """Cancel all work under way; a driver made from what is saved continues it."""
         await self._tasks.stop()
+
+    def _opened_before(self, event: events.Opened) -> tuple[str, ...]:
+        """For whom the sum of this round was opened, in whichever life of the daemon; what is pinned is never lost."""
+        pinned = self._services.store.opened_sums(self.run_id).get(event.ref.round)
+        return pinned[1] if pinned else self.session.opened_for(event.ref.round)
 
     def _is_spent(self, ref: AttemptRef) -> bool:
         """Whether this attempt had a seed before the restart, and that seed may not be used again."""

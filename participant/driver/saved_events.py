@@ -39,6 +39,7 @@ def save_event(
             if session.fixed is not None:
                 store.save_opening(run_id, _without_consensus(source))
             elif session.consent is not None and session.consent.spec.aggregation == "secure":
+                store.save_cohort(run_id, event.cohort)
                 store.open_attempt(event.ref, event.seed, _without_consensus(source), event.opened_before)
         case events.Answered() | events.KeyWanted() | events.RosterClosed() | events.SharesRelayed():
             pass  # the key record says it all
@@ -48,6 +49,12 @@ def save_event(
             store.end(run_id, "ended", event.reason)
         case events.ResultsWritten():
             store.end(run_id, "finished", event.outcome)
+        case events.UnmaskWanted():
+            latest = session.latest
+            survivors = event.request.survivors.members
+            store.save_opened_sum(event.ref, latest.consensus.sha256 if latest else b"", survivors)
+            store.save_exposure(services.site.data.sha256, run_id, survivors)
+            store.save_inbox(run_id, source.SerializeToString() if source else b"")
         case _:
             store.save_inbox(run_id, source.SerializeToString() if source else b"")
 

@@ -331,7 +331,11 @@ class Session:
         return Reaction((*self._compute(), *attempt.start()), save=True)
 
     def _check_same_run(self, event: Opened) -> None:
-        """Raise BadMessage when the cohort gained members, or a round has a second, different consensus."""
+        """Raise BadMessage when a cohort gained members, that of a secure run lost some, or a round has a second,
+        different consensus."""
+        secure = self.consent is not None and self.consent.spec.aggregation == "secure"
+        if secure and self._cohort and (gone := sorted(set(self._cohort) - set(event.cohort))):
+            raise BadMessage(f"the cohort of a secure run does not shrink: {', '.join(gone)} was left out")
         if self._cohort and (added := sorted(set(event.cohort) - set(self._cohort))):
             raise BadMessage(f"the cohort grew after the run began: {', '.join(added)}")
         before = self._attempt.opened if self._attempt else None

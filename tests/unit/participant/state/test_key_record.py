@@ -10,7 +10,6 @@ import pytest
 
 from dcfpca.secagg import errors
 from dcfpca.secagg.fixed_cohort.state import latest
-from participant.state import key_record
 from participant.state.key_record import read_slots, write_record
 from tests.support.fixed_cohort import Relay, opening_of, random_updates, terms_of
 
@@ -55,7 +54,7 @@ def test_a_crash_at_any_moment_leaves_a_whole_state(
         return written
 
     with monkeypatch.context() as patched:
-        patched.setattr(key_record.os, "pwrite", cut)
+        patched.setattr(os, "pwrite", cut)
         if bytes_written < 2 * len(side.record):
             with pytest.raises(KeyboardInterrupt):
                 write_record(path, side.record)

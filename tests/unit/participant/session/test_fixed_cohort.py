@@ -1,0 +1,152 @@
+"""Sessions of a fixed cohort: whole rounds, the same bytes after a restart at any event, and what each lie meets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dcfpca.secagg import errors
+from dcfpca.secagg.fixed_cohort import PastRun
+from participant.session import actions, events
+from participant.session.session import Session
+from tests.support.fixed_cohort_sessions import NAMES, ShownSum, WaitingCohort, entropy_of, spec_of
+from tests.support.secagg import identity_of
+from tests.support.sessions import kinds
+
+
+def test_rounds_open_to_the_sum_of_the_updates_and_are_verified_by_everybody() -> None:
+    cohort = WaitingCohort().set_up()
+    for _ in range(4):
+        total = cohort.round()
+        vectors = [computed.vector for name in NAMES if (computed := cohort.sessions[name].computed) is not None]
+        np.testing.assert_allclose(total, np.sum(vectors, axis=0), rtol=0, atol=1e-9)
+
+
+def test_a_session_restarted_before_any_step_says_the_same_bytes() -> None:
+    steady, restless = WaitingCohort(), WaitingCohort()
+    for cohort in (steady, restless):
+        cohort.key_wanted("a")
+    first = restless.key_wanted("a").actions
+    restless.restarted("a")
+    assert restless.key_wanted("a").actions == first
+    steady.set_up()
+    restless.set_up()
+    for _ in range(3):
+        opened = restless.opened()
+        restless.restarted("a")
+        restless.answer("a", opened)
+        before = bytes(restless.sessions["a"].update_bytes(opened.ref))
+        restless.restarted("a")
+        assert restless.answer("a", opened) == (actions.Submit(opened.ref),)
+        assert bytes(restless.sessions["a"].update_bytes(opened.ref)) == before
+        steady.answer("a", steady.opened())
+        assert bytes(steady.sessions["a"].update_bytes(opened.ref)) == before
+        # The cohort goes on: the answer of `a` is given again.
+        restless.restarted("a")
+        steady.restarted("a")
+        restless.round()
+        steady.round()
+
+
+def test_repeats_of_the_set_up_are_answered_with_the_same_bytes_or_not_at_all() -> None:
+    cohort = WaitingCohort().set_up()
+    session = cohort.sessions["a"]
+    for repeat in (
+        events.KeyWanted(cohort.spec.digest(), NAMES, entropy_of("x")),
+        events.RosterClosed(cohort.roster),
+        cohort.relayed("a"),
+    ):
+        reaction = session.handle(repeat)
+        assert not reaction.save
+        assert reaction.actions == ()
+
+
+def complaint(taken: tuple[actions.Action, ...]) -> str:
+    refusal, sent = taken
+    assert isinstance(refusal, actions.LogRefusal)
+    assert isinstance(sent, actions.Complain)
+    assert sent.complaint.error == refusal.kind
+    return refusal.kind
+
+
+def test_a_smaller_cohort_and_a_round_beyond_the_last_are_refused_and_complained_of_once() -> None:
+    cohort = WaitingCohort().set_up()
+    session = cohort.sessions["a"]
+    assert complaint(session.handle(cohort.opened(cohort=["a", "b"])).actions) == "IncompleteCohort"
+    assert kinds(session.handle(cohort.opened(cohort=["a", "b"]))) == ["LogRefusal"]
+    late = cohort.announced()
+    late.ref.round = 6
+    assert complaint(session.handle(cohort.opened(ref=late.ref)).actions) == "PastLastRound"
+
+
+def test_after_the_end_nothing_is_answered_and_the_record_has_no_secret() -> None:
+    cohort = WaitingCohort().set_up()
+    cohort.round()
+    session = cohort.sessions["a"]
+    consensus = cohort.opened().consensus
+    reaction = session.handle(events.Ended("finished", "done", 1, cohort.spec.digest(), consensus))
+    assert reaction.save
+    assert complaint(session.handle(cohort.opened()).actions) == "RunOver"
+    again = cohort.restarted("a")
+    assert again.fixed is not None
+    assert again.fixed.state is not None
+    assert not any(any(root) for root in again.fixed.state.roots)
+    assert complaint(again.handle(cohort.opened()).actions) == "RunOver"
+
+
+def test_a_forged_sum_and_a_steered_consensus_are_refused_by_name() -> None:
+    cohort = WaitingCohort().set_up()
+    cohort.round()
+    cohort.round()
+    honest = cohort.shown
+    assert honest is not None
+    forged = np.frombuffer(honest.total, dtype="<u8").copy()
+    forged[0] += np.uint64(1)
+    cohort.shown = ShownSum(honest.header, forged.tobytes())
+    with pytest.raises(errors.WrongSum, match="digest"):
+        cohort.answer("a", cohort.opened())
+    cohort.shown = honest
+    steered = cohort.consensus.broadcast.scalars
+    steered[-1] *= 0.999
+    with pytest.raises(errors.WrongConsensus, match="does not follow"):
+        cohort.answer("b", cohort.opened())
+
+
+def test_exponents_that_do_not_follow_from_the_sum_are_refused() -> None:
+    cohort = WaitingCohort().set_up()
+    cohort.round()
+    cohort.exponents = tuple(exponent - 1 for exponent in cohort.exponents)
+    with pytest.raises(errors.ChangedExponent, match="follow"):
+        cohort.answer("a", cohort.opened())
+
+
+def test_an_implausible_consensus_is_refused_before_anything_is_computed() -> None:
+    cohort = WaitingCohort().set_up()
+    cohort.round()
+    cohort.consensus.broadcast.tensor[:] *= 3.0
+    session, opened = cohort.sessions["a"], cohort.opened()
+    session.handle(opened)
+    with pytest.raises(errors.ImplausibleConsensus, match="length one"):
+        session.admit(opened.ref.round, opened.consensus.inline)
+
+
+def test_a_site_without_its_keys_says_so_and_answers_nothing() -> None:
+    cohort = WaitingCohort().set_up()
+    lost = cohort.session("a")
+    lost.restore_keys(NAMES, ())
+    assert complaint(lost.handle(cohort.opened()).actions) == "LostState"
+
+
+def test_a_cohort_that_singles_out_a_member_is_left_unless_a_person_approved() -> None:
+    spec = spec_of()
+    for approved, expected in ((False, ["Respond"]), (True, ["AdvertiseRunKey"])):
+        cohort = WaitingCohort(spec)
+        facts = cohort.sessions["a"].site
+        past = [PastRun("run-0", frozenset((*NAMES, "d")))]
+        session = Session("run-1", facts, lambda: identity_of("a"), None, False, lambda past=past: past, approved)
+        session.handle(events.Proposed(spec.canonical(), spec.digest()))
+        told = session.handle(events.KeyWanted(spec.digest(), NAMES, entropy_of("a")))
+        assert kinds(told) == expected
+        if isinstance(told.actions[0], actions.Respond):
+            assert "run-0" in told.actions[0].reasons[0]
+            assert "d alone" in told.actions[0].reasons[0]
