@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, assert_never
 
@@ -16,7 +17,7 @@ from aggregator.run.secure_sum import closed_roster, delivery_to, unmask_request
 from aggregator.run.state import Attempt, Run, Status
 from aggregator.runner import Runner
 from dcfpca import fixed_cohort_wire, secagg, secagg_wire
-from dcfpca.secagg.fixed_cohort import shares_for
+from dcfpca.secagg.fixed_cohort import SealedShare, shares_for
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import TensorHeader
@@ -134,9 +135,15 @@ def _set_up_body(run: Run, participant: str, kind: _SetUpKind) -> Any:
     keys = fixed_cohort_wire.roster_to_wire(full_roster(run.fixed_cohort))
     if kind is Kind.ROSTER_CLOSED:
         return pb.RosterClosed(keys=keys)
-    sealed = (share for shares in run.fixed_cohort.shares.values() for share in shares)
+    # Each member's shares are in the order of receivers, and there are as many as the square of the cohort in all.
+    given = run.fixed_cohort.shares.values()
+    sealed = (shares[place] for shares in given if (place := _place(shares, participant)) < len(shares))
     incoming = fixed_cohort_wire.shares_to_wire(shares_for(participant, sealed))
     return pb.GroupSharesRelayed(incoming=incoming, keys=keys)
+
+
+def _place(shares: Sequence[SealedShare], receiver: str) -> int:
+    return bisect_left(shares, receiver, key=lambda share: share.receiver)
 
 
 def _attempt_body(facts: StageFacts, attempt: Attempt, participant: str, kind: _AttemptKind) -> Any:
