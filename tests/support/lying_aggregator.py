@@ -27,11 +27,11 @@ from dcfpca.v1.rounds_pb2_grpc import RoundServiceServicer, add_RoundServiceServ
 from dcfpca.wire import chunks
 from dcfpca.wire_constants import CHUNK_BYTES, TURNS, WHOLE
 from tests.support.federation import Federation
-from tests.support.processes import PATIENCE
 
 ACCEPTED = types.Receipt(fate=types.FATE_ACCEPTED)
 _THREADS = 64
 _LOOK_SECONDS = 0.2
+PATIENCE = 20.0
 
 
 @dataclass(frozen=True, slots=True)
