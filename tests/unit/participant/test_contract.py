@@ -184,7 +184,8 @@ def test_shares_of_the_group_secret_are_one_per_member_of_one_size() -> None:
 
 
 def test_misfits_and_complaints_are_small_and_signed() -> None:
-    deal, signed = agreed(dropouts="wait"), {"certificate": bytes(500), "signature": bytes(70)}
+    deal = agreed(dropouts="wait")
+    signed: dict[str, Any] = {"certificate": bytes(500), "signature": bytes(70)}
     misfit = pb.ReportMisfitRequest(ref=REF, misfit=pb.Misfit(participant="a", context=bytes(32), **signed))
     assert contract.misfit_item(deal, misfit).shape == "1 signature"
     complaint = pb.ComplainRequest(run_id="run-1", error="WrongSum", sentence="it is wrong", **signed)

@@ -9,7 +9,8 @@ from dcfpca.secagg import errors
 from dcfpca.secagg.fixed_cohort import PastRun
 from participant.session import actions, events
 from participant.session.session import Session
-from tests.support.fixed_cohort_sessions import NAMES, ShownSum, WaitingCohort, entropy_of, spec_of
+from participant.session.verification import ShownSum
+from tests.support.fixed_cohort_sessions import NAMES, WaitingCohort, entropy_of, spec_of
 from tests.support.secagg import identity_of
 from tests.support.sessions import kinds
 
@@ -139,11 +140,11 @@ def test_a_site_without_its_keys_says_so_and_answers_nothing() -> None:
 
 def test_a_cohort_that_singles_out_a_member_is_left_unless_a_person_approved() -> None:
     spec = spec_of()
+    past = [PastRun("run-0", frozenset((*NAMES, "d")))]
     for approved, expected in ((False, ["Respond"]), (True, ["AdvertiseRunKey"])):
         cohort = WaitingCohort(spec)
         facts = cohort.sessions["a"].site
-        past = [PastRun("run-0", frozenset((*NAMES, "d")))]
-        session = Session("run-1", facts, lambda: identity_of("a"), None, False, lambda past=past: past, approved)
+        session = Session("run-1", facts, lambda: identity_of("a"), None, False, past.copy, approved)
         session.handle(events.Proposed(spec.canonical(), spec.digest()))
         told = session.handle(events.KeyWanted(spec.digest(), NAMES, entropy_of("a")))
         assert kinds(told) == expected
