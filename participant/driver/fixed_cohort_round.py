@@ -54,7 +54,10 @@ async def _verify(
     if before is None or state is None or told is None or state.round != before.round:
         return
     size = agreed.method.update_layout(before.round, before.stage).size * agreed.spec.precision // 8
-    if not wants_verification(services.site.facts.policy, size, os.urandom(1)[0]):
+    drawn = wants_verification(services.site.facts.policy, size, os.urandom(1)[0])
+    known = run.verified if run.verified is not None and run.verified.round == before.round else None
+    # The memory of a verified round is shown only with the sum after it, so that one is checked, too.
+    if not drawn and (known is None or known.round == 0):
         return
     request = pb.FetchSumRequest(run_id=run.run_id, round=before.round)
     try:
@@ -63,7 +66,8 @@ async def _verify(
         raise WrongSum(f"the aggregator does not show the sum of round {before.round}: {error}") from error
     consensus = message_from(agreed.method.broadcast_layout(opened.ref.round, opened.consensus.stage), payload)
     side = run.side
-    await services.engine.run(lambda: verify_round(agreed.method, side, before, shown, told, consensus))
+    found = await services.engine.run(lambda: verify_round(agreed.method, side, before, shown, told, consensus, known))
+    run.verified = found if drawn else None
     log("sum_verified", level="debug", run=run.run_id, round=before.round)
 
 

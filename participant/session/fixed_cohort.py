@@ -14,9 +14,10 @@ from dcfpca.chunked_vectors import Buffer, message_from
 from dcfpca.fixed_cohort_wire import opening_from_wire
 from dcfpca.methods import method_of
 from dcfpca.rpca.broadcast_checks import OwnColumns, Seen, implausible
-from dcfpca.rpca.method import FloatArray, Method, TensorMessage
+from dcfpca.rpca.method import Consensus, FloatArray, Method, TensorMessage
 from dcfpca.secagg import SigningIdentity, fixed_cohort
 from dcfpca.secagg.errors import (
+    ChangedConsensus,
     ChangedRoster,
     ImplausibleConsensus,
     IncompleteCohort,
@@ -49,6 +50,8 @@ class FixedCohortRun:
         self._side: FixedCohortSide | None = None
         self._lost: LostState | None = None
         self._complained: set[tuple[str, str]] = set()
+        self.verified: Consensus | None = None if spec.warm_start else self.method.begin()
+        """What this site last found to follow; its memory is held against the one that is shown in the next round."""
 
     def restore(self, cohort: tuple[str, ...], slots: tuple[bytes, ...]) -> None:
         """Take up the record that was saved before a restart; without a whole one the run cannot be gone on with."""
@@ -123,6 +126,8 @@ class FixedCohortRun:
         `before` is the last local step of this site; its consensus is what the new one is held against.
         """
         round, consensus = opened.ref.round, bytes(payload)
+        if before is not None and before.round == round and before.consensus_sha256 != opened.consensus.sha256:
+            raise ChangedConsensus(f"round {round} was opened with another consensus, which this site has computed on")
         opening = self.opening_of(opened, consensus)
         numbers = self.side.admit(opening, lambda: self._check_broadcast(opened, consensus, before))
         if before is not None and (before.round, before.consensus_sha256) == (round, opened.consensus.sha256):

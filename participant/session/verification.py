@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dcfpca.chunked_vectors import Buffer, message_bytes
 from dcfpca.errors import BadInput, BadMessage
 from dcfpca.fixed_cohort_wire import opening_from_wire
-from dcfpca.method_memory import decode_memory, memory_digest
+from dcfpca.method_memory import decode_memory, encode_memory, memory_digest
 from dcfpca.rpca.broadcast_checks import Seen
 from dcfpca.rpca.consensus_difference import TOLERANCE, difference
 from dcfpca.rpca.method import Consensus, FloatArray, Method, Stage, TensorMessage, Total
@@ -36,14 +38,27 @@ class ShownSum:
 
 
 def verify_round(
-    method: Method, side: FixedCohortSide, before: Seen, shown: ShownSum, told: pb.RoundOpened, consensus: TensorMessage
-) -> None:
-    """Raise WrongSum or WrongConsensus unless this consensus follows from the sum of the round before."""
+    method: Method,
+    side: FixedCohortSide,
+    before: Seen,
+    shown: ShownSum,
+    told: pb.RoundOpened,
+    consensus: TensorMessage,
+    known: Consensus | None = None,
+) -> Consensus:
+    """What follows from the sum of the round before; WrongSum or WrongConsensus unless it is what was announced.
+
+    `known` is what this function gave in the round before, if it did: the memory that goes with `before` must be the
+    one that followed then. Otherwise an aggregator could steer a consensus by the memory it is computed from.
+    """
     numbers = verified_numbers(method, side, before, shown, told.previous_sum)
     _check_exponents(method, side, before, shown.header, numbers, told)
+    _check_memory(before, shown.header, known)
     expected = _advanced(method, side, before, shown.header, numbers)
     if expected.outcome is not None:
         raise WrongConsensus(f"the run is over after round {before.round}, and round {told.ref.round} was opened")
+    if expected.round != told.ref.round:
+        raise WrongConsensus(f"round {told.ref.round} was opened where round {expected.round} follows")
     apart = difference(method, expected.round, expected.broadcast, consensus, expected.stage)
     if not apart <= TOLERANCE or Stage(int(told.stage)) is not expected.stage:
         mine, theirs = (hashlib.sha256(message_bytes(one)).hexdigest() for one in (expected.broadcast, consensus))
@@ -51,6 +66,7 @@ def verify_round(
             f"the consensus of round {told.ref.round} ({theirs[:16]}) does not follow from the sum of round"
             f" {before.round} ({told.previous_sum.hex()[:16]}); this site computed {mine[:16]}"
         )
+    return expected
 
 
 def verified_numbers(
@@ -89,12 +105,27 @@ def _check_exponents(
         raise ChangedExponent(f"the exponents of round {told.ref.round} do not follow from the sum before")
 
 
+def _check_memory(before: Seen, header: pb.SumHeader, known: Consensus | None) -> None:
+    """The memory that is shown is the one that was announced, and the one that followed where this site knows it."""
+    if memory_digest(header.memory) != header.opened.memory_sha256:
+        raise WrongConsensus(f"the memory that is shown for round {before.round} is not the one that was announced")
+    if known is None or known.round != before.round or encode_memory(known.memory) == header.memory:
+        return
+    told = decode_memory(header.memory)
+    same_names = told.keys() == known.memory.keys()
+    if not same_names or not all(_close(known.memory[name], told[name]) for name in told):
+        raise WrongConsensus(f"the memory of round {before.round} does not follow from the sum before")
+
+
+def _close(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Equal up to the rounding of other machines; figures of order one may also vanish differently."""
+    return one.shape == other.shape and bool(np.allclose(one, other, rtol=TOLERANCE, atol=1e-9))
+
+
 def _advanced(
     method: Method, side: FixedCohortSide, before: Seen, header: pb.SumHeader, numbers: FloatArray
 ) -> Consensus:
     """The consensus that follows, with the memory that was announced for the round before."""
-    if memory_digest(header.memory) != header.opened.memory_sha256:
-        raise WrongConsensus(f"the memory that is shown for round {before.round} is not the one that was announced")
     sums = TensorMessage.unflatten(method.update_layout(before.round, before.stage), numbers)
     try:
         consensus = Consensus(before.round, before.broadcast, decode_memory(header.memory), stage=before.stage)

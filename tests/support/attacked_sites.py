@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from itertools import chain, combinations
 from pathlib import Path
@@ -17,12 +18,15 @@ from dcfpca.v1 import rounds_pb2 as pb
 from tests.support.federation import Federation, relative
 from tests.support.fixed_cohort_play import FixedCohortPlay
 from tests.support.lying_aggregator import Heard, LyingAggregator
-from tests.support.processes import Line, Process
+from tests.support.played_run import PlayedRun
+from tests.support.processes import Line
 
 NAMES = ("ann", "bob", "cem", "dea")
 VICTIM = "dea"
 OTHERS = NAMES[:3]
 ROWS, RANK = 24, 2
+SOON = 15.0
+"""Seconds within which a site that was told something says what it makes of it."""
 REFUSALS = ("assignment_refused", "run_refused")
 
 
@@ -39,21 +43,38 @@ def attacked_sites(root: Path, **policy: Any) -> Iterator[LyingAggregator]:
 
 
 class Watch:
-    """The refusals that sites log from now on."""
+    """What sites say about a run in their logs from now on."""
 
-    def __init__(self, liar: LyingAggregator) -> None:
-        self._processes = liar.federation.processes
-        self.after = {name: len(process.lines) for name, process in self._processes.items()}
+    def __init__(self, run: PlayedRun) -> None:
+        self._run_id, self._processes = run.run_id, run.liar.federation.processes
+        self._after = {name: len(process.lines) for name, process in self._processes.items()}
 
     def refusal(self, name: str, kind: str = "") -> Line:
         """The first refusal of this kind that the site has logged since; waits for it."""
-        return self._process(name).await_line(
-            lambda line: line["action"] in REFUSALS and (not kind or line.get("kind") == kind),
-            after=self.after[name],
-        )
+        return self.said(name, lambda line: line["action"] in REFUSALS and (not kind or line.get("kind") == kind))
 
-    def _process(self, name: str) -> Process:
-        return self._processes[name]
+    def said(self, name: str, wanted: Callable[[Line], bool]) -> Line:
+        """The first such line about the run that the site has logged since; waits for it."""
+        process, after = self._processes[name], self._after[name]
+        return process.await_line(lambda line: line.get("run") == self._run_id and wanted(line), SOON, after)
+
+
+def settled(run: PlayedRun, names: Iterable[str] = NAMES) -> None:
+    """Wait until these sites have dealt with everything they were told of the run, silently or not.
+
+    Assignments are taken in order, and a request for an export is always answered. The second one is told when whatever
+    followed from earlier assignments has had as long as the answer to the first.
+    """
+    for _ in range(2):
+        export_id = uuid.uuid4().hex
+        for name in names:
+            run.tell(name, export_wanted=pb.ExportWanted(export_id=export_id))
+        for name in names:
+            run.liar.await_heard(_export_answer(name, export_id), patience=SOON)
+
+
+def _export_answer(name: str, export_id: str) -> Callable[[Heard], bool]:
+    return lambda one: (one.site, one.call) == (name, "ExportReconstruction") and one.request.export_id == export_id
 
 
 def refused(opened: pb.RoundOpened, liar: LyingAggregator, after: int = 0) -> list[str]:
@@ -79,8 +100,7 @@ def sent_answers(
     """What each of these sites has sent once it has either answered this round or refused it."""
     answers = {}
     for name in names:
-        process = run.liar.federation.processes[name]
-        process.await_line(lambda line: line["action"] in (*REFUSALS, "update_sent"), after=watch.after[name])
+        watch.said(name, lambda line: line["action"] in (*REFUSALS, "update_sent"))
         for one in run.liar.heard[after:]:
             if (one.site, one.call) == (name, "SubmitUpdate") and one.request.ref == opened.ref:
                 answers[name] = one

@@ -49,6 +49,7 @@ class DropoutPlay(PlayedRun):
             threshold=self.spec.threshold_of(len(opened.cohort)),
             min_cohort=2,
             precision=self.spec.precision,
+            consensus=opened.consensus.sha256,
         )
 
     def mask(self, opened: pb.RoundOpened, told: Mapping[str, pb.RoundOpened] | None = None) -> PlayedAttempt:

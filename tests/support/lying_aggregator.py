@@ -27,11 +27,11 @@ from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceServicer, add_RoundServiceServicer_to_server
 from dcfpca.wire_constants import CHUNK_BYTES, TURNS, WHOLE
 from tests.support.federation import Federation
-from tests.support.processes import PATIENCE
 
 ACCEPTED = types.Receipt(fate=types.FATE_ACCEPTED)
 _THREADS = 64
 _LOOK_SECONDS = 0.2
+PATIENCE = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +167,14 @@ class LyingAggregator(RoundServiceServicer):
 
     def SubmitWhole(self, request: pb.WholeUpdate, context: grpc.ServicerContext) -> types.Receipt:  # noqa: N802
         return self._take(context, "SubmitUpdate", request.header, request.data)
+
+    def ExportReconstruction(  # noqa: N802
+        self, parts: Iterator[pb.ExportPart], context: grpc.ServicerContext
+    ) -> types.Receipt:
+        first = next(parts)
+        for _ in parts:
+            pass
+        return self._take(context, "ExportReconstruction", getattr(first, first.WhichOneof("part") or "header"))
 
     def ResumeUpload(self, request: pb.UpdateHeader, context: grpc.ServicerContext) -> pb.ResumeUploadResponse:  # noqa: N802
         return pb.ResumeUploadResponse(offset=0)

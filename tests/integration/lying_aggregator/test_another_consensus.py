@@ -10,6 +10,8 @@ import pytest
 from dcfpca import fixed_cohort_wire as wire
 from dcfpca.rpca.method import Consensus, TensorMessage
 from dcfpca.rpca.subspace.round_plan import PLAN_SCALARS
+from dcfpca.secagg.fixed_cohort.exponents import lifted
+from dcfpca.secagg.fixed_cohort.fixed_point import decode, encode
 from dcfpca.v1 import rounds_pb2 as pb
 from tests.support.attacked_sites import (
     NAMES,
@@ -38,8 +40,11 @@ def huge_scales(consensus: Consensus) -> Consensus:
 def test_the_honest_game_opens_the_exact_sum_over_all_sites(liar: LyingAggregator) -> None:
     run = begun(liar, played=3)
     for round, total in run.sums.items():
-        true = run.true_updates(run.history[: round + 1])
-        assert np.allclose(total.numbers, sum(true.values()), rtol=0.0, atol=1e-9)
+        true, opening = run.true_updates(run.history[: round + 1]), run.opening(run.opened[round])
+        layout, exponents = opening.layout, lifted(opening.exponents, len(opening.misfits), run.spec.precision)
+        sent = [encode(update, layout, exponents, len(NAMES), run.spec.precision) for update in true.values()]
+        expected = decode(np.sum(sent, axis=0), layout, exponents, len(NAMES), run.spec.precision)
+        assert np.allclose(total.numbers, expected, rtol=0.0, atol=1e-12)
 
 
 def test_sites_that_are_told_huge_scales_send_nothing_and_the_one_told_the_truth_stays_masked(
@@ -47,7 +52,7 @@ def test_sites_that_are_told_huge_scales_send_nothing_and_the_one_told_the_truth
 ) -> None:
     run = begun(liar, played=2)
     true, huge = run.announcement(), run.announcement(huge_scales(run.consensus))
-    watch, after = Watch(liar), run.open(dict.fromkeys(OTHERS, huge) | {VICTIM: true})
+    watch, after = Watch(run), run.open(dict.fromkeys(OTHERS, huge) | {VICTIM: true})
     alone = {VICTIM: run.answer(VICTIM, true, after)}
     for name in OTHERS:
         watch.refusal(name, "ImplausibleConsensus")
@@ -77,7 +82,7 @@ def test_whatever_one_site_is_told_differently_its_update_stays_masked(
 ) -> None:
     run = begun(liar, played=2)
     true = run.announcement()
-    watch, after = Watch(liar), run.open(dict.fromkeys(OTHERS, true) | {VICTIM: changed(true, lie)})
+    watch, after = Watch(run), run.open(dict.fromkeys(OTHERS, true) | {VICTIM: changed(true, lie)})
     answers = sent_answers(run, true, watch, after)
     assert set(OTHERS) <= set(answers)
     assert_nothing_learned(run, true, answers, run.true_updates([*run.history, run.consensus]))
@@ -92,7 +97,7 @@ def test_one_bit_of_another_consensus_leaves_every_update_masked(liar: LyingAggr
     else:
         scalars[-1] = np.nextafter(scalars[-1], 2.0)
     true, other = run.announcement(), run.announcement(with_broadcast(run.consensus, TensorMessage(tensor, scalars)))
-    watch, after = Watch(liar), run.open(dict.fromkeys(OTHERS, other) | {VICTIM: true})
+    watch, after = Watch(run), run.open(dict.fromkeys(OTHERS, other) | {VICTIM: true})
     answers = sent_answers(run, true, watch, after)
     assert_nothing_learned(run, true, answers, run.true_updates([*run.history, run.consensus]))
 
@@ -100,7 +105,7 @@ def test_one_bit_of_another_consensus_leaves_every_update_masked(liar: LyingAggr
 def test_a_roster_without_a_member_is_refused_before_a_share_is_sealed(liar: LyingAggregator) -> None:
     run = FixedCohortPlay(liar, NAMES)
     run.enrol()
-    keys, watch = wire.roster_to_wire(run.collect_adverts()), Watch(liar)
+    keys, watch = wire.roster_to_wire(run.collect_adverts()), Watch(run)
     smaller = pb.RosterClosed(keys=[key for key in keys if key.participant != VICTIM])
     for name in OTHERS:
         run.tell(name, roster_closed=smaller)

@@ -15,6 +15,7 @@ from tests.support.attacked_sites import (
     begun,
     refused,
     sent_answers,
+    settled,
 )
 from tests.support.fixed_cohort_play import FixedCohortPlay
 from tests.support.lying_aggregator import LyingAggregator, run_of
@@ -29,11 +30,9 @@ def test_nothing_is_answered_in_the_same_breath_as_the_end_of_a_run_or_later(
     again = run.announcement()
     run.play_round()
     for _ in ("at once", "later"):
-        watch = Watch(liar)
         run.finish(status)
         after = run.open({name: changed(again, next_attempt) for name in OTHERS})
-        for name in OTHERS:
-            watch.refusal(name)
+        settled(run, OTHERS)
         assert refused(changed(again, next_attempt), liar, after) == list(NAMES)
 
 
@@ -44,7 +43,7 @@ def next_attempt(opened: pb.RoundOpened) -> None:
 def test_a_round_with_a_smaller_cohort_is_not_answered(liar: LyingAggregator) -> None:
     run = begun(liar, played=2)
     smaller = changed(run.announcement(), lambda told: told.cohort.remove(VICTIM))
-    watch, after = Watch(liar), run.open(dict.fromkeys(OTHERS, smaller))
+    watch, after = Watch(run), run.open(dict.fromkeys(OTHERS, smaller))
     for name in OTHERS:
         watch.refusal(name)
     assert refused(smaller, liar, after) == list(NAMES)
@@ -52,7 +51,7 @@ def test_a_round_with_a_smaller_cohort_is_not_answered(liar: LyingAggregator) ->
 
 def test_no_second_key_is_advertised_for_a_smaller_cohort(liar: LyingAggregator) -> None:
     run = begun(liar, played=1)
-    watch, after = Watch(liar), len(liar.heard)
+    watch, after = Watch(run), len(liar.heard)
     for name in OTHERS:
         run.tell(name, run_key_wanted=pb.RunKeyWanted(spec_sha256=run.spec.digest(), cohort=OTHERS))
     for name in OTHERS:
@@ -65,7 +64,7 @@ def test_the_same_consensus_under_the_next_number_leaves_the_missing_site_masked
     before = run.consensus
     run.play_round()
     again = run.announcement(at_round(before, before.round + 1))
-    watch, after = Watch(liar), run.open(dict.fromkeys(OTHERS, again))
+    watch, after = Watch(run), run.open(dict.fromkeys(OTHERS, again))
     answers = sent_answers(run, again, watch, after, OTHERS)
     true = run.true_updates([*run.history, at_round(before, before.round + 1)])
     assert_nothing_learned(run, again, answers, true)
@@ -76,9 +75,8 @@ def test_an_opened_round_is_not_opened_again_with_another_consensus(liar: LyingA
     first = run.announcement()
     run.play_round()
     again = changed(first, lambda told: told.exponents.__setitem__(0, told.exponents[0] + 1))
-    watch, after = Watch(liar), run.open(again)
-    for name in NAMES:
-        watch.refusal(name)
+    after = run.open(again)
+    settled(run)
     assert refused(again, liar, after) == list(NAMES)
 
 
@@ -95,7 +93,7 @@ def test_a_second_run_without_one_site_needs_a_person_at_every_other_site_who_is
         asked = liar.federation.processes[name].await_action("approval_awaited", run=second.run_id)
         assert VICTIM in asked["reason"]
         assert any(run in asked["reason"] for run in run_ids(liar))
-    watch = Watch(liar)
+    watch = Watch(second)
     for name in OTHERS:
         second.tell(name, run_key_wanted=pb.RunKeyWanted(spec_sha256=second.spec.digest(), cohort=OTHERS))
         watch.refusal(name)

@@ -20,6 +20,7 @@ from tests.support.attacked_sites import (
     found_on_disk,
     refused,
     restart,
+    settled,
     state_of,
     turned,
     with_broadcast,
@@ -42,7 +43,7 @@ def test_huge_values_that_would_round_other_updates_to_zero_are_refused(liar: Ly
     run = begun(liar)
     scalars = np.full_like(run.consensus.broadcast.scalars, 1e200)
     huge = with_broadcast(run.consensus, TensorMessage(run.consensus.broadcast.tensor, scalars))
-    watch, opened = Watch(liar), run.announcement(huge)
+    watch, opened = Watch(run), run.announcement(huge)
     after = run.open(dict.fromkeys(OTHERS, opened))
     for name in OTHERS:
         watch.refusal(name)
@@ -52,7 +53,7 @@ def test_huge_values_that_would_round_other_updates_to_zero_are_refused(liar: Ly
 def test_keys_of_a_site_that_was_told_another_consensus_are_refused(liar: LyingAggregator) -> None:
     run = begun(liar)
     true, other = run.announcement(), run.announcement(turned(run.consensus, 1e-6))
-    watch, after = Watch(liar), run.open(dict.fromkeys(OTHERS, other) | {VICTIM: true})
+    watch, after = Watch(run), run.open(dict.fromkeys(OTHERS, other) | {VICTIM: true})
     adverts = {}
     for name in NAMES:
         heard = liar.await_call("AdvertiseKeys", name, run.run_id, after)
@@ -70,11 +71,9 @@ def test_a_round_is_not_opened_again_without_a_site_once_the_run_is_over(liar: L
     run = begun(liar)
     opened = run.announcement(attempt=2)
     run.play_round()
-    watch = Watch(liar)
     run.finish(status, OTHERS)
     after = run.open(dict.fromkeys(OTHERS, opened))
-    for name in OTHERS:
-        watch.refusal(name)
+    settled(run, OTHERS)
     assert refused(opened, liar, after) == list(NAMES)
 
 
@@ -82,7 +81,7 @@ def test_the_cohort_does_not_shrink_between_attempts(liar: LyingAggregator) -> N
     run = begun(liar)
     run.mask(run.announcement())
     smaller = changed(run.announcement(attempt=2), lambda told: told.cohort.remove(VICTIM))
-    watch, after = Watch(liar), run.open(dict.fromkeys(OTHERS, smaller))
+    watch, after = Watch(run), run.open(dict.fromkeys(OTHERS, smaller))
     for name in OTHERS:
         watch.refusal(name)
     assert refused(smaller, liar, after) == list(NAMES)
@@ -93,7 +92,7 @@ def test_a_consensus_is_not_opened_again_under_the_next_number(liar: LyingAggreg
     before = run.consensus
     run.play_round()
     again = run.announcement(at_round(before, before.round + 1))
-    watch, after = Watch(liar), run.open(dict.fromkeys(OTHERS, again))
+    watch, after = Watch(run), run.open(dict.fromkeys(OTHERS, again))
     for name in OTHERS:
         watch.refusal(name)
     assert refused(again, liar, after) == list(NAMES)
@@ -102,7 +101,7 @@ def test_a_consensus_is_not_opened_again_under_the_next_number(liar: LyingAggreg
 def test_no_bound_is_stated_beyond_the_last_round_of_the_spec(liar: LyingAggregator) -> None:
     run = begun(liar, played=2, rounds=2)
     beyond = run.announcement(at_round(run.consensus, 3))
-    watch, after = Watch(liar), run.open(beyond)
+    watch, after = Watch(run), run.open(beyond)
     for name in NAMES:
         watch.refusal(name)
     assert not [one for one in liar.heard[after:] if one.call in ("AdvertiseKeys", "ShareKeys", "StateBound")]
@@ -118,7 +117,7 @@ def test_neither_a_restart_nor_a_reboot_opens_a_round_for_other_survivors(
     for name in OTHERS:
         restart(liar, name, rebooted=rebooted)
     again = run.mask(run.announcement(attempt=2), dict.fromkeys(OTHERS, run.announcement(attempt=2)))
-    watch, after = Watch(liar), len(liar.heard)
+    watch, after = Watch(run), len(liar.heard)
     for name in OTHERS:
         run.tell(name, survivors_announced=pb.SurvivorsAnnounced(ref=again.opened.ref, survivors=OTHERS))
     for name in OTHERS:

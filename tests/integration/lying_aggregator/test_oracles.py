@@ -37,7 +37,7 @@ def test_steps_of_the_other_edition_are_refused(liar: LyingAggregator) -> None:
         "unmask_wanted": pb.UnmaskWanted(ref=ref, survivors=NAMES),
     }
     for step, told in steps.items():
-        watch, after = Watch(liar), len(liar.heard)
+        watch, after = Watch(run), len(liar.heard)
         run.tell(VICTIM, **{step: told})
         watch.refusal(VICTIM)
         assert not [one for one in liar.heard[after:] if one.call in FIRST_EDITION]
@@ -47,7 +47,7 @@ def test_nothing_is_said_beyond_the_last_round_of_the_spec(liar: LyingAggregator
     run = begun(liar, played=3)
     for round in (run.spec.last_round + 1, 2**31):
         beyond = changed(run.announcement(), numbered(round))
-        watch, after = Watch(liar), run.open(beyond)
+        watch, after = Watch(run), run.open(beyond)
         for name in NAMES:
             watch.refusal(name, "PastLastRound")
         assert refused(beyond, liar, after) == list(NAMES)
@@ -65,7 +65,7 @@ def test_a_site_says_at_most_three_times_a_run_that_its_update_does_not_fit(liar
     told = 0
     for round in range(1, 8):
         low = lowered(run, round)
-        watch, after = Watch(liar), run.open({VICTIM: low})
+        watch, after = Watch(run), run.open({VICTIM: low})
         if told == MOST_LIFTS:
             watch.refusal(VICTIM, "UpdateTooLarge")
             continue
@@ -97,7 +97,7 @@ def test_after_a_misfit_everybody_masks_the_same_numbers_under_larger_exponents(
 def test_exponents_are_not_raised_for_a_misfit_that_nobody_signed(liar: LyingAggregator) -> None:
     run = begun(liar, played=1)
     forged = with_lift(run.announcement(), pb.Misfit(participant="ann", context=bytes(32), signature=bytes(70)))
-    watch, after = Watch(liar), run.open(forged)
+    watch, after = Watch(run), run.open(forged)
     for name in NAMES:
         watch.refusal(name, "ChangedExponent")
     assert refused(forged, liar, after) == list(NAMES)

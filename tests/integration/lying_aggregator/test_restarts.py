@@ -20,6 +20,7 @@ from tests.support.attacked_sites import (
     found_on_disk,
     refused,
     restart,
+    settled,
     state_of,
 )
 from tests.support.fixed_cohort_play import FixedCohortPlay
@@ -34,13 +35,14 @@ def test_after_a_restart_or_a_reboot_a_round_gets_the_same_bytes_or_nothing(
     run = begun(liar, played=2)
     opened = run.announcement()
     first = run.answers(opened, run.open(opened))
+    again = len(liar.heard)
     for name in OTHERS:
         restart(liar, name, rebooted=rebooted)
-    again = run.open(opened)
     for name in OTHERS:
         assert run.answer(name, opened, again).payload == first[name].payload
     other = changed(opened, lambda told: told.exponents.__setitem__(0, told.exponents[0] + 1))
-    watch, after = Watch(liar), run.open(dict.fromkeys(OTHERS, other))
+    other.ref.attempt += 1
+    watch, after = Watch(run), run.open(dict.fromkeys(OTHERS, other))
     for name in OTHERS:
         watch.refusal(name, "ChangedConsensus")
     assert refused(other, liar, after) == list(NAMES)
@@ -50,15 +52,14 @@ def test_after_a_restart_an_earlier_round_and_an_ended_run_stay_closed(liar: Lyi
     run = begun(liar, played=2)
     earlier = run.opened[1]
     restart(liar, VICTIM)
-    watch, after = Watch(liar), run.open({VICTIM: earlier})
-    watch.refusal(VICTIM, "RoundPassed")
+    after = run.open({VICTIM: earlier})
+    settled(run, [VICTIM])
     run.finish("aborted")
     for name in NAMES:
         liar.federation.processes[name].await_action("run_ended", run=run.run_id)
     restart(liar, VICTIM, rebooted=True)
-    watch = Watch(liar)
     run.open({VICTIM: run.announcement()})
-    watch.refusal(VICTIM)
+    settled(run, [VICTIM])
     assert not [one for one in liar.heard[after:] if (one.site, one.call) == (VICTIM, "SubmitUpdate")]
 
 
@@ -67,8 +68,9 @@ def test_a_site_restored_from_a_backup_says_the_same_bytes_again(liar: LyingAggr
     back_up(liar, VICTIM)
     opened = run.announcement()
     first = run.answers(opened, run.open(opened))
+    again = len(liar.heard)
     restore(liar, VICTIM)
-    assert run.answer(VICTIM, opened, run.open({VICTIM: opened})).payload == first[VICTIM].payload
+    assert run.answer(VICTIM, opened, again).payload == first[VICTIM].payload
 
 
 def test_a_site_restored_from_a_backup_with_other_data_does_not_answer_the_run_again(liar: LyingAggregator) -> None:
@@ -81,7 +83,7 @@ def test_a_site_restored_from_a_backup_with_other_data_does_not_answer_the_run_a
     try:
         np.save(data, true + 1.0)
         restore(liar, VICTIM)
-        watch, after = Watch(liar), run.open({VICTIM: opened})
+        watch, after = Watch(run), run.open({VICTIM: opened})
         watch.refusal(VICTIM)
         assert VICTIM in refused(opened, liar, after)
     finally:
