@@ -45,7 +45,7 @@ class SimulatedSite:
     def __init__(self, name: str, spec: RunSpec, data: FloatArray) -> None:
         self.name, self.spec, self.data = name, spec, data
         self.disk = Disk()
-        policy = SitePolicy(allow_plain=True, min_cohort=2, min_columns=1)
+        policy = SitePolicy(allow_plain=True, allow_dropouts=True, min_cohort=2, min_columns=1)
         self._facts = SiteFacts(name, data.shape[0], data.shape[1], False, False, policy)
         self._seeds = 0
         self.vectors: dict[tuple[int, bytes], FloatArray] = {}
