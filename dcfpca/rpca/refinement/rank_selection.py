@@ -1,4 +1,4 @@
-"""The rank that predicts hidden entries: error sums of every rank, and the smallest that is nearly as good as the best."""
+"""The rank that predicts hidden entries: error sums by rank, and the smallest that is nearly as good as the best."""
 
 from __future__ import annotations
 
