@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from dcfpca.rpca.method import FloatArray
@@ -9,26 +11,34 @@ from dcfpca.rpca.method import FloatArray
 EXACT_NOISE = 1e-6  # of the opening scale: a fit that ends with less noise explains the data
 STALLED_NOISE = 1e-4  # of the opening scale: with less, a run that stands still may be about to find the exact answer
 WINDOW = 6  # rounds over which the noise is watched
-NARROW_FALL, NARROW_ROUNDS = 0.35, 8  # exact data falls faster than this over the window, from this round on …
-WIDE_FALL, WIDE_ROUNDS = 0.75, 18  # … but where the rank is a large share of the smaller side, it takes its time
-WIDE_SHARE, WIDE_SIDE = 0.08, 100
-FLAT, FLAT_ROUNDS = 0.02, 4  # noise that keeps within this for so many rounds is noise, however wide the run
+
+
+class Patience(NamedTuple):
+    """From which round on the noise is watched, and to which share of itself it falls over the window on exact data."""
+
+    rounds: int
+    fall: float
+
+
+FEW_ROWS_OR_COLUMNS = Patience(8, 0.5)  # thresholds fall slowly there, but nothing waits for them
+MANY = Patience(12, 0.5)  # where outliers are many, a direction may wait this long to enter, and the noise with it
+MANY_DIRECTIONS = Patience(18, 0.75)  # where also the rank is a large share of the smaller side, it takes its time
+MANY_SIDE, MANY_SHARE = 100, 0.08
+
+
+def patience(width: int, smaller_side: float) -> Patience:
+    """How long a fit of this width is given to become exact."""
+    if smaller_side < MANY_SIDE:
+        return FEW_ROWS_OR_COLUMNS
+    return MANY_DIRECTIONS if width >= MANY_SHARE * smaller_side else MANY
 
 
 def stalled(noise: FloatArray, width: int, smaller_side: float) -> bool:
     """Whether the noise, the opening scale first and then that of every round, has come to stand above zero."""
-    wide = width >= WIDE_SHARE * smaller_side and smaller_side >= WIDE_SIDE
-    fall, rounds = (WIDE_FALL, WIDE_ROUNDS) if wide else (NARROW_FALL, NARROW_ROUNDS)
-    if noise.size <= NARROW_ROUNDS or not noise[-1] > STALLED_NOISE * noise[0]:
+    rounds, fall = patience(width, smaller_side)
+    if noise.size <= rounds or not noise[-1] > STALLED_NOISE * noise[0]:
         return False
-    if noise.size <= rounds:
-        return _flat(noise)
     return bool(noise[-1] > fall * noise[-1 - WINDOW])
-
-
-def _flat(noise: FloatArray) -> bool:
-    last = noise[-1 - FLAT_ROUNDS :]
-    return bool(last.max() <= (1.0 + FLAT) * last.min())
 
 
 def is_exact(noise: FloatArray) -> bool:

@@ -42,7 +42,8 @@ from dcfpca.rpca.refinement.verdict import figures_of, verdict_of
 
 SCALING_ROUNDS = 4  # of those at the chosen rank, in which the noise is still measured; then it is fixed
 LEAST_SPREAD = 1e-3  # of the largest: of a feature that is not in L
-REST = 0.03  # L moves by less than this share of the noise
+REST = 0.03  # L moves by less than this share of the noise …
+REST_OF_ERROR = 0.15  # … or of the statistical error of L
 HISTORY, CLOSING, CURVE = "staged/noise", "staged/closing", "staged/curve"
 
 
@@ -173,12 +174,17 @@ class StagedMethod:
                 totals.residuals, plan.noise, found.spread, leverage_of(asked.subspace, asked.model.ridge)
             )
             plan = replace(plan, noise=noise, median=found.median, spread=found.spread, reach=found.reach)
-        rests = bool(final) and not measuring and moved < REST
+        rests = bool(final) and not measuring and moved < self._rest(plan)
         spent = bool(final) and done >= MOST_ROUNDS
         if rests or spent or (not final and done >= BOUND_ROUNDS):
             plan = replace(plan, stage=Stage.NULL if final else Stage.VALIDATE, hiding=False)
         counters = np.array([columns, done, final, float(bool(limited) or (spent and not rests))])
         return self._next(consensus, plan, counters, moved)
+
+    def _rest(self, plan: ClosingPlan) -> float:
+        """How little L must move: a share of the noise, or of the error that any estimate of this rank has."""
+        freedom = plan.rank * (self.rows + plan.columns) / (self.rows * plan.columns)
+        return max(REST, REST_OF_ERROR * float(np.sqrt(freedom)))
 
     def _select(self, consensus: Consensus, plan: ClosingPlan, sums: FloatArray) -> Consensus:
         curve = RankCurve.of(ranks_tried(self.width), sums)

@@ -1,4 +1,4 @@
-"""The rank that predicts hidden entries: error sums of every rank, and the smallest within one standard error."""
+"""The rank that predicts hidden entries: error sums by rank, and the smallest that is nearly as good as the best."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ from dcfpca.rpca.refinement.column_fit import ColumnModel, fit_columns
 
 CAP = 3.0  # an error larger than so many spreads counts as this: a hidden entry may be an outlier itself
 NEAR = 5.0  # a hidden entry further from its feature's median, in spreads, is an outlier itself, and not judged
-FEW = 10
+MARGIN = 1.05  # with many hidden entries standard errors are small, and directions that hardly help significant
+FEW, MOST = 10, 32
 EVERY = 8  # up to this rank all ranks are tried, above every step of half
 
 
 def automatic_bound(rows: int) -> int:
-    """The bound up to which a rank is sought when none is given: half of few features, a sixteenth of many."""
-    return max(1, min(rows // 2, max(FEW, rows // 16)))
+    """The bound up to which a rank is sought when none is given: half of few features, a sixteenth of many, up to 32.
+
+    Wider, a run on noisy data of many features takes long to rest; an exact rank above is told as a bound reached.
+    """
+    return max(1, min(rows // 2, max(FEW, rows // 16), MOST))
 
 
 def ranks_tried(width: int) -> tuple[int, ...]:
@@ -81,9 +85,9 @@ class RankCurve:
         return RankCurve(ranks, total / base, np.sqrt(variance) / base)
 
     def chosen(self) -> int:
-        """The smallest rank whose error is within one standard error of the least."""
+        """The smallest rank whose error is within one standard error, and a twentieth, of the least."""
         least = int(np.argmin(self.error))
-        good = self.error <= self.error[least] + self.standard_error[least]
+        good = self.error <= MARGIN * self.error[least] + self.standard_error[least]
         return self.ranks[int(np.flatnonzero(good)[0])]
 
     def predicted(self, rank: int) -> float:

@@ -92,6 +92,7 @@ def test_more_rounds_than_at_rest_would_change_less_than_the_noise(monkeypatch: 
     M, _, _ = _low_rank(20, 400, 3, noise=0.3, share=0.05)
     ended = simulate(_method(20, 3, fixed=True), [ArrayColumns(M)])
     monkeypatch.setattr("dcfpca.rpca.refinement.method.REST", 0.0)
+    monkeypatch.setattr("dcfpca.rpca.refinement.method.REST_OF_ERROR", 0.0)
     monkeypatch.setattr("dcfpca.rpca.refinement.method.MOST_ROUNDS", 200)
     long = simulate(_method(20, 3, fixed=True), [ArrayColumns(M)])
     moved = np.sqrt(np.mean((ended.low_rank - long.low_rank) ** 2, axis=1)) / _plan(ended).noise
