@@ -165,4 +165,8 @@ def show_results(directory: Path, manifests: Sequence[dict[str, Any]]) -> None:
 def show_transform(report: dict[str, Any], out: Path) -> None:
     """What `transform` prints."""
     result(f"{report['columns']} columns cleaned with the model of run {report['run']} (rank {report['rank']})")
-    result(f"{report['outliers']} entries are outliers beyond {report['threshold']:.3g}; files in {out}")
+    if "threshold" in report:
+        result(f"{report['outliers']} entries are outliers beyond {report['threshold']:.3g}; files in {out}")
+        return
+    rate = f"at a false discovery rate of {100 * report['flag_rate']:g} %"
+    result(f"{report['outliers']} entries and {report['flagged_samples']} samples are flagged {rate}; files in {out}")

@@ -10,6 +10,7 @@ import numpy as np
 
 from dcfpca.errors import UnusableState
 from dcfpca.rpca.method import FloatArray
+from dcfpca.spec import RunSpec, parse_spec
 
 MANIFEST = "manifest.json"
 _NPY = b"\x93NUMPY\x01"  # the only version that this package writes
@@ -70,3 +71,8 @@ def load_features(directory: Path, run_id: str) -> tuple[str, ...]:
     """The features that the spec of a finished run named; empty if it named none."""
     features = _read_manifest(directory / run_id / MANIFEST)["spec"].get("features", ())
     return tuple(features) if isinstance(features, list) else ()
+
+
+def load_spec(directory: Path, run_id: str) -> RunSpec:
+    """The spec of a finished run, as its manifest has it."""
+    return parse_spec(_read_manifest(directory / run_id / MANIFEST)["spec"])

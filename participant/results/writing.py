@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from dcfpca.atomic_files import atomic_directory, sha256_of_file
 from dcfpca.methods import method_of
@@ -27,14 +28,21 @@ from dcfpca.rpca.subspace.rejected_columns import unexplained_text
 from dcfpca.spec import RunSpec
 from dcfpca.version import __version__
 from participant.results.block_files import ColumnsFile, OutliersFile
+from participant.results.flag_tables import (
+    OUTLIERS,
+    SAMPLES,
+    SCHEMA,
+    FlaggedResult,
+    SampleScores,
+    write_flag_tables,
+)
 from participant.results.reading import MANIFEST
+from participant.results.scoring_model import CONSENSUS, ScoringModel, scoring_model
 
 FILES = ("L.npy", "S.npz", "V.npy", "U.npy")
 FEATURES, IDS = "features.txt", "ids.txt"
 SCORES = "scores.npz"
 """Of every sample: its p-value, its largest |z| and its squared distance within the subspace."""
-CONSENSUS = "consensus.npz"
-"""The final broadcast and its stage, by which new samples are scored as those of the run were."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,8 +105,28 @@ def write_results(
         manifest["site_orientation"] = names.orientation
         more = (*(scaling[name] for name in ("centre", "scale") if scaling), *write_names(target, names, columns))
         more = (CONSENSUS, *([SCORES] if scored else []), *more)
+        judge = scoring_model(final.broadcast, final.stage, scaled=spec.scaling == "robust")
+        if scored and judge is not None:
+            more = (*more, *write_flag_tables(target, _flagged(target, judge, names, spec.flag_rate)))
+            manifest["tables"] = {"schema": SCHEMA, "files": [OUTLIERS, SAMPLES]}
         manifest["files"] = {name: _file_facts(target / name) for name in (*FILES, *more)}
         (target / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _flagged(target: Path, judge: ScoringModel, names: ResultNames, rate: float) -> FlaggedResult:
+    """The result as the tables need it, from the files just written."""
+    with np.load(target / SCORES, allow_pickle=False) as kept:
+        scores = SampleScores(kept["p_value"], kept["largest_z"], kept["distance"])
+    ids = (target / IDS).read_text(encoding="utf-8").splitlines()
+    return FlaggedResult(
+        np.load(target / "L.npy", mmap_mode="r", allow_pickle=False),
+        sparse.csc_array(sparse.load_npz(target / "S.npz")),
+        judge.deviation,
+        scores,
+        ids,
+        names.features,
+        rate,
+    )
 
 
 def _final_consensus(facts: ResultFacts, final: FinalBroadcast) -> Consensus:
