@@ -22,8 +22,8 @@ from threadpoolctl import threadpool_limits
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray, Method, Stage
 from dcfpca.rpca.refinement.closing_plan import ClosingPlan
+from dcfpca.rpca.refinement.limits import automatic_bound
 from dcfpca.rpca.refinement.method import CURVE, StagedMethod
-from dcfpca.rpca.refinement.rank_selection import automatic_bound
 from dcfpca.rpca.refinement.verdict import verdict_of
 from dcfpca.rpca.scaling import ScaledMethod, split_broadcast
 from dcfpca.rpca.simulate import simulate

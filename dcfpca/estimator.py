@@ -17,8 +17,8 @@ from dcfpca.rpca.entry_checks import check_entries
 from dcfpca.rpca.gradient.method import GradientMethod, GradientSettings
 from dcfpca.rpca.method import FloatArray, Method
 from dcfpca.rpca.refinement.closing_plan import ClosingPlan
+from dcfpca.rpca.refinement.limits import automatic_bound
 from dcfpca.rpca.refinement.method import CURVE, StagedMethod
-from dcfpca.rpca.refinement.rank_selection import automatic_bound
 from dcfpca.rpca.refinement.scoring import TransformedColumns, log_p_value, transform_columns
 from dcfpca.rpca.refinement.verdict import verdict_of
 from dcfpca.rpca.simulate import Simulation, simulate

@@ -15,7 +15,7 @@ from dcfpca.feature_names import features_digest
 from dcfpca.identity import MAX_NAME
 from dcfpca.method_names import MethodName
 from dcfpca.rpca.gradient.settings import GradientSettings
-from dcfpca.rpca.refinement.limits import CLOSING_ROUNDS, auto_bound
+from dcfpca.rpca.refinement.limits import CLOSING_ROUNDS, automatic_bound
 from dcfpca.rpca.scaling import SCALING_ROUNDS
 from dcfpca.rpca.subspace.settings import SubspaceSettings
 from dcfpca.validation_text import describe
@@ -132,7 +132,7 @@ class RunSpec(BaseModel):
     @property
     def width(self) -> int:
         """Columns of the exchanged tensors: the rank, its upper bound, or the bound chosen for these rows."""
-        return self.rank or self.max_rank or auto_bound(self.rows)
+        return self.rank or self.max_rank or automatic_bound(self.rows)
 
     @property
     def waits(self) -> bool:

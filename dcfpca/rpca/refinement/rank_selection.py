@@ -13,16 +13,7 @@ from dcfpca.rpca.refinement.column_fit import ColumnModel, fit_columns
 CAP = 3.0  # an error larger than so many spreads counts as this: a hidden entry may be an outlier itself
 NEAR = 5.0  # a hidden entry further from its feature's median, in spreads, is an outlier itself, and not judged
 MARGIN = 1.05  # with many hidden entries standard errors are small, and directions that hardly help significant
-FEW, MOST = 10, 32
 EVERY = 8  # up to this rank all ranks are tried, above every step of half
-
-
-def automatic_bound(rows: int) -> int:
-    """The bound up to which a rank is sought when none is given: half of few features, a sixteenth of many, up to 32.
-
-    Wider, a run on noisy data of many features takes long to rest; an exact rank above is told as a bound reached.
-    """
-    return max(1, min(rows // 2, max(FEW, rows // 16), MOST))
 
 
 def ranks_tried(width: int) -> tuple[int, ...]:
