@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -65,8 +66,14 @@ def next_consensus(
     closed: secagg.ClosedRoster | None,
     running: RunningSum,
 ) -> Consensus:
-    """Open the sum and advance the method. Raises UnusableSum to retry the round, BadInput to end the run."""
-    return advanced(method, consensus, _opened(attempt, closed, running), len(attempt.survivors))
+    """Open the sum and advance the method. Raises UnusableSum to retry the round, BadInput to end the run.
+
+    A run whose rounds were renumbered after a backup may want more than sites agreed to; it ends with what it has.
+    """
+    after = advanced(method, consensus, _opened(attempt, closed, running), len(attempt.survivors))
+    if after.outcome is None and after.round > spec.last_round:
+        return replace(after, round=consensus.round, outcome=Outcome.OUT_OF_ROUNDS)
+    return after
 
 
 def advanced(method: Method, consensus: Consensus, vector: FloatArray, contributors: int) -> Consensus:

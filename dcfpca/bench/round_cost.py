@@ -38,11 +38,12 @@ class RoundCase:
     dropouts: str = "wait"
 
     def spec(self, names: list[str]) -> bytes:
-        """A spec whose run takes all its rounds: its tolerance is never met."""
+        """A spec whose run takes all its rounds: its tolerance is never met, and nothing follows them."""
         keys = {
             "label": "bench rounds",
             "rows": self.rows,
             "max_rank": self.rank,
+            "closing_rounds": False,
             "rounds": self.rounds,
             "tolerance": 0.0,
             "participants": names,

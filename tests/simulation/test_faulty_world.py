@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 
 from aggregator.run import events
 from aggregator.run.state import Status
+from dcfpca.attempt_ref import AttemptRef
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import rounds_pb2 as pb
 from tests.support.simulated_aggregator import SimulatedAggregator
@@ -22,13 +23,14 @@ from tests.support.simulated_site import SimulatedSite
 
 NAMES = ("ann", "bob", "cem", "dag")
 ROWS = 3
+CLOSING = 2  # of method gradient: one round predicts the hidden entries, one gives the null
 Fault = tuple[int, int, int]
 
 
 def spec_of(**keys: Any) -> RunSpec:
     return parse_spec(
         {"rows": ROWS, "rank": 1, "rounds": 2, "tolerance": 0, "method": "gradient", "participants": NAMES}
-        | {"quorum": 3, "max_attempts": 3, "dropouts": "go-on"}
+        | {"quorum": 3, "max_attempts": 3, "dropouts": "go-on", "closing_rounds": False}
         | keys
     )
 
@@ -145,7 +147,8 @@ def play(spec: RunSpec, faults: list[Fault]) -> World:
     world.calm()
     assert world.aggregator.run.status is Status.FINISHED
     assert world.aggregator.replayed() == world.aggregator.run
-    assert [done.round for done in world.aggregator.reached] == list(range(spec.rounds + 1))
+    last = spec.rounds + (CLOSING if spec.closing_rounds else 0)
+    assert [done.round for done in world.aggregator.reached] == list(range(last + 1))
     return world
 
 
@@ -156,7 +159,7 @@ _QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_ba
 
 
 def test_without_faults_everybody_is_in_every_sum() -> None:
-    world = play(spec_of(), [])
+    world = play(spec_of(closing_rounds=True), [])
     assert all(done.survivors == NAMES for done in world.aggregator.reached)
     assert all(done.attempt == 1 for done in world.aggregator.reached)
 
@@ -170,7 +173,7 @@ def test_a_secure_run_survives_whatever_happens(faults: list[Fault]) -> None:
 @settings(max_examples=30, deadline=None, suppress_health_check=_QUIET)
 @given(FAULTS)
 def test_a_plain_run_survives_whatever_happens(faults: list[Fault]) -> None:
-    play(spec_of(aggregation="plain"), faults)
+    play(spec_of(aggregation="plain", closing_rounds=True), faults)
 
 
 @pytest.mark.slow
@@ -256,4 +259,18 @@ def test_a_run_set_back_three_rounds_goes_on_beyond_its_sites() -> None:
     world.calm()
     rounds = [done.round for done in world.aggregator.reached]
     assert rounds == [0, 1, *range(ahead + 1, 13)]
+    assert world.aggregator.run.status is Status.FINISHED
+
+
+def test_a_run_set_back_from_its_closing_rounds_ends_within_the_rounds_that_sites_agreed_to() -> None:
+    """Its fit is over at the next sum, and fewer rounds are left than the closing ones may take."""
+    spec = spec_of(aggregation="plain", method="subspace", rounds=8, closing_rounds=True, quorum=4)
+    world = World(spec)
+    while (here := world.aggregator.run.attempt) is None or here.ref.round < 4:
+        world.calm_turn()
+    shown = AttemptRef("r1", spec.last_round - 3, 1)
+    world.aggregator.tell(events.NewerAttemptShown(at=1.0, participant="ann", ref=shown, same_consensus=False))
+    world.calm()
+    rounds = [done.round for done in world.aggregator.reached]
+    assert rounds == [0, 1, 2, 3, *range(shown.round + 1, spec.last_round + 1)]
     assert world.aggregator.run.status is Status.FINISHED

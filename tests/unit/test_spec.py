@@ -56,8 +56,9 @@ def test_every_key_is_in_the_canonical_bytes_so_that_a_site_signs_all_of_them() 
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({}, "either rank"),
-        ({"rank": 3, "max_rank": 3}, "either rank"),
+        ({"closing_rounds": False}, "give rank or max_rank"),
+        ({"method": "gradient"}, "give rank or max_rank"),
+        ({"rank": 3, "max_rank": 3}, "not both"),
         ({"rank": 0}, "rank"),
         ({"rank": -1}, "rank"),
         ({"rank": 11, "rows": 10}, "rank 11 is larger than the 10 rows"),

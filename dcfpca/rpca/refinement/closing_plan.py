@@ -54,10 +54,15 @@ class ClosingPlan:
     spread: FloatArray
     reach: FloatArray  # how far from its median nearly all of a feature's values lie
     null_scale: FloatArray
-    cut: float  # |z| beyond which entries are flagged
+    cut: float  # |z| beyond which entries are flagged; 0 before the null round
     distance_scale: float
     verdict: FloatArray  # the figures named in VERDICT; zeros until the end
     fit: TensorMessage  # the method's own last broadcast
+
+    @property
+    def has_null(self) -> bool:
+        """Whether the null round was held; a run that an operator finishes earlier flags and scores nothing by it."""
+        return self.cut > 0.0
 
     @property
     def model(self) -> ColumnModel:

@@ -190,15 +190,14 @@ class StagedMethod:
         curve = RankCurve.of(ranks_tried(self.width), sums)
         columns, _, _, limited = consensus.memory[CLOSING]
         table = np.column_stack([curve.ranks, curve.error, curve.standard_error])
-        plan = replace(plan, stage=Stage.NULL, hiding=False)
-        plan.verdict[VERDICT.index("predicted")] = curve.predicted(plan.rank)
+        plan = _predicting(replace(plan, stage=Stage.NULL, hiding=False), curve.predicted(plan.rank))
         if plan.ending is FitEnding.REFINED:
             plan = self._at_rank(plan, self.width if self.fixed_rank or sums[0] <= 0.0 else curve.chosen(), curve)
         kept = replace(consensus, memory={**consensus.memory, CURVE: table})
         return self._next(kept, plan, np.array([columns, 0.0, 1.0, limited]), consensus.progress.change)
 
     def _at_rank(self, plan: ClosingPlan, rank: int, curve: RankCurve) -> ClosingPlan:
-        plan.verdict[VERDICT.index("predicted")] = curve.predicted(rank)
+        plan = _predicting(plan, curve.predicted(rank))
         if rank == 0:
             return replace(plan, rank=0, centre=plan.median, noise=plan.spread, stage=Stage.NULL)
         return replace(plan, rank=rank, stage=Stage.REFINE, fresh=True)
@@ -230,6 +229,13 @@ class StagedMethod:
             None,
             plan.stage,
         )
+
+
+def _predicting(plan: ClosingPlan, share: float) -> ClosingPlan:
+    """The plan with this figure in its verdict; the figures of the given plan belong to a broadcast and stay."""
+    figures = plan.verdict.copy()
+    figures[VERDICT.index("predicted")] = share
+    return replace(plan, verdict=figures)
 
 
 def opening_plan(fitted: Consensus, history: FloatArray, columns: float, ending: FitEnding) -> ClosingPlan:

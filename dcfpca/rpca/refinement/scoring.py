@@ -55,7 +55,8 @@ def score_columns(plan: ClosingPlan, M: FloatArray, L: FloatArray, V: FloatArray
     within = distance_p_value(distance, plan.rank, plan.distance_scale)
     both = np.minimum(2.0 * np.minimum(column_p_value(z), within), 1.0)
     sizes = np.where(np.isnan(z), 0.0, np.abs(z))
-    return Scored(z, two_sided(z), sizes > plan.cut, distance, sizes.max(axis=0, initial=0.0), both)
+    flagged = (sizes > plan.cut) & plan.has_null
+    return Scored(z, two_sided(z), flagged, distance, sizes.max(axis=0, initial=0.0), both)
 
 
 def transform_columns(plan: ClosingPlan, M: FloatArray) -> TransformedColumns:

@@ -167,6 +167,8 @@ class StagedSite:
 
 def _scored(plan: ClosingPlan, M: FloatArray, block: ResultBlock) -> ResultBlock:
     """The block with its scores, and with outliers by the null where the fit's own are not exact."""
+    if not plan.has_null:
+        return block
     scored = score_columns(plan, M, block.L, block.V)
     scores = ColumnScores(scored.p_value, scored.largest_z, scored.distance)
     if plan.ending is FitEnding.EXACT:

@@ -26,7 +26,7 @@ def test_rank_and_max_rank_replace_each_other(tmp_path: Path, given: str, other:
 
 
 def test_both_ranks_in_one_file_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"either rank .* or max_rank"):
+    with pytest.raises(BadInput, match=r"rank \(exact\) or max_rank .*not both"):
         spec_from_flags(spec_file(tmp_path, "rank = 3\nmax_rank = 4"), {}, [])
 
 
@@ -54,7 +54,8 @@ def test_a_setting_that_cannot_be_is_named(settings: list[str], said: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(b"rank = = 3", "not valid TOML"), (b"\xff\xfe\x00", "not text"), (b"", "rank")]
+    ("content", "said"),
+    [(b"rank = = 3", "not valid TOML"), (b"\xff\xfe\x00", "not text"), (b"closing_rounds = false", "rank")],
 )
 def test_a_file_that_is_no_spec_is_named(tmp_path: Path, content: bytes, said: str) -> None:
     path = tmp_path / "spec.toml"

@@ -133,7 +133,8 @@ def test_a_run_that_is_beyond_already_does_not_move(event: events.NewerAttemptSh
 
 def test_the_rounds_that_sites_agreed_to_are_not_exceeded() -> None:
     spec = spec_of(method="gradient", rounds=10)
-    after, effects = catch_up(spec, at_round(4), ahead(10))
+    assert place(catch_up(spec, at_round(4), ahead(spec.last_round - 1))[0]) == ("running", spec.last_round, 1)
+    after, effects = catch_up(spec, at_round(4), ahead(spec.last_round))
     assert after.status is Status.FINISHED
     assert "its rounds are used up" in after.reason
     assert effects == (Discard(AttemptRef("r1", 4, 1)), RenumberConsensus(4, final=True))
