@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dcfpca.methods import method_of
 from dcfpca.rpca.synthetic import Problem, Recipe, generate
+from dcfpca.spec import parse_spec
 from tests.support.federation import Federation, relative, running_federation
 
 NAMES = ("alpha", "beta", "gamma")
@@ -34,7 +36,8 @@ def distance(federation: Federation, **keys: Any) -> float:
     view = federation.run(**spec)
     alone = federation.simulate(view, NAMES)
     assert view.round == alone.consensus.round
-    apart = [relative(federation.model(view.run_id), alone.consensus.broadcast.tensor)]
+    expected = method_of(parse_spec(view.spec)).model(alone.consensus)["U"]
+    apart = [relative(federation.model(view.run_id), expected)]
     for name, mine in zip(NAMES, alone.results, strict=True):
         found = federation.result(name, view.run_id)
         apart += [relative(found.L, mine.L), relative(found.S.toarray(), mine.S.toarray())]
