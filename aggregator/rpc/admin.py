@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import AsyncIterator
 from typing import Any, TypeAlias
@@ -39,6 +40,7 @@ Context: TypeAlias = "aio.ServicerContext[Any, Any]"
 _FINISH = "`dcfpca run finish` ends it with the consensus it has; `dcfpca run abort` without a result"
 
 AUDIT_PAGE = 200
+LONGEST_WAIT_MS = 10_000
 """Entries of the audit log read at a time, so that it is never in memory as a whole."""
 
 VIEW_SECONDS = 0.0005
@@ -174,8 +176,15 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         return self._export(runner)
 
     async def GetExport(self, request: pb.GetExportRequest, context: Context) -> pb.ExportView:  # noqa: N802
-        """The progress of an export."""
-        return self._export(self._finished(request.run_id))
+        """The progress of an export; with `wait_ms`, after the next change while somebody is awaited."""
+        runner = self._finished(request.run_id)
+        seen, view = runner.changed.version, self._export(runner)
+        if request.wait_ms and view.awaited and not self._registry.draining:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(request.wait_ms, LONGEST_WAIT_MS) / 1000):
+                    await runner.changed.wait(seen)
+            view = self._export(runner)
+        return view
 
     async def FetchReconstruction(  # noqa: N802
         self, request: pb.FetchReconstructionRequest, context: Context

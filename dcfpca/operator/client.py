@@ -123,9 +123,11 @@ class Operator:
         """Ask the cohort for reconstructions."""
         return cast(pb.ExportView, self._stub.RequestExport(pb.RequestExportRequest(run_id=run_id), timeout=SECONDS))
 
-    def export(self, run_id: str) -> pb.ExportView:
-        """The state of the export: files, refusals, sites awaited."""
-        return cast(pb.ExportView, self._stub.GetExport(pb.GetExportRequest(run_id=run_id), timeout=SECONDS))
+    def export(self, run_id: str, wait: float = 0.0) -> pb.ExportView:
+        """The state of the export: files, refusals, sites awaited; after its next change, within `wait` seconds."""
+        wait_ms = int(1000 * min(max(wait, 0.0), SECONDS / 2))
+        request = pb.GetExportRequest(run_id=run_id, wait_ms=wait_ms)
+        return cast(pb.ExportView, self._stub.GetExport(request, timeout=SECONDS))
 
     def reconstruction(self, run_id: str, file: pb.ExportedFile, offset: int) -> Iterator[types_pb2.Chunk]:
         """One exported file from `offset` on, streamed."""

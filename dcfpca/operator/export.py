@@ -13,7 +13,6 @@ from dcfpca.operator.downloads import SavedFile, fetch_model, fetch_reconstructi
 from dcfpca.v1 import admin_pb2 as pb
 
 MANIFEST = "manifest.json"
-_POLL_SECONDS = 0.2
 
 
 def request_reconstructions(operator: Operator, view: pb.RunView, wait: float) -> pb.ExportView:
@@ -26,8 +25,7 @@ def request_reconstructions(operator: Operator, view: pb.RunView, wait: float) -
     until = time.monotonic() + wait
     state = operator.request_export(view.run_id)
     while state.awaited and time.monotonic() < until:
-        time.sleep(_POLL_SECONDS)
-        state = operator.export(view.run_id)
+        state = operator.export(view.run_id, until - time.monotonic())
     return state
 
 

@@ -267,10 +267,12 @@ class RequestExportRequest(_message.Message):
     def __init__(self, run_id: _Optional[str] = ...) -> None: ...
 
 class GetExportRequest(_message.Message):
-    __slots__ = ("run_id",)
+    __slots__ = ("run_id", "wait_ms")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     run_id: str
-    def __init__(self, run_id: _Optional[str] = ...) -> None: ...
+    wait_ms: int
+    def __init__(self, run_id: _Optional[str] = ..., wait_ms: _Optional[int] = ...) -> None: ...
 
 class ExportedFile(_message.Message):
     __slots__ = ("participant", "artifact", "size", "sha256")
