@@ -12,20 +12,24 @@ from dcfpca.spec import RunSpec
 
 _MEMORY: dict[MethodName, int] = {"subspace": 1, "gradient": 1}
 _SNAPSHOT: dict[MethodName, int] = {"subspace": 1, "gradient": 1}
+_STAGED_MEMORY = 1
+_STAGED_SNAPSHOT = 1
 _SCALED_MEMORY = 1
 _SCALED_SNAPSHOT = 1
 
 
 def memory_format(spec: RunSpec) -> str:
-    """The format of the memory that the method of this spec keeps at the aggregator, such as `subspace/1`."""
-    return _format(spec, _MEMORY, _SCALED_MEMORY)
+    """The format of the memory that the method of this spec keeps at the aggregator, such as `staged/1 subspace/1`."""
+    return _format(spec, _MEMORY, _STAGED_MEMORY, _SCALED_MEMORY)
 
 
 def snapshot_format(spec: RunSpec) -> str:
     """The format of the snapshot that the method of this spec keeps at a site."""
-    return _format(spec, _SNAPSHOT, _SCALED_SNAPSHOT)
+    return _format(spec, _SNAPSHOT, _STAGED_SNAPSHOT, _SCALED_SNAPSHOT)
 
 
-def _format(spec: RunSpec, versions: dict[MethodName, int], scaled: int) -> str:
+def _format(spec: RunSpec, versions: dict[MethodName, int], staged: int, scaled: int) -> str:
     inner = f"{spec.method}/{versions[spec.method]}"
+    if spec.closing_rounds:
+        inner = f"staged/{staged} {inner}"
     return f"scaled/{scaled} {inner}" if spec.scaling == "robust" else inner

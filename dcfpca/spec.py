@@ -140,9 +140,14 @@ class RunSpec(BaseModel):
         return self.aggregation == "secure" and self.dropouts == "wait"
 
     @property
+    def last_fit_round(self) -> int:
+        """The highest number of a round of the method proper; scaling takes rounds before it."""
+        return self.rounds + self.scaling_rounds
+
+    @property
     def last_round(self) -> int:
-        """The highest round number that can occur; scaling takes rounds before those of the method, closing after."""
-        return self.rounds + self.scaling_rounds + (CLOSING_ROUNDS if self.closing_rounds else 0)
+        """The highest round number that can occur, with closing rounds where the spec has them."""
+        return self.last_fit_round + (CLOSING_ROUNDS if self.closing_rounds else 0)
 
     @property
     def scaling_rounds(self) -> int:

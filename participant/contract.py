@@ -76,7 +76,9 @@ def update_item(
     sealed = contract.spec.aggregation == "secure" and contract.spec.dropouts == "wait"
     _require(len(context) == (32 if sealed else 0), "a context of an undeclared size")
     _require(0 <= tag < TAG_FIELD if sealed else tag == 0, "a tag out of range")
-    _require(0 <= ref.round <= contract.spec.last_round, "an update of a round the spec does not have")
+    _require(stage is Stage.FIT or contract.spec.closing_rounds, "an update of a stage the spec does not have")
+    last = contract.spec.last_fit_round if stage is Stage.FIT else contract.spec.last_round
+    _require(0 <= ref.round <= last, "an update of a round the spec does not have")
     tensor = header_of(payload, contract.layout(ref.round, stage), contract.dtype())
     _require(len(payload) == size_of(tensor), "more or fewer bytes than the declared shape has")
     shape = f"{tensor.rows} × {tensor.columns} + {tensor.scalars} {_word(tensor.dtype)}"

@@ -69,7 +69,7 @@ class WaitingCohort:
         self.exponents = first_exponents(block_layout(self.method.update_layout(0), self.spec.precision))
 
     def session(self, name: str, **policy: Any) -> Session:
-        facts = SiteFacts(name, ROWS, 6, False, False, SitePolicy(**policy))
+        facts = SiteFacts(name, ROWS, 6, False, False, SitePolicy(**{"min_columns": 1} | policy))
         session = Session("run-1", facts, lambda: identity_of(name))
         (answer,) = session.handle(events.Proposed(self.spec.canonical(), self.spec.digest())).actions
         assert isinstance(answer, actions.Respond)
@@ -112,7 +112,7 @@ class WaitingCohort:
 
     def announced(self, **changes: Any) -> pb.RoundOpened:
         payload = message_bytes(self.consensus.broadcast)
-        layout = self.method.broadcast_layout(self.consensus.round)
+        layout = self.method.broadcast_layout(self.consensus.round, self.consensus.stage)
         ref = AttemptRef("run-1", self.consensus.round, 1 + len(self.misfits))
         fields: dict[str, Any] = {
             "ref": ref_to_wire(ref),
@@ -174,7 +174,7 @@ class WaitingCohort:
         assert opened.announced is not None
         header = pb.SumHeader(tag=total.tag, opened=opened.announced, memory=encode_memory(self.consensus.memory))
         self.shown = ShownSum(header, total.values.tobytes())
-        layout = self.method.update_layout(self.consensus.round)
+        layout = self.method.update_layout(self.consensus.round, self.consensus.stage)
         sums = TensorMessage.unflatten(layout, total.numbers)
         self.consensus = self.method.advance(self.consensus, Total(sums, len(NAMES)))
         self._next_exponents(opening.layout, total.numbers)
@@ -182,7 +182,7 @@ class WaitingCohort:
         return total.numbers
 
     def _next_exponents(self, before: Any, numbers: Any) -> None:
-        layout = block_layout(self.method.update_layout(self.consensus.round), self.spec.precision)
+        layout = block_layout(self.method.update_layout(self.consensus.round, self.consensus.stage), self.spec.precision)
         ended = lifted(self.exponents, len(self.misfits), self.spec.precision)
         follow = layout == before
         self.exponents = next_exponents(layout, ended, numbers, 64) if follow else first_exponents(layout)

@@ -17,22 +17,34 @@ from dcfpca.rpca.method import Consensus, Site
 from dcfpca.rpca.simulate import simulate
 from dcfpca.spec import RunSpec, parse_spec
 
+STAGED_MEMORY = {"staged/noise", "staged/closing", "staged/curve"}
 MEMORY = {
     "subspace/1": {"schedule", "rest"},
     "gradient/1": {"still"},
     "scaled/1 subspace/1": {"schedule", "rest"},
     "scaled/1 gradient/1": {"still"},
+    "staged/1 subspace/1": {"schedule", "rest", *STAGED_MEMORY},
+    "staged/1 gradient/1": {"still", *STAGED_MEMORY},
+    "scaled/1 staged/1 subspace/1": {"schedule", "rest", *STAGED_MEMORY},
+    "scaled/1 staged/1 gradient/1": {"still", *STAGED_MEMORY},
 }
+STAGED_SUBSPACE = {"U", "V", "fit/U", "fit/V", "fit/fitted", "fit/answered"}
+STAGED_GRADIENT = {"U", "V", "fit/V", "fit/fitted_U", "fit/started"}
 SNAPSHOT = {
     "subspace/1": {"U", "V", "fitted", "answered"},
     "gradient/1": {"V", "fitted_U", "started"},
     "scaled/1 subspace/1": {"U", "V", "fitted", "answered"},
     "scaled/1 gradient/1": {"V", "fitted_U", "started"},
+    "staged/1 subspace/1": STAGED_SUBSPACE,
+    "staged/1 gradient/1": STAGED_GRADIENT,
+    "scaled/1 staged/1 subspace/1": STAGED_SUBSPACE,
+    "scaled/1 staged/1 gradient/1": STAGED_GRADIENT,
 }
 SPECS = [
-    parse_spec({"method": method, "rows": 12, "rank": 2, "rounds": 4, "scaling": scaling})
+    parse_spec({"method": method, "rows": 12, "rank": 2, "rounds": 4, "scaling": scaling, "closing_rounds": closing})
     for method in ("subspace", "gradient")
     for scaling in ("none", "robust")
+    for closing in (False, True)
 ]
 
 

@@ -41,7 +41,8 @@ def test_the_wrong_entry_is_read_by_its_id_and_feature(written: Path) -> None:
     assert result.features == tuple("abcde")
     assert result.ids[7] == "P7"
     assert result.outliers()[0][:2] == ("P7", "c")
-    np.testing.assert_allclose(result.U @ result.V.T, result.L, atol=1e-12 * np.abs(result.L).max())
+    rebuilt = result.centre[:, None] + result.scale[:, None] * (result.U @ result.V.T)
+    np.testing.assert_allclose(rebuilt, result.L, atol=1e-12 * np.abs(result.L).max())
     assert result.manifest["site_orientation"] == "samples-in-rows"
 
 

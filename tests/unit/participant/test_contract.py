@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from dcfpca.rpca.method import Stage
+from dcfpca.rpca.refinement.limits import CLOSING_ROUNDS
 from dcfpca.secagg.dropout_recovery.shamir import SHARE_BYTES
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
@@ -69,6 +71,22 @@ def test_an_update_of_another_run_or_round_stays(ref: types.RoundRef) -> None:
     deal = agreed()
     with pytest.raises(EgressViolation):
         contract.update_item(deal, ref, payload_of(deal))
+
+
+@pytest.mark.parametrize("stage", [Stage.REFINE, Stage.VALIDATE, Stage.NULL])
+def test_an_update_of_a_closing_round_leaves_only_within_the_closing_rounds_of_the_spec(stage: Stage) -> None:
+    deal = agreed()
+    payload = bytes(8 * deal.layout(101, stage).size)
+    for round, allowed in ((101, True), (100 + CLOSING_ROUNDS, True), (101 + CLOSING_ROUNDS, False)):
+        ref = types.RoundRef(run_id="run-1", round=round, attempt=1)
+        if allowed:
+            assert contract.update_item(deal, ref, payload, stage=stage)[0].size == len(payload)
+            continue
+        with pytest.raises(EgressViolation, match="round"):
+            contract.update_item(deal, ref, payload, stage=stage)
+    without = agreed(closing_rounds=False)
+    with pytest.raises(EgressViolation, match="stage"):
+        contract.update_item(without, REF, bytes(8 * without.layout(1, stage).size), stage=stage)
 
 
 def keys(**changes: Any) -> pb.AdvertiseKeysRequest:

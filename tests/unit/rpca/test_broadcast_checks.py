@@ -28,7 +28,7 @@ def broadcasts(**keys: Any) -> tuple[Method, list[Seen]]:
     sites = [method.site(columns) for columns in problem.sites()]
     consensus, told = method.begin(), []
     while consensus.outcome is None:
-        told.append(Seen(consensus.round, consensus.broadcast))
+        told.append(Seen(consensus.round, consensus.broadcast, consensus.stage))
         consensus = method.advance(consensus, exchange(method, consensus, sites))
     return method, told
 
@@ -47,8 +47,8 @@ def test_nothing_speaks_against_any_round_of_an_honest_run(keys: dict[str, Any])
     method, told = broadcasts(**keys)
     before: Seen | None = None
     for seen in told:
-        assert implausible(method, seen.round, seen.broadcast, before, OWN) == ""
-        assert implausible(method, seen.round, seen.broadcast, None, OWN) == ""
+        assert implausible(method, seen.round, seen.broadcast, before, OWN, seen.stage) == ""
+        assert implausible(method, seen.round, seen.broadcast, None, OWN, seen.stage) == ""
         before = seen
 
 

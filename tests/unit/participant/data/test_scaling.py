@@ -105,16 +105,21 @@ def badly_scaled() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 def test_results_come_back_in_the_units_of_the_data() -> None:
     M, L, units, S = badly_scaled()
     # Centring by the median leaves a constant offset, so the scaled data has one more dimension.
-    method = method_of(spec(40, rank=3))
+    method = method_of(spec(40, rank=3, closing_rounds=False))
     assert isinstance(method, ScaledMethod)
     done = simulate(method, split(M, (30, 60)))
     np.testing.assert_allclose(done.low_rank / units[:, None], L / units[:, None], atol=1e-4)
     found = done.outliers.toarray() / units[:, None]
     np.testing.assert_allclose(found[S != 0], S[S != 0], atol=1e-3)
-    model = method.model(done.consensus)
-    np.testing.assert_allclose(
-        done.results[0].L, model["centre"][:, None] + model["scale"][:, None] * (model["U"] @ done.results[0].V.T)
-    )
+
+
+@pytest.mark.parametrize("closing", [False, True])
+def test_the_model_and_the_coefficients_give_the_low_rank_part_in_the_units_of_the_data(closing: bool) -> None:
+    method = method_of(spec(40, rank=3, closing_rounds=closing))
+    done = simulate(method, split(badly_scaled()[0], (30, 60)))
+    model, first = method.model(done.consensus), done.results[0]
+    L = model["centre"][:, None] + model["scale"][:, None] * (model["U"] @ first.V.T)
+    np.testing.assert_allclose(first.L, L, rtol=1e-7, atol=1e-12 * np.abs(first.L).max())
 
 
 def test_without_scaling_the_same_data_is_not_recovered() -> None:
@@ -134,7 +139,7 @@ def test_a_restored_site_goes_on_as_if_nothing_had_happened(name: str) -> None:
         fresh.restore(sites[0].snapshot())
         sites[0] = fresh
         consensus = method.advance(consensus, exchange(method, consensus, sites))
-        layout = method.broadcast_layout(consensus.round)
+        layout = method.broadcast_layout(consensus.round, consensus.stage)
         assert consensus.broadcast.flat().size == layout.size
     alone = simulate(method, split(M, (30, 60)))
     np.testing.assert_array_equal(collect(sites[0], consensus.broadcast).L, alone.results[0].L)

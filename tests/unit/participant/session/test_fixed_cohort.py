@@ -76,7 +76,7 @@ def test_a_smaller_cohort_and_a_round_beyond_the_last_are_refused_and_complained
     assert complaint(session.handle(cohort.opened(cohort=["a", "b"])).actions) == "IncompleteCohort"
     assert kinds(session.handle(cohort.opened(cohort=["a", "b"]))) == ["LogRefusal"]
     late = cohort.announced()
-    late.ref.round = 6
+    late.ref.round = cohort.spec.last_round + 1
     assert complaint(session.handle(cohort.opened(ref=late.ref)).actions) == "PastLastRound"
 
 
