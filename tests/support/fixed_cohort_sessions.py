@@ -182,7 +182,9 @@ class WaitingCohort:
         return total.numbers
 
     def _next_exponents(self, before: Any, numbers: Any) -> None:
-        layout = block_layout(self.method.update_layout(self.consensus.round, self.consensus.stage), self.spec.precision)
+        layout = block_layout(
+            self.method.update_layout(self.consensus.round, self.consensus.stage), self.spec.precision
+        )
         ended = lifted(self.exponents, len(self.misfits), self.spec.precision)
         follow = layout == before
         self.exponents = next_exponents(layout, ended, numbers, 64) if follow else first_exponents(layout)

@@ -70,8 +70,8 @@ def harder(columns: int, seed: int, errors: str, noise: float, drift: float) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("errors", ["impulse", "uniform", "as small as L"])
 @pytest.mark.parametrize(("noise", "drift"), [(0.0, 0.0), (0.0, 0.05), (0.01, 0.0), (0.01, 0.05)])
-def test_a_warm_run_needs_fewer_rounds_and_is_as_exact_as_a_cold_one(errors: str, noise: float, drift: float) -> None:
-    method = method_of(parse_spec({"rows": 100, "max_rank": 10, "rounds": 200}))
+def test_a_warm_fit_needs_fewer_rounds_and_is_as_exact_as_a_cold_one(errors: str, noise: float, drift: float) -> None:
+    method = method_of(parse_spec({"rows": 100, "max_rank": 10, "rounds": 200, "closing_rounds": False}))
     _, _, U = solve(method, harder(150, 1, errors, noise, 0.0)[1])
     L, grown = harder(200, 2, errors, noise, drift)
     cold_rounds, cold, _ = solve(method, grown)
