@@ -140,6 +140,7 @@ def measure(root: Path, participants: int, rounds: int, rows: int, rank: int, pr
         run_id = federation.propose(
             method="gradient",
             gradient={"local_iterations": 1},
+            closing_rounds=False,
             rows=rows,
             rank=rank,
             rounds=rounds,

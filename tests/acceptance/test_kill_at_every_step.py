@@ -37,6 +37,8 @@ SPEC = {
     "quorum": 3,
     "round_seconds": 24.0,
     "max_attempts": 20,
+    "closing_rounds": False,
+    "dropouts": "go-on",
 }
 LONG = bool(os.environ.get("DCFPCA_LONG"))
 
@@ -45,7 +47,7 @@ LONG = bool(os.environ.get("DCFPCA_LONG"))
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
     problem = generate(Recipe(rows=24, columns=33, rank=2, sparsity=0.05, noise=0.05, counts=(14, 10, 9)), 3)
     sites = {name: own.array for name, own in zip(NAMES, problem.sites(), strict=True)}
-    with running_federation(tmp_path_factory.mktemp("federation"), sites) as made:
+    with running_federation(tmp_path_factory.mktemp("federation"), sites, allow_dropouts=True) as made:
         yield made
 
 

@@ -139,6 +139,32 @@ def test_a_site_goes_on_from_its_snapshot_in_every_stage() -> None:
     assert stages == set(Stage)
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.2])
+def test_advancing_changes_no_number_of_the_consensus_it_starts_from(noise: float) -> None:
+    M, _, _ = _low_rank(20, 200, 3, noise=noise, share=0.05)
+    method = _method(20, 6, fixed=False)
+    site, consensus = method.site(ArrayColumns(M)), method.begin()
+    while consensus.outcome is None:
+        before = consensus.broadcast.flat()
+        after = method.advance(consensus, exchange(method, consensus, [site]))
+        np.testing.assert_array_equal(consensus.broadcast.flat(), before)
+        consensus = after
+
+
+def test_a_run_that_is_finished_before_its_null_flags_and_scores_nothing() -> None:
+    M, _, _ = _low_rank(20, 200, 3, noise=0.2, share=0.05)
+    method = _method(20, 3, fixed=True)
+    site, consensus, stages = method.site(ArrayColumns(M)), method.begin(), set()
+    while consensus.outcome is None:
+        if consensus.stage is not Stage.FIT:
+            stages.add(consensus.stage)
+            blocks = list(site.finish(consensus.broadcast))
+            assert all(block.scores is None and block.S.nnz == 0 for block in blocks)
+        consensus = method.advance(consensus, exchange(method, consensus, [site]))
+    assert stages == set(Stage) - {Stage.FIT}
+    assert all(block.scores is not None and block.S.nnz for block in site.finish(consensus.broadcast))
+
+
 def test_scaled_runs_give_results_and_centre_in_the_units_of_the_data() -> None:
     M, L, _ = _low_rank(15, 500, 2, noise=0.1, share=0.05)
     units = 10.0 ** np.random.default_rng(1).uniform(-2, 3, (15, 1))
