@@ -46,6 +46,8 @@ class RunDriver:
         self.session = Session(run_id, site.facts, site.identity, consent, finished, past, approved)
         if row is not None and row.cohort:
             self.session.restore_keys(row.cohort, services.store.key_slots(run_id))
+            if self.session.fixed is not None and services.store.has_other_data(run_id, data):
+                self.session.fixed.stop_for_other_data()
         self._agreed: Contract | None = None
         self._tasks = NamedTasks(run_id, services.store.note)
         self._local = LocalWork(run_id, services, self._report)

@@ -62,6 +62,8 @@ def save_event(
 def _save_fixed(services: SiteServices, run: FixedCohortRun, event: events.Event) -> None:
     if isinstance(event, events.Answered):
         services.store.save_exposure(services.site.data.sha256, run.run_id, run.cohort)
+    if isinstance(event, events.KeyWanted):
+        services.store.pin_data(run.run_id, services.site.data.sha256)
     services.store.save_keys(run.run_id, run.cohort, run.record)
 
 

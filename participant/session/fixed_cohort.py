@@ -36,6 +36,7 @@ from participant.policy import SiteFacts
 from participant.session.actions import Action, AdvertiseRunKey, Complain, SendMisfit, ShareGroupSecret, Submit
 from participant.session.events import Answer, Computed, Kind, Opened, RosterClosed, SharesRelayed
 
+OTHER_DATA = "put the data back as they were and restart, or begin a new run"
 LOST = "begin a new run; this one can be finished with the consensus it has"
 
 
@@ -63,6 +64,10 @@ class FixedCohortRun:
             self._side = FixedCohortSide(self.terms, self._identity(), state)
         except LostState as error:
             self._lost = error
+
+    def stop_for_other_data(self) -> None:
+        """Answer nothing any more: a second, different update under the masks of a round would give their difference."""
+        self._lost = LostState(f"the data of this site are not those with which run {self.run_id} began", OTHER_DATA)
 
     @property
     def terms(self) -> RunTerms:

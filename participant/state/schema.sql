@@ -24,6 +24,12 @@ CREATE TABLE IF NOT EXISTS opened_sums (
     PRIMARY KEY (run_id, round)
 ) STRICT;
 
+-- The data with which a run of a fixed cohort began. Its masks hide one update a round, so no other data may answer.
+CREATE TABLE IF NOT EXISTS pinned_data (
+    run_id TEXT PRIMARY KEY,
+    data   BLOB NOT NULL                   -- SHA-256 of the local matrix
+) STRICT;
+
 -- Over which cohorts sums were opened that contain this data.
 CREATE TABLE IF NOT EXISTS exposed_cohorts (
     data   BLOB NOT NULL,                  -- SHA-256 of the local matrix

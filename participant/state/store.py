@@ -184,6 +184,16 @@ class Store:
             values = (data, run_id, json.dumps(cohort))
             database.execute("INSERT OR IGNORE INTO exposed_cohorts VALUES (?, ?, ?)", values)
 
+    def pin_data(self, run_id: str, data: bytes) -> None:
+        """Save with which data the run began, once; called before the key of the run is saved."""
+        with self._durable() as database:
+            database.execute("INSERT OR IGNORE INTO pinned_data VALUES (?, ?)", (run_id, data))
+
+    def has_other_data(self, run_id: str, data: bytes) -> bool:
+        """True if the run began with other data than this."""
+        query = "SELECT 1 FROM pinned_data WHERE run_id = ? AND data != ?"
+        return self._database.execute(query, (run_id, data)).fetchone() is not None
+
     def past_runs(self, data: bytes, but: str) -> list[PastRun]:
         """The runs, except one, with sums that contain this data."""
         query = "SELECT run_id, cohort FROM exposed_cohorts WHERE data = ? AND run_id != ? ORDER BY rowid"

@@ -25,7 +25,8 @@ class PlayedRun:
         self.liar, self.names = liar, tuple(sorted(names))
         rows = liar.federation.data[self.names[0]].shape[0]
         keys = {"method": "subspace", "rank": 2, "rows": rows, "rounds": 4, "tolerance": 0.0, "round_seconds": 5.0}
-        self.spec = parse_spec(keys | {"participants": self.names} | spec)
+        # The attacks are on the rounds of the fit, which is where sites compute on what they are told.
+        self.spec = parse_spec(keys | {"closing_rounds": False, "participants": self.names} | spec)
         self.run_id = f"run-{uuid.uuid4().hex[:12]}"
         self.method = method_of(self.spec)
         self.consensus: Consensus = self.method.begin()
@@ -62,6 +63,8 @@ class PlayedRun:
         each = opened if isinstance(opened, Mapping) else dict.fromkeys(self.names, opened)
         after = len(self.liar.heard)
         for name, told in each.items():
+            # A site that was restarted fetches the consensus of the round that it was in.
+            self.liar.consensus[self.run_id, told.ref.round, False] = (told.consensus, told.inline_consensus)
             self.tell(name, round_opened=told)
         return after
 

@@ -24,7 +24,7 @@ from tests.support.attacked_sites import (
     state_of,
 )
 from tests.support.fixed_cohort_play import FixedCohortPlay
-from tests.support.lying_aggregator import LyingAggregator
+from tests.support.lying_aggregator import Heard, LyingAggregator, run_of
 from tests.support.played_run import changed
 
 
@@ -50,17 +50,27 @@ def test_after_a_restart_or_a_reboot_a_round_gets_the_same_bytes_or_nothing(
 
 def test_after_a_restart_an_earlier_round_and_an_ended_run_stay_closed(liar: LyingAggregator) -> None:
     run = begun(liar, played=2)
-    earlier = run.opened[1]
+    earlier, latest = (run.opened[round] for round in sorted(run.opened))
+    before, restarted = run.answer(VICTIM, latest), len(liar.heard)
     restart(liar, VICTIM)
-    after = run.open({VICTIM: earlier})
+    run.open({VICTIM: earlier})
     settled(run, [VICTIM])
+    for again in updates(run, VICTIM, restarted):
+        assert (again.request.ref, again.payload) == (latest.ref, before.payload)
     run.finish("aborted")
     for name in NAMES:
         liar.federation.processes[name].await_action("run_ended", run=run.run_id)
+    ended = len(liar.heard)
     restart(liar, VICTIM, rebooted=True)
     run.open({VICTIM: run.announcement()})
     settled(run, [VICTIM])
-    assert not [one for one in liar.heard[after:] if (one.site, one.call) == (VICTIM, "SubmitUpdate")]
+    assert updates(run, VICTIM, ended) == []
+
+
+def updates(run: FixedCohortPlay, name: str, after: int) -> list[Heard]:
+    """The updates that a site has sent in this run from place `after` of `heard` on."""
+    sent = [one for one in run.liar.heard[after:] if (one.site, one.call) == (name, "SubmitUpdate")]
+    return [one for one in sent if run_of(one.request) == run.run_id]
 
 
 def test_a_site_restored_from_a_backup_says_the_same_bytes_again(liar: LyingAggregator) -> None:
