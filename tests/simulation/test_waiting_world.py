@@ -169,7 +169,12 @@ class World:
         self.summed.append(ref.round)
         self.tell(
             events.ConsensusReached(
-                at=self.clock, ref=ref, outcome=outcome, sum_digest=opened.sum_digest, exponents=opened.exponents
+                at=self.clock,
+                ref=ref,
+                outcome=outcome,
+                sum_digest=opened.sum_digest,
+                exponents=opened.exponents,
+                stage=int(after.stage),
             )
         )
         self.consensus = after
