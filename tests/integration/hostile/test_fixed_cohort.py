@@ -82,7 +82,9 @@ async def attack_run(
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200 if LONG else 240)
-@pytest.mark.filterwarnings("ignore:Parsed a serial number")  # in a certificate with changed bits; outside tests a log line
+@pytest.mark.filterwarnings(
+    "ignore:Parsed a serial number"
+)  # in a certificate with changed bits; outside tests a log line
 async def test_changed_messages_of_set_up_and_rounds_cost_nobody_the_right_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

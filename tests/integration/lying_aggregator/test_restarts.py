@@ -94,7 +94,7 @@ def test_a_site_restored_from_a_backup_with_other_data_does_not_answer_the_run_a
         np.save(data, true + 1.0)
         restore(liar, VICTIM)
         watch, after = Watch(run), run.open({VICTIM: opened})
-        watch.refusal(VICTIM)
+        watch.refusal(VICTIM, "LostState")
         assert VICTIM in refused(opened, liar, after)
     finally:
         np.save(data, true)
