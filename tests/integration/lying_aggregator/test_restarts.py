@@ -27,6 +27,8 @@ from tests.support.fixed_cohort_play import FixedCohortPlay
 from tests.support.lying_aggregator import Heard, LyingAggregator, run_of
 from tests.support.played_run import changed
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("rebooted", [False, True])
 def test_after_a_restart_or_a_reboot_a_round_gets_the_same_bytes_or_nothing(
