@@ -66,7 +66,7 @@ class FixedCohortRun:
             self._lost = error
 
     def stop_for_other_data(self) -> None:
-        """Answer nothing any more: a second, different update under the masks of a round would give their difference."""
+        """Answer nothing any more: two updates under the masks of one round would give away their difference."""
         self._lost = LostState(f"the data of this site are not those with which run {self.run_id} began", OTHER_DATA)
 
     @property

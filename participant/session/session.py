@@ -113,6 +113,7 @@ class Session:
         self._attempt: Attempt | FixedCohortAttempt | None = None
         self._computed: Computed | None = None
         self._computing: int | None = None
+        self._ending = False  # the run has ended, and its results are being written
         self._use_edition()
 
     @property
@@ -302,7 +303,7 @@ class Session:
         if self.consent is not None and not self.consent.accept:
             return Reaction((self._response(self.consent),))
         consent = self._consented(event.digest)
-        if self.finished:
+        if self.finished or self._ending:
             return Reaction((Respond(consent.digest, accept=False, reasons=(OVER,), private=consent.private),))
         latest = self.ref
         if latest is not None and event.ref < latest:
@@ -334,6 +335,8 @@ class Session:
         """Raise BadMessage when a cohort gained members, that of a secure run lost some, or a round has a second,
         different consensus."""
         secure = self.consent is not None and self.consent.spec.aggregation == "secure"
+        if self.consent is not None and event.ref.round > (last := self.consent.spec.last_round):
+            raise BadMessage(f"round {event.ref.round} is beyond the last of the spec, {last}")
         if secure and self._cohort and (gone := sorted(set(self._cohort) - set(event.cohort))):
             raise BadMessage(f"the cohort of a secure run does not shrink: {', '.join(gone)} was left out")
         if self._cohort and (added := sorted(set(event.cohort) - set(self._cohort))):
@@ -413,7 +416,7 @@ class Session:
             return Reaction((Forget(event.status, event.reason),), save=True)
         if event.digest != self.consent.digest:
             raise BadMessage("the run ended under another spec than the one this site signed")
-        self._attempt = None
+        self._attempt, self._ending = None, True
         if self.fixed is not None:
             self.fixed.finish()
         return Reaction((Finish(event.round, event.reason, event.consensus),), save=self.fixed is not None)

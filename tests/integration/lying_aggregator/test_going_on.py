@@ -87,17 +87,6 @@ def test_the_cohort_does_not_shrink_between_attempts(liar: LyingAggregator) -> N
     assert refused(smaller, liar, after) == list(NAMES)
 
 
-def test_a_consensus_is_not_opened_again_under_the_next_number(liar: LyingAggregator) -> None:
-    run = begun(liar)
-    before = run.consensus
-    run.play_round()
-    again = run.announcement(at_round(before, before.round + 1))
-    watch, after = Watch(run), run.open(dict.fromkeys(OTHERS, again))
-    for name in OTHERS:
-        watch.refusal(name)
-    assert refused(again, liar, after) == list(NAMES)
-
-
 def test_no_bound_is_stated_beyond_the_last_round_of_the_spec(liar: LyingAggregator) -> None:
     run = begun(liar, played=2, rounds=2)
     beyond = run.announcement(at_round(run.consensus, 3))
@@ -126,11 +115,11 @@ def test_neither_a_restart_nor_a_reboot_opens_a_round_for_other_survivors(
 
 
 def test_spent_seeds_are_in_no_file_of_the_state_directory(liar: LyingAggregator) -> None:
-    run, spent = begun(liar, played=1), set()
+    run, spent = begun(liar, played=1), set[bytes]()
     for _ in range(2):
-        spent |= seeds(liar, VICTIM)
+        spent |= seeds(run, VICTIM)
         run.play_round()
-        present = seeds(liar, VICTIM)
+        present = seeds(run, VICTIM)
         assert present
         assert found_on_disk(liar, VICTIM, spent - present) == []
         spent |= present
@@ -139,7 +128,8 @@ def test_spent_seeds_are_in_no_file_of_the_state_directory(liar: LyingAggregator
     assert found_on_disk(liar, VICTIM, spent) == []
 
 
-def seeds(liar: LyingAggregator, name: str) -> set[bytes]:
-    """The seeds that a site holds now."""
-    with closing(sqlite3.connect(state_of(liar, name) / "state.db")) as database:
-        return {row[0] for row in database.execute("SELECT seed FROM seeds WHERE seed IS NOT NULL")}
+def seeds(run: DropoutPlay, name: str) -> set[bytes]:
+    """The seeds that a site holds now for this run."""
+    with closing(sqlite3.connect(state_of(run.liar, name) / "state.db")) as database:
+        query = "SELECT seed FROM seeds WHERE seed IS NOT NULL AND run_id = ?"
+        return {row[0] for row in database.execute(query, (run.run_id,))}

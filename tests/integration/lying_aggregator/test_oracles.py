@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dcfpca.secagg.fixed_cohort.exponents import MOST_LIFTS
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
-from tests.support.attacked_sites import NAMES, VICTIM, Watch, at_round, begun, refused
+from tests.support.attacked_sites import NAMES, VICTIM, Watch, begun, refused
 from tests.support.fixed_cohort_play import FixedCohortPlay, with_lift
 from tests.support.lying_aggregator import LyingAggregator
 from tests.support.played_run import changed
@@ -58,40 +57,6 @@ def numbered(round: int) -> Callable[[pb.RoundOpened], None]:
         opened.ref.round = round
 
     return number
-
-
-def test_a_site_says_at_most_three_times_a_run_that_its_update_does_not_fit(liar: LyingAggregator) -> None:
-    run = begun(liar, played=1, rounds=30)
-    told = 0
-    for round in range(1, 8):
-        low = lowered(run, round)
-        watch, after = Watch(run), run.open({VICTIM: low})
-        if told == MOST_LIFTS:
-            watch.refusal(VICTIM, "UpdateTooLarge")
-            continue
-        answer = run.answer(VICTIM, low, after)
-        assert answer.call == "ReportMisfit"
-        told += 1
-    assert len([one for one in liar.calls("ReportMisfit", VICTIM) if of_run(one.request, run)]) == MOST_LIFTS
-
-
-def lowered(run: FixedCohortPlay, round: int) -> pb.RoundOpened:
-    """An announcement under which nothing fits."""
-    opened = run.announcement(at_round(run.consensus, round))
-    return changed(opened, lambda told: told.exponents.__setitem__(slice(None), [-200] * len(told.exponents)))
-
-
-def test_after_a_misfit_everybody_masks_the_same_numbers_under_larger_exponents(liar: LyingAggregator) -> None:
-    run = begun(liar, played=1)
-    low = changed(run.announcement(), lambda told: told.exponents.__setitem__(0, -8))
-    after = run.open(low)
-    misfits = {name: run.answer(name, low, after) for name in NAMES}
-    first = next(one for one in misfits.values() if one.call == "ReportMisfit")
-    lifted = with_lift(low, first.request.misfit)
-    answers = run.answers(lifted, run.open(lifted))
-    true = run.true_updates([*run.history, run.consensus])
-    total = run.total(lifted, answers.values())
-    assert abs(total.numbers - sum(true.values())).max() < 1e-6
 
 
 def test_exponents_are_not_raised_for_a_misfit_that_nobody_signed(liar: LyingAggregator) -> None:

@@ -27,6 +27,8 @@ from tests.support.fixed_cohort_play import FixedCohortPlay
 from tests.support.lying_aggregator import Heard, LyingAggregator, run_of
 from tests.support.played_run import changed
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("rebooted", [False, True])
 def test_after_a_restart_or_a_reboot_a_round_gets_the_same_bytes_or_nothing(
@@ -94,7 +96,7 @@ def test_a_site_restored_from_a_backup_with_other_data_does_not_answer_the_run_a
         np.save(data, true + 1.0)
         restore(liar, VICTIM)
         watch, after = Watch(run), run.open({VICTIM: opened})
-        watch.refusal(VICTIM)
+        watch.refusal(VICTIM, "LostState")
         assert VICTIM in refused(opened, liar, after)
     finally:
         np.save(data, true)
