@@ -56,7 +56,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         federation = Federation(tmp_path_factory.mktemp("federation"), children)
         federation.start_aggregator()
         for name, own in zip(NAMES, problem.sites(), strict=True):
-            federation.add_site(SitePlan(name, {"private": name == PRIVATE, "allow_export": True}), own.array)
+            federation.add_site(
+                SitePlan(name, {"private": name == PRIVATE, "allow_export": True, "allow_dropouts": True}), own.array
+            )
         made = Stage(federation, problem)
         with made.operator() as operator:
             children.until(lambda: _connected(operator) == set(NAMES), "the sites' connection", 60)
@@ -254,6 +256,7 @@ def test_a_run_without_a_quorum_pauses_with_the_reason_and_resumes_in_the_same_r
     terminal: Terminal, stage: Stage
 ) -> None:
     words = (*START, "--tolerance", "0", "--rounds", "25", "--round-seconds", "5", "--set", "max_attempts=1")
+    words = (*words, "--set", "dropouts=go-on", "--set", "closing_rounds=false")
     run_id = terminal.type(*words).out.strip()
     children = stage.federation.children
     strikes = iter((True,))

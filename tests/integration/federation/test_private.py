@@ -128,6 +128,17 @@ def channel_of(federation: Federation, files: SiteFiles) -> grpc.Channel:
     return grpc.secure_channel(federation.address, tls, options=[("grpc.use_local_subchannel_pool", 1)])
 
 
+def test_nothing_of_the_private_reconstruction_lies_at_the_aggregator(federation: Federation, run_id: str) -> None:
+    hidden = secrets_of(federation, run_id)
+    kept = [path for path in federation.root.glob("store.db*/**/*") if path.is_file()]
+    kept += [path for path in federation.root.glob("store.db*") if path.is_file()]
+    assert any("alpha" in str(path) for path in kept)
+    assert not any("hidden" in str(path) for path in kept)
+    for path in kept:
+        body = path.read_bytes()
+        assert not any(secret in body for secret in hidden), path
+
+
 def test_no_call_of_anybody_gives_the_private_reconstruction(federation: Federation, run_id: str) -> None:
     hidden = secrets_of(federation, run_id)
     assert len(hidden) > 100
@@ -144,17 +155,6 @@ def test_no_call_of_anybody_gives_the_private_reconstruction(federation: Federat
     assert not any(secret in everything for secret in hidden)
 
 
-def test_nothing_of_the_private_reconstruction_lies_at_the_aggregator(federation: Federation, run_id: str) -> None:
-    hidden = secrets_of(federation, run_id)
-    kept = [path for path in federation.root.glob("store.db*/**/*") if path.is_file()]
-    kept += [path for path in federation.root.glob("store.db*") if path.is_file()]
-    assert any("alpha" in str(path) for path in kept)
-    assert not any("hidden" in str(path) for path in kept)
-    for path in kept:
-        body = path.read_bytes()
-        assert not any(secret in body for secret in hidden), path
-
-
 def test_the_sites_ledger_shows_that_no_reconstruction_left(federation: Federation, run_id: str) -> None:
     def ledger(name: str) -> str:
         config = str(federation.root / "sites" / name / "participant.toml")
@@ -169,7 +169,7 @@ def test_the_sites_ledger_shows_that_no_reconstruction_left(federation: Federati
 
 def test_an_operator_gets_no_export_that_the_spec_did_not_announce(federation: Federation, tmp_path: Path) -> None:
     # Without the private one, which has been revoked by now: the run would wait for its answer.
-    view = federation.run(method="subspace", rank=1, rounds=1, participants=NAMES[:3])
+    view = federation.run(method="subspace", rank=1, rounds=1, participants=NAMES[:3], aggregation="plain")
     with pytest.raises(grpc.RpcError) as caught:
         federation.operator.request_export(view.run_id)
     assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
