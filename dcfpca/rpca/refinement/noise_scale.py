@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from dcfpca.rpca.method import FloatArray
@@ -19,7 +18,6 @@ from dcfpca.rpca.refinement.size_histogram import MARGINAL_BINS, RESIDUAL_BINS, 
 FIT_LEVEL = 0.75  # of the sizes of residuals; at most a quarter of a feature's entries is without weight in the fit
 FLAG_LEVEL = 0.85  # at most 15 % of a feature's entries can be flagged by their size alone
 HIGHER_LEVELS = (0.9, 0.95, 0.99)  # where one value makes up so much of a feature that the level's quantile is zero
-SECOND_FAR, SECOND_SHARE, SECOND_ALIKE = 20.0, 0.1, 0.6
 REACH_LEVEL = 0.99
 LEAST_FREEDOM = 0.02
 LEAST_OF_SPREAD = 1e-3  # the noise of a feature is not taken to be smaller than this share of its spread
@@ -33,24 +31,10 @@ def normal_quantile(level: float) -> float:
 def deviation(counts: FloatArray, unit: FloatArray, level: float, bins: Bins) -> FloatArray:
     """The deviation of the normal distribution that has this quantile of sizes; of a higher one where it is zero."""
     found = quantile(counts, unit, level, bins) / normal_quantile(level)
-    found = np.where(_second_value(counts, unit, found, bins), 0.0, found)
     for higher in HIGHER_LEVELS:
         found = np.where(found > 0.0, found, quantile(counts, unit, higher, bins) / normal_quantile(higher))
     # Nothing above the first bin: the unit was far too large, and the next round counts in a smaller one.
     return np.where(found > 0.0, found, bins.edges[0] * unit)
-
-
-def _second_value(counts: FloatArray, unit: FloatArray, found: FloatArray, bins: Bins) -> NDArray[np.bool_]:
-    """Which features have a second value, far from the first: a tenth or more of the entries, nearly all of one size.
-
-    Gross errors of a feature are fewer, or of many sizes; these entries belong to it, and make its scale.
-    """
-    edges = np.concatenate([bins.edges, [np.inf]]) * unit[:, None]
-    far = np.where(edges > SECOND_FAR * found[:, None], counts, 0.0)
-    pairs = far[:, 1:] + far[:, :-1]
-    many = far.sum(axis=1) >= SECOND_SHARE * counts.sum(axis=1)
-    alike: NDArray[np.bool_] = many & (pairs.max(axis=1) >= SECOND_ALIKE * far.sum(axis=1)) & (far.sum(axis=1) > 0.0)
-    return alike
 
 
 def fit_noise(counts: FloatArray, unit: FloatArray, spread: FloatArray, leverage: FloatArray) -> FloatArray:

@@ -47,7 +47,15 @@ def data_of(name: str) -> FloatArray:
 
 
 async def propose(live: Service, **keys: Any) -> str:
-    spec = {"rows": ROWS, "rank": 1, "rounds": 4, "tolerance": 0, "participants": NAMES, "round_seconds": 30} | keys
+    spec: dict[str, Any] = {
+        "rows": ROWS,
+        "rank": 1,
+        "rounds": 4,
+        "tolerance": 0,
+        "participants": NAMES,
+        "round_seconds": 30,
+    }
+    spec |= {"closing_rounds": False} | keys
     request = admin.ProposeRunRequest(spec=json.dumps(spec).encode(), request_id=f"request-{len(keys)}-{keys}"[:90])
     return str((await live.operator().ProposeRun(request)).run_id)
 

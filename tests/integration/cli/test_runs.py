@@ -256,8 +256,7 @@ def test_a_run_without_a_quorum_pauses_with_the_reason_and_resumes_in_the_same_r
     terminal: Terminal, stage: Stage
 ) -> None:
     words = (*START, "--tolerance", "0", "--rounds", "25", "--round-seconds", "5", "--set", "max_attempts=1")
-    words = (*words, "--set", "dropouts=go-on", "--set", "closing_rounds=false")
-    run_id = terminal.type(*words).out.strip()
+    run_id = terminal.type(*words, "--set", "dropouts=go-on", "--set", "closing_rounds=false").out.strip()
     children = stage.federation.children
     strikes = iter((True,))
 

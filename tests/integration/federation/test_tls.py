@@ -189,7 +189,9 @@ async def test_one_identity_has_one_stream(aggregator: Service) -> None:
     assert not first.done()
 
 
-@pytest.mark.parametrize(("protocol", "side"), [(0, "participant"), (2, "aggregator"), (4_000_000_000, "aggregator")])
+@pytest.mark.parametrize(
+    ("protocol", "side"), [(1, "participant"), (PROTOCOL + 1, "aggregator"), (4_000_000_000, "aggregator")]
+)
 async def test_another_protocol_is_turned_away_with_what_to_upgrade(
     aggregator: Service, protocol: int, side: str
 ) -> None:
