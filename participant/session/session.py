@@ -303,7 +303,7 @@ class Session:
         if self.consent is not None and not self.consent.accept:
             return Reaction((self._response(self.consent),))
         consent = self._consented(event.digest)
-        if self.finished or self._ending:
+        if self.finished or (self._ending and self.fixed is None):
             return Reaction((Respond(consent.digest, accept=False, reasons=(OVER,), private=consent.private),))
         latest = self.ref
         if latest is not None and event.ref < latest:

@@ -99,8 +99,14 @@ def sent_answers(
 ) -> dict[str, Heard]:
     """What each of these sites has sent once it has either answered this round or refused it."""
     answers = {}
+
+    def is_answer(line: Line) -> bool:
+        # The line about the update of the round before may come after the watch began.
+        sent = line["action"] == "update_sent" and line["round"] == opened.ref.round
+        return sent or line["action"] in REFUSALS
+
     for name in names:
-        watch.said(name, lambda line: line["action"] in (*REFUSALS, "update_sent"))
+        watch.said(name, is_answer)
         for one in run.liar.heard[after:]:
             if (one.site, one.call) == (name, "SubmitUpdate") and one.request.ref == opened.ref:
                 answers[name] = one

@@ -46,11 +46,13 @@ def test_a_site_with_a_full_state_disk_waits_and_goes_on_when_there_is_space(fed
     run_id = federation.propose(**SPEC, rounds=60)
     federation.aggregator.await_action("consensus_reached", run=run_id, round=3)
     ballast = fill(federation.root / "sites" / "a" / "state")
-    site.await_action("state_held_up")
+    site.await_action("assignment_refused", kind="SiteFailure")
+    site.await_action("run_message_sent", message="Complain")
     assert site.is_alive
-    held = len(site.lines)
+    said = federation.operator.run(run_id).complaints[-1]
+    assert (said.participant, said.error) == ("a", "SiteFailure")
+    assert "the disk of this site is full" in said.sentence
     ballast.unlink()
-    site.await_action("connected", after=held)
     federation.finish(run_id)
     assert federation.result("a", run_id).L.shape == (30, 60)
 

@@ -108,7 +108,11 @@ def test_a_forged_memory_does_not_steer_the_consensus_after(liar: LyingAggregato
         return
     run.close(opened, run.total(opened, answers.values()))
     assert run.consensus.broadcast.scalars.tolist() != true.broadcast.scalars.tolist()
-    assert_refused(run, run.announcement(), "WrongConsensus")
+    steered = run.announcement()
+    watch, after = Watch(run), run.open(steered)
+    for name in NAMES:
+        watch.refusal(name)
+    assert refused(steered, liar, after) == list(NAMES)
 
 
 def test_a_true_consensus_under_a_later_number_is_refused(liar: LyingAggregator) -> None:
