@@ -15,7 +15,7 @@ from dcfpca.feature_names import features_digest
 from dcfpca.identity import MAX_NAME
 from dcfpca.method_names import MethodName
 from dcfpca.rpca.gradient.settings import GradientSettings
-from dcfpca.rpca.refinement.limits import CLOSING_ROUNDS, automatic_bound
+from dcfpca.rpca.refinement.limits import CLOSING_ROUNDS, WIDEST_CLOSING, automatic_bound
 from dcfpca.rpca.scaling import SCALING_ROUNDS
 from dcfpca.rpca.subspace.settings import SubspaceSettings
 from dcfpca.validation_text import describe
@@ -120,6 +120,10 @@ class RunSpec(BaseModel):
         if self.rank is None and self.max_rank is None and (self.method == "gradient" or not self.closing_rounds):
             raise ValueError(
                 "give rank or max_rank: only the closing rounds of method subspace find it without a bound"
+            )
+        if self.closing_rounds and self.width > WIDEST_CLOSING:
+            raise ValueError(
+                f"closing rounds take a rank of at most {WIDEST_CLOSING}, not {self.width}; set closing_rounds = false"
             )
         if self.rows and self.width > self.rows:
             raise ValueError(f"the rank {self.width} is larger than the {self.rows} rows of the data; lower it")

@@ -5,6 +5,8 @@ from __future__ import annotations
 BOUND_ROUNDS = 6  # refinement rounds at the full width, with entries hidden
 MOST_ROUNDS = 16  # at the chosen rank
 FEW, MOST = 10, 32
+WIDEST_CLOSING = 512
+"""Closing rounds exchange a scalar for each pair of directions, so that their number is bounded."""
 CLOSING_ROUNDS = BOUND_ROUNDS + 1 + MOST_ROUNDS + 1
 
 

@@ -97,7 +97,9 @@ def test_a_run_is_seen_while_it_goes_on(federation: Shown, browser: Browser) -> 
     page = browser.page(federation.url("dashboard"))
     page.until("document.querySelectorAll('#participants tr').length === 4")
     page.until("document.getElementById('line').textContent === 'live'")
-    run = federation.propose(max_rank=6, rounds=2000, tolerance=0, label="endless", enrol_seconds=5)
+    run = federation.propose(
+        max_rank=6, rounds=2000, tolerance=0, label="endless", enrol_seconds=5, aggregation="plain"
+    )
     page.until("document.querySelector('#run-title').innerText.includes('running')")
     page.until("document.querySelectorAll('#rounds tbody tr').length > 2")
     page.evaluate("window.seen = Number(document.querySelector('#rounds tbody td').textContent)")

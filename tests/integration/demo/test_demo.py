@@ -118,7 +118,7 @@ def test_interrupted_in_mid_run_nothing_keeps_running(tmp_path: Path, number: si
     ("words", "said"),
     [
         (("--participants", "1"), "at least 2 participants"),
-        (("--columns", "3"), "cannot be dealt out"),
+        (("--columns", "3"), "cannot be divided among"),
         (("--rank", "1000"), "Rank 1000 does not fit"),
         (("--method", "magic"), "magic"),
     ],

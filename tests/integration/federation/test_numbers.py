@@ -22,7 +22,15 @@ def test_the_papers_problem_is_solved_to_1e_6_within_60_rounds_over_the_network(
         for name, own in zip(SITES, problem.sites(), strict=True):
             federation.add_site(name, own.array)
         federation.start_sites(SITES)
-        view = federation.run(method="gradient", rank=25, rounds=60, tolerance=0, participants=SITES, gradient=settings)
+        view = federation.run(
+            method="gradient",
+            rank=25,
+            rounds=60,
+            tolerance=0,
+            participants=SITES,
+            gradient=settings,
+            closing_rounds=False,
+        )
         assert view.round <= 60
         found = [federation.result(name, view.run_id) for name in SITES]
         L = np.concatenate([result.L for result in found], axis=1)
@@ -47,6 +55,7 @@ def test_tensors_of_a_hundred_megabytes_go_through(tmp_path: Path) -> None:
             gradient={"local_iterations": 1},
             rank=rank,
             rounds=1,
+            closing_rounds=False,
             aggregation="plain",
             participants=names,
             round_seconds=200,
