@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -14,14 +15,21 @@ from dcfpca.rpca.synthetic import Recipe, generate
 from tests.support.federation import Federation, relative, running_federation
 
 NAMES = ("alpha", "beta", "gamma")
-SPEC = {"rank": 2, "participants": NAMES, "quorum": 3, "round_seconds": 24.0}
+SPEC: dict[str, Any] = {
+    "rank": 2,
+    "participants": NAMES,
+    "quorum": 3,
+    "round_seconds": 24.0,
+    "dropouts": "go-on",
+    "closing_rounds": False,
+}
 
 
 @pytest.fixture
 def federation(tmp_path: Path) -> Iterator[Federation]:
     problem = generate(Recipe(rows=24, columns=33, rank=2, sparsity=0.05, noise=0.05, counts=(14, 10, 9)), 3)
     sites = {name: own.array for name, own in zip(NAMES, problem.sites(), strict=True)}
-    with running_federation(tmp_path, sites) as made:
+    with running_federation(tmp_path, sites, allow_dropouts=True) as made:
         yield made
 
 

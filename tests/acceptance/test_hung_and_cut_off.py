@@ -22,14 +22,22 @@ NAMES = ("alpha", "beta", "delta", "gamma")
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
     problem = generate(Recipe(rows=24, columns=40, rank=2, sparsity=0.05, noise=0.05, counts=(10, 10, 10, 10)), 3)
     sites = {name: own.array for name, own in zip(NAMES, problem.sites(), strict=True)}
-    with running_federation(tmp_path_factory.mktemp("federation"), sites) as made:
+    with running_federation(tmp_path_factory.mktemp("federation"), sites, allow_dropouts=True) as made:
         yield made
 
 
 @pytest.mark.slow
 def test_a_hung_participant_is_left_out_and_joins_again_when_it_wakes(federation: Federation) -> None:
     run_id = federation.propose(
-        method="gradient", rank=2, rounds=400, tolerance=0, participants=NAMES, quorum=3, round_seconds=6
+        closing_rounds=False,
+        dropouts="go-on",
+        method="gradient",
+        rank=2,
+        rounds=400,
+        tolerance=0,
+        participants=NAMES,
+        quorum=3,
+        round_seconds=6,
     )
     aggregator, hung = federation.aggregator, federation.processes["delta"]
     aggregator.await_action("consensus_reached", run=run_id, round=1)
@@ -46,6 +54,8 @@ def test_a_hung_participant_is_left_out_and_joins_again_when_it_wakes(federation
 @pytest.mark.slow
 def test_too_few_for_a_quorum_pause_the_run_and_resume_takes_it_up(federation: Federation) -> None:
     run_id = federation.propose(
+        closing_rounds=False,
+        dropouts="go-on",
         method="gradient",
         rank=2,
         rounds=60,
@@ -82,7 +92,14 @@ def test_an_upload_cut_in_the_middle_goes_on_where_it_was(tmp_path: Path) -> Non
             federation.add_site(name, data, via=proxy.address if name == "alpha" else "")
         federation.start_sites(names)
         run_id = federation.propose(
-            method="gradient", rank=rank, rounds=1, aggregation="plain", participants=names, quorum=3, round_seconds=100
+            closing_rounds=False,
+            method="gradient",
+            rank=rank,
+            rounds=1,
+            aggregation="plain",
+            participants=names,
+            quorum=3,
+            round_seconds=100,
         )
         assert proxy.stalled.wait(60)
         kept = _await_pieces(federation.root / "store.db.updates", "alpha", 2 * CHUNK_BYTES)

@@ -32,6 +32,7 @@ def test_a_long_run_with_random_kills_ends_right_and_level(tmp_path: Path) -> No
             federation.add_site(name, own.array)
         federation.start_sites(NAMES)
         run_id = federation.propose(
+            closing_rounds=False,
             method="gradient",
             rank=2,
             rounds=ROUNDS,
