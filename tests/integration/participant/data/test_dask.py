@@ -79,7 +79,7 @@ def close(one: FloatArray, other: FloatArray) -> bool:
 def test_the_cluster_gives_the_local_engines_result(
     engine: DaskEngine, table: DataTable, scaling: str, keys: dict[str, Any]
 ) -> None:
-    spec = parse_spec({"rows": 60, "scaling": scaling, **keys})
+    spec = parse_spec({"rows": 60, "scaling": scaling, "closing_rounds": False, **keys})
     method, columns = method_of(spec), open_matrix(table).columns
     rounds = spec.last_round - spec.rounds + 5
     alone, spread = method.site(columns), engine.site(method, columns)
@@ -167,7 +167,8 @@ def test_a_daemon_with_a_cluster_takes_part_like_any_other(tmp_path: Path, table
         federation.add_site("b", matrix[:, 500:700])
         federation.add_site("c", matrix[:, 700:])
         federation.start_sites(names)
-        keys = {"rank": 3, "rounds": 4, "tolerance": 0, "participants": names, "round_seconds": 60}
+        keys: dict[str, Any] = {"rank": 3, "rounds": 4, "tolerance": 0, "participants": names, "round_seconds": 60}
+        keys["closing_rounds"] = False
         view = federation.run(**keys, subspace=EXACT)
         alone = federation.simulate(view, names)
         assert relative(federation.result("a", view.run_id).L, alone.results[0].L) <= 1e-10
