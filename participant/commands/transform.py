@@ -12,7 +12,7 @@ from scipy import sparse
 from dcfpca.atomic_files import atomic_directory
 from dcfpca.errors import BadInput, Refused
 from dcfpca.rpca.column_blocks import blocks
-from dcfpca.rpca.method import Columns, FloatArray
+from dcfpca.rpca.method import Columns, ColumnScores, FloatArray
 from dcfpca.rpca.robust_projection import project
 from dcfpca.rpca.scaling import ScaledColumns
 from participant.config import Config
@@ -27,7 +27,7 @@ from participant.results import (
     load_spec,
     write_names,
 )
-from participant.results.flag_tables import FlaggedResult, SampleScores, significant, write_flag_tables
+from participant.results.flag_tables import FlaggedResult, significant, write_flag_tables
 from participant.results.scoring_model import ScoringModel
 from participant.results.writing import IDS
 
@@ -80,7 +80,7 @@ def _scored(
     np.save(target / "V.npy", V)
     np.savez(target / "scores.npz", p_value=p_value, largest_z=largest_z, distance=distance)
     ids = (target / IDS).read_text(encoding="utf-8").splitlines()
-    samples = SampleScores(p_value, largest_z, distance)
+    samples = ColumnScores(p_value, largest_z, distance)
     write_flag_tables(target, FlaggedResult(L, S, judge.deviation, samples, ids, features, rate))
     odd = int(np.count_nonzero(significant(p_value, rate)))
     return {"outliers": int(S.nnz), "flagged_samples": odd, "flag_rate": rate}

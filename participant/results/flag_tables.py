@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.method import ColumnScores, FloatArray
 from dcfpca.rpca.refinement.null import two_sided
 
 OUTLIERS, SAMPLES = "outliers.csv", "samples.csv"
@@ -23,22 +23,13 @@ TOP_FEATURES = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SampleScores:
-    """Of every sample: its p-value, its largest |z| and its squared distance within the subspace."""
-
-    p_value: FloatArray
-    largest_z: FloatArray
-    distance: FloatArray
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class FlaggedResult:
     """What the tables are made from. `deviation` is the null's deviation of each feature, in the data's units."""
 
     L: FloatArray
     S: sparse.csc_array
     deviation: FloatArray
-    scores: SampleScores
+    scores: ColumnScores
     ids: Sequence[str]
     features: Sequence[str]
     rate: float  # samples below this false discovery rate are flagged

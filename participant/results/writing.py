@@ -33,7 +33,6 @@ from participant.results.flag_tables import (
     SAMPLES,
     SCHEMA,
     FlaggedResult,
-    SampleScores,
     write_flag_tables,
 )
 from participant.results.reading import MANIFEST
@@ -116,7 +115,7 @@ def write_results(
 def _flagged(target: Path, judge: ScoringModel, names: ResultNames, rate: float) -> FlaggedResult:
     """The result as the tables need it, from the files just written."""
     with np.load(target / SCORES, allow_pickle=False) as kept:
-        scores = SampleScores(kept["p_value"], kept["largest_z"], kept["distance"])
+        scores = ColumnScores(kept["p_value"], kept["largest_z"], kept["distance"])
     ids = (target / IDS).read_text(encoding="utf-8").splitlines()
     return FlaggedResult(
         np.load(target / "L.npy", mmap_mode="r", allow_pickle=False),

@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS runs (
 ) STRICT;
 
 -- Rounds of runs that go on without members: for which survivors the site revealed shares. Kept for good, through the end
--- of the run, restarts and reboots: a round is opened for no others, and a consensus under no other round.
+-- of the run, restarts and reboots: a round is opened for no others. (A consensus under another number is not refused.)
 CREATE TABLE IF NOT EXISTS opened_sums (
     run_id    TEXT NOT NULL,
     round     INTEGER NOT NULL,

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
+from dcfpca.rpca.method import ColumnScores
 from participant.results.flag_tables import (
     OUTLIERS,
     SAMPLES,
     FlaggedResult,
-    SampleScores,
     significant,
     write_flag_tables,
 )
@@ -27,7 +27,7 @@ def test_each_flagged_entry_is_named_with_what_was_observed_and_expected(tmp_pat
     L = np.array([[1.0, 2.0, 3.0], [10.0, 20.0, 30.0]])
     S = np.zeros((2, 3))
     S[1, 2], S[0, 0] = 500.0, -4.0
-    scores = SampleScores(np.array([0.01, 0.9, 1e-12]), np.array([4.0, 0.5, 50.0]), np.zeros(3))
+    scores = ColumnScores(np.array([0.01, 0.9, 1e-12]), np.array([4.0, 0.5, 50.0]), np.zeros(3))
     result = FlaggedResult(
         L, sparse.csc_array(S), np.array([1.0, 10.0]), scores, ("ann", "bob", "cem"), ("age", "chol"), 0.01
     )
