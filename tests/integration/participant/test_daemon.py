@@ -154,7 +154,9 @@ def test_a_run_waits_for_approval_by_hand(federation: Federation) -> None:
     federation.add_site("careful", problem.L + problem.S, manual_approval=True)
     site = federation.start_site("careful")
     site.await_action("connected")
-    run = federation.propose(**SPEC | {"rounds": 1, "participants": (*NAMES, "careful")})
+    # Plain: a secure cohort with one site more than an earlier one over the same data would be refused.
+    changes = {"rounds": 1, "aggregation": "plain", "participants": (*NAMES, "careful")}
+    run = federation.propose(**SPEC | changes)
     site.await_action("approval_awaited", run=run)
     assert run in command(federation, "careful", "approve").stdout
     refused = command(federation, "careful", "approve", "no-such-run")

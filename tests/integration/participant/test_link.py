@@ -77,7 +77,14 @@ def federation(root: Path, rows: int, budget: int) -> Iterator[tuple[Federation,
             proxy.close()
 
 
-SPEC: dict[str, Any] = {"rank": 20, "rounds": 3, "tolerance": 0.0, "participants": NAMES, "round_seconds": 100.0}
+SPEC: dict[str, Any] = {
+    "rank": 20,
+    "rounds": 3,
+    "tolerance": 0.0,
+    "closing_rounds": False,
+    "participants": NAMES,
+    "round_seconds": 100.0,
+}
 
 
 @pytest.mark.slow
