@@ -61,6 +61,7 @@ DRAWN = {
     "imports": rooms.imports,
     "contracts": rooms.contracts,
     "run status": state_diagrams.run_status,
+    "fixed cohort": state_diagrams.fixed_cohort_phases,
     "phases": state_diagrams.attempt_phases,
     "messages": state_diagrams.phase_messages,
     "session": state_diagrams.site_session,

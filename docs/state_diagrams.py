@@ -11,11 +11,12 @@ from itertools import pairwise
 from typing import Any
 
 from aggregator.run import events as happened
+from aggregator.run import waiting
 from aggregator.run.round_messages import PHASE_OF
 from aggregator.run.state import Phase, Run, Status
 from participant.session import Session
 from participant.session import events as heard
-from tests.support import rules, sessions
+from tests.support import fixed_cohort_rules, rules, sessions
 
 Arrow = tuple[str, str, str]
 Act = Callable[[rules.Machine], object]
@@ -40,8 +41,32 @@ def run_status() -> str:
     return _drawn([arrow for arrow in arrows if arrow[0] != arrow[1]] + ends)
 
 
+def fixed_cohort_phases() -> str:
+    """How a secure run that waits for its cohort is set up once and then goes from round to round."""
+    acts: dict[str, Callable[[fixed_cohort_rules.WaitingRun], object]] = {
+        "RunKeyAdvertised": lambda run: run.advertise(),
+        "GroupSecretShared": lambda run: run.share(),
+        "UpdateReceived": lambda run: run.update(),
+        "ConsensusReached: next round": lambda run: run.summed(),
+    }
+    run = fixed_cohort_rules.WaitingRun()
+    arrows: list[Arrow] = [("[*]", run.run.phase, "the cohort is enrolled")]
+    for label, act in acts.items():
+        before = run.run.phase
+        if before != Phase.SUMMING:
+            late = _copy(run)
+            while (due := waiting.deadline(late.spec, late.run)) is not None:
+                late.at = due
+                late.overdue()
+            arrows += [(before, late.run.status.value, "DeadlinePassed, patience ended")]
+            arrows += [(late.run.status.value, late.tell(happened.Resumed).run.phase, "Resumed")]
+        act(run)
+        arrows.append((before, run.run.phase, label))
+    return _drawn([*arrows, (Phase.SUMMING.value, "[*]", "ConsensusReached with an outcome")])
+
+
 def attempt_phases() -> str:
-    """How an attempt moves through its phases, secure and plain, and what opens the next round or attempt."""
+    """How an attempt moves through its phases, dropout recovery and plain, and what opens the next round or attempt."""
     secure = [rules.secure_until(phase.value) for phase in Phase]
     plain = [rules.Machine().enrol(*rules.NAMES), rules.Machine().enrol(*rules.NAMES).upload()]
     arrows: list[Arrow] = []
