@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dcfpca.rpca.method import Layout
 from dcfpca.secagg.fixed_cohort import Block, BlockLayout
+from dcfpca.secagg.fixed_cohort.block_layout import BOUNDED
 
 COUNT_EXPONENT = {64: 40, 32: 20}
 """Counts of columns and entries are whole numbers, exact under any exponent that leaves steps of one or less."""
@@ -22,6 +23,8 @@ def block_layout(layout: Layout, precision: int = 64) -> BlockLayout:
     must find room. A tensor without scalars holds counts, and so do scalars without a tensor, except sums of
     scales and errors.
     """
+    if layout.exponent is not None:
+        return BlockLayout((Block(BOUNDED, layout.size, layout.exponent),))
     size, names = layout.rows * layout.columns, layout.scalars
     if size and names:
         blocks = (

@@ -25,11 +25,15 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The declared shape of a message: a rows × columns tensor, then scalars in this order, by name."""
+    """The declared shape of a message: a rows × columns tensor, then scalars in this order, by name.
+
+    With an `exponent` the method promises that every number is below 2^exponent, whatever the data.
+    """
 
     rows: int
     columns: int
     scalars: tuple[str, ...] = ()
+    exponent: int | None = None
 
     @property
     def size(self) -> int:

@@ -24,7 +24,7 @@ def firm(x: FloatArray, threshold: float, a: float) -> FloatArray:
     return x - influence(x, threshold, a)
 
 
-def influence(x: FloatArray, threshold: float, a: float) -> FloatArray:
+def influence(x: FloatArray, threshold: float | FloatArray, a: float) -> FloatArray:
     """ψ(x) = x − firm(x): the part of a residual that is not an outlier. |ψ| ≤ θ, and 0 beyond aθ."""
     room = np.maximum((a * threshold - np.abs(x)) / (a - 1.0), 0.0)
     return np.clip(x, -room, room)

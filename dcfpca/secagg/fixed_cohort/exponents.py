@@ -8,7 +8,7 @@ room for MOST_LIFTS of them.
 from __future__ import annotations
 
 from dcfpca.secagg.errors import ChangedExponent
-from dcfpca.secagg.fixed_cohort.block_layout import BlockLayout
+from dcfpca.secagg.fixed_cohort.block_layout import BOUNDED, BlockLayout
 from dcfpca.secagg.ring_fixed_point import MAX_EXPONENT, MIN_EXPONENT, FloatArray, bounding_exponent
 
 MOST_LIFTS = 3
@@ -26,8 +26,8 @@ def first_exponents(layout: BlockLayout) -> tuple[int, ...]:
 def next_exponents(layout: BlockLayout, before: tuple[int, ...], total: FloatArray, precision: int) -> tuple[int, ...]:
     """The exponents after a round of this layout, from the exponents it ended with and its sum."""
     return tuple(
-        _next(exponent, total[where], HEADROOM[precision])
-        for exponent, where in zip(before, layout.slices(), strict=True)
+        exponent if block.name == BOUNDED else _next(exponent, total[where], HEADROOM[precision])
+        for block, exponent, where in zip(layout.blocks, before, layout.slices(), strict=True)
     )
 
 

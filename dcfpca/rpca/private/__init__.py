@@ -1,0 +1,1 @@
+"""The method under differential privacy per column: clipped contributions, a public schedule, noisy sums."""

@@ -1,0 +1,65 @@
+"""What the aggregator broadcasts in a private run: U, the clip, and what is known of the directions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dcfpca.errors import BadMessage
+from dcfpca.rpca.method import FloatArray, Layout, TensorMessage
+from dcfpca.rpca.private.schedule import tensor_width
+
+ORTHONORMAL = 1e-8
+SMALLEST_CLIP, LARGEST_CLIP = 2.0**-70, 2.0**70
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrivatePlan:
+    """U (m × width of the round, orthonormal), of which the first `rank` directions are in L."""
+
+    U: FloatArray
+    clip: float
+    columns: float
+    rank: int
+    error: float
+    values: FloatArray
+
+    @staticmethod
+    def of(broadcast: TensorMessage) -> PrivatePlan:
+        """Read it from a broadcast. BadMessage unless U is orthonormal: the sensitivity of the answer rests on it."""
+        clip, columns, rank, error = (float(figure) for figure in broadcast.scalars[:4])
+        plan = PrivatePlan(broadcast.tensor, clip, columns, int(rank), error, broadcast.scalars[4:])
+        if reason := plan.fault():
+            raise BadMessage(reason)
+        return plan
+
+    def fault(self) -> str:
+        """Why this plan cannot be true; empty when nothing speaks against it."""
+        if not np.isfinite(self.U).all() or not np.isfinite([self.clip, self.columns]).all():
+            return "the consensus has numbers that are not finite"
+        if np.abs(self.U.T @ self.U - np.eye(self.U.shape[1])).max(initial=0.0) > ORTHONORMAL:
+            return "the directions of U are not orthonormal"
+        if not SMALLEST_CLIP <= self.clip <= LARGEST_CLIP:
+            return "the clip is not a length that columns can have"
+        if not 0 <= self.rank <= min(self.U.shape[1], self.values.size):
+            return "the rank is not one that the directions can have"
+        return ""
+
+    @property
+    def entering(self) -> FloatArray:
+        """The directions of L."""
+        return self.U[:, : self.rank]
+
+    def broadcast(self) -> TensorMessage:
+        """Inverse of `of`."""
+        figures = [self.clip, self.columns, float(self.rank), self.error]
+        return TensorMessage(self.U, np.concatenate([figures, self.values]))
+
+
+def broadcast_layout(rows: int, rank: int, round: int) -> Layout:
+    """Of the plan of a round; the final broadcast has the layout of the last round."""
+    if round == 0:
+        return Layout(0, 0)
+    figures = ("clip", "columns", "rank", "error")
+    return Layout(rows, tensor_width(rows, rank, round), (*figures, *(f"value_{index}" for index in range(rank))))

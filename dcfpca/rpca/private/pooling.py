@@ -1,0 +1,79 @@
+"""What follows from the noisy sums of all rounds together: a subspace, its strengths, its rank and its error.
+
+The sums G_t = C U_t + noise, divided by the deviation of their noise, stand side by side in one m × P matrix W with
+independent noise of deviation one. Its leading left singular vectors are those of C as all rounds together tell them.
+(Solving C [U_1 … U_T] ≈ [G_1 … G_T] first is no better with two rounds and fails with more: U_2, U_3, … are nearly the
+same, and the inverse amplifies the noise of their differences.) Post-processing: it spends nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dcfpca.rpca.method import FloatArray
+
+ABOVE_EDGE = 1.05
+"""Noise alone stays below √m + √P, but for fluctuations of a few per cent."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PooledSums:
+    """U_t and G_t of the rounds so far side by side, and the deviation of every column's noise."""
+
+    bases: FloatArray
+    sums: FloatArray
+    deviations: FloatArray
+
+    @staticmethod
+    def nothing(rows: int) -> PooledSums:
+        """Before the first round."""
+        return PooledSums(np.zeros((rows, 0)), np.zeros((rows, 0)), np.zeros(0))
+
+    def with_round(self, U: FloatArray, G: FloatArray, deviation: float) -> PooledSums:
+        """One more round."""
+        return PooledSums(
+            np.concatenate([self.bases, U], axis=1),
+            np.concatenate([self.sums, G], axis=1),
+            np.concatenate([self.deviations, np.full(U.shape[1], deviation)]),
+        )
+
+    def subspace(self, width: int) -> tuple[FloatArray, FloatArray]:
+        """The leading `width` directions, orthonormal and of settled sign, and their singular values in W."""
+        U, values, _ = np.linalg.svd(self.sums / self.deviations, full_matrices=False)
+        leading = U[:, :width]
+        heaviest = leading[np.abs(leading).argmax(axis=0), np.arange(leading.shape[1])]
+        return np.ascontiguousarray(leading * np.where(heaviest < 0.0, -1.0, 1.0)), values[:width]
+
+    def above_noise(self, values: FloatArray) -> int:
+        """How many singular values of W noise alone does not explain."""
+        rows, pooled = self.sums.shape
+        return int(np.count_nonzero(values > ABOVE_EDGE * (np.sqrt(rows) + np.sqrt(pooled))))
+
+    def strengths(self, U: FloatArray) -> FloatArray:
+        """Diagonal of Uᵀ C U by least squares over all rounds, never negative."""
+        seen, told = U.T @ (self.bases / self.deviations), U.T @ (self.sums / self.deviations)
+        inner, *_ = np.linalg.lstsq(seen.T, told.T, rcond=None)
+        strengths: FloatArray = np.maximum(np.diag(inner), 0.0)
+        return strengths
+
+    def sines(self, values: FloatArray) -> FloatArray:
+        """The sine of the angle between each direction and the one it estimates, as far as noise turned it.
+
+        For a spike s in m × P noise of deviation one: the value seen is x² = (s² + m)(s² + P)/s², and
+        cos² = (s⁴ − mP)/(s²(s² + m)) (Benaych-Georges and Nadakuditi, 2012).
+        """
+        rows, pooled = self.sums.shape
+        excess = values**2 - rows - pooled
+        discriminant = np.maximum(excess**2 - 4.0 * rows * pooled, 0.0)
+        spikes = np.where(excess > 0.0, (excess + np.sqrt(discriminant)) / 2.0, 0.0)
+        return sines_of_spikes(spikes, rows, pooled)
+
+
+def sines_of_spikes(squared: FloatArray, rows: int, pooled: int) -> FloatArray:
+    """Sines for spikes of these squares; one for those that noise hides."""
+    visible = squared**2 > rows * pooled
+    safe = np.where(visible, squared, 1.0)
+    cosines = np.where(visible, (safe**2 - rows * pooled) / (safe * (safe + rows)), 0.0)
+    return np.sqrt(np.clip(1.0 - cosines, 0.0, 1.0))

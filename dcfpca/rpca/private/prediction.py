@@ -1,0 +1,36 @@
+"""The error of the subspace before a run: from the number of columns and the budget alone."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dcfpca.rpca.private.pooling import sines_of_spikes
+from dcfpca.rpca.private.schedule import PrivateSchedule, tensor_width
+
+KEPT = 0.9
+"""Mean squared length of a shortened column, when a quarter of them is shorter than the clip."""
+
+
+def predicted_error(rows: int, rank: int, columns: float, schedule: PrivateSchedule, surplus: float = 1.0) -> float:
+    """Expected sin θ of the weakest direction, if all `rank` directions are equally strong; 1 if noise hides them.
+
+    `surplus` is the variance of all sites' noise over that of the honest ones, E/(E − c).
+    """
+    strength = max(columns, 0.0) * KEPT / rank
+    spike, pooled, found = 0.0, 0, tensor_width(rows, rank, 1) / rows
+    sine = 1.0
+    for round in range(1, schedule.rounds + 1):
+        spike += (strength / schedule.deviation(round)) ** 2 / surplus * found
+        pooled += tensor_width(rows, rank, round)
+        sine = float(sines_of_spikes(np.array([spike]), rows, pooled)[0])
+        found = max(1.0 - sine**2, tensor_width(rows, rank, round + 1) / rows)
+    return sine
+
+
+def prediction_text(rank: int, rows: int, columns: float, schedule: PrivateSchedule, epsilon: float) -> str:
+    """One sentence for the operator, before anything is spent."""
+    magnitude = 10 ** round(math.log10(max(columns, 1.0)), 1)
+    error = predicted_error(rows, rank, columns, schedule)
+    return f"at ε = {epsilon:g} with about {magnitude:.2g} columns expect sin θ ≈ {error:.2g} of rank {rank}"

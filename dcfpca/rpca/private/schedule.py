@@ -1,0 +1,46 @@
+"""The public schedule of a private run: how many rounds, how wide their tensors are, and what each may spend.
+
+Contributions are stated in units in which one column changes a sum by at most 1: a column's part of a tensor is
+ỹ(ỹᵀU) with ‖ỹ‖ ≤ 1 and U orthonormal, whatever the width; so a wide first round costs nothing but bytes, and a random
+start that is wide holds the subspace. The opening has a count and one bin of a histogram per column, hence √2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+OPENING_SHARE = 0.05
+"""Share of ρ for the opening: a count and a histogram of lengths need little."""
+ROUNDING = 2.0**-10
+"""Relative allowance for rounding, to floating point within a sum and to the grid; sites keep to it, see `grid`."""
+WIDE, WIDE_PER_RANK = 50, 10
+NARROW_PER_RANK = 2
+LENGTH_BINS = 256
+"""Bins of column lengths, half an octave each, centred on one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateSchedule:
+    """Round 0 is the opening, rounds 1 … `rounds` exchange tensors; together they spend `rho`."""
+
+    rounds: int
+    rho: float
+
+    def rho_of(self, round: int) -> float:
+        """What a round spends."""
+        return OPENING_SHARE * self.rho if round == 0 else (1.0 - OPENING_SHARE) * self.rho / self.rounds
+
+    def sensitivity(self, round: int) -> float:
+        """How far one column moves the sum of a round in L2 norm, at most, rounding included."""
+        return (math.sqrt(2.0) if round == 0 else 1.0) * (1.0 + ROUNDING)
+
+    def deviation(self, round: int) -> float:
+        """Deviation of the noise that the honest sites together add to every number of the round's sum."""
+        return self.sensitivity(round) / math.sqrt(2.0 * self.rho_of(round))
+
+
+def tensor_width(rows: int, rank: int, round: int) -> int:
+    """Columns of the tensor of a round: wide while U is random, then the directions wanted and as many more."""
+    wide = max(WIDE, WIDE_PER_RANK * rank) if round <= 1 else NARROW_PER_RANK * rank
+    return min(rows, wide)

@@ -1,0 +1,77 @@
+"""A participant's side of a private run. It keeps nothing between rounds: every answer follows from the columns and the
+broadcast alone. Its answers are exact; the service adds the noise before anything is saved or sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dcfpca.rpca.column_blocks import blocks
+from dcfpca.rpca.method import Columns, FloatArray, ResultBlock, TensorMessage
+from dcfpca.rpca.private.cleaning import cleaned, length_counts, shortened
+from dcfpca.rpca.private.grid import check_rounding
+from dcfpca.rpca.private.plan import PrivatePlan
+from dcfpca.rpca.robust_projection import project
+
+
+class PrivateSite:
+    """A site of `PrivateSubspaceMethod`."""
+
+    def __init__(self, columns: Columns, width: int) -> None:
+        self._columns, self._width = columns, width
+        self._blocks = blocks(columns)
+        self._certificate: dict[str, float] = {}
+
+    def answer(self, round: int, broadcast: TensorMessage) -> TensorMessage:
+        """Round 0: the number of columns and a histogram of their lengths. Later: Σ ỹ(ỹᵀU) in units of the clip."""
+        rows, count = self._columns.shape
+        plan = None if round == 0 else PrivatePlan.of(broadcast)
+        width = plan.U.shape[1] if plan else 1
+        check_rounding(rows, width, count, max((stop - start for start, stop in self._blocks), default=1))
+        if plan is None:
+            return self._opening(rows)
+        total = np.zeros(plan.U.shape)
+        for start, stop in self._blocks:
+            Y = shortened(cleaned(self._columns.read(start, stop), plan.entering), plan.clip)
+            total += Y @ (Y.T @ plan.U)
+        return TensorMessage(total, np.zeros(0))
+
+    def snapshot(self) -> dict[str, NDArray[np.generic]]:
+        """Nothing is kept."""
+        return {}
+
+    def restore(self, snapshot: Mapping[str, NDArray[np.generic]]) -> None:
+        """Nothing to take up."""
+
+    def finish(self, broadcast: TensorMessage) -> Iterator[ResultBlock]:
+        """L = U Vᵀ by robust projection of the exact local columns on the private U, and S; they stay at the site."""
+        plan, outliers, entries = PrivatePlan.of(broadcast), 0, 0
+        for start, stop in self._blocks:
+            M = self._columns.read(start, stop)
+            found = project(plan.entering, M)
+            V = np.zeros((stop - start, self._width))
+            V[:, : plan.rank] = found.coefficients
+            S = sparse.csc_array(found.outliers)
+            outliers, entries = outliers + S.nnz, entries + int(np.isfinite(M).sum())
+            yield ResultBlock(start, _low_rank(plan.entering, found.coefficients), S, V)
+        self._certificate = {"outlier_share": outliers / max(entries, 1), "predicted_sine": plan.error}
+
+    def certificate(self) -> dict[str, float]:
+        """Figures of the last `finish` that was read to its end."""
+        return dict(self._certificate)
+
+    def _opening(self, rows: int) -> TensorMessage:
+        nothing = np.zeros((rows, 0))
+        lengths = sum(
+            (length_counts(cleaned(self._columns.read(start, stop), nothing)) for start, stop in self._blocks),
+            start=length_counts(nothing),
+        )
+        return TensorMessage(np.zeros((0, 0)), np.concatenate([[float(self._columns.shape[1])], lengths]))
+
+
+def _low_rank(U: FloatArray, V: FloatArray) -> FloatArray:
+    L: FloatArray = U @ V.T
+    return L

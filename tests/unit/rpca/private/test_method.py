@@ -1,0 +1,100 @@
+"""A private run finds the subspace as well as it predicts, spends what it states, and refuses what cannot work."""
+
+import numpy as np
+import pytest
+
+from dcfpca.errors import BadInput
+from dcfpca.privacy.zcdp import rho_of
+from dcfpca.rpca.column_blocks import ArrayColumns, equal_counts, split
+from dcfpca.rpca.method import FloatArray, Outcome
+from dcfpca.rpca.private.method import PrivateSubspaceMethod
+from dcfpca.rpca.private.plan import PrivatePlan
+from dcfpca.rpca.private.prediction import predicted_error
+from dcfpca.rpca.private.schedule import PrivateSchedule
+from dcfpca.rpca.private.simulate import simulate_private
+
+ROWS, RANK, COLUMNS, SITES = 60, 3, 6000, 4
+
+
+def problem(seed: int = 0, gross: float = 0.05) -> tuple[FloatArray, FloatArray]:
+    draws = np.random.default_rng(seed)
+    U = draws.standard_normal((ROWS, RANK))
+    M = U @ draws.standard_normal((RANK, COLUMNS)) + 0.1 * draws.standard_normal((ROWS, COLUMNS))
+    spoiled = draws.random(M.shape) < gross
+    M[spoiled] += 30 * draws.choice([-1, 1], int(spoiled.sum()))
+    return np.linalg.qr(U)[0], M
+
+
+def private(epsilon: float = 3.0, **more: object) -> PrivateSubspaceMethod:
+    schedule = PrivateSchedule(3, rho_of(epsilon, 1e-6))
+    return PrivateSubspaceMethod(ROWS, RANK, schedule, conspirators=1, **more)  # type: ignore[arg-type]
+
+
+def sine(truth: FloatArray, U: FloatArray) -> float:
+    return float(np.linalg.norm(truth - U @ (U.T @ truth), 2))
+
+
+@pytest.mark.parametrize("fixed_rank", [True, False])
+def test_a_subspace_with_gross_errors_is_found_as_well_as_predicted(fixed_rank: bool) -> None:
+    truth, M = problem()
+    method = private(fixed_rank=fixed_rank)
+    end = simulate_private(method, split(M, equal_counts(COLUMNS, SITES)), np.random.default_rng(1).bytes)
+    U = method.model(end)["U"]
+    predicted = predicted_error(ROWS, RANK, COLUMNS, method.schedule, surplus=SITES / (SITES - 1))
+    assert U.shape == (ROWS, RANK)
+    assert 0.3 * predicted < sine(truth, U) < 3 * predicted
+    verdict = method.verdict(end)
+    assert verdict is not None
+    assert verdict.sound
+
+
+def test_missing_entries_are_imputed_and_not_taken_for_zeros() -> None:
+    truth, M = problem(gross=0.0)
+    M[np.random.default_rng(5).random(M.shape) < 0.2] = np.nan
+    method = private(epsilon=8.0)
+    end = simulate_private(method, split(M, equal_counts(COLUMNS, SITES)), np.random.default_rng(2).bytes)
+    assert sine(truth, method.model(end)["U"]) < 0.1
+
+
+def test_all_rounds_are_taken_and_together_spend_the_budget() -> None:
+    _, M = problem()
+    method = private()
+    end = simulate_private(method, split(M, equal_counts(COLUMNS, SITES)), np.random.default_rng(3).bytes)
+    assert end.outcome is Outcome.OUT_OF_ROUNDS
+    assert end.round == 3
+    spent = sum(method.schedule.sensitivity(t) ** 2 / (2 * method.schedule.deviation(t) ** 2) for t in range(4))
+    assert spent == pytest.approx(method.schedule.rho)
+
+
+def test_noise_alone_has_no_direction_above_the_edge() -> None:
+    method = private(fixed_rank=False, clip=1.0)
+    nothing = [ArrayColumns(np.zeros((ROWS, COLUMNS // SITES))) for _ in range(SITES)]
+    end = simulate_private(method, nothing, np.random.default_rng(4).bytes)
+    assert PrivatePlan.of(end.broadcast).rank == 0
+    verdict = method.verdict(end)
+    assert verdict is not None
+    assert not verdict.sound
+
+
+def test_a_run_whose_noisy_count_predicts_too_large_an_error_ends_after_the_opening() -> None:
+    _, M = problem()
+    method = private(epsilon=0.2, max_error=0.25)
+    with pytest.raises(BadInput, match="max_error"):
+        simulate_private(method, split(M[:, :400], equal_counts(400, SITES)), np.random.default_rng(5).bytes)
+
+
+def test_flags_are_formed_at_the_site_from_exact_data() -> None:
+    _, M = problem()
+    method = private()
+    parts = split(M, equal_counts(COLUMNS, SITES))
+    end = simulate_private(method, parts, np.random.default_rng(6).bytes)
+    block = next(iter(method.site(parts[0]).finish(end.broadcast)))
+    spoiled = np.abs(parts[0].read(0, block.L.shape[1]) - block.L) > 15
+    flagged = block.S.toarray() != 0
+    assert flagged[spoiled].mean() > 0.99
+
+
+def test_more_budget_or_columns_predict_a_smaller_error() -> None:
+    errors = [predicted_error(1000, 10, n, PrivateSchedule(3, rho_of(1.0, 1e-6))) for n in (1e4, 1e5, 1e6)]
+    assert errors == sorted(errors, reverse=True)
+    assert errors[1] < 0.1
