@@ -174,3 +174,11 @@ RoundMessage = Advertise | SendShares | SendBound | Submit | Attest | SendReveal
 RunMessage = AdvertiseRunKey | ShareGroupSecret | Complain
 LocalAction = AwaitApproval | Compute | Finish | Forget | LogRefusal
 Action = Respond | RoundMessage | RunMessage | LocalAction | Export | RefuseExport
+
+
+@dataclass(frozen=True, slots=True)
+class Reaction:
+    """The actions that an event leads to, and whether the event must be saved before them."""
+
+    actions: tuple[Action, ...] = ()
+    save: bool = False
