@@ -30,9 +30,10 @@ from participant.link import Connection, Link
 from participant.local_site import LocalSite, open_site
 from participant.results.retention import delete_expired_results
 from participant.session import events
+from participant.state.directory_lock import only_daemon
 from participant.state.disk import is_disk_full, unusable_state, wait_for_space
 from participant.state.revocation_list import KeptRevocationList
-from participant.state.store import RunRow, Store, only_daemon
+from participant.state.store import RunRow, Store
 from participant.telemetry import Telemetry
 
 APPROVAL_SECONDS = 1.0

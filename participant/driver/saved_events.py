@@ -15,7 +15,8 @@ from participant import wire_codec
 from participant.driver.site_services import SiteServices
 from participant.session import Consent, Session, events, is_fixed_cohort
 from participant.session.fixed_cohort import FixedCohortRun
-from participant.state.store import LocalStep, RunRow, Store
+from participant.state.step_file import LocalStep
+from participant.state.store import RunRow, Store
 
 
 def save_event(
