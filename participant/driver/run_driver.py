@@ -29,7 +29,8 @@ from participant.state.store import RunRow
 
 COMPUTE, FINISH, MESSAGE, RETRY = "compute", "finish", "message ", "retry"
 RETRY_SECONDS = 30.0
-"""After the site's own trouble a round is tried again, for nobody asks for it again while the connection holds."""
+"""After a failure at the site itself, the round is tried again: the aggregator repeats nothing while the connection
+holds."""
 
 
 class RunDriver:
@@ -93,9 +94,9 @@ class RunDriver:
         await self._tasks.stop()
 
     def _opened_before(self, event: events.Opened) -> tuple[str, ...]:
-        """For whom the sum of this round was opened, in whichever life of the daemon; what is pinned is never lost."""
-        pinned = self._services.store.opened_sums(self.run_id).get(event.ref.round)
-        return pinned[1] if pinned else self.session.opened_for(event.ref.round)
+        """The survivors for whom the sum of this round was opened, before or after the last restart."""
+        saved = self._services.store.opened_sums(self.run_id).get(event.ref.round)
+        return saved[1] if saved else self.session.opened_for(event.ref.round)
 
     def _is_spent(self, ref: AttemptRef) -> bool:
         """Whether this attempt had a seed before the restart, and that seed may not be used again."""
@@ -160,11 +161,14 @@ class RunDriver:
         log("run_message_sent", run=self.run_id, message=what, fate=fate.value, reason=receipt.reason or None)
 
     async def _answer(self, action: actions.Compute) -> None:
-        """A round of a fixed cohort. Whatever goes wrong becomes a refusal, which the operator learns of."""
+        """A round of a fixed cohort. Whatever goes wrong while the run is open becomes a refusal that operators see."""
         started, agreed = time.monotonic(), self._contract()
         event: events.Answered | events.RoundRefused
         try:
             event = await answer_round(self._services, self._local, agreed, self.session, action)
+        except WorkCancelled:
+            log("step_cancelled", run=self.run_id, round=action.round)
+            return
         except Exception as error:
             self._services.telemetry.step_failed()
             refusal = refusal_of(error, action.round)

@@ -22,7 +22,9 @@ from participant.state.store import RunRow, Store
 def save_event(
     services: SiteServices, session: Session, event: events.Event, source: pb.Assignment | None, before: Consent | None
 ) -> None:
-    """Save what the session, whose consent was `before`, made of the event; durable when this returns.
+    """Save what the session, whose consent was `before`, made of the event; a killed process loses nothing of it.
+
+    What a fixed cohort pins survives a power cut as well, see `Store`.
 
     `source` is the assignment that the event was decoded from, if it came from the aggregator.
     """

@@ -117,13 +117,18 @@ class FixedCohortRun:
         return ()
 
     def check_announced(self, opened: Opened) -> None:
-        """What can be told of an opening before its consensus is there."""
+        """Raise the refusal that an opening deserves, as far as that can be told before its consensus is there.
+
+        A round is opened once every member's answer to the one before was added, this site's among them. So a site
+        whose record knows nothing of that answer was restored from a backup.
+        """
         if self.side.state.step is Step.FINISHED:
             raise RunOver(f"run {self.run_id} is over at this site")
         if opened.cohort != self.cohort:
             raise IncompleteCohort(f"round {opened.ref.round} was opened for another cohort than that of the run")
         if opened.ref.round > self.spec.last_round:
             raise PastLastRound(f"round {opened.ref.round} is beyond the last of the spec, {self.spec.last_round}")
+        self.side.check_receipt(opened.ref.round - 1)
 
     def admit(self, opened: Opened, payload: Buffer, before: Computed | None) -> tuple[Opening, FloatArray | None]:
         """The opening, and the update if it was computed before. Raises the refusal that it deserves.

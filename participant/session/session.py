@@ -1,9 +1,9 @@
 """A site's part in one run, without network, disk or clock: events in, actions out.
 
 The driver guarantees three things. It saves every event for which `handle` asks it before it carries out the actions.
-It draws a fresh seed for every `Opened`. After a restart it gives the saved events to `replay`, which restores the
-session, and carries out what `resume` returns. Every answer is a function of what is saved, so a restarted site sends
-the same bytes again.
+It puts fresh entropy into every `Opened` of a run with dropout recovery and into every `KeyWanted`. After a restart it
+restores the keys, gives the saved events to `replay`, and carries out what `resume` returns. Every answer is a function
+of what is saved, so a restarted site sends the same bytes again.
 """
 
 from __future__ import annotations
@@ -256,7 +256,9 @@ class Session:
 
     def _round_refused(self, event: RoundRefused) -> Reaction:
         self._round.stop_computing()
-        if self.ref is not None and self.ref.round != event.round:
+        if self.ref is None:
+            return NOTHING
+        if self.ref.round != event.round:
             return Reaction(self._round.compute())
         return Reaction(self._refusal(event.error))
 
