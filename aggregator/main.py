@@ -77,7 +77,7 @@ def health(config: ConfigPath) -> None:
 
 @app.command()
 def backup(config: ConfigPath, out: Annotated[Path, typer.Option("--out", help="The file to write.")]) -> None:
-    """Make a consistent copy of the store while the service runs. After a restore, open runs continue."""
+    """Make a consistent copy of the store while the service runs. After a restore, open runs continue or pause."""
     from aggregator.store.backup import back_up  # noqa: PLC0415  as above
 
     source = load_config(config).store.path

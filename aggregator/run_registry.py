@@ -123,7 +123,7 @@ class RunRegistry:
         return [r for r in self.runners.values() if not r.run.status.over or r.run.ended_at > oldest]
 
     async def take_tickets(self, participant: str, tickets: Sequence[ShownTicket]) -> None:
-        """Compare the tickets that a participant shows with its runs; one restored from a backup moves beyond them."""
+        """Compare the tickets that a participant shows with its runs; one that a backup set back moves on or pauses."""
         for shown in tickets:
             runner = self.runners.get(shown.ref.run_id)
             if runner is None or (runner.run.cohort and participant not in runner.run.cohort):

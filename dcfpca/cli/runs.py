@@ -26,6 +26,7 @@ app = typer.Typer(help="Propose, inspect, watch, abort, finish, resume, export a
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="The run: its identifier, the beginning of it, or `latest`.")]
+Reason = Annotated[str, typer.Option(help="The reason, for the audit log and the participants.")]
 Follow = Annotated[bool, typer.Option("--watch", help="Watch the run; exit 0 only if it finishes.")]
 
 
@@ -47,7 +48,9 @@ def start(
     quorum: Annotated[int | None, _key("--quorum", "The fewest updates a round needs.")] = None,
     aggregation: Annotated[Literal["secure", "plain"] | None, _key("--aggregation", "secure or plain.")] = None,
     precision: Annotated[int | None, _key("--precision", "Bits per number in a secure sum: 64 or 32.")] = None,
-    participants: Annotated[str | None, _key("--participants", "A fixed cohort, such as a,b,c.")] = None,
+    participants: Annotated[
+        str | None, _key("--participants", "Who takes part, such as a,b,c; by default whoever enrols.")
+    ] = None,
     export: Annotated[bool | None, _key("--export/--no-export", "Ask public sites for reconstructions.")] = None,
     enrol_seconds: Annotated[float | None, _key("--enrol-seconds", "How long enrolment stays open.")] = None,
     round_seconds: Annotated[float | None, _key("--round-seconds", "Deadline of a round.")] = None,
@@ -140,15 +143,11 @@ def watch(
 def abort(
     operator: Operator,
     run: Run,
-    reason: Annotated[str, typer.Option(help="The reason, for the audit log and the participants.")] = "",
+    reason: Reason = "",
     as_json: Json = False,
 ) -> None:
     """Abort a run. A run that is over stays as it is."""
-    view = operator.abort(run, reason)
-    if as_json:
-        print_json(run_document(view))
-    else:
-        say(f"run {run} is {view.status}{': ' + view.reason if view.reason else ''}")
+    _show_status(operator.abort(run, reason), as_json)
 
 
 @app.command()
@@ -163,15 +162,11 @@ def resume(operator: Operator, run: Run, watch: Follow = False, as_json: Json = 
 def finish(
     operator: Operator,
     run: Run,
-    reason: Annotated[str, typer.Option(help="The reason, for the audit log and the participants.")] = "",
+    reason: Reason = "",
     as_json: Json = False,
 ) -> None:
     """Finish a running or paused run with the consensus it has; the sites form their results from it."""
-    view = operator.finish(run, reason)
-    if as_json:
-        print_json(run_document(view))
-    else:
-        say(f"run {run} is {view.status}: {view.reason}")
+    _show_status(operator.finish(run, reason), as_json)
 
 
 @app.command()
@@ -199,6 +194,13 @@ def _canonical(path: Path | None, flags: Mapping[str, Any], settings: Sequence[s
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _show_status(view: pb.RunView, as_json: bool) -> None:
+    if as_json:
+        print_json(run_document(view))
+    else:
+        say(f"run {view.run_id} is {view.status}{': ' + view.reason if view.reason else ''}")
 
 
 def _proceed(operator: Operator, view: pb.RunView, watch: bool, as_json: bool) -> None:

@@ -94,11 +94,10 @@ class ParticipantSide:
         context: Context,
         identity: SigningIdentity,
         seed: bytes,
-        pinned: Pinned | None = None,
         opened_before: Survivors | None = None,
     ) -> None:
         self.context = context
-        self._pinned = pinned or Pinned()
+        self._pinned = Pinned()
         self._stated: FloatArray | None = None
         self.opened = opened_before
         self._identity = identity
@@ -110,7 +109,7 @@ class ParticipantSide:
 
     @property
     def pinned(self) -> Pinned:
-        """The commitments of this side so far."""
+        """The commitments of this side so far, for inspection; a new side given the same messages has the same."""
         if self._stated is not None and not self._pinned.update:
             self._pinned = replace(self._pinned, update=_update_digest(self._stated))
         return self._pinned
