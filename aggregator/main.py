@@ -1,4 +1,7 @@
-"""The `dcfpca-aggregator` command."""
+"""The `dcfpca-aggregator` command.
+
+Each command imports what it needs when it is called: container platforms call `health` every few seconds.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aggregator.config import load_config
 from dcfpca import logs
 from dcfpca.errors import UnusableState
 from dcfpca.text.command_runner import EXIT_CODES, run_command
 from dcfpca.version import __version__
 
 if TYPE_CHECKING:
+    from aggregator.config import Config
     from aggregator.store.examination import Findings
 
 app = typer.Typer(
@@ -37,9 +40,9 @@ def _top(version: Annotated[bool, typer.Option("--version", help="Show the versi
 @app.command()
 def serve(config: ConfigPath) -> None:
     """Serve until SIGTERM or Ctrl-C."""
-    settings = load_config(config)
+    settings = _settings(config)
     logs.setup(settings.telemetry.log, settings.telemetry.level)
-    from aggregator.service import run_service  # noqa: PLC0415  imports NumPy, which a health probe must not wait for
+    from aggregator.service import run_service
 
     run_service(settings)
 
@@ -47,12 +50,12 @@ def serve(config: ConfigPath) -> None:
 @app.command()
 def check(config: ConfigPath) -> None:
     """Check configuration, certificate and store without serving: the whole file, every run and the audit log."""
-    from aggregator.store.audit import check_consortium  # noqa: PLC0415  as above
-    from aggregator.store.examination import examine  # noqa: PLC0415
-    from aggregator.store.store import Store  # noqa: PLC0415
-    from aggregator.trust import Trust  # noqa: PLC0415
+    from aggregator.store.audit import check_consortium
+    from aggregator.store.examination import examine
+    from aggregator.store.store import Store
+    from aggregator.trust import Trust
 
-    settings = load_config(config)
+    settings = _settings(config)
     trust = Trust(settings.server, frozenset())
     own = f"{trust.credentials.identity}, certificate until {trust.credentials.not_after:%Y-%m-%d}"
     store = Store(settings.store.path)
@@ -70,19 +73,25 @@ def check(config: ConfigPath) -> None:
 @app.command()
 def health(config: ConfigPath) -> None:
     """Ask the service with this configuration whether it is serving; exit 0 only if it is."""
-    from aggregator.rpc.health_client import probe  # noqa: PLC0415  imports gRPC, which the other commands do not need
+    from aggregator.rpc.health_client import probe
 
-    typer.echo(f"ok: {probe(load_config(config))}")
+    typer.echo(f"ok: {probe(_settings(config))}")
 
 
 @app.command()
 def backup(config: ConfigPath, out: Annotated[Path, typer.Option("--out", help="The file to write.")]) -> None:
     """Make a consistent copy of the store while the service runs. After a restore, open runs continue or pause."""
-    from aggregator.store.backup import back_up  # noqa: PLC0415  as above
+    from aggregator.store.backup import back_up
 
-    source = load_config(config).store.path
+    source = _settings(config).store.path
     _raise_if_damaged(f"{source} was copied to {out}, but it", back_up(source, out))
     typer.echo(f"ok: {source} copied to {out}")
+
+
+def _settings(config: Path) -> Config:
+    from aggregator.config import load_config
+
+    return load_config(config)
 
 
 def _raise_if_damaged(what: str, findings: Findings) -> None:

@@ -17,8 +17,8 @@ from enum import Enum, IntEnum
 from typing import Protocol
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 FloatArray = NDArray[np.float64]
 
@@ -131,7 +131,7 @@ class ResultBlock:
 
     start: int
     L: FloatArray
-    S: sparse.csc_array
+    S: scipy.sparse.csc_array
     V: FloatArray
     scores: ColumnScores | None = None
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from dcfpca.rpca.method import ColumnScores, FloatArray
 from dcfpca.rpca.refinement.null import two_sided
@@ -27,7 +27,7 @@ class FlaggedResult:
     """What the tables are made from. `deviation` is the null's deviation of each feature, in the data's units."""
 
     L: FloatArray
-    S: sparse.csc_array
+    S: scipy.sparse.csc_array
     deviation: FloatArray
     scores: ColumnScores
     ids: Sequence[str]
@@ -54,7 +54,7 @@ def significant(p_values: FloatArray, rate: float) -> NDArray[np.bool_]:
 
 
 def _entries(result: FlaggedResult) -> Iterator[tuple[str, ...]]:
-    places = sparse.coo_array(result.S)
+    places = scipy.sparse.coo_array(result.S)
     z = places.data / result.deviation[places.row]
     p = two_sided(z)
     at = zip(places.row.tolist(), places.col.tolist(), strict=True)
@@ -65,7 +65,7 @@ def _entries(result: FlaggedResult) -> Iterator[tuple[str, ...]]:
 
 
 def _samples(result: FlaggedResult) -> Iterator[tuple[str, ...]]:
-    scores, S = result.scores, sparse.csc_array(result.S)
+    scores, S = result.scores, scipy.sparse.csc_array(result.S)
     odd = significant(scores.p_value, result.rate)
     for column in np.argsort(scores.p_value, kind="stable"):
         rows = S.indices[S.indptr[column] : S.indptr[column + 1]]

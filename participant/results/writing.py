@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from dcfpca.atomic_files import atomic_directory, sha256_of_file
 from dcfpca.methods import method_of
@@ -119,7 +119,7 @@ def _flagged(target: Path, judge: ScoringModel, names: ResultNames, rate: float)
     ids = (target / IDS).read_text(encoding="utf-8").splitlines()
     return FlaggedResult(
         np.load(target / "L.npy", mmap_mode="r", allow_pickle=False),
-        sparse.csc_array(sparse.load_npz(target / "S.npz")),
+        scipy.sparse.csc_array(scipy.sparse.load_npz(target / "S.npz")),
         judge.deviation,
         scores,
         ids,

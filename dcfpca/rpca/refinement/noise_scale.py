@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtri
+import scipy
 
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.refinement.size_histogram import MARGINAL_BINS, RESIDUAL_BINS, Bins, quantile
@@ -25,7 +25,7 @@ LEAST_OF_SPREAD = 1e-3  # the noise of a feature is not taken to be smaller than
 
 def normal_quantile(level: float) -> float:
     """Which size this share of normal deviates does not exceed."""
-    return float(ndtri(0.5 + 0.5 * level))
+    return float(scipy.special.ndtri(0.5 + 0.5 * level))
 
 
 def deviation(counts: FloatArray, unit: FloatArray, level: float, bins: Bins) -> FloatArray:

@@ -9,7 +9,7 @@ z = R/scale under the normal distribution; the cut is Benjamini and Hochberg's o
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import chdtrc, chdtri, ndtr
+import scipy
 
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.refinement.noise_scale import FLAG_LEVEL, deviation
@@ -51,7 +51,7 @@ def flag_cut(counts: FloatArray, unit: FloatArray, scale: FloatArray, rate: floa
 
 def two_sided(z: FloatArray) -> FloatArray:
     """The probability of a normal deviate at least as large as |z|."""
-    return np.asarray(2.0 * ndtr(-np.abs(z)))
+    return np.asarray(2.0 * scipy.special.ndtr(-np.abs(z)))
 
 
 def distance_scale(counts: FloatArray, unit: float, rank: int) -> float:
@@ -59,7 +59,8 @@ def distance_scale(counts: FloatArray, unit: float, rank: int) -> float:
     if rank == 0:
         return 1.0
     excess = [
-        float(quantile(counts[None, :], np.array([unit]), level, DISTANCE_BINS)[0]) / float(chdtri(rank, 1.0 - normal))
+        float(quantile(counts[None, :], np.array([unit]), level, DISTANCE_BINS)[0])
+        / float(scipy.special.chdtri(rank, 1.0 - normal))
         for level, normal in DISTANCE_LEVELS
     ]
     return max(1.0, *excess)
@@ -69,7 +70,7 @@ def distance_p_value(distance: FloatArray, rank: int, scale: float) -> FloatArra
     """The probability of a T² at least as large."""
     if rank == 0:
         return np.ones_like(distance)
-    return np.asarray(chdtrc(rank, distance / scale))
+    return np.asarray(scipy.special.chdtrc(rank, distance / scale))
 
 
 def column_p_value(z: FloatArray) -> FloatArray:
