@@ -12,7 +12,7 @@ import numpy as np
 
 from dcfpca.bench.bare_grpc import measure_raw
 from dcfpca.demo.children import Children
-from dcfpca.demo.federation import AGGREGATOR, Federation, SitePlan
+from dcfpca.demo.federation import AGGREGATOR, AggregatorPlace, Federation, SitePlan
 from dcfpca.demo.problem import site_names
 from dcfpca.operator.client import Operator
 from dcfpca.operator.connection import connect_settings, connected
@@ -36,6 +36,7 @@ class RoundCase:
     aggregation: str
     precision: int
     dropouts: str = "wait"
+    verify: str = "sampled"
 
     def spec(self, names: list[str]) -> bytes:
         """A spec whose run takes all its rounds: its tolerance is never met, and nothing follows them."""
@@ -86,7 +87,11 @@ class SetUpClock:
             self.seconds = now - self._began
 
 
-def measure_rounds(case: RoundCase, directory: Path) -> RoundFigures:
+def measure_rounds(
+    case: RoundCase,
+    directory: Path,
+    place: AggregatorPlace = AggregatorPlace(),  # noqa: B008 (frozen)
+) -> RoundFigures:
     """Start a federation of idle sites below `directory`, run the case to its end, and stop the federation."""
     names = site_names(case.participants)
     policy: dict[str, str | int | float | bool] = {
@@ -95,11 +100,12 @@ def measure_rounds(case: RoundCase, directory: Path) -> RoundFigures:
         "min_columns": 1,
         "max_rank": case.rank,
         "max_rounds": case.rounds,
+        "verify": case.verify,
     }
     if case.dropouts == "go-on":
         policy["allow_dropouts"] = True
     with Children() as children:
-        federation = Federation(directory, children)
+        federation = Federation(directory, children, place=place)
         # The daemons of a bench share a machine, so none may starve the others.
         federation.start_aggregator({"limits": {"calls_per_second": 10_000.0, "call_burst": 10_000}})
         for name in names:
