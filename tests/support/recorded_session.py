@@ -10,9 +10,9 @@ import numpy as np
 from dcfpca.chunked_vectors import message_from
 from dcfpca.errors import BadMessage
 from dcfpca.rpca.method import FloatArray
-from dcfpca.secagg.errors import SecureSumRefusal
 from dcfpca.secagg.fixed_cohort import Advert, Misfit, Opening, SealedShare
 from dcfpca.spec import RunSpec
+from participant.driver.fixed_cohort_round import refusal_of
 from participant.policy import SiteFacts, SitePolicy
 from participant.session import Session, actions, events
 from tests.support.mask_elimination import recorded_masks
@@ -120,8 +120,8 @@ class RecordedSession:
                 return
             with recorded_masks() as used:
                 answer = run.answer(opened.ref, opening, step.vector)
-        except SecureSumRefusal as error:
-            yield from self._take(events.RoundRefused(action.round, error), None)
+        except BadMessage as error:
+            yield from self._take(events.RoundRefused(action.round, refusal_of(error, action.round)), None)
             return
         # Under all lifts of one opening a site masks the same numbers.
         self._masked[answer.message.context] = replace(opening, misfits=()), used, step.vector.copy()
