@@ -44,6 +44,7 @@ def row(kind: str, case: RoundCase, turns: list[RoundFigures]) -> dict[str, Any]
         "turns": len(turns),
         "median_round_s": median(one.median_round_s for one in turns),
         "min_round_s": min(one.min_round_s for one in turns),
+        "cpu_round_s": median(one.cpu_round_s for one in turns),
         "set_up_s": median(one.set_up_s for one in turns),
         "bytes_over_tensors": turns[0].bytes_per_participant_round / tensors,
         "load": os.getloadavg()[0],

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -61,6 +62,7 @@ class RoundFigures:
     """Seconds per round, from its opening to the consensus; the opening exchange (round 0) is not counted.
 
     `set_up_s` is from the end of enrolment to the opening of round 0, as the views of the run show it: to 0.1 s.
+    `cpu_round_s` is the CPU of aggregator and sites together from the proposal to the end, shared out over the rounds.
     """
 
     median_round_s: float
@@ -69,6 +71,7 @@ class RoundFigures:
     bytes_per_participant_round: float
     aggregator_peak_bytes: int | None
     set_up_s: float = 0.0
+    cpu_round_s: float = 0.0
 
 
 class SetUpClock:
@@ -115,8 +118,12 @@ def measure_rounds(
         with connected(connect_settings(flags, federation.operator_config)) as operator:
             children.until(lambda: operator.are_connected(names), "the sites' connection", _CONNECT_SECONDS)
             clock = SetUpClock()
+            pids = [children[name].process.pid for name in (AGGREGATOR, *names)]
+            before = cpu_seconds(pids)
             view, wall = _follow(operator, case.spec(names), clock)
-        return figures_of(view, wall, peak_bytes(children[AGGREGATOR].process.pid), clock.seconds)
+            spent = cpu_seconds(pids) - before
+        found = figures_of(view, wall, peak_bytes(children[AGGREGATOR].process.pid), clock.seconds)
+        return replace(found, cpu_round_s=spent / len(view.rounds))
 
 
 def _follow(operator: Operator, spec: bytes, clock: SetUpClock) -> tuple[pb.RunView, float]:
@@ -143,6 +150,17 @@ def figures_of(view: pb.RunView, wall: float, peak: int | None, set_up: float = 
         aggregator_peak_bytes=peak,
         set_up_s=set_up,
     )
+
+
+def cpu_seconds(pids: list[int]) -> float:
+    """The CPU that these processes have taken so far; 0 where /proc does not exist."""
+    ticks = 0
+    for pid in pids:
+        stat = Path(f"/proc/{pid}/stat")
+        if stat.exists():
+            user, system = stat.read_text().rpartition(")")[2].split()[11:13]
+            ticks += int(user) + int(system)
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def peak_bytes(pid: int) -> int | None:

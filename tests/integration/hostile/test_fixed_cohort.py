@@ -1,7 +1,7 @@
 """A hostile member of a fixed cohort: what everybody says in a run, changed, against the real aggregator.
 
 The long form, 100,000 messages: DCFPCA_LONG=1 pytest tests/integration/hostile/test_fixed_cohort.py --timeout=7200 -rP
-(DCFPCA_FUZZ_SEED for other messages than last time).
+(DCFPCA_FUZZ_CASES for another number, DCFPCA_FUZZ_SEED for other messages than last time).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NAMES = ("ann", "bob", "cem", "mallory")
 HOSTILE = "mallory"
 ROWS, RANK = 6, 2
 LONG = bool(os.environ.get("DCFPCA_LONG"))
-CASES = 100_000 if LONG else 2_000
+CASES = int(os.environ.get("DCFPCA_FUZZ_CASES", "100000" if LONG else "2000"))
 SEED = int(os.environ.get("DCFPCA_FUZZ_SEED", "1"))
 CASES_A_RUN = 250
 CASES_A_CHANGE = 12
