@@ -7,17 +7,17 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import grpc
 import numpy as np
 import pytest
 
-from dcfpca.secagg.fixed_cohort import Advert, FixedCohortSide, Roster, SealedShare
-from dcfpca.secagg.fixed_cohort.group_secret import SEALED_BYTES
+from dcfpca import fixed_cohort_wire
+from dcfpca.secagg.fixed_cohort import FixedCohortSide, Roster, SealedShare
+from dcfpca.secagg.fixed_cohort.group_secret import SEALED_BYTES, share_statement
 from dcfpca.spec import parse_spec
 from dcfpca.v1 import admin_pb2 as admin
 from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.v1 import types_pb2 as types
 from tests.support.fixed_cohort_site import WaitingSite
 from tests.support.honest import honest_sites
 from tests.support.service import Service, service
@@ -26,8 +26,6 @@ HONEST, CULPRIT = ("ann", "bob", "cem"), "mallory"
 ROWS = 6
 DATA = {name: np.random.default_rng(7).standard_normal((ROWS, 5)) for name in (*HONEST, CULPRIT)}
 
-Hostile = Callable[[WaitingSite], None]
-
 
 class HostileSide(FixedCohortSide):
     """Signs shares that it never committed to: bytes of the right length at random."""
@@ -35,28 +33,38 @@ class HostileSide(FixedCohortSide):
     def share(self, roster: Roster) -> tuple[SealedShare, ...]:
         made = []
         for share in super().share(roster):
-            false = replace(share, sealed=np.random.default_rng(1).bytes(SEALED_BYTES))
-            made.append(replace(false, signature=self._identity.sign(false.statement(self.state.roster))))
+            sealed = np.random.default_rng(1).bytes(SEALED_BYTES)
+            statement = share_statement(self.state.roster, self.name, share.receiver, sealed)
+            made.append(SealedShare(self.name, share.receiver, sealed, self._identity.sign(statement)))
         return tuple(made)
 
 
-class ZeroKeySide(FixedCohortSide):
-    """Advertises a key of small order, properly signed."""
-
-    def advert(self) -> Advert:
-        zero = replace(super().advert(), key=bytes(32))
-        return replace(zero, signature=self._identity.sign(zero.statement()))
-
-
-class CulpritSite(WaitingSite):
-    """A member that behaves but for its side of the secure sum."""
-
-    kind: type[FixedCohortSide] = HostileSide
+class FalseSharesSite(WaitingSite):
+    """A member that behaves but for its shares."""
 
     def _begin(self, run_id: str, wanted: pb.RunKeyWanted) -> None:
         super()._begin(run_id, wanted)
         assert self.side is not None
-        self.side = self.kind(self.side.terms, self.identity, self.side.state)
+        self.side = HostileSide(self.side.terms, self.identity, self.side.state)
+
+
+class ZeroKeySite(WaitingSite):
+    """Advertises a key of small order, properly signed; `receipts` is what it is told."""
+
+    def __init__(self, live: Service, name: str) -> None:
+        super().__init__(live, name, DATA[name])
+        self.receipts: asyncio.Queue[types.Receipt] = asyncio.Queue()
+
+    async def _do(self, told: pb.Assignment, what: str) -> None:
+        if what != "run_key_wanted":
+            await super()._do(told, what)
+            return
+        self._begin(told.run_id, told.run_key_wanted)
+        assert self.side is not None
+        zero = replace(self.side.advert(), key=bytes(32))
+        key = fixed_cohort_wire.advert_to_wire(replace(zero, signature=self.identity.sign(zero.statement())))
+        request = pb.AdvertiseRunKeyRequest(run_id=told.run_id, key=key)
+        self.receipts.put_nowait(await self.stub.AdvertiseRunKey(request))
 
 
 async def propose(live: Service) -> str:
@@ -77,7 +85,7 @@ async def until(live: Service, run_id: str, holds: Callable[[admin.RunView], boo
 @pytest.mark.timeout(90)
 async def test_a_member_that_signs_false_shares_is_named_to_the_operator(tmp_path: Path) -> None:
     async with service(tmp_path) as live, honest_sites(live, {name: DATA[name] for name in HONEST}):
-        culprit = CulpritSite(live, CULPRIT, DATA[CULPRIT])
+        culprit = FalseSharesSite(live, CULPRIT, DATA[CULPRIT])
         run_id = await propose(live)
         listening = asyncio.create_task(culprit.listen())
         view = await until(live, run_id, lambda view: view.status == "paused")
@@ -91,11 +99,13 @@ async def test_a_member_that_signs_false_shares_is_named_to_the_operator(tmp_pat
 @pytest.mark.timeout(90)
 async def test_a_key_that_nobody_can_use_is_refused_at_intake_and_its_owner_awaited_by_name(tmp_path: Path) -> None:
     async with service(tmp_path) as live, honest_sites(live, {name: DATA[name] for name in HONEST}):
-        culprit: Any = CulpritSite(live, CULPRIT, DATA[CULPRIT])
-        culprit.kind = ZeroKeySide
+        culprit = ZeroKeySite(live, CULPRIT)
         run_id = await propose(live)
-        with pytest.raises(grpc.aio.AioRpcError, match="key"):
-            await culprit.listen()
+        listening = asyncio.create_task(culprit.listen())
+        receipt = await culprit.receipts.get()
+        assert receipt.fate == types.FATE_REJECTED
+        assert CULPRIT in receipt.reason
         view = await until(live, run_id, lambda view: list(view.awaited) == [CULPRIT])
         assert view.phase == "advertising"
         assert not view.complaints
+        listening.cancel()
