@@ -23,6 +23,7 @@ from benchmarks.sections import (
     paper_theory,
     peers,
     real_data,
+    secure_exchange,
     solver,
     wrapped,
 )
@@ -46,6 +47,8 @@ SECTIONS: tuple[Renderer, ...] = (
     peers.peers,
     solver.step,
     exchange.rounds,
+    secure_exchange.secure_rounds,
+    secure_exchange.delayed_rounds,
     exchange.flower,
     real_data.real_data,
     growth.growth,

@@ -85,6 +85,11 @@ class RunSpec(BaseModel):
     precision: Literal[64, 32] = Field(64, description="Bits per number in a secure sum; 32 halves the bytes.")
     export: bool = Field(False, description="Public participants will be asked for their reconstructions.")
     missing: bool = Field(True, description="NaN entries are unobserved; false: a site with NaN refuses.")
+    min_entries: int = Field(
+        5,
+        ge=1,
+        description="Fewest entries of every feature at every site with missing values; a site with fewer refuses.",
+    )
     enrol_seconds: float = Field(30, gt=0, le=30 * 86400, description="How long enrolment stays open at most.")
     round_seconds: float = Field(
         60, gt=0, le=86400, description="Deadline of a round; every other timeout of a round derives from it."

@@ -95,5 +95,6 @@ def open_site(config: Config) -> LocalSite:
         allows_missing=config.data.missing == "allow",
         policy=config.policy,
         features=matrix.features,
+        entries=data.entries,
     )
     return LocalSite(credentials, peer_verifier, matrix, facts, data)

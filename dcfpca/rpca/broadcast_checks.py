@@ -194,7 +194,8 @@ def _implausible_factor(method: GradientMethod, told: TensorMessage, before: See
     if fixed != (earlier.lambda_, earlier.rho, earlier.learning_rate):
         return "a penalty or the learning rate is not that of the round before"
     growth = JUMP * np.sqrt(method.rows) * max(float(np.linalg.norm(before.broadcast.tensor)), 1e-300)
-    if float(np.linalg.norm(told.tensor)) > growth:
+    # The largest entry first: the squares of huge ones overflow.
+    if float(np.abs(told.tensor).max(initial=0.0)) > growth or float(np.linalg.norm(told.tensor)) > growth:
         return "the factor U is far larger than in the round before"
     return _implausible_columns(plan.columns, earlier.columns, own)
 

@@ -68,7 +68,7 @@ class RunDriver:
         """
         if isinstance(event, events.KeyWanted):
             event = replace(event, entropy=os.urandom(ENTROPY_BYTES))
-        if isinstance(event, events.Opened) and self.session.fixed is None:
+        if isinstance(event, events.Opened) and self.session.fixed is None and self.session.consent is not None:
             if self._is_spent(event.ref):
                 log("attempt_sat_out", run=self.run_id, round=event.ref.round, attempt=event.ref.attempt)
                 return
@@ -94,9 +94,13 @@ class RunDriver:
         await self._tasks.stop()
 
     def _opened_before(self, event: events.Opened) -> tuple[str, ...]:
-        """The survivors for whom the sum of this round was opened, before or after the last restart."""
-        saved = self._services.store.opened_sums(self.run_id).get(event.ref.round)
-        return saved[1] if saved else self.session.opened_for(event.ref.round)
+        """For whom the sum of this round, or of this consensus under another number, was opened, before or
+        after the last restart."""
+        opened = self._services.store.opened_sums(self.run_id)
+        if (pinned := opened.get(event.ref.round)) is None and event.ref.round > self._contract().method.opening_rounds:
+            # What is announced in opening rounds is short, and may be the same twice for different questions.
+            pinned = next((one for one in opened.values() if one[0] == event.consensus.sha256), None)
+        return pinned[1] if pinned else self.session.opened_for(event.ref.round)
 
     def _is_spent(self, ref: AttemptRef) -> bool:
         """Whether this attempt had a seed before the restart, and that seed may not be used again."""

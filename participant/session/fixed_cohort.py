@@ -27,13 +27,22 @@ from dcfpca.secagg.errors import (
     RunOver,
     SecureSumRefusal,
 )
+from dcfpca.secagg.evidence import Evidence
 from dcfpca.secagg.fixed_cohort import FixedCohortSide, Masked, Misfit, Numbers, Opening, RunTerms
 from dcfpca.secagg.fixed_cohort.roster import roster_digest
 from dcfpca.secagg.fixed_cohort.state import SiteState, Step, latest
 from dcfpca.secagg_block_layout import block_layout
 from dcfpca.spec import RunSpec
 from participant.policy import SiteFacts
-from participant.session.actions import Action, AdvertiseRunKey, Complain, SendMisfit, ShareGroupSecret, Submit
+from participant.session.actions import (
+    Action,
+    AdvertiseRunKey,
+    Complain,
+    SendMisfit,
+    ShareGroupSecret,
+    SignedEvidence,
+    Submit,
+)
 from participant.session.events import Answer, Computed, Kind, Opened, RosterClosed, SharesRelayed
 
 OTHER_DATA = "put the data back as they were and restart, or begin a new run"
@@ -173,7 +182,14 @@ class FixedCohortRun:
         if not self.cohort or key in self._complained:
             return ()
         self._complained.add(key)
-        return (Complain(fixed_cohort.complain(self.terms, self._identity(), error)),)
+        identity = self._identity()
+        return (Complain(fixed_cohort.complain(self.terms, identity, error), self._proof(identity, error.evidence)),)
+
+    def _proof(self, identity: SigningIdentity, evidence: Evidence | None) -> SignedEvidence | None:
+        if evidence is None:
+            return None
+        statement = fixed_cohort.evidence_statement(self.terms, identity.name, evidence)
+        return SignedEvidence(evidence, identity.sign(statement))
 
     def _is_past_set_up(self, roster: fixed_cohort.Roster) -> bool:
         state = self.side.state

@@ -29,7 +29,13 @@ from dcfpca.secagg.fixed_cohort.aggregator import (
     shares_for,
 )
 from dcfpca.secagg.fixed_cohort.block_layout import Block, BlockLayout
-from dcfpca.secagg.fixed_cohort.complaint import Complaint, check_complaint, complain
+from dcfpca.secagg.fixed_cohort.complaint import (
+    Complaint,
+    check_complaint,
+    check_evidence,
+    complain,
+    evidence_statement,
+)
 from dcfpca.secagg.fixed_cohort.differencing_check import Exposure, PastRun, exposure
 from dcfpca.secagg.fixed_cohort.messages import Advert, Masked, Misfit, Opening, Roster, SealedShare
 from dcfpca.secagg.fixed_cohort.run_terms import RunTerms
@@ -56,8 +62,10 @@ __all__ = [
     "accept_shares",
     "begin_tally",
     "check_complaint",
+    "check_evidence",
     "close_roster",
     "complain",
+    "evidence_statement",
     "exposure",
     "open_sum",
     "shares_for",

@@ -206,6 +206,15 @@ async def test_a_participant_of_version_0_1_is_turned_away_with_what_to_upgrade(
         await stream.read()
 
 
+async def test_an_aggregator_of_version_0_1_tells_a_site_that_it_must_be_upgraded(
+    live: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aggregator.rpc.rounds.PROTOCOL", PROTOCOL - 1)  # as version 0.1 compares them
+    stream = live.participant("new").Subscribe(pb.SubscribeRequest(protocol=PROTOCOL, software="0.2"))
+    with pytest.raises(grpc.aio.AioRpcError, match="upgrade the aggregator"):
+        await stream.read()
+
+
 async def test_an_error_in_one_runs_step_or_assignment_leaves_other_runs_alone(
     live: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
