@@ -11,6 +11,7 @@ from aggregator.operator_views import participant_view, run_view
 from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.trust import Trust
+from dcfpca.pki.validity import whole_days
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.version import __version__
 
@@ -28,7 +29,7 @@ def overview(registry: RunRegistry, trust: Trust) -> Document:
             "name": mine.identity.name,
             "consortium": mine.identity.consortium,
             "version": __version__,
-            "certificate_days": (mine.not_after - now).days,
+            "certificate_days": whole_days(mine.not_after, now),
         },
         "runs": [_summary(runner) for runner in newest],
         "runs_in_all": len(registry.runners),
