@@ -63,7 +63,7 @@ def _at_deadline(spec: RunSpec, run: Run) -> str:
     if not spec.waits:
         return "the round goes on without those who have not answered, or is tried again"
     late = [name for name in waiting.missing(run) if run.fixed_cohort and name in run.fixed_cohort.waiting]
-    return f"the run pauses unless {listed(late)} answers" if late else "who has not answered counts as late"
+    return f"the run pauses unless it hears from {listed(late)}" if late else "who has not answered counts as late"
 
 
 def _waiting(registry: RunRegistry, run: Run) -> list[pb.WaitingView]:
