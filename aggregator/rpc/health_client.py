@@ -15,7 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from aggregator.config import Config
 from dcfpca.errors import Unreachable
 from dcfpca.identity import Role
-from dcfpca.pki import Credentials, days_left, load_credentials
+from dcfpca.pki import Credentials, load_credentials, whole_days
 
 
 def probe(config: Config, seconds: float = 5) -> str:
@@ -27,7 +27,7 @@ def probe(config: Config, seconds: float = 5) -> str:
     if word != health_pb2.HealthCheckResponse.SERVING:
         hint = "its log says why: the store, the certificate, or it is stopping"
         raise Unreachable(f"the aggregator at {address} answers, but says that it is not serving", hint)
-    days = int(days_left(own.certificate, datetime.now(UTC)))
+    days = whole_days(own.not_after, datetime.now(UTC))
     told = f"{address} is serving, and its certificate lasts {days} more days"
     return f"{told}; {held} runs are held, see `dcfpca run list`" if held else told
 

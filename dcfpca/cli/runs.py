@@ -13,13 +13,14 @@ import typer
 from dcfpca.cli.connection_options import with_operator
 from dcfpca.method_names import MethodName
 from dcfpca.operator.client import Operator
+from dcfpca.operator.run_stream import RetryPolicy
 from dcfpca.text.command_runner import FAILED
 from dcfpca.text.console import print_json, result, say, show
 from dcfpca.text.enrolment_text import enrolment_lines, unknown_names
 from dcfpca.text.run_history import RunHistory
 from dcfpca.text.run_progress import RunProgress
 from dcfpca.text.run_views import run_document, run_listing, run_picture, runs_table
-from dcfpca.text.run_watch import RetryPolicy, RunWatch, raise_unless_finished
+from dcfpca.text.run_watch import RunWatch, raise_unless_finished
 from dcfpca.v1 import admin_pb2 as pb
 
 app = typer.Typer(help="Propose, inspect, watch, abort, finish, resume, export and audit runs.", no_args_is_help=True)

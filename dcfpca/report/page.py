@@ -53,7 +53,12 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     names = [heading.removeprefix("#") for heading in headings]
     head = "".join(f'<th scope="col"{kind}>{escape(name)}</th>' for kind, name in zip(kinds, names, strict=True))
     body = "".join(
-        "<tr>" + "".join(f"<td{kind}>{escape(cell)}</td>" for kind, cell in zip(kinds, row, strict=True)) + "</tr>"
+        "<tr>"
+        + "".join(
+            f'<td{kind} data-name="{escape(name)}">{escape(cell)}</td>'
+            for kind, name, cell in zip(kinds, names, row, strict=True)
+        )
+        + "</tr>"
         for row in rows
     )
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
