@@ -14,6 +14,7 @@ from dcfpca.errors import BadInput
 from dcfpca.feature_names import features_digest
 from dcfpca.identity import MAX_NAME
 from dcfpca.method_names import MethodName
+from dcfpca.rpca.feature_count import COUNT_ROUNDS
 from dcfpca.rpca.gradient.settings import GradientSettings
 from dcfpca.rpca.refinement.limits import CLOSING_ROUNDS, WIDEST_CLOSING, automatic_bound
 from dcfpca.rpca.scaling import SCALING_ROUNDS
@@ -39,6 +40,13 @@ class RunSpec(BaseModel):
     )
     features_sha256: str = Field(
         "", pattern=r"^([0-9a-f]{64})?$", description="Digest of the feature names in order; as the participants say."
+    )
+    missing_features: Literal["refuse", "allow"] = Field(
+        "refuse",
+        description="allow: a site that lacks some of `features` takes part with them unobserved.",
+    )
+    min_feature_sites: int = Field(
+        3, ge=2, description="Fewest sites that must have each feature where sites may lack some; fewer end the run."
     )
     rank: int | None = Field(
         None, ge=1, description="The exact rank of the low-rank part; neither rank nor max_rank: found by itself."
@@ -119,6 +127,20 @@ class RunSpec(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _lacking_features_fit(self) -> RunSpec:
+        if self.missing_features == "refuse":
+            return self
+        if not self.features:
+            raise ValueError('missing_features = "allow" needs the names of all features; give features')
+        if not self.missing:
+            raise ValueError('missing_features = "allow" leaves entries unobserved; set missing = true')
+        if not self.waits:
+            raise ValueError(
+                'missing_features = "allow" needs a cohort that stays: aggregation = "secure" and dropouts = "wait"'
+            )
+        return self
+
+    @model_validator(mode="after")
     def _sane(self) -> RunSpec:
         if self.rank is not None and self.max_rank is not None:
             raise ValueError("give rank (exact) or max_rank (an upper bound), not both; neither: the rank is found")
@@ -150,8 +172,8 @@ class RunSpec(BaseModel):
 
     @property
     def last_fit_round(self) -> int:
-        """The highest number of a round of the method proper; scaling takes rounds before it."""
-        return self.rounds + self.scaling_rounds
+        """The highest number of a round of the method proper; counting and scaling take rounds before it."""
+        return self.rounds + self.rounds_before_fit
 
     @property
     def last_round(self) -> int:
@@ -159,9 +181,10 @@ class RunSpec(BaseModel):
         return self.last_fit_round + (CLOSING_ROUNDS if self.closing_rounds else 0)
 
     @property
-    def scaling_rounds(self) -> int:
-        """Rounds that scaling takes before those of the method."""
-        return SCALING_ROUNDS if self.scaling == "robust" else 0
+    def rounds_before_fit(self) -> int:
+        """Rounds that come before those of the method: the count of features that sites may lack, and scaling."""
+        counting = COUNT_ROUNDS if self.missing_features == "allow" else 0
+        return counting + (SCALING_ROUNDS if self.scaling == "robust" else 0)
 
     @property
     def grace_seconds(self) -> float:

@@ -182,6 +182,8 @@ def _feature_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
     """The same names must mean the same rows; where both lists are known, the features that differ are named."""
     if spec.features and not site.features:
         return ["the spec names its features, and the local matrix has no feature names ([data] feature_names)"]
+    if spec.missing_features == "allow":
+        return _lacking_reasons(spec, site)
     if spec.features:
         absent = difference(site.features, spec.features)
         return [f"the local matrix lacks the features {absent}"] if absent else []
@@ -191,6 +193,19 @@ def _feature_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
             " a spec that names its features tells which)"
         ]
     return []
+
+
+def _lacking_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
+    """A sum about a feature is over the sites that have it: they must be as many as the site demands of a cohort."""
+    reasons = []
+    if not set(spec.features) & set(site.features):
+        reasons.append("the local matrix has none of the features that the spec names")
+    if spec.min_feature_sites < site.policy.min_cohort:
+        reasons.append(
+            f"features that {spec.min_feature_sites} sites have are enough for the spec (min_feature_sites), and the"
+            f" site demands at least {site.policy.min_cohort} participants in every sum ([policy] min_cohort)"
+        )
+    return reasons
 
 
 def _policy_reasons(spec: RunSpec, policy: SitePolicy) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dcfpca.errors import BadMessage
+from dcfpca.rpca.feature_count import COUNT_ROUNDS, FeatureCountMethod
 from dcfpca.rpca.federated_median import BINS, DIGITS
 from dcfpca.rpca.gradient.method import GradientMethod
 from dcfpca.rpca.gradient.settings import GradientPlan
@@ -56,6 +57,8 @@ def implausible(
     """Why this broadcast cannot be true for a site with these columns; empty when nothing speaks against it."""
     if not (np.isfinite(told.tensor).all() and np.isfinite(told.scalars).all()):
         return "the consensus has numbers that are not finite"
+    if isinstance(method, FeatureCountMethod):
+        return _implausible_after_count(method, round, told, before, own, stage)
     if isinstance(method, ScaledMethod):
         return _implausible_scaled(method, round, told, before, own, stage)
     if isinstance(method, StagedMethod):
@@ -90,6 +93,17 @@ def _implausible_closing(told: TensorMessage, before: Seen | None, own: OwnColum
         return "a variance is negative"
     earlier = ClosingPlan.of(before.broadcast) if before is not None and before.stage is not Stage.FIT else None
     return _implausible_columns(plan.columns, earlier.columns if earlier else None, own)
+
+
+def _implausible_after_count(
+    method: FeatureCountMethod, round: int, told: TensorMessage, before: Seen | None, own: OwnColumns, stage: Stage
+) -> str:
+    if round < COUNT_ROUNDS:
+        return ""
+    earlier = None
+    if before is not None and before.round >= COUNT_ROUNDS:
+        earlier = Seen(before.round - COUNT_ROUNDS, before.broadcast, before.stage)
+    return implausible(method.inner, round - COUNT_ROUNDS, told, earlier, own, stage)
 
 
 def _implausible_scaled(

@@ -42,7 +42,8 @@ def transform(config: Config, run_id: str, source: Path, out: Path) -> dict[str,
     U = load_model(results, run_id)
     table = config.data.model_copy(update={"path": source, "query": "", "url": ""})
     matrix = open_matrix(table, config.state.dir / "spool", config.engine.memory_limit)
-    chosen = select_features(matrix, load_features(results, run_id), str(source))
+    may_lack = load_spec(results, run_id).missing_features == "allow"
+    chosen = select_features(matrix, load_features(results, run_id), str(source), may_lack=may_lack)
     used = without_empty_samples(chosen, measure(chosen.columns, str(source)))
     columns = used.columns
     rows, count = columns.shape
