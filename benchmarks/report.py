@@ -23,6 +23,7 @@ from benchmarks.sections import (
     paper_theory,
     peers,
     real_data,
+    real_tables,
     solver,
     wrapped,
 )
@@ -48,6 +49,8 @@ SECTIONS: tuple[Renderer, ...] = (
     exchange.rounds,
     exchange.flower,
     real_data.real_data,
+    real_tables.real_tables,
+    real_tables.site_gain,
     growth.growth,
     growth.many,
     growth.out_of_core,

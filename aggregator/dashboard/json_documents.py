@@ -104,7 +104,9 @@ def _participant(view: pb.ParticipantView) -> Document:
 
 def _verdict(view: pb.RunView) -> Document | None:
     told = view.verdict
-    return {"sound": told.sound, "sentence": told.sentence} if view.HasField("verdict") else None
+    if not view.HasField("verdict"):
+        return None
+    return {"sound": told.sound, "sentence": told.sentence, "advice": told.advice, "notes": list(told.notes)}
 
 
 def _round(view: pb.RoundView) -> Document:

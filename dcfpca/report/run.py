@@ -56,6 +56,7 @@ def _head(view: pb.RunView, spec: Mapping[str, Any], name: str, written: str) ->
         [
             f"<header><h1>{escape(name)}</h1><p>{status_badge(view.status)}</p>",
             paragraph(view.verdict.sentence, "lead") if view.HasField("verdict") else "",
+            *(paragraph(note, "note") for note in view.verdict.notes),
             paragraph(view.reason, "note" if view.HasField("verdict") else "lead") if view.reason else "",
             paragraph(f"Run {view.run_id}, proposed {moment(view.created_ms)} by {view.operator}{ended}.", "note"),
             figures(numbers),

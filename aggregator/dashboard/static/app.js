@@ -105,6 +105,7 @@ function showRun(told) {
   at("run-body").replaceChildren(
     make("p", { class: "soft" }, `${told.run}, ${told.method}, ${told.aggregation} aggregation, ${told.rows} rows`),
     ...(told.verdict ? [make("p", { id: "verdict", class: told.verdict.sound ? "sound" : "doubtful" }, told.verdict.sentence)] : []),
+    ...(told.verdict ? told.verdict.notes.map((note) => make("p", { class: "soft" }, note)) : []),
     ...(told.reason ? [make("p", { id: "reason" }, told.reason)] : []),
     ...(told.status === "running" || told.status === "enrolling" ? [phases(told)] : []),
     tiles(told, all),

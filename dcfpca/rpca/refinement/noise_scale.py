@@ -1,8 +1,8 @@
 """Scales per feature from summed counts, guarded so that no feature's scale can vanish while its residuals do not.
 
 A median-based scale implodes when half of a feature's entries can be explained exactly by a few directions. Here the
-scale of the fit comes from the third quartile, and the scale of flags from the 85 % quantile: a feature's scale stays
-that of most of its entries, at most a quarter (of flags: 15 %) of which may be outliers.
+scale of the fit is the median's, raised until at most a quarter of the entries is without weight; the scale of
+flags comes from the 85 % quantile. So a feature's scale stays that of most of its entries.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import numpy as np
 from scipy.special import ndtri
 
 from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.refinement.column_fit import TUKEY
 from dcfpca.rpca.refinement.size_histogram import MARGINAL_BINS, RESIDUAL_BINS, Bins, quantile
 
-FIT_LEVEL = 0.75  # of the sizes of residuals; at most a quarter of a feature's entries is without weight in the fit
+FIT_LEVEL = 0.5  # of the sizes of residuals: errors in a tenth or a fifth of a feature hardly widen its median
+WEIGHED_LEVEL = 0.75  # at most a quarter of a feature's entries is without weight in the fit
 FLAG_LEVEL = 0.85  # at most 15 % of a feature's entries can be flagged by their size alone
 HIGHER_LEVELS = (0.9, 0.95, 0.99)  # where one value makes up so much of a feature that the level's quantile is zero
 REACH_LEVEL = 0.99
@@ -44,17 +46,22 @@ def fit_noise(counts: FloatArray, unit: FloatArray, spread: FloatArray, leverage
     far they lie from what the other features predict, and that is the residual over one minus the leverage.
     """
     free = np.maximum(1.0 - leverage, LEAST_FREEDOM)
-    found = np.minimum(deviation(counts, unit, FIT_LEVEL, RESIDUAL_BINS) / free, np.maximum(spread, unit))
+    least = quantile(counts, unit, WEIGHED_LEVEL, RESIDUAL_BINS) / TUKEY
+    found = np.maximum(deviation(counts, unit, FIT_LEVEL, RESIDUAL_BINS), least)
+    found = np.minimum(found / free, np.maximum(spread, unit))
     return np.maximum(found, LEAST_OF_SPREAD * spread)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Marginals:
-    """Per feature: the median, the spread about it, and how far from it nearly all values lie."""
+    """Per feature: the median, the spread about it, how far from it nearly all values lie, and the shares of its
+    entries that one value makes up, and two values together."""
 
     median: FloatArray
     spread: FloatArray
     reach: FloatArray
+    one_value: FloatArray
+    two_values: FloatArray
 
 
 def marginals(above: FloatArray, below: FloatArray, guess: FloatArray, unit: FloatArray) -> Marginals:
@@ -69,7 +76,14 @@ def marginals(above: FloatArray, below: FloatArray, guess: FloatArray, unit: Flo
     median = guess + np.where(over > under, up, -down)
     spread = deviation(above + below, unit, FLAG_LEVEL, MARGINAL_BINS)
     reach = np.maximum(quantile(above + below, unit, REACH_LEVEL, MARGINAL_BINS), spread)
-    return Marginals(median, spread, reach)
+    return Marginals(median, spread, reach, *_tied(above, below, total))
+
+
+def _tied(above: FloatArray, below: FloatArray, total: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The shares of the fullest bin, and of the two fullest: of continuous values at most a tenth and a fifth."""
+    at_median = above[:, :1] + below[:, :1]
+    bins = np.sort(np.column_stack([at_median, above[:, 1:], below[:, 1:]]), axis=1)
+    return bins[:, -1] / total, (bins[:, -1] + bins[:, -2]) / total
 
 
 def _quantile_of_rows(counts: FloatArray, unit: FloatArray, levels: FloatArray) -> FloatArray:
