@@ -69,11 +69,8 @@ def marginals(above: FloatArray, below: FloatArray, guess: FloatArray, unit: Flo
 
     Repeated with the last result as the next guess, the counts narrow in on both.
     """
-    over, under = above.sum(axis=1), below.sum(axis=1)
-    total = np.maximum(over + under, np.finfo(np.float64).tiny)
-    up = _quantile_of_rows(above, unit, (over - 0.5 * total) / np.maximum(over, 1e-300))
-    down = _quantile_of_rows(below, unit, (under - 0.5 * total) / np.maximum(under, 1e-300))
-    median = guess + np.where(over > under, up, -down)
+    total = np.maximum(above.sum(axis=1) + below.sum(axis=1), np.finfo(np.float64).tiny)
+    median = guess + _median(above, below, unit)
     spread = deviation(above + below, unit, FLAG_LEVEL, MARGINAL_BINS)
     reach = np.maximum(quantile(above + below, unit, REACH_LEVEL, MARGINAL_BINS), spread)
     return Marginals(median, spread, reach, *_tied(above, below, total))
@@ -84,6 +81,21 @@ def _tied(above: FloatArray, below: FloatArray, total: FloatArray) -> tuple[Floa
     at_median = above[:, :1] + below[:, :1]
     bins = np.sort(np.column_stack([at_median, above[:, 1:], below[:, 1:]]), axis=1)
     return bins[:, -1] / total, (bins[:, -1] + bins[:, -2]) / total
+
+
+def residual_median(sizes: FloatArray, positive: FloatArray, unit: FloatArray) -> FloatArray:
+    """The median residual of each feature, from counts of all sizes (RESIDUAL_BINS) and of positive residuals."""
+    whole = sizes.reshape(sizes.shape[0], MARGINAL_BINS.count, -1).sum(axis=2)  # two bins of the one make one
+    return _median(positive, np.maximum(whole - positive, 0.0), unit)
+
+
+def _median(above: FloatArray, below: FloatArray, unit: FloatArray) -> FloatArray:
+    """How far the median lies from the point that sizes were counted above and below of."""
+    over, under = above.sum(axis=1), below.sum(axis=1)
+    half = 0.5 * (over + under)
+    up = _quantile_of_rows(above, unit, (over - half) / np.maximum(over, 1e-300))
+    down = _quantile_of_rows(below, unit, (under - half) / np.maximum(under, 1e-300))
+    return np.where(over > under, up, -down)
 
 
 def _quantile_of_rows(counts: FloatArray, unit: FloatArray, levels: FloatArray) -> FloatArray:
