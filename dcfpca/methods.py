@@ -34,6 +34,7 @@ def _staged(spec: RunSpec) -> Method:
         seed=spec.seed,
         hidden_share=spec.hidden_share,
         rate=spec.flag_rate,
+        features=spec.features,
     )
 
 

@@ -110,7 +110,13 @@ def _verdict(view: pb.RunView) -> Document | None:
     told = view.verdict
     if not view.HasField("verdict"):
         return None
-    return {"sound": told.sound, "sentence": told.sentence, "reasons": list(told.reasons), "advice": told.advice}
+    return {
+        "sound": told.sound,
+        "sentence": told.sentence,
+        "reasons": list(told.reasons),
+        "advice": told.advice,
+        "notes": list(told.notes),
+    }
 
 
 def _round(view: pb.RoundView) -> Document:

@@ -249,5 +249,6 @@ def _follow(operator: Operator, view: pb.RunView, retry: RetryPolicy, as_json: b
     raise_unless_finished(view)
     say("the sites write their results now, each by itself: `dcfpca-participant results` there")
     if view.HasField("verdict"):
-        say(view.verdict.sentence)
+        for line in (view.verdict.sentence, *view.verdict.notes):
+            say(line)
         say(f"next: {view.verdict.advice}")

@@ -79,7 +79,8 @@ def _verdict(view: pb.RunView) -> list[str]:
         return [*([paragraph(view.reason, "verdict doubtful")] if view.reason else []), *_next(next_step(view))]
     told = view.verdict
     kind = "verdict sound" if told.sound else "verdict doubtful"
-    return [paragraph(told.sentence, kind), *_next(told.advice), *reason]
+    notes = [paragraph(note, "note") for note in told.notes]
+    return [paragraph(told.sentence, kind), *notes, *_next(told.advice), *reason]
 
 
 def _next(advice: str) -> list[str]:

@@ -63,7 +63,7 @@ def site_report(manifest: Mapping[str, Any], found: SiteFigures, written: str) -
 
 
 def _head(manifest: Mapping[str, Any], found: SiteFigures, name: str, written: str) -> str:
-    observed = max(found.rows * found.columns - found.missing, 1)
+    observed, verdict = max(found.rows * found.columns - found.missing, 1), manifest.get("verdict", {})
     numbers = [
         ("rank", str(manifest["rank"])),
         ("rounds", str(manifest["rounds"])),
@@ -78,7 +78,8 @@ def _head(manifest: Mapping[str, Any], found: SiteFigures, name: str, written: s
     return "\n".join(
         [
             f"<header><h1>{escape(name)} at {escape(manifest['participant'])}</h1>",
-            paragraph(str(manifest["outcome"]), "lead"),
+            paragraph(str(verdict.get("sentence", manifest["outcome"])), "lead"),
+            *(paragraph(str(note), "note") for note in verdict.get("notes", [])),
             paragraph(f"Run {manifest['run']}, method {manifest['method']}. Written {written}.", "note"),
             paragraph("For this site only: nothing in this file has left it.", "note"),
             figures(shown),

@@ -93,11 +93,13 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`sound` is whether nothing speaks against the answer; `sentence` says what was found either way."""
+    """`sound` is whether nothing speaks against the answer; `sentence` says what was found either way. `notes` say of
+    features what a reader should know, and do not speak against the answer."""
 
     sound: bool
     sentence: str
     reasons: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -71,7 +71,13 @@ def verdict_document(view: pb.RunView) -> dict[str, Json] | None:
     if not view.HasField("verdict"):
         return None
     told = view.verdict
-    return {"sound": told.sound, "sentence": told.sentence, "reasons": list(told.reasons), "advice": told.advice}
+    return {
+        "sound": told.sound,
+        "sentence": told.sentence,
+        "reasons": list(told.reasons),
+        "advice": told.advice,
+        "notes": list(told.notes),
+    }
 
 
 def run_listing(view: pb.RunView) -> dict[str, Json]:

@@ -185,16 +185,18 @@ class RunView(_message.Message):
     def __init__(self, run_id: _Optional[str] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ..., spec: _Optional[bytes] = ..., spec_sha256: _Optional[bytes] = ..., created_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., round: _Optional[int] = ..., attempt: _Optional[int] = ..., phase: _Optional[str] = ..., enrolled: _Optional[_Iterable[_Union[EnrolledView, _Mapping]]] = ..., refusals: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ..., awaited: _Optional[_Iterable[str]] = ..., rounds: _Optional[_Iterable[_Union[RoundView, _Mapping]]] = ..., percent: _Optional[_Mapping[str, int]] = ..., operator: _Optional[str] = ..., waiting: _Optional[_Iterable[_Union[WaitingView, _Mapping]]] = ..., complaints: _Optional[_Iterable[_Union[ComplaintView, _Mapping]]] = ..., verdict: _Optional[_Union[VerdictView, _Mapping]] = ..., rank_curve: _Optional[_Iterable[_Union[RankErrorView, _Mapping]]] = ..., round_limit: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., at_deadline: _Optional[str] = ..., rounds_held: _Optional[int] = ...) -> None: ...
 
 class VerdictView(_message.Message):
-    __slots__ = ("sound", "sentence", "reasons", "advice")
+    __slots__ = ("sound", "sentence", "reasons", "advice", "notes")
     SOUND_FIELD_NUMBER: _ClassVar[int]
     SENTENCE_FIELD_NUMBER: _ClassVar[int]
     REASONS_FIELD_NUMBER: _ClassVar[int]
     ADVICE_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
     sound: bool
     sentence: str
     reasons: _containers.RepeatedScalarFieldContainer[str]
     advice: str
-    def __init__(self, sound: _Optional[bool] = ..., sentence: _Optional[str] = ..., reasons: _Optional[_Iterable[str]] = ..., advice: _Optional[str] = ...) -> None: ...
+    notes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, sound: _Optional[bool] = ..., sentence: _Optional[str] = ..., reasons: _Optional[_Iterable[str]] = ..., advice: _Optional[str] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RankErrorView(_message.Message):
     __slots__ = ("rank", "error", "standard_error")

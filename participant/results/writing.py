@@ -22,7 +22,6 @@ from dcfpca.rpca.method import (
     Site,
     Stage,
     TensorMessage,
-    Verdict,
 )
 from dcfpca.rpca.subspace.rejected_columns import unexplained_text
 from dcfpca.spec import RunSpec
@@ -37,6 +36,7 @@ from participant.results.flag_tables import (
 )
 from participant.results.reading import MANIFEST
 from participant.results.scoring_model import CONSENSUS, ScoringModel, scoring_model
+from participant.results.verdict_entry import site_standing, verdict_entry
 
 FILES = ("L.npy", "S.npz", "V.npy", "U.npy")
 FEATURES, IDS = "features.txt", "ids.txt"
@@ -97,7 +97,6 @@ def write_results(
         np.savez(target / CONSENSUS, tensor=final.broadcast.tensor, scalars=final.broadcast.scalars, stage=final.stage)
         scored = _write_blocks(target, site.finish(final.broadcast), (spec.rows, columns), kept)
         manifest = _manifest(facts, spec, int(np.count_nonzero(kept)), columns, site.certificate())
-        manifest["verdict"] = verdict_entry(method.verdict(consensus), facts.outcome)
         scaling = _write_scaling(target, model)
         if scaling:
             manifest["scaling"] = scaling
@@ -105,6 +104,8 @@ def write_results(
         more = (*(scaling[name] for name in ("centre", "scale") if scaling), *write_names(target, names, columns))
         more = (CONSENSUS, *([SCORES] if scored else []), *more)
         judge = scoring_model(final.broadcast, final.stage, scaled=spec.scaling == "robust")
+        standing = site_standing(judge, site.certificate())
+        manifest["verdict"] = verdict_entry(method.verdict(consensus), facts.outcome, standing)
         if scored and judge is not None:
             more = (*more, *write_flag_tables(target, _flagged(target, judge, names, spec.flag_rate)))
             manifest["tables"] = {"schema": SCHEMA, "files": [OUTLIERS, SAMPLES]}
@@ -131,13 +132,6 @@ def _flagged(target: Path, judge: ScoringModel, names: ResultNames, rate: float)
 def _final_consensus(facts: ResultFacts, final: FinalBroadcast) -> Consensus:
     outcome = next((one for one in Outcome if one.value == facts.outcome), None)
     return Consensus(facts.rounds, final.broadcast, outcome=outcome, stage=final.stage)
-
-
-def verdict_entry(verdict: Verdict | None, outcome: str) -> dict[str, Any]:
-    """What the manifest says on whether the answer can be trusted."""
-    if verdict is None:
-        return {"sound": False, "sentence": f"The run ended without the rounds that judge an answer: {outcome}."}
-    return {"sound": verdict.sound, "sentence": verdict.sentence, "reasons": list(verdict.reasons)}
 
 
 def _entering(model: FloatArray, factor: FloatArray) -> np.ndarray[Any, np.dtype[np.bool_]]:

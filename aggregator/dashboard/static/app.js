@@ -133,6 +133,7 @@ function verdict(told) {
   if (told.verdict) {
     return [
       make("p", { id: "verdict", class: told.verdict.sound ? "sound" : "doubtful" }, told.verdict.sentence),
+      ...told.verdict.notes.map((note) => make("p", { class: "soft" }, note)),
       ...(told.verdict.advice ? [make("p", { id: "next" }, make("strong", {}, "Next: "), told.verdict.advice)] : [])];
   }
   const next = told.status === "paused" ? `remove the cause, then dcfpca run resume ${told.run}; or dcfpca run finish ${told.run}`

@@ -1,8 +1,9 @@
 """The aggregator's step of a refinement round: the next subspace, centre and scales, from sums over sites.
 
 With the sites' coefficients V fitted to (U, c, σ), the objective's gradient in row k of U is −Σ_j ψ_kj v_j, and its
-curvature about w̄_k VᵀV, where w̄_k is the row's mean weight. So one step is U + diag(1/w̄) ΨV (VᵀV)⁻¹, and the centre
-moves by ΣΨ/ΣW: Newton's step for weights that do not depend on V, as those of scattered errors do not.
+curvature about w̄_k VᵀV, where w̄_k is the row's mean weight. So one step is U + diag(1/w̄) ΨV (VᵀV)⁻¹: Newton's step for
+weights that do not depend on V, as those of scattered errors do not. The centre moves by the median residual: of all
+estimates of a location it is biased least where a third of a feature's entries lies to one side.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class RoundSums:
 
     pull: FloatArray  # ΨV, m × r
     shift: FloatArray  # Ψ1, m
+    middle: FloatArray  # the median residual, m
     weight: FloatArray  # W1, m
     gram: FloatArray  # VᵀV, r × r
     total: FloatArray  # Vᵀ1, r
@@ -46,7 +48,7 @@ def row_step(now: Subspace, sums: RoundSums, noise: FloatArray) -> tuple[Subspac
     n, rank = max(sums.columns, 1.0), now.U.shape[1]
     weight = np.maximum(sums.weight / n, LEAST_WEIGHT)
     mean = sums.total / n
-    shift = sums.shift / n / weight
+    shift = sums.middle
     centre = now.centre + now.U @ mean + shift
     if rank == 0:
         return Subspace(now.U, centre, np.zeros(0)), float(np.sqrt(np.mean((shift / noise) ** 2)))
