@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from dcfpca.cli.main import main
-from dcfpca.demo.children import Children
+from dcfpca.demo.child_processes import Children
 from dcfpca.demo.federation import AGGREGATOR, Federation, SitePlan
 from dcfpca.demo.problem import draw, score
 from dcfpca.operator.client import Operator
