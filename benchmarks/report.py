@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks import composed
+from benchmarks import composed_round_time as composed
 from benchmarks.sections import (
     Renderer,
     Section,

@@ -1,6 +1,6 @@
 """Client of the health service: asks the aggregator on this machine whether it is serving, for container platforms.
 
-Their own gRPC probes cannot show a client certificate, so the service's own certificate asks: it is a client's, too.
+Their own gRPC probes cannot show a client certificate. This client shows the service's own, which is valid for clients.
 """
 
 from __future__ import annotations

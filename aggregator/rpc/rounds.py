@@ -47,7 +47,7 @@ Context: TypeAlias = "aio.ServicerContext[Any, Any]"
 
 
 TRANSFERS = 32
-"""Concurrent uploads, downloads and exports, of each so many: each holds a chunk of at most 1 MiB in memory."""
+"""The most concurrent uploads, and as many downloads and exports: each holds a chunk of at most 1 MiB in memory."""
 
 TURNS_ABOVE = 2 * TRANSFERS
 """In a larger cohort an update's header is sent first, and its bytes when a slot is free."""
@@ -142,7 +142,7 @@ class RoundServicer(FixedCohortMethods, rounds_pb2_grpc.RoundServiceServicer):
         if request.spec_sha256 != runner.run.spec_sha256:
             return wire_events.receipt(Reply(Fate.REJECTED, "the digest is not that of this run's spec"))
         if len(request.reasons) > MAX_REASONS or sum(map(len, request.reasons)) > MAX_REASON_CHARACTERS:
-            return wire_events.receipt(Reply(Fate.REJECTED, "the reasons are longer than anybody would read"))
+            return wire_events.receipt(Reply(Fate.REJECTED, "the reasons are too long"))
         said = consent_bytes(
             request.run_id,
             request.spec_sha256,
@@ -170,7 +170,7 @@ class RoundServicer(FixedCohortMethods, rounds_pb2_grpc.RoundServiceServicer):
     async def FetchRevocationList(  # noqa: N802
         self, request: pb.FetchRevocationListRequest, context: Context
     ) -> pb.FetchRevocationListResponse:
-        """The CA's list as it lies here."""
+        """The CA's revocation list, as the aggregator has it."""
         return pb.FetchRevocationListResponse(pem=self._trust.revocation_list)
 
     async def FetchConsensus(  # noqa: N802

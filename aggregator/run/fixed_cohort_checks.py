@@ -60,7 +60,7 @@ def check_misfit(spec: RunSpec, run: Run, told: bytes, misfit: secure.Misfit, ve
 def check_complaint(spec: RunSpec, run: Run, event: events.Complained, verify: Verify) -> None:
     """A member of the cohort signed this complaint about this run."""
     if len(event.sentence) > MOST_SENTENCE or not 0 < len(event.error) <= MOST_ERROR:
-        raise BadMessage("the complaint is longer than anybody would read, or has no name")
+        raise BadMessage("the complaint is too long, or does not name its error")
     if len(run.cohort) < 2:
         raise BadMessage("the run has no cohort yet")
     complaint = secure.Complaint(

@@ -12,7 +12,7 @@ from statistics import median
 import numpy as np
 
 from dcfpca.bench.bare_grpc import measure_raw
-from dcfpca.demo.children import Children
+from dcfpca.demo.child_processes import Children
 from dcfpca.demo.federation import AGGREGATOR, AggregatorPlace, Federation, SitePlan
 from dcfpca.demo.problem import site_names
 from dcfpca.operator.client import Operator

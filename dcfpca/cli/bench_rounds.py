@@ -13,7 +13,7 @@ import typer
 from dcfpca.bench.masking_cost import measure_masking
 from dcfpca.bench.round_cost import RoundCase, measure_bare_rounds, measure_rounds
 from dcfpca.cli.runs import Json
-from dcfpca.demo.children import ending_in_order
+from dcfpca.demo.child_processes import ending_in_order
 from dcfpca.errors import BadInput
 from dcfpca.text.console import print_json, result, say, size, span
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.demo.children import Children
+from dcfpca.demo.child_processes import Children
 from dcfpca.identity import Role
 from dcfpca.pki.ca_directory import Authority, create_authority
 from dcfpca.pki.credential_files import issue_credentials

@@ -17,7 +17,7 @@ from rich.console import Console
 
 import dcfpca
 from dcfpca.cli.main import main
-from dcfpca.demo.children import Children
+from dcfpca.demo.child_processes import Children
 from dcfpca.demo.federation import AGGREGATOR, Federation, SitePlan
 from dcfpca.demo.problem import draw, score
 from dcfpca.operator.client import Operator
