@@ -218,7 +218,7 @@ async def test_what_came_before_its_phase_is_not_taken_unchecked_when_the_phase_
 
     monkeypatch.setattr(Runner, "post", late)
     await sites["dag"].listen(stop_at="run_key_wanted")
-    sealed = {"sender": "dag", "ciphertext": bytes(48), "signature": bytes(70)}
+    sealed: dict[str, Any] = {"sender": "dag", "ciphertext": bytes(48), "signature": bytes(70)}
     false = [pb.SealedGroupShare(recipient=name, **sealed) for name in NAMES[:3]]
     sent = asyncio.create_task(_shared(sites["dag"], run_id, false))
     await asyncio.gather(sites["dag"].listen(), *others)
