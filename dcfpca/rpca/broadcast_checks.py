@@ -58,8 +58,17 @@ def implausible(
     """Why this broadcast cannot be true for a site with these columns; empty when nothing speaks against it."""
     if not (np.isfinite(told.tensor).all() and np.isfinite(told.scalars).all()):
         return "the consensus has numbers that are not finite"
+    with np.errstate(over="ignore"):  # the square of a huge number is infinite, and beyond every limit
+        if reason := _implausible_for(method, round, told, before, own, stage):
+            return reason
     if max(np.abs(told.tensor).max(initial=0.0), np.abs(told.scalars).max(initial=0.0)) > LARGEST:
         return "the consensus has numbers that cannot be squared, which no data gives"
+    return ""
+
+
+def _implausible_for(
+    method: Method, round: int, told: TensorMessage, before: Seen | None, own: OwnColumns, stage: Stage
+) -> str:
     if isinstance(method, ScaledMethod):
         return _implausible_scaled(method, round, told, before, own, stage)
     if isinstance(method, StagedMethod):
