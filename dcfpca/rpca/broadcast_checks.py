@@ -30,6 +30,8 @@ SAME = 1e-6
 """Relative difference within which figures that follow from each other agree."""
 SAME_COUNT = {64: 1e-6, 32: 1e-2}
 """The same for the number of columns, a sum of shares in fixed point of so many bits."""
+LARGEST = 1e150
+"""Entries of data are below 1e140, and singular values are not much larger."""
 JUMP = 1e3
 """Scales, thresholds and factors grow by no more than this, times √rows, from one round to the next."""
 
@@ -57,6 +59,17 @@ def implausible(
     """Why this broadcast cannot be true for a site with these columns; empty when nothing speaks against it."""
     if not (np.isfinite(told.tensor).all() and np.isfinite(told.scalars).all()):
         return "the consensus has numbers that are not finite"
+    with np.errstate(over="ignore"):  # the square of a huge number is infinite, and beyond every limit
+        if reason := _implausible_for(method, round, told, before, own, stage):
+            return reason
+    if max(np.abs(told.tensor).max(initial=0.0), np.abs(told.scalars).max(initial=0.0)) > LARGEST:
+        return "the consensus has numbers that cannot be squared, which no data gives"
+    return ""
+
+
+def _implausible_for(
+    method: Method, round: int, told: TensorMessage, before: Seen | None, own: OwnColumns, stage: Stage
+) -> str:
     if isinstance(method, FeatureCountMethod):
         return _implausible_after_count(method, round, told, before, own, stage)
     if isinstance(method, ScaledMethod):
@@ -208,8 +221,7 @@ def _implausible_factor(method: GradientMethod, told: TensorMessage, before: See
     if fixed != (earlier.lambda_, earlier.rho, earlier.learning_rate):
         return "a penalty or the learning rate is not that of the round before"
     growth = JUMP * np.sqrt(method.rows) * max(float(np.linalg.norm(before.broadcast.tensor)), 1e-300)
-    # The largest entry first: the squares of huge ones overflow.
-    if float(np.abs(told.tensor).max(initial=0.0)) > growth or float(np.linalg.norm(told.tensor)) > growth:
+    if float(np.linalg.norm(told.tensor)) > growth:
         return "the factor U is far larger than in the round before"
     return _implausible_columns(plan.columns, earlier.columns, own)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
@@ -26,7 +27,17 @@ from dcfpca.rpca.method import Consensus, TensorMessage
 from dcfpca.rpca.simulate import simulate
 from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.secagg.errors import SecureSumRefusal
-from dcfpca.secagg.fixed_cohort import Advert, FixedCohortSide, Misfit, Roster, RunTerms, SealedShare, pair_roots
+from dcfpca.secagg.fixed_cohort import (
+    Advert,
+    FixedCohortSide,
+    Misfit,
+    Opening,
+    Roster,
+    RunTerms,
+    SealedShare,
+    context,
+    pair_roots,
+)
 from dcfpca.secagg.fixed_cohort import site as secure_site
 from dcfpca.secagg.fixed_cohort.exponents import first_exponents
 from dcfpca.secagg_block_layout import block_layout
@@ -271,10 +282,13 @@ def test_sessions_that_die_and_come_back_open_sums_over_all_honest_sites_only() 
     assert sum(count > MEMBERS for count in tallied) > len(tallied) // 4
 
 
-def test_the_invariant_fails_if_a_session_answered_with_what_it_computed_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secure_site, "_update_digest", lambda vector: bytes(32))
-    monkeypatch.setattr(
-        RecordedSession, "_save", lambda self, event: None
-    )  # a daemon that saves nothing answers a round anew after each restart
+def test_the_invariant_fails_if_masks_were_the_same_in_two_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound_to_all = context.opening_digest
+
+    def careless(terms: RunTerms, roster: bytes, opening: Opening) -> bytes:
+        return bound_to_all(terms, roster, replace(opening, round=0, consensus=bytes(32), previous_sum=bytes(32)))
+
+    monkeypatch.setattr(context, "opening_digest", careless)
+    monkeypatch.setattr(pair_roots, "ratchet", lambda root, rounds: root)
     with pytest.raises(AssertionError):
-        play(300, derandomize=True)
+        play(60, derandomize=True)

@@ -127,7 +127,8 @@ def test_missing_values_need_the_consent_of_spec_and_site() -> None:
 
 
 def test_a_feature_that_a_site_hardly_observes_is_refused_without_saying_which_or_how_often() -> None:
-    gappy = {"has_missing": True, "allows_missing": True, "rows": 3, "features": ("ph", "rare lab", "pulse")}
+    names = ("ph", "rare lab", "pulse")
+    gappy: dict[str, Any] = {"has_missing": True, "allows_missing": True, "rows": 3, "features": names}
     few = site(**gappy, entries=(60, 4, 33))
     told = reasons(review(spec(rows=3, rank=1), few))
     assert "fewer than the 5 entries" in told
