@@ -182,7 +182,7 @@ def test_who_is_awaited_is_told_in_the_sites_own_words_with_what_happens_when() 
 
 
 def test_tunables_of_the_method_are_folded_away() -> None:
-    before, _, folded = run_report(_view(), "now").partition("all other keys, with the method's tunables")
+    before, _, folded = run_report(_view(), "now").partition("all other keys")
     assert "<td>max_rank</td>" in before
     assert "subspace.fall_fastest" not in before
     assert "subspace.fall_fastest" in folded
