@@ -23,7 +23,8 @@ async def prepare_loops(engine: Engine, columns: Columns) -> None:
         return
     began = time.monotonic()
     bound = automatic_bound(columns.shape[0])
-    await engine.run(lambda: load_loops([bound], writeable=_writeable(columns)))
+    for writeable in await engine.run(partial(_kinds, columns)):
+        await engine.run(partial(load_loops, [bound], writeable=writeable))
     log("loops_loaded", seconds=round(time.monotonic() - began, 2), compiled=compiled_here())
 
 
@@ -32,12 +33,14 @@ async def prepare_widths(engine: Engine, columns: Columns, widest: int) -> None:
     if await engine.run(compiled_loops) is None:
         return
     began, before = time.monotonic(), compiled_here()
+    kinds = await engine.run(partial(_kinds, columns))
     for width in range(min(widest, THIN_WIDTH), 0, -1):
-        await engine.run(partial(load_thin_loops, width, writeable=_writeable(columns)))
+        for writeable in kinds:
+            await engine.run(partial(load_thin_loops, width, writeable=writeable))
     if compiled := compiled_here() - before:
         log("loops_compiled", seconds=round(time.monotonic() - began, 2), compiled=compiled)
 
 
-def _writeable(columns: Columns) -> bool:
-    """Whether blocks of the data may be written to; loops are compiled for one or the other."""
-    return bool(columns.read(0, 1).flags.writeable)
+def _kinds(columns: Columns) -> list[bool]:
+    """Whether blocks of the data may be written to: scaled ones always may, those of a mapped file may not."""
+    return sorted({True, bool(columns.read(0, 1).flags.writeable)}, reverse=True)
