@@ -32,8 +32,8 @@ def load_loops(widths: Iterable[int] = (), *, writeable: bool = True) -> None:
         for sampled in (M, M.copy()):  # rows chosen from read-only data are a copy, which is not
             loops.count(sampled, L, np.arange(2), 1.0, 2.0, 1.0, HISTOGRAM_LOWEST, np.zeros(HISTOGRAM_BINS))
     loops.add_compensated(np.zeros(2), np.zeros(2), np.zeros(2))
-    loops.outliers_by_column(M, M, 1.0, ends)
-    loops.gather_outliers(M, M, 1.0, 2.0, ends, np.zeros(0, np.int32), np.zeros(0))
+    loops.outliers_by_column(M, np.zeros((2, 2)), 1.0, ends)
+    loops.gather_outliers(M, np.zeros((2, 2)), 1.0, 2.0, ends, np.zeros(0, np.int32), np.zeros(0))
     for width in widths:
         load_thin_loops(width, writeable=writeable)
 
