@@ -100,7 +100,7 @@ class Daemon:
     async def _listen(self, connection: Connection) -> None:
         """Connect once the compiled loops are there: a site that is seen can answer a round at once."""
         if self._config.engine.kind == "method":
-            await prepare_loops(self._services.engine, self._site.facts.rows)
+            await prepare_loops(self._services.engine, self._site.matrix.columns)
         async for assignment in connection.assignments(self._hello, self._services.egress.subscribed):
             self._deliver(assignment)
 
@@ -126,7 +126,8 @@ class Daemon:
         if self._config.engine.kind != "method":
             return
         with contextlib.suppress(BadInput):
-            task = asyncio.ensure_future(prepare_widths(self._services.engine, parse_spec(spec).width))
+            widest = parse_spec(spec).width
+            task = asyncio.ensure_future(prepare_widths(self._services.engine, self._site.matrix.columns, widest))
             self._preparing.add(task)
             task.add_done_callback(self._preparing.discard)
 

@@ -47,21 +47,21 @@ def figures(pairs: Sequence[tuple[str, str]]) -> str:
     return f'<dl class="figures">{cells}</dl>'
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of text cells; a heading that begins with `#` is a right-aligned column of numbers."""
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, stacks: bool = False) -> str:
+    """A table of text cells; a heading that begins with `#` is a right-aligned column of numbers.
+
+    One that `stacks` shows each line as a list on a narrow screen.
+    """
     kinds = [' class="n"' if heading.startswith("#") else "" for heading in headings]
     names = [heading.removeprefix("#") for heading in headings]
     head = "".join(f'<th scope="col"{kind}>{escape(name)}</th>' for kind, name in zip(kinds, names, strict=True))
+    cells = [kind + (f' data-name="{escape(name)}"' if stacks else "") for kind, name in zip(kinds, names, strict=True)]
     body = "".join(
-        "<tr>"
-        + "".join(
-            f'<td{kind} data-name="{escape(name)}">{escape(cell)}</td>'
-            for kind, name, cell in zip(kinds, names, row, strict=True)
-        )
-        + "</tr>"
+        "<tr>" + "".join(f"<td{cell}>{escape(text)}</td>" for cell, text in zip(cells, row, strict=True)) + "</tr>"
         for row in rows
     )
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    place = "scroll stacks" if stacks else "scroll"
+    return f'<div class="{place}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def folded(summary: str, *parts: str) -> str:

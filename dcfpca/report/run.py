@@ -107,7 +107,7 @@ def _awaited(view: pb.RunView) -> list[str]:
     rows = [(one.participant, _since(one), one.said or "–") for one in view.waiting]
     rows += [(name, "in time so far", "–") for name in view.awaited if name not in late][:MOST_NAMES]
     due = [paragraph(f"At {moment(view.deadline_ms)}: {view.at_deadline}.")] if view.deadline_ms else []
-    return [section("Who is awaited", *due, table(("participant", "since", "what it said last"), rows))]
+    return [section("Who is awaited", *due, table(("participant", "since", "what it said last"), rows, stacks=True))]
 
 
 def _since(one: pb.WaitingView) -> str:
@@ -231,7 +231,7 @@ def _rounds(rounds: Sequence[pb.RoundView]) -> str:
         )
         for one in rounds
     ]
-    return table(headings, rows)
+    return table(headings, rows, stacks=True)
 
 
 def _people(view: pb.RunView) -> str:
@@ -240,11 +240,11 @@ def _people(view: pb.RunView) -> str:
         for one in view.enrolled
     ]
     parts = [paragraph("Each consented by signing the digest of the spec below with its own key.", "note")]
-    consented = table(("participant", "reconstruction", "certificate", "signature"), rows)
+    consented = table(("participant", "reconstruction", "certificate", "signature"), rows, stacks=True)
     parts.append(folded(f"show all {len(rows)}", consented) if len(rows) > MOST_NAMES else consented)
     if view.refusals:
         refused = [(one.participant, one.what, "; ".join(one.reasons)) for one in view.refusals]
-        parts += [paragraph("Refusals:"), table(("participant", "what", "why"), refused)]
+        parts += [paragraph("Refusals:"), table(("participant", "what", "why"), refused, stacks=True)]
     return section("Who consented", *parts)
 
 

@@ -88,6 +88,11 @@ def test_what_is_no_result_or_a_damaged_one_is_refused(written: Path) -> None:
         dcfpca.read_result(written)
 
 
-def test_the_package_is_imported_without_the_numerics() -> None:
-    code = "import sys, dcfpca; assert 'read_result' in dir(dcfpca); sys.exit('numpy' in sys.modules)"
+def test_every_public_name_is_there_and_in_dir() -> None:
+    assert set(dcfpca.__all__) <= set(dir(dcfpca))
+    assert all(getattr(dcfpca, name) is not None for name in dcfpca.__all__)
+
+
+def test_the_package_is_imported_without_numerics_or_network() -> None:
+    code = "import sys, dcfpca; dir(dcfpca); sys.exit(bool({'numpy', 'grpc', 'pandas'} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -115,6 +115,7 @@ function showRun(told) {
   at("run-body").replaceChildren(
     ...verdict(told),
     ...(told.reason ? [make("p", { id: "reason" }, told.reason)] : []),
+    make("p", { class: "soft" }, `${told.run}, proposed by ${told.operator}`),
     ...deadline(told),
     ...waiting(told),
     ...complaints(told),
@@ -163,7 +164,7 @@ function folded(key, summary, ...parts) {
 
 function details(told) {
   const pairs = [
-    ["run", told.run], ["proposed by", told.operator], ["method", told.method], ["aggregation", told.aggregation],
+    ["method", told.method], ["aggregation", told.aggregation],
     ["rows", told.rows], ["tolerance", told.tolerance], ["attempt", told.attempt], ["spec", told.spec_sha256],
   ];
   return make("dl", { class: "details" }, ...pairs.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, String(value))]));

@@ -15,27 +15,30 @@ from dcfpca.rpca.kernels.step_sums import HISTOGRAM_BINS, HISTOGRAM_LOWEST
 PRECISIONS = (np.float32, np.float64)
 
 
-def load_loops(widths: Iterable[int] = ()) -> None:
+def load_loops(widths: Iterable[int] = (), *, writeable: bool = True) -> None:
     """Call every loop once, in both precisions; those of thin passes, of which each width has its own, for these.
 
-    Loads them from numba's cache or compiles them; without numba it does next to nothing.
+    Loads them from numba's cache or compiles them; without numba it does next to nothing. Data that may not be written
+    to, such as a mapped file, has versions of its own.
     """
     loops, ends, M = active_loops(), np.zeros(2, np.int64), np.zeros((2, 2))
+    M.setflags(write=writeable)
     for precision in PRECISIONS:
         L: WorkArray = np.zeros((2, 2), precision)
         marked = np.zeros((2, 2), np.uint8)
         loops.sweep(M, L, 1.0, 2.0, 1.0, 1.0)
         loops.mark(M, L, marked, 1.0, 2.0, 1.0)
         loops.amend(marked, L, L, L, L, L.copy())
-        loops.count(M, L, np.arange(2), 1.0, 2.0, 1.0, HISTOGRAM_LOWEST, np.zeros(HISTOGRAM_BINS))
+        for sampled in (M, M.copy()):  # rows chosen from read-only data are a copy, which is not
+            loops.count(sampled, L, np.arange(2), 1.0, 2.0, 1.0, HISTOGRAM_LOWEST, np.zeros(HISTOGRAM_BINS))
     loops.add_compensated(np.zeros(2), np.zeros(2), np.zeros(2))
-    loops.outliers_by_column(M, M, 1.0, ends)
-    loops.gather_outliers(M, M, 1.0, 2.0, ends, np.zeros(0, np.int32), np.zeros(0))
+    loops.outliers_by_column(M, np.zeros((2, 2)), 1.0, ends)
+    loops.gather_outliers(M, np.zeros((2, 2)), 1.0, 2.0, ends, np.zeros(0, np.int32), np.zeros(0))
     for width in widths:
-        load_thin_loops(width)
+        load_thin_loops(width, writeable=writeable)
 
 
-def load_thin_loops(width: int) -> None:
+def load_thin_loops(width: int, *, writeable: bool = True) -> None:
     """The loops of passes over this many directions, in both precisions; wider ones are matrix products."""
     if not 0 < width <= THIN_WIDTH:
         return
@@ -43,6 +46,7 @@ def load_thin_loops(width: int) -> None:
     for precision in PRECISIONS:
         line = LINE // np.dtype(precision).itemsize
         M, influences = np.zeros((4, line)), np.zeros((4, line), precision)
+        M.setflags(write=writeable)
         U, start = np.zeros((4, width), precision), np.zeros((line, width), precision)
         loops.influence_pass(M, U, start, 1.0, 2.0, influences, start.copy(), directions)
         loops.thin_product(influences, np.zeros((width, line), precision), U, directions)

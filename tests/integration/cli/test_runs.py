@@ -319,7 +319,7 @@ def test_a_program_is_told_what_to_change(stage: Stage) -> None:
     with dcfpca.Federation.connect(stage.config) as federation:
         with pytest.raises(dcfpca.DcfpcaError, match="rouns"):
             federation.propose(rank=3, rouns=4)
-        with pytest.raises(dcfpca.DcfpcaError, match="no run|not found|no such run") as refused:
+        with pytest.raises(dcfpca.DcfpcaError, match=r"no run|not found|no such run") as refused:
             federation.run("19990101-00000000")
     assert refused.value.hint
     with pytest.raises(dcfpca.DcfpcaError, match="lacks: ca, cert, key"):

@@ -24,6 +24,7 @@ def versions():
     return {(field.name, str(s)) for field in fields(Loops) for s in getattr(active_loops(), field.name).signatures}
 
 load_loops(range(1, 5))
+load_loops(range(1, 5), writeable=False)
 loaded = versions()
 rng = np.random.default_rng(0)
 for spec in ({"max_rank": 4, "scaling": "robust"}, {"rank": 20, "closing_rounds": False}):
