@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +92,7 @@ def write_results(
         np.savez(target / CONSENSUS, tensor=final.broadcast.tensor, scalars=final.broadcast.scalars, stage=final.stage)
         scored = _write_blocks(target, site.finish(final.broadcast), (spec.rows, columns), kept)
         manifest = _manifest(facts, spec, int(np.count_nonzero(kept)), columns, site.certificate())
-        manifest["verdict"] = verdict_entry(method.verdict(consensus), facts.outcome)
+        manifest["verdict"] = verdict_entry(method.verdict(consensus), facts.outcome, names.features)
         scaling = _write_scaling(target, model)
         if scaling:
             manifest["scaling"] = scaling
@@ -127,11 +128,19 @@ def _final_consensus(facts: ResultFacts, final: FinalBroadcast) -> Consensus:
     return Consensus(facts.rounds, final.broadcast, outcome=outcome, stage=final.stage)
 
 
-def verdict_entry(verdict: Verdict | None, outcome: str) -> dict[str, Any]:
-    """What the manifest says on whether the answer can be trusted."""
+def verdict_entry(verdict: Verdict | None, outcome: str, features: Sequence[str] = ()) -> dict[str, Any]:
+    """What the manifest says on whether the answer can be trusted; a feature is called by its name, if it has one."""
     if verdict is None:
         return {"sound": False, "sentence": f"The run ended without the rounds that judge an answer: {outcome}."}
-    return {"sound": verdict.sound, "sentence": verdict.sentence, "reasons": list(verdict.reasons)}
+    reasons = [_with_names(reason, features) for reason in verdict.reasons]
+    return {"sound": verdict.sound, "sentence": _with_names(verdict.sentence, features), "reasons": reasons}
+
+
+def _with_names(sentence: str, features: Sequence[str]) -> str:
+    """The verdict comes from sums, which know features by number alone."""
+    if not features:
+        return sentence
+    return re.sub(r"\bfeature (\d+)\b", lambda found: f"feature {features[int(found[1])]}", sentence)
 
 
 def _entering(model: FloatArray, factor: FloatArray) -> np.ndarray[Any, np.dtype[np.bool_]]:

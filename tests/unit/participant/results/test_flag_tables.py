@@ -11,7 +11,7 @@ import pytest
 from pyarrow import parquet
 from scipy import sparse
 
-from dcfpca.rpca.method import ColumnScores
+from dcfpca.rpca.method import ColumnScores, Verdict
 from participant.results import table_files
 from participant.results.flag_tables import (
     OUTLIERS,
@@ -21,6 +21,7 @@ from participant.results.flag_tables import (
     tables_entry,
     write_flag_tables,
 )
+from participant.results.writing import verdict_entry
 
 
 def lines_of(path: Path) -> list[dict[str, str]]:
@@ -83,3 +84,12 @@ def test_a_result_without_flags_has_tables_without_lines(tmp_path: Path) -> None
     write_flag_tables(tmp_path, replace(known(), S=sparse.csc_array((2, 3))))
     assert parquet.read_table(tmp_path / "outliers.parquet").num_rows == 0
     assert lines_of(tmp_path / OUTLIERS) == []
+
+
+def test_the_verdict_calls_a_feature_by_its_name() -> None:
+    told = Verdict(False, "Not as it is: feature 1 has 30 % flagged.", ("feature 1 has 30 % flagged",))
+    entry = verdict_entry(told, "converged", ("age", "chol"))
+    assert (entry["sentence"], entry["reasons"]) == (
+        "Not as it is: feature chol has 30 % flagged.",
+        ["feature chol has 30 % flagged"],
+    )
