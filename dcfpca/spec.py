@@ -223,9 +223,12 @@ def parse_spec(data: bytes | dict[str, Any]) -> RunSpec:
         raise BadInput(f"the spec is not valid: {describe(error)}", "correct it and propose the run again") from error
 
 
+_HINT = 'write a line for each key, text in quotes and lists in brackets: max_rank = 5, features = ["age", "chol"]'
+
+
 def parse_spec_toml(text: str, origin: str) -> dict[str, Any]:
     """The keys of a spec file; they are validated when the command line's own keys have been added."""
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise BadInput(f"{origin} is not valid TOML: {error}", "see deploy/config/spec.toml for an example") from error
+        raise BadInput(f"{origin} is not valid TOML: {error}", _HINT) from error

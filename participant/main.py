@@ -130,6 +130,10 @@ def results(
         Path | None,
         typer.Option("--report", help="Write an HTML report of the run (the latest unless --run is given)."),
     ] = None,
+    image: Annotated[
+        str,
+        typer.Option("--image", help="Features are pixels: draw images of height x width, such as 60x80."),
+    ] = "",
     force: Annotated[bool, typer.Option("--force", help="Replace the report if it exists.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -148,7 +152,7 @@ def results(
     if report is not None:
         if not manifests:
             raise Refused(f"there are no results in {settings.results.dir} yet", "wait for a run to finish")
-        write_report(report, build_report(settings, manifests[-1]), force=force)
+        write_report(report, build_report(settings, manifests[-1], image), force=force)
     if as_json:
         print_json(console_views.results_document(settings.results.dir, manifests))
     else:

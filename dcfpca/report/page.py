@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import resources
 
-# A report loads nothing and runs no script; this policy enforces it in every browser.
+# A report loads nothing, and runs no script but the one it was written with; every browser enforces this policy.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
@@ -14,14 +16,22 @@ def _style() -> str:
     return resources.files("dcfpca.report").joinpath("style.css").read_text(encoding="utf-8")
 
 
-def page(title: str, parts: Iterable[str]) -> str:
-    """The whole file."""
+def embedded_script(name: str) -> str:
+    """A script of this package, for `page`."""
+    return resources.files("dcfpca.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def page(title: str, parts: Iterable[str], script: str = "") -> str:
+    """The whole file; the policy admits this script by its digest and no other."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"{_POLICY}; script-src 'sha256-{digest}'" if script else _POLICY
+    code = f"<script>{script}</script>" if script else ""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         f"<title>{escape(title)}</title><style>{_style()}</style></head>\n"
-        f"<body><main>\n{chr(10).join(parts)}\n</main></body></html>\n"
+        f"<body><main>\n{chr(10).join(parts)}\n</main>{code}</body></html>\n"
     )
 
 

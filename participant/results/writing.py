@@ -27,13 +27,7 @@ from dcfpca.rpca.subspace.rejected_columns import unexplained_text
 from dcfpca.spec import RunSpec
 from dcfpca.version import __version__
 from participant.results.block_files import ColumnsFile, OutliersFile
-from participant.results.flag_tables import (
-    OUTLIERS,
-    SAMPLES,
-    SCHEMA,
-    FlaggedResult,
-    write_flag_tables,
-)
+from participant.results.flag_tables import FlaggedResult, tables_entry, write_flag_tables
 from participant.results.reading import MANIFEST
 from participant.results.scoring_model import CONSENSUS, ScoringModel, scoring_model
 from participant.results.verdict_entry import site_standing, verdict_entry
@@ -107,9 +101,9 @@ def write_results(
         standing = site_standing(judge, site.certificate())
         manifest["verdict"] = verdict_entry(method.verdict(consensus), facts.outcome, standing)
         if scored and judge is not None:
-            more = (*more, *write_flag_tables(target, _flagged(target, judge, names, spec.flag_rate)))
-            manifest["tables"] = {"schema": SCHEMA, "files": [OUTLIERS, SAMPLES]}
-        manifest["files"] = {name: _file_facts(target / name) for name in (*FILES, *more)}
+            tables = write_flag_tables(target, _flagged(target, judge, names, spec.flag_rate))
+            more, manifest["tables"] = (*more, *tables), tables_entry(tables)
+        manifest["files"] = files_entry(target, (*FILES, *more))
         (target / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -222,5 +216,7 @@ def _manifest(
     }
 
 
-def _file_facts(path: Path) -> dict[str, Any]:
-    return {"bytes": path.stat().st_size, "sha256": sha256_of_file(path).hex()}
+def files_entry(target: Path, names: Iterable[str]) -> dict[str, Any]:
+    """What the manifest says about files: size and digest of each."""
+    paths = {name: target / name for name in names}
+    return {name: {"bytes": at.stat().st_size, "sha256": sha256_of_file(at).hex()} for name, at in paths.items()}
