@@ -2,9 +2,10 @@
 
     python -m benchmarks.site_gain --data DIR [--sets highway,prsa,asd] [--json FILE]
 
-Rows of other sets that FILE has are kept. Of every site so many columns are taken, evenly spaced, with the errors that `tools/injected.py` beside DIR puts in. The
-federated run has all sites with as many columns each; alone, every site runs by itself. One setting for all: the
-defaults of a run. The figures are pooled over sites, so that both ways are judged on the same entries.
+Rows of other sets that FILE has are kept. Of every site so many columns are taken, evenly spaced, with the errors that
+`tools/injected.py` beside DIR puts in. The federated run has all sites with as many columns each; alone, every site
+runs by itself. One setting for all: the defaults of a run. The figures are pooled over sites, so that both ways are
+judged on the same entries.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Scales per feature from summed counts, guarded so that no feature's scale can vanish while its residuals do not.
 
 A median-based scale implodes when half of a feature's entries can be explained exactly by a few directions. Here the
-scale of the fit comes from the 60 % quantile, raised until at most a quarter of the entries is without weight; the scale of
-flags comes from the 85 % quantile. So a feature's scale stays that of most of its entries.
+scale of the fit comes from the 60 % quantile, raised until at most a quarter of the entries is without weight; the
+scale of flags comes from the 85 % quantile. So a feature's scale stays that of most of its entries.
 """
 
 from __future__ import annotations
