@@ -41,6 +41,7 @@ SECTIONS: tuple[Renderer, ...] = (
     paper_costs.costs,
     solver.easy,
     solver.cells,
+    solver.closing,
     solver.kinds,
     solver.split,
     solver.speed,
