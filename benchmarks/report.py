@@ -42,6 +42,7 @@ SECTIONS: tuple[Renderer, ...] = (
     paper_costs.costs,
     solver.easy,
     solver.cells,
+    solver.closing,
     solver.kinds,
     solver.split,
     solver.speed,

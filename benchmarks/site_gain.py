@@ -2,9 +2,10 @@
 
     python -m benchmarks.site_gain --data DIR [--sets highway,prsa,asd] [--json FILE]
 
-Of every site so many columns are taken, evenly spaced, with the errors that `tools/injected.py` beside DIR puts in. The
-federated run has all sites with as many columns each; alone, every site runs by itself. One setting for all: the
-defaults of a run. The figures are pooled over sites, so that both ways are judged on the same entries.
+Rows of other sets that FILE has are kept. Of every site so many columns are taken, evenly spaced, with the errors that
+`tools/injected.py` beside DIR puts in. The federated run has all sites with as many columns each; alone, every site
+runs by itself. One setting for all: the defaults of a run. The figures are pooled over sites, so that both ways are
+judged on the same entries.
 """
 
 from __future__ import annotations
@@ -97,6 +98,8 @@ def main() -> None:
                     f"{row['set']} {row['columns']} {row['way']}: F1 {row['f1']:.3f}, AUC {row['auc']:.4f}", flush=True
                 )
     if wanted.json is not None:
+        kept = json.loads(wanted.json.read_text()) if wanted.json.exists() else []
+        found = [row for row in kept if row["set"] not in wanted.sets.split(",")] + found
         wanted.json.write_text(json.dumps(found, indent=1) + "\n")
         draw(found, FIGURES / "site-gain")
 

@@ -77,7 +77,7 @@ def robust_pca_of_hubert(M: FloatArray, rank: int) -> Found:
     from robpy.pca import ROBPCA  # type: ignore[import-not-found]  # noqa: PLC0415 - not a dependency
 
     X = filled(M).T
-    fitted = ROBPCA(n_components=rank).fit(X)
+    fitted = ROBPCA(n_components=rank, random_seed=0).fit(X)
     scores = fitted.transform(X)
     return by_residual(M, (fitted.location_ + scores @ fitted.components_.T).T)
 

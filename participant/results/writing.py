@@ -82,7 +82,8 @@ def write_results(
     """Compute the result from the final broadcast, block by block, and write it to `directory`/RUN."""
     names = names or ResultNames(spec.features)
     directory.mkdir(parents=True, exist_ok=True)
-    method, consensus = method_of(spec), _final_consensus(facts, final)
+    named = spec if spec.features else spec.model_copy(update={"features": tuple(names.features)})  # for the verdict
+    method, consensus = method_of(named), _final_consensus(facts, final)
     model = method.model(consensus)
     factor = final.broadcast.tensor[:, : spec.width]  # closing broadcasts have columns for the features beside it
     kept = _entering(model["U"], factor)

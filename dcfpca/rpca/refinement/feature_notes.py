@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.rpca.refinement.closing_plan import ClosingPlan
+from dcfpca.rpca.refinement.null import DOMINATED
 
-CONSTANT, DOMINATED, TWO_VALUED = 0.999, 0.8, 0.9
+CONSTANT, TWO_VALUED = 0.999, 0.9
 UNEXPLAINED = 0.95  # residuals of a feature as wide as this share of its spread
 MOST_NAMED = 8
 
@@ -24,7 +25,7 @@ def feature_notes(plan: ClosingPlan, features: Sequence[str] = ()) -> tuple[str,
     two_valued = ~constant & ~dominated & (plan.two_values > TWO_VALUED)
     kinds = {
         "Constant, so of no use to the others": constant,
-        "One value in more than 80 % of the entries, so its other values may be flagged": dominated,
+        "One value in more than 80 % of the entries, so only values far from all others are flagged": dominated,
         "Two values, which a low-rank part follows poorly": two_valued,
         "Not explained by the other features": unexplained(plan) & ~constant & ~dominated,
     }
@@ -40,5 +41,6 @@ def unexplained(plan: ClosingPlan) -> NDArray[np.bool_]:
 
 def named(rows: Sequence[int], features: Sequence[str] = ()) -> str:
     """The features of these rows, by name or number; of many only the first."""
-    shown = [features[row] if row < len(features) else f"feature {row}" for row in rows[:MOST_NAMED]]
-    return ", ".join(shown) + (f" and {len(rows) - MOST_NAMED} more" if len(rows) > MOST_NAMED else "")
+    shown = [features[row] if features else str(row) for row in rows[:MOST_NAMED]]
+    told = ", ".join(shown) + (f" and {len(rows) - MOST_NAMED} more" if len(rows) > MOST_NAMED else "")
+    return told if features else f"feature {told} (counted from 0)"

@@ -205,7 +205,7 @@ class StagedMethod:
 
     def _end(self, consensus: Consensus, plan: ClosingPlan, sums: TensorMessage) -> Consensus:
         counts, distances = np.rint(sums.tensor * plan.columns), np.rint(sums.scalars[4:] * plan.columns)
-        scale = null_scale(counts, plan.noise, plan.spread)
+        scale = null_scale(counts, plan.noise, plan.spread, plan.one_value)
         plan = replace(
             plan,
             null_scale=scale,

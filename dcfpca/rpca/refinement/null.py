@@ -19,14 +19,19 @@ SHOULDER = (3.0, 5.0)  # in scales
 CALM = 0.004  # of a feature's entries may lie in its shoulder; normal noise has 0.0027 there
 MOST_OF_SPREAD = 0.5
 STEPS = 24
+DOMINATED = 0.8  # of a feature's entries have one value
 NONE_FLAGGED = 1e6  # a cut that no entry reaches
 CUTS = np.linspace(2.0, 12.0, 401)
 DISTANCE_LEVELS = ((0.85, 0.85), (0.98, 0.99))  # of the counts, and of χ²: coefficients of real tables have heavy tails
 DISTANCE_BINS = Bins(octaves=10, per_octave=4)
 
 
-def null_scale(counts: FloatArray, unit: FloatArray, spread: FloatArray) -> FloatArray:
-    """Each feature's scale, from the counts of its residuals' sizes."""
+def null_scale(counts: FloatArray, unit: FloatArray, spread: FloatArray, one_value: FloatArray) -> FloatArray:
+    """Each feature's scale, from the counts of its residuals' sizes.
+
+    Of a feature that is one value nearly throughout (the share `one_value` of its entries), the residuals say only how
+    well that value is fitted; its scale is that of its other values, which are rare but no errors by that.
+    """
     core = deviation(counts, unit, FLAG_LEVEL, RESIDUAL_BINS)
     largest = np.sqrt(core**2 + (MOST_OF_SPREAD * spread) ** 2)
     entries = np.maximum(counts.sum(axis=1), 1e-300)
@@ -36,7 +41,7 @@ def null_scale(counts: FloatArray, unit: FloatArray, spread: FloatArray) -> Floa
         inner, outer = (count_above(counts, unit, bound * tried, RESIDUAL_BINS) for bound in SHOULDER)
         now = (inner - outer <= CALM * entries) & ~calm
         scale, calm = np.where(now, tried, scale), calm | now
-    return scale
+    return np.where(one_value > DOMINATED, np.maximum(scale, spread), scale)
 
 
 def flag_cut(counts: FloatArray, unit: FloatArray, scale: FloatArray, rate: float) -> float:

@@ -48,7 +48,9 @@ def test_features_that_cannot_carry_a_low_rank_part_are_named_by_their_kind() ->
     M[3], M[5], M[8] = 7.0, M[5] > np.quantile(M[5], 0.88), M[8] > 0.0
     notes = "\n".join(_verdict(*_run(M)).notes)
     assert "Constant, so of no use to the others: metric 3." in notes
-    assert "One value in more than 80 % of the entries, so its other values may be flagged: metric 5." in notes
+    assert (
+        "One value in more than 80 % of the entries, so only values far from all others are flagged: metric 5." in notes
+    )
     assert "Two values, which a low-rank part follows poorly: metric 8." in notes
 
 
