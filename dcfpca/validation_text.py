@@ -33,7 +33,10 @@ _TEXTS = {
     "string_too_long": "it must have at most {max_length} characters",
     "string_too_short": "it must have at least {min_length} characters",
 }
-_PATTERNS = {":[0-9]{1,5}$": "it must be host:port, such as aggregator.example.org:7443"}
+_PATTERNS = {
+    ":[0-9]{1,5}$": "it must be host:port, such as aggregator.example.org:7443",
+    ":[0-9]{1,5})*$": "it must be host:port, such as aggregator.example.org:7443, or several with commas between",
+}
 
 
 def describe(error: ValidationError) -> str:
