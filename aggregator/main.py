@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dcfpca import logs
-from dcfpca.errors import UnusableState
+from dcfpca.errors import BadInput, UnusableState
 from dcfpca.text.command_runner import EXIT_CODES, run_command
 from dcfpca.version import __version__
 
@@ -52,30 +52,37 @@ def check(config: ConfigPath) -> None:
     """Check configuration, certificate and store without serving: the whole file, every run and the audit log."""
     from aggregator.store.audit import check_consortium
     from aggregator.store.examination import examine
+    from aggregator.store.postgresql import PostgresDatabase, prepare
     from aggregator.store.store import Store
     from aggregator.trust import Trust
 
     settings = _settings(config)
     trust = Trust(settings.server, frozenset())
     own = f"{trust.credentials.identity}, certificate until {trust.credentials.not_after:%Y-%m-%d}"
-    store = Store(settings.store.path)
+    url = settings.store.database_url()
+    if url:
+        prepare(url)
+    store = Store(settings.store.path, PostgresDatabase(url) if url else None)
     try:
         check_consortium(store.connection, trust.credentials.identity.consortium)
         findings = examine(store.connection)
     finally:
         store.close()
-    _raise_if_damaged(f"the store {settings.store.path}", findings)
+    _raise_if_damaged("the store in PostgreSQL" if url else f"the store {settings.store.path}", findings)
     for sentence in findings.unknown:
         typer.echo(f"warning: {sentence}", err=True)
     typer.echo(f"ok: {own}; {findings.runs} runs in the store")
 
 
 @app.command()
-def health(config: ConfigPath) -> None:
+def health(
+    config: ConfigPath,
+    standby_ok: Annotated[bool, typer.Option("--standby-ok", help="Exit 0 for a standby, too.")] = False,
+) -> None:
     """Ask the service with this configuration whether it is serving; exit 0 only if it is."""
     from aggregator.rpc.health_client import probe
 
-    typer.echo(f"ok: {probe(_settings(config))}")
+    typer.echo(f"ok: {probe(_settings(config), standby_ok=standby_ok)}")
 
 
 @app.command()
@@ -83,7 +90,10 @@ def backup(config: ConfigPath, out: Annotated[Path, typer.Option("--out", help="
     """Make a consistent copy of the store while the service runs. After a restore, open runs continue or pause."""
     from aggregator.store.backup import back_up
 
-    source = _settings(config).store.path
+    settings = _settings(config).store
+    if settings.database_url():
+        raise BadInput("the store is in PostgreSQL", "back it up with pg_dump (deploy/RUNBOOK.md, A standby)")
+    source = settings.path
     _raise_if_damaged(f"{source} was copied to {out}, but it", back_up(source, out))
     typer.echo(f"ok: {source} copied to {out}")
 

@@ -37,7 +37,10 @@ _TEXTS = {
     "string_too_short": "it must have at least {min_length} characters",
 }
 _OTHERWISE = "it is not written as it must be"
-_PATTERNS = {":[0-9]{1,5}$": "it must be host:port, such as aggregator.example.org:7443"}
+_PATTERNS = {
+    ":[0-9]{1,5}$": "it must be host:port, such as aggregator.example.org:7443",
+    ":[0-9]{1,5})*$": "it must be host:port, such as aggregator.example.org:7443, or several with commas between",
+}
 
 
 def describe(error: ValidationError) -> str:

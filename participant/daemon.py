@@ -65,7 +65,7 @@ class Daemon:
     async def serve(self) -> None:
         """Serve until cancelled; raises DcfpcaError when retrying cannot help."""
         files = TlsFiles(self._config.identity.ca, self._config.identity.cert, self._config.identity.key)
-        connection = Connection(self._config.aggregator.address, files, self._link, self._telemetry.connected)
+        connection = Connection(files, self._link, self._telemetry.connected)
         metrics = await serve_beside("metrics", self._config.telemetry.metrics, self._telemetry.page)
         self._restore()
         tasks = [

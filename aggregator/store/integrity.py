@@ -6,7 +6,7 @@ from aggregator.store.database_port import Database
 from aggregator.store.sqlite_errors import damaged
 
 _VITAL = ("participants", "revoked", "audit", "opening")
-_RUNS = ("runs", "events", "consensus", "rounds")
+_RUNS = ("runs", "events", "consensus", "rounds", "opened_sums")
 
 
 def check_vital_tables(db: Database, where: str) -> None:

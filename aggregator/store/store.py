@@ -104,8 +104,12 @@ class Store:
 
     def read_runs(self) -> list[StoredRun | HeldRun]:
         """Every run, oldest first; for one that is damaged or in an unknown format, why it cannot be served."""
-        found = [run_rows.read_run(self.connection, run_id) for run_id in run_rows.run_ids(self.connection)]
+        found = [self.read_run(run_id) for run_id in run_rows.run_ids(self.connection)]
         return sorted(found, key=lambda one: one.run.created_at if isinstance(one, StoredRun) else one.created_at)
+
+    def read_run(self, run_id: str) -> StoredRun | HeldRun:
+        """One run, or why it cannot be served."""
+        return run_rows.read_run(self.connection, run_id)
 
     def round_views(self, run_id: str, after: int = -1) -> list[bytes]:
         """Finished rounds after this one, oldest first; raises UnusableState when one is damaged."""

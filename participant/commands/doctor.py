@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from dcfpca.connection_diagnosis import Address, TlsFiles
 from dcfpca.doctor import CheckResult, fail, ok, warn
 from dcfpca.doctor.local_checks import check_credentials, check_directory
-from dcfpca.doctor.network_checks import check_network
+from dcfpca.doctor.network_checks import check_aggregators
 from dcfpca.errors import DcfpcaError
 from dcfpca.identity import Role
 from dcfpca.pki import SOON_DAYS, Credentials
@@ -130,8 +130,8 @@ def _doubts(policy: SitePolicy) -> Iterator[CheckResult]:
 def _network(config: Config, own: Credentials) -> Iterator[CheckResult]:
     identity = config.identity
     try:
-        address = Address.parse(config.aggregator.address)
+        addresses = Address.parse_all(config.aggregator.address)
     except DcfpcaError as error:
         yield fail("aggregator", error)
         return
-    yield from check_network(address, TlsFiles(identity.ca, identity.cert, identity.key), own)
+    yield from check_aggregators(addresses, TlsFiles(identity.ca, identity.cert, identity.key), own)
