@@ -96,8 +96,8 @@ def delayed_rounds(results: Path) -> Section | None:
             f"{rows[0]['participants']} sites in one network namespace and the aggregator in another, every frame "
             f"delayed by {rows[0]['one_way_ms']:g} ms each way. Round trips are what the delay adds to a median round, "
             "in units of 100 ms. Beyond the transfer: less what the delay adds to a bare exchange of these bytes over "
-            "TCP beyond its one round trip. Sums below 256 KiB are verified in every round, for which a site fetches them: one "
-            "round trip more. Large tensors take less than the bare exchange, whose connections fall idle in between.",
+            "TCP beyond its one round trip. Sums below 256 KiB are verified in every round, for which a site "
+            "fetches them: one round trip more. Large tensors take less than the bare exchange, whose lines fall idle.",
             table(
                 ["sum", "tensor", "round", "with delay", "round trips", "beyond the transfer"],
                 [
