@@ -26,7 +26,7 @@ def secure_rounds(results: Path) -> Section | None:
         ("python -m benchmarks.secure_rounds --json benchmarks/results/secure-rounds.json",),
         paragraphs(
             "1000 × 50, sites that compute nothing, all processes and all their disks on one machine of two cores; the "
-            "kinds take turns, and the figure is the median over the turns. CPU is that of the process, whatever else "
+            f"kinds take turns ({rows[0]['turns']} each of ten sites); figures are medians. CPU is that of the process, whatever else "
             f"the machine did: its load was {loads[0]:.0f} to {loads[-1]:.0f}, so that seconds are upper bounds and "
             "ratios of seconds are rough. Bytes are both ways, against 2 · m · r · 8. `sampled` is the default.",
             "Before an answer of a secure round leaves, a site has synced its numbers, their row and its key "
