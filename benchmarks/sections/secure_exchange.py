@@ -27,7 +27,7 @@ def secure_rounds(results: Path) -> Section | None:
         paragraphs(
             "1000 × 50, sites that compute nothing, all processes and all their disks on one machine of two cores; the "
             f"kinds take turns ({rows[0]['turns']} each of ten sites); medians. CPU is that of the process, whatever "
-            f"else the machine did: its load was {loads[0]:.0f} to {loads[-1]:.0f}, so that seconds are upper bounds and "
+            f"else the machine did: its load was {loads[0]:.0f} to {loads[-1]:.0f}, so seconds are upper bounds and "
             "ratios of seconds are rough. Bytes are both ways, against 2 · m · r · 8. `sampled` is the default.",
             "Before an answer of a secure round leaves, a site has synced its numbers, their row and its key "
             "record (twice) to the disk, which a plain round does not need; here ten sites share one disk for that.",
