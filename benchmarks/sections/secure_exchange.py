@@ -26,9 +26,11 @@ def secure_rounds(results: Path) -> Section | None:
         ("python -m benchmarks.secure_rounds --json benchmarks/results/secure-rounds.json",),
         paragraphs(
             "1000 × 50, sites that compute nothing, all processes and all their disks on one machine of two cores; the "
-            "kinds take turns, and the figure is the median over the turns. CPU is that of the process, whatever else "
-            f"the machine did: its load was {loads[0]:.0f} to {loads[-1]:.0f}, so that seconds are upper bounds and "
+            f"kinds take turns ({rows[0]['turns']} each of ten sites); medians. CPU is that of the process, whatever "
+            f"else the machine did: its load was {loads[0]:.0f} to {loads[-1]:.0f}, so seconds are upper bounds and "
             "ratios of seconds are rough. Bytes are both ways, against 2 · m · r · 8. `sampled` is the default.",
+            "Before an answer of a secure round leaves, a site has synced its numbers, their row and its key "
+            "record (twice) to the disk, which a plain round does not need; here ten sites share one disk for that.",
             table(
                 ["sum", "sites", "median round", "CPU of all processes, a round", "bytes", "set-up", "masking, a site"],
                 [_cells(row) for row in rows],
@@ -94,7 +96,8 @@ def delayed_rounds(results: Path) -> Section | None:
             f"{rows[0]['participants']} sites in one network namespace and the aggregator in another, every frame "
             f"delayed by {rows[0]['one_way_ms']:g} ms each way. Round trips are what the delay adds to a median round, "
             "in units of 100 ms. Beyond the transfer: less what the delay adds to a bare exchange of these bytes over "
-            "TCP beyond its one round trip.",
+            "TCP beyond its one round trip. Sums below 256 KiB are verified in every round, for which a site "
+            "fetches them: one round trip more. Large tensors take less than the bare exchange, whose lines fall idle.",
             table(
                 ["sum", "tensor", "round", "with delay", "round trips", "beyond the transfer"],
                 [
