@@ -1,7 +1,6 @@
 """Loaded before any test: what must be set before NumPy and gRPC are imported."""
 
 import os
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +12,7 @@ require_tls_1_3()
 
 # The matrices of tests are small: a second BLAS thread only spins, in this process and in those that tests start.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[Any]:
