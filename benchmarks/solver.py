@@ -100,7 +100,8 @@ def closing() -> Iterator[Row]:
                 run = simulate(StagedMethod(inner, 500, width, factor == 1), problem.sites())
                 plan = ClosingPlan.of(run.consensus.broadcast)
                 flags, hit = run.outliers.toarray() != 0.0, problem.S != 0.0
-                yield {"bound": factor, "r/n": share, "s": sparsity, "ending": plan.ending.name.lower()} | {
+                yield {
+                    "bound": factor, "r/n": share, "s": sparsity, "ending": plan.ending.name.lower(),
                     "squared_error_L": relative_squared_error(run.low_rank, problem.L), "rank": plan.rank,
                     "true_rank": problem.rank, "rounds": run.consensus.round,
                     "wrong_flags": int(np.count_nonzero(flags != hit)),

@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from benchmarks.real_tables import GIVEN
 from dcfpca.rpca.baselines.alm import alm
 from dcfpca.rpca.method import FloatArray
 
-Found = tuple[FloatArray, FloatArray]  # flags, scores
+Found = tuple[NDArray[np.bool_], FloatArray]  # flags, scores
 CUT = 3.5
 
 
@@ -65,7 +66,7 @@ def pursuit(M: FloatArray, _: int) -> Found:
 
 
 def detect_deviating_cells(M: FloatArray, _: int) -> Found:
-    import pandas  # type: ignore[import-untyped]  # noqa: PLC0415 - comes with robpy
+    import pandas  # noqa: PLC0415 - comes with robpy
     from robpy.outliers.ddc import DDC  # type: ignore[import-not-found]  # noqa: PLC0415 - not a dependency
 
     frame = pandas.DataFrame(filled(M).T)
@@ -83,7 +84,11 @@ def robust_pca_of_hubert(M: FloatArray, rank: int) -> Found:
 
 
 def peers() -> dict[str, Callable[[FloatArray, int], Found]]:
-    known = {"medians": medians, "plain PCA": plain_pca, "principal component pursuit (ALM)": pursuit}
+    known: dict[str, Callable[[FloatArray, int], Found]] = {
+        "medians": medians,
+        "plain PCA": plain_pca,
+        "principal component pursuit (ALM)": pursuit,
+    }
     if find_spec("robpy"):
         known |= {"DetectDeviatingCells (robpy)": detect_deviating_cells, "ROBPCA (robpy)": robust_pca_of_hubert}
     return known

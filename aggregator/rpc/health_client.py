@@ -38,8 +38,8 @@ def probe(config: Config, seconds: float = 5, *, standby_ok: bool = False) -> st
         hint = "its log says why: the store, the certificate, or it is stopping"
         raise Unreachable(f"the aggregator at {address} answers, but says that it is not serving", hint)
     days = whole_days(own.not_after, datetime.now(UTC))
-    told = f"{address} is serving, and its certificate lasts {days} more days"
-    return f"{told}; {held} runs are held, see `dcfpca run list`" if held else told
+    serving = f"{address} is serving, and its certificate lasts {days} more days"
+    return f"{serving}; {held} runs are held, see `dcfpca run list`" if held else serving
 
 
 def _ask(address: str, own: Credentials, seconds: float) -> tuple[int, dict[str, str]]:
