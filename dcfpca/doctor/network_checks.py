@@ -108,10 +108,8 @@ def _service(address: Address, files: TlsFiles, own: Credentials) -> Iterator[Ch
             yield fail("service", explain(error, address, files))
             return
     if answer.standby_of is not None:
-        remedy = (
-            "nothing to do if the other address is given too, with a comma between; then the one that serves is used"
-        )
-        yield fail("service", f"it is a standby, and {answer.standby_of or 'nobody'} serves", remedy)
+        remedy = "give the address of the one that serves, too: both with a comma between, or see why none does"
+        yield fail(_STANDBY, f"it is a standby, and {answer.standby_of or 'nobody'} serves", remedy)
         return
     if answer.serving:
         yield ok("service", "the aggregator reports that it is serving")
