@@ -1,7 +1,7 @@
 """Scales per feature from summed counts, guarded so that no feature's scale can vanish while its residuals do not.
 
 A median-based scale implodes when half of a feature's entries can be explained exactly by a few directions. Here the
-scale of the fit comes from the 60 % quantile, raised until at most a quarter of the entries is without weight; the
+scale of the fit comes from the median, raised until at most a quarter of the entries is without weight; the
 scale of flags comes from the 85 % quantile. So a feature's scale stays that of most of its entries.
 """
 
@@ -16,7 +16,7 @@ from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.refinement.column_fit import TUKEY
 from dcfpca.rpca.refinement.size_histogram import MARGINAL_BINS, RESIDUAL_BINS, Bins, quantile
 
-FIT_LEVEL = 0.6  # of the sizes of residuals: errors in a tenth or a fifth of a feature hardly widen it
+FIT_LEVEL = 0.5  # of the sizes of residuals: errors in a tenth or a fifth of a feature hardly widen it
 WEIGHED_LEVEL = 0.75  # at most a quarter of a feature's entries is without weight in the fit
 FLAG_LEVEL = 0.85  # at most 15 % of a feature's entries can be flagged by their size alone
 HIGHER_LEVELS = (0.9, 0.95, 0.99)  # where one value makes up so much of a feature that the level's quantile is zero
