@@ -15,7 +15,7 @@ from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.validation_text import describe
 from participant.config import Config as ParticipantConfig
 
-WRONG = (1, -1, 1.5, "x", "", True, None, [], ["a", 1], {}, {"a": 1}, [[1]], "x" * 5000, 10**30)
+WRONG: tuple[Any, ...] = (1, -1, 1.5, "x", "", True, None, [], ["a", 1], {}, {"a": 1}, [[1]], "x" * 5000, 10**30)
 LIBRARY = re.compile(
     r"Input|should|Field |unable|pars(e|ing)|instance|dictionary|tuple|NoneType|pydantic|permitted", re.I
 )
