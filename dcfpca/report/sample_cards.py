@@ -33,7 +33,7 @@ def sample_cards(found: SiteFigures) -> str:
 def _card(one: OddSample, found: SiteFigures) -> str:
     names = found.features.names
     lines = "".join(
-        f"<li><b>{escape(names[row])}</b> {number(one.observed[row])}, expected {rounded(one.expected[row])} "
+        f"<li><b>{escape(names[row])}</b>: {number(one.observed[row])}, expected {rounded(one.expected[row])} "
         f'<span class="off">{noise_text(one.z[row])}</span></li>'
         for row in one.rows[:MOST_ENTRIES]
     )
@@ -60,7 +60,7 @@ def sample_table(found: SiteFigures) -> str:
     lines = []
     for one in found.odd[:MOST_LISTED]:
         told = "; ".join(
-            f"{names[row]} {number(one.observed[row])} instead of {rounded(one.expected[row])}" for row in one.rows[:3]
+            f"{names[row]}: {number(one.observed[row])} instead of {rounded(one.expected[row])}" for row in one.rows[:3]
         )
         lines.append(
             f'<tr data-text="{escape(_words(one, names))}" data-flag="{"yes" if one.flagged else "no"}">'

@@ -2,10 +2,11 @@
   var box = document.getElementById("search"), only = document.getElementById("only"), told = document.getElementById("told");
   if (!box) { return; }
   function apply() {
-    var words = box.value.toLowerCase().split(/\s+/).filter(Boolean), shown = 0, cards = 0;
+    var phrase = box.value.toLowerCase().trim(), words = phrase.split(/\s+/).filter(Boolean), shown = 0, cards = 0;
     document.querySelectorAll("[data-text]").forEach(function (one) {
       var text = one.getAttribute("data-text"), flag = one.getAttribute("data-flag");
-      var fits = words.every(function (word) { return text.indexOf(word) >= 0; }) && !(only.checked && flag === "no");
+      var named = text.indexOf(phrase) >= 0 || words.every(function (word) { return (" " + text).indexOf(" " + word) >= 0; });
+      var fits = named && !(only.checked && flag === "no");
       one.hidden = !fits;
       if (one.classList.contains("card")) { cards += 1; shown += fits ? 1 : 0; }
     });

@@ -44,7 +44,7 @@ def measure_result(config: Config, manifest: dict[str, Any], image: str = "") ->
         hint = "put the data back that the run was made with, or look at L.npy and S.npz directly"
         raise BadInput(f"the data is {_size(data.shape)} and the result {_size(L.shape)}", hint)
     noise, rate = _noise(config, manifest, used, L), float(manifest["spec"].get("flag_rate", 0.01))
-    gaps, pictures = _overview(used, L, noise)
+    (gaps, pictures), shape = _overview(used, L, noise), _image(image, L.shape[0])
     p_values, flagged = _p_values(directory, L.shape[1], rate)
     return SiteFigures(
         rows=L.shape[0],
@@ -53,11 +53,11 @@ def measure_result(config: Config, manifest: dict[str, Any], image: str = "") ->
         outliers=int(S.nnz),
         flagged_samples=int(flagged.sum()),
         flag_rate=rate,
-        features=_features(used, noise, S, gaps),
+        features=_features(used, noise, S, gaps, shape),
         odd=_odd(used, L, S, noise, p_values, flagged),
         components=_components(directory, L.shape[0]),
         pictures=pictures,
-        image=_image(image, L.shape[0]),
+        image=shape,
     )
 
 
@@ -74,9 +74,13 @@ def _overview(used: Matrix, L: FloatArray, noise: FloatArray) -> tuple[FloatArra
     return gaps, tiles.pictures()
 
 
-def _features(used: Matrix, noise: FloatArray, S: sparse.csc_array, gaps: FloatArray) -> FeatureFigures:
+def _features(
+    used: Matrix, noise: FloatArray, S: sparse.csc_array, gaps: FloatArray, image: tuple[int, int] | None
+) -> FeatureFigures:
     rows, columns = S.shape
-    names = used.features or tuple(str(row) for row in range(rows))
+    names = used.features or tuple(f"no. {row}" for row in range(rows))
+    if image is not None:
+        names = tuple(f"pixel {row // image[1]}, {row % image[1]}" for row in range(rows))
     flags = np.bincount(S.indices, minlength=rows).astype(float)
     return FeatureFigures(names, bool(used.features), noise, flags, gaps / columns)
 
@@ -135,7 +139,8 @@ def _sample(
     z = (observed - expected) / noise
     own = S.indices[S.indptr[column] : S.indptr[column + 1]]
     rows = tuple(int(row) for row in own[np.argsort(-np.abs(z[own]), kind="stable")])
-    return OddSample(used.id_at(column), p_value, flagged, observed, expected, z, rows)
+    name = used.id_at(column) if used.ids else f"sample {used.id_at(column)}"
+    return OddSample(name, p_value, flagged, observed, expected, z, rows)
 
 
 def _components(directory: Path, rows: int) -> Components:

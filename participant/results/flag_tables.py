@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dcfpca.rpca.method import ColumnScores, FloatArray
 from dcfpca.rpca.refinement.null import two_sided
-from participant.results.table_files import Table, can_write_parquet, write_csv, write_parquet
+from participant.results.table_files import Chunk, Table, can_write_parquet, write_csv, write_parquet
 
 OUTLIERS, SAMPLES = "outliers.csv", "samples.csv"
 SCHEMA = 1
@@ -93,7 +93,7 @@ def significant(p_values: FloatArray, rate: float) -> NDArray[np.bool_]:
     return found
 
 
-def _entries(result: FlaggedResult) -> Iterator[list[Sequence[Any]]]:
+def _entries(result: FlaggedResult) -> Iterator[Chunk]:
     places = scipy.sparse.coo_array(result.S)
     z = places.data / result.deviation[places.row]
     order = np.argsort(-np.abs(z), kind="stable")
@@ -113,7 +113,7 @@ def _entries(result: FlaggedResult) -> Iterator[list[Sequence[Any]]]:
         ]
 
 
-def _samples(result: FlaggedResult) -> Iterator[list[Sequence[Any]]]:
+def _samples(result: FlaggedResult) -> Iterator[Chunk]:
     scores, S = result.scores, scipy.sparse.csc_array(result.S)
     odd, counts = significant(scores.p_value, result.rate), np.diff(S.indptr)
     # A p-value may be zero in doubles; the largest z goes on telling samples apart.

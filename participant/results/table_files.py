@@ -10,7 +10,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-Chunk = list[Sequence[Any]]
+from numpy.typing import NDArray
+
+Column = Sequence[Any] | NDArray[Any]
+Chunk = list[Column]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ def write_csv(path: Path, table: Table) -> None:
             writer.writerows(zip(*texts, strict=True))
 
 
-def _texts(kind: str, values: Sequence[Any]) -> list[str]:
+def _texts(kind: str, values: Column) -> list[str]:
     match kind:
         case "double":
             return [f"{value:.6g}" for value in values]

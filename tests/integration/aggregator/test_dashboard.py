@@ -235,9 +235,13 @@ def test_the_sites_own_report_shows_its_pictures(
     assert ended.value.code == 0
     page = browser.page(out.as_uri())
     sizes = page.evaluate("[...document.images].map((i) => [i.complete, i.naturalWidth, i.naturalHeight])")
-    assert sizes == [[True, 20, ROWS]] * 3
+    assert sizes == [[True, 20, ROWS]] * 2
     assert "For this site only" in page.evaluate("document.body.innerText")
     assert page.evaluate(CONTRAST)[0] >= 4.5
+    for dark in (False, True):
+        phone = browser.page(out.as_uri(), 390, dark=dark)
+        assert phone.evaluate(CONTRAST)[0] >= 4.5
+        assert phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_metrics_tell_the_finished_rounds(federation: Shown, finished: str) -> None:

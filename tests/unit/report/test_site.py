@@ -4,58 +4,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 from dcfpca.errors import BadInput
 from dcfpca.report.sample_drawings import noise_text, rounded
 from dcfpca.report.site import site_report
 from participant.commands.report import build_report, measure_result
 from participant.commands.report_tiles import LARGEST_PICTURE, TiledPictures
-from participant.config import Config, load_config
-
-NAMES = [f"lab {letter}" for letter in "abcdefghijklmnopqrst"]
-
-
-def manifest(**more: Any) -> dict[str, Any]:
-    made = {
-        "spec": {},
-        "run": "r1",
-        "label": "<b>spring</b>",
-        "participant": "a",
-        "outcome": "converged",
-        "method": "subspace",
-        "rank": 1,
-        "rounds": 5,
-        "spec_sha256": "00",
-        "certificate": {"stationarity": 1e-9},
-        "files": {"L.npy": {"bytes": 1, "sha256": "ff"}},
-        "verdict": {"sound": True, "sentence": "Rank 1 predicts 90 % of the hidden entries' spread.", "reasons": []},
-    }
-    return json.loads(json.dumps(made | more))
-
-
-def site_with(tmp_path: Path, M: np.ndarray, L: np.ndarray, S: np.ndarray, data: str = "") -> Config:
-    np.save(tmp_path / "data.npy", M)
-    result = tmp_path / "results" / "r1"
-    result.mkdir(parents=True)
-    np.save(result / "L.npy", L)
-    U, values, V = np.linalg.svd(L, full_matrices=False)
-    np.save(result / "U.npy", U[:, :1] * values[0])
-    np.save(result / "V.npy", V[:1].T)
-    sparse.save_npz(result / "S.npz", sparse.csc_array(S))
-    (tmp_path / "names.txt").write_text("\n".join(NAMES[: M.shape[0]]))
-    (tmp_path / "participant.toml").write_text(
-        '[aggregator]\naddress = "a:1"\n[identity]\nca = "x"\ncert = "x"\nkey = "x"\n[data]\npath = "data.npy"\n'
-        f'missing = "allow"\n{data}\n[state]\ndir = "state"\n[results]\ndir = "results"\n'
-    )
-    return load_config(tmp_path / "participant.toml")
+from participant.config import Config
+from tests.support.site_report import NAMES, manifest, site_with
 
 
 @pytest.fixture
@@ -77,7 +38,7 @@ Known = tuple[Config, np.ndarray, np.ndarray, np.ndarray]
 def test_samples_are_ranked_in_noise_and_not_in_raw_units(known: Known) -> None:
     config, M, L, _ = known
     odd = measure_result(config, manifest()).odd
-    assert [one.sample for one in odd] == ["29", "7", "3"]
+    assert [one.sample for one in odd] == ["sample 29", "sample 7", "sample 3"]
     assert odd[0].rows == (2,)
     assert set(odd[1].rows) == set(range(6))
     np.testing.assert_array_equal(odd[2].observed, M[:, 3])
@@ -96,8 +57,8 @@ def test_flags_and_gaps_are_counted_by_feature(known: Known) -> None:
 def test_the_report_names_sample_measurement_found_and_expected(known: Known) -> None:
     config, M, L, _ = known
     html = build_report(config, manifest())
-    assert "<h3>29</h3>" in html
-    assert f"<b>lab c</b> {M[2, 29]:.4g}, expected {rounded(L[2, 29])}" in html
+    assert "<h3>sample 29</h3>" in html
+    assert f"<b>lab c</b>: {M[2, 29]:.4g}, expected {rounded(L[2, 29])}" in html
     assert html.index("The answer can be trusted") < html.index("Who stands out")
     assert "nothing in this file has left it" in html
     assert "<b>spring" not in html
@@ -138,7 +99,8 @@ def test_features_in_an_order_are_a_profile_and_pixels_an_image(tmp_path: Path) 
     config = site_with(tmp_path, L + S, L, S)
     assert measure_result(config, manifest()).drawing == "profile"
     html = build_report(config, manifest(), "3x4")
-    assert "found at 4" in html
+    assert "found at sample 4" in html
+    assert "<b>pixel 0, 3</b>: " in html
     with pytest.raises(BadInput, match="--image 5x5 is not the shape"):
         measure_result(config, manifest(), "5x5")
     (tmp_path / "other").mkdir()
