@@ -90,12 +90,12 @@ def residual_median(sizes: FloatArray, positive: FloatArray, unit: FloatArray) -
 
 
 def _median(above: FloatArray, below: FloatArray, unit: FloatArray) -> FloatArray:
-    """How far the median lies from the point that sizes were counted above and below of."""
+    """How far the median lies from the point that sizes were counted above and below of; 0 if nothing was counted."""
     over, under = above.sum(axis=1), below.sum(axis=1)
     half = 0.5 * (over + under)
     up = _quantile_of_rows(above, unit, (over - half) / np.maximum(over, 1e-300))
     down = _quantile_of_rows(below, unit, (under - half) / np.maximum(under, 1e-300))
-    return np.where(over > under, up, -down)
+    return np.where(over + under > 0.0, np.where(over > under, up, -down), 0.0)
 
 
 def _quantile_of_rows(counts: FloatArray, unit: FloatArray, levels: FloatArray) -> FloatArray:

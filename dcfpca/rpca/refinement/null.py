@@ -20,7 +20,6 @@ CALM = 0.004  # of a feature's entries may lie in its shoulder; normal noise has
 MOST_OF_SPREAD = 0.5
 STEPS = 24
 DOMINATED = 0.8  # of a feature's entries have one value
-NONE_FLAGGED = 1e6  # a cut that no entry reaches
 CUTS = np.linspace(2.0, 12.0, 401)
 DISTANCE_LEVELS = ((0.85, 0.85), (0.98, 0.99))  # of the counts, and of χ²: coefficients of real tables have heavy tails
 DISTANCE_BINS = Bins(octaves=10, per_octave=4)
@@ -45,13 +44,16 @@ def null_scale(counts: FloatArray, unit: FloatArray, spread: FloatArray, one_val
 
 
 def flag_cut(counts: FloatArray, unit: FloatArray, scale: FloatArray, rate: float) -> float:
-    """The |z| beyond which entries are flagged so that the false discovery rate is this; NONE_FLAGGED where none is."""
-    entries = counts.sum()
+    """The |z| beyond which entries are flagged so that the false discovery rate is this.
+
+    Where no entry is significant, it is the |z| at which a single one would be, so that new columns are still judged.
+    """
+    entries = float(counts.sum())
     for cut in CUTS:
         flagged = float(count_above(counts, unit, cut * scale, RESIDUAL_BINS).sum())
         if flagged > 0.5 / max(entries, 1.0) and two_sided(np.array([cut]))[0] * entries <= rate * flagged:
             return float(cut)
-    return NONE_FLAGGED
+    return float(-scipy.special.ndtri(0.5 * rate / max(entries, 1.0)))
 
 
 def two_sided(z: FloatArray) -> FloatArray:
