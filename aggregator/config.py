@@ -6,12 +6,15 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from dcfpca.errors import BadInput
 from dcfpca.validation_text import describe
 
 WebAddress = Annotated[str, Field(pattern=r"^$|^(\[[0-9a-fA-F:]+\]|[^:\s/]+):[0-9]{1,5}$")]
+
+
+_POSTGRESQL = ("postgresql://", "postgres://")
 
 
 class Section(BaseModel):
@@ -35,9 +38,36 @@ class Server(Section):
 class StoreSection(Section):
     """The location of the store."""
 
-    path: Path = Field(description="The SQLite file; exported reconstructions lie in a directory beside it.")
+    path: Path = Field(description="The SQLite file; open updates and exported files lie in directories beside it.")
+    url: str = Field(
+        "",
+        repr=False,
+        description="postgresql://USER@HOST/DATABASE, shared by aggregators that stand by for each other; `path` then "
+        "names only the directories. The password is best left to PGPASSFILE or url_file. Empty: SQLite.",
+    )
+    url_file: Path | None = Field(None, description="A file that holds the url, password included, in place of `url`.")
     keep_runs: int = Field(0, ge=0, description="Most runs that are over to keep; the oldest are deleted. 0: all.")
     keep_days: float = Field(0, ge=0, description="Days to keep a run after its end. 0: for ever.")
+
+    @field_validator("url")
+    @classmethod
+    def _is_postgresql(cls, url: str) -> str:
+        if url and not url.startswith(_POSTGRESQL):
+            raise ValueError("it must begin with postgresql://")
+        return url
+
+    def database_url(self) -> str:
+        """The URL of the PostgreSQL database; empty for a SQLite file."""
+        if self.url_file is None:
+            return self.url
+        try:
+            found = self.url_file.read_text().strip()
+        except OSError as error:
+            hint = "check [store] url_file, and that this user may read it"
+            raise BadInput(f"{self.url_file} cannot be read: {error.strerror}", hint) from error
+        if not found.startswith(_POSTGRESQL):
+            raise BadInput(f"{self.url_file} does not hold a database URL", "write one line: postgresql://…")
+        return found
 
 
 class Limits(Section):
@@ -110,11 +140,12 @@ def _resolved(config: Config, base: Path) -> Config:
     server = config.server
     files = {name: base / getattr(server, name) for name in ("ca", "cert", "key")}
     files |= {"crl": base / server.crl} if server.crl else {}
-    ready = config.telemetry.ready_file
+    ready, url_file = config.telemetry.ready_file, config.store.url_file
+    store = {"path": base / config.store.path, "url_file": base / url_file if url_file else None}
     return config.model_copy(
         update={
             "server": server.model_copy(update=files),
-            "store": config.store.model_copy(update={"path": base / config.store.path}),
+            "store": config.store.model_copy(update=store),
             "telemetry": config.telemetry.model_copy(update={"ready_file": base / ready if ready else None}),
         }
     )

@@ -1,4 +1,4 @@
-"""Closes an enrolment without a fixed cohort before its deadline, once every connected participant has answered."""
+"""Closes the enrolment of a run whose spec names no participants early, once everyone who is connected has answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The `dcfpca-aggregator` command."""
+"""The `dcfpca-aggregator` command.
+
+Each command imports what it needs when it is called: container platforms call `health` every few seconds.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aggregator.config import load_config
 from dcfpca import logs
-from dcfpca.errors import UnusableState
+from dcfpca.errors import BadInput, UnusableState
 from dcfpca.text.command_runner import EXIT_CODES, run_command
 from dcfpca.version import __version__
 
 if TYPE_CHECKING:
+    from aggregator.config import Config
     from aggregator.store.examination import Findings
 
 app = typer.Typer(
@@ -37,9 +40,9 @@ def _top(version: Annotated[bool, typer.Option("--version", help="Show the versi
 @app.command()
 def serve(config: ConfigPath) -> None:
     """Serve until SIGTERM or Ctrl-C."""
-    settings = load_config(config)
+    settings = _settings(config)
     logs.setup(settings.telemetry.log, settings.telemetry.level)
-    from aggregator.service import run_service  # noqa: PLC0415  imports NumPy, which a health probe must not wait for
+    from aggregator.service import run_service
 
     run_service(settings)
 
@@ -47,42 +50,58 @@ def serve(config: ConfigPath) -> None:
 @app.command()
 def check(config: ConfigPath) -> None:
     """Check configuration, certificate and store without serving: the whole file, every run and the audit log."""
-    from aggregator.store.audit import check_consortium  # noqa: PLC0415  as above
-    from aggregator.store.examination import examine  # noqa: PLC0415
-    from aggregator.store.store import Store  # noqa: PLC0415
-    from aggregator.trust import Trust  # noqa: PLC0415
+    from aggregator.store.audit import check_consortium
+    from aggregator.store.examination import examine
+    from aggregator.store.postgresql import PostgresDatabase, prepare
+    from aggregator.store.store import Store
+    from aggregator.trust import Trust
 
-    settings = load_config(config)
+    settings = _settings(config)
     trust = Trust(settings.server, frozenset())
     own = f"{trust.credentials.identity}, certificate until {trust.credentials.not_after:%Y-%m-%d}"
-    store = Store(settings.store.path)
+    url = settings.store.database_url()
+    if url:
+        prepare(url)
+    store = Store(settings.store.path, PostgresDatabase(url) if url else None)
     try:
         check_consortium(store.connection, trust.credentials.identity.consortium)
         findings = examine(store.connection)
     finally:
         store.close()
-    _raise_if_damaged(f"the store {settings.store.path}", findings)
+    _raise_if_damaged("the store in PostgreSQL" if url else f"the store {settings.store.path}", findings)
     for sentence in findings.unknown:
         typer.echo(f"warning: {sentence}", err=True)
     typer.echo(f"ok: {own}; {findings.runs} runs in the store")
 
 
 @app.command()
-def health(config: ConfigPath) -> None:
+def health(
+    config: ConfigPath,
+    standby_ok: Annotated[bool, typer.Option("--standby-ok", help="Exit 0 for a standby, too.")] = False,
+) -> None:
     """Ask the service with this configuration whether it is serving; exit 0 only if it is."""
-    from aggregator.rpc.health_client import probe  # noqa: PLC0415  imports gRPC, which the other commands do not need
+    from aggregator.rpc.health_client import probe
 
-    typer.echo(f"ok: {probe(load_config(config))}")
+    typer.echo(f"ok: {probe(_settings(config), standby_ok=standby_ok)}")
 
 
 @app.command()
 def backup(config: ConfigPath, out: Annotated[Path, typer.Option("--out", help="The file to write.")]) -> None:
-    """Make a consistent copy of the store while the service runs. After a restore, open runs continue."""
-    from aggregator.store.backup import back_up  # noqa: PLC0415  as above
+    """Make a consistent copy of the store while the service runs. After a restore, open runs continue or pause."""
+    from aggregator.store.backup import back_up
 
-    source = load_config(config).store.path
+    settings = _settings(config).store
+    if settings.database_url():
+        raise BadInput("the store is in PostgreSQL", "back it up with pg_dump (deploy/RUNBOOK.md, A standby)")
+    source = settings.path
     _raise_if_damaged(f"{source} was copied to {out}, but it", back_up(source, out))
     typer.echo(f"ok: {source} copied to {out}")
+
+
+def _settings(config: Path) -> Config:
+    from aggregator.config import load_config
+
+    return load_config(config)
 
 
 def _raise_if_damaged(what: str, findings: Findings) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aggregator.run import exports, waiting
+from aggregator.run import exports, phases, waiting
 from aggregator.run.phases import awaited
 from aggregator.run.records import StoredComplaint
 from aggregator.run.state import Export, Run, Status
@@ -11,6 +11,9 @@ from aggregator.runner import Runner
 from aggregator.store.participants import ParticipantRecord
 from aggregator.store.store import HeldRun
 from aggregator.verdict_view import rank_curve_view, verdict_view
+from dcfpca.rpca.method import Consensus
+from dcfpca.spec import RunSpec
+from dcfpca.suggestions import listed
 from dcfpca.v1 import admin_pb2 as pb
 
 
@@ -39,7 +42,28 @@ async def run_view(registry: RunRegistry, runner: Runner, after_round: int = -1,
         rank_curve=rank_curve_view(runner) if rounds else [],
         waiting=_waiting(registry, run),
         complaints=[_complaint(one) for one in run.complaints],
+        round_limit=runner.spec.last_round,
+        deadline_ms=int((phases.deadline(runner.spec, run) or 0) * 1000),
+        at_deadline=_at_deadline(runner.spec, run),
+        rounds_held=rounds_held(runner.consensus),
     )
+
+
+def rounds_held(consensus: Consensus) -> int:
+    """The number of the last finished round, as every display counts; round 0 prepares and is not counted."""
+    return consensus.round if consensus.outcome else max(consensus.round - 1, 0)
+
+
+def _at_deadline(spec: RunSpec, run: Run) -> str:
+    """What the run does at its deadline; empty where nothing is due."""
+    if phases.deadline(spec, run) is None:
+        return ""
+    if run.status is Status.ENROLLING:
+        return "enrolment closes"
+    if not spec.waits:
+        return "the round goes on without those who have not answered, or is tried again"
+    late = [name for name in waiting.missing(run) if run.fixed_cohort and name in run.fixed_cohort.waiting]
+    return f"the run pauses unless it hears from {listed(late)}" if late else "who has not answered counts as late"
 
 
 def _waiting(registry: RunRegistry, run: Run) -> list[pb.WaitingView]:

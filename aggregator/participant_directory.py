@@ -13,6 +13,7 @@ from aggregator.store import participants
 from aggregator.store.participants import ParticipantRecord
 from aggregator.store_thread import StoreThread
 from dcfpca.errors import BadInput
+from dcfpca.pki.validity import whole_days
 
 
 class ParticipantDirectory:
@@ -40,9 +41,9 @@ class ParticipantDirectory:
         self._listeners.append(listener)
 
     def certificate_days(self, name: str) -> int:
-        """Whole days until the certificate that this participant last showed expires."""
+        """Days until the certificate that this participant last showed expires."""
         end = datetime.fromtimestamp(self.records[name].not_after, UTC)
-        return (end - datetime.fromtimestamp(self._store.now(), UTC)).days
+        return whole_days(end, datetime.fromtimestamp(self._store.now(), UTC))
 
     async def rows_of_connected(self, seconds: float) -> int:
         """The row count of most connected participants, waiting this long for the first; raises BadInput on a tie."""

@@ -57,6 +57,8 @@ class RunRegistry:
                 log("run_held", level="error", run=stored.run_id, reason=stored.reason, hint=stored.hint)
             else:
                 await self._add(stored, restarted=True)
+        unfinished = {run_id for run_id, runner in self.runners.items() if not runner.run.status.over}
+        await self.store.do(lambda store: store.updates.keep_only(unfinished | self.held.keys()))
         for runner in self.runners.values():
             for name in runner.run.cohort:
                 self._leave_after_grace(runner, name)
@@ -95,7 +97,16 @@ class RunRegistry:
             earlier = await self.store.do(lambda store: store.run_of_request(proposal.request_id))
             if earlier in self.held:
                 raise UnusableState(f"run {earlier} cannot be served: {self.held[earlier].reason}")
-            return self.runners[earlier] if earlier else await self._create(proposal)
+            if earlier is None:
+                return await self._create(proposal)
+            return self.runners.get(earlier) or await self._adopt(earlier)
+
+    async def _adopt(self, run_id: str) -> Runner:
+        """Take up a run that was created although the answer of the database was lost."""
+        stored = await self.store.do(lambda store: store.read_run(run_id))
+        if isinstance(stored, HeldRun):
+            raise UnusableState(f"run {run_id} cannot be served: {stored.reason}")
+        return await self._add(stored)
 
     async def _create(self, proposal: Proposal) -> Runner:
         made = new_run(proposal, self.runners, self.store.now())
@@ -123,7 +134,7 @@ class RunRegistry:
         return [r for r in self.runners.values() if not r.run.status.over or r.run.ended_at > oldest]
 
     async def take_tickets(self, participant: str, tickets: Sequence[ShownTicket]) -> None:
-        """Compare the tickets that a participant shows with its runs; one restored from a backup moves beyond them."""
+        """Compare the tickets that a participant shows with its runs; one that a backup set back moves on or pauses."""
         for shown in tickets:
             runner = self.runners.get(shown.ref.run_id)
             if runner is None or (runner.run.cohort and participant not in runner.run.cohort):

@@ -119,6 +119,18 @@ class Runner:
             await self.post(lost)
         elif self.run.attempt is not None and self.run.phase == "summing":
             self._sum()
+        if gone := self._exports_lost():
+            await self.post(events.ExportsLost(at=self._store.now(), participants=gone))
+
+    def _exports_lost(self) -> tuple[str, ...]:
+        """The participants of whose exported files one is not on this machine."""
+        files = self._store.store.exports
+        answers = self.run.export.answers if self.run.export else {}
+        return tuple(
+            name
+            for name, answer in answers.items()
+            if not all(files.holds(self.run.run_id, name, artifact, size) for artifact, size, _ in answer.files)
+        )
 
     async def _rebuild(self) -> events.UpdatesLost | None:
         """Form the running sum again; the event says which accepted updates are lost, if any."""

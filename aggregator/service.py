@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -19,9 +19,11 @@ from aggregator.participant_directory import ParticipantDirectory
 from aggregator.retention import watch_retention
 from aggregator.rpc.server import Server
 from aggregator.run_registry import RunRegistry
+from aggregator.standby import LeaseKeeper, lease_for, stand_by
 from aggregator.store import participants
 from aggregator.store.audit import Signer, check_consortium
 from aggregator.store.database import StoreFailed
+from aggregator.store.postgresql import PostgresDatabase, prepare
 from aggregator.store.store import Store
 from aggregator.store_thread import StoreThread
 from aggregator.telemetry import Telemetry
@@ -34,7 +36,7 @@ from dcfpca.web_server import WebServer, serve_beside
 T = TypeVar("T")
 
 RETRY_SECONDS = 1.0
-"""How often a start that found the disk full is tried again."""
+"""How often a start that found the disk full, or the database silent, is tried again."""
 
 
 def run_service(config: Config) -> None:
@@ -44,7 +46,27 @@ def run_service(config: Config) -> None:
 
 
 async def _serve(config: Config) -> None:
-    store = await _once_there_is_space(lambda: asyncio.to_thread(Store, config.store.path))
+    told = _told_to_stop()
+    url = config.store.database_url()
+    if not url:
+        store = await _once_there_is_space(lambda: asyncio.to_thread(Store, config.store.path))
+        return await _serve_store(config, store, told)
+    trust = Trust(config.server, frozenset())
+    await _once_there_is_space(lambda: asyncio.to_thread(prepare, url))
+    lease = lease_for(config, trust)
+    config = await stand_by(config, lease, trust, told, _announce_standby)
+    if told.is_set():
+        return lease.close()
+    keeper = LeaseKeeper(lease)
+    try:
+        database = await _once_there_is_space(lambda: asyncio.to_thread(PostgresDatabase, url, lease.term))
+        await _serve_store(config, Store(config.store.path, database), told)
+    finally:
+        await asyncio.to_thread(keeper.release)
+    return None
+
+
+async def _serve_store(config: Config, store: Store, told: asyncio.Event) -> None:
     trust = Trust(config.server, participants.revoked(store.connection))
     mine = trust.credentials
     check_consortium(store.connection, mine.identity.consortium)
@@ -63,7 +85,18 @@ async def _serve(config: Config) -> None:
         asyncio.create_task(watch_health(server.tell_health, thread, trust)),
         asyncio.create_task(watch_retention(registry, config.store)),
     ]
-    await _until_told_to_stop()
+    await told.wait()
+    await _stop(config, server, registry, watchers, pages)
+
+
+async def _stop(
+    config: Config,
+    server: Server,
+    registry: RunRegistry,
+    watchers: Sequence[asyncio.Task[None]],
+    pages: Sequence[WebServer],
+) -> None:
+    """Stop the parts in the order in which they depend on each other."""
     logs.log("draining")
     for watcher in watchers:
         watcher.cancel()
@@ -73,13 +106,13 @@ async def _serve(config: Config) -> None:
     await server.stop()
     await registry.stop(config.server.drain_seconds)
     with suppress(StoreFailed):  # a full disk must not keep the service from stopping
-        await thread.record("aggregator_stopped")
-    thread.close()
+        await registry.store.record("aggregator_stopped")
+    registry.store.close()
     logs.log("stopped")
 
 
 async def _once_there_is_space(work: Callable[[], Awaitable[T]]) -> T:
-    """The result of work on the store, tried again for as long as the disk is full."""
+    """The result of work on the store, tried again for as long as the disk is full or the database does not answer."""
     told = False
     while True:
         try:
@@ -121,18 +154,27 @@ async def cut_expired(server: Server) -> None:
         server.calls.cut(lambda who, now=now: who.certificate.not_valid_after_utc > now)  # type: ignore[misc]
 
 
-async def _until_told_to_stop() -> None:
+def _told_to_stop() -> asyncio.Event:
+    """Set by SIGTERM or Ctrl-C."""
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told.set)
-    await told.wait()
+    return told
+
+
+def _announce_standby(config: Config, port: int) -> None:
+    logs.log("standing_by", listen=_write_ready_file(config, port), version=__version__)
 
 
 def _announce_ready(config: Config, port: int) -> None:
+    logs.log("serving", listen=_write_ready_file(config, port), version=__version__)
+
+
+def _write_ready_file(config: Config, port: int) -> str:
     address = f"{config.server.listen.rsplit(':', 1)[0]}:{port}"
     ready = config.telemetry.ready_file
     if ready:
         partial = ready.with_suffix(".partial")
         partial.write_text(f"{address}\n")
         partial.replace(ready)
-    logs.log("serving", listen=address, version=__version__)
+    return address

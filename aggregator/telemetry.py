@@ -1,7 +1,7 @@
 """Prometheus metrics of the aggregator: counters and gauges, never a value from data.
 
 Counters are incremented where things happen. Gauges (who is connected, the state of each run) are read from the
-run registry at every scrape, so that it cannot drift from the truth.
+run registry at every scrape, so that they cannot drift from the truth.
 """
 
 from __future__ import annotations

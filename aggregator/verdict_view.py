@@ -22,6 +22,7 @@ def verdict_view(runner: Runner) -> pb.VerdictView | None:
         sentence=verdict.sentence,
         reasons=verdict.reasons,
         advice=_advice(runner, verdict.reasons),
+        notes=verdict.notes,
     )
 
 

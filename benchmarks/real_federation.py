@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dcfpca.demo.children import Children
+from dcfpca.demo.child_processes import Children
 from dcfpca.demo.federation import Federation, SitePlan
 from dcfpca.operator.client import Operator
 from dcfpca.operator.connection import connect_settings, connected

@@ -56,8 +56,9 @@ def measure(injected: Any, name: str) -> Iterator[dict[str, object]]:
             began = time.process_time()
             run = simulate(method_for(rows, rank, bound, scaling), [ArrayColumns(own) for own in sites])
             assert run.consensus.stage is Stage.NULL
-            plan, units = _plan(run.consensus.broadcast, rows, scaling)
-            scores = [_sizes(own - result.L) / units for own, result in zip(sites, run.results, strict=True)]
+            plan, _ = _plan(run.consensus.broadcast, rows, scaling)
+            pairs = zip(sites, run.results, strict=True)
+            scores = [sizes_of(run.consensus.broadcast, own - result.L, scaling) for own, result in pairs]
             flags = [result.S.toarray() != 0.0 for result in run.results]
             assert run.consensus.outcome is not None
             verdict = verdict_of(plan, run.consensus.outcome, None if rank else bound)
@@ -79,8 +80,10 @@ def _plan(broadcast: Any, rows: int, scaling: str) -> tuple[ClosingPlan, FloatAr
     return plan, (scale * plan.null_scale)[:, None]
 
 
-def _sizes(residual: FloatArray) -> FloatArray:
-    return np.where(np.isnan(residual), 0.0, np.abs(residual))
+def sizes_of(broadcast: Any, residual: FloatArray, scaling: str = "none") -> FloatArray:
+    """|residual| over the null's scale of its feature; 0 where unobserved."""
+    _, units = _plan(broadcast, residual.shape[0], scaling)
+    return np.where(np.isnan(residual), 0.0, np.abs(residual)) / units
 
 
 def main() -> None:

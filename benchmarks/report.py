@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks import composed
+from benchmarks import composed_round_time as composed
 from benchmarks.sections import (
     Renderer,
     Section,
@@ -23,6 +23,8 @@ from benchmarks.sections import (
     paper_theory,
     peers,
     real_data,
+    real_tables,
+    secure_exchange,
     solver,
     wrapped,
 )
@@ -40,14 +42,19 @@ SECTIONS: tuple[Renderer, ...] = (
     paper_costs.costs,
     solver.easy,
     solver.cells,
+    solver.closing,
     solver.kinds,
     solver.split,
     solver.speed,
     peers.peers,
     solver.step,
     exchange.rounds,
+    secure_exchange.secure_rounds,
+    secure_exchange.delayed_rounds,
     exchange.flower,
     real_data.real_data,
+    real_tables.real_tables,
+    real_tables.site_gain,
     growth.growth,
     growth.many,
     growth.out_of_core,

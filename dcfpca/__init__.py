@@ -1,6 +1,7 @@
 """Federated robust PCA: what the aggregator and the participants share, and what a program needs of it.
 
-`RobustPCA` is the method for data in one place; `read_result` reads what a participant wrote after a run.
+`Federation` proposes runs and takes their models, `read_result` reads what a participant wrote after a run, and
+`RobustPCA` is the method for data in one place. docs/python.md shows all three.
 """
 
 from __future__ import annotations
@@ -11,12 +12,38 @@ from typing import TYPE_CHECKING, Any
 from dcfpca.version import __version__
 
 if TYPE_CHECKING:
+    from dcfpca.errors import DcfpcaError
     from dcfpca.estimator import RobustPCA
+    from dcfpca.operator.federation import FederatedRun, Federation
+    from dcfpca.operator.pooled_model import PooledModel
+    from dcfpca.operator.run_snapshots import Participant, RankError, Round, RunSnapshot, Verdict
     from dcfpca.result_files import Result, read_result
 
-__all__ = ["Result", "RobustPCA", "__version__", "read_result"]
+__all__ = [
+    "DcfpcaError",
+    "FederatedRun",
+    "Federation",
+    "Participant",
+    "PooledModel",
+    "RankError",
+    "Result",
+    "RobustPCA",
+    "Round",
+    "RunSnapshot",
+    "Verdict",
+    "__version__",
+    "read_result",
+]
 
-_HOMES = {"RobustPCA": "dcfpca.estimator", "Result": "dcfpca.result_files", "read_result": "dcfpca.result_files"}
+_NAMES = {
+    "dcfpca.errors": ("DcfpcaError",),
+    "dcfpca.estimator": ("RobustPCA",),
+    "dcfpca.operator.federation": ("FederatedRun", "Federation"),
+    "dcfpca.operator.pooled_model": ("PooledModel",),
+    "dcfpca.operator.run_snapshots": ("Participant", "RankError", "Round", "RunSnapshot", "Verdict"),
+    "dcfpca.result_files": ("Result", "read_result"),
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

@@ -41,6 +41,11 @@ class Address:
             raise BadInput(f"{text!r} is not the address of an aggregator", hint)
         return cls(bare, int(port))
 
+    @classmethod
+    def parse_all(cls, text: str) -> tuple[Address, ...]:
+        """Read HOST:PORT, or several with commas between them: an aggregator and its standby."""
+        return tuple(cls.parse(part.strip()) for part in text.split(","))
+
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:

@@ -32,4 +32,6 @@ def _format(spec: RunSpec, versions: dict[MethodName, int], staged: int, scaled:
     inner = f"{spec.method}/{versions[spec.method]}"
     if spec.closing_rounds:
         inner = f"staged/{staged} {inner}"
-    return f"scaled/{scaled} {inner}" if spec.scaling == "robust" else inner
+    scaled_inner = f"scaled/{scaled} {inner}" if spec.scaling == "robust" else inner
+    # The count keeps nothing of its own, but shifts the numbers of rounds.
+    return f"counted/1 {scaled_inner}" if spec.missing_features == "allow" else scaled_inner

@@ -6,6 +6,7 @@ of a method beyond its rounds (`opening_rounds`, `reads_per_round`, `step_flops`
 
 from __future__ import annotations
 
+from dcfpca.rpca.feature_count import FeatureCountMethod
 from dcfpca.rpca.gradient.method import GradientMethod
 from dcfpca.rpca.method import Method
 from dcfpca.rpca.refinement.method import StagedMethod
@@ -17,7 +18,10 @@ from dcfpca.spec import RunSpec
 def method_of(spec: RunSpec) -> Method:
     """The method of this spec; pure, and the same at the aggregator, at every site and in `simulate`."""
     inner = _staged(spec) if spec.closing_rounds else _inner(spec)
-    return ScaledMethod(inner, spec.rows) if spec.scaling == "robust" else inner
+    scaled = ScaledMethod(inner, spec.rows) if spec.scaling == "robust" else inner
+    if spec.missing_features == "refuse":
+        return scaled
+    return FeatureCountMethod(scaled, spec.features, spec.min_feature_sites)
 
 
 def _staged(spec: RunSpec) -> Method:
@@ -30,6 +34,7 @@ def _staged(spec: RunSpec) -> Method:
         seed=spec.seed,
         hidden_share=spec.hidden_share,
         rate=spec.flag_rate,
+        features=spec.features,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from dcfpca.data_frames import optional_library
 from dcfpca.errors import BadInput, UnusableState
+from dcfpca.result_tables import Table, read_table
 
 FloatArray = NDArray[np.float64]
+OUTLIERS, SAMPLES = "outliers.csv", "samples.csv"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,6 +37,60 @@ class Result:
     scale: FloatArray
     features: tuple[str, ...]
     ids: tuple[str, ...]
+    folder: Path
+
+    def outlier_table(self) -> Table:
+        """Every flagged entry with id, feature, observed and expected value, the most significant first.
+
+        A run without closing rounds has no noise to measure by: its table has no z and no p-values.
+        """
+        if (self.folder / OUTLIERS).exists():
+            return read_table(self.folder / OUTLIERS)
+        found = self.outliers()
+        at = {name: np.array([line[k] for line in found], dtype=np.str_) for k, name in enumerate(("id", "feature"))}
+        return Table(at | {"deviation": np.array([line[2] for line in found], dtype=np.float64)})
+
+    def sample_table(self) -> Table:
+        """Every sample with its p-value and what makes it stand out, the least likely first; BadInput if not judged."""
+        if not (self.folder / SAMPLES).exists():
+            raise BadInput(
+                f"the result in {self.folder} has no {SAMPLES}: its run had no closing rounds",
+                "propose the run with closing_rounds = true",
+            )
+        return read_table(self.folder / SAMPLES)
+
+    def to_pandas(self) -> dict[str, Any]:
+        """L, S, U and V as pandas data frames with names and ids, and the outliers; L, S, V have a line per sample."""
+        pandas = optional_library("pandas", "data frames")
+        components = [f"component {number}" for number in range(1, self.U.shape[1] + 1)]
+        names = pandas.Index(self._names(), name="feature")
+        ids = pandas.Index(self.ids, name="id")
+        return {
+            "L": self.low_rank_frame(),
+            "S": self.outlier_frame(),
+            "U": pandas.DataFrame(self.U, index=names, columns=components),
+            "V": pandas.DataFrame(self.V, index=ids, columns=components),
+            "outliers": self.outlier_table().to_pandas(),
+        }
+
+    def to_xarray(self) -> Any:
+        """L, S, U, V, centre and scale as one xarray dataset over id, feature and component."""
+        xarray = optional_library("xarray", "datasets")
+        samples = ("id", "feature")
+        arrays = {
+            "L": (samples, np.asarray(self.L).T),
+            "S": (samples, self.S.toarray().T),
+            "U": (("feature", "component"), self.U),
+            "V": (("id", "component"), self.V),
+            "centre": (("feature",), self.centre),
+            "scale": (("feature",), self.scale),
+        }
+        coordinates = {
+            "id": list(self.ids),
+            "feature": self._names(),
+            "component": np.arange(1, self.U.shape[1] + 1),
+        }
+        return xarray.Dataset(arrays, coordinates, {"run": self.manifest["run"]})
 
     def low_rank_frame(self) -> Any:
         """L as a pandas data frame with a line for each sample."""
@@ -51,16 +107,15 @@ class Result:
         rows, columns = entries.coords
         return [(self.ids[columns[k]], self._feature(int(rows[k])), float(entries.data[k])) for k in order]
 
+    def _names(self) -> list[str]:
+        return [self._feature(row) for row in range(self.L.shape[0])]
+
     def _feature(self, row: int) -> str:
         return self.features[row] if self.features else str(row)
 
     def _frame(self, values: FloatArray) -> Any:
-        try:
-            pandas = import_module("pandas")
-        except ImportError:
-            raise BadInput("data frames need pandas, which is not installed", "pip install pandas") from None
-        names = [self._feature(row) for row in range(values.shape[1])]
-        return pandas.DataFrame(values, index=pandas.Index(self.ids, name="id"), columns=names)
+        pandas = optional_library("pandas", "data frames")
+        return pandas.DataFrame(values, index=pandas.Index(self.ids, name="id"), columns=self._names())
 
 
 def read_result(directory: str | Path) -> Result:
@@ -95,6 +150,7 @@ def _read(folder: Path) -> Result:
         scale=np.load(folder / "scale.npy", allow_pickle=False) if scaled else np.ones(rows),
         features=features,
         ids=ids,
+        folder=folder,
     )
 
 

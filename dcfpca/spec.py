@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
@@ -14,6 +15,7 @@ from dcfpca.errors import BadInput
 from dcfpca.feature_names import features_digest
 from dcfpca.identity import MAX_NAME
 from dcfpca.method_names import MethodName
+from dcfpca.rpca.feature_count import COUNT_ROUNDS
 from dcfpca.rpca.gradient.settings import GradientSettings
 from dcfpca.rpca.refinement.limits import CLOSING_ROUNDS, WIDEST_CLOSING, automatic_bound
 from dcfpca.rpca.scaling import SCALING_ROUNDS
@@ -24,6 +26,10 @@ from dcfpca.validation_text import describe
 Name = Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[a-z0-9]+(-+[a-z0-9]+)*(\.[a-z0-9]+(-+[a-z0-9]+)*)*$")]
 
 FeatureName = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+ADDED: tuple[str, ...] = ()
+"""Keys that releases after 0.2 added, tables with dots. The default of such a key means what earlier releases do."""
 
 
 class RunSpec(BaseModel):
@@ -39,6 +45,13 @@ class RunSpec(BaseModel):
     )
     features_sha256: str = Field(
         "", pattern=r"^([0-9a-f]{64})?$", description="Digest of the feature names in order; as the participants say."
+    )
+    missing_features: Literal["refuse", "allow"] = Field(
+        "refuse",
+        description="allow: a site that lacks some of `features` takes part with them unobserved.",
+    )
+    min_feature_sites: int = Field(
+        3, ge=2, description="Fewest sites that must have each feature where sites may lack some; fewer end the run."
     )
     rank: int | None = Field(
         None, ge=1, description="The exact rank of the low-rank part; neither rank nor max_rank: found by itself."
@@ -85,6 +98,11 @@ class RunSpec(BaseModel):
     precision: Literal[64, 32] = Field(64, description="Bits per number in a secure sum; 32 halves the bytes.")
     export: bool = Field(False, description="Public participants will be asked for their reconstructions.")
     missing: bool = Field(True, description="NaN entries are unobserved; false: a site with NaN refuses.")
+    min_entries: int = Field(
+        5,
+        ge=1,
+        description="Fewest entries of every feature at every site with missing values; a site with fewer refuses.",
+    )
     enrol_seconds: float = Field(30, gt=0, le=30 * 86400, description="How long enrolment stays open at most.")
     round_seconds: float = Field(
         60, gt=0, le=86400, description="Deadline of a round; every other timeout of a round derives from it."
@@ -111,6 +129,20 @@ class RunSpec(BaseModel):
             raise ValueError(f"rows says {self.rows}, and features names {len(self.features)}; leave rows out")
         if self.features and self.features_sha256 != features_digest(self.features).hex():
             raise ValueError("features_sha256 is not the digest of features; leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _lacking_features_fit(self) -> RunSpec:
+        if self.missing_features == "refuse":
+            return self
+        if not self.features:
+            raise ValueError('missing_features = "allow" needs the names of all features; give features')
+        if not self.missing:
+            raise ValueError('missing_features = "allow" leaves entries unobserved; set missing = true')
+        if not self.waits:
+            raise ValueError(
+                'missing_features = "allow" needs a cohort that stays: aggregation = "secure" and dropouts = "wait"'
+            )
         return self
 
     @model_validator(mode="after")
@@ -145,8 +177,8 @@ class RunSpec(BaseModel):
 
     @property
     def last_fit_round(self) -> int:
-        """The highest number of a round of the method proper; scaling takes rounds before it."""
-        return self.rounds + self.scaling_rounds
+        """The highest number of a round of the method proper; counting and scaling take rounds before it."""
+        return self.rounds + self.rounds_before_fit
 
     @property
     def last_round(self) -> int:
@@ -154,9 +186,10 @@ class RunSpec(BaseModel):
         return self.last_fit_round + (CLOSING_ROUNDS if self.closing_rounds else 0)
 
     @property
-    def scaling_rounds(self) -> int:
-        """Rounds that scaling takes before those of the method."""
-        return SCALING_ROUNDS if self.scaling == "robust" else 0
+    def rounds_before_fit(self) -> int:
+        """Rounds that come before those of the method: the count of features that sites may lack, and scaling."""
+        counting = COUNT_ROUNDS if self.missing_features == "allow" else 0
+        return counting + (SCALING_ROUNDS if self.scaling == "robust" else 0)
 
     @property
     def grace_seconds(self) -> float:
@@ -174,12 +207,27 @@ class RunSpec(BaseModel):
         return int(cohort * Decimal(str(self.threshold))) + 1
 
     def canonical(self) -> bytes:
-        """The bytes that are signed and digested: JSON with sorted keys, no spaces, every default spelled out."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":")).encode()
+        """The bytes that are signed and digested: JSON with sorted keys, no spaces, every default spelled out.
+
+        Keys of ADDED are left out at their default: software that does not know them can take part in such a run.
+        """
+        keys = self.model_dump(mode="json")
+        for path in ADDED:
+            _drop_default(keys, RunSpec().model_dump(mode="json"), path.split("."))
+        return json.dumps(keys, sort_keys=True, separators=(",", ":")).encode()
 
     def digest(self) -> bytes:
         """SHA-256 of the canonical bytes."""
         return spec_digest(self.canonical())
+
+
+def _drop_default(keys: dict[str, Any], defaults: dict[str, Any], path: Sequence[str]) -> None:
+    """Remove the key at this path if it has its default."""
+    head, *rest = path
+    if rest:
+        _drop_default(keys[head], defaults[head], rest)
+    elif keys[head] == defaults[head]:
+        del keys[head]
 
 
 def spec_digest(canonical: bytes) -> bytes:
@@ -195,9 +243,12 @@ def parse_spec(data: bytes | dict[str, Any]) -> RunSpec:
         raise BadInput(f"the spec is not valid: {describe(error)}", "correct it and propose the run again") from error
 
 
+_HINT = 'write a line for each key, text in quotes and lists in brackets: max_rank = 5, features = ["age", "chol"]'
+
+
 def parse_spec_toml(text: str, origin: str) -> dict[str, Any]:
     """The keys of a spec file; they are validated when the command line's own keys have been added."""
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise BadInput(f"{origin} is not valid TOML: {error}", "see deploy/config/spec.toml for an example") from error
+        raise BadInput(f"{origin} is not valid TOML: {error}", _HINT) from error

@@ -19,11 +19,14 @@ _TEXTS = {
     "bool_parsing": "it must be true or false, without quotes",
     "int_type": "it must be a whole number, without quotes",
     "int_parsing": "it must be a whole number, without quotes",
+    "int_parsing_size": "it has too many digits",
+    "json_invalid": "the text is not JSON",
     "int_from_float": "it must be a whole number",
     "float_type": "it must be a number, without quotes",
     "float_parsing": "it must be a number, without quotes",
     "finite_number": "it must be a finite number",
     "model_type": "it must be a table, with a line [{key}] above its keys",
+    "dataclass_type": "it must be a table, with a line [{key}] above its keys",
     "dict_type": "it must be a table, with a line [{key}] above its keys",
     "greater_than_equal": "it must be {ge} or more",
     "greater_than": "it must be more than {gt}",
@@ -33,7 +36,11 @@ _TEXTS = {
     "string_too_long": "it must have at most {max_length} characters",
     "string_too_short": "it must have at least {min_length} characters",
 }
-_PATTERNS = {":[0-9]{1,5}$": "it must be host:port, such as aggregator.example.org:7443"}
+_OTHERWISE = "it is not written as it must be"
+_PATTERNS = {
+    ":[0-9]{1,5}$": "it must be host:port, such as aggregator.example.org:7443",
+    ":[0-9]{1,5})*$": "it must be host:port, such as aggregator.example.org:7443, or several with commas between",
+}
 
 
 def describe(error: ValidationError) -> str:
@@ -45,12 +52,11 @@ def describe(error: ValidationError) -> str:
 
 def _describe_one(loc: tuple[int | str, ...], message: str, kind: str, context: Mapping[str, Any]) -> str:
     key = ".".join(str(part) for part in loc)
-    text = message.removeprefix("Value error, ")
-    if kind in _TEXTS:
+    if kind == "value_error":  # our own words
+        text = message.removeprefix("Value error, ")
+    elif kind in _TEXTS:
         text = _TEXTS[kind].format(key=key, **context)
-    elif kind == "string_pattern_mismatch":
+    else:
         pattern = str(context.get("pattern", ""))
-        text = next(
-            (told for end, told in _PATTERNS.items() if pattern.endswith(end)), "it is not written as it must be"
-        )
+        text = next((told for end, told in _PATTERNS.items() if pattern.endswith(end)), _OTHERWISE)
     return f"{key}: {text}" if key else text

@@ -16,3 +16,6 @@ WHOLE = "dcfpca-whole"
 
 TURNS = "dcfpca-turns"
 """Key in a stream's initial metadata: the largest cohort in which updates are sent without waiting for a slot."""
+
+STANDBY = "dcfpca-standby"
+"""Key in the trailing metadata of a health check that a standby answers: who serves meanwhile."""

@@ -41,7 +41,8 @@ wrong type or out of range, is an error that names the key. [deploy/config](../d
 file with every key.
 
 The operator's file (`--config`, or the environment variable `DCFPCA_CONFIG`) has four keys, at top level or under
-`[operator]`: `aggregator` (HOST:PORT), `ca`, `cert`, `key`. Flags of the same names override it.
+`[operator]`: `aggregator` (HOST:PORT, or several with commas between), `ca`, `cert`, `key`. Flags of the same names
+override it.
 """
 CLI = """# Command reference
 

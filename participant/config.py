@@ -30,7 +30,8 @@ def _in_bytes(value: Any) -> Any:
 
 Size = Annotated[int, BeforeValidator(_in_bytes)]
 WebAddress = Annotated[str, Field(pattern=r"^$|^(\[[0-9a-fA-F:]+\]|[^:\s/]+):[0-9]{1,5}$")]
-Address = Annotated[str, Field(pattern=r"^(\[[0-9a-fA-F:]+\]|[^:\s/]+):[0-9]{1,5}$")]
+_HOST_PORT = r"(\[[0-9a-fA-F:]+\]|[^:\s/,]+):[0-9]{1,5}"
+Addresses = Annotated[str, Field(pattern=rf"^{_HOST_PORT}(\s*,\s*{_HOST_PORT})*$")]
 
 
 class _Table(BaseModel):
@@ -40,7 +41,10 @@ class _Table(BaseModel):
 class AggregatorTable(_Table):
     """The aggregator that the daemon connects to."""
 
-    address: Address = Field(description="host:port; the host must be a name in the aggregator's certificate.")
+    address: Addresses = Field(
+        description="host:port; the host must be a name in the aggregator's certificate. With a standby both, with a "
+        "comma between: the daemon goes to the one that serves."
+    )
 
 
 class IdentityTable(_Table):

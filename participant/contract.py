@@ -7,6 +7,7 @@ built it. A message that was not declared raises EgressViolation and is not sent
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass, field
 
 from dcfpca.artifacts import ARTIFACTS
@@ -22,7 +23,8 @@ from dcfpca.secagg.keys import KEY_BYTES
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
-from participant.state.ledger import Item
+from participant.session.actions import SignedEvidence
+from participant.state.ledger import EVIDENCE, Item
 
 SEALED_BYTES = 2 * SHARE_BYTES + 16
 CERTIFICATE_BYTES = 16 << 10
@@ -148,6 +150,21 @@ def complaint_item(contract: Contract, request: pb.ComplainRequest) -> Item:
     _require(len(request.error) <= 64 and len(request.accused) <= 64, "a complaint with an undeclared name")
     _check_signed(request.certificate, request.signature)
     return _item("complaint", request.error, request, None, request.run_id, request.sentence)
+
+
+def evidence_item(contract: Contract, request: pb.ComplainRequest, proof: SignedEvidence) -> Item:
+    """What stays at the site of a complaint about the aggregator: both digests, the context, and the signature over
+    them. Its digest is that of the certificate whose key signed."""
+    held = proof.evidence
+    parts = {
+        "error": request.error,
+        "context": held.context.hex(),
+        "announced": held.announced.hex(),
+        "found": held.found.hex(),
+        "signature": proof.signature.hex(),
+    }
+    signer = hashlib.sha256(request.certificate).digest()
+    return Item(EVIDENCE, request.error, 0, signer, contract.run_id, held.round, None, json.dumps(parts))
 
 
 def bound_item(contract: Contract, request: pb.StateBoundRequest) -> Item:

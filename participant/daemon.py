@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dcfpca.connection_diagnosis import TlsFiles
-from dcfpca.errors import BadIdentity, BadMessage, DcfpcaError
+from dcfpca.errors import BadIdentity, BadInput, BadMessage, DcfpcaError
 from dcfpca.feature_names import features_digest
 from dcfpca.logs import log
+from dcfpca.spec import parse_spec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.version import __version__
 from dcfpca.web_server import serve_beside
@@ -26,13 +27,15 @@ from participant.config import Config
 from participant.driver import RunDriver, SiteServices
 from participant.egress import Egress
 from participant.engine import Engine
+from participant.engine.loop_preparation import prepare_loops, prepare_widths
 from participant.link import Connection, Link
 from participant.local_site import LocalSite, open_site
 from participant.results.retention import delete_expired_results
 from participant.session import events
+from participant.state.directory_lock import only_daemon
 from participant.state.disk import is_disk_full, unusable_state, wait_for_space
 from participant.state.revocation_list import KeptRevocationList
-from participant.state.store import RunRow, Store, only_daemon
+from participant.state.store import RunRow, Store
 from participant.telemetry import Telemetry
 
 APPROVAL_SECONDS = 1.0
@@ -57,11 +60,12 @@ class Daemon:
         self._services = SiteServices(site, store, self._link, egress, engine, config.results.dir, self._telemetry)
         self._drivers: dict[str, RunDriver] = {}
         self._unknown: set[str] = set()
+        self._preparing: set[asyncio.Future[None]] = set()
 
     async def serve(self) -> None:
         """Serve until cancelled; raises DcfpcaError when retrying cannot help."""
         files = TlsFiles(self._config.identity.ca, self._config.identity.cert, self._config.identity.key)
-        connection = Connection(self._config.aggregator.address, files, self._link, self._telemetry.connected)
+        connection = Connection(files, self._link, self._telemetry.connected)
         metrics = await serve_beside("metrics", self._config.telemetry.metrics, self._telemetry.page)
         self._restore()
         tasks = [
@@ -84,15 +88,19 @@ class Daemon:
 
     async def _close(self, tasks: Sequence[asyncio.Future[None]]) -> None:
         """Cancel everything under way; the next start continues it from what is saved."""
-        for task in tasks:
+        ending = [*tasks, *self._preparing]
+        for task in ending:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*ending, return_exceptions=True)
         for driver in self._drivers.values():
             await driver.stop()
         await self._link.close()
         self._services.engine.close()
 
     async def _listen(self, connection: Connection) -> None:
+        """Connect once the compiled loops are there: a site that is seen can answer a round at once."""
+        if self._config.engine.kind == "method":
+            await prepare_loops(self._services.engine, self._site.matrix.columns)
         async for assignment in connection.assignments(self._hello, self._services.egress.subscribed):
             self._deliver(assignment)
 
@@ -108,8 +116,20 @@ class Daemon:
             self._log_unknown(run_id)
             return
         self._driver(run_id).take(event, assignment)
+        if isinstance(event, events.Proposed):
+            self._prepare(event.spec)
         if self._drivers[run_id].is_over:
             del self._drivers[run_id]
+
+    def _prepare(self, spec: bytes) -> None:
+        """Begin to load the compiled loops of a proposed run while others enrol; a bad spec is refused elsewhere."""
+        if self._config.engine.kind != "method":
+            return
+        with contextlib.suppress(BadInput):
+            widest = parse_spec(spec).width
+            task = asyncio.ensure_future(prepare_widths(self._services.engine, self._site.matrix.columns, widest))
+            self._preparing.add(task)
+            task.add_done_callback(self._preparing.discard)
 
     def _is_known(self, run_id: str, event: events.Assigned) -> bool:
         """True if the run has been proposed to this site; no driver is kept for others, which could exhaust memory."""

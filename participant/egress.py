@@ -101,7 +101,10 @@ class Egress:
                 return await self._link.share_group_secret(shares)
             case _:
                 complaint = wire_codec.encode_complaint(agreed.run_id, message.complaint)
-                self._record(contract.complaint_item(agreed, complaint))
+                items = [contract.complaint_item(agreed, complaint)]
+                if message.proof is not None:
+                    items.insert(0, contract.evidence_item(agreed, complaint, message.proof))
+                self._record(*items)
                 return await self._link.complain(complaint)
 
     async def submit(

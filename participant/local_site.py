@@ -47,7 +47,7 @@ class LocalSite:
 
     def part(self, spec: RunSpec) -> Matrix:
         """The features that the spec names, and the samples that have an entry in any of them."""
-        return self.parts.part(spec.features, f"of {self.name}")
+        return self.parts.part(spec.features, f"of {self.name}", may_lack=spec.missing_features == "allow")
 
     @property
     def name(self) -> str:
@@ -95,5 +95,6 @@ def open_site(config: Config) -> LocalSite:
         allows_missing=config.data.missing == "allow",
         policy=config.policy,
         features=matrix.features,
+        entries=data.entries,
     )
     return LocalSite(credentials, peer_verifier, matrix, facts, data)

@@ -1,36 +1,28 @@
-"""The `dcfpca-participant` command."""
+"""The `dcfpca-participant` command.
+
+Each command imports what it needs when it is called: the numerics take a second that `--help` and `ledger` need not.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dcfpca import logs
-from dcfpca.chain_checkpoint import save_checkpoint, verify_checkpoint
 from dcfpca.errors import BadInput, Refused, UnusableState
-from dcfpca.report.report_file import write_report
 from dcfpca.run_references import find_run
-from dcfpca.text.check_report import report_checks
 from dcfpca.text.command_runner import EXIT_CODES, run_command
 from dcfpca.text.console import print_json, result, say
 from dcfpca.version import __version__
-from participant.commands import approval_views, console_views
-from participant.commands.approve import approve_run
-from participant.commands.doctor import examine
-from participant.commands.report import build_report
-from participant.commands.transform import transform as transform_columns
-from participant.config import load_config
-from participant.daemon import serve as serve_daemon
-from participant.local_site import open_site
-from participant.results import read_manifests
-from participant.state.ledger import verify
-from participant.state.store import DATABASE, Store
+
+if TYPE_CHECKING:
+    from participant.config import Config
+    from participant.state.store import Store
 
 app = typer.Typer(name="dcfpca-participant", no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -59,11 +51,15 @@ def serve(
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "",
 ) -> None:
     """Take part in runs until stopped."""
+    import asyncio
+
+    from participant.daemon import serve as serve_daemon
+
     if log_format not in ("", "human", "json"):
         raise typer.BadParameter("human or json", param_hint="--log-format")
     if log_level not in ("", "debug", "info", "warning", "error"):
         raise typer.BadParameter("debug, info, warning or error", param_hint="--log-level")
-    settings = load_config(config)
+    settings = _settings(config)
     telemetry = settings.telemetry
     logs.setup("json" if (log_format or telemetry.log_format) == "json" else "human", log_level or telemetry.log_level)
     asyncio.run(serve_daemon(settings))
@@ -72,7 +68,10 @@ def serve(
 @app.command()
 def check(config: ConfigOption = Path("participant.toml"), as_json: JsonOption = False) -> None:
     """Load configuration, credentials and data, and show how the site would take part."""
-    settings = load_config(config)
+    from participant.commands import console_views
+    from participant.local_site import open_site
+
+    settings = _settings(config)
     site = open_site(settings)
     if as_json:
         print_json(console_views.site_document(settings, site))
@@ -83,7 +82,10 @@ def check(config: ConfigOption = Path("participant.toml"), as_json: JsonOption =
 @app.command()
 def doctor(config: ConfigOption = Path("participant.toml"), as_json: JsonOption = False) -> None:
     """Check files, data, policy, disk and the connection to the aggregator. Exit 1 if anything fails."""
-    report_checks(list(examine(load_config(config))), as_json)
+    from dcfpca.text.check_report import report_checks
+    from participant.commands.doctor import examine
+
+    report_checks(list(examine(_settings(config))), as_json)
 
 
 @app.command()
@@ -101,6 +103,10 @@ def ledger(
     as_json: JsonOption = False,
 ) -> None:
     """Show what has left this site."""
+    from dcfpca.chain_checkpoint import save_checkpoint, verify_checkpoint
+    from participant.commands import console_views
+    from participant.state.ledger import verify
+
     if seen and not verify_chain:
         raise BadInput("--seen needs a verified ledger to compare with the checkpoint", "add --verify")
     store = _store(config)
@@ -124,11 +130,20 @@ def results(
         Path | None,
         typer.Option("--report", help="Write an HTML report of the run (the latest unless --run is given)."),
     ] = None,
+    image: Annotated[
+        str,
+        typer.Option("--image", help="Features are pixels: draw images of height x width, such as 60x80."),
+    ] = "",
     force: Annotated[bool, typer.Option("--force", help="Replace the report if it exists.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List finished runs and their files."""
-    settings = load_config(config)
+    from dcfpca.report.report_file import write_report
+    from participant.commands import console_views
+    from participant.commands.report import build_report
+    from participant.results import read_manifests
+
+    settings = _settings(config)
     every = read_manifests(settings.results.dir)
     run = _finished(every, run)
     manifests = [found for found in every if run in ("", found["run"])]
@@ -137,7 +152,7 @@ def results(
     if report is not None:
         if not manifests:
             raise Refused(f"there are no results in {settings.results.dir} yet", "wait for a run to finish")
-        write_report(report, build_report(settings, manifests[-1]), force=force)
+        write_report(report, build_report(settings, manifests[-1], image), force=force)
     if as_json:
         print_json(console_views.results_document(settings.results.dir, manifests))
     else:
@@ -153,6 +168,9 @@ def approve(
     as_json: JsonOption = False,
 ) -> None:
     """Approve a run that waits for a person at the site, once. Approvals and their use are in the ledger."""
+    from participant.commands import approval_views
+    from participant.commands.approve import approve_run
+
     store, now_ms = _store(config), time.time_ns() // 1_000_000
     waiting = [row for row in store.runs() if row.status == "waiting"]
     if not run:
@@ -177,7 +195,11 @@ def transform(
     as_json: JsonOption = False,
 ) -> None:
     """Clean and score new columns with the model of a finished run. No message leaves the site."""
-    settings = load_config(config)
+    from participant.commands import console_views
+    from participant.commands.transform import transform as transform_columns
+    from participant.results import read_manifests
+
+    settings = _settings(config)
     run = _finished(read_manifests(settings.results.dir), run)
     report = transform_columns(settings, run, source, out)
     print_json(report) if as_json else console_views.show_transform(report, out)
@@ -188,9 +210,17 @@ def _finished(manifests: Sequence[dict[str, Any]], run: str) -> str:
     return find_run(run, [found["run"] for found in reversed(manifests)])
 
 
+def _settings(config: Path) -> Config:
+    from participant.config import load_config
+
+    return load_config(config)
+
+
 def _store(config: Path) -> Store:
     """The site's state; a running daemon may be writing to it at the same time."""
-    settings = load_config(config)
+    from participant.state.store import DATABASE, Store
+
+    settings = _settings(config)
     if not (settings.state.dir / DATABASE).exists():
         hint = "start the daemon once with `dcfpca-participant serve`"
         raise BadInput(f"there is no state in {settings.state.dir} yet", hint)

@@ -44,6 +44,12 @@ class SitePolicy(BaseModel):
         description="Fewest columns of its own with which the site takes part; "
         "0: three times the rank of the run, and at least 20.",
     )
+    min_entries: int = Field(
+        5,
+        ge=1,
+        description="Smallest `min_entries` of a spec with which the site takes part: what every feature has at least, "
+        "at every site of the cohort.",
+    )
     allow_plain: bool = Field(False, description="Let the aggregator see this site's own updates.")
     allow_dropouts: bool = Field(
         False, description='Take part in secure runs with dropouts = "go-on", which open more to a lying aggregator.'
@@ -79,6 +85,8 @@ class SiteFacts:
     allows_missing: bool
     policy: SitePolicy
     features: tuple[str, ...] = ()
+    entries: tuple[int, ...] = ()
+    """How many entries each feature has, where some are missing; empty: as many as columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +146,44 @@ def _data_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
         reasons.append(
             'the local matrix has missing values (NaN), and the site\'s configuration says missing = "refuse"'
         )
+    return reasons + _entry_reasons(spec, site)
+
+
+def _entry_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
+    """In a sum, the row of a feature is about those sites and columns alone that have entries of it.
+
+    Every site that signs the spec answers for itself, so that all of them have the entries that each of them demands.
+    The reason leaves the site, so it names neither the feature nor its number of entries.
+    """
+    reasons = []
+    if spec.missing and spec.min_entries < site.policy.min_entries:
+        reasons.append(
+            f"the spec lets features have as few as {spec.min_entries} entries at a site, and this site demands"
+            f" {site.policy.min_entries}: the sum of a feature with few would be about those alone; raise min_entries"
+        )
+    if site.entries and min(_entries_of(spec, site), default=spec.min_entries) < spec.min_entries:
+        reasons.append(
+            f"a feature has fewer than the {spec.min_entries} entries at this site that the spec demands (min_entries):"
+            " the sum of a feature that few observe would be about those alone; leave it out of the spec's features"
+            " (`dcfpca-participant check` at the site names it)"
+        )
     return reasons
+
+
+def _entries_of(spec: RunSpec, site: SiteFacts) -> list[int]:
+    """The number of entries of each feature that takes part in the run."""
+    if not spec.features:
+        return list(site.entries)
+    known = dict(zip(site.features, site.entries, strict=True)) if site.features else {}
+    return [known[name] for name in spec.features if name in known]
 
 
 def _feature_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
     """The same names must mean the same rows; where both lists are known, the features that differ are named."""
     if spec.features and not site.features:
         return ["the spec names its features, and the local matrix has no feature names ([data] feature_names)"]
+    if spec.missing_features == "allow":
+        return _lacking_reasons(spec, site)
     if spec.features:
         absent = difference(site.features, spec.features)
         return [f"the local matrix lacks the features {absent}"] if absent else []
@@ -154,6 +193,19 @@ def _feature_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
             " a spec that names its features tells which)"
         ]
     return []
+
+
+def _lacking_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
+    """A sum about a feature is over the sites that have it: they must be as many as the site demands of a cohort."""
+    reasons = []
+    if not set(spec.features) & set(site.features):
+        reasons.append("the local matrix has none of the features that the spec names")
+    if spec.min_feature_sites < site.policy.min_cohort:
+        reasons.append(
+            f"features that {spec.min_feature_sites} sites have are enough for the spec (min_feature_sites), and the"
+            f" site demands at least {site.policy.min_cohort} participants in every sum ([policy] min_cohort)"
+        )
+    return reasons
 
 
 def _policy_reasons(spec: RunSpec, policy: SitePolicy) -> list[str]:

@@ -1,5 +1,37 @@
-"""Loaded before any test: gRPC must not be imported before TLS 1.3 is required of it."""
+"""Loaded before any test: what must be set before NumPy and gRPC are imported."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
 
 from dcfpca.tls_version import require_tls_1_3
 
 require_tls_1_3()
+
+# The matrices of tests are small: a second BLAS thread only spins, in this process and in those that tests start.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Any]:
+    """A PostgreSQL server, started when the first test wants it."""
+    from tests.support.postgresql import postgresql_server  # noqa: PLC0415  imports what most tests do not need
+
+    with postgresql_server() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def open_store(request: pytest.FixtureRequest) -> Any:
+    """Opens the store of a path: once in SQLite, once in PostgreSQL."""
+    from aggregator.store.store import Store  # noqa: PLC0415
+    from tests.support.postgresql import INSTALLED  # noqa: PLC0415
+    from tests.support.stores import PostgresStores  # noqa: PLC0415
+
+    if request.param == "sqlite":
+        return Store
+    if not INSTALLED:
+        pytest.skip("PostgreSQL is not installed (Debian: apt install postgresql)")
+    return PostgresStores(request.getfixturevalue("postgresql"))

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from aggregator.operator_views import participant_view, run_view
+from aggregator.operator_views import participant_view, rounds_held, run_view
 from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.trust import Trust
+from dcfpca.pki.validity import whole_days
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.version import __version__
 
@@ -28,7 +29,7 @@ def overview(registry: RunRegistry, trust: Trust) -> Document:
             "name": mine.identity.name,
             "consortium": mine.identity.consortium,
             "version": __version__,
-            "certificate_days": (mine.not_after - now).days,
+            "certificate_days": whole_days(mine.not_after, now),
         },
         "runs": [_summary(runner) for runner in newest],
         "runs_in_all": len(registry.runners),
@@ -47,7 +48,9 @@ async def run_news(registry: RunRegistry, runner: Runner, after_round: int) -> t
         "operator": view.operator,
         "spec_sha256": view.spec_sha256.hex(),
         "rows": runner.spec.rows,
-        "round_limit": runner.spec.rounds,
+        "round_limit": view.round_limit,
+        "deadline_ms": view.deadline_ms,
+        "at_deadline": view.at_deadline,
         "tolerance": runner.spec.tolerance,
         "enrolled": [{"name": one.participant, "private": one.private} for one in view.enrolled],
         "refusals": [
@@ -81,6 +84,7 @@ def _summary(runner: Runner) -> Document:
         "phase": run.phase,
         "round": run.attempt.ref.round if run.attempt else 0,
         "attempt": run.attempt.ref.attempt if run.attempt else 0,
+        "rounds_held": rounds_held(runner.consensus),
         "method": spec.method,
         "aggregation": spec.aggregation,
         "waits": spec.waits,
@@ -104,7 +108,15 @@ def _participant(view: pb.ParticipantView) -> Document:
 
 def _verdict(view: pb.RunView) -> Document | None:
     told = view.verdict
-    return {"sound": told.sound, "sentence": told.sentence} if view.HasField("verdict") else None
+    if not view.HasField("verdict"):
+        return None
+    return {
+        "sound": told.sound,
+        "sentence": told.sentence,
+        "reasons": list(told.reasons),
+        "advice": told.advice,
+        "notes": list(told.notes),
+    }
 
 
 def _round(view: pb.RoundView) -> Document:

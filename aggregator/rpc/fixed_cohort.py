@@ -16,6 +16,7 @@ from aggregator.rpc.transfer_slots import TransferSlots
 from aggregator.run import events, fixed_cohort_checks
 from aggregator.run.effects import Reply
 from aggregator.run.round_messages import out_of_turn
+from aggregator.run.rules import step
 from aggregator.run.state import Phase
 from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
@@ -29,6 +30,7 @@ from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import Receipt
 
 Context: TypeAlias = "aio.ServicerContext[Any, Any]"
+Checked: TypeAlias = events.SetUpMessage | events.MisfitReported | events.Complained
 
 
 class FixedCohortMethods:
@@ -52,12 +54,13 @@ class FixedCohortMethods:
         event = wire_events.misfit_reported(request, caller().name, self._time())
 
         def check() -> None:
-            run = runner.run
-            if run.fixed_cohort and out_of_turn(run, event.participant, event.ref, Phase.UPLOADING) is None:
-                told = runner.round_sum.encoded().told
-                fixed_cohort_checks.check_misfit(runner.spec, run, told, event.misfit, self._trust.participant_key)
+            told = runner.round_sum.encoded().told
+            fixed_cohort_checks.check_misfit(runner.spec, runner.run, told, event.misfit, self._trust.participant_key)
 
-        return await self._checked(runner, request, event, check)
+        here = runner.run
+        if here.fixed_cohort and out_of_turn(here, event.participant, event.ref, Phase.UPLOADING) is None:
+            return await self._checked(runner, request, event, check)
+        return self._unchecked(runner, request, event)
 
     async def Complain(self, request: pb.ComplainRequest, context: Context) -> Receipt:  # noqa: N802
         """Why a site cannot go on, signed; kept with the run and recorded in the audit log."""
@@ -101,13 +104,22 @@ class FixedCohortMethods:
         def check() -> None:
             fixed_cohort_checks.check_set_up(runner.spec, runner.run, event, self._trust.participant_key)
 
-        return await self._checked(runner, request, event, check)
+        if fixed_cohort_checks.is_in_turn(runner.run, event):
+            return await self._checked(runner, request, event, check)
+        return self._unchecked(runner, request, event)
+
+    def _unchecked(self, runner: Runner, request: Message, event: Checked) -> Receipt:
+        """What the rules say of a message out of turn. It could not be checked: it changes nothing, and must not wait
+        among the runner's events until its turn has come."""
+        runner.count_traffic(received=request.ByteSize())
+        _, effects = step(runner.spec, runner.run, event)
+        return self._told(runner, event, next((one for one in effects if isinstance(one, Reply)), None))
 
     async def _checked(
         self,
         runner: Runner,
         request: Message,
-        event: events.SetUpMessage | events.MisfitReported | events.Complained,
+        event: Checked,
         check: Callable[[], None],
     ) -> Receipt:
         """Post an event unless its check refuses it, and tell the fate."""
@@ -115,9 +127,12 @@ class FixedCohortMethods:
         try:
             check()
         except BadMessage as error:
-            answer = wire_events.receipt(Reply(Fate.REJECTED, str(error)))
-        else:
-            answer = wire_events.receipt(await runner.post(event))
+            return self._told(runner, event, Reply(Fate.REJECTED, str(error)))
+        return self._told(runner, event, await runner.post(event))
+
+    def _told(self, runner: Runner, event: Checked, reply: Reply | None) -> Receipt:
+        """The receipt that says what became of a message, after counting and logging it."""
+        answer = wire_events.receipt(reply)
         fate = wire_events.fate_of(answer)
         self._registry.telemetry.message(event.kind, fate)
         level: Any = "warning" if fate == Fate.REJECTED.value else "debug"

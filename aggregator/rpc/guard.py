@@ -33,7 +33,7 @@ _UNTRUSTED = "callers with untrusted certificates"
 
 
 def _unless_encoded(serializer: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
-    """A serializer that passes messages through which were encoded before, once for many receivers."""
+    """A serializer that passes through messages that are already encoded, once for many receivers."""
     return lambda message: message if isinstance(message, bytes) else serializer(message)
 
 

@@ -1,6 +1,6 @@
 """Client of the health service: asks the aggregator on this machine whether it is serving, for container platforms.
 
-Their own gRPC probes cannot show a client certificate, so the service's own certificate asks: it is a client's, too.
+Their own gRPC probes cannot show a client certificate. This client shows the service's own, which is valid for clients.
 """
 
 from __future__ import annotations
@@ -15,25 +15,35 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from aggregator.config import Config
 from dcfpca.errors import Unreachable
 from dcfpca.identity import Role
-from dcfpca.pki import Credentials, days_left, load_credentials
+from dcfpca.pki import Credentials, load_credentials, whole_days
+from dcfpca.wire_constants import STANDBY
 
 
-def probe(config: Config, seconds: float = 5) -> str:
-    """The address that answered SERVING and how long its certificate lasts; raises Unreachable on any other answer."""
+def probe(config: Config, seconds: float = 5, *, standby_ok: bool = False) -> str:
+    """The address that answered SERVING and how long its certificate lasts; raises Unreachable on any other answer.
+
+    With `standby_ok` a standby that waits for its turn is an answer, too.
+    """
     files = config.server
     own = load_credentials(files.ca, files.cert, files.key, now=datetime.now(UTC), role=Role.AGGREGATOR)
     address = _local(_listening(config))
-    word, held = _ask(address, own, seconds)
+    word, told = _ask(address, own, seconds)
+    if STANDBY in told:
+        sentence = f"{address} is a standby, and {told[STANDBY] or 'nobody'} serves"
+        if standby_ok:
+            return sentence
+        raise Unreachable(sentence, "ask the one that serves, or use --standby-ok")
+    held = int(told.get("dcfpca-runs-held", "0"))
     if word != health_pb2.HealthCheckResponse.SERVING:
         hint = "its log says why: the store, the certificate, or it is stopping"
         raise Unreachable(f"the aggregator at {address} answers, but says that it is not serving", hint)
-    days = int(days_left(own.certificate, datetime.now(UTC)))
-    told = f"{address} is serving, and its certificate lasts {days} more days"
-    return f"{told}; {held} runs are held, see `dcfpca run list`" if held else told
+    days = whole_days(own.not_after, datetime.now(UTC))
+    serving = f"{address} is serving, and its certificate lasts {days} more days"
+    return f"{serving}; {held} runs are held, see `dcfpca run list`" if held else serving
 
 
-def _ask(address: str, own: Credentials, seconds: float) -> tuple[int, int]:
-    """What the health service says, and how many runs cannot be served."""
+def _ask(address: str, own: Credentials, seconds: float) -> tuple[int, dict[str, str]]:
+    """What the health service says, and the trailing metadata of its answer."""
     tls = grpc.ssl_channel_credentials(own.ca_pem, own.key_pem, own.cert_pem)
     # Dialled over loopback, which need not be among the names that sites dial.
     options = [("grpc.ssl_target_name_override", _name(own.certificate))]
@@ -46,8 +56,7 @@ def _ask(address: str, own: Credentials, seconds: float) -> tuple[int, int]:
             hint = "is it started, and does it use these certificates? see its log"
             said = error.code().name
             raise Unreachable(f"the aggregator at {address} does not answer the health check ({said})", hint) from None
-    told = {str(key): str(value) for key, value in call.trailing_metadata() or ()}
-    return int(reply.status), int(told.get("dcfpca-runs-held", "0"))
+    return int(reply.status), {str(key): str(value) for key, value in call.trailing_metadata() or ()}
 
 
 def _listening(config: Config) -> str:

@@ -25,6 +25,7 @@ from aggregator.run import events, secure_sum_checks
 from aggregator.run.assignments import assignments
 from aggregator.run.effects import Reply
 from aggregator.run.round_messages import PHASE_OF, out_of_turn
+from aggregator.run.state import Status
 from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.store.participants import ParticipantRecord
@@ -47,7 +48,7 @@ Context: TypeAlias = "aio.ServicerContext[Any, Any]"
 
 
 TRANSFERS = 32
-"""Concurrent uploads, downloads and exports, of each so many: each holds a chunk of at most 1 MiB in memory."""
+"""The most concurrent uploads, and as many downloads and exports: each holds a chunk of at most 1 MiB in memory."""
 
 TURNS_ABOVE = 2 * TRANSFERS
 """In a larger cohort an update's header is sent first, and its bytes when a slot is free."""
@@ -142,7 +143,7 @@ class RoundServicer(FixedCohortMethods, rounds_pb2_grpc.RoundServiceServicer):
         if request.spec_sha256 != runner.run.spec_sha256:
             return wire_events.receipt(Reply(Fate.REJECTED, "the digest is not that of this run's spec"))
         if len(request.reasons) > MAX_REASONS or sum(map(len, request.reasons)) > MAX_REASON_CHARACTERS:
-            return wire_events.receipt(Reply(Fate.REJECTED, "the reasons are longer than anybody would read"))
+            return wire_events.receipt(Reply(Fate.REJECTED, "the reasons are too long"))
         said = consent_bytes(
             request.run_id,
             request.spec_sha256,
@@ -170,7 +171,7 @@ class RoundServicer(FixedCohortMethods, rounds_pb2_grpc.RoundServiceServicer):
     async def FetchRevocationList(  # noqa: N802
         self, request: pb.FetchRevocationListRequest, context: Context
     ) -> pb.FetchRevocationListResponse:
-        """The CA's list as it lies here."""
+        """The CA's revocation list, as the aggregator has it."""
         return pb.FetchRevocationListResponse(pem=self._trust.revocation_list)
 
     async def FetchConsensus(  # noqa: N802
@@ -284,15 +285,21 @@ class RoundServicer(FixedCohortMethods, rounds_pb2_grpc.RoundServiceServicer):
         """Check a message of the secure sum if it is in turn, then post it. `request` is counted as traffic."""
         runner = runner_of(self._registry, event.ref.run_id)
         runner.count_traffic(received=request.ByteSize() if request is not None else 0)
-        try:
-            if out_of_turn(runner.run, event.participant, event.ref, PHASE_OF[type(event)]) is None:
-                secure_sum_checks.check(runner.spec, runner.run, event, self._trust.participant_key)
-        except BadMessage as error:
-            answer = wire_events.receipt(Reply(Fate.REJECTED, str(error)))
-        else:
-            answer = wire_events.receipt(await runner.post(event))
+        answer = wire_events.receipt(await self._reply_to(runner, event))
         self._tell_fate(event.kind, event.participant, event.ref, answer)
         return answer
+
+    async def _reply_to(self, runner: Runner, event: events.RoundMessage) -> Reply | None:
+        refusal = out_of_turn(runner.run, event.participant, event.ref, PHASE_OF[type(event)])
+        if refusal is not None and (refusal.fate is not Fate.LATE or runner.run.status is not Status.RUNNING):
+            # Unchecked, it must not wait among the runner's events until its turn has come; what is late stays so.
+            return refusal
+        try:
+            if refusal is None:
+                secure_sum_checks.check(runner.spec, runner.run, event, self._trust.participant_key)
+        except BadMessage as error:
+            return Reply(Fate.REJECTED, str(error))
+        return await runner.post(event)
 
     def _tell_fate(self, what: str, participant: str, ref: AttemptRef, answer: Receipt) -> None:
         self._registry.telemetry.message(what, wire_events.fate_of(answer))

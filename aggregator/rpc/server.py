@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import grpc
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -47,36 +49,32 @@ def _limits(limits: Limits) -> list[tuple[str, int]]:
     ]
 
 
-class Server:
-    """The listening service."""
+def new_server(limits: Limits, interceptors: Sequence[aio.ServerInterceptor]) -> aio.Server:  # type: ignore[type-arg]
+    """A server that does not listen yet."""
+    return aio.server(interceptors=interceptors, options=[*_OPTIONS, *_limits(limits)])
 
-    def __init__(self, config: Config, registry: RunRegistry, trust: Trust) -> None:
-        self._trust, self._drain = trust, config.server.drain_seconds
+
+def bind(server: aio.Server, listen: str, trust: Trust) -> int:
+    """The port on which the server will listen, with certificates that reload; raises BadInput if it is not free."""
+    hint = "choose another port in [server] listen, or stop what uses it"
+    try:
+        port = server.add_secure_port(listen, ServedCertificate(trust).credentials())
+    except RuntimeError as error:
+        raise BadInput(f"the service cannot listen on {listen}: the address is in use or not ours", hint) from error
+    if not port:
+        raise BadInput(f"the service cannot listen on {listen}", hint)
+    return port
+
+
+class ServedCertificate:
+    """The certificate that a server shows: the one on disk, checked for renewal at every handshake."""
+
+    def __init__(self, trust: Trust) -> None:
+        self._trust = trust
         self._shown: Credentials | None = None
-        self.health = HealthServicer()
-        guard = Guard(trust, config.limits, registry.telemetry, lambda: len(registry.held))
-        self.calls = guard.calls
-        self._server = aio.server(interceptors=[guard], options=[*_OPTIONS, *_limits(config.limits)])
-        rounds = RoundServicer(registry, trust, config.limits)
-        rounds_pb2_grpc.add_RoundServiceServicer_to_server(rounds, self._server)
-        admin = AdminServicer(registry, trust, config.limits, guard.calls)
-        admin_pb2_grpc.add_AdminServiceServicer_to_server(admin, self._server)
-        health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)
-        reflection.enable_server_reflection((*SERVICES, "grpc.health.v1.Health"), self._server)
-        self.port = self._bind(config.server.listen)
 
-    def _bind(self, listen: str) -> int:
-        hint = "choose another port in [server] listen, or stop what uses it"
-        try:
-            port = self._server.add_secure_port(listen, self._credentials())
-        except RuntimeError as error:
-            raise BadInput(f"the service cannot listen on {listen}: the address is in use or not ours", hint) from error
-        if not port:
-            raise BadInput(f"the service cannot listen on {listen}", hint)
-        return port
-
-    def _credentials(self) -> grpc.ServerCredentials:
-        """TLS credentials that are checked for renewal at every handshake, so that it needs no restart."""
+    def credentials(self) -> grpc.ServerCredentials:
+        """TLS credentials whose renewal needs no restart."""
         first = self._renewed()
         assert first is not None
         # The stubs forget that None means: no change.
@@ -93,6 +91,24 @@ class Server:
             return None
         self._shown = shown
         return grpc.ssl_server_certificate_configuration([(shown.key_pem, shown.cert_pem)], shown.ca_pem)
+
+
+class Server:
+    """The listening service."""
+
+    def __init__(self, config: Config, registry: RunRegistry, trust: Trust) -> None:
+        self._drain = config.server.drain_seconds
+        self.health = HealthServicer()
+        guard = Guard(trust, config.limits, registry.telemetry, lambda: len(registry.held))
+        self.calls = guard.calls
+        self._server = new_server(config.limits, [guard])
+        rounds = RoundServicer(registry, trust, config.limits)
+        rounds_pb2_grpc.add_RoundServiceServicer_to_server(rounds, self._server)
+        admin = AdminServicer(registry, trust, config.limits, guard.calls)
+        admin_pb2_grpc.add_AdminServiceServicer_to_server(admin, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)
+        reflection.enable_server_reflection((*SERVICES, "grpc.health.v1.Health"), self._server)
+        self.port = bind(self._server, config.server.listen, trust)
 
     async def start(self) -> None:
         """Listen, and tell health probes."""

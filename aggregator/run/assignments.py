@@ -1,7 +1,7 @@
 """Which assignments a participant has now: a function of the run's state and nothing else.
 
-Level-triggered: a stream that reconnects receives the same assignments again, and the key tells the participant whether
-it has done one before. So there is no outbox that could be lost or sent twice.
+Level-triggered: a stream that reconnects receives the same assignments again, and a participant answers a repeat with
+the same bytes, or not at all if its answer was acknowledged. So there is no outbox that could be lost or sent twice.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ round that it has seen. So the run goes forward. Every announcement of an attemp
 can have made, and a site that connects shows the last ticket it received. If the restored store does not contain that
 attempt, the run moves beyond it: to a further attempt at the same round, or, with the consensus it has, to the round
 after the last one that was opened. No number is used twice, and no site takes part in more rounds than it agreed to.
+A run with a fixed cohort pauses instead: its members answer each round once, and go on from no other consensus.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ def why_not_finished(spec: RunSpec, run: Run) -> str:
     if run.status not in (Status.RUNNING, Status.PAUSED) or run.attempt is None:
         return f"run {run.run_id} is {run.status.value}"
     # The first sum of the method gives the first consensus that a result can be formed from.
-    if run.attempt.ref.round <= spec.scaling_rounds + 1:
-        return f"run {run.run_id} has no result yet: round {spec.scaling_rounds + 1} has not been summed"
+    if run.attempt.ref.round <= spec.rounds_before_fit + 1:
+        return f"run {run.run_id} has no result yet: round {spec.rounds_before_fit + 1} has not been summed"
     return ""
 
 

@@ -272,6 +272,14 @@ class FileExported(ParticipantEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExportsLost(RunEvent):
+    """Exported files of these participants are not on this machine: another aggregator has them, or a disk died."""
+
+    kind: Literal["exports_lost"] = "exports_lost"
+    participants: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRefused(ParticipantEvent):
     """A participant refused to export its reconstruction."""
 
@@ -304,4 +312,5 @@ Event = (
     | ExportRequested
     | FileExported
     | ExportRefused
+    | ExportsLost
 )

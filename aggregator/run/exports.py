@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aggregator.run.effects import ACCEPTED, DUPLICATE, Effect, Reply
-from aggregator.run.events import ExportRefused, ExportRequested, FileExported
+from aggregator.run.events import ExportRefused, ExportRequested, ExportsLost, FileExported
 from aggregator.run.records import ExportAnswer
 from aggregator.run.state import Export, Run, Status
 from dcfpca.artifacts import ARTIFACTS
@@ -42,6 +42,14 @@ def answer(run: Run, event: FileExported | ExportRefused) -> tuple[Run, tuple[Ef
         after = replace(before, files=(*before.files, (event.artifact, event.size, event.sha256)))
     answers = {**run.export.answers, event.participant: after}
     return replace(run, export=replace(run.export, answers=answers)), (ACCEPTED,)
+
+
+def lost(run: Run, event: ExportsLost) -> Run:
+    """Await the files of these participants again; a refusal stands."""
+    if run.export is None:
+        return run
+    kept = {name: answer for name, answer in run.export.answers.items() if name not in event.participants}
+    return run if kept == run.export.answers else replace(run, export=replace(run.export, answers=kept))
 
 
 def _refusal_of(run: Run, event: FileExported | ExportRefused) -> Reply | None:

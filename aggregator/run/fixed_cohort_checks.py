@@ -18,18 +18,23 @@ MOST_SENTENCE, MOST_ERROR = 2000, 100
 """The most characters of a complaint's sentence and of the name of its error."""
 
 
+def is_in_turn(run: Run, event: events.SetUpMessage) -> bool:
+    """Whether the run is in the phase that this message belongs to, so that it can be checked."""
+    if run.fixed_cohort is None or run.attempt is None or run.status is not Status.RUNNING:
+        return False
+    phase = Phase.ADVERTISING if isinstance(event, events.RunKeyAdvertised) else Phase.SHARING
+    return run.attempt.phase is phase and event.participant in run.cohort
+
+
 def check_set_up(spec: RunSpec, run: Run, event: events.SetUpMessage, verify: Verify) -> None:
     """Refuse a key or shares that would spoil the set-up for the others. What is out of turn is left to the rules."""
-    fixed, attempt = run.fixed_cohort, run.attempt
-    if fixed is None or attempt is None or run.status is not Status.RUNNING or event.participant not in run.cohort:
+    if run.fixed_cohort is None or not is_in_turn(run, event):
         return
     match event:
-        case events.RunKeyAdvertised() if attempt.phase is Phase.ADVERTISING:
-            secure.accept_advert(terms_of(spec, run), fixed.adverts, event.run_key, verify)
-        case events.GroupSecretShared() if attempt.phase is Phase.SHARING:
-            _check_shares(run, fixed, event, verify)
-        case _:
-            pass
+        case events.RunKeyAdvertised():
+            secure.accept_advert(terms_of(spec, run), run.fixed_cohort.adverts, event.run_key, verify)
+        case events.GroupSecretShared():
+            _check_shares(run, run.fixed_cohort, event, verify)
 
 
 def _check_shares(run: Run, fixed: FixedCohort, event: events.GroupSecretShared, verify: Verify) -> None:
@@ -60,7 +65,7 @@ def check_misfit(spec: RunSpec, run: Run, told: bytes, misfit: secure.Misfit, ve
 def check_complaint(spec: RunSpec, run: Run, event: events.Complained, verify: Verify) -> None:
     """A member of the cohort signed this complaint about this run."""
     if len(event.sentence) > MOST_SENTENCE or not 0 < len(event.error) <= MOST_ERROR:
-        raise BadMessage("the complaint is longer than anybody would read, or has no name")
+        raise BadMessage("the complaint is too long, or does not name its error")
     if len(run.cohort) < 2:
         raise BadMessage("the run has no cohort yet")
     complaint = secure.Complaint(

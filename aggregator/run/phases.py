@@ -1,6 +1,7 @@
 """The phases of one attempt at a round: who is awaited, when a phase is complete, which phase follows.
 
-Everything that decides a transition inside a round is here. One table says for each phase who may answer, who has, and
+Everything that decides a transition inside a round is here, except for a fixed cohort, whose rounds are in
+`fixed_cohort_rounds` and its patience in `waiting`. One table says for each phase who may answer, who has, and
 how many must; what the secure sum demands beyond these counts is decided by `dcfpca.secagg`.
 """
 

@@ -82,6 +82,8 @@ def step(spec: RunSpec, run: Run, event: events.Event) -> Step:
             return exports.request(run, event), ()
         case events.FileExported() | events.ExportRefused():
             return exports.answer(run, event)
+        case events.ExportsLost():
+            return exports.lost(run, event), ()
         case _:
             assert_never(event)
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from aggregator.store.database import transaction
+from aggregator.store.database_port import Database
 from dcfpca.audit_chain import GENESIS, entry_hash
 from dcfpca.errors import BadInput
 from dcfpca.identity import Identity
@@ -23,6 +22,10 @@ _SELECT = (
     "SELECT sequence, at_ms, actor, action, run_id, detail, previous, hash, signature, certificate FROM audit"
     " WHERE sequence > ? ORDER BY sequence LIMIT ?"
 )
+_LAST = "SELECT sequence, hash FROM audit ORDER BY sequence DESC LIMIT 1"
+_LAST_CERTIFICATE = "SELECT certificate FROM audit WHERE certificate != ? ORDER BY sequence DESC LIMIT 1"
+_FIRST_ACTOR = "SELECT actor FROM audit ORDER BY sequence LIMIT 1"
+_NO_LIMIT = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ class Signer:
 
 
 def append(
-    db: sqlite3.Connection,
+    db: Database,
     signer: Signer,
     *,
     at_ms: int,
@@ -44,11 +47,9 @@ def append(
     detail: Mapping[str, object],
 ) -> AuditEntry:
     """Append an entry; it contains the certificate only where that differs from the one used before."""
-    with transaction(db):
-        last = db.execute("SELECT sequence, hash FROM audit ORDER BY sequence DESC LIMIT 1").fetchone() or (0, GENESIS)
-        used = db.execute(
-            "SELECT certificate FROM audit WHERE certificate != x'' ORDER BY sequence DESC LIMIT 1"
-        ).fetchone()
+    with db.transaction():
+        last = db.execute(_LAST).fetchone() or (0, GENESIS)
+        used = db.execute(_LAST_CERTIFICATE, (b"",)).fetchone()
         entry = AuditEntry(
             sequence=last[0] + 1,
             at_ms=at_ms,
@@ -65,19 +66,19 @@ def append(
     return entry
 
 
-def entries(db: sqlite3.Connection, after: int = 0, limit: int = -1) -> list[AuditEntry]:
+def entries(db: Database, after: int = 0, limit: int = _NO_LIMIT) -> list[AuditEntry]:
     """The entries after this sequence number, `limit` at most; only the whole log can be verified."""
     rows = db.execute(_SELECT, (after, limit)).fetchall()
     return [AuditEntry(**dict(zip(_COLUMNS, row, strict=True))) for row in rows]
 
 
-def check_consortium(db: sqlite3.Connection, consortium: str) -> None:
+def check_consortium(db: Database, consortium: str) -> None:
     """Raise BadInput when the log, which begins with the start of an aggregator, began with one of another consortium.
 
     Its runs, its participants and whom it turned away are another consortium's, and names may be the same in both.
     """
-    first = db.execute("SELECT actor FROM audit ORDER BY sequence LIMIT 1").fetchone()
+    first = db.execute(_FIRST_ACTOR).fetchone()
     found = Identity.parse(first[0]).consortium if first else consortium
     if found != consortium:
-        hint = "check [store] path and [server] cert: one of them belongs to another aggregator"
+        hint = "check [store] and [server] cert: one of them belongs to another aggregator"
         raise BadInput(f"the store is that of the consortium {found!r}, and this aggregator's is {consortium!r}", hint)

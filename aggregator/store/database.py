@@ -1,4 +1,4 @@
-"""Opening the SQLite file: lock, version, pragmas, and the transactions on it."""
+"""The store in a SQLite file: lock, version, pragmas, and the transactions on it."""
 
 from __future__ import annotations
 
@@ -11,20 +11,69 @@ from importlib import resources
 from pathlib import Path
 
 from aggregator.store.checksum import row_checksum
+from aggregator.store.database_port import VERSION
 from aggregator.store.sqlite_errors import StoreFailed, damaged, explained, is_full
 from dcfpca.atomic_files import sync_directory
 from dcfpca.errors import BadInput, UnusableState
 
-__all__ = ["VERSION", "StoreFailed", "explained", "fold_log", "lock", "open_database", "probe_write", "transaction"]
+__all__ = ["VERSION", "SqliteDatabase", "StoreFailed", "explained", "lock", "open_database", "statements"]
 
-VERSION = 2
 LOG_PAGES = 256
 """Pages of 4 KiB in the write-ahead log before SQLite folds it into the database."""
 LOG_BYTES = 1 << 20
 """The size to which the file of the log is cut whenever it starts anew."""
 
 
-def open_database(path: Path) -> sqlite3.Connection:
+class SqliteDatabase(sqlite3.Connection):
+    """A connection to the file; `Database` of database_port.py says what its methods do."""
+
+    @contextmanager
+    def transaction(self, *, wait_for_disk: bool = True) -> Iterator[None]:
+        """A transaction, rolled back on failure."""
+        try:
+            self.execute(f"PRAGMA synchronous = {'FULL' if wait_for_disk else 'NORMAL'}")
+            self.execute("BEGIN IMMEDIATE")
+            yield
+            self.execute("COMMIT")
+        except BaseException as error:
+            self._undo(error)
+            if isinstance(error, sqlite3.DatabaseError):
+                raise explained(error) from error
+            raise
+
+    def probe_write(self, *, commit: bool) -> None:
+        """Prove the lock and the permission to write, and with `commit` the space."""
+        try:
+            self.execute("BEGIN IMMEDIATE")
+            (version,) = self.execute("PRAGMA user_version").fetchone()
+            self.execute(f"PRAGMA user_version = {version}")
+            self.execute("COMMIT" if commit else "ROLLBACK")
+        except sqlite3.DatabaseError as error:
+            self._undo(error)
+            raise explained(error) from error
+
+    def _undo(self, error: BaseException) -> None:
+        if self.in_transaction:
+            self.execute("ROLLBACK")
+        if isinstance(error, sqlite3.DatabaseError) and is_full(error):
+            self.fold_log()
+
+    def fold_log(self) -> None:
+        """Move the write-ahead log into the database and cut its file to nothing; later, if a reader is in the way."""
+        with suppress(sqlite3.OperationalError):
+            self.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def damage(self, table: str = "") -> list[str]:
+        """What SQLite's own check finds."""
+        try:
+            rows = self.execute(f"PRAGMA integrity_check({table or 5})")
+            found = [" ".join(str(text).split()) for (text,) in rows]
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            return [str(error)]
+        return [] if found == ["ok"] else found
+
+
+def open_database(path: Path) -> SqliteDatabase:
     """The store at this path, made or upgraded where needed, in WAL mode, readable by its owner alone."""
     try:
         if not path.exists():
@@ -66,9 +115,11 @@ def lock(path: Path) -> int:
     return handle
 
 
-def connect(path: Path | str, *, uri: bool = False) -> sqlite3.Connection:
+def connect(path: Path | str, *, uri: bool = False) -> SqliteDatabase:
     """A connection without implicit transactions. Text that is damaged is read with marks, and fails its checksum."""
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=2, uri=uri)
+    connection = sqlite3.connect(
+        path, isolation_level=None, check_same_thread=False, timeout=2, uri=uri, factory=SqliteDatabase
+    )
     connection.text_factory = lambda body: body.decode("utf-8", "replace")
     connection.create_function("row_checksum", -1, row_checksum, deterministic=True)
     return connection
@@ -91,7 +142,7 @@ def _create(path: Path) -> None:
     sync_directory(path.parent)
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def _opened(path: Path) -> SqliteDatabase:
     connection = connect(path)
     try:
         _prepare(connection, path)
@@ -101,13 +152,13 @@ def _opened(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+def _prepare(connection: SqliteDatabase, path: Path) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
     connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
     connection.execute("PRAGMA foreign_keys = ON")
     # A log that filled the disk before a restart makes room for everything that is written from here on.
-    fold_log(connection)
+    connection.fold_log()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > VERSION:
         raise UnusableState(
@@ -120,17 +171,17 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         raise damaged(f"the store {path}", "its schema is not what was written")
 
 
-def _upgrade(connection: sqlite3.Connection, version: int) -> None:
+def _upgrade(connection: SqliteDatabase, version: int) -> None:
     connection.execute("BEGIN IMMEDIATE")
     for script in _scripts(version):
-        for statement in _statements(script):
+        for statement in statements(script):
             connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {VERSION}")
     connection.execute("UPDATE opening SET layout = ?", (_layout(connection),))
     connection.execute("COMMIT")
 
 
-def _layout(connection: sqlite3.Connection) -> int:
+def _layout(connection: SqliteDatabase) -> int:
     """A checksum of the schema: a flipped bit in it would give the stored rows another meaning."""
     rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name")
     return row_checksum(*(value for row in rows for value in row))
@@ -146,56 +197,11 @@ def _scripts(version: int) -> Iterator[str]:
         yield here.joinpath(f"upgrade-{step}.sql").read_text()
 
 
-def _statements(script: str) -> Iterator[str]:
+def statements(script: str) -> Iterator[str]:
+    """The statements of a script, one by one."""
     pending = ""
     for line in script.splitlines():
         pending += line + "\n"
         if sqlite3.complete_statement(pending):
             yield pending
             pending = ""
-
-
-@contextmanager
-def transaction(connection: sqlite3.Connection, *, wait_for_disk: bool = True) -> Iterator[sqlite3.Connection]:
-    """A transaction; a failure rolls it back and raises StoreFailed.
-
-    What is committed survives the death of the process in any case. With `wait_for_disk` it survives a power cut too;
-    without, a power cut may undo it together with what was committed since the last transaction that waited.
-    """
-    try:
-        connection.execute(f"PRAGMA synchronous = {'FULL' if wait_for_disk else 'NORMAL'}")
-        connection.execute("BEGIN IMMEDIATE")
-        yield connection
-        connection.execute("COMMIT")
-    except BaseException as error:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        if isinstance(error, sqlite3.DatabaseError):
-            if is_full(error):
-                fold_log(connection)
-            raise explained(error) from error
-        raise
-
-
-def fold_log(connection: sqlite3.Connection) -> None:
-    """Move the write-ahead log into the database and cut its file to nothing; later, if a reader is in the way."""
-    with suppress(sqlite3.OperationalError):
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-
-def probe_write(connection: sqlite3.Connection, *, commit: bool) -> None:
-    """Raise StoreFailed or BadInput when a transaction cannot be written.
-
-    Without `commit` the transaction is rolled back: the lock and the permission are proven, and nothing is written.
-    """
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        connection.execute(f"PRAGMA user_version = {version}")
-        connection.execute("COMMIT" if commit else "ROLLBACK")
-    except sqlite3.DatabaseError as error:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        if is_full(error):
-            fold_log(connection)
-        raise explained(error) from error

@@ -6,6 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from aggregator.store import audit, run_rows
+from aggregator.store.database_port import Database
 from aggregator.store.integrity import damage_anywhere
 from aggregator.store.run_rows import DAMAGED, HeldRun
 from dcfpca.audit_chain import GENESIS, entry_hash
@@ -27,7 +28,7 @@ class Findings:
     unknown: tuple[str, ...]
 
 
-def examine(db: sqlite3.Connection) -> Findings:
+def examine(db: Database) -> Findings:
     """Run SQLite's check, load every run with its rounds, and follow the chain of the audit log."""
     file = damage_anywhere(db)
     try:
@@ -41,7 +42,7 @@ def examine(db: sqlite3.Connection) -> Findings:
     return Findings(len(ids), tuple(file), damaged, unknown)
 
 
-def _examined(db: sqlite3.Connection, run_id: str) -> HeldRun | None:
+def _examined(db: Database, run_id: str) -> HeldRun | None:
     found = run_rows.read_run(db, run_id)
     if isinstance(found, HeldRun):
         return found
@@ -53,7 +54,7 @@ def _examined(db: sqlite3.Connection, run_id: str) -> HeldRun | None:
     return None
 
 
-def _audit_damage(db: sqlite3.Connection) -> list[str]:
+def _audit_damage(db: Database) -> list[str]:
     previous = GENESIS
     try:
         entries = audit.entries(db)

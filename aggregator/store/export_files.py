@@ -50,6 +50,11 @@ class ExportFiles:
         path = self._path(run_id, participant, artifact)
         return _chunks(path, offset) if artifact in ARTIFACTS and path.is_file() else None
 
+    def holds(self, run_id: str, participant: str, artifact: str, size: int) -> bool:
+        """Whether this file is here, complete."""
+        path = self._path(run_id, participant, artifact)
+        return path.is_file() and path.stat().st_size == size
+
     def delete_run(self, run_id: str) -> None:
         """Delete every exported file of a run."""
         shutil.rmtree(self.directory / run_id, ignore_errors=True)

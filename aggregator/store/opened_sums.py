@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import dataclass, field
+
+from aggregator.store.database_port import Database
 
 KEPT_ROUNDS = 2
 """A member checks the sum that the open round follows from; the one before is kept for a member that is behind."""
+
+_UPSERT = (
+    "INSERT INTO opened_sums (run_id, round, header, sum) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (run_id, round) DO UPDATE SET header = excluded.header, sum = excluded.sum"
+)
+_DELETE_OLD = "DELETE FROM opened_sums WHERE run_id = ? AND round <= ?"
+_SELECT = "SELECT header, sum FROM opened_sums WHERE run_id = ? AND round = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +26,13 @@ class StoredSum:
     values: bytes = field(repr=False)
 
 
-def keep(db: sqlite3.Connection, run_id: str, opened: StoredSum) -> None:
+def keep(db: Database, run_id: str, opened: StoredSum) -> None:
     """Store the sum of a round, and drop those that are no longer kept; part of the caller's transaction."""
-    row = (run_id, opened.round, opened.header, opened.values)
-    db.execute("INSERT OR REPLACE INTO opened_sums (run_id, round, header, sum) VALUES (?, ?, ?, ?)", row)
-    db.execute("DELETE FROM opened_sums WHERE run_id = ? AND round <= ?", (run_id, opened.round - KEPT_ROUNDS))
+    db.execute(_UPSERT, (run_id, opened.round, opened.header, opened.values))
+    db.execute(_DELETE_OLD, (run_id, opened.round - KEPT_ROUNDS))
 
 
-def kept(db: sqlite3.Connection, run_id: str, round: int) -> StoredSum | None:
+def kept(db: Database, run_id: str, round: int) -> StoredSum | None:
     """The sum of this round, if it is kept."""
-    statement = "SELECT header, sum FROM opened_sums WHERE run_id = ? AND round = ?"
-    row = db.execute(statement, (run_id, round)).fetchone()
+    row = db.execute(_SELECT, (run_id, round)).fetchone()
     return StoredSum(round, *row) if row else None

@@ -13,7 +13,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from aggregator.store.database import StoreFailed, connect, fold_log, log_file, transaction
+from aggregator.store.database import SqliteDatabase, StoreFailed, connect, log_file
 from dcfpca.atomic_files import atomic_write
 from dcfpca.errors import UnusableState
 
@@ -38,12 +38,12 @@ def check_log(path: Path) -> None:
     raise UnusableState(f"the store {path} was not closed, and {missing}: what was in it is lost", hint)
 
 
-def mark_open(connection: sqlite3.Connection, path: Path) -> None:
+def mark_open(connection: SqliteDatabase, path: Path) -> None:
     """Mark the store as open; the id is in the database itself, not in its log, before the file says so."""
     mine = secrets.token_hex(8)
-    with transaction(connection) as db:
-        db.execute("UPDATE opening SET id = ?", (mine,))
-    fold_log(connection)
+    with connection.transaction():
+        connection.execute("UPDATE opening SET id = ?", (mine,))
+    connection.fold_log()
     try:
         atomic_write(mark_file(path), lambda file: file.write(mine.encode()))
     except OSError as error:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 
-from aggregator.store.database import transaction
+from aggregator.store.database_port import Database
 
-_INSERT = (
-    "INSERT OR REPLACE INTO participants (name, fingerprint, not_after, software, rows, features, last_seen)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?)"
+_UPSERT = (
+    "INSERT INTO participants (name, fingerprint, not_after, software, rows, features, last_seen)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET fingerprint = excluded.fingerprint,"
+    " not_after = excluded.not_after, software = excluded.software, rows = excluded.rows,"
+    " features = excluded.features, last_seen = excluded.last_seen"
 )
 _SELECT = "SELECT name, fingerprint, not_after, software, rows, features, last_seen FROM participants ORDER BY name"
+_REVOKE = "INSERT INTO revoked (fingerprint, name, reason, at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_RESTORE = "DELETE FROM revoked WHERE fingerprint = ?"
+_REVOKED_UNDER = "SELECT fingerprint FROM revoked WHERE name = ? OR fingerprint = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,36 +32,35 @@ class ParticipantRecord:
     last_seen: float
 
 
-def remember(db: sqlite3.Connection, record: ParticipantRecord) -> None:
+def remember(db: Database, record: ParticipantRecord) -> None:
     """Store a participant, replacing what it said before."""
-    with transaction(db):
-        db.execute(_INSERT, astuple(record))
+    with db.transaction():
+        db.execute(_UPSERT, astuple(record))
 
 
-def everyone(db: sqlite3.Connection) -> list[ParticipantRecord]:
+def everyone(db: Database) -> list[ParticipantRecord]:
     """Everyone who ever connected, in name order."""
     return [ParticipantRecord(*row) for row in db.execute(_SELECT)]
 
 
-def revoke(db: sqlite3.Connection, marks: Iterable[str], name: str, reason: str, at: float) -> None:
+def revoke(db: Database, marks: Iterable[str], name: str, reason: str, at: float) -> None:
     """Revoke these identifiers, all of them or none."""
     rows = [(mark, name, reason, at) for mark in sorted(marks)]
-    with transaction(db):
-        db.executemany("INSERT OR IGNORE INTO revoked VALUES (?, ?, ?, ?)", rows)
+    with db.transaction():
+        db.executemany(_REVOKE, rows)
 
 
-def restore(db: sqlite3.Connection, marks: Iterable[str]) -> None:
+def restore(db: Database, marks: Iterable[str]) -> None:
     """Undo these revocations, all of them or none."""
-    with transaction(db):
-        db.executemany("DELETE FROM revoked WHERE fingerprint = ?", [(mark,) for mark in marks])
+    with db.transaction():
+        db.executemany(_RESTORE, [(mark,) for mark in marks])
 
 
-def revoked_under(db: sqlite3.Connection, name: str) -> frozenset[str]:
+def revoked_under(db: Database, name: str) -> frozenset[str]:
     """The identifiers revoked under this name, or with this fingerprint."""
-    rows = db.execute("SELECT fingerprint FROM revoked WHERE ? IN (name, fingerprint)", (name,))
-    return frozenset(mark for (mark,) in rows)
+    return frozenset(mark for (mark,) in db.execute(_REVOKED_UNDER, (name, name)))
 
 
-def revoked(db: sqlite3.Connection) -> frozenset[str]:
+def revoked(db: Database) -> frozenset[str]:
     """All revoked identifiers; older stores hold fingerprints only."""
     return frozenset(mark for (mark,) in db.execute("SELECT fingerprint FROM revoked"))

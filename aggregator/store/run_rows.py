@@ -11,6 +11,7 @@ from aggregator.run.rules import step
 from aggregator.run.state import Run, Status
 from aggregator.store.checksum import Stored, row_checksum
 from aggregator.store.codec import dump_consensus, dump_event, dump_run, load_consensus, load_event, load_run
+from aggregator.store.database_port import Database
 from dcfpca.errors import UnusableState
 from dcfpca.method_formats import memory_format
 from dcfpca.rpca.method import Consensus
@@ -20,9 +21,34 @@ from dcfpca.version import __version__
 DAMAGED = "damaged"
 """The status of a run whose rows cannot be believed."""
 
+_INSERT_RUN = (
+    "INSERT INTO runs (run_id, request_id, spec, created_at, memory, checksum,"
+    " state, state_seq, software, state_checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_INSERT_CONSENSUS = "INSERT INTO consensus (run_id, body, checksum) VALUES (?, ?, ?)"
+_DELETE_EVENTS = "DELETE FROM events WHERE run_id = ?"
+_UPDATE_STATE = "UPDATE runs SET state = ?, state_seq = ?, software = ?, state_checksum = ? WHERE run_id = ?"
+_UPSERT_EVENT = (
+    "INSERT INTO events (run_id, seq, body, checksum) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (run_id, seq) DO UPDATE SET body = excluded.body, checksum = excluded.checksum"
+)
+_UPDATE_CONSENSUS = "UPDATE consensus SET body = ?, checksum = ? WHERE run_id = ?"
+_UPSERT_ROUND = (
+    "INSERT INTO rounds (run_id, round, view, checksum) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (run_id, round) DO UPDATE SET view = excluded.view, checksum = excluded.checksum"
+)
+_SELECT_IDS = "SELECT run_id FROM runs ORDER BY run_id"
+_SELECT_RUN = (
+    "SELECT request_id, spec, created_at, memory, checksum, state, state_seq, software, state_checksum"
+    " FROM runs WHERE run_id = ?"
+)
+_SELECT_REQUEST = "SELECT run_id FROM runs WHERE request_id = ?"
+_SELECT_CONSENSUS = "SELECT body, checksum FROM consensus WHERE run_id = ?"
+_SELECT_EVENTS = "SELECT seq, body, checksum FROM events WHERE run_id = ? ORDER BY seq"
+_SELECT_ROUNDS = "SELECT round, view, checksum FROM rounds WHERE run_id = ? AND round > ? ORDER BY round"
 _DELETIONS = (
     "DELETE FROM opened_sums WHERE run_id = ?",
-    "DELETE FROM events WHERE run_id = ?",
+    _DELETE_EVENTS,
     "DELETE FROM consensus WHERE run_id = ?",
     "DELETE FROM rounds WHERE run_id = ?",
     "DELETE FROM runs WHERE run_id = ?",
@@ -56,75 +82,67 @@ class HeldRun:
     ended_at: float = 0.0
 
 
-def run_ids(db: sqlite3.Connection) -> list[str]:
+def run_ids(db: Database) -> list[str]:
     """Every run, read from the index alone, so that a run whose row is damaged is among them."""
-    return [run_id for (run_id,) in db.execute("SELECT run_id FROM runs ORDER BY run_id")]
+    return [run_id for (run_id,) in db.execute(_SELECT_IDS)]
 
 
-def insert_run(db: sqlite3.Connection, run: Run, spec_bytes: bytes, request_id: str, consensus: Consensus) -> None:
+def insert_run(db: Database, run: Run, spec_bytes: bytes, request_id: str, consensus: Consensus) -> None:
     """Write the rows of a new run."""
     constant = (run.run_id, request_id, spec_bytes, run.created_at, memory_format(parse_spec(spec_bytes)))
     state = (dump_run(run), 0, __version__)
-    db.execute(
-        "INSERT INTO runs (run_id, request_id, spec, created_at, memory, checksum,"
-        " state, state_seq, software, state_checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (*constant, row_checksum(*constant), *state, row_checksum(run.run_id, *state)),
-    )
+    db.execute(_INSERT_RUN, (*constant, row_checksum(*constant), *state, row_checksum(run.run_id, *state)))
     body = dump_consensus(consensus)
-    db.execute(
-        "INSERT INTO consensus (run_id, body, checksum) VALUES (?, ?, ?)",
-        (run.run_id, body, row_checksum(run.run_id, body)),
-    )
+    db.execute(_INSERT_CONSENSUS, (run.run_id, body, row_checksum(run.run_id, body)))
 
 
-def update_state(db: sqlite3.Connection, run: Run, seq: int) -> None:
+def run_of_request(db: Database, request_id: str) -> str | None:
+    """The run that a proposal with this id created."""
+    row = db.execute(_SELECT_REQUEST, (request_id,)).fetchone()
+    return row[0] if row else None
+
+
+def update_state(db: Database, run: Run, seq: int) -> None:
     """Write the state after event `seq`, and empty the journal."""
-    db.execute("DELETE FROM events WHERE run_id = ?", (run.run_id,))
+    db.execute(_DELETE_EVENTS, (run.run_id,))
     state = (dump_run(run), seq, __version__)
-    db.execute(
-        "UPDATE runs SET state = ?, state_seq = ?, software = ?, state_checksum = ? WHERE run_id = ?",
-        (*state, row_checksum(run.run_id, *state), run.run_id),
-    )
+    db.execute(_UPDATE_STATE, (*state, row_checksum(run.run_id, *state), run.run_id))
 
 
-def append_events(db: sqlite3.Connection, run_id: str, first: int, events: Sequence[Event]) -> None:
+def append_events(db: Database, run_id: str, first: int, events: Sequence[Event]) -> None:
     """Write events to the journal, the first with this number."""
     rows = [(run_id, first + index, dump_event(event)) for index, event in enumerate(events)]
     sealed = [(*row, row_checksum(*row)) for row in rows]
-    db.executemany("INSERT OR REPLACE INTO events (run_id, seq, body, checksum) VALUES (?, ?, ?, ?)", sealed)
+    db.executemany(_UPSERT_EVENT, sealed)
 
 
-def update_consensus(db: sqlite3.Connection, run_id: str, consensus: Consensus) -> None:
+def update_consensus(db: Database, run_id: str, consensus: Consensus) -> None:
     """Replace the consensus of a run."""
     body = dump_consensus(consensus)
-    values = (body, row_checksum(run_id, body), run_id)
-    db.execute("UPDATE consensus SET body = ?, checksum = ? WHERE run_id = ?", values)
+    db.execute(_UPDATE_CONSENSUS, (body, row_checksum(run_id, body), run_id))
 
 
-def insert_round(db: sqlite3.Connection, run_id: str, round: int, view: bytes) -> None:
+def insert_round(db: Database, run_id: str, round: int, view: bytes) -> None:
     """Write the view of a finished round."""
     row = (run_id, round, view)
-    statement = "INSERT OR REPLACE INTO rounds (run_id, round, view, checksum) VALUES (?, ?, ?, ?)"
-    db.execute(statement, (*row, row_checksum(*row)))
+    db.execute(_UPSERT_ROUND, (*row, row_checksum(*row)))
 
 
-def round_views(db: sqlite3.Connection, run_id: str, after: int = -1) -> list[bytes]:
+def round_views(db: Database, run_id: str, after: int = -1) -> list[bytes]:
     """The views of finished rounds after this one, oldest first; raises UnusableState when one is damaged."""
-    rows = db.execute(
-        "SELECT round, view, checksum FROM rounds WHERE run_id = ? AND round > ? ORDER BY round", (run_id, after)
-    ).fetchall()
+    rows = db.execute(_SELECT_ROUNDS, (run_id, after)).fetchall()
     for round, view, checksum in rows:
         _verify(f"round {round} of run {run_id}", checksum, run_id, round, view)
     return [view for _, view, _ in rows]
 
 
-def delete_rows(db: sqlite3.Connection, run_id: str) -> None:
+def delete_rows(db: Database, run_id: str) -> None:
     """Delete every row of a run."""
     for statement in _DELETIONS:
         db.execute(statement, (run_id,))
 
 
-def read_run(db: sqlite3.Connection, run_id: str) -> StoredRun | HeldRun:
+def read_run(db: Database, run_id: str) -> StoredRun | HeldRun:
     """The run with its journal replayed, or why it cannot be served."""
     try:
         spec_bytes, created_at, memory, state, seq, software = _verified_row(db, run_id)
@@ -140,12 +158,8 @@ def read_run(db: sqlite3.Connection, run_id: str) -> StoredRun | HeldRun:
     return _with_known_memory(stored, memory, software)
 
 
-def _verified_row(db: sqlite3.Connection, run_id: str) -> tuple[bytes, float, str, bytes, int, str]:
-    row = db.execute(
-        "SELECT request_id, spec, created_at, memory, checksum, state, state_seq, software, state_checksum"
-        " FROM runs WHERE run_id = ?",
-        (run_id,),
-    ).fetchone()
+def _verified_row(db: Database, run_id: str) -> tuple[bytes, float, str, bytes, int, str]:
+    row = db.execute(_SELECT_RUN, (run_id,)).fetchone()
     if row is None:
         raise UnusableState("the row is missing")
     request_id, spec, created_at, memory, checksum, state, seq, software, state_checksum = row
@@ -154,16 +168,16 @@ def _verified_row(db: sqlite3.Connection, run_id: str) -> tuple[bytes, float, st
     return spec, created_at, memory, state, seq, software
 
 
-def _verified_consensus(db: sqlite3.Connection, run_id: str) -> bytes:
-    row = db.execute("SELECT body, checksum FROM consensus WHERE run_id = ?", (run_id,)).fetchone()
+def _verified_consensus(db: Database, run_id: str) -> bytes:
+    row = db.execute(_SELECT_CONSENSUS, (run_id,)).fetchone()
     if row is None:
         raise UnusableState("the consensus is missing")
     _verify("the consensus", row[1], run_id, row[0])
     return bytes(row[0])
 
 
-def _verified_journal(db: sqlite3.Connection, run_id: str, seq: int) -> list[tuple[int, bytes]]:
-    rows = db.execute("SELECT seq, body, checksum FROM events WHERE run_id = ? ORDER BY seq", (run_id,)).fetchall()
+def _verified_journal(db: Database, run_id: str, seq: int) -> list[tuple[int, bytes]]:
+    rows = db.execute(_SELECT_EVENTS, (run_id,)).fetchall()
     for expected, (number, body, checksum) in enumerate(rows, seq + 1):
         _verify(f"event {expected}", checksum, run_id, number, body)
         if number != expected:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import sqlite3
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from aggregator.run.events import Event
 from aggregator.run.state import Run
 from aggregator.store import opened_sums, run_rows
-from aggregator.store.database import explained, fold_log, lock, open_database, probe_write, transaction
+from aggregator.store.database_port import Database
 from aggregator.store.export_files import ExportFiles
-from aggregator.store.integrity import check_vital_tables, damage_in_runs
+from aggregator.store.integrity import damage_in_runs
 from aggregator.store.opened_sums import StoredSum
-from aggregator.store.opening_mark import check_log, mark_closed, mark_open
 from aggregator.store.run_rows import HeldRun, StoredRun
 from aggregator.store.sqlite_errors import LEAST_FREE, disk_full, free_bytes
+from aggregator.store.sqlite_store import open_sqlite
 from aggregator.store.update_files import UpdateFiles, UpdateKey
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.rpca.method import Consensus
@@ -41,53 +40,36 @@ class Commit:
 
 
 class Store:
-    """Everything durable: one database, and beside it the files of open updates and of exports.
+    """Everything durable: one database, and on this machine the files of open updates and of exports.
 
-    `damage` is what SQLite found wrong with the tables of runs when the store was opened, one sentence each.
+    `damage` is what the database found wrong with the tables of runs when the store was opened, one sentence each.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, database: Database | None = None) -> None:
+        """The SQLite file at this path; or this database, with only the files beside that path."""
         self.path = path
         self.updates = UpdateFiles(path.with_name(f"{path.name}.updates"))
         self.exports = ExportFiles(path)
         self.write_failed = False
-        self._lock = lock(path)
-        try:
-            self.connection = self._open()
-        except BaseException:
-            os.close(self._lock)
-            raise
-
-    def _open(self) -> sqlite3.Connection:
-        check_log(self.path)
-        connection = open_database(self.path)
-        try:
-            check_vital_tables(connection, self.path)
-            self.damage = damage_in_runs(connection)
-            mark_open(connection, self.path)
-        except sqlite3.DatabaseError as error:
-            connection.close()
-            raise explained(error, self.path) from error
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+        self._closing = ExitStack()
+        if database is None:
+            self.connection: Database = open_sqlite(path, self._closing)
+        else:
+            self.connection = self._closing.enter_context(closing(database))
+        self.damage = damage_in_runs(self.connection)
 
     def close(self) -> None:
-        """Close the database, which merges the write-ahead log, and release the lock."""
-        self.connection.close()
-        mark_closed(self.path)
-        os.close(self._lock)
+        """Close the database, and whatever shows that it is open."""
+        self._closing.close()
 
     def create_run(self, run: Run, spec_bytes: bytes, request_id: str, consensus: Consensus) -> None:
         """Store a new run; its request id makes the proposal idempotent."""
-        with transaction(self.connection) as db:
-            run_rows.insert_run(db, run, spec_bytes, request_id, consensus)
+        with self.connection.transaction():
+            run_rows.insert_run(self.connection, run, spec_bytes, request_id, consensus)
 
     def run_of_request(self, request_id: str) -> str | None:
         """The run that an earlier proposal with this id created."""
-        row = self.connection.execute("SELECT run_id FROM runs WHERE request_id = ?", (request_id,)).fetchone()
-        return row[0] if row else None
+        return run_rows.run_of_request(self.connection, request_id)
 
     def commit(self, commit: Commit) -> None:
         """Make a batch of events durable with everything they lead to.
@@ -96,10 +78,10 @@ class Store:
         opening of that attempt, where the participants repeat their messages or the round is reopened: nothing is lost,
         and no masks are opened twice.
         """
-        run_id = commit.run.run_id
+        run_id, db = commit.run.run_id, self.connection
         for chunk in commit.chunks:
             self.updates.add(*chunk)
-        with transaction(self.connection, wait_for_disk=commit.checkpoint) as db:
+        with db.transaction(wait_for_disk=commit.checkpoint):
             if commit.checkpoint:
                 run_rows.update_state(db, commit.run, commit.seq)
             else:
@@ -114,7 +96,7 @@ class Store:
             self.updates.discard(ref)
         if commit.run.status.over:
             self.updates.discard_run(run_id)
-            fold_log(self.connection)
+            db.fold_log()
 
     def load_runs(self) -> list[StoredRun]:
         """Every run that can be served, oldest first, with its journal replayed."""
@@ -122,8 +104,12 @@ class Store:
 
     def read_runs(self) -> list[StoredRun | HeldRun]:
         """Every run, oldest first; for one that is damaged or in an unknown format, why it cannot be served."""
-        found = [run_rows.read_run(self.connection, run_id) for run_id in run_rows.run_ids(self.connection)]
+        found = [self.read_run(run_id) for run_id in run_rows.run_ids(self.connection)]
         return sorted(found, key=lambda one: one.run.created_at if isinstance(one, StoredRun) else one.created_at)
+
+    def read_run(self, run_id: str) -> StoredRun | HeldRun:
+        """One run, or why it cannot be served."""
+        return run_rows.read_run(self.connection, run_id)
 
     def round_views(self, run_id: str, after: int = -1) -> list[bytes]:
         """Finished rounds after this one, oldest first; raises UnusableState when one is damaged."""
@@ -131,11 +117,11 @@ class Store:
 
     def delete_run(self, run_id: str) -> None:
         """Delete a run with its rounds, updates and exports; the audit log keeps its entries."""
-        with transaction(self.connection) as db:
-            run_rows.delete_rows(db, run_id)
+        with self.connection.transaction():
+            run_rows.delete_rows(self.connection, run_id)
         self.updates.discard_run(run_id)
         self.exports.delete_run(run_id)
-        fold_log(self.connection)
+        self.connection.fold_log()
 
     def check_writable(self) -> None:
         """Raise StoreFailed or BadInput when nothing can be written.
@@ -143,7 +129,7 @@ class Store:
         Writes only after a transaction has failed (`write_failed`), to learn whether it would succeed by now.
         """
         if free_bytes(self.path.parent) < LEAST_FREE:
-            fold_log(self.connection)
+            self.connection.fold_log()
             raise disk_full("the store")
-        probe_write(self.connection, commit=self.write_failed)
+        self.connection.probe_write(commit=self.write_failed)
         self.write_failed = False

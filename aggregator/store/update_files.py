@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -135,6 +135,12 @@ class UpdateFiles:
         shutil.rmtree(self._directory / run_id, ignore_errors=True)
         for loaded in [one for one in self._loaded if one.run_id == run_id]:
             del self._loaded[loaded]
+
+    def keep_only(self, run_ids: Collection[str]) -> None:
+        """Delete the updates of all other runs: those that ended while another aggregator served."""
+        for directory in self._directory.glob("*"):
+            if directory.name not in run_ids:
+                shutil.rmtree(directory, ignore_errors=True)
 
     def _attempt_directory(self, ref: AttemptRef) -> Path:
         return self._directory / ref.run_id / f"{ref.round}.{ref.attempt}"

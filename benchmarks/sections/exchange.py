@@ -74,7 +74,7 @@ def flower(results: Path) -> Section | None:
     first = found[0]
     return Section(
         "Against Flower",
-        ("python -m benchmarks.federated --flower-python PATH --json benchmarks/results/federated.json",),
+        ("python -m benchmarks.flower_comparison --flower-python PATH --json benchmarks/results/federated.json",),
         paragraphs(
             f"The same {first['rows']} × {first['rank']} float64 exchange with {first['participants']} sites in one "
             "run, "

@@ -26,7 +26,7 @@ def growth(results: Path) -> Section | None:
     ]
     return Section(
         "Growth",
-        ("python -m benchmarks.growth --json benchmarks/results/growth.json",),
+        ("python -m benchmarks.cost_growth --json benchmarks/results/growth.json",),
         paragraphs(
             f"One site's round of `subspace` around m = {base.rows}, n_i = {base.columns}, rank {base.rank}, CPU "
             "seconds: "
@@ -76,7 +76,7 @@ def many(results: Path) -> Section | None:
     ]
     return Section(
         "A thousand participants",
-        ("python -m benchmarks.many --participants 1000 --json",),
+        ("python -m benchmarks.many_participants --participants 1000 --json",),
         paragraphs(
             "Light participants in a few processes, real mutual TLS, plain rounds of 1000 × 10; the aggregator's "
             "memory. A "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from benchmarks.composed import Curve, Exchange, curves, exchange_of, exponent
+from benchmarks.composed_round_time import Curve, Exchange, curves, exchange_of, exponent
 from benchmarks.sections import Section, document, paragraphs, picture, power, table
 
 
@@ -22,8 +22,8 @@ def costs(results: Path) -> Section | None:
     return Section(
         "The paper: what a round costs",
         (
-            "python -m benchmarks.costs exchange --out benchmarks/results/paper-costs-exchange.json",
-            "python -m benchmarks.costs sites --out benchmarks/results/paper-costs-sites.json",
+            "python -m benchmarks.paper_costs exchange --out benchmarks/results/paper-costs-exchange.json",
+            "python -m benchmarks.paper_costs sites --out benchmarks/results/paper-costs-sites.json",
         ),
         paragraphs(
             *_bytes(exchange),

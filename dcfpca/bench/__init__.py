@@ -1,1 +1,5 @@
-"""The measurements of `dcfpca bench`: solvers in one process, and rounds between real processes."""
+"""Measurements that commands and benchmarks share. No imports but those that must come before gRPC."""
+
+from dcfpca.tls_version import require_tls_1_3
+
+require_tls_1_3()

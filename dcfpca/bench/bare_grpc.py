@@ -18,7 +18,7 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.demo.children import Children
+from dcfpca.demo.child_processes import Children
 from dcfpca.v1.types_pb2 import Chunk
 
 _SERVICE, _METHOD = "dcfpca.Raw", "Exchange"

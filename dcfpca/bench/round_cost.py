@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 
 from dcfpca.bench.bare_grpc import measure_raw
-from dcfpca.demo.children import Children
-from dcfpca.demo.federation import AGGREGATOR, Federation, SitePlan
+from dcfpca.demo.child_processes import Children
+from dcfpca.demo.federation import AGGREGATOR, AggregatorPlace, Federation, SitePlan
 from dcfpca.demo.problem import site_names
 from dcfpca.operator.client import Operator
 from dcfpca.operator.connection import connect_settings, connected
@@ -36,6 +37,7 @@ class RoundCase:
     aggregation: str
     precision: int
     dropouts: str = "wait"
+    verify: str = "sampled"
 
     def spec(self, names: list[str]) -> bytes:
         """A spec whose run takes all its rounds: its tolerance is never met, and nothing follows them."""
@@ -60,6 +62,7 @@ class RoundFigures:
     """Seconds per round, from its opening to the consensus; the opening exchange (round 0) is not counted.
 
     `set_up_s` is from the end of enrolment to the opening of round 0, as the views of the run show it: to 0.1 s.
+    `cpu_round_s` is the CPU of aggregator and sites together from the proposal to the end, shared out over the rounds.
     """
 
     median_round_s: float
@@ -68,6 +71,7 @@ class RoundFigures:
     bytes_per_participant_round: float
     aggregator_peak_bytes: int | None
     set_up_s: float = 0.0
+    cpu_round_s: float = 0.0
 
 
 class SetUpClock:
@@ -86,7 +90,11 @@ class SetUpClock:
             self.seconds = now - self._began
 
 
-def measure_rounds(case: RoundCase, directory: Path) -> RoundFigures:
+def measure_rounds(
+    case: RoundCase,
+    directory: Path,
+    place: AggregatorPlace = AggregatorPlace(),  # noqa: B008 (frozen)
+) -> RoundFigures:
     """Start a federation of idle sites below `directory`, run the case to its end, and stop the federation."""
     names = site_names(case.participants)
     policy: dict[str, str | int | float | bool] = {
@@ -95,11 +103,12 @@ def measure_rounds(case: RoundCase, directory: Path) -> RoundFigures:
         "min_columns": 1,
         "max_rank": case.rank,
         "max_rounds": case.rounds,
+        "verify": case.verify,
     }
     if case.dropouts == "go-on":
         policy["allow_dropouts"] = True
     with Children() as children:
-        federation = Federation(directory, children)
+        federation = Federation(directory, children, place=place)
         # The daemons of a bench share a machine, so none may starve the others.
         federation.start_aggregator({"limits": {"calls_per_second": 10_000.0, "call_burst": 10_000}})
         for name in names:
@@ -109,8 +118,12 @@ def measure_rounds(case: RoundCase, directory: Path) -> RoundFigures:
         with connected(connect_settings(flags, federation.operator_config)) as operator:
             children.until(lambda: operator.are_connected(names), "the sites' connection", _CONNECT_SECONDS)
             clock = SetUpClock()
+            pids = [children[name].process.pid for name in (AGGREGATOR, *names)]
+            before = cpu_seconds(pids)
             view, wall = _follow(operator, case.spec(names), clock)
-        return figures_of(view, wall, peak_bytes(children[AGGREGATOR].process.pid), clock.seconds)
+            spent = cpu_seconds(pids) - before
+        found = figures_of(view, wall, peak_bytes(children[AGGREGATOR].process.pid), clock.seconds)
+        return replace(found, cpu_round_s=spent / len(view.rounds))
 
 
 def _follow(operator: Operator, spec: bytes, clock: SetUpClock) -> tuple[pb.RunView, float]:
@@ -137,6 +150,17 @@ def figures_of(view: pb.RunView, wall: float, peak: int | None, set_up: float = 
         aggregator_peak_bytes=peak,
         set_up_s=set_up,
     )
+
+
+def cpu_seconds(pids: list[int]) -> float:
+    """The CPU that these processes have taken so far; 0 where /proc does not exist."""
+    ticks = 0
+    for pid in pids:
+        stat = Path(f"/proc/{pid}/stat")
+        if stat.exists():
+            user, system = stat.read_text().rpartition(")")[2].split()[11:13]
+            ticks += int(user) + int(system)
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def peak_bytes(pid: int) -> int | None:

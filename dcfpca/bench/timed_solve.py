@@ -15,8 +15,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from dcfpca.rpca.kernels.array_types import WorkArray
-from dcfpca.rpca.kernels.loop_selection import active_loops
-from dcfpca.rpca.kernels.step_parameters import THIN_WIDTH, amends_outliers
+from dcfpca.rpca.kernels.loop_loading import load_loops
+from dcfpca.rpca.kernels.step_parameters import amends_outliers
 from dcfpca.rpca.method import Consensus, Method, Site
 from dcfpca.rpca.metrics import paper_error, relative_squared_error
 from dcfpca.rpca.simulate import SiteResult, collect, exchange
@@ -62,28 +62,10 @@ class Solved:
 
 def solve(method: Method, problem: Problem, threads: int = 1) -> Solved:
     """Run the method over the problem's sites in sequence; measuring the error of each round is not timed."""
-    _load_compiled_loops(method.width if isinstance(method, SubspaceMethod) else 0)
+    # Loaded once per process, not per solve, so they are loaded before the clock starts.
+    load_loops([method.width] if isinstance(method, SubspaceMethod) else ())
     with threadpool_limits(threads):
         return _solve(method, problem, time.process_time if threads == 1 else time.perf_counter)
-
-
-def _load_compiled_loops(width: int) -> None:
-    """Loaded once per process, not per solve, so they are loaded before the clock starts."""
-    loops, ends, M = active_loops(), np.zeros(2, np.int64), np.zeros((2, 2))
-    for dtype in (np.float32, np.float64):
-        L: WorkArray = np.zeros((2, 2), dtype)
-        marked = np.zeros((2, 2), np.uint8)
-        loops.sweep(M, L, 1.0, 2.0, 1.0, 1.0)
-        loops.mark(M, L, marked, 1.0, 2.0, 1.0)
-        loops.amend(marked, L, L, L, L, L.copy())
-        loops.count(M, L, np.arange(2), 1.0, 2.0, 1.0, -14, np.zeros(20))
-    if 0 < width <= THIN_WIDTH:
-        U, directions, lines = np.zeros((4, width)), (0,) * width, np.zeros((4, 8))
-        loops.influence_pass(lines, U, np.zeros((8, width)), 1.0, 2.0, lines.copy(), np.zeros((8, width)), directions)
-        loops.thin_product(lines, np.zeros((width, 8)), U, directions)
-    loops.add_compensated(np.zeros(2), np.zeros(2), np.zeros(2))
-    loops.outliers_by_column(M, M, 1.0, ends)
-    loops.gather_outliers(M, M, 1.0, 2.0, ends, np.zeros(0, np.int32), np.zeros(0))
 
 
 def _solve(method: Method, problem: Problem, now: Callable[[], float]) -> Solved:

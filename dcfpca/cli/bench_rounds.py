@@ -10,9 +10,10 @@ from typing import Annotated, Literal
 
 import typer
 
+from dcfpca.bench.masking_cost import measure_masking
 from dcfpca.bench.round_cost import RoundCase, measure_bare_rounds, measure_rounds
 from dcfpca.cli.runs import Json
-from dcfpca.demo.children import ending_in_order
+from dcfpca.demo.child_processes import ending_in_order
 from dcfpca.errors import BadInput
 from dcfpca.text.console import print_json, result, say, size, span
 
@@ -24,6 +25,9 @@ def rounds(
     count: Annotated[int, typer.Option("--rounds", min=2, help="How many rounds.")] = 20,
     aggregation: Annotated[Literal["secure", "plain"], typer.Option(help="How updates are aggregated.")] = "secure",
     dropouts: Annotated[Literal["wait", "go-on"], typer.Option(help="Which secure sum: wait or go-on.")] = "wait",
+    verify: Annotated[
+        Literal["sampled", "always", "never"], typer.Option(help="Which sums the sites check, as in their policy.")
+    ] = "sampled",
     precision: Annotated[int, typer.Option(help="Bits per number in a secure sum: 64 or 32.")] = 64,
     raw: Annotated[bool, typer.Option("--raw", help="Also measure a bare gRPC exchange of the same bytes.")] = False,
     as_json: Json = False,
@@ -31,11 +35,13 @@ def rounds(
     """Measure rounds in which the sites compute nothing."""
     if rank > rows:
         raise BadInput(f"the rank {rank} is larger than the {rows} rows", "lower --rank")
-    case = RoundCase(participants, rows, rank, count, aggregation, precision, dropouts)
+    case = RoundCase(participants, rows, rank, count, aggregation, precision, dropouts, verify)
     with tempfile.TemporaryDirectory(prefix="dcfpca-bench-") as directory, ending_in_order():
         federation_directory = Path(directory)
         figures = measure_rounds(case, federation_directory)
         found: dict[str, float | int | str | None] = {**asdict(case), **asdict(figures)}
+        if (aggregation, dropouts) == ("secure", "wait"):
+            found |= asdict(measure_masking(participants, rows * rank))
         if raw:
             say("measuring the same bytes over bare gRPC")
             found["raw_round_s"] = median(measure_bare_rounds(case, federation_directory))

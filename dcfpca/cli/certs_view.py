@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from cryptography import x509
 
 from dcfpca.identity import fingerprint
 from dcfpca.pki.authority import consortium_of
 from dcfpca.pki.index import CertificateRecord, Index
-from dcfpca.pki.trust import days_left
+from dcfpca.pki.validity import whole_days
 from dcfpca.text.console import Json, print_json, result, say, show, table
 
 # Enough digits of a serial to tell certificates apart on one screen, and for `revoke` to accept; --json has them all.
@@ -37,7 +37,7 @@ def certificate_document(record: CertificateRecord, now: datetime) -> dict[str, 
         "key_fingerprint": record.key,
         "not_before": record.not_before,
         "not_after": record.not_after,
-        "days_left": round(_days(record, now), 1),
+        "days_left": _days(record, now),
         "revoked": bool(record.revoked),
         "revoked_at": record.revoked or None,
         "reason": record.reason or None,
@@ -46,22 +46,22 @@ def certificate_document(record: CertificateRecord, now: datetime) -> dict[str, 
 
 def print_list(as_json: bool, ca: x509.Certificate, index: Index, now: datetime) -> None:
     """Print the CA and every certificate it has signed."""
-    consortium, left = consortium_of(ca), days_left(ca, now)
+    consortium, left = consortium_of(ca), whole_days(ca.not_valid_after_utc, now)
     if as_json:
-        authority: dict[str, Json] = {"fingerprint": fingerprint(ca), "days_left": round(left, 1)}
+        authority: dict[str, Json] = {"fingerprint": fingerprint(ca), "days_left": left}
         lines = [certificate_document(record, now) for record in index.records]
         print_json({"consortium": consortium, "ca": authority, "certificates": lines})
         return
     rows = table("name", "role", "#days left", "serial", "state", "key fingerprint, as read out by telephone")
     for record in index.records:
         rows.add_row(*_row(record, now))
-    say(f"{consortium}: the CA has {left:.0f} days left")
+    say(f"{consortium}: the CA has {left} days left")
     show(rows)
 
 
 def _row(record: CertificateRecord, now: datetime) -> tuple[str, ...]:
     identity = record.speaks_for()
-    days = f"{_days(record, now):.0f}"
+    days = str(_days(record, now))
     return identity.name, identity.role, days, record.serial[:_SHORT], _state(record, now), record.key
 
 
@@ -71,5 +71,5 @@ def _state(record: CertificateRecord, now: datetime) -> str:
     return "valid" if record.is_live(now) else "expired"
 
 
-def _days(record: CertificateRecord, now: datetime) -> float:
-    return (datetime.fromisoformat(record.not_after) - now) / timedelta(days=1)
+def _days(record: CertificateRecord, now: datetime) -> int:
+    return whole_days(datetime.fromisoformat(record.not_after), now)

@@ -22,7 +22,7 @@ def _flag(name: str, help: str, **more: Any) -> Any:
 
 
 _FLAGS = {
-    "aggregator": Annotated[str | None, _flag("aggregator", "HOST:PORT of the aggregator.")],
+    "aggregator": Annotated[str | None, _flag("aggregator", "HOST:PORT of the aggregator, or several with commas.")],
     "ca": Annotated[str | None, _flag("ca", "The consortium's CA certificate.")],
     "cert": Annotated[str | None, _flag("cert", "The certificate: an operator's, or for `run audit` a participant's.")],
     "key": Annotated[str | None, _flag("key", "Its private key.")],

@@ -10,7 +10,7 @@ import typer
 
 from dcfpca.cli.demo_view import show_outcome
 from dcfpca.cli.runs import Json
-from dcfpca.demo.children import Children, ending_in_order
+from dcfpca.demo.child_processes import Children, ending_in_order
 from dcfpca.demo.federation import Federation
 from dcfpca.demo.outcome import outcome_document
 from dcfpca.demo.problem import draw

@@ -41,7 +41,7 @@ def local(
     exclude: Exclude = None,
     missing: Missing = "allow",
     consortium: Annotated[str, typer.Option(help="Name of the consortium; it stands in every identity.")] = "local",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the aggregator; 0: a free one.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the aggregator; 0 takes a free one.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Make a consortium on this machine, with certificates and configurations, ready for `dcfpca up DIR`."""

@@ -3,78 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
-from dcfpca.cli import certs, init, participants, runs
-from dcfpca.cli.audit import audit
-from dcfpca.cli.doctor import doctor
-from dcfpca.cli.export import export
-from dcfpca.cli.report import report
+from dcfpca.cli.lazy_group import LazyCommand, LazyGroup, lazy_group
 from dcfpca.text.command_runner import EXIT_CODES, run_command
 from dcfpca.text.console import result
 from dcfpca.version import __version__
 
-app = typer.Typer(
-    name="dcfpca",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-app.command()(doctor)
-app.command()(init.up)
-app.command()(init.down)
-runs.app.command()(export)
-runs.app.command()(report)
-runs.app.command()(audit)
-app.add_typer(init.app, name="init")
-app.add_typer(runs.app, name="run")
-app.add_typer(participants.app, name="participants")
-app.add_typer(certs.app, name="certs")
-
-
-LAZY_COMMANDS = {
-    "demo": (
+COMMANDS = {
+    "doctor": LazyCommand(
+        "dcfpca.cli.doctor:doctor",
+        "Check files, disk, network, TLS, clock, version and permission, with remedies. Exit 1 if any check fails.",
+    ),
+    "up": LazyCommand(
+        "dcfpca.cli.init:up",
+        "Start a local consortium in the background, and wait until every site is connected. What runs already stays.",
+    ),
+    "down": LazyCommand(
+        "dcfpca.cli.init:down", "Stop a local consortium. Runs that are not over go on after the next `dcfpca up`."
+    ),
+    "demo": LazyCommand(
         "dcfpca.cli.demo:demo",
         "Run a whole federation on this machine: certificates, services, a run, results and a refused export.",
     ),
-    "bench": ("dcfpca.cli.bench:app", "Measure speed on this machine."),
+    "init": LazyCommand(
+        "dcfpca.cli.init:app",
+        "Write configurations with comments: for one role, or for a whole consortium on this machine.",
+    ),
+    "run": LazyCommand(
+        "dcfpca.cli.run_group:app", "Propose, inspect, watch, abort, finish, resume, export and audit runs."
+    ),
+    "participants": LazyCommand("dcfpca.cli.participants:app", "List participants, and revoke one."),
+    "certs": LazyCommand(
+        "dcfpca.cli.certs:app", "Make a consortium CA, ask for certificates, approve, renew and revoke them."
+    ),
+    "bench": LazyCommand("dcfpca.cli.bench:app", "Measure speed on this machine."),
 }
-"""Commands that import the numerics, which takes a second: imported when called, not for `--help` of the others."""
+"""Every command, where it is, and its line in `dcfpca --help`: a command's imports are paid by those who call it."""
+
+app = typer.Typer(name="dcfpca", cls=lazy_group(COMMANDS), no_args_is_help=True, pretty_exceptions_enable=False)
 
 
-def _load(name: str) -> Any:
-    module, _, attribute = LAZY_COMMANDS[name][0].partition(":")
-    found, parent = getattr(import_module(module), attribute), typer.Typer()
-    if isinstance(found, typer.Typer):
-        parent.add_typer(found, name=name)
-    else:
-        parent.command(name)(found)
-    return typer.main.get_group(parent).commands[name]
-
-
-def _add_lazy(name: str) -> None:
-    # The real command parses everything after its name, `--help` included.
-    passed_on = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
-
-    @app.command(name, help=LAZY_COMMANDS[name][1], context_settings=passed_on)
-    def call(context: typer.Context) -> None:
-        command = _load(name)
-        with command.make_context(name, context.args, parent=context.parent) as inside:
-            command.invoke(inside)
-
-
-for _name in LAZY_COMMANDS:
-    _add_lazy(_name)
-
-
-def command_tree() -> TyperGroup:
-    """The whole tree with the lazy commands loaded, for the reference page and tests."""
+def command_tree() -> LazyGroup:
+    """The whole tree with every command loaded, for the reference page and tests."""
     tree = typer.main.get_group(app)
-    tree.commands.update({name: _load(name) for name in LAZY_COMMANDS})
-    return tree
+    assert isinstance(tree, LazyGroup)
+    return tree.loaded()
 
 
 def _print_version(wanted: bool) -> None:

@@ -51,7 +51,7 @@ def revoke(
 def restore(
     operator: Operator,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The participant.")],
-    reason: Annotated[str, typer.Option(help="Why, for the record.")] = "",
+    reason: Annotated[str, typer.Option(help="The reason, for the audit log.")] = "",
     as_json: Json = False,
 ) -> None:
     """Undo `revoke` for a participant; what the CA has revoked stays revoked."""

@@ -13,19 +13,21 @@ import typer
 from dcfpca.cli.connection_options import with_operator
 from dcfpca.method_names import MethodName
 from dcfpca.operator.client import Operator
+from dcfpca.operator.run_stream import RetryPolicy
 from dcfpca.text.command_runner import FAILED
 from dcfpca.text.console import print_json, result, say, show
 from dcfpca.text.enrolment_text import enrolment_lines, unknown_names
 from dcfpca.text.run_history import RunHistory
 from dcfpca.text.run_progress import RunProgress
 from dcfpca.text.run_views import run_document, run_listing, run_picture, runs_table
-from dcfpca.text.run_watch import RetryPolicy, RunWatch, raise_unless_finished
+from dcfpca.text.run_watch import RunWatch, raise_unless_finished
 from dcfpca.v1 import admin_pb2 as pb
 
 app = typer.Typer(help="Propose, inspect, watch, abort, finish, resume, export and audit runs.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="The run: its identifier, the beginning of it, or `latest`.")]
+Reason = Annotated[str, typer.Option(help="The reason, for the audit log and the participants.")]
 Follow = Annotated[bool, typer.Option("--watch", help="Watch the run; exit 0 only if it finishes.")]
 
 
@@ -47,7 +49,9 @@ def start(
     quorum: Annotated[int | None, _key("--quorum", "The fewest updates a round needs.")] = None,
     aggregation: Annotated[Literal["secure", "plain"] | None, _key("--aggregation", "secure or plain.")] = None,
     precision: Annotated[int | None, _key("--precision", "Bits per number in a secure sum: 64 or 32.")] = None,
-    participants: Annotated[str | None, _key("--participants", "A fixed cohort, such as a,b,c.")] = None,
+    participants: Annotated[
+        str | None, _key("--participants", "Who takes part, such as a,b,c; by default whoever enrols.")
+    ] = None,
     export: Annotated[bool | None, _key("--export/--no-export", "Ask public sites for reconstructions.")] = None,
     enrol_seconds: Annotated[float | None, _key("--enrol-seconds", "How long enrolment stays open.")] = None,
     round_seconds: Annotated[float | None, _key("--round-seconds", "Deadline of a round.")] = None,
@@ -140,15 +144,11 @@ def watch(
 def abort(
     operator: Operator,
     run: Run,
-    reason: Annotated[str, typer.Option(help="The reason, for the audit log and the participants.")] = "",
+    reason: Reason = "",
     as_json: Json = False,
 ) -> None:
     """Abort a run. A run that is over stays as it is."""
-    view = operator.abort(run, reason)
-    if as_json:
-        print_json(run_document(view))
-    else:
-        say(f"run {run} is {view.status}{': ' + view.reason if view.reason else ''}")
+    _show_status(operator.abort(run, reason), as_json)
 
 
 @app.command()
@@ -163,15 +163,11 @@ def resume(operator: Operator, run: Run, watch: Follow = False, as_json: Json = 
 def finish(
     operator: Operator,
     run: Run,
-    reason: Annotated[str, typer.Option(help="The reason, for the audit log and the participants.")] = "",
+    reason: Reason = "",
     as_json: Json = False,
 ) -> None:
     """Finish a running or paused run with the consensus it has; the sites form their results from it."""
-    view = operator.finish(run, reason)
-    if as_json:
-        print_json(run_document(view))
-    else:
-        say(f"run {run} is {view.status}: {view.reason}")
+    _show_status(operator.finish(run, reason), as_json)
 
 
 @app.command()
@@ -199,6 +195,13 @@ def _canonical(path: Path | None, flags: Mapping[str, Any], settings: Sequence[s
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _show_status(view: pb.RunView, as_json: bool) -> None:
+    if as_json:
+        print_json(run_document(view))
+    else:
+        say(f"run {view.run_id} is {view.status}{': ' + view.reason if view.reason else ''}")
 
 
 def _proceed(operator: Operator, view: pb.RunView, watch: bool, as_json: bool) -> None:
@@ -246,5 +249,6 @@ def _follow(operator: Operator, view: pb.RunView, retry: RetryPolicy, as_json: b
     raise_unless_finished(view)
     say("the sites write their results now, each by itself: `dcfpca-participant results` there")
     if view.HasField("verdict"):
-        say(view.verdict.sentence)
+        for line in (view.verdict.sentence, *view.verdict.notes):
+            say(line)
         say(f"next: {view.verdict.advice}")

@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.demo.children import Children
+from dcfpca.demo.child_processes import Children
 from dcfpca.identity import Role
 from dcfpca.pki.ca_directory import Authority, create_authority
 from dcfpca.pki.credential_files import issue_credentials
 
 AGGREGATOR = "aggregator"
 _HOSTS = ("localhost", "127.0.0.1")
+_ANY_PORT = "127.0.0.1:0"
 _START_SECONDS = 60.0
 
 Value = str | int | float | bool
@@ -40,12 +41,28 @@ class SitePlan:
     more: Toml = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class AggregatorPlace:
+    """Where the aggregator listens, the hosts in its certificate, and the module that starts it, with its words."""
+
+    listen: str = _ANY_PORT
+    hosts: tuple[str, ...] = _HOSTS
+    module: tuple[str, ...] = ("aggregator.main",)
+
+
 class Federation:
     """Sets up the files and processes of a consortium on one machine."""
 
-    def __init__(self, directory: Path, children: Children, consortium: str = "demo") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        children: Children,
+        consortium: str = "demo",
+        place: AggregatorPlace = AggregatorPlace(),  # noqa: B008 (frozen)
+    ) -> None:
         self.directory = directory
         self.children = children
+        self._place = place
         self._now = datetime.now(UTC)
         self._authority: Authority = create_authority(directory / "ca", consortium, self._now)
         self._sites: list[str] = []
@@ -71,9 +88,9 @@ class Federation:
 
     def start_aggregator(self, more: Toml | None = None) -> str:
         """Issue its certificate, write its config and the operator's, start it; returns host:port."""
-        home = self._issue(Role.AGGREGATOR, AGGREGATOR, self.directory / AGGREGATOR, _HOSTS)
-        self._write_aggregator("127.0.0.1:0", more or {})
-        arguments = ["aggregator.main", "serve", "--config", str(home / "aggregator.toml")]
+        home = self._issue(Role.AGGREGATOR, AGGREGATOR, self.directory / AGGREGATOR, self._place.hosts)
+        self._write_aggregator(self._place.listen, more or {})
+        arguments = [*self._place.module, "serve", "--config", str(home / "aggregator.toml")]
         self.children.start(AGGREGATOR, arguments, home / "log")
         self.address = self._await_aggregator()
         # Keep the port, so that sites find the aggregator again after a restart.

@@ -13,9 +13,8 @@ from cryptography import x509
 from dcfpca.doctor.check_result import CheckResult, fail, ok, warn
 from dcfpca.errors import DcfpcaError
 from dcfpca.identity import Role
-from dcfpca.pki import Credentials, days_left, load_credentials
+from dcfpca.pki import SOON_DAYS, Credentials, load_credentials, whole_days
 
-SOON_DAYS = 14
 LOW_SPACE = 1 << 30
 
 
@@ -32,21 +31,21 @@ def check_credentials(
     found += [
         expiry("CA expiry", "the consortium's CA certificate", authority, now)
         for authority in own.authorities
-        if days_left(authority, now) < SOON_DAYS
+        if whole_days(authority.not_valid_after_utc, now) < SOON_DAYS
     ]
     return own, found
 
 
 def expiry(what: str, whose: str, certificate: x509.Certificate, now: datetime) -> CheckResult:
     """Warns 14 days before a certificate expires."""
-    days = days_left(certificate, now)
+    days = whole_days(certificate.not_valid_after_utc, now)
     until = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
     remedy = "ask the holder of the CA to renew it (`dcfpca certs renew …`); services load it without a restart"
     if days < 0:
         return fail(what, f"{whose} expired on {until}", remedy)
     if days < SOON_DAYS:
-        return warn(what, f"{whose} expires in {days:.0f} days, on {until}", remedy)
-    return ok(what, f"{whose} is valid for {days:.0f} days, until {until}")
+        return warn(what, f"{whose} expires in {days} days, on {until}", remedy)
+    return ok(what, f"{whose} is valid for {days} days, until {until}")
 
 
 def check_directory(what: str, directory: Path, needed: int = 0, purpose: str = "one result") -> Iterator[CheckResult]:

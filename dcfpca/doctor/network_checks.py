@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import cast
 
@@ -15,18 +15,21 @@ from cryptography import x509
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from dcfpca.connection_diagnosis import Address, TlsFiles, diagnose
-from dcfpca.doctor import CheckResult, fail, ok, warn
+from dcfpca.doctor import CheckResult, Level, fail, ok, warn, worst
 from dcfpca.doctor.local_checks import expiry
 from dcfpca.errors import BadIdentity
 from dcfpca.operator.connection import channel_to
 from dcfpca.operator.status_errors import explain
 from dcfpca.pki import Credentials
 from dcfpca.version import __version__
-from dcfpca.wire_constants import PROTOCOL
+from dcfpca.wire_constants import PROTOCOL, STANDBY
 
 SECONDS = 5.0
 SKEW_WARN, SKEW_FAIL = 5.0, 240.0
 """Clock differences in seconds. Certificates are backdated by 300, so a larger one makes fresh ones invalid."""
+
+
+_STANDBY = "standby"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,21 @@ class HealthAnswer:
     version: str
     protocol: int | None
     held: int = 0
+    standby_of: str | None = None
+
+
+def check_aggregators(addresses: Sequence[Address], files: TlsFiles, own: Credentials) -> Iterator[CheckResult]:
+    """Check the way to every address. If one serves, another may stand by, and whatever else is wrong is a warning."""
+    found = [list(check_network(address, files, own)) for address in addresses]
+    good = min((worst(results) for results in found), key=list(Level).index)
+    for address, results in zip(addresses, found, strict=True):
+        spare = good is not Level.FAIL and worst(results) is Level.FAIL
+        for one in results:
+            told = f"{address}: {one.sentence}" if found[1:] else one.sentence
+            if spare and one.level is Level.FAIL:
+                yield ok(one.what, told) if one.what == _STANDBY else warn(one.what, told, one.remedy)
+            else:
+                yield replace(one, sentence=told)
 
 
 def check_network(address: Address, files: TlsFiles, own: Credentials) -> Iterator[CheckResult]:
@@ -89,6 +107,10 @@ def _service(address: Address, files: TlsFiles, own: Credentials) -> Iterator[Ch
         except grpc.RpcError as error:
             yield fail("service", explain(error, address, files))
             return
+    if answer.standby_of is not None:
+        remedy = "give the address of the one that serves, too: both with a comma between, or see why none does"
+        yield fail(_STANDBY, f"it is a standby, and {answer.standby_of or 'nobody'} serves", remedy)
+        return
     if answer.serving:
         yield ok("service", "the aggregator reports that it is serving")
     else:
@@ -115,6 +137,7 @@ def ask_health(channel: grpc.Channel) -> HealthAnswer:
         skew=int(clock) / 1000 - middle if clock.isdecimal() else None,
         version=told.get("dcfpca-version", ""),
         protocol=int(protocol) if protocol.isdecimal() else None,
+        standby_of=told.get(STANDBY),
         held=int(told["dcfpca-runs-held"]) if told.get("dcfpca-runs-held", "").isdecimal() else 0,
     )
 

@@ -10,10 +10,10 @@ import grpc
 
 from dcfpca.doctor.check_result import CheckResult, Level, fail, ok, worst
 from dcfpca.doctor.local_checks import check_credentials, check_directory
-from dcfpca.doctor.network_checks import check_network
+from dcfpca.doctor.network_checks import check_aggregators
 from dcfpca.identity import Role
 from dcfpca.operator.client import Operator
-from dcfpca.operator.connection import ConnectionSettings, channel_to
+from dcfpca.operator.connection import ConnectionSettings, serving_channel
 from dcfpca.operator.status_errors import explain
 from dcfpca.pki import Credentials
 
@@ -26,14 +26,14 @@ def check_operator(settings: ConnectionSettings) -> Iterator[CheckResult]:
     yield from check_directory("disk", Path.cwd())
     if own is None:
         return
-    reached = list(check_network(settings.address, files, own))
+    reached = list(check_aggregators(settings.addresses, files, own))
     yield from reached
     if worst(reached) is not Level.FAIL:
         yield _check_permission(settings, own)
 
 
 def _check_permission(settings: ConnectionSettings, own: Credentials) -> CheckResult:
-    with channel_to(settings.address, own) as channel:
+    with serving_channel(settings, own) as channel:
         try:
             participants = Operator(channel, settings.address, own.identity).participants()
         except grpc.RpcError as error:

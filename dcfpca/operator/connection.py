@@ -15,6 +15,7 @@ import grpc
 from dcfpca.connection_diagnosis import Address, TlsFiles
 from dcfpca.errors import BadInput
 from dcfpca.operator.client import Operator
+from dcfpca.operator.failover import FailoverChannel
 from dcfpca.operator.status_errors import explain
 from dcfpca.pki import Credentials, load_credentials
 
@@ -37,10 +38,16 @@ _CHANNEL_OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """The aggregator's address and the files that prove who connects."""
+    """The aggregator's address, those of its standbys, and the files that prove who connects."""
 
     address: Address
     files: TlsFiles
+    standbys: tuple[Address, ...] = ()
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """Every address, in the order in which they are tried."""
+        return (self.address, *self.standbys)
 
 
 def connect_settings(flags: dict[str, str | None], config: Path | None) -> ConnectionSettings:
@@ -53,7 +60,8 @@ def connect_settings(flags: dict[str, str | None], config: Path | None) -> Conne
         hint = f"give {flags_text}, or a file with {_EXAMPLE} by --config or DCFPCA_CONFIG"
         raise BadInput(f"the connection to the aggregator lacks: {', '.join(missing)}", hint)
     files = TlsFiles(*(Path(merged[key]) for key in ("ca", "cert", "key")))
-    return ConnectionSettings(Address.parse(merged["aggregator"]), files)
+    address, *standbys = Address.parse_all(merged["aggregator"])
+    return ConnectionSettings(address, files, tuple(standbys))
 
 
 def _read_config(path: Path) -> dict[str, str]:
@@ -94,11 +102,18 @@ def connected(settings: ConnectionSettings) -> Iterator[Operator]:
     """Check the certificate, open the channel, and turn gRPC errors into ours. Any role may connect; calls check it."""
     files = settings.files
     own = load_credentials(files.ca, files.cert, files.key, now=datetime.now(UTC))
-    with channel_to(settings.address, own) as channel:
+    with serving_channel(settings, own) as channel:
         try:
             yield Operator(channel, settings.address, own.identity)
         except grpc.RpcError as error:
-            raise explain(error, settings.address, files) from error
+            raise explain(error, getattr(channel, "address", settings.address), files) from error
+
+
+def serving_channel(settings: ConnectionSettings, own: Credentials) -> grpc.Channel:
+    """A channel to the aggregator, or to whichever of several serves."""
+    if settings.standbys:
+        return FailoverChannel(settings.addresses, lambda address: channel_to(address, own))
+    return channel_to(settings.address, own)
 
 
 def channel_to(address: Address, own: Credentials) -> grpc.Channel:

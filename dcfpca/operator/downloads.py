@@ -14,6 +14,7 @@ from pathlib import Path
 
 import grpc
 import numpy as np
+from numpy.typing import NDArray
 
 from dcfpca import chunked_vectors
 from dcfpca.artifacts import ARTIFACTS
@@ -23,6 +24,8 @@ from dcfpca.operator.client import Operator
 from dcfpca.operator.status_errors import is_lost
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.v1.types_pb2 import DTYPE_FLOAT64, Chunk, TensorPart
+
+FloatArray = NDArray[np.float64]
 
 _TRIES = 5
 _PAUSE_SECONDS = 1.0
@@ -39,6 +42,15 @@ class SavedFile:
 
 def fetch_model(operator: Operator, run_id: str, into: Path) -> list[SavedFile]:
     """Write U.npy (m × rank) and singular_values.npy of a finished run."""
+    U, values = model_arrays(operator, run_id)
+    arrays = {"U.npy": U, "singular_values.npy": values}
+    for name, array in arrays.items():
+        np.save(into / name, array, allow_pickle=False)
+    return [saved_file(into, name) for name in arrays]
+
+
+def model_arrays(operator: Operator, run_id: str) -> tuple[FloatArray, FloatArray]:
+    """U (m × rank) and the singular values of a finished run; BadMessage unless size and digest match."""
     parts = operator.model(run_id)
     header = next(parts, TensorPart()).header
     if header.dtype != DTYPE_FLOAT64:
@@ -48,12 +60,9 @@ def fetch_model(operator: Operator, run_id: str, into: Path) -> list[SavedFile]:
     assembly = chunked_vectors.Assembly(header)
     for part in parts:
         assembly.add(part.chunk)
-    vector = chunked_vectors.to_array(header, assembly.finish())
+    vector = chunked_vectors.to_array(header, assembly.finish()).astype(np.float64)
     cut = header.rows * header.columns
-    arrays = {"U.npy": vector[:cut].reshape(header.rows, header.columns), "singular_values.npy": vector[cut:]}
-    for name, array in arrays.items():
-        np.save(into / name, array, allow_pickle=False)
-    return [saved_file(into, name) for name in arrays]
+    return vector[:cut].reshape(header.rows, header.columns), vector[cut:]
 
 
 def saved_file(directory: Path, name: str) -> SavedFile:

@@ -61,5 +61,5 @@ def _put(keys: dict[str, Any], dotted: str, value: Any) -> None:
     for name in tables:
         inner = inner.setdefault(name, {})
         if not isinstance(inner, dict):
-            raise BadInput(f"{dotted}: {name} is not a table", "deploy/config/spec.toml shows every key of a spec")
+            raise BadInput(f"{dotted}: {name} is not a table", "the tables of a spec are subspace and gradient")
     inner[last] = value

@@ -13,7 +13,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from dcfpca.paper import convergence, local_iterations, phase, plotting, spectra, theorems
+from dcfpca.paper import convergence, local_iterations, phase_diagram, plotting, spectra, theorems
 
 Say = Callable[[str], None]
 DIGITS = 6  # significant digits in the data files
@@ -34,7 +34,7 @@ FIGURES: Mapping[str, Figure] = {
     figure.name: figure
     for figure in (
         Figure("main", convergence.measure, plotting.convergence, convergence.FULL, convergence.QUICK),
-        Figure("phase", phase.measure, plotting.phase, phase.FULL, phase.QUICK),
+        Figure("phase", phase_diagram.measure, plotting.phase, phase_diagram.FULL, phase_diagram.QUICK),
         Figure("singular", spectra.measure, plotting.singular, spectra.SINGULAR_FULL, spectra.SINGULAR_QUICK),
         Figure("rank", spectra.measure, plotting.rank, spectra.RANK_FULL, spectra.RANK_QUICK),
         Figure(

@@ -12,7 +12,7 @@ import numpy as np
 from dcfpca.errors import BadInput
 from dcfpca.paper import convergence as convergence_figure
 from dcfpca.paper import local_iterations as ablation
-from dcfpca.paper import phase as phase_figure
+from dcfpca.paper import phase_diagram as phase_figure
 from dcfpca.paper import spectra
 from dcfpca.paper import theorems as theory
 

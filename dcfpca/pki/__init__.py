@@ -8,21 +8,21 @@ from dcfpca.pki.revocation import load_revocations
 from dcfpca.pki.revocation_identifiers import identity_mark, is_revoked, key_mark, marks_of, serial_mark
 from dcfpca.pki.trust import (
     check_role,
-    days_left,
     load_certificate,
     load_certificates,
     parse_certificate,
     serial_of,
     verify_peer,
 )
+from dcfpca.pki.validity import SOON_DAYS, whole_days
 
 __all__ = [
+    "SOON_DAYS",
     "Authority",
     "Credentials",
     "SiteFiles",
     "check_role",
     "create_authority",
-    "days_left",
     "identity_mark",
     "is_revoked",
     "issue_credentials",
@@ -41,4 +41,5 @@ __all__ = [
     "sign",
     "verify",
     "verify_peer",
+    "whole_days",
 ]

@@ -62,11 +62,6 @@ def parse_certificate(data: bytes) -> x509.Certificate:
         raise BadIdentity("the peer's certificate cannot be decoded", "it is damaged; have it sent again") from None
 
 
-def days_left(certificate: x509.Certificate, now: datetime) -> float:
-    """Days until the certificate expires; negative once it has."""
-    return (certificate.not_valid_after_utc - now) / timedelta(days=1)
-
-
 def serial_of(certificate: x509.Certificate) -> str:
     """The serial number in hex, as lists and revocation lists show it."""
     return f"{certificate.serial_number:x}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import resources
 
-# A report loads nothing and runs no script; this policy enforces it in every browser.
+# A report loads nothing, and runs no script but the one it was written with; every browser enforces this policy.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
@@ -14,14 +16,22 @@ def _style() -> str:
     return resources.files("dcfpca.report").joinpath("style.css").read_text(encoding="utf-8")
 
 
-def page(title: str, parts: Iterable[str]) -> str:
-    """The whole file."""
+def embedded_script(name: str) -> str:
+    """A script of this package, for `page`."""
+    return resources.files("dcfpca.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def page(title: str, parts: Iterable[str], script: str = "") -> str:
+    """The whole file; the policy admits this script by its digest and no other."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"{_POLICY}; script-src 'sha256-{digest}'" if script else _POLICY
+    code = f"<script>{script}</script>" if script else ""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         f"<title>{escape(title)}</title><style>{_style()}</style></head>\n"
-        f"<body><main>\n{chr(10).join(parts)}\n</main></body></html>\n"
+        f"<body><main>\n{chr(10).join(parts)}\n</main>{code}</body></html>\n"
     )
 
 
@@ -47,16 +57,21 @@ def figures(pairs: Sequence[tuple[str, str]]) -> str:
     return f'<dl class="figures">{cells}</dl>'
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of text cells; a heading that begins with `#` is a right-aligned column of numbers."""
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, stacks: bool = False) -> str:
+    """A table of text cells; a heading that begins with `#` is a right-aligned column of numbers.
+
+    One that `stacks` shows each line as a list on a narrow screen.
+    """
     kinds = [' class="n"' if heading.startswith("#") else "" for heading in headings]
     names = [heading.removeprefix("#") for heading in headings]
     head = "".join(f'<th scope="col"{kind}>{escape(name)}</th>' for kind, name in zip(kinds, names, strict=True))
+    cells = [kind + (f' data-name="{escape(name)}"' if stacks else "") for kind, name in zip(kinds, names, strict=True)]
     body = "".join(
-        "<tr>" + "".join(f"<td{kind}>{escape(cell)}</td>" for kind, cell in zip(kinds, row, strict=True)) + "</tr>"
+        "<tr>" + "".join(f"<td{cell}>{escape(text)}</td>" for cell, text in zip(cells, row, strict=True)) + "</tr>"
         for row in rows
     )
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    place = "scroll stacks" if stacks else "scroll"
+    return f'<div class="{place}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def folded(summary: str, *parts: str) -> str:

@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from dcfpca.operator.run_stream import OVER
 from dcfpca.report import svg
 from dcfpca.report.page import figure, figures, folded, page, paragraph, section, status_badge, table
 from dcfpca.report.svg import Mark, Series, Titles
+from dcfpca.suggestions import listed
 from dcfpca.text.console import figure as number
 from dcfpca.text.console import moment, size, span
 from dcfpca.v1 import admin_pb2 as pb
@@ -19,16 +21,22 @@ MOST_NAMES = 40
 """In a larger cohort, only sites that missed a round have a row of their own."""
 
 
+_CHOSEN = "label method rows features rank max_rank scaling missing flag_rate rounds tolerance participants quorum"
+_EXCHANGE = "aggregation dropouts export round_seconds patience"
+PLAIN_KEYS = frozenset(f"{_CHOSEN} {_EXCHANGE}".split())
+"""Keys of a spec that people choose; the others are folded away."""
+
+
 def run_report(view: pb.RunView, written: str) -> str:
     """The HTML of a run with all its rounds; `written` is the time to show."""
     spec = json.loads(view.spec or b"{}")
     name = spec.get("label") or view.run_id
-    parts = [_head(view, spec, name, written)]
+    parts = [_head(view, spec, name, written), *_awaited(view)]
     if view.rounds:
         parts += [
-            _convergence(view.rounds, spec),
-            _singular_values(view.rounds[-1], spec),
             *([_rank_curve(view)] if view.rank_curve else []),
+            _singular_values(view.rounds[-1], spec),
+            _convergence(view.rounds, spec),
             _times(view.rounds),
             _bytes(view.rounds, spec),
             _survivors(view),
@@ -43,7 +51,7 @@ def _head(view: pb.RunView, spec: Mapping[str, Any], name: str, written: str) ->
     last = view.rounds[-1] if view.rounds else pb.RoundView(change=math.nan, noise=math.nan)
     numbers = [
         ("rank found" if not spec.get("rank") else "rank", str(last.rank) if view.rounds else "–"),
-        ("rounds", str(len(view.rounds))),
+        ("rounds", str(view.rounds_held)),
         ("last change", number(last.change)),
         ("noise", number(last.noise)),
         ("participants", str(len(view.enrolled))),
@@ -55,14 +63,55 @@ def _head(view: pb.RunView, spec: Mapping[str, Any], name: str, written: str) ->
     return "\n".join(
         [
             f"<header><h1>{escape(name)}</h1><p>{status_badge(view.status)}</p>",
-            paragraph(view.verdict.sentence, "lead") if view.HasField("verdict") else "",
-            paragraph(view.reason, "note" if view.HasField("verdict") else "lead") if view.reason else "",
+            *_verdict(view),
             paragraph(f"Run {view.run_id}, proposed {moment(view.created_ms)} by {view.operator}{ended}.", "note"),
             figures(numbers),
             paragraph(f"Written {written}, from what the aggregator knows: sums over the cohort only.", "note"),
             "</header>",
         ]
     )
+
+
+def _verdict(view: pb.RunView) -> list[str]:
+    """What was found, why it may not be trusted, and what to do next; before the end, why the run is where it is."""
+    reason = [paragraph(view.reason[:1].upper() + view.reason[1:] + ".", "note")] if view.reason else []
+    if not view.HasField("verdict"):
+        return [*([paragraph(view.reason, "verdict doubtful")] if view.reason else []), *_next(next_step(view))]
+    told = view.verdict
+    kind = "verdict sound" if told.sound else "verdict doubtful"
+    notes = [paragraph(note, "note") for note in told.notes]
+    return [paragraph(told.sentence, kind), *notes, *_next(told.advice), *reason]
+
+
+def _next(advice: str) -> list[str]:
+    return [f"<p><strong>Next:</strong> {escape(advice)}</p>"] if advice else []
+
+
+def next_step(view: pb.RunView) -> str:
+    """What an operator does about a run that has not finished; empty while there is nothing to do."""
+    match view.status:
+        case "paused":
+            run = view.run_id
+            return f"remove the cause, then dcfpca run resume {run}; or end it with dcfpca run finish {run}"
+        case "failed" | "aborted":
+            return "propose the run again when the cause is removed"
+        case _:
+            return f"wait for {', '.join(one.participant for one in view.waiting)}" if view.waiting else ""
+
+
+def _awaited(view: pb.RunView) -> list[str]:
+    """Who is awaited and why, and what happens when; nothing once the run is over."""
+    if view.status in OVER or not (view.waiting or view.awaited or view.deadline_ms):
+        return []
+    late = {one.participant for one in view.waiting}
+    rows = [(one.participant, _since(one), one.said or "–") for one in view.waiting]
+    rows += [(name, "in time so far", "–") for name in view.awaited if name not in late][:MOST_NAMES]
+    due = [paragraph(f"At {moment(view.deadline_ms)}: {view.at_deadline}.")] if view.deadline_ms else []
+    return [section("Who is awaited", *due, table(("participant", "since", "what it said last"), rows, stacks=True))]
+
+
+def _since(one: pb.WaitingView) -> str:
+    return f"{moment(one.since_ms)}, {'connected' if one.connected else 'away'}"
 
 
 def _convergence(rounds: Sequence[pb.RoundView], spec: Mapping[str, Any]) -> str:
@@ -101,21 +150,29 @@ def _singular_values(last: pb.RoundView, spec: Mapping[str, Any]) -> str:
     drawing = svg.bars(shown, titles, first=1, log=_wide(values), mark=Mark(rank, f"rank {rank}"), over=True)
     bound = f", of at most {spec['max_rank']} allowed" if spec.get("max_rank") else ""
     parts = [figure(drawing, f"Of the cleaned data of all sites together. The rank is {rank}{bound}.")]
-    listed = [(str(k + 1), f"{value:.6g}", "yes" if k < rank else "no") for k, value in enumerate(values)]
-    return section("Singular values", *parts, folded("show the values", table(("#number", "#value", "kept"), listed)))
+    lines = [(str(k + 1), f"{value:.6g}", "yes" if k < rank else "no") for k, value in enumerate(values)]
+    return section("Singular values", *parts, folded("show the values", table(("#number", "#value", "kept"), lines)))
 
 
 def _rank_curve(view: pb.RunView) -> str:
     """The error on hidden entries by rank; below 1 a rank predicts better than the features' medians do."""
     curve = list(view.rank_curve)
     titles = Titles("Error on hidden entries by rank", "rank", "error over that of the medians")
-    series = Series("error", [one.error for one in curve])
-    told = "The smallest rank within one standard error of the best is chosen; rank 0 is each feature's median."
-    listed = [(str(one.rank), f"{one.error:.4g}", f"{one.standard_error:.2g}") for one in curve]
+    series = [
+        Series("error", [one.error for one in curve]),
+        Series("± one standard error", [one.error + one.standard_error for one in curve], 4),
+        Series("", [one.error - one.standard_error for one in curve], 4),
+    ]
+    chosen = view.rounds[-1].rank
+    told = (
+        f"Rank {chosen} was chosen: the smallest within one standard error of the best. "
+        "Below 1 a rank predicts entries that were hidden from it better than the features' medians do."
+    )
+    values = [(str(one.rank), f"{one.error:.4g}", f"{one.standard_error:.2g}") for one in curve]
     return section(
         "Choice of the rank",
-        figure(svg.lines([series], titles, first=curve[0].rank, mark=Mark(1.0, "medians")), told),
-        folded("show the values", table(("#rank", "#error", "#standard error"), listed)),
+        figure(svg.lines(series, titles, first=curve[0].rank, mark=Mark(1.0, "medians")), told),
+        folded("show the values", table(("#rank", "#error", "#standard error"), values)),
     )
 
 
@@ -149,8 +206,8 @@ def _survivors(view: pb.RunView) -> str:
     names = sorted({name for one in rounds for name in (*one.survivors, *one.dropouts)})
     if len(names) > MOST_NAMES:
         names = missing[:MOST_NAMES]
-    told = f"Missed a round: {', '.join(missing)}." if missing else "Everybody took part in every round."
-    if not names:
+    told = f"Missed a round: {listed(missing, MOST_NAMES)}." if missing else "Everybody took part in every round."
+    if not missing or not names:
         return section("Survivors and dropouts", paragraph(told))
     titles = Titles("Who took part in which round", "round", "")
     there = [frozenset(one.survivors) for one in rounds]
@@ -174,7 +231,7 @@ def _rounds(rounds: Sequence[pb.RoundView]) -> str:
         )
         for one in rounds
     ]
-    return table(headings, rows)
+    return table(headings, rows, stacks=True)
 
 
 def _people(view: pb.RunView) -> str:
@@ -183,12 +240,11 @@ def _people(view: pb.RunView) -> str:
         for one in view.enrolled
     ]
     parts = [paragraph("Each consented by signing the digest of the spec below with its own key.", "note")]
-    parts.append(table(("participant", "reconstruction", "certificate", "signature"), rows))
+    consented = table(("participant", "reconstruction", "certificate", "signature"), rows, stacks=True)
+    parts.append(folded(f"show all {len(rows)}", consented) if len(rows) > MOST_NAMES else consented)
     if view.refusals:
         refused = [(one.participant, one.what, "; ".join(one.reasons)) for one in view.refusals]
-        parts += [paragraph("Refusals:"), table(("participant", "what", "why"), refused)]
-    if view.awaited:
-        parts.append(paragraph(f"Awaited now: {', '.join(view.awaited)}."))
+        parts += [paragraph("Refusals:"), table(("participant", "what", "why"), refused, stacks=True)]
     return section("Who consented", *parts)
 
 
@@ -198,7 +254,9 @@ def _spec(view: pb.RunView, spec: Mapping[str, Any]) -> str:
     used = spec.get(str(spec.get("method")), {})
     rows += [(f"{spec.get('method')}.{key}", _value(value)) for key, value in used.items()]
     digest = paragraph(f"SHA-256 {view.spec_sha256.hex()}", "note")
-    return section("Spec", digest, table(("key", "value"), rows))
+    chosen = table(("key", "value"), [(key, text) for key, text in rows if key in PLAIN_KEYS])
+    inner = table(("key", "value"), [(key, text) for key, text in rows if key not in PLAIN_KEYS])
+    return section("Spec", chosen, folded("all other keys, with the method's tunables", digest, inner))
 
 
 def _value(value: Any) -> str:

@@ -1,51 +1,22 @@
-"""The report for a site alone: its own outliers, and heat maps of its own matrices."""
+"""The report for the people of one site: the verdict, who stands out and in what, and what is normal."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from dcfpca.report.feature_charts import component_section, feature_section
+from dcfpca.report.heat_maps import heat_map_section
+from dcfpca.report.page import embedded_script, figures, folded, page, paragraph, section, table
+from dcfpca.report.sample_cards import MOST_CARDS, MOST_LISTED, sample_cards, sample_table
+from dcfpca.report.site_figures import SiteFigures
 
-from dcfpca.report import png, svg
-from dcfpca.report.page import figure, figures, folded, page, paragraph, section, table
-from dcfpca.report.svg import Series, Titles
-
-FloatArray = NDArray[np.float64]
-MOST_POINTS = 360
-"""Longer profiles are reduced to the largest value of each interval, so that no peak is lost."""
-
-
-@dataclass(frozen=True, slots=True)
-class Anomaly:
-    """One of the most anomalous columns."""
-
-    column: int
-    outliers: int
-    share: float
-    largest: float
-    row: int
-    sample: str = ""
-    feature: str = ""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SiteFigures:
-    """The figures of a site's report. M, L and S are heat maps: one number per tile of the matrix."""
-
-    rows: int
-    columns: int
-    missing: int
-    outliers: int
-    row_shares: FloatArray
-    column_shares: FloatArray
-    anomalies: Sequence[Anomaly]
-    M: FloatArray
-    L: FloatArray
-    S: FloatArray
+_SEARCH = (
+    '<form class="search" role="search"><input id="search" type="search" aria-label="Search" autocomplete="off" '
+    'placeholder="Search an id or a measurement"><label><input id="only" type="checkbox"> flagged samples only</label>'
+    '<span id="told" aria-live="polite"></span></form>'
+)
 
 
 def site_report(manifest: Mapping[str, Any], found: SiteFigures, written: str) -> str:
@@ -53,107 +24,63 @@ def site_report(manifest: Mapping[str, Any], found: SiteFigures, written: str) -
     name = manifest.get("label") or manifest["run"]
     parts = [
         _head(manifest, found, name, written),
-        _pictures(found),
-        _profile("Outliers per row", "row", found.row_shares),
-        _profile("Outliers per column", "column", found.column_shares),
-        _anomalies(found.anomalies),
-        _files(manifest),
+        _samples(found),
+        feature_section(found),
+        component_section(found),
+        heat_map_section(found),
+        _run(manifest),
     ]
-    return page(f"{name} at {manifest['participant']}", parts)
+    return page(f"{name} at {manifest['participant']}", parts, embedded_script("search.js"))
 
 
 def _head(manifest: Mapping[str, Any], found: SiteFigures, name: str, written: str) -> str:
+    verdict = manifest.get("verdict", {})
+    sound = bool(verdict.get("sound"))
+    word = "The answer can be trusted" if sound else "Read with care"
+    sentence = str(verdict.get("sentence") or manifest["outcome"])
     observed = max(found.rows * found.columns - found.missing, 1)
     numbers = [
-        ("rank", str(manifest["rank"])),
-        ("rounds", str(manifest["rounds"])),
-        ("rows", str(found.rows)),
-        ("own columns", str(found.columns)),
-        ("outliers", str(found.outliers)),
-        ("share of outliers", f"{found.outliers / observed:.2%}"),
-        ("missing entries", str(found.missing)),
-        *((key.replace("_", " "), f"{value:.2g}") for key, value in manifest.get("certificate", {}).items()),
+        ("samples that stand out", f"{found.flagged_samples} of {found.columns}"),
+        ("flagged entries", f"{found.outliers} ({found.outliers / observed:.1%})"),
+        ("false alarms among them, about", f"{found.flag_rate:.0%}"),
+        ("missing entries", f"{found.missing / (found.rows * found.columns):.0%}"),
+        ("patterns (rank)", str(manifest["rank"])),
     ]
-    shown = [pair for pair in numbers if pair[0] not in ("outlier share", "missing share")]
     return "\n".join(
         [
             f"<header><h1>{escape(name)} at {escape(manifest['participant'])}</h1>",
-            paragraph(str(manifest["outcome"]), "lead"),
-            paragraph(f"Run {manifest['run']}, method {manifest['method']}. Written {written}.", "note"),
-            paragraph("For this site only: nothing in this file has left it.", "note"),
-            figures(shown),
+            f'<div class="verdict {"sound" if sound else "doubt"}"><strong>{word}</strong> {escape(sentence)}</div>',
+            *(paragraph(str(note), "note") for note in verdict.get("notes", [])),
+            figures(numbers),
+            paragraph(f"Written {written}. For this site only: nothing in this file has left it.", "note"),
             "</header>",
         ]
     )
 
 
-def _pictures(found: SiteFigures) -> str:
-    reach = _reach(found.L)
-    beyond = _reach(found.S)
-    pictures = [
-        _picture("M, the data", found.M, reach),
-        _picture("L, the low-rank part", found.L, reach),
-        _picture("S, the outliers", found.S, beyond),
-    ]
-    caption = paragraph(
-        "Rows downwards, columns to the right; each pixel is the mean of M and L, and the largest entry of S, over its "
-        "tile. Blue is negative, red positive, grey missing.",
-        "note",
+def _samples(found: SiteFigures) -> str:
+    if not found.odd:
+        return section("Who stands out", paragraph("No sample stands out, and no entry is flagged."))
+    shown = len(found.odd[:MOST_CARDS])
+    expected = "what the sample's others let expect" if found.components.shares.size else "its typical value"
+    told = (
+        f"The {shown} oddest samples first. Each measurement is compared with {expected}; +8 noise is eight times what "
+        "ordinary entries of it are off by, above what is expected. Flagged entries are red."
     )
-    return section("M = L + S", f'<div class="pictures">{"".join(pictures)}</div>', caption)
-
-
-def _picture(title: str, values: FloatArray, reach: float) -> str:
-    source = png.data_uri(png.levels(values, reach))
-    return (
-        f'<figure><img src="{source}" alt="{escape(title)}" width="{values.shape[1]}" height="{values.shape[0]}">'
-        f'<div class="ramp"></div><div class="ends"><span>{-reach:.3g}</span><span>{reach:.3g}</span></div>'
-        f"<figcaption>{escape(title)}</figcaption></figure>"
+    if found.drawing == "profile":
+        told += " Blue is what was found, grey what was expected."
+    rest = f"all {len(found.odd)} as a list" if len(found.odd) < MOST_LISTED else f"the first {MOST_LISTED} as a list"
+    return section(
+        "Who stands out", paragraph(told, "note"), _SEARCH, sample_cards(found), folded(rest, sample_table(found))
     )
 
 
-def _reach(picture: FloatArray) -> float:
-    """The 99 % quantile of the magnitudes, so that a few large entries do not hide the rest."""
-    sizes = np.abs(picture[np.isfinite(picture)])
-    sizes = sizes[sizes > 0]
-    return float(np.quantile(sizes, 0.99)) if sizes.size else 1.0
-
-
-def _profile(title: str, unit: str, shares: FloatArray) -> str:
-    heights, stretch = _condensed(shares)
-    titles = Titles(f"Share of outliers in each {unit}", unit if stretch == 1 else f"{unit} / {stretch}", "percent")
-    drawing = svg.bars([Series(unit, list(100 * heights))], titles)
-    worst = np.argsort(-shares, kind="stable")[:3]
-    told = ", ".join(f"{index} ({shares[index]:.1%})" for index in worst)
-    merged = f" Each bar is the largest of {stretch} {unit}s." if stretch > 1 else ""
-    return section(title, figure(drawing, f"The median {unit} has {np.median(shares):.1%}; most: {told}.{merged}"))
-
-
-def _condensed(values: FloatArray) -> tuple[FloatArray, int]:
-    stretch = -(-len(values) // MOST_POINTS)
-    padded = np.pad(values, (0, -len(values) % stretch))
-    return padded.reshape(-1, stretch).max(axis=1), stretch
-
-
-def _anomalies(anomalies: Sequence[Anomaly]) -> str:
-    if not anomalies:
-        return section("Most anomalous columns", paragraph("No entry is an outlier."))
-    rows = [
-        (
-            one.sample or str(one.column),
-            f"{one.share:.1%}",
-            str(one.outliers),
-            f"{one.largest:.4g}",
-            one.feature or str(one.row),
-        )
-        for one in anomalies
+def _run(manifest: Mapping[str, Any]) -> str:
+    facts = [
+        f"Run {manifest['run']}, method {manifest['method']}, {manifest['rounds']} rounds: {manifest['outcome']}.",
+        f"Spec SHA-256 {manifest['spec_sha256']}",
+        *(f"{key.replace('_', ' ')}: {value:.3g}" for key, value in manifest.get("certificate", {}).items()),
     ]
-    headings = ("sample", "#share of outliers", "#outliers", "#largest entry of S", "in feature")
-    told = paragraph("By the length of their part of S. What has no name is numbered from 0.", "note")
-    return section("Most anomalous columns", told, table(headings, rows))
-
-
-def _files(manifest: Mapping[str, Any]) -> str:
-    rows = [(name, str(facts["bytes"]), facts["sha256"]) for name, facts in manifest.get("files", {}).items()]
-    spec = paragraph(f"Spec SHA-256 {manifest['spec_sha256']}", "note")
-    return section("Files", folded("show sizes and digests", table(("file", "#bytes", "SHA-256"), rows)), spec)
+    rows = [(name, str(one["bytes"]), one["sha256"]) for name, one in manifest.get("files", {}).items()]
+    listed = table(("file", "#bytes", "SHA-256"), rows)
+    return section("The run", folded("figures, files and digests", *(paragraph(one, "note") for one in facts), listed))

@@ -172,7 +172,7 @@ def _legend(series: Sequence[Series]) -> str:
     if len(series) < 2:
         return ""
     parts, at = [], WIDTH - _RIGHT
-    for one in reversed(series):
+    for one in reversed([one for one in series if one.name]):
         at -= 22 + 7 * len(one.name)
         parts.append(f'<rect class="c{one.colour}" x="{at:.1f}" y="5" width="10" height="10" rx="2"/>')
         parts.append(f'<text class="tick" x="{at + 14:.1f}" y="14">{escape(one.name)}</text>')

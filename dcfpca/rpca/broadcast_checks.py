@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dcfpca.errors import BadMessage
+from dcfpca.rpca.feature_count import COUNT_ROUNDS, FeatureCountMethod
 from dcfpca.rpca.federated_median import BINS, DIGITS
 from dcfpca.rpca.gradient.method import GradientMethod
 from dcfpca.rpca.gradient.settings import GradientPlan
@@ -29,6 +30,8 @@ SAME = 1e-6
 """Relative difference within which figures that follow from each other agree."""
 SAME_COUNT = {64: 1e-6, 32: 1e-2}
 """The same for the number of columns, a sum of shares in fixed point of so many bits."""
+LARGEST = 1e150
+"""Entries of data are below 1e140, and singular values are not much larger."""
 JUMP = 1e3
 """Scales, thresholds and factors grow by no more than this, times √rows, from one round to the next."""
 
@@ -56,6 +59,19 @@ def implausible(
     """Why this broadcast cannot be true for a site with these columns; empty when nothing speaks against it."""
     if not (np.isfinite(told.tensor).all() and np.isfinite(told.scalars).all()):
         return "the consensus has numbers that are not finite"
+    with np.errstate(over="ignore"):  # the square of a huge number is infinite, and beyond every limit
+        if reason := _implausible_for(method, round, told, before, own, stage):
+            return reason
+    if max(np.abs(told.tensor).max(initial=0.0), np.abs(told.scalars).max(initial=0.0)) > LARGEST:
+        return "the consensus has numbers that cannot be squared, which no data gives"
+    return ""
+
+
+def _implausible_for(
+    method: Method, round: int, told: TensorMessage, before: Seen | None, own: OwnColumns, stage: Stage
+) -> str:
+    if isinstance(method, FeatureCountMethod):
+        return _implausible_after_count(method, round, told, before, own, stage)
     if isinstance(method, ScaledMethod):
         return _implausible_scaled(method, round, told, before, own, stage)
     if isinstance(method, StagedMethod):
@@ -90,6 +106,17 @@ def _implausible_closing(told: TensorMessage, before: Seen | None, own: OwnColum
         return "a variance is negative"
     earlier = ClosingPlan.of(before.broadcast) if before is not None and before.stage is not Stage.FIT else None
     return _implausible_columns(plan.columns, earlier.columns if earlier else None, own)
+
+
+def _implausible_after_count(
+    method: FeatureCountMethod, round: int, told: TensorMessage, before: Seen | None, own: OwnColumns, stage: Stage
+) -> str:
+    if round < COUNT_ROUNDS:
+        return ""
+    earlier = None
+    if before is not None and before.round >= COUNT_ROUNDS:
+        earlier = Seen(before.round - COUNT_ROUNDS, before.broadcast, before.stage)
+    return implausible(method.inner, round - COUNT_ROUNDS, told, earlier, own, stage)
 
 
 def _implausible_scaled(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dcfpca.rpca.feature_count import COUNT_ROUNDS, FeatureCountMethod
 from dcfpca.rpca.method import FloatArray, Method, Stage, TensorMessage
 from dcfpca.rpca.refinement.closing_plan import FEATURE_COLUMNS, ClosingPlan
 from dcfpca.rpca.refinement.method import StagedMethod
@@ -26,6 +27,8 @@ def difference(method: Method, round: int, one: TensorMessage, other: TensorMess
     """The largest relative difference between two broadcasts of this round; infinite if something discrete differs."""
     if one.tensor.shape != other.tensor.shape or one.scalars.shape != other.scalars.shape:
         return APART
+    if isinstance(method, FeatureCountMethod):
+        return difference(method.inner, round - COUNT_ROUNDS, one, other, stage)
     if isinstance(method, ScaledMethod):
         if round < SCALING_ROUNDS:
             return max(_relative(one.tensor, other.tensor), _relative(one.scalars, other.scalars))

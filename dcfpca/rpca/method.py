@@ -17,8 +17,8 @@ from enum import Enum, IntEnum
 from typing import Protocol
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 FloatArray = NDArray[np.float64]
 
@@ -97,11 +97,13 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`sound` is whether nothing speaks against the answer; `sentence` says what was found either way."""
+    """`sound` is whether nothing speaks against the answer; `sentence` says what was found either way. `notes` say of
+    features what a reader should know, and do not speak against the answer."""
 
     sound: bool
     sentence: str
     reasons: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,7 +137,7 @@ class ResultBlock:
 
     start: int
     L: FloatArray
-    S: sparse.csc_array
+    S: scipy.sparse.csc_array
     V: FloatArray
     scores: ColumnScores | None = None
 

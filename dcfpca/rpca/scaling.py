@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.federated_median import COUNTS, DIGITS, count, refine, value_of_prefix
@@ -176,10 +176,10 @@ class ScaledSite:
         """The inner result in the data's own units: L = centre + scale · U Vᵀ."""
         inside = self.take_scaling(broadcast)
         centre, scale = self._scaled.centre, self._scaled.scale
-        units = sparse.diags_array(scale, format="csc")
+        units = scipy.sparse.diags_array(scale, format="csc")
         for block in self.inner.finish(inside):
             L = block.L * scale[:, None] + centre[:, None]
-            yield ResultBlock(block.start, L, sparse.csc_array(units @ block.S), block.V, block.scores)
+            yield ResultBlock(block.start, L, scipy.sparse.csc_array(units @ block.S), block.V, block.scores)
 
     def certificate(self) -> dict[str, float]:
         """The certificate of the inner site, in scaled units."""

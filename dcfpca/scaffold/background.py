@@ -5,6 +5,7 @@ The lock tells a live process from a stale pid file, whose number may belong to 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -49,6 +50,7 @@ class Background:
         except BlockingIOError:
             os.close(descriptor)
             return False
+        _keep_open_files_here()
         os.set_inheritable(descriptor, True)  # the lock belongs to the open file, and so to the process that keeps it
         writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         pid = os.posix_spawn(
@@ -100,3 +102,12 @@ class Background:
             return None
         finally:
             os.close(descriptor)
+
+
+def _keep_open_files_here() -> None:
+    """Let no child inherit what a shell left open: whoever reads from such a pipe would wait for the child to end."""
+    for name in os.listdir("/dev/fd"):  # noqa: PTH208 numbers, not paths
+        number = int(name)
+        if number > 2:
+            with contextlib.suppress(OSError):
+                os.set_inheritable(number, False)

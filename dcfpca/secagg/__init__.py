@@ -1,7 +1,11 @@
 """The secure sum: the aggregator learns the total of the updates and nothing else.
 
-One attempt at one round, both sides. `context` is the same at both (see `Context`); `identity` is the participant's
-certificate with its signing and verifying functions; `seed` is 32 bytes of fresh entropy, saved before use.
+Two protocols. `fixed_cohort` is the default: every sum is over the whole cohort of the run. `dropout_recovery`, whose
+names are exported here, goes on without participants that drop out (`dropouts = "go-on"`).
+
+One attempt at one round with dropout recovery, both sides. `context` is the same at both (see `Context`); `identity` is
+the participant's certificate with its signing and verifying functions; `seed` is 32 bytes of fresh entropy, which the
+participant saves before use.
 
     participant                                        aggregator
     side = ParticipantSide(context, identity, seed)
@@ -27,8 +31,8 @@ certificate with its signing and verifying functions; `seed` is 32 bytes of fres
 
 The participant saves the seed and every message it accepts before it sends an answer. After a crash it makes a new side
 from the saved seed and gives it the saved messages again, which yields the same bytes and binds it as before; a message
-that contradicts them is refused by name (see `errors`). `side.pinned` is what the side is bound to, for inspection.
-When a round is reopened, the new side is given `opened_before=old_side.opened`.
+that contradicts them is refused by name (see `errors`). When a round is reopened, the new side is given
+`opened_before=old_side.opened`.
 """
 
 from dcfpca.secagg.dropout_recovery.aggregator import (

@@ -6,14 +6,17 @@ Every one of these fails closed: nothing is sent in answer, and the state of the
 from __future__ import annotations
 
 from dcfpca.errors import BadMessage
+from dcfpca.secagg.evidence import Evidence
 
 
 class SecureSumRefusal(BadMessage):
-    """One side of the secure sum stops. `accused` names the participant whose message is at fault, where one can be."""
+    """One side of the secure sum stops. `accused` names the participant whose message is at fault, where one can be;
+    `evidence` is what proves the aggregator's fault, where something does."""
 
-    def __init__(self, sentence: str, hint: str = "", *, accused: str = "") -> None:
+    def __init__(self, sentence: str, hint: str = "", *, accused: str = "", evidence: Evidence | None = None) -> None:
         super().__init__(sentence, hint)
         self.accused = accused
+        self.evidence = evidence
 
 
 class OutOfTurn(SecureSumRefusal):

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 import typer
 
 from dcfpca.errors import BadInput, DcfpcaError, UnusableState
-from dcfpca.text.console import print_error
 
 DONE, FAILED, MISUSED = 0, 1, 2
 """Exit codes: done; refused or failed; the command line, a configuration, a spec or data must be corrected."""
@@ -38,6 +37,8 @@ def run_command(
         explained = error if isinstance(error, DcfpcaError) else explain(error)
         if explained is None:
             raise
+        from dcfpca.text.console import print_error  # noqa: PLC0415  imports rich, which a health probe does without
+
         print_error(explained)
         sys.exit(exit_code(explained))
 

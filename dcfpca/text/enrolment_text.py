@@ -21,10 +21,11 @@ def unknown_names(wanted: Sequence[str], known: Sequence[pb.ParticipantView]) ->
 
 def enrolment_lines(view: pb.RunView, known: Sequence[pb.ParticipantView]) -> Iterator[str]:
     """Who has enrolled, and for everyone else that the spec names (or that is known, if it names none) why not."""
-    enrolled = [one.participant for one in view.enrolled]
-    yield f"enrolled: {', '.join(enrolled) or 'nobody'}"
     states = {one.name: one.state for one in known}
     refusals = {one.participant: "; ".join(one.reasons) for one in view.refusals if one.what == "enrolment"}
+    # A site that sees the cohort may withdraw after it has enrolled.
+    enrolled = [one.participant for one in view.enrolled if one.participant not in refusals]
+    yield f"enrolled: {', '.join(enrolled) or 'nobody'}"
     for name in json.loads(view.spec or b"{}").get("participants") or sorted(states):
         if name not in enrolled:
             yield f"not enrolled: {name} ({_why(name, refusals, states)})"

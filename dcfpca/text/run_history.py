@@ -9,9 +9,6 @@ from statistics import median
 
 from dcfpca.v1 import admin_pb2 as pb
 
-OVER = frozenset({"finished", "failed", "aborted"})
-"""Statuses that no longer change."""
-
 _RECENT = 5
 
 

@@ -14,8 +14,9 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from dcfpca.operator.run_stream import OVER
 from dcfpca.text.console import figure, plain, size, span, stderr
-from dcfpca.text.run_history import OVER, RunHistory, seconds_left
+from dcfpca.text.run_history import RunHistory, seconds_left
 from dcfpca.text.run_views import coloured, complaint_line, refusal_line, waiting_line
 from dcfpca.v1 import admin_pb2 as pb
 
@@ -109,7 +110,7 @@ def picture(history: RunHistory) -> RenderableType:
     """The live display: a bar, the figures of the last round, who is awaited."""
     view, rounds = history.view, [history.rounds[number] for number in sorted(history.rounds)]
     spec = json.loads(view.spec or b"{}")
-    limit, tolerance = int(spec.get("rounds", 1)), float(spec.get("tolerance", 0.0))
+    limit, tolerance = view.round_limit or 1, float(spec.get("tolerance", 0.0))
     lines: list[RenderableType] = [_bar(view, seconds_left(rounds, limit, tolerance), limit)]
     if rounds:
         lines.append(Text(f"  {round_line(rounds[-1])}"))

@@ -9,6 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from dcfpca.operator.run_stream import OVER
+from dcfpca.pki.validity import SOON_DAYS
 from dcfpca.text.console import Json, add_row, figure, moment, plain, size, span, table
 from dcfpca.v1 import admin_pb2 as pb
 
@@ -24,10 +26,6 @@ _COLOURS = {
     "away": "yellow",
     "revoked": "red",
 }
-
-
-SOON_DAYS = 14
-"""A certificate with fewer days left is shown in red."""
 
 
 def run_document(view: pb.RunView) -> dict[str, Json]:
@@ -55,8 +53,12 @@ def run_summary(view: pb.RunView) -> dict[str, Json]:
         "status": view.status,
         "reason": view.reason,
         "round": view.round,
+        "rounds_held": view.rounds_held,
+        "round_limit": view.round_limit,
         "attempt": view.attempt,
         "phase": view.phase,
+        "deadline": moment(view.deadline_ms),
+        "at_deadline": view.at_deadline,
         "created": moment(view.created_ms),
         "ended": moment(view.ended_ms),
         "operator": view.operator,
@@ -69,7 +71,13 @@ def verdict_document(view: pb.RunView) -> dict[str, Json] | None:
     if not view.HasField("verdict"):
         return None
     told = view.verdict
-    return {"sound": told.sound, "sentence": told.sentence, "reasons": list(told.reasons), "advice": told.advice}
+    return {
+        "sound": told.sound,
+        "sentence": told.sentence,
+        "reasons": list(told.reasons),
+        "advice": told.advice,
+        "notes": list(told.notes),
+    }
 
 
 def run_listing(view: pb.RunView) -> dict[str, Json]:
@@ -162,14 +170,14 @@ def participant_document(one: pb.ParticipantView) -> dict[str, Json]:
 
 def runs_table(runs: Iterable[pb.RunView]) -> Table:
     """All runs, one per row."""
-    made = table("run", "status", "#round", "method", "aggregation", "#sites", "created", "label")
+    made = table("run", "status", "#rounds", "method", "aggregation", "#sites", "created", "label")
     for view in runs:
         line = run_listing(view)
         add_row(
             made,
             view.run_id,
             coloured(view.status),
-            str(view.round),
+            str(view.rounds_held),
             str(line["method"]),
             str(line["aggregation"]),
             str(len(view.enrolled)),
@@ -207,7 +215,9 @@ def _facts(view: pb.RunView) -> Table:
         "spec": view.spec_sha256.hex(),
         "proposed": f"{moment(view.created_ms)} by {view.operator}",
         "ended": moment(view.ended_ms),
-        "round": f"{view.round}, attempt {view.attempt}, {view.phase}",
+        "rounds": f"{view.rounds_held} held, of at most {view.round_limit}",
+        "now": None if view.status in OVER else f"round {view.round}, attempt {view.attempt}, {view.phase}",
+        "deadline": f"{moment(view.deadline_ms)}: {view.at_deadline}" if view.deadline_ms else None,
         "enrolled": ", ".join(one.participant + (" (private)" if one.private else "") for one in view.enrolled),
         "awaited": ", ".join(view.awaited) or None,
     }

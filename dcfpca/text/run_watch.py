@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 
-import grpc
-
-from dcfpca.errors import Refused, Unreachable
+from dcfpca.errors import Refused
 from dcfpca.operator.client import Operator
-from dcfpca.operator.status_errors import is_lost
-from dcfpca.text.run_history import OVER, RunHistory
+from dcfpca.operator.run_stream import RetryPolicy, run_views
+from dcfpca.text.run_history import RunHistory
 from dcfpca.text.run_progress import RunProgress
 from dcfpca.text.silence_watchdog import SilenceWatchdog
 from dcfpca.v1 import admin_pb2 as pb
 
-AT_REST = OVER | {"paused"}
-"""Statuses that a run keeps until an operator acts."""
-
 _SILENCE_SECONDS = 15.0
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """The time limit for reconnecting, and the shortest and longest pause between attempts.
-
-    One that cannot be reached at the beginning is waited for only with `from_start`: the address may be wrong.
-    """
-
-    seconds: float = 600.0
-    first_pause: float = 0.2
-    longest_pause: float = 5.0
-    from_start: bool = False
 
 
 class RunWatch:
@@ -45,54 +26,39 @@ class RunWatch:
         self._run_id = run_id
         self._progress = progress
         self._retry = retry or RetryPolicy()
-        self._lost_at: float | None = None
+        self._lost = False
 
     def follow(self, on_update: Callable[[RunHistory], None] | None = None) -> pb.RunView:
         """Show the run until it is over or paused; returns its last view with all rounds.
 
         Raises Unreachable when the connection stays lost for longer than the retry policy allows.
         """
-        pause = self._retry.first_pause
         with SilenceWatchdog(self._progress.report_silence, _SILENCE_SECONDS) as watchdog:
-            while True:
-                try:
-                    for view in self._operator.watch(self._run_id, self._progress.history.last_round):
-                        pause = self._retry.first_pause
-                        self._take(view, watchdog)
-                        if on_update:
-                            on_update(self._progress.history)
-                        if view.status in AT_REST:
-                            return self._progress.history.complete_view()
-                except grpc.RpcError as error:
-                    self._raise_if_final(error)
+
+            def lost() -> None:
                 self._note_lost()
                 watchdog.reset()
-                time.sleep(pause)
-                pause = min(pause * 2, self._retry.longest_pause)
 
-    def _take(self, view: pb.RunView, watchdog: SilenceWatchdog) -> None:
-        watchdog.reset()
-        if self._lost_at is not None:
+            # Once a view was shown the address is known to be right, and a lost connection is waited for.
+            seen = self._progress.history
+            retry = replace(self._retry, from_start=self._retry.from_start or bool(seen.view.run_id))
+            news = run_views(self._operator, self._run_id, retry, after_round=seen.last_round, on_lost=lost)
+            for view in news:
+                watchdog.reset()
+                self._take(view)
+                if on_update:
+                    on_update(self._progress.history)
+        return self._progress.history.complete_view()
+
+    def _take(self, view: pb.RunView) -> None:
+        if self._lost:
             self._progress.note("connected again")
-        self._lost_at = None
+        self._lost = False
         self._progress.update(view)
 
-    def _raise_if_final(self, error: grpc.RpcError) -> None:
-        """A refusal is final; so is a lost connection before the first view, unless that is to be waited for."""
-        begun = self._retry.from_start or bool(self._progress.history.view.run_id)
-        if not is_lost(error) or not begun:
-            raise error
-
     def _note_lost(self) -> None:
-        now = time.monotonic()
-        if self._lost_at is None:
-            self._lost_at = now
-            self._progress.note("the connection to the aggregator was lost; trying again")
-        elif now - self._lost_at > self._retry.seconds:
-            sentence = f"the aggregator could not be reached for {self._retry.seconds:g} s; the watch ends"
-            raise Unreachable(
-                sentence, f"the run is not affected: watch it again with `dcfpca run watch {self._run_id}`"
-            )
+        self._lost = True
+        self._progress.note("the connection to the aggregator was lost; trying again")
 
 
 def raise_unless_finished(view: pb.RunView, hint: str = "") -> None:

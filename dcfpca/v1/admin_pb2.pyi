@@ -126,7 +126,7 @@ class EnrolledView(_message.Message):
     def __init__(self, participant: _Optional[str] = ..., private: _Optional[bool] = ..., signature: _Optional[bytes] = ..., fingerprint: _Optional[str] = ...) -> None: ...
 
 class RunView(_message.Message):
-    __slots__ = ("run_id", "status", "reason", "spec", "spec_sha256", "created_ms", "ended_ms", "round", "attempt", "phase", "enrolled", "refusals", "awaited", "rounds", "percent", "operator", "waiting", "complaints", "verdict", "rank_curve")
+    __slots__ = ("run_id", "status", "reason", "spec", "spec_sha256", "created_ms", "ended_ms", "round", "attempt", "phase", "enrolled", "refusals", "awaited", "rounds", "percent", "operator", "waiting", "complaints", "verdict", "rank_curve", "round_limit", "deadline_ms", "at_deadline", "rounds_held")
     class PercentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -154,6 +154,10 @@ class RunView(_message.Message):
     COMPLAINTS_FIELD_NUMBER: _ClassVar[int]
     VERDICT_FIELD_NUMBER: _ClassVar[int]
     RANK_CURVE_FIELD_NUMBER: _ClassVar[int]
+    ROUND_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    AT_DEADLINE_FIELD_NUMBER: _ClassVar[int]
+    ROUNDS_HELD_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     status: str
     reason: str
@@ -174,19 +178,25 @@ class RunView(_message.Message):
     complaints: _containers.RepeatedCompositeFieldContainer[ComplaintView]
     verdict: VerdictView
     rank_curve: _containers.RepeatedCompositeFieldContainer[RankErrorView]
-    def __init__(self, run_id: _Optional[str] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ..., spec: _Optional[bytes] = ..., spec_sha256: _Optional[bytes] = ..., created_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., round: _Optional[int] = ..., attempt: _Optional[int] = ..., phase: _Optional[str] = ..., enrolled: _Optional[_Iterable[_Union[EnrolledView, _Mapping]]] = ..., refusals: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ..., awaited: _Optional[_Iterable[str]] = ..., rounds: _Optional[_Iterable[_Union[RoundView, _Mapping]]] = ..., percent: _Optional[_Mapping[str, int]] = ..., operator: _Optional[str] = ..., waiting: _Optional[_Iterable[_Union[WaitingView, _Mapping]]] = ..., complaints: _Optional[_Iterable[_Union[ComplaintView, _Mapping]]] = ..., verdict: _Optional[_Union[VerdictView, _Mapping]] = ..., rank_curve: _Optional[_Iterable[_Union[RankErrorView, _Mapping]]] = ...) -> None: ...
+    round_limit: int
+    deadline_ms: int
+    at_deadline: str
+    rounds_held: int
+    def __init__(self, run_id: _Optional[str] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ..., spec: _Optional[bytes] = ..., spec_sha256: _Optional[bytes] = ..., created_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., round: _Optional[int] = ..., attempt: _Optional[int] = ..., phase: _Optional[str] = ..., enrolled: _Optional[_Iterable[_Union[EnrolledView, _Mapping]]] = ..., refusals: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ..., awaited: _Optional[_Iterable[str]] = ..., rounds: _Optional[_Iterable[_Union[RoundView, _Mapping]]] = ..., percent: _Optional[_Mapping[str, int]] = ..., operator: _Optional[str] = ..., waiting: _Optional[_Iterable[_Union[WaitingView, _Mapping]]] = ..., complaints: _Optional[_Iterable[_Union[ComplaintView, _Mapping]]] = ..., verdict: _Optional[_Union[VerdictView, _Mapping]] = ..., rank_curve: _Optional[_Iterable[_Union[RankErrorView, _Mapping]]] = ..., round_limit: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., at_deadline: _Optional[str] = ..., rounds_held: _Optional[int] = ...) -> None: ...
 
 class VerdictView(_message.Message):
-    __slots__ = ("sound", "sentence", "reasons", "advice")
+    __slots__ = ("sound", "sentence", "reasons", "advice", "notes")
     SOUND_FIELD_NUMBER: _ClassVar[int]
     SENTENCE_FIELD_NUMBER: _ClassVar[int]
     REASONS_FIELD_NUMBER: _ClassVar[int]
     ADVICE_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
     sound: bool
     sentence: str
     reasons: _containers.RepeatedScalarFieldContainer[str]
     advice: str
-    def __init__(self, sound: _Optional[bool] = ..., sentence: _Optional[str] = ..., reasons: _Optional[_Iterable[str]] = ..., advice: _Optional[str] = ...) -> None: ...
+    notes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, sound: _Optional[bool] = ..., sentence: _Optional[str] = ..., reasons: _Optional[_Iterable[str]] = ..., advice: _Optional[str] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RankErrorView(_message.Message):
     __slots__ = ("rank", "error", "standard_error")

@@ -22,10 +22,11 @@ if [ -e "$ca/ca.key" ]; then
 fi
 dcfpca certs init --dir "$ca" --consortium demo
 place aggregator aggregator --host aggregator --host localhost --host 127.0.0.1
+place aggregator standby --host standby --host localhost --host 127.0.0.1
 place operator operator
 for site in site-a site-b site-c; do
     place participant "$site"
 done
-for party in ca aggregator operator site-a site-b site-c; do
+for party in ca aggregator standby operator site-a site-b site-c; do
     chown -R "$owner" "$parties/$party"
 done

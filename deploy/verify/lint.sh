@@ -42,6 +42,8 @@ lint_charts() { # with the defaults, with everything switched on, and with each 
             without "$chart" ServiceMonitor metrics.serviceMonitor.enabled=false &&
             without "$chart" NetworkPolicy networkPolicy.enabled=false || return 1
     done
+    helm lint --quiet --strict deploy/helm/aggregator --values deploy/helm/ci/aggregator-standby.yaml &&
+        render aggregator standby "$scratch/aggregator-standby.yaml" || return 1
     judge_manifests "$scratch"/{aggregator,participant}-*.yaml
 }
 
@@ -71,7 +73,8 @@ lint_values() { # the schema refuses what would not work, and names the key
     refused participant replicas replicas=2 && refused participant aggregator.address aggregator.address=nowhere &&
         refused participant persistence.size persistence.size=big && refused participant policy.max_rank policy.max_rank.most=9 &&
         refused aggregator replicas replicas=2 && refused aggregator persistence.size persistence.size=big &&
-        refused aggregator certManager.consortium certManager.enabled=true && refused aggregator service.type service.type=Open
+        refused aggregator certManager.consortium certManager.enabled=true && refused aggregator service.type service.type=Open &&
+        refused aggregator standby.urlSecret standby.enabled=true
 }
 
 refused() { # CHART NAMED KEY=VALUE

@@ -16,6 +16,8 @@ from participant.local_site import LocalSite
 from participant.policy import COLUMNS_PER_RANK, SitePolicy
 from participant.state.ledger import NOT_SENT, Entry
 
+MOST_NAMED = 10
+
 
 def site_document(config: Config, site: LocalSite) -> Json:
     """What `check --json` prints."""
@@ -56,10 +58,20 @@ def remarks(config: Config, site: LocalSite) -> list[str]:
     said.append(_ranks(policy, site.data.columns))
     if site.data.missing and config.data.missing == "refuse":
         said.append(f'refuses every run: {site.data.missing} entries are missing, and [data] missing = "refuse"')
+    if rare := rarely_observed(site):
+        said.append(f"refuses runs with features that have fewer than {policy.min_entries} entries here: {rare}")
     said.append("rows must not be persons: every participant receives U, a line of scores for each row")
     if doubt := orientation_doubt(site.data.rows, site.data.columns, site.facts.features):
         said.append(f'WARNING: {doubt}; if they are persons, set [data] orientation = "samples-in-rows"')
     return said
+
+
+def rarely_observed(site: LocalSite) -> str:
+    """The features with fewer entries than the site's own limit, by name or number, with how many they have."""
+    limit, names = site.facts.policy.min_entries, site.facts.features
+    rare = [(row, count) for row, count in enumerate(site.data.entries) if count < limit]
+    named = [f"{names[row] if names else row} ({count})" for row, count in rare[:MOST_NAMED]]
+    return ", ".join(named) + (f" and {len(rare) - MOST_NAMED} more" if len(rare) > MOST_NAMED else "")
 
 
 def _ranks(policy: SitePolicy, columns: int) -> str:

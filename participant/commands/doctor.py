@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 from dcfpca.connection_diagnosis import Address, TlsFiles
 from dcfpca.doctor import CheckResult, fail, ok, warn
-from dcfpca.doctor.local_checks import SOON_DAYS, check_credentials, check_directory
-from dcfpca.doctor.network_checks import check_network
+from dcfpca.doctor.local_checks import check_credentials, check_directory
+from dcfpca.doctor.network_checks import check_aggregators
 from dcfpca.errors import DcfpcaError
 from dcfpca.identity import Role
-from dcfpca.pki import Credentials
+from dcfpca.pki import SOON_DAYS, Credentials
 from dcfpca.pki.revocation import RevocationLists, read_list_file, read_lists
 from participant.config import Config
 from participant.data import DataFacts, measure, open_matrix
@@ -130,8 +130,8 @@ def _doubts(policy: SitePolicy) -> Iterator[CheckResult]:
 def _network(config: Config, own: Credentials) -> Iterator[CheckResult]:
     identity = config.identity
     try:
-        address = Address.parse(config.aggregator.address)
+        addresses = Address.parse_all(config.aggregator.address)
     except DcfpcaError as error:
         yield fail("aggregator", error)
         return
-    yield from check_network(address, TlsFiles(identity.ca, identity.cert, identity.key), own)
+    yield from check_aggregators(addresses, TlsFiles(identity.ca, identity.cert, identity.key), own)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,9 +29,9 @@ from participant.results import (
     load_spec,
     write_names,
 )
-from participant.results.flag_tables import FlaggedResult, significant, write_flag_tables
+from participant.results.flag_tables import FlaggedResult, significant, tables_entry, write_flag_tables
 from participant.results.scoring_model import ScoringModel
-from participant.results.writing import IDS
+from participant.results.writing import IDS, files_entry
 
 
 def transform(config: Config, run_id: str, source: Path, out: Path) -> dict[str, Any]:
@@ -42,7 +44,8 @@ def transform(config: Config, run_id: str, source: Path, out: Path) -> dict[str,
     U = load_model(results, run_id)
     table = config.data.model_copy(update={"path": source, "query": "", "url": ""})
     matrix = open_matrix(table, config.state.dir / "spool", config.engine.memory_limit)
-    chosen = select_features(matrix, load_features(results, run_id), str(source))
+    may_lack = load_spec(results, run_id).missing_features == "allow"
+    chosen = select_features(matrix, load_features(results, run_id), str(source), may_lack=may_lack)
     used = without_empty_samples(chosen, measure(chosen.columns, str(source)))
     columns = used.columns
     rows, count = columns.shape
@@ -50,6 +53,7 @@ def transform(config: Config, run_id: str, source: Path, out: Path) -> dict[str,
         hint = "check [data] orientation, and that the features are those of the run"
         raise BadInput(f"{source} has {rows} rows, the model of run {run_id} has {U.shape[0]}", hint)
     out.parent.mkdir(parents=True, exist_ok=True)
+    orientation = "samples-in-rows" if matrix.samples_in_rows else "features-in-rows"
     with atomic_directory(out) as target:
         write_names(target, ResultNames(used.features, used.all_ids()), count)
         judge = load_scoring_model(results, run_id, scaled=load_spec(results, run_id).scaling == "robust")
@@ -57,7 +61,23 @@ def transform(config: Config, run_id: str, source: Path, out: Path) -> dict[str,
             found = _scored(target, judge, columns, used.features, load_spec(results, run_id).flag_rate)
         else:
             found = _projected(target, U, ScaledColumns(columns, *load_scaling(results, run_id, rows)))
+        _write_manifest(target, results / run_id, {"columns": count, "site_orientation": orientation})
     return {"run": run_id, "rank": U.shape[1], "columns": count, **found, "directory": str(out)}
+
+
+def _write_manifest(target: Path, run: Path, more: dict[str, Any]) -> None:
+    """The model's files and a manifest beside the new ones, so that the directory is read like that of a run."""
+    for name in ("U.npy", "centre.npy", "scale.npy"):
+        if (run / name).exists():
+            shutil.copyfile(run / name, target / name)
+    manifest = json.loads((run / MANIFEST).read_text(encoding="utf-8"))
+    for key in ("certificate", "files", "tables"):
+        manifest.pop(key, None)
+    written = sorted(path.name for path in target.iterdir())
+    if tables := [name for name in written if name.endswith((".csv", ".parquet"))]:
+        more = {**more, "tables": tables_entry(tables)}
+    document = {**manifest, **more, "transformed": True, "files": files_entry(target, written)}
+    (target / MANIFEST).write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _scored(

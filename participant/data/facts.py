@@ -19,13 +19,17 @@ SCAN_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class DataFacts:
-    """Size without the samples that have no entry, which are listed; missing entries; a digest to know the data by."""
+    """Size without the samples that have no entry, which are listed; missing entries; a digest to know the data by.
+
+    `entries` counts those of each feature, where any is missing.
+    """
 
     rows: int
     columns: int
     missing: int
     empty: tuple[int, ...] = ()
     sha256: bytes = b""
+    entries: tuple[int, ...] = ()
 
 
 def measure(columns: Columns, path: Path | str) -> DataFacts:
@@ -34,6 +38,7 @@ def measure(columns: Columns, path: Path | str) -> DataFacts:
     rows, count = columns.shape
     missing, largest, digest = 0, 0.0, hashlib.sha256(f"{rows} × {count}".encode())
     empty: list[int] = []
+    entries = np.zeros(rows, np.int64)
     for start, stop in blocks(columns, SCAN_BYTES):
         block = columns.read(start, stop)
         if np.isinf(block).any():
@@ -44,12 +49,15 @@ def measure(columns: Columns, path: Path | str) -> DataFacts:
         absent = np.isnan(block)
         empty += (start + np.flatnonzero(absent.all(axis=0))).tolist()
         missing += int(np.count_nonzero(absent))
+        entries += np.count_nonzero(~absent, axis=1)
         largest = max(largest, largest_magnitude(block))
         digest.update(np.ascontiguousarray(block, "<f8").data)
     if len(empty) == count:
         raise BadInput(f"the data {path} has no entry at all", "check its format and [data] missing_markers")
     check_magnitude(largest, f"the data {path}")
-    return DataFacts(rows, count - len(empty), missing - rows * len(empty), tuple(empty), digest.digest())
+    missing -= rows * len(empty)
+    counted = tuple(entries.tolist()) if missing else ()
+    return DataFacts(rows, count - len(empty), missing, tuple(empty), digest.digest(), counted)
 
 
 def without_empty_samples(matrix: Matrix, facts: DataFacts) -> Matrix:

@@ -14,7 +14,7 @@ from dcfpca.errors import BadInput
 from dcfpca.rpca.column_blocks import BLOCK_BYTES, ArrayColumns, block_width
 from dcfpca.rpca.method import Columns, FloatArray
 from dcfpca.suggestions import did_you_mean, listed
-from participant.data.selection import Indices, composed, selected
+from participant.data.selection import LACKING, Indices, composed, selected
 
 WINDOW_BYTES = 32 << 20
 WINDOW_SHARE = 64  # a window takes 1/64 of the memory limit: several are in use, and results need as much
@@ -161,19 +161,19 @@ def window_width(rows: int, chunk: int = 1, window_bytes: int = WINDOW_BYTES) ->
     return max(chunk, wanted - wanted % chunk)
 
 
-def select_features(matrix: Matrix, wanted: Sequence[str], origin: str) -> Matrix:
-    """The named features, in this order; BadInput names those that the data lacks."""
+def select_features(matrix: Matrix, wanted: Sequence[str], origin: str, *, may_lack: bool = False) -> Matrix:
+    """The named features, in this order; BadInput names those that the data lacks, unless it may: they are NaN."""
     if not wanted or tuple(wanted) == matrix.features:
         return matrix
     if not matrix.features:
         hint = "give [data] feature_names, a file with one name per line, or use a format that has names"
         raise BadInput(f"the data {origin} has no feature names to select by", hint)
     known = set(matrix.features)
-    if absent := [name for name in wanted if name not in known]:
+    if (absent := [name for name in wanted if name not in known]) and not (may_lack and known & set(wanted)):
         hint = did_you_mean(absent[0], matrix.features) or f"it has {listed(matrix.features)}"
         raise BadInput(f"the data {origin} lacks the features {listed(absent)}", hint)
     places = {name: place for place, name in enumerate(matrix.features)}
-    rows = np.array([places[name] for name in wanted], dtype=np.intp)
+    rows = np.array([places.get(name, LACKING) for name in wanted], dtype=np.intp)
     return replace(matrix, columns=selected(matrix.columns, rows=rows), features=tuple(wanted))
 
 

@@ -14,13 +14,17 @@ class MatrixParts:
 
     matrix: Matrix
     has_missing: bool
-    _found: dict[tuple[str, ...], Matrix] = field(default_factory=dict)
+    _found: dict[tuple[tuple[str, ...], bool], Matrix] = field(default_factory=dict)
 
-    def part(self, features: tuple[str, ...], origin: str) -> Matrix:
-        """The part with these features, all if there are none; BadInput names those that the data lacks."""
-        if features not in self._found:
-            chosen = select_features(self.matrix, features, origin)
+    def part(self, features: tuple[str, ...], origin: str, *, may_lack: bool = False) -> Matrix:
+        """The part with these features, all if there are none; BadInput names those that the data lacks.
+
+        With `may_lack` the features that the data lacks are unobserved.
+        """
+        key = features, may_lack
+        if key not in self._found:
+            chosen = select_features(self.matrix, features, origin, may_lack=may_lack)
             if self.has_missing and chosen is not self.matrix:
                 chosen = without_empty_samples(chosen, measure(chosen.columns, origin))
-            self._found[features] = chosen
-        return self._found[features]
+            self._found[key] = chosen
+        return self._found[key]

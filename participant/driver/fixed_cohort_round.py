@@ -9,6 +9,7 @@ from dcfpca.chunked_vectors import Buffer, message_from
 from dcfpca.errors import BadMessage
 from dcfpca.logs import log
 from dcfpca.secagg.errors import ImplausibleConsensus, SecureSumRefusal, SiteFailure, WrongSum
+from dcfpca.secagg.evidence import Evidence
 from dcfpca.v1 import rounds_pb2 as pb
 from participant.contract import Contract
 from participant.driver.local_work import LocalWork
@@ -63,7 +64,9 @@ async def _verify(
     try:
         shown = ShownSum(*await services.link.fetch_sum(request, size))
     except BadMessage as error:
-        raise WrongSum(f"the aggregator does not show the sum of round {before.round}: {error}") from error
+        proof = Evidence(before.round, state.opening, bytes(told.previous_sum), bytes(32))
+        sentence = f"the aggregator does not show the sum of round {before.round}: {error}"
+        raise WrongSum(sentence, evidence=proof) from error
     consensus = message_from(agreed.method.broadcast_layout(opened.ref.round, opened.consensus.stage), payload)
     side = run.side
     found = await services.engine.run(lambda: verify_round(agreed.method, side, before, shown, told, consensus, known))

@@ -20,7 +20,7 @@ from participant.engine.progress import MeteredColumns, ProgressMeter, passes_of
 from participant.results import FinalBroadcast, ResultFacts, ResultNames, write_results
 from participant.session import Consent, actions, is_fixed_cohort
 from participant.session.events import AnnouncedConsensus
-from participant.state.store import LocalStep
+from participant.state.step_file import LocalStep
 
 
 class LocalWork:

@@ -29,7 +29,8 @@ from participant.state.store import RunRow
 
 COMPUTE, FINISH, MESSAGE, RETRY = "compute", "finish", "message ", "retry"
 RETRY_SECONDS = 30.0
-"""After the site's own trouble a round is tried again, for nobody asks for it again while the connection holds."""
+"""After a failure at the site itself, the round is tried again: the aggregator repeats nothing while the connection
+holds."""
 
 
 class RunDriver:
@@ -67,7 +68,7 @@ class RunDriver:
         """
         if isinstance(event, events.KeyWanted):
             event = replace(event, entropy=os.urandom(ENTROPY_BYTES))
-        if isinstance(event, events.Opened) and self.session.fixed is None:
+        if isinstance(event, events.Opened) and self.session.fixed is None and self.session.consent is not None:
             if self._is_spent(event.ref):
                 log("attempt_sat_out", run=self.run_id, round=event.ref.round, attempt=event.ref.attempt)
                 return
@@ -93,8 +94,12 @@ class RunDriver:
         await self._tasks.stop()
 
     def _opened_before(self, event: events.Opened) -> tuple[str, ...]:
-        """For whom the sum of this round was opened, in whichever life of the daemon; what is pinned is never lost."""
-        pinned = self._services.store.opened_sums(self.run_id).get(event.ref.round)
+        """For whom the sum of this round, or of this consensus under another number, was opened, before or
+        after the last restart."""
+        opened = self._services.store.opened_sums(self.run_id)
+        if (pinned := opened.get(event.ref.round)) is None and event.ref.round > self._contract().method.opening_rounds:
+            # What is announced in opening rounds is short, and may be the same twice for different questions.
+            pinned = next((one for one in opened.values() if one[0] == event.consensus.sha256), None)
         return pinned[1] if pinned else self.session.opened_for(event.ref.round)
 
     def _is_spent(self, ref: AttemptRef) -> bool:
@@ -160,11 +165,14 @@ class RunDriver:
         log("run_message_sent", run=self.run_id, message=what, fate=fate.value, reason=receipt.reason or None)
 
     async def _answer(self, action: actions.Compute) -> None:
-        """A round of a fixed cohort. Whatever goes wrong becomes a refusal, which the operator learns of."""
+        """A round of a fixed cohort. Whatever goes wrong while the run is open becomes a refusal that operators see."""
         started, agreed = time.monotonic(), self._contract()
         event: events.Answered | events.RoundRefused
         try:
             event = await answer_round(self._services, self._local, agreed, self.session, action)
+        except WorkCancelled:
+            log("step_cancelled", run=self.run_id, round=action.round)
+            return
         except Exception as error:
             self._services.telemetry.step_failed()
             refusal = refusal_of(error, action.round)

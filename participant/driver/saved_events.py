@@ -15,13 +15,16 @@ from participant import wire_codec
 from participant.driver.site_services import SiteServices
 from participant.session import Consent, Session, events, is_fixed_cohort
 from participant.session.fixed_cohort import FixedCohortRun
-from participant.state.store import LocalStep, RunRow, Store
+from participant.state.step_file import LocalStep
+from participant.state.store import RunRow, Store
 
 
 def save_event(
     services: SiteServices, session: Session, event: events.Event, source: pb.Assignment | None, before: Consent | None
 ) -> None:
-    """Save what the session, whose consent was `before`, made of the event; durable when this returns.
+    """Save what the session, whose consent was `before`, made of the event; a killed process loses nothing of it.
+
+    What a fixed cohort pins survives a power cut as well, see `Store`.
 
     `source` is the assignment that the event was decoded from, if it came from the aggregator.
     """

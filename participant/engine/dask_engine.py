@@ -21,7 +21,7 @@ from dcfpca.rpca.column_blocks import block_width
 from dcfpca.rpca.method import Columns, FloatArray, Method, PartTask, ResultBlock, Site, TensorMessage
 from participant.data import DataTable, read_matrix
 from participant.data.arrays import require_extra
-from participant.data.selection import Indices, Selection, read_samples
+from participant.data.selection import Indices, Selection, read_samples, take_rows
 from participant.engine import Engine
 from participant.engine.cancellation import Cancellation, WorkCancelled
 from participant.engine.part_states import State
@@ -169,7 +169,7 @@ class DaskSite:
 def load(shard: Shard) -> FloatArray:
     """On a worker: read the shard's columns from the data source."""
     block = read_samples(read_matrix(shard.table).columns, shard.samples, shard.start, shard.stop)
-    return np.array(block if shard.rows is None else block[shard.rows], order="F")
+    return np.array(take_rows(block, shard.rows), order="F")
 
 
 def add(vectors: Sequence[FloatArray]) -> FloatArray:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from dcfpca.rpca.method import Columns, Method, ResultBlock, TensorMessage
 
@@ -34,7 +34,9 @@ class IdleSite:
     def finish(self, broadcast: TensorMessage) -> Iterator[ResultBlock]:
         """An empty result of the right shape."""
         width = broadcast.tensor.shape[1]
-        yield ResultBlock(0, np.zeros(self._shape), sparse.csc_array(self._shape), np.zeros((self._shape[1], width)))
+        yield ResultBlock(
+            0, np.zeros(self._shape), scipy.sparse.csc_array(self._shape), np.zeros((self._shape[1], width))
+        )
 
     def certificate(self) -> dict[str, float]:
         """No figures."""

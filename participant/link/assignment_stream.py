@@ -30,18 +30,15 @@ CONNECTED_RETRY_SECONDS = 120.0
 class Connection:
     """The daemon's one stream, with credentials that may be replaced on disk at any time."""
 
-    def __init__(
-        self, address: str, files: TlsFiles, link: Link, tell: Callable[[bool], None] = lambda _connected: None
-    ) -> None:
+    def __init__(self, files: TlsFiles, link: Link, tell: Callable[[bool], None] = lambda _connected: None) -> None:
         self._tell = tell
-        self._address = Address.parse(address)
         self._files = files
         self._link = link
         self._was_connected = False
         self._dialled = False
-        self._failure = ""
+        self._failures: dict[Address, str] = {}
         self._rejected_since: float | None = None
-        self._backoff = Backoff()
+        self._backoff = Backoff(link.longest_wait)
 
     async def assignments(
         self, greeting: Callable[[], pb.SubscribeRequest], dialling: Callable[[pb.SubscribeRequest], None]
@@ -63,7 +60,7 @@ class Connection:
                 )
             except grpc.aio.AioRpcError as error:
                 self._tell(False)
-                failure = await asyncio.to_thread(classify_failure, error, self._address, self._files)
+                failure = await asyncio.to_thread(classify_failure, error, self._link.address, self._files)
                 self._stop_or_retry(failure)
                 await self._link.redial()
             except CredentialsRenewed:
@@ -97,11 +94,11 @@ class Connection:
         return fresh
 
     def _connected(self) -> None:
-        log("connected", aggregator=str(self._address))
+        log("connected", aggregator=str(self._link.address))
         self._tell(True)
         self._was_connected = True
         self._dialled = False
-        self._failure = ""
+        self._failures.clear()
         self._rejected_since = None
         self._backoff.reset()
 
@@ -124,11 +121,11 @@ class Connection:
         return now - self._rejected_since > (CONNECTED_RETRY_SECONDS if self._was_connected else STARTING_RETRY_SECONDS)
 
     def _log_change(self, failure: ConnectionFailure) -> None:
-        """Log the failure, but not again while it stays the same."""
-        if failure.kind != self._failure:
+        """Log the failure, but not again while it stays the same at this address."""
+        if failure.kind != self._failures.get(self._link.address):
             error = failure.error
             log(failure.kind, level="warning", reason=str(error), hint=error.hint or None, now=failure.recovery.value)
-        self._failure = failure.kind
+        self._failures[self._link.address] = failure.kind
 
 
 def _file_versions(files: TlsFiles) -> tuple[tuple[int, int], ...]:

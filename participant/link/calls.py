@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import grpc
 
 from dcfpca.chunked_vectors import Assembly, Buffer, chunks, size_of, whole_update
+from dcfpca.connection_diagnosis import Address
 from dcfpca.errors import BadMessage
 from dcfpca.pki import Credentials
 from dcfpca.v1 import rounds_pb2 as pb
@@ -79,12 +80,23 @@ class Backoff:
 class Link:
     """Calls to the aggregator. The sending half is for `egress` alone; the daemon uses `subscribe` and `fetch`."""
 
-    def __init__(self, address: str, credentials: Credentials) -> None:
-        self._address, self._credentials = address, credentials
-        self._channel = _channel(address, credentials)
+    def __init__(self, addresses: str, credentials: Credentials) -> None:
+        """`addresses`: HOST:PORT, or several with commas between them, which are tried in turn."""
+        self._addresses, self._credentials = Address.parse_all(addresses), credentials
+        self._channel = _channel(self.address, credentials)
         self._stub: Any = stubs.RoundServiceStub(self._channel)
         self._subscription: Any = None
         self._turns_above, self._whole_bytes = math.inf, 0
+
+    @property
+    def address(self) -> Address:
+        """Where the calls go at present."""
+        return self._addresses[0]
+
+    @property
+    def longest_wait(self) -> float:
+        """Seconds between two attempts at most; short with several addresses, as a takeover takes but seconds."""
+        return 5.0 if len(self._addresses) == 1 else 1.0
 
     async def renew(self, credentials: Credentials) -> None:
         """Replace the credentials; calls under way are retried over the new connection."""
@@ -95,16 +107,17 @@ class Link:
         await old.close(GRACE_SECONDS)
 
     async def redial(self) -> None:
-        """Replace the channel unless it is connected.
+        """Replace the channel unless it is connected; with several addresses, go on to the next.
 
         The aggregator may have another address by now, while a channel keeps the address it resolved, or waits ever
-        longer. Calls under way are retried over the new connection.
+        longer. A standby is connected and does not serve. Calls under way are retried over the new connection.
         """
-        if self._channel.get_state() is not grpc.ChannelConnectivity.READY:
+        self._addresses = (*self._addresses[1:], self._addresses[0])
+        if len(self._addresses) > 1 or self._channel.get_state() is not grpc.ChannelConnectivity.READY:
             await self._replace_channel().close(None)
 
     def _replace_channel(self) -> grpc.aio.Channel:
-        old, self._channel = self._channel, _channel(self._address, self._credentials)
+        old, self._channel = self._channel, _channel(self.address, self._credentials)
         self._stub = stubs.RoundServiceStub(self._channel)
         return old
 
@@ -202,7 +215,7 @@ class Link:
             receipt: types.Receipt = await call
             return receipt
 
-        return await _with_retries(once)
+        return await _with_retries(once, Backoff(self.longest_wait))
 
     async def _submit_whole(self, header: pb.UpdateHeader, payload: Buffer) -> types.Receipt:
         call: Any = self._channel.unary_unary(_SUBMIT_WHOLE, None, types.Receipt.FromString)
@@ -224,7 +237,7 @@ class Link:
             receipt: types.Receipt = await self._stub.ExportReconstruction(parts(), timeout=STREAM_SECONDS)
             return receipt
 
-        return await _with_retries(once)
+        return await _with_retries(once, Backoff(self.longest_wait))
 
     async def refuse_export(self, refusal: pb.ExportRefusal) -> types.Receipt:
         """Send the reason why the reconstruction is not exported."""
@@ -236,7 +249,7 @@ class Link:
             receipt: types.Receipt = await self._stub.ExportReconstruction(parts(), timeout=CALL_SECONDS)
             return receipt
 
-        return await _with_retries(once)
+        return await _with_retries(once, Backoff(self.longest_wait))
 
     async def revocation_list(self) -> bytes:
         """The consortium's revocation list (PEM) as the aggregator has it; not yet verified."""
@@ -246,7 +259,7 @@ class Link:
             pem: bytes = answer.pem
             return pem
 
-        return await _with_retries(once)
+        return await _with_retries(once, Backoff(self.longest_wait))
 
     async def fetch(self, request: pb.FetchConsensusRequest, expected: types.TensorHeader) -> bytearray:
         """The complete bytes of an announced consensus, checked against its digest; resumes broken downloads."""
@@ -262,7 +275,7 @@ class Link:
                     assembly.add(part.chunk)
             return assembly.finish()
 
-        return await _with_retries(once)
+        return await _with_retries(once, Backoff(self.longest_wait))
 
     async def fetch_sum(self, request: pb.FetchSumRequest, most: int) -> tuple[pb.SumHeader, bytearray]:
         """An opened sum of at most so many bytes with its header, as the aggregator has it; not yet verified."""
@@ -283,19 +296,19 @@ class Link:
                 raise BadMessage("the aggregator streamed no sum")
             return header, assembly.finish()
 
-        return await _with_retries(once)
+        return await _with_retries(once, Backoff(self.longest_wait))
 
     async def _call(self, method: str, request: object) -> types.Receipt:
         async def once(_: bool) -> types.Receipt:
             receipt: types.Receipt = await getattr(self._stub, method)(request, timeout=CALL_SECONDS)
             return receipt
 
-        return await _with_retries(once)
+        return await _with_retries(once, Backoff(self.longest_wait))
 
 
-async def _with_retries(once: Callable[[bool], Awaitable[T]]) -> T:
+async def _with_retries(once: Callable[[bool], Awaitable[T]], backoff: Backoff) -> T:
     """Retry until the call succeeds; BadMessage when a retry cannot help. Callers cancel what is no longer needed."""
-    backoff, first = Backoff(), True
+    first = True
     while True:
         try:
             return await once(first)
@@ -326,6 +339,6 @@ def _number(said: Any) -> int | None:
     return int(said) if isinstance(said, str) and said.isascii() and said.isdecimal() else None
 
 
-def _channel(address: str, credentials: Credentials) -> grpc.aio.Channel:
+def _channel(address: Address, credentials: Credentials) -> grpc.aio.Channel:
     secrets = grpc.ssl_channel_credentials(credentials.ca_pem, credentials.key_pem, credentials.cert_pem)
-    return grpc.aio.secure_channel(address, secrets, options=_OPTIONS)
+    return grpc.aio.secure_channel(str(address), secrets, options=_OPTIONS)

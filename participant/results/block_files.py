@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from dcfpca.rpca.method import FloatArray
 
@@ -50,7 +50,7 @@ class OutliersFile:
         self._data, self._indices = TemporaryFile(dir=path.parent), TemporaryFile(dir=path.parent)  # noqa: SIM115
         self._counts: list[NDArray[np.int64]] = []
 
-    def append(self, block: sparse.csc_array) -> None:
+    def append(self, block: scipy.sparse.csc_array) -> None:
         """The next columns."""
         block.sort_indices()
         self._data.write(np.ascontiguousarray(block.data, np.float64).data)

@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from dcfpca.rpca.method import ColumnScores, FloatArray
 from dcfpca.rpca.refinement.null import two_sided
+from participant.results.table_files import Chunk, Table, can_write_parquet, write_csv, write_parquet
 
 OUTLIERS, SAMPLES = "outliers.csv", "samples.csv"
 SCHEMA = 1
-"""Raised when a column of a table is added, removed or changes its meaning."""
-OUTLIER_COLUMNS = ("id", "feature", "observed", "expected", "deviation", "z", "p_value")
-SAMPLE_COLUMNS = ("id", "p_value", "flagged", "flagged_entries", "largest_z", "distance", "top_features")
+"""Raised when a column of a table is added, removed or changes its meaning, from one release to the next."""
+OUTLIER_COLUMNS = {
+    "id": "string",
+    "feature": "string",
+    "observed": "double",
+    "expected": "double",
+    "deviation": "double",
+    "z": "double",
+    "p_value": "double",
+    "flag": "string",
+}
+SAMPLE_COLUMNS = {
+    "id": "string",
+    "p_value": "double",
+    "flagged": "bool",
+    "flagged_entries": "int64",
+    "largest_z": "double",
+    "distance": "double",
+    "top_features": "string",
+}
 TOP_FEATURES = 3
+CHUNK = 1 << 16
+WITHOUT_PARQUET = "Parquet files were left out, because pyarrow is not installed: pip install 'dcfpca[data]'"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +47,7 @@ class FlaggedResult:
     """What the tables are made from. `deviation` is the null's deviation of each feature, in the data's units."""
 
     L: FloatArray
-    S: sparse.csc_array
+    S: scipy.sparse.csc_array
     deviation: FloatArray
     scores: ColumnScores
     ids: Sequence[str]
@@ -35,12 +55,32 @@ class FlaggedResult:
     rate: float  # samples below this false discovery rate are flagged
 
 
-def write_flag_tables(target: Path, result: FlaggedResult) -> tuple[str, str]:
-    """Write both tables, the most significant lines first; returns their names."""
-    lines = sorted(_entries(result), key=lambda line: -abs(float(line[5])))
-    _write(target / OUTLIERS, OUTLIER_COLUMNS, lines)
-    _write(target / SAMPLES, SAMPLE_COLUMNS, _samples(result))
-    return OUTLIERS, SAMPLES
+def write_flag_tables(target: Path, result: FlaggedResult) -> tuple[str, ...]:
+    """Write both tables, the most significant lines first, as CSV and, if pyarrow is there, as Parquet; their names."""
+    tables = (
+        (OUTLIERS, Table(OUTLIER_COLUMNS, lambda: _entries(result))),
+        (
+            SAMPLES,
+            Table(SAMPLE_COLUMNS, lambda: _samples(result)),
+        ),
+    )
+    written = []
+    for name, table in tables:
+        write_csv(target / name, table)
+        written.append(name)
+        if can_write_parquet():
+            parquet = Path(name).with_suffix(".parquet").name
+            write_parquet(target / parquet, table)
+            written.append(parquet)
+    return tuple(written)
+
+
+def tables_entry(files: Sequence[str]) -> dict[str, Any]:
+    """What the manifest says about the tables."""
+    columns = {"outliers": OUTLIER_COLUMNS, "samples": SAMPLE_COLUMNS}
+    note = {} if any(name.endswith(".parquet") for name in files) else {"note": WITHOUT_PARQUET}
+    units = "observed, expected and deviation are in the units of the data; z is in deviations of the feature's noise"
+    return {"schema": SCHEMA, "files": list(files), "columns": columns, "units": units, **note}
 
 
 def significant(p_values: FloatArray, rate: float) -> NDArray[np.bool_]:
@@ -53,41 +93,50 @@ def significant(p_values: FloatArray, rate: float) -> NDArray[np.bool_]:
     return found
 
 
-def _entries(result: FlaggedResult) -> Iterator[tuple[str, ...]]:
-    places = sparse.coo_array(result.S)
+def _entries(result: FlaggedResult) -> Iterator[Chunk]:
+    places = scipy.sparse.coo_array(result.S)
     z = places.data / result.deviation[places.row]
-    p = two_sided(z)
-    at = zip(places.row.tolist(), places.col.tolist(), strict=True)
-    for (row, column), off, score, chance in zip(at, places.data.tolist(), z, p, strict=True):
-        expected = float(result.L[row, column])
-        figures = (expected + off, expected, off, score, chance)
-        yield (result.ids[column], _feature(result, row), *(f"{figure:.6g}" for figure in figures))
+    order = np.argsort(-np.abs(z), kind="stable")
+    for start in range(0, order.size, CHUNK):
+        chosen = order[start : start + CHUNK]
+        rows, columns, off = places.row[chosen], places.col[chosen], places.data[chosen]
+        expected = np.asarray(result.L[rows, columns], dtype=np.float64)
+        yield [
+            [result.ids[column] for column in columns],
+            [_feature(result, int(row)) for row in rows],
+            expected + off,
+            expected,
+            off,
+            z[chosen],
+            two_sided(z[chosen]),
+            np.where(off > 0, "high", "low").tolist(),
+        ]
 
 
-def _samples(result: FlaggedResult) -> Iterator[tuple[str, ...]]:
-    scores, S = result.scores, sparse.csc_array(result.S)
-    odd = significant(scores.p_value, result.rate)
-    for column in np.argsort(scores.p_value, kind="stable"):
-        rows = S.indices[S.indptr[column] : S.indptr[column + 1]]
-        sizes = np.abs(S.data[S.indptr[column] : S.indptr[column + 1]]) / result.deviation[rows]
-        top = rows[np.argsort(-sizes)[:TOP_FEATURES]]
-        yield (
-            result.ids[column],
-            f"{scores.p_value[column]:.6g}",
-            "yes" if odd[column] else "no",
-            str(rows.size),
-            f"{scores.largest_z[column]:.6g}",
-            f"{scores.distance[column]:.6g}",
-            "; ".join(_feature(result, int(row)) for row in top),
-        )
+def _samples(result: FlaggedResult) -> Iterator[Chunk]:
+    scores, S = result.scores, scipy.sparse.csc_array(result.S)
+    odd, counts = significant(scores.p_value, result.rate), np.diff(S.indptr)
+    # A p-value may be zero in doubles; the largest z goes on telling samples apart.
+    order = np.lexsort((-scores.largest_z, scores.p_value))
+    for start in range(0, order.size, CHUNK):
+        chosen = order[start : start + CHUNK]
+        yield [
+            [result.ids[column] for column in chosen],
+            scores.p_value[chosen],
+            odd[chosen],
+            counts[chosen],
+            scores.largest_z[chosen],
+            scores.distance[chosen],
+            [_top_features(result, S, int(column)) for column in chosen],
+        ]
+
+
+def _top_features(result: FlaggedResult, S: scipy.sparse.csc_array, column: int) -> str:
+    own = slice(S.indptr[column], S.indptr[column + 1])
+    rows = S.indices[own]
+    sizes = np.abs(S.data[own]) / result.deviation[rows]
+    return "; ".join(_feature(result, int(row)) for row in rows[np.argsort(-sizes)[:TOP_FEATURES]])
 
 
 def _feature(result: FlaggedResult, row: int) -> str:
     return result.features[row] if result.features else str(row)
-
-
-def _write(path: Path, columns: Sequence[str], lines: Iterator[tuple[str, ...]] | list[tuple[str, ...]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        writer.writerows(lines)

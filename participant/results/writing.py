@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from dcfpca.atomic_files import atomic_directory, sha256_of_file
 from dcfpca.methods import method_of
@@ -22,21 +22,15 @@ from dcfpca.rpca.method import (
     Site,
     Stage,
     TensorMessage,
-    Verdict,
 )
 from dcfpca.rpca.subspace.rejected_columns import unexplained_text
 from dcfpca.spec import RunSpec
 from dcfpca.version import __version__
 from participant.results.block_files import ColumnsFile, OutliersFile
-from participant.results.flag_tables import (
-    OUTLIERS,
-    SAMPLES,
-    SCHEMA,
-    FlaggedResult,
-    write_flag_tables,
-)
+from participant.results.flag_tables import FlaggedResult, tables_entry, write_flag_tables
 from participant.results.reading import MANIFEST
 from participant.results.scoring_model import CONSENSUS, ScoringModel, scoring_model
+from participant.results.verdict_entry import site_standing, verdict_entry
 
 FILES = ("L.npy", "S.npz", "V.npy", "U.npy")
 FEATURES, IDS = "features.txt", "ids.txt"
@@ -88,7 +82,8 @@ def write_results(
     """Compute the result from the final broadcast, block by block, and write it to `directory`/RUN."""
     names = names or ResultNames(spec.features)
     directory.mkdir(parents=True, exist_ok=True)
-    method, consensus = method_of(spec), _final_consensus(facts, final)
+    named = spec if spec.features else spec.model_copy(update={"features": tuple(names.features)})  # for the verdict
+    method, consensus = method_of(named), _final_consensus(facts, final)
     model = method.model(consensus)
     factor = final.broadcast.tensor[:, : spec.width]  # closing broadcasts have columns for the features beside it
     kept = _entering(model["U"], factor)
@@ -97,7 +92,6 @@ def write_results(
         np.savez(target / CONSENSUS, tensor=final.broadcast.tensor, scalars=final.broadcast.scalars, stage=final.stage)
         scored = _write_blocks(target, site.finish(final.broadcast), (spec.rows, columns), kept)
         manifest = _manifest(facts, spec, int(np.count_nonzero(kept)), columns, site.certificate())
-        manifest["verdict"] = verdict_entry(method.verdict(consensus), facts.outcome)
         scaling = _write_scaling(target, model)
         if scaling:
             manifest["scaling"] = scaling
@@ -105,10 +99,12 @@ def write_results(
         more = (*(scaling[name] for name in ("centre", "scale") if scaling), *write_names(target, names, columns))
         more = (CONSENSUS, *([SCORES] if scored else []), *more)
         judge = scoring_model(final.broadcast, final.stage, scaled=spec.scaling == "robust")
+        standing = site_standing(judge, site.certificate())
+        manifest["verdict"] = verdict_entry(method.verdict(consensus), facts.outcome, standing)
         if scored and judge is not None:
-            more = (*more, *write_flag_tables(target, _flagged(target, judge, names, spec.flag_rate)))
-            manifest["tables"] = {"schema": SCHEMA, "files": [OUTLIERS, SAMPLES]}
-        manifest["files"] = {name: _file_facts(target / name) for name in (*FILES, *more)}
+            tables = write_flag_tables(target, _flagged(target, judge, names, spec.flag_rate))
+            more, manifest["tables"] = (*more, *tables), tables_entry(tables)
+        manifest["files"] = files_entry(target, (*FILES, *more))
         (target / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -119,7 +115,7 @@ def _flagged(target: Path, judge: ScoringModel, names: ResultNames, rate: float)
     ids = (target / IDS).read_text(encoding="utf-8").splitlines()
     return FlaggedResult(
         np.load(target / "L.npy", mmap_mode="r", allow_pickle=False),
-        sparse.csc_array(sparse.load_npz(target / "S.npz")),
+        scipy.sparse.csc_array(scipy.sparse.load_npz(target / "S.npz")),
         judge.deviation,
         scores,
         ids,
@@ -131,13 +127,6 @@ def _flagged(target: Path, judge: ScoringModel, names: ResultNames, rate: float)
 def _final_consensus(facts: ResultFacts, final: FinalBroadcast) -> Consensus:
     outcome = next((one for one in Outcome if one.value == facts.outcome), None)
     return Consensus(facts.rounds, final.broadcast, outcome=outcome, stage=final.stage)
-
-
-def verdict_entry(verdict: Verdict | None, outcome: str) -> dict[str, Any]:
-    """What the manifest says on whether the answer can be trusted."""
-    if verdict is None:
-        return {"sound": False, "sentence": f"The run ended without the rounds that judge an answer: {outcome}."}
-    return {"sound": verdict.sound, "sentence": verdict.sentence, "reasons": list(verdict.reasons)}
 
 
 def _entering(model: FloatArray, factor: FloatArray) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -228,5 +217,7 @@ def _manifest(
     }
 
 
-def _file_facts(path: Path) -> dict[str, Any]:
-    return {"bytes": path.stat().st_size, "sha256": sha256_of_file(path).hex()}
+def files_entry(target: Path, names: Iterable[str]) -> dict[str, Any]:
+    """What the manifest says about files: size and digest of each."""
+    paths = {name: target / name for name in names}
+    return {name: {"bytes": at.stat().st_size, "sha256": sha256_of_file(at).hex()} for name, at in paths.items()}

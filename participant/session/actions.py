@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.secagg import Advert, Attestation, Bound, Reveal, SealedShare, fixed_cohort
+from dcfpca.secagg.evidence import Evidence
 from participant.session.events import AnnouncedConsensus, Kind
 
 
@@ -105,10 +106,19 @@ class ShareGroupSecret:
 
 
 @dataclass(frozen=True, slots=True)
+class SignedEvidence:
+    """What proves a lie of the aggregator, signed with the site's identity key."""
+
+    evidence: Evidence
+    signature: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Complain:
-    """Send a signed complaint; the run waits, and the operator sees it."""
+    """Send a signed complaint; the run waits, and the operator sees it. `proof` stays in the site's ledger."""
 
     complaint: fixed_cohort.Complaint
+    proof: SignedEvidence | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,3 +184,11 @@ RoundMessage = Advertise | SendShares | SendBound | Submit | Attest | SendReveal
 RunMessage = AdvertiseRunKey | ShareGroupSecret | Complain
 LocalAction = AwaitApproval | Compute | Finish | Forget | LogRefusal
 Action = Respond | RoundMessage | RunMessage | LocalAction | Export | RefuseExport
+
+
+@dataclass(frozen=True, slots=True)
+class Reaction:
+    """The actions that an event leads to, and whether the event must be saved before them."""
+
+    actions: tuple[Action, ...] = ()
+    save: bool = False

@@ -14,9 +14,12 @@ from numpy.typing import NDArray
 
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadMessage
-from dcfpca.rpca.method import FloatArray
+from dcfpca.methods import method_of
+from dcfpca.rpca.method import FloatArray, Stage
 from dcfpca.secagg import Context, ParticipantSide, SigningIdentity, Survivors, dtype_of
 from dcfpca.secagg.errors import CohortTooSmall, OutOfTurn
+from dcfpca.secagg.ring_fixed_point import MIN_EXPONENT
+from dcfpca.secagg_block_layout import COUNT_EXPONENT
 from dcfpca.spec import RunSpec
 from participant.policy import SiteFacts, check_roster
 from participant.session.actions import Action, Advertise, Attest, SendBound, SendReveal, SendShares, Submit
@@ -143,5 +146,18 @@ def begin(spec: RunSpec, site: SiteFacts, identity: SigningIdentity, opened: Ope
         consensus=opened.consensus.sha256,
     )
     before = Survivors(opened.opened_before) if opened.opened_before else None
-    side = ParticipantSide(context, identity, opened.seed, opened_before=before)
+    least = least_bound(spec, opened.ref.round, opened.consensus.stage)
+    side = ParticipantSide(context, identity, opened.seed, opened_before=before, least_bound=least)
     return Attempt(opened, site, side, spec.precision)
+
+
+def least_bound(spec: RunSpec, round: int, stage: Stage) -> int:
+    """The smallest exponent that a site states, so that its bound says nothing about the size of ordinary numbers.
+
+    Counts are exact below the exponent that a fixed cohort begins with; the tensors of `subspace` have units of order
+    one. Elsewhere numbers have the unit of the data, and a floor could cost all their digits.
+    """
+    layout = method_of(spec).update_layout(round, stage)
+    if layout.columns and not layout.scalars:
+        return COUNT_EXPONENT[spec.precision]
+    return 0 if layout.columns and spec.method == "subspace" else MIN_EXPONENT

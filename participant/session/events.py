@@ -57,7 +57,7 @@ class Approved:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A round is open. `seed` is fresh entropy from the driver, used only if the attempt is new.
+    """A round is open. `seed` is fresh entropy from the driver, used if the attempt is new; a fixed cohort needs none.
 
     `opened_before` are the survivors for whom the sum of an earlier attempt at this round was opened, if one was.
     `ticket` is opaque: the site returns it, and a restored aggregator recognizes its own announcement by it.

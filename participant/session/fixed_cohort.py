@@ -27,13 +27,22 @@ from dcfpca.secagg.errors import (
     RunOver,
     SecureSumRefusal,
 )
+from dcfpca.secagg.evidence import Evidence
 from dcfpca.secagg.fixed_cohort import FixedCohortSide, Masked, Misfit, Numbers, Opening, RunTerms
 from dcfpca.secagg.fixed_cohort.roster import roster_digest
 from dcfpca.secagg.fixed_cohort.state import SiteState, Step, latest
 from dcfpca.secagg_block_layout import block_layout
 from dcfpca.spec import RunSpec
 from participant.policy import SiteFacts
-from participant.session.actions import Action, AdvertiseRunKey, Complain, SendMisfit, ShareGroupSecret, Submit
+from participant.session.actions import (
+    Action,
+    AdvertiseRunKey,
+    Complain,
+    SendMisfit,
+    ShareGroupSecret,
+    SignedEvidence,
+    Submit,
+)
 from participant.session.events import Answer, Computed, Kind, Opened, RosterClosed, SharesRelayed
 
 OTHER_DATA = "put the data back as they were and restart, or begin a new run"
@@ -117,13 +126,18 @@ class FixedCohortRun:
         return ()
 
     def check_announced(self, opened: Opened) -> None:
-        """What can be told of an opening before its consensus is there."""
+        """Raise the refusal that an opening deserves, as far as that can be told before its consensus is there.
+
+        A round is opened once every member's answer to the one before was added, this site's among them. So a site
+        whose record knows nothing of that answer was restored from a backup.
+        """
         if self.side.state.step is Step.FINISHED:
             raise RunOver(f"run {self.run_id} is over at this site")
         if opened.cohort != self.cohort:
             raise IncompleteCohort(f"round {opened.ref.round} was opened for another cohort than that of the run")
         if opened.ref.round > self.spec.last_round:
             raise PastLastRound(f"round {opened.ref.round} is beyond the last of the spec, {self.spec.last_round}")
+        self.side.check_receipt(opened.ref.round - 1)
 
     def admit(self, opened: Opened, payload: Buffer, before: Computed | None) -> tuple[Opening, FloatArray | None]:
         """The opening, and the update if it was computed before. Raises the refusal that it deserves.
@@ -168,7 +182,14 @@ class FixedCohortRun:
         if not self.cohort or key in self._complained:
             return ()
         self._complained.add(key)
-        return (Complain(fixed_cohort.complain(self.terms, self._identity(), error)),)
+        identity = self._identity()
+        return (Complain(fixed_cohort.complain(self.terms, identity, error), self._proof(identity, error.evidence)),)
+
+    def _proof(self, identity: SigningIdentity, evidence: Evidence | None) -> SignedEvidence | None:
+        if evidence is None:
+            return None
+        statement = fixed_cohort.evidence_statement(self.terms, identity.name, evidence)
+        return SignedEvidence(evidence, identity.sign(statement))
 
     def _is_past_set_up(self, roster: fixed_cohort.Roster) -> bool:
         state = self.side.state

@@ -21,6 +21,7 @@ from dcfpca.rpca.broadcast_checks import Seen
 from dcfpca.rpca.consensus_difference import TOLERANCE, difference
 from dcfpca.rpca.method import Consensus, FloatArray, Method, Stage, TensorMessage, Total
 from dcfpca.secagg.errors import ChangedExponent, WrongConsensus, WrongSum
+from dcfpca.secagg.evidence import Evidence
 from dcfpca.secagg.fixed_cohort import FixedCohortSide
 from dcfpca.secagg.fixed_cohort.context import context_of, opening_digest, sum_digest
 from dcfpca.secagg.fixed_cohort.exponents import first_exponents, lifted, next_exponents
@@ -53,20 +54,28 @@ def verify_round(
     """
     numbers = verified_numbers(method, side, before, shown, told.previous_sum)
     _check_exponents(method, side, before, shown.header, numbers, told)
-    _check_memory(before, shown.header, known)
+    _check_memory(side, before, shown.header, known)
     expected = _advanced(method, side, before, shown.header, numbers)
+    mine, theirs = (hashlib.sha256(message_bytes(one)).digest() for one in (expected.broadcast, consensus))
+    proof = _evidence(side, before, theirs, mine)
     if expected.outcome is not None:
-        raise WrongConsensus(f"the run is over after round {before.round}, and round {told.ref.round} was opened")
+        sentence = f"the run is over after round {before.round}, and round {told.ref.round} was opened"
+        raise WrongConsensus(sentence, evidence=proof)
     if expected.round != told.ref.round:
-        raise WrongConsensus(f"round {told.ref.round} was opened where round {expected.round} follows")
+        sentence = f"round {told.ref.round} was opened where round {expected.round} follows"
+        raise WrongConsensus(sentence, evidence=proof)
     apart = difference(method, expected.round, expected.broadcast, consensus, expected.stage)
     if not apart <= TOLERANCE or Stage(int(told.stage)) is not expected.stage:
-        mine, theirs = (hashlib.sha256(message_bytes(one)).hexdigest() for one in (expected.broadcast, consensus))
         raise WrongConsensus(
-            f"the consensus of round {told.ref.round} ({theirs[:16]}) does not follow from the sum of round"
-            f" {before.round} ({told.previous_sum.hex()[:16]}); this site computed {mine[:16]}"
+            f"the consensus of round {told.ref.round} ({theirs.hex()[:16]}) does not follow from the sum of round"
+            f" {before.round} ({told.previous_sum.hex()[:16]}); this site computed {mine.hex()[:16]}",
+            evidence=proof,
         )
     return expected
+
+
+def _evidence(side: FixedCohortSide, before: Seen, announced: bytes, found: bytes) -> Evidence:
+    return Evidence(before.round, side.state.opening, announced, found)
 
 
 def verified_numbers(
@@ -77,18 +86,28 @@ def verified_numbers(
     opening = opening_from_wire(
         shown.header.opened, block_layout(layout, side.terms.precision), message_bytes(before.broadcast)
     )
-    if opening_digest(side.terms, side.state.roster, opening) != side.state.opening:
-        raise WrongSum(f"the sum that is shown for round {before.round} is of another opening than this site answered")
+    if (other := opening_digest(side.terms, side.state.roster, opening)) != side.state.opening:
+        sentence = f"the sum that is shown for round {before.round} is of another opening than this site answered"
+        raise WrongSum(sentence, evidence=_evidence(side, before, other, side.state.opening))
     total = np.frombuffer(shown.total, dtype=dtype_of(side.terms.precision))
-    if total.size != layout.size:
-        raise WrongSum(f"the sum that is shown for round {before.round} has {total.size} numbers, not {layout.size}")
     context = context_of(side.terms, side.state.roster, opening, len(opening.misfits))
-    if (found := sum_digest(context, total, shown.header.tag)) != announced:
+    found = sum_digest(context, total, shown.header.tag)
+    proof = _evidence(side, before, announced, found)
+    if total.size != layout.size:
+        sentence = f"the sum that is shown for round {before.round} has {total.size} numbers, not {layout.size}"
+        raise WrongSum(sentence, evidence=proof)
+    if found != announced:
         raise WrongSum(
             f"the sum that is shown for round {before.round} ({found.hex()[:16]}) is not the one whose digest was"
-            f" announced ({announced.hex()[:16]})"
+            f" announced ({announced.hex()[:16]})",
+            evidence=proof,
         )
-    return side.verify_sum(opening, total, shown.header.tag)
+    try:
+        return side.verify_sum(opening, total, shown.header.tag)
+    except WrongSum as error:
+        true_tag = sum_digest(context, total, side.tag_of_sum(opening, total))
+        error.evidence = _evidence(side, before, announced, true_tag)
+        raise
 
 
 def _check_exponents(
@@ -105,16 +124,20 @@ def _check_exponents(
         raise ChangedExponent(f"the exponents of round {told.ref.round} do not follow from the sum before")
 
 
-def _check_memory(before: Seen, header: pb.SumHeader, known: Consensus | None) -> None:
+def _check_memory(side: FixedCohortSide, before: Seen, header: pb.SumHeader, known: Consensus | None) -> None:
     """The memory that is shown is the one that was announced, and the one that followed where this site knows it."""
-    if memory_digest(header.memory) != header.opened.memory_sha256:
-        raise WrongConsensus(f"the memory that is shown for round {before.round} is not the one that was announced")
+    announced, shown = header.opened.memory_sha256, memory_digest(header.memory)
+    if shown != announced:
+        sentence = f"the memory that is shown for round {before.round} is not the one that was announced"
+        raise WrongConsensus(sentence, evidence=_evidence(side, before, announced, shown))
     if known is None or known.round != before.round or encode_memory(known.memory) == header.memory:
         return
     told = decode_memory(header.memory)
     same_names = told.keys() == known.memory.keys()
     if not same_names or not all(_close(known.memory[name], told[name]) for name in told):
-        raise WrongConsensus(f"the memory of round {before.round} does not follow from the sum before")
+        mine = memory_digest(encode_memory(known.memory))
+        sentence = f"the memory of round {before.round} does not follow from the sum before"
+        raise WrongConsensus(sentence, evidence=_evidence(side, before, announced, mine))
 
 
 def _close(one: NDArray[Any], other: NDArray[Any]) -> bool:

@@ -1,4 +1,7 @@
-"""The ledger: what has left this site and who approved it, in order; each entry has the hash of the previous one."""
+"""The ledger: what left this site, who approved it, and what proves a lie of the aggregator, in order.
+
+Each entry has the hash of the previous one.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ from dataclasses import dataclass
 from dcfpca.errors import Refused, UnusableState
 
 LABEL = "dcfpca/v1/ledger"
-APPROVAL, APPROVAL_USED = "approval", "approval used"
-NOT_SENT = frozenset({APPROVAL, APPROVAL_USED})
+APPROVAL, APPROVAL_USED, EVIDENCE = "approval", "approval used", "evidence"
+NOT_SENT = frozenset({APPROVAL, APPROVAL_USED, EVIDENCE})
 """Kinds of entries that are no messages."""
 FIRST = hashlib.sha256(LABEL.encode()).digest()
 _INSERT = (
@@ -29,7 +32,7 @@ _ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One message that is about to leave, or an approval (then `sha256` is the digest of the spec)."""
+    """One message that is about to leave; or an approval (then `sha256` is the digest of the spec), or evidence."""
 
     kind: str
     shape: str

@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS runs (
 ) STRICT;
 
 -- Rounds of runs that go on without members: for which survivors the site revealed shares. Kept for good, through the end
--- of the run, restarts and reboots: a round is opened for no others. (A consensus under another number is not refused.)
+-- of the run, restarts and reboots: a round, or its consensus under another number, is opened for no others.
 CREATE TABLE IF NOT EXISTS opened_sums (
     run_id    TEXT NOT NULL,
     round     INTEGER NOT NULL,

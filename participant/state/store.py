@@ -7,34 +7,28 @@ only one daemon uses.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
-import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dcfpca.atomic_files import atomic_write, make_private_directory, sync_directory, sync_file
+from dcfpca.atomic_files import make_private_directory, sync_directory, sync_file
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.errors import BadInput, Refused, UnusableState
+from dcfpca.errors import BadInput, UnusableState
 from dcfpca.logs import log
 from dcfpca.method_formats import snapshot_format
-from dcfpca.rpca.method import FloatArray, Stage
 from dcfpca.secagg.fixed_cohort import PastRun
 from dcfpca.spec import parse_spec
 from participant.session import Consent
 from participant.state.approvals import Approvals
-from participant.state.array_file import read_arrays, write_arrays
 from participant.state.database import open_database
 from participant.state.disk import is_disk_full
 from participant.state.key_record import key_file, read_slots, write_record
 from participant.state.ledger import Ledger
+from participant.state.step_file import LocalStep, read_step, step_file, write_step
 
 DATABASE = "state.db"
 _SELECT_RUNS = (
@@ -68,19 +62,6 @@ class RunRow:
         if self.status == "waiting":
             return None
         return Consent(parse_spec(self.spec), self.digest, self.status != "refused", self.reasons, self.private)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LocalStep:
-    """The outcome of a local step: the update, the state from which the site computes the next step, and the consensus
-    that the step was computed on, as one vector."""
-
-    round: int
-    consensus: bytes
-    vector: FloatArray = field(repr=False)
-    snapshot: Mapping[str, NDArray[np.generic]] = field(repr=False)
-    broadcast: FloatArray = field(repr=False, default_factory=lambda: np.zeros(0))
-    stage: Stage = Stage.FIT
 
 
 class Store:
@@ -170,8 +151,9 @@ class Store:
     def save_opened_sum(self, ref: AttemptRef, consensus: bytes, survivors: tuple[str, ...]) -> None:
         """Save for which survivors the sum of a round is opened; called before the shares leave, and never undone."""
         with self._durable() as database:
+            insert = "INSERT OR IGNORE INTO opened_sums (run_id, round, consensus, survivors) VALUES (?, ?, ?, ?)"
             values = (ref.run_id, ref.round, consensus, json.dumps(survivors))
-            database.execute("INSERT OR IGNORE INTO opened_sums VALUES (?, ?, ?, ?)", values)
+            database.execute(insert, values)
 
     def opened_sums(self, run_id: str) -> dict[int, tuple[bytes, tuple[str, ...]]]:
         """By round: the digest of the consensus, and the survivors for whom the sum was opened."""
@@ -181,13 +163,13 @@ class Store:
     def save_exposure(self, data: bytes, run_id: str, cohort: tuple[str, ...]) -> None:
         """Save that a sum over this cohort contains this data; called before the update leaves."""
         with self._database as database:
-            values = (data, run_id, json.dumps(cohort))
-            database.execute("INSERT OR IGNORE INTO exposed_cohorts VALUES (?, ?, ?)", values)
+            insert = "INSERT OR IGNORE INTO exposed_cohorts (data, run_id, cohort) VALUES (?, ?, ?)"
+            database.execute(insert, (data, run_id, json.dumps(cohort)))
 
     def pin_data(self, run_id: str, data: bytes) -> None:
         """Save with which data the run began, once; called before the key of the run is saved."""
         with self._durable() as database:
-            database.execute("INSERT OR IGNORE INTO pinned_data VALUES (?, ?)", (run_id, data))
+            database.execute("INSERT OR IGNORE INTO pinned_data (run_id, data) VALUES (?, ?)", (run_id, data))
 
     def has_other_data(self, run_id: str, data: bytes) -> bool:
         """True if the run began with other data than this."""
@@ -247,17 +229,11 @@ class Store:
 
     def save_step(self, run_id: str, step: LocalStep) -> int:
         """Write the file of a local step and return its checksum. Takes long: not for the event loop."""
-        arrays = {f"site.{key}": value for key, value in step.snapshot.items()} | {
-            "update": step.vector,
-            "broadcast": step.broadcast,
-            "stage": np.array([float(step.stage)]),
-        }
-        path = self.directory / _step_file(run_id, step.round)
-        return atomic_write(path, lambda file: write_arrays(file, arrays))
+        return write_step(self.directory / step_file(run_id, step.round), step)
 
     def sync_step(self, run_id: str, round: int) -> None:
         """Put the file of a local step on the disk. Takes long: not for the event loop."""
-        sync_file(self.directory / _step_file(run_id, round))
+        sync_file(self.directory / step_file(run_id, round))
         sync_directory(self.directory)
 
     def record_step(self, run_id: str, step: LocalStep, checksum: int, *, durable: bool = False) -> None:
@@ -265,7 +241,7 @@ class Store:
 
         With `durable`, and after `sync_step`, it survives a power cut from now on.
         """
-        name = _step_file(run_id, step.round)
+        name = step_file(run_id, step.round)
         with self._durable() if durable else self._database as database:
             before = database.execute("SELECT file FROM computed WHERE run_id = ?", (run_id,)).fetchone()
             values = (run_id, step.round, step.consensus, name, checksum, self._snapshot_format(run_id))
@@ -289,15 +265,11 @@ class Store:
         round, consensus, name, checksum, found = row
         self._check_format(run_id, found)
         try:
-            arrays = read_arrays(self.directory / name, checksum)
+            return read_step(self.directory / name, checksum, round, consensus)
         except BadInput as error:
             hint = "look at the disk; the site begins the next round of this run without what it had computed"
             log("step_file_damaged", level="error", run=run_id, round=round, reason=str(error), hint=hint)
             return None
-        vector, broadcast = arrays.pop("update"), arrays.pop("broadcast", np.zeros(0))
-        stage = Stage(int(arrays.pop("stage", np.zeros(1))[0]))
-        snapshot = {key.removeprefix("site."): arrays[key] for key in arrays}
-        return LocalStep(round, consensus, vector, snapshot, broadcast, stage)
 
     def _snapshot_format(self, run_id: str) -> str:
         row = self.run(run_id)
@@ -336,7 +308,7 @@ class Store:
 
     def forget_files(self, run_id: str) -> None:
         """Remove the array files of a run."""
-        for path in self.directory.glob(f"run-{run_id}-*.step"):
+        for path in self.directory.glob(step_file(run_id, "*")):
             path.unlink(missing_ok=True)
 
     def _wipe(self, run_id: str) -> None:
@@ -358,31 +330,10 @@ class Store:
             database.execute("INSERT OR REPLACE INTO boot (one, boot_id) VALUES (1, ?)", (boot,))
 
 
-@contextmanager
-def only_daemon(directory: Path) -> Iterator[None]:
-    """Lock the state directory while the block runs; raises Refused when another daemon holds it."""
-    make_private_directory(directory)
-    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        hint = "stop the other daemon, or give this one its own [state] dir"
-        raise Refused(f"another participant daemon uses the state directory {directory}", hint) from None
-    try:
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def _run_row(row: tuple[Any, ...]) -> RunRow:
     run, spec, digest, status, why, private, approved, at, outcome, names = row
     reasons, cohort = tuple(json.loads(why)), tuple(json.loads(names))
     return RunRow(run, spec, digest, status, reasons, bool(private), bool(approved), at, outcome, cohort)
-
-
-def _step_file(run_id: str, round: int) -> str:
-    return f"run-{run_id}-{round}.step"
 
 
 def _boot_id() -> str:

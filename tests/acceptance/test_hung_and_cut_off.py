@@ -79,6 +79,31 @@ def test_too_few_for_a_quorum_pause_the_run_and_resume_takes_it_up(federation: F
 
 
 @pytest.mark.slow
+def test_a_site_that_stays_away_is_named_and_the_operator_ends_the_run_with_what_it_has(federation: Federation) -> None:
+    run_id = federation.propose(
+        closing_rounds=False, rank=2, rounds=500, tolerance=0, participants=NAMES, round_seconds=4, patience=2
+    )
+    aggregator, others = federation.aggregator, [name for name in NAMES if name != "delta"]
+    aggregator.await_action("consensus_reached", run=run_id, round=2)
+    federation.processes["delta"].kill()
+    view = federation.follow(run_id)
+    assert view.status == "paused"
+    assert "waits for delta, longer than the spec's patience" in view.reason
+    assert [(one.participant, one.connected) for one in view.waiting] == [("delta", False)]
+    summed = view.rounds[-1].round
+    assert federation.operator.finish(run_id, "delta does not come back").status == "finished"
+    for name in others:
+        federation.processes[name].await_action("results_written", run=run_id)
+    U = federation.model(run_id)
+    for name in others:
+        written = np.load(federation.root / "sites" / name / "results" / run_id / "U.npy")
+        assert relative(written, U) <= 1e-12
+    assert {len(one.survivors) for one in view.rounds} == {len(NAMES)}
+    assert summed >= 2
+    federation.start_site("delta").await_action("results_written", run=run_id)
+
+
+@pytest.mark.slow
 def test_an_upload_cut_in_the_middle_goes_on_where_it_was(tmp_path: Path) -> None:
     """An update of five pieces; the network breaks for good inside it and comes back."""
     rows, rank, names = 160_000, 4, ("alpha", "beta", "gamma")

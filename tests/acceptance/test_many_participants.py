@@ -1,4 +1,4 @@
-"""The aggregator's memory does not follow the number of participants; `benchmarks/many.py` is the large form."""
+"""The aggregator's memory does not follow the number of participants; `benchmarks.many_participants` has more."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.many import measure
+from benchmarks.many_participants import measure
 
 
 @pytest.mark.slow

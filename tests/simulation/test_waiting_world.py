@@ -6,8 +6,11 @@ faults end, every round is summed, once, to what the members' own numbers add up
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from numpy.typing import NDArray
 
@@ -27,6 +30,7 @@ from dcfpca.chunked_vectors import message_from
 from dcfpca.message_fate import Fate
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
+from dcfpca.rpca.gradient import objective
 from dcfpca.rpca.method import FloatArray, Stage
 from dcfpca.secagg.fixed_cohort import FixedCohortSide, Masked, Opening, RunTerms
 from dcfpca.secagg.fixed_cohort.exponents import lifted
@@ -250,6 +254,14 @@ class World:
                     self.hear(member)
             self.sum()
         raise AssertionError(f"the run hangs: {self.run}")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def rough_fits() -> Iterator[None]:
+    """The updates are multiplied by huge factors, and no fit to such a U converges: it need not try for long."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(objective, "INNER_LIMIT", 5)
+        yield
 
 
 FAULTS = st.lists(

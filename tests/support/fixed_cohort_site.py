@@ -43,14 +43,16 @@ class WaitingSite:
         self._updates: dict[int, FloatArray] = {}
         self.finished: pb.RunFinished | None = None
 
-    async def listen(self, *, stop_before: int = 1 << 30) -> None:
-        """Answer what is asked until the run ends, or until this round is opened."""
+    async def listen(self, *, stop_before: int = 1 << 30, stop_at: str = "") -> None:
+        """Answer what is asked until the run ends, or until this round is opened or this is asked for."""
         stream = self.stub.Subscribe(pb.SubscribeRequest(protocol=PROTOCOL, software="test", rows=len(self._data)))
         try:
             async for told in stream:
                 what = told.WhichOneof("what")
                 if what == "run_finished":
                     self.finished = told.run_finished
+                    return
+                if what == stop_at:
                     return
                 if what == "round_opened" and told.round_opened.ref.round >= stop_before:
                     return

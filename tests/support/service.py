@@ -26,6 +26,7 @@ from dcfpca.identity import Role
 from dcfpca.pki import Authority, Credentials, SiteFiles, create_authority, issue_credentials, load_credentials, sign
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
+from tests.support.stores import OpenStore
 
 # Every client its own socket: one process plays many.
 CHANNEL_OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", 64 << 20)]
@@ -77,7 +78,7 @@ class Service:
 
 @asynccontextmanager
 async def service(
-    root: Path, hosts: Sequence[str] = ("localhost", "127.0.0.1"), **limits: Any
+    root: Path, hosts: Sequence[str] = ("localhost", "127.0.0.1"), open_store: OpenStore = Store, **limits: Any
 ) -> AsyncIterator[Service]:
     """An aggregator that listens on a free port of loopback until the end of the block."""
     now = datetime.now(UTC)
@@ -93,7 +94,7 @@ async def service(
         drain_seconds=0,
     )
     config = Config(server=table, store=StoreSection(path=root / "store.db"), limits=Limits(**limits))
-    store = Store(config.store.path)
+    store = open_store(config.store.path)
     trust = Trust(table, participants.revoked(store.connection))
     own = trust.credentials
     signer = Signer(lambda data: sign(own.private_key, data), own.certificate.public_bytes(Encoding.DER))

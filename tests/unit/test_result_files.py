@@ -12,6 +12,7 @@ import pytest
 import dcfpca
 from dcfpca.errors import BadInput, UnusableState
 from dcfpca.methods import method_of
+from dcfpca.result_tables import read_table
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.simulate import exchange
 from dcfpca.spec import RunSpec
@@ -46,6 +47,39 @@ def test_the_wrong_entry_is_read_by_its_id_and_feature(written: Path) -> None:
     assert result.manifest["site_orientation"] == "samples-in-rows"
 
 
+def test_tables_name_the_wrong_entry_with_what_was_expected_and_found(written: Path) -> None:
+    result = dcfpca.read_result(written)
+    first = next(result.outlier_table().rows())
+    assert (first["id"], first["feature"]) == ("P7", "c")
+    assert first["observed"] == pytest.approx(first["expected"] + first["deviation"], rel=1e-4)
+    samples = result.sample_table()
+    assert len(samples) == len(result.ids)
+    assert sorted(samples["id"]) == sorted(result.ids)
+    assert samples["flagged"].dtype == bool
+
+
+def test_ids_that_look_like_numbers_stay_text_in_tables(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("id,z,flagged\n007,1.5,yes\n008,,no\n")
+    table = read_table(tmp_path / "t.csv")
+    assert table["id"].tolist() == ["007", "008"]
+    assert np.isnan(table["z"][1])
+    assert table["flagged"].tolist() == [True, False]
+
+
+def test_frames_and_datasets_carry_names_and_ids(written: Path) -> None:
+    pytest.importorskip("pandas")
+    pytest.importorskip("xarray")
+    result = dcfpca.read_result(written)
+    frames = result.to_pandas()
+    assert frames["L"].loc["P7", "c"] == result.L[2, 7]
+    assert frames["S"].shape == frames["L"].shape == (30, 5)
+    assert list(frames["U"].index) == list("abcde")
+    dataset = result.to_xarray()
+    rebuilt = dataset.centre + dataset.scale * (dataset.V @ dataset.U)
+    assert float(abs(rebuilt - dataset.L).max()) < 1e-9
+    assert float(dataset.S.sel(id="P7", feature="c")) == frames["S"].loc["P7", "c"]
+
+
 def test_what_is_no_result_or_a_damaged_one_is_refused(written: Path) -> None:
     with pytest.raises(BadInput, match="is not the result of a run"):
         dcfpca.read_result(written.parent)
@@ -54,6 +88,11 @@ def test_what_is_no_result_or_a_damaged_one_is_refused(written: Path) -> None:
         dcfpca.read_result(written)
 
 
-def test_the_package_is_imported_without_the_numerics() -> None:
-    code = "import sys, dcfpca; assert 'read_result' in dir(dcfpca); sys.exit('numpy' in sys.modules)"
+def test_every_public_name_is_there_and_in_dir() -> None:
+    assert set(dcfpca.__all__) <= set(dir(dcfpca))
+    assert all(getattr(dcfpca, name) is not None for name in dcfpca.__all__)
+
+
+def test_the_package_is_imported_without_numerics_or_network() -> None:
+    code = "import sys, dcfpca; dir(dcfpca); sys.exit(bool({'numpy', 'grpc', 'pandas'} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,13 +1,14 @@
 // The page. One stream tells the overview and the run that is looked at; it reconnects by itself and begins with the
 // present state, so nothing has to be caught up. A tab that nobody looks at keeps no stream open.
 
-import { bytes, convergence, figure, make, span, times } from "/drawing.js";
+import { bytes, convergence, figure, make, rankCurve, span, spectrum, times } from "/drawing.js";
 
 const SECURE = ["advertising", "sharing", "uploading", "attesting", "unmasking", "summing"];
 const FIXED = ["advertising", "sharing", "uploading", "summing"];
 const PLAIN = ["uploading", "summing"];
 const SOON_DAYS = 14;
 const TABLE_ROUNDS = 12;
+const MOST_SITES = 40;  // of a larger cohort only those that are awaited or absent are shown at once
 
 const at = (id) => document.getElementById(id);
 let chosen = "";       // the run looked at
@@ -19,6 +20,7 @@ function start() {
   document.addEventListener("visibilitychange", () => (document.hidden ? stream?.close() : listen()));
   chosen = wanted();
   listen();
+  setInterval(countDown, 1000);
 }
 
 function listen() {
@@ -57,7 +59,9 @@ function showOverview(told) {
   const known = told.runs.some((one) => one.run === wanted());
   follow(known ? wanted() : told.runs[0]?.run ?? "");
   keepingFocus(at("runs"), () => at("runs").replaceChildren(...told.runs.map(runLine)));
-  at("participants").replaceChildren(...told.participants.map(participantLine));
+  const away = told.participants.filter((one) => one.state !== "connected").length;
+  at("people-count").textContent = `${told.participants.length} known, ${away ? `${away} not connected` : "all connected"}`;
+  at("participants").replaceChildren(...told.participants.slice().sort(byState).map(participantLine));
 }
 
 // A list that is drawn anew must not take the keyboard's place away.
@@ -68,7 +72,8 @@ function keepingFocus(list, change) {
 }
 
 function runLine(one) {
-  const place = one.status === "running" ? `round ${one.round}, ${one.phase}` : moment(one.ended_ms || one.created_ms);
+  const held = `${one.rounds_held} round${one.rounds_held === 1 ? "" : "s"}`;
+  const place = one.status === "running" ? `round ${one.round}, ${one.phase}` : `${held} · ${moment(one.ended_ms || one.created_ms)}`;
   const refused = one.refused ? `, ${one.refused} refused` : "";
   const link = make("a", { href: `#run=${encodeURIComponent(one.run)}`, "aria-current": one.run === chosen ? "true" : null },
     make("span", { class: "title" }, make("span", {}, one.label || one.run), word(one.status)),
@@ -76,15 +81,20 @@ function runLine(one) {
   return make("li", {}, link);
 }
 
+// Those to look after come first; the list of many scrolls.
+function byState(one, other) {
+  return (one.state === "connected") - (other.state === "connected") || one.name.localeCompare(other.name);
+}
+
 function participantLine(one) {
   const days = one.certificate_days;
   const seen = one.last_seen_ms ? `, last seen ${moment(one.last_seen_ms)}` : "";
   return make("tr", {},
     make("th", { scope: "row" }, one.name),
-    make("td", {}, word(one.state), make("span", { class: "soft" }, seen)),
-    make("td", { class: days < SOON_DAYS ? "n bad" : "n" }, days < 0 ? "expired" : `${days}${days < SOON_DAYS ? " – renew" : ""}`),
-    make("td", {}, one.runs.join(", ") || "–"),
-    make("td", {}, one.software));
+    make("td", { "data-name": "state" }, make("span", {}, word(one.state), make("span", { class: "soft" }, seen))),
+    make("td", { class: days < SOON_DAYS ? "n bad" : "n", "data-name": "certificate days" }, days < 0 ? "expired" : `${days}${days < SOON_DAYS ? " – renew" : ""}`),
+    make("td", { "data-name": "runs" }, one.runs.join(", ") || "–"),
+    make("td", { "data-name": "software" }, one.software));
 }
 
 function follow(run) {
@@ -103,17 +113,61 @@ function showRun(told) {
   const all = [...rounds.values()].sort((a, b) => a.round - b.round);
   at("run-title").replaceChildren(`${told.label || told.run} `, word(told.status));
   at("run-body").replaceChildren(
-    make("p", { class: "soft" }, `${told.run}, ${told.method}, ${told.aggregation} aggregation, ${told.rows} rows`),
-    ...(told.verdict ? [make("p", { id: "verdict", class: told.verdict.sound ? "sound" : "doubtful" }, told.verdict.sentence)] : []),
+    ...verdict(told),
     ...(told.reason ? [make("p", { id: "reason" }, told.reason)] : []),
+    make("p", { class: "soft" }, `${told.run}, proposed by ${told.operator}`),
+    ...deadline(told),
+    ...waiting(told),
+    ...complaints(told),
+    ...refusals(told),
     ...(told.status === "running" || told.status === "enrolling" ? [phases(told)] : []),
     tiles(told, all),
     ...(all.length ? [charts(told, all)] : []),
     make("h3", {}, "Sites"), sites(told),
-    ...waiting(told),
-    ...complaints(told),
-    ...refusals(told),
-    ...(all.length ? [make("h3", {}, "Latest rounds"), roundsTable(all)] : []));
+    ...(all.length ? [folded("rounds", `the latest ${Math.min(all.length, TABLE_ROUNDS)} rounds`, roundsTable(all))] : []),
+    folded("details", "details of the run", details(told)));
+  countDown();
+}
+
+// Whether the answer can be trusted, and what to do: the first thing to see.
+function verdict(told) {
+  if (told.verdict) {
+    return [
+      make("p", { id: "verdict", class: told.verdict.sound ? "sound" : "doubtful" }, told.verdict.sentence),
+      ...told.verdict.notes.map((note) => make("p", { class: "soft" }, note)),
+      ...(told.verdict.advice ? [make("p", { id: "next" }, make("strong", {}, "Next: "), told.verdict.advice)] : [])];
+  }
+  const next = told.status === "paused" ? `remove the cause, then dcfpca run resume ${told.run}; or dcfpca run finish ${told.run}`
+    : told.waiting.length ? `look after ${told.waiting.map((one) => one.name).join(", ")}` : "";
+  return next ? [make("p", { id: "next", class: "doubtful" }, make("strong", {}, "Next: "), next)] : [];
+}
+
+function deadline(told) {
+  if (!told.deadline_ms) return [];
+  return [make("p", { id: "deadline", "data-at": told.deadline_ms, "data-what": told.at_deadline })];
+}
+
+function countDown() {
+  const line = at("deadline");
+  if (!line) return;
+  const seconds = (Number(line.dataset.at) - Date.now()) / 1000;
+  line.textContent = seconds > 0 ? `In ${span(Math.ceil(seconds))}: ${line.dataset.what}.` : `Due now: ${line.dataset.what}.`;
+}
+
+// What is open stays open when the page is drawn anew.
+const opened = new Set();
+function folded(key, summary, ...parts) {
+  const box = make("details", { open: opened.has(key) ? "" : null }, make("summary", {}, summary), ...parts);
+  box.addEventListener("toggle", () => (box.open ? opened.add(key) : opened.delete(key)));
+  return box;
+}
+
+function details(told) {
+  const pairs = [
+    ["method", told.method], ["aggregation", told.aggregation],
+    ["rows", told.rows], ["tolerance", told.tolerance], ["attempt", told.attempt], ["spec", told.spec_sha256],
+  ];
+  return make("dl", { class: "details" }, ...pairs.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, String(value))]));
 }
 
 function phases(told) {
@@ -126,8 +180,7 @@ function tiles(told, all) {
   const last = all.at(-1);
   const sum = (key) => all.reduce((total, one) => total + one[key], 0);
   const pairs = [
-    ["round", `${told.round} of ≤ ${told.round_limit}`],
-    ["attempt", told.attempt],
+    ["rounds held", `${told.rounds_held} of ≤ ${told.round_limit}`],
     ["rank", last ? last.rank : "–"],
     ["last change", figure(last?.change)],
     ["noise", figure(last?.noise)],
@@ -140,7 +193,12 @@ function tiles(told, all) {
 }
 
 function charts(told, all) {
+  const values = (all.at(-1).singular_values || []).filter((one) => one > 0);
   return make("div", { class: "charts" },
+    ...(told.rank_curve.length ? [make("figure", {}, rankCurve(told.rank_curve, all.at(-1).rank), make("figcaption", {},
+      "error on hidden entries by rank, with standard errors; filled: chosen; dashed: the features' medians"))] : []),
+    ...(values.length ? [make("figure", {}, spectrum(values, all.at(-1).rank), make("figcaption", {},
+      "singular values of the cleaned data; blue: in the low-rank part"))] : []),
     make("figure", {}, convergence(all, told.tolerance), make("figcaption", {}, "change of the subspace; dashed: tolerance")),
     make("figure", {}, times(all), make("figcaption", {}, "seconds per round; red: without somebody")));
 }
@@ -150,18 +208,29 @@ function sites(told) {
   const names = told.enrolled.map((one) => one.name);
   const everyone = [...told.enrolled, ...told.awaited.filter((name) => !names.includes(name)).map((name) => ({ name }))];
   if (!everyone.length) return make("p", { class: "empty" }, "nobody has enrolled yet");
-  const items = everyone.map((one) => {
+  const notable = (one) => absent.has(one.name) || awaited.has(one.name);
+  const shown = everyone.length <= MOST_SITES ? everyone : everyone.filter(notable).slice(0, MOST_SITES);
+  if (shown.length < everyone.length) {
+    const others = everyone.filter((one) => !shown.includes(one));
+    return make("div", {}, chips(shown), folded("sites", `${others.length} ${shown.length ? "more" : "sites"}, none of them awaited`, chips(others)));
+  }
+  return chips(everyone);
+
+  function chips(some) {
+    return make("ul", { class: "sites" }, ...some.map(chip));
+  }
+
+  function chip(one) {
     const kind = absent.has(one.name) ? "absent" : awaited.has(one.name) ? "awaited" : "";
     const percent = told.percent[one.name] !== undefined ? ` ${told.percent[one.name]} %` : "";
     return make("li", { class: kind || null }, `${one.name}${one.private ? " (private)" : ""}${kind ? ` · ${kind}` : ""}${percent}`);
-  });
-  return make("ul", { class: "sites" }, ...items);
+  }
 }
 
 function waiting(told) {
   if (!told.waiting.length) return [];
-  const items = told.waiting.map((one) => make("li", {},
-    `${one.name} since ${moment(one.since_ms)}, ${one.connected ? "connected" : "away"}${one.said ? `; it said: ${one.said}` : ""}`));
+  const items = told.waiting.map((one) => make("li", {}, make("strong", {}, one.name),
+    ` since ${moment(one.since_ms)}, ${one.connected ? "connected" : "away"}${one.said ? `; it said: “${one.said}”` : ""}`));
   return [make("h3", {}, "Waiting for"), make("ul", { id: "waiting" }, ...items)];
 }
 
@@ -187,7 +256,7 @@ function roundsTable(all) {
   const numeric = (place) => (place < heads.length - 1 ? "n" : null);
   const table = make("table", { id: "rounds" },
     make("thead", {}, make("tr", {}, ...heads.map((head, place) => make("th", { scope: "col", class: numeric(place) }, head)))),
-    make("tbody", {}, ...rows.map((cells) => make("tr", {}, ...cells.map((cell, place) => make("td", { class: numeric(place) }, String(cell)))))));
+    make("tbody", {}, ...rows.map((cells) => make("tr", {}, ...cells.map((cell, place) => make("td", { class: numeric(place), "data-name": heads[place] }, String(cell)))))));
   return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "latest rounds" }, table);
 }
 

@@ -79,6 +79,44 @@ export function times(rounds) {
   return chart(parts, shown, "Seconds that each round took");
 }
 
+// Error on hidden entries by rank, over that of the medians, with standard errors.
+export function rankCurve(curve, chosen) {
+  const most = Math.max(1, ...curve.map(([, error, off]) => error + off)) * 1.05;
+  const y = (value) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - value / most);
+  const x = (place) => LEFT + 10 + (WIDTH - LEFT - RIGHT - 20) * place / Math.max(curve.length - 1, 1);
+  const parts = [...level(y(0), "0"), draw("text", { x: LEFT - 6, y: y(1) + 4, "text-anchor": "end" }, "1"),
+    draw("line", { class: "mark", x1: LEFT, x2: WIDTH - RIGHT, y1: y(1), y2: y(1) }),
+    draw("polyline", { class: "line", points: curve.map(([, error], place) => `${x(place).toFixed(1)},${y(error).toFixed(1)}`).join(" ") })];
+  const step = Math.ceil(curve.length / 12);
+  curve.forEach(([rank, error, off], place) => {
+    parts.push(draw("line", { class: "line", x1: x(place), x2: x(place), y1: y(error + off), y2: y(Math.max(error - off, 0)) }));
+    const dot = draw("circle", { class: rank === chosen ? "dot" : "dot hollow", cx: x(place), cy: y(error), r: rank === chosen ? 5 : 3 });
+    dot.append(draw("title", {}, `rank ${rank}: ${error.toPrecision(3)} ± ${off.toPrecision(2)}`));
+    parts.push(dot);
+    if (place % step === 0) parts.push(draw("text", { x: x(place), y: HEIGHT - 6, "text-anchor": "middle" }, String(rank)));
+  });
+  return draw("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `Error on hidden entries by rank; rank ${chosen} is chosen` }, ...parts);
+}
+
+// Singular values in powers of ten; those beyond the rank are left out of the low-rank part.
+export function spectrum(values, rank) {
+  const shown = values.slice(0, 40);
+  const low = Math.floor(Math.log10(Math.min(...shown)) - 0.01), high = Math.ceil(Math.log10(Math.max(...shown)));
+  const y = (value) => TOP + (HEIGHT - TOP - BOTTOM) * (high - Math.log10(value)) / Math.max(high - low, 1);
+  const wide = (WIDTH - LEFT - RIGHT) / shown.length, parts = [];
+  const step = Math.max(1, Math.ceil((high - low) / 4));
+  for (let power = low; power <= high; power += step) parts.push(...level(y(10 ** power), `1e${power}`));
+  shown.forEach((value, place) => {
+    const bar = draw("rect", { class: place < rank ? "bar" : "bar out", x: LEFT + (place + 0.1) * wide, y: y(value),
+      width: 0.8 * wide, height: Math.max(HEIGHT - BOTTOM - y(value), 0.5) });
+    bar.append(draw("title", {}, `${place + 1}: ${value.toPrecision(4)}`));
+    parts.push(bar);
+  });
+  parts.push(draw("text", { x: LEFT, y: HEIGHT - 6 }, "1"));
+  parts.push(draw("text", { x: WIDTH - RIGHT, y: HEIGHT - 6, "text-anchor": "end" }, String(shown.length)));
+  return draw("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `Singular values; the rank is ${rank}` }, ...parts);
+}
+
 function across(rounds, inSlots) {
   const first = rounds.length ? rounds[0].round : 0, count = Math.max(rounds.length, 1);
   const wide = WIDTH - LEFT - RIGHT;

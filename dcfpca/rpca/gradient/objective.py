@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+import scipy
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.method import FloatArray
@@ -70,11 +70,11 @@ class LeftFactor:
         """Factor UᵀU + ρI; raises LinAlgError where U is no longer finite."""
         gram = U.T @ U
         gram[np.diag_indices_from(gram)] += penalties.rho
-        return LeftFactor(U, penalties, cho_factor(gram, lower=True, check_finite=False))
+        return LeftFactor(U, penalties, scipy.linalg.cho_factor(gram, lower=True, check_finite=False))
 
     def solve(self, right: FloatArray) -> FloatArray:
         """X (UᵀU + ρI)⁻¹ for X of n × width."""
-        return np.asarray(cho_solve(self.cholesky, right.T, check_finite=False)).T
+        return np.asarray(scipy.linalg.cho_solve(self.cholesky, right.T, check_finite=False)).T
 
     def gradient(self, M: FloatArray, V: FloatArray) -> tuple[FloatArray, float]:
         """∇h(V), and its norm relative to the two terms that cancel in it (the stationarity certificate)."""

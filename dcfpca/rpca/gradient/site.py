@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from dcfpca.errors import BadMessage
 from dcfpca.rpca.column_blocks import blocks
@@ -74,7 +74,7 @@ class GradientSite:
             S = soft(np.nan_to_num(M - L, nan=0.0), plan.penalties.lambda_)
             worst, flagged = max(worst, residual), flagged + int(np.count_nonzero(S))
             observed += M.size - int(np.isnan(M).sum())
-            yield ResultBlock(start, L, sparse.csc_array(S), V)
+            yield ResultBlock(start, L, scipy.sparse.csc_array(S), V)
         self._certificate = {"stationarity": worst, "outlier_share": flagged / max(observed, 1)}
 
     def certificate(self) -> dict[str, float]:

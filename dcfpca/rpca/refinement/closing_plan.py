@@ -1,6 +1,6 @@
 """What the aggregator tells the sites once the fit is over, and how it stands in a broadcast.
 
-The tensor is U (m × p) and six columns of one number per feature. The scalars end with those of the method's own last
+The tensor is U (m × p) and eight columns of one number per feature. The scalars end with those of the method's own last
 broadcast: sites of a run that was not refined form their result from it, as they do without closing rounds.
 """
 
@@ -15,7 +15,7 @@ from dcfpca.rpca.method import FloatArray, Layout, Stage, TensorMessage
 from dcfpca.rpca.refinement.column_fit import ColumnModel
 from dcfpca.rpca.refinement.row_step import Subspace, ridge_of
 
-FEATURE_COLUMNS = ("centre", "noise", "median", "spread", "reach", "null_scale")
+FEATURE_COLUMNS = ("centre", "noise", "median", "spread", "reach", "one_value", "two_values", "null_scale")
 HEAD = ("stage", "ending", "hiding", "fresh", "rank", "columns", "cut", "distance_scale")
 VERDICT = (
     "predicted",
@@ -53,6 +53,8 @@ class ClosingPlan:
     median: FloatArray
     spread: FloatArray
     reach: FloatArray  # how far from its median nearly all of a feature's values lie
+    one_value: FloatArray  # the share of a feature's entries that (nearly) its most frequent value makes up
+    two_values: FloatArray  # … and its two most frequent values
     null_scale: FloatArray
     cut: float  # |z| beyond which entries are flagged; 0 before the null round
     distance_scale: float
@@ -77,7 +79,7 @@ class ClosingPlan:
 
     def broadcast(self) -> TensorMessage:
         """As a message."""
-        features = (self.centre, self.noise, self.median, self.spread, self.reach, self.null_scale)
+        features = [getattr(self, name) for name in FEATURE_COLUMNS]
         head = [
             self.stage,
             self.ending,
@@ -98,7 +100,7 @@ class ClosingPlan:
         head, verdict, variance, fit = np.split(message.scalars, np.cumsum([len(HEAD), len(VERDICT), width]))
         stage, ending, hiding, fresh, rank, columns, cut, distance_scale = head
         U = np.ascontiguousarray(message.tensor[:, :width])
-        centre, noise, median, spread, reach, null_scale = message.tensor[:, width:].T
+        features = dict(zip(FEATURE_COLUMNS, message.tensor[:, width:].T, strict=True))
         return ClosingPlan(
             stage=Stage(int(stage)),
             ending=FitEnding(int(ending)),
@@ -108,12 +110,7 @@ class ClosingPlan:
             columns=float(columns),
             U=U,
             variance=variance,
-            centre=centre,
-            noise=noise,
-            median=median,
-            spread=spread,
-            reach=reach,
-            null_scale=null_scale,
+            **features,
             cut=float(cut),
             distance_scale=float(distance_scale),
             verdict=verdict,

@@ -9,6 +9,7 @@ import numpy as np
 from dcfpca.rpca.method import FloatArray, Layout, Stage, TensorMessage
 from dcfpca.rpca.refinement.closing_plan import ClosingPlan
 from dcfpca.rpca.refinement.column_fit import weights_of
+from dcfpca.rpca.refinement.noise_scale import residual_median
 from dcfpca.rpca.refinement.null import DISTANCE_BINS
 from dcfpca.rpca.refinement.rank_selection import ranks_tried
 from dcfpca.rpca.refinement.row_step import RoundSums
@@ -26,7 +27,7 @@ def update_layout(rows: int, width: int, stage: Stage) -> Layout:
         case Stage.REFINE:
             upper = tuple(f"gram_{j}" for j in range(width * (width + 1) // 2))
             total = tuple(f"total_{j}" for j in range(width))
-            tensor = width + 2 + RESIDUAL_BINS.count + 2 * MARGINAL_BINS.count
+            tensor = width + 2 + RESIDUAL_BINS.count + 3 * MARGINAL_BINS.count
             return Layout(rows, tensor, ("columns", "objective", *total, *upper))
         case Stage.VALIDATE:
             return Layout(0, 0, tuple(f"error_{j}" for j in range(2 + 3 * len(ranks_tried(width)))))
@@ -53,6 +54,7 @@ def refinement_update(plan: ClosingPlan, M: FloatArray, V: FloatArray, objective
     above = off > AT_MEDIAN * plan.spread[:, None]
     counts = [
         count_sizes(np.abs(R), model.noise, RESIDUAL_BINS),
+        count_sizes(np.where(AT_MEDIAN * model.noise[:, None] < R, R, np.nan), model.noise, MARGINAL_BINS),
         count_sizes(np.where(above, off, np.nan), plan.spread, MARGINAL_BINS),
         count_sizes(np.where(above, np.nan, np.abs(off)), plan.spread, MARGINAL_BINS),
     ]
@@ -77,19 +79,26 @@ class RefinementTotals:
     def of(plan: ClosingPlan, sums: TensorMessage) -> RefinementTotals:
         """From the sum of `refinement_update` over sites, in the data's units."""
         n, units, width, rank = plan.columns, _units(plan), plan.U.shape[1], plan.rank
-        ends = np.cumsum([width, 1, 1, RESIDUAL_BINS.count, MARGINAL_BINS.count])
-        pull, shift, weight, residuals, above, below = np.split(sums.tensor * n, ends, axis=1)
+        ends = np.cumsum([width, 1, 1, RESIDUAL_BINS.count, MARGINAL_BINS.count, MARGINAL_BINS.count])
+        pull, shift, weight, residuals, positive, above, below = np.split(sums.tensor * n, ends, axis=1)
         columns, objective = sums.scalars[:2] * n
         gram = np.zeros((width, width))
         gram[np.triu_indices(width)] = sums.scalars[2 + width :] * n
         gram = (gram + np.triu(gram, 1).T)[:rank, :rank] * np.outer(units[:rank], units[:rank])
         total = sums.scalars[2 : 2 + rank] * n * units[:rank]
         noise = plan.noise[:, None]
-        rows = RoundSums(
-            pull[:, :rank] * noise * units[:rank], shift[:, 0] * plan.noise, weight[:, 0], gram, total, float(columns)
-        )
         # Counts are whole numbers, whatever the order of the sum: medians and scales must not depend on rounding.
-        return RefinementTotals(rows, np.rint(residuals), np.rint(above), np.rint(below), float(objective))
+        residuals, positive, above, below = (np.rint(counts) for counts in (residuals, positive, above, below))
+        rows = RoundSums(
+            pull=pull[:, :rank] * noise * units[:rank],
+            shift=shift[:, 0] * plan.noise,
+            middle=residual_median(residuals, positive, plan.noise),
+            weight=weight[:, 0],
+            gram=gram,
+            total=total,
+            columns=float(columns),
+        )
+        return RefinementTotals(rows, residuals, above, below, float(objective))
 
 
 def null_update(plan: ClosingPlan, M: FloatArray, L: FloatArray, distance: FloatArray) -> TensorMessage:

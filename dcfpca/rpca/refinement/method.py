@@ -8,7 +8,7 @@ everybody the pooled distribution of residuals that flags and scores are judged 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -59,6 +59,7 @@ class StagedMethod:
     seed: int = 0
     hidden_share: float = 0.03
     rate: float = 0.01  # false discovery rate of flags
+    features: tuple[str, ...] = ()  # names for the verdict; numbers where there are none
 
     @property
     def opening_rounds(self) -> int:
@@ -120,7 +121,7 @@ class StagedMethod:
         if consensus.stage is Stage.FIT or consensus.outcome is None:
             return None
         bound = None if self.fixed_rank else self.width
-        return verdict_of(ClosingPlan.of(consensus.broadcast), consensus.outcome, bound)
+        return verdict_of(ClosingPlan.of(consensus.broadcast), consensus.outcome, bound, self.features)
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The consensus after this round's sum."""
@@ -173,7 +174,7 @@ class StagedMethod:
             noise = fit_noise(
                 totals.residuals, plan.noise, found.spread, leverage_of(asked.subspace, asked.model.ridge)
             )
-            plan = replace(plan, noise=noise, median=found.median, spread=found.spread, reach=found.reach)
+            plan = replace(plan, noise=noise, **asdict(found))
         rests = bool(final) and not measuring and moved < self._rest(plan)
         spent = bool(final) and done >= MOST_ROUNDS
         if rests or spent or (not final and done >= BOUND_ROUNDS):
@@ -204,7 +205,7 @@ class StagedMethod:
 
     def _end(self, consensus: Consensus, plan: ClosingPlan, sums: TensorMessage) -> Consensus:
         counts, distances = np.rint(sums.tensor * plan.columns), np.rint(sums.scalars[4:] * plan.columns)
-        scale = null_scale(counts, plan.noise, plan.spread)
+        scale = null_scale(counts, plan.noise, plan.spread, plan.one_value)
         plan = replace(
             plan,
             null_scale=scale,
@@ -273,6 +274,8 @@ def opening_plan(fitted: Consensus, history: FloatArray, columns: float, ending:
         median=np.zeros(rows),
         spread=spread,
         reach=8.0 * spread,
+        one_value=np.zeros(rows),
+        two_values=np.zeros(rows),
         null_scale=np.ones(rows),
         cut=0.0,
         distance_scale=1.0,

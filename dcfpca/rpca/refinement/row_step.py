@@ -1,8 +1,9 @@
 """The aggregator's step of a refinement round: the next subspace, centre and scales, from sums over sites.
 
 With the sites' coefficients V fitted to (U, c, σ), the objective's gradient in row k of U is −Σ_j ψ_kj v_j, and its
-curvature about w̄_k VᵀV, where w̄_k is the row's mean weight. So one step is U + diag(1/w̄) ΨV (VᵀV)⁻¹, and the centre
-moves by ΣΨ/ΣW: Newton's step for weights that do not depend on V, as those of scattered errors do not.
+curvature about w̄_k VᵀV, where w̄_k is the row's mean weight. So one step is U + diag(1/w̄) ΨV (VᵀV)⁻¹: Newton's step for
+weights that do not depend on V, as those of scattered errors do not. The centre moves by ΣΨ/ΣW likewise; where a third
+of a feature's entries lies to one side, by the median residual, which of all estimates of a location is biased least.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from dcfpca.rpca.method import FloatArray
 
 LEAST_WEIGHT = 0.1  # a row whose entries hardly weigh must not be thrown far by the few that do
+FEW_OUT, MANY_OUT = 0.8, 0.7  # mean weights of a row; of normal noise it is 0.92, with a tenth of errors 0.82
 LEAST_VARIANCE = 1e-10  # of the largest: a direction without coefficients is left where it is
 
 
@@ -23,6 +25,7 @@ class RoundSums:
 
     pull: FloatArray  # ΨV, m × r
     shift: FloatArray  # Ψ1, m
+    middle: FloatArray  # the median residual, m
     weight: FloatArray  # W1, m
     gram: FloatArray  # VᵀV, r × r
     total: FloatArray  # Vᵀ1, r
@@ -46,7 +49,7 @@ def row_step(now: Subspace, sums: RoundSums, noise: FloatArray) -> tuple[Subspac
     n, rank = max(sums.columns, 1.0), now.U.shape[1]
     weight = np.maximum(sums.weight / n, LEAST_WEIGHT)
     mean = sums.total / n
-    shift = sums.shift / n / weight
+    shift = _centre_step(sums.shift / n / weight, sums.middle, sums.weight / n)
     centre = now.centre + now.U @ mean + shift
     if rank == 0:
         return Subspace(now.U, centre, np.zeros(0)), float(np.sqrt(np.mean((shift / noise) ** 2)))
@@ -58,6 +61,12 @@ def row_step(now: Subspace, sums: RoundSums, noise: FloatArray) -> tuple[Subspac
     moved = np.einsum("kr,rs,ks->k", out, covariance, out) + off**2
     U, variance = principal(now.U + turn, covariance)
     return Subspace(U, centre, variance), float(np.sqrt(np.mean(moved / noise**2)))
+
+
+def _centre_step(weighted: FloatArray, middle: FloatArray, weight: FloatArray) -> FloatArray:
+    """Newton's step for the centre; the median residual where the mean weight says that much of the row is out."""
+    share = np.clip((FEW_OUT - weight) / (FEW_OUT - MANY_OUT), 0.0, 1.0)
+    return np.asarray(share * middle + (1.0 - share) * weighted)
 
 
 def _out_of_span(U: FloatArray, move: FloatArray) -> FloatArray:

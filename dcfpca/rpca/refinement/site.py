@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.method import Columns, ColumnScores, FloatArray, Method, ResultBlock, Site, Stage, TensorMessage
@@ -162,7 +162,7 @@ class StagedSite:
                 V = better_of(model, M, V, fit_columns(model, M, self._V[first:last] @ (self._U.T @ model.U)))
             wide = np.zeros((last - first, self._width))
             wide[:, : plan.rank] = V
-            yield M, ResultBlock(first, model.low_rank(V), sparse.csc_array(M.shape), wide)
+            yield M, ResultBlock(first, model.low_rank(V), scipy.sparse.csc_array(M.shape), wide)
 
 
 def _scored(plan: ClosingPlan, M: FloatArray, block: ResultBlock) -> ResultBlock:
@@ -174,4 +174,4 @@ def _scored(plan: ClosingPlan, M: FloatArray, block: ResultBlock) -> ResultBlock
     if plan.ending is FitEnding.EXACT:
         return ResultBlock(block.start, block.L, block.S, block.V, scores)
     S = np.where(scored.flagged, M - block.L, 0.0)
-    return ResultBlock(block.start, block.L, sparse.csc_array(S), block.V, scores)
+    return ResultBlock(block.start, block.L, scipy.sparse.csc_array(S), block.V, scores)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from dcfpca.rpca.kernels.loop_selection import active_loops
 from dcfpca.rpca.kernels.step_parameters import Coefficients, StepPlan
@@ -25,7 +25,7 @@ class CertificateSums:
 
     def result(
         self, fit: Coefficients, plan: StepPlan, U: FloatArray, M: FloatArray
-    ) -> tuple[FloatArray, sparse.csc_array, FloatArray]:
+    ) -> tuple[FloatArray, scipy.sparse.csc_array, FloatArray]:
         """L, S and the coefficients of L of one block, added to the sums."""
         shrunk = fit.V * plan.entering.weights
         L = U @ shrunk.T
@@ -33,7 +33,7 @@ class CertificateSums:
         self.size += float(np.sum(shrunk**2))
         return L, self.outliers_of(M, L, plan.threshold, plan.a), shrunk
 
-    def outliers_of(self, M: FloatArray, L: FloatArray, threshold: float, a: float) -> sparse.csc_array:
+    def outliers_of(self, M: FloatArray, L: FloatArray, threshold: float, a: float) -> scipy.sparse.csc_array:
         """S = firm(M − L) of one block, added to the sums."""
         loops, counts = active_loops(), np.zeros(L.shape[1], np.int64)
         missing, squares = loops.outliers_by_column(M, L, threshold, counts)
@@ -43,7 +43,7 @@ class CertificateSums:
         self.entries += L.size
         self.missing += missing
         self.outliers += int(ends[-1])
-        return sparse.csc_array((values, rows, ends), shape=L.shape)
+        return scipy.sparse.csc_array((values, rows, ends), shape=L.shape)
 
     def figures(self) -> dict[str, float]:
         """Shares of outliers and missing entries, RMS of the residual, and the change of V in the last pass."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from dcfpca.rpca.method import Columns, FloatArray, ResultBlock
 from dcfpca.rpca.robust_projection import project
@@ -119,7 +119,7 @@ def _replaced(
     all_L, all_V, all_S = block.L.copy(), block.V.copy(), block.S.tolil()
     all_L[:, places], all_S[:, places] = L, S
     all_V[np.ix_(places, entering)] = coefficients
-    return ResultBlock(block.start, all_L, sparse.csc_array(all_S), all_V)
+    return ResultBlock(block.start, all_L, scipy.sparse.csc_array(all_S), all_V)
 
 
 def _majority(outliers: NDArray[Any], observed: NDArray[Any]) -> NDArray[np.bool_]:

@@ -94,11 +94,13 @@ class ParticipantSide:
         context: Context,
         identity: SigningIdentity,
         seed: bytes,
-        pinned: Pinned | None = None,
         opened_before: Survivors | None = None,
+        least_bound: int = ring_fixed_point.MIN_EXPONENT,
     ) -> None:
+        """`least_bound` is the smallest exponent that this side states, however small its numbers are."""
         self.context = context
-        self._pinned = pinned or Pinned()
+        self._least_bound = least_bound
+        self._pinned = Pinned()
         self._stated: FloatArray | None = None
         self.opened = opened_before
         self._identity = identity
@@ -110,7 +112,7 @@ class ParticipantSide:
 
     @property
     def pinned(self) -> Pinned:
-        """The commitments of this side so far."""
+        """The commitments of this side so far, for inspection; a new side given the same messages has the same."""
         if self._stated is not None and not self._pinned.update:
             self._pinned = replace(self._pinned, update=_update_digest(self._stated))
         return self._pinned
@@ -135,9 +137,10 @@ class ParticipantSide:
         return tuple(self._sealed(met, peer) for peer in sorted(met.peers))
 
     def state_bound(self, vector: FloatArray) -> Bound:
-        """Step 3: once the local step is done, the power of two that bounds its update. Binds to this update."""
+        """Step 3: once the local step is done, a power of two that bounds its update. Binds to this update."""
         if not self._is_stated(vector):
-            exponent, before = ring_fixed_point.bounding_exponent(vector), self.pinned.update
+            exponent = max(ring_fixed_point.bounding_exponent(vector), self._least_bound)
+            before = self.pinned.update
             if before and _update_digest(vector) != before:
                 raise ChangedUpdate("a different update was stated in this attempt before")
             self._state(vector, exponent)

@@ -10,7 +10,7 @@ Set-up, once a run, is two relays; a round is one message each way. `terms` is t
                                                        ←    shares_for(receiver, all_shares)
     side.complete(roster, shares)
                                                        ←    Opening;  tally = begin_tally(terms, roster, opening)
-    side.admit(opening) is Numbers.NEW: compute the update and save it
+    side.admit(opening, check) is Numbers.NEW: compute the update and save it
     side.answer(opening, update): Masked               →    tally.add(masked)
                                   Misfit               →    the same opening with one more lift
                                                             open_sum(terms, opening, tally)
@@ -29,7 +29,13 @@ from dcfpca.secagg.fixed_cohort.aggregator import (
     shares_for,
 )
 from dcfpca.secagg.fixed_cohort.block_layout import Block, BlockLayout
-from dcfpca.secagg.fixed_cohort.complaint import Complaint, check_complaint, complain
+from dcfpca.secagg.fixed_cohort.complaint import (
+    Complaint,
+    check_complaint,
+    check_evidence,
+    complain,
+    evidence_statement,
+)
 from dcfpca.secagg.fixed_cohort.differencing_check import Exposure, PastRun, exposure
 from dcfpca.secagg.fixed_cohort.messages import Advert, Masked, Misfit, Opening, Roster, SealedShare
 from dcfpca.secagg.fixed_cohort.run_terms import RunTerms
@@ -56,8 +62,10 @@ __all__ = [
     "accept_shares",
     "begin_tally",
     "check_complaint",
+    "check_evidence",
     "close_roster",
     "complain",
+    "evidence_statement",
     "exposure",
     "open_sum",
     "shares_for",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dcfpca.secagg.errors import InventedParticipant, SecureSumRefusal, SwappedKey
+from dcfpca.secagg.evidence import Evidence
 from dcfpca.secagg.fixed_cohort.domain_separation import canonical
 from dcfpca.secagg.fixed_cohort.run_terms import RunTerms
 from dcfpca.secagg.identity import SigningIdentity, Verify, signed
@@ -24,6 +25,19 @@ class Complaint:
     def statement(self, binding: bytes) -> bytes:
         """The statement that the author signs."""
         return canonical("complaint", binding, self.author, self.accused, self.error, self.sentence)
+
+
+def evidence_statement(terms: RunTerms, author: str, evidence: Evidence) -> bytes:
+    """The statement that a site signs about a lie of the aggregator."""
+    digests = (evidence.context, evidence.announced, evidence.found)
+    return canonical("evidence", terms.binding, author, evidence.round, *digests)
+
+
+def check_evidence(terms: RunTerms, author: str, evidence: Evidence, seal: tuple[bytes, bytes], verify: Verify) -> None:
+    """Raise unless this member signed the evidence; `seal` is its certificate and signature."""
+    certificate, signature = seal
+    if not signed(verify(certificate, author), signature, evidence_statement(terms, author, evidence)):
+        raise SwappedKey(f"{author} did not sign this evidence")
 
 
 def complain(terms: RunTerms, identity: SigningIdentity, error: SecureSumRefusal) -> Complaint:

@@ -19,9 +19,11 @@ from dcfpca.secagg.masks import expand
 
 P = (1 << 61) - 1
 TAG_BYTES = 8
-# Products of two limbs stay below 2^42 in magnitude, and 2^16 of them below 2^58.
+# Products of two limbs stay below 2^41 in magnitude, and 2^12 of them below 2^53: exact in floating point, in any
+# order. Blocks of that size also stay in the cache.
 _LIMB_BITS = 20
-_BLOCK = 1 << 16
+_BLOCK = 1 << 12
+_LOW = np.int64((1 << _LIMB_BITS) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +55,19 @@ def _weighted_sum(key: bytes, integers: Integers) -> int:
     stream = np.frombuffer(expand(key, 8 * len(integers)), dtype="<u8")
     total = 0
     for start in range(0, len(integers), _BLOCK):
-        total += _exact_dot(stream[start : start + _BLOCK], integers[start : start + _BLOCK])
+        weights = (stream[start : start + _BLOCK] & np.uint64(P)).view(np.int64)
+        total += _exact_dot(weights, integers[start : start + _BLOCK])
     return total % P
 
 
-def _exact_dot(weights: NDArray[np.uint64], integers: Integers) -> int:
-    low = np.int64((1 << _LIMB_BITS) - 1)
-    signed = (weights & np.uint64(P)).view(np.int64)
-    return sum(
-        int(one.dot(other)) << (_LIMB_BITS * (i + j))
-        for i, one in enumerate((signed & low, (signed >> _LIMB_BITS) & low, signed >> 2 * _LIMB_BITS))
-        for j, other in enumerate((integers & low, (integers >> _LIMB_BITS) & low, integers >> 2 * _LIMB_BITS))
-    )
+def _exact_dot(weights: NDArray[np.int64], integers: Integers) -> int:
+    """⟨h, x⟩ of one block over the integers, by products of limbs."""
+    products = (_limbs(weights) @ _limbs(integers).T).astype(np.int64).tolist()
+    return sum(product << (_LIMB_BITS * (i + j)) for i, row in enumerate(products) for j, product in enumerate(row))
+
+
+def _limbs(values: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Three limbs of each number, lowest first; the highest has the sign."""
+    limbs = np.empty((3, len(values)))
+    limbs[0], limbs[1], limbs[2] = values & _LOW, (values >> _LIMB_BITS) & _LOW, values >> 2 * _LIMB_BITS
+    return limbs

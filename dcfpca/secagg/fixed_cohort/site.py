@@ -157,13 +157,17 @@ class FixedCohortSide:
         """The numbers of an opened sum of this run, after checking its tag; WrongSum if the members sent another."""
         self._check_ready()
         lifts, members, precision = len(opening.misfits), len(self.terms.cohort), self.terms.precision
-        context = context_of(self.terms, self.state.roster, opening, lifts)
         integers = fixed_point.from_ring(total, precision)
-        key = tags.tag_key(self.state.group_secret, context)
-        if not fixed_point.in_range(integers, precision) or tags.tag_of(key, integers, members) != tag:
+        if not fixed_point.in_range(integers, precision) or self.tag_of_sum(opening, total) != tag:
             raise WrongSum(f"the sum announced for round {opening.round} is not what the members of the run sent")
         exponents = lifted(opening.exponents, lifts, precision)
         return fixed_point.decode(integers, opening.layout, exponents, members, precision)
+
+    def tag_of_sum(self, opening: Opening, total: RingArray) -> int:
+        """The tag that this sum would have if the members had sent it."""
+        context = context_of(self.terms, self.state.roster, opening, len(opening.misfits))
+        integers = fixed_point.from_ring(total, self.terms.precision)
+        return tags.tag_of(tags.tag_key(self.state.group_secret, context), integers, len(self.terms.cohort))
 
     def check_receipt(self, round: int) -> None:
         """The aggregator holds this site's answer to a round; LostState if this side knows nothing of it."""

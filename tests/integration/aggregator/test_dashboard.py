@@ -39,6 +39,10 @@ CONTRAST = """(() => {
   return worst; })()"""
 
 
+OPENED = "([...document.querySelectorAll('details')].forEach((box) => { box.open = true; }), true)"
+"""Opens everything that is folded."""
+
+
 class Shown(Federation):
     """A federation whose aggregator shows its page and its metrics on free ports."""
 
@@ -116,7 +120,7 @@ def test_participants_are_shown_with_state_and_days_and_a_lost_one_as_away(feder
     page = browser.page(federation.url("dashboard"))
     page.until("document.querySelectorAll('#participants tr').length === 4")
     first = page.evaluate("document.querySelector('#participants tr').innerText")
-    assert re.search(r"site-a\s+connected\s+29\s", first)
+    assert re.search(r"site-a\s+connected\s+30\s", first)
     federation.processes["site-c"].stop()
     page.until("document.querySelectorAll('#participants .away').length === 1")
     federation.start_sites(["site-c"])
@@ -149,6 +153,28 @@ def test_nothing_private_to_a_site_is_on_the_page(federation: Shown, browser: Br
     assert "site-d (private)" in page.evaluate("document.querySelector('.sites').innerText")
 
 
+def test_the_verdict_and_the_curve_of_the_rank_are_shown_first(
+    federation: Shown, browser: Browser, finished: str
+) -> None:
+    page = browser.page(f"{federation.url('dashboard')}#run={finished}")
+    page.until("document.querySelector('#run-body').firstElementChild?.id === 'verdict'")
+    assert page.evaluate("document.querySelector('#next').innerText").startswith("Next: ")
+    assert page.evaluate("document.querySelector('.charts svg').getAttribute('aria-label')").startswith(
+        "Error on hidden entries by rank; rank 3"
+    )
+    held = federation.operator.run(finished).rounds_held
+    assert f"{held} of" in page.evaluate("document.querySelector('.tiles').innerText")
+    assert not page.evaluate("document.querySelector('.details').checkVisibility()")
+
+
+def test_a_countdown_says_what_happens_when(federation: Shown, browser: Browser) -> None:
+    run = federation.propose(max_rank=6, rounds=5, enrol_seconds=300, participants=[*SITES, "site-e"], label="counted")
+    page = browser.page(f"{federation.url('dashboard')}#run={run}")
+    page.until("/^In [45] min: enrolment closes\\.$/.test(document.querySelector('#deadline')?.innerText)")
+    federation.operator.abort(run, "seen enough")
+    page.until("!document.querySelector('#deadline')")
+
+
 def test_it_works_with_the_keyboard_alone(federation: Shown, browser: Browser, finished: str) -> None:
     other = federation.run(max_rank=6, rounds=5, label="other", enrol_seconds=5).run_id
     page = browser.page(federation.url("dashboard"))
@@ -173,7 +199,8 @@ def test_texts_stand_out_on_a_wide_screen_and_on_a_phone(
         page.until("document.querySelectorAll('#rounds tbody tr').length > 2")
         ratio, where = page.evaluate(CONTRAST)
         assert ratio >= 4.5, where
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.evaluate(f"{OPENED} && document.documentElement.scrollWidth <= innerWidth")
+        assert page.evaluate("[...document.querySelectorAll('.scroll')].every((s) => s.scrollWidth <= s.clientWidth)")
         assert page.evaluate("[...document.querySelectorAll('svg')].every((s) => s.getAttribute('aria-label'))")
         page.screenshot(tmp_path / f"{width}.png")
         assert (tmp_path / f"{width}.png").stat().st_size > 10_000
@@ -195,7 +222,8 @@ def test_the_runs_report_opens_by_itself_and_shows_the_rank(
     for dark in (False, True):
         phone = browser.page(out.as_uri(), 390, dark=dark)
         assert phone.evaluate(CONTRAST)[0] >= 4.5
-        assert phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert phone.evaluate(f"{OPENED} && document.documentElement.scrollWidth <= innerWidth")
+        assert phone.evaluate("[...document.querySelectorAll('.scroll')].every((s) => s.scrollWidth <= s.clientWidth)")
 
 
 def test_the_sites_own_report_shows_its_pictures(
@@ -207,9 +235,13 @@ def test_the_sites_own_report_shows_its_pictures(
     assert ended.value.code == 0
     page = browser.page(out.as_uri())
     sizes = page.evaluate("[...document.images].map((i) => [i.complete, i.naturalWidth, i.naturalHeight])")
-    assert sizes == [[True, 20, ROWS]] * 3
+    assert sizes == [[True, 20, ROWS]] * 2
     assert "For this site only" in page.evaluate("document.body.innerText")
     assert page.evaluate(CONTRAST)[0] >= 4.5
+    for dark in (False, True):
+        phone = browser.page(out.as_uri(), 390, dark=dark)
+        assert phone.evaluate(CONTRAST)[0] >= 4.5
+        assert phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_metrics_tell_the_finished_rounds(federation: Shown, finished: str) -> None:

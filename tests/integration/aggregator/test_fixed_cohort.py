@@ -12,9 +12,11 @@ import grpc
 import numpy as np
 import pytest
 
+from aggregator.run import events
 from aggregator.run.assignments import assignments
 from aggregator.run.rules import step
 from aggregator.run.state import Run
+from aggregator.runner import Runner
 from dcfpca.chunked_vectors import header_of, message_from
 from dcfpca.consent_statement import consent_bytes
 from dcfpca.fixed_cohort_wire import opening_from_wire
@@ -200,9 +202,47 @@ async def test_an_update_that_is_masked_for_another_context_is_refused(live: Ser
     await asyncio.gather(*others)
 
 
+async def test_what_came_before_its_phase_is_not_taken_unchecked_when_the_phase_has_come(
+    live: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites = {name: WaitingSite(live, name, data_of(name)) for name in NAMES}
+    run_id = await propose(live)
+    others = [asyncio.create_task(sites[name].listen()) for name in NAMES[:3]]
+    post = Runner.post
+
+    async def late(self: Runner, event: Any, chunk: Any = None) -> Any:
+        """The events of this kind are stepped when the phase that awaits them has come, as in a busy queue."""
+        while isinstance(event, events.GroupSecretShared) and self.run.phase == "advertising":
+            await self.changed.wait(self.changed.version)
+        return await post(self, event, chunk)
+
+    monkeypatch.setattr(Runner, "post", late)
+    await sites["dag"].listen(stop_at="run_key_wanted")
+    sealed: dict[str, Any] = {"sender": "dag", "ciphertext": bytes(48), "signature": bytes(70)}
+    false = [pb.SealedGroupShare(recipient=name, **sealed) for name in NAMES[:3]]
+    sent = asyncio.create_task(_shared(sites["dag"], run_id, false))
+    await asyncio.gather(sites["dag"].listen(), *others)
+    assert (await sent).fate == types.FATE_REJECTED
+    assert (await live.operator().GetRun(admin.GetRunRequest(run_id=run_id))).status == "finished"
+
+
+async def _shared(site: WaitingSite, run_id: str, shares: list[pb.SealedGroupShare]) -> types.Receipt:
+    receipt: types.Receipt = await site.stub.ShareGroupSecret(pb.ShareGroupSecretRequest(run_id=run_id, shares=shares))
+    return receipt
+
+
 async def test_a_participant_of_version_0_1_is_turned_away_with_what_to_upgrade(live: Service) -> None:
     stream = live.participant("old").Subscribe(pb.SubscribeRequest(protocol=PROTOCOL - 1, software="0.1"))
     with pytest.raises(grpc.aio.AioRpcError, match="upgrade the participant"):
+        await stream.read()
+
+
+async def test_an_aggregator_of_version_0_1_tells_a_site_that_it_must_be_upgraded(
+    live: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aggregator.rpc.rounds.PROTOCOL", PROTOCOL - 1)  # as version 0.1 compares them
+    stream = live.participant("new").Subscribe(pb.SubscribeRequest(protocol=PROTOCOL, software="0.2"))
+    with pytest.raises(grpc.aio.AioRpcError, match="upgrade the aggregator"):
         await stream.read()
 
 

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+import dcfpca
 from dcfpca.cli.main import main
-from dcfpca.demo.children import Children
+from dcfpca.demo.child_processes import Children
 from dcfpca.demo.federation import AGGREGATOR, Federation, SitePlan
 from dcfpca.demo.problem import draw, score
 from dcfpca.operator.client import Operator
@@ -142,6 +143,41 @@ def test_an_unwatched_run_prints_its_identifier_alone_and_can_be_found_again(ter
     assert terminal.type("run", "show", run_id, "--json").document["run_id"] == run_id
     aborted = terminal.type("run", "abort", run_id, "--json")
     assert aborted.document["status"] == "finished"
+
+
+def test_a_program_sees_the_run_that_a_person_sees(stage: Stage, terminal: Terminal, tmp_path: Path) -> None:
+    with dcfpca.Federation.connect(stage.config) as federation:
+        run = federation.propose(rank=3, rounds=40, participants=list(NAMES), round_seconds=30)
+        rounds = list(run.watch())
+        model, snapshot = run.result(), run.snapshot()
+        assert federation.run("latest").run_id == federation.run(run.run_id[:13]).run_id == run.run_id
+        days = {one.certificate_days for one in federation.participants()}
+    shown = terminal.type("run", "show", run.run_id, "--json").document
+    assert [one.number for one in rounds] == [one["round"] for one in shown["rounds"]]
+    assert model.U.shape == (100, 3)
+    np.testing.assert_allclose(model.U.T @ model.U, np.eye(3), atol=1e-8)
+    assert model.verdict is not None
+    assert model.verdict.sentence == shown["verdict"]["sentence"]
+    assert set(snapshot.enrolled) == set(NAMES)
+
+    # One count of rounds and one of days, wherever they are shown.
+    listed = json.loads(terminal.type("run", "list", "--json").out)
+    held = {one["rounds_held"] for one in listed if one["run_id"] == run.run_id}
+    assert held == {rounds[-1].number} == {snapshot.rounds} == {shown["rounds_held"]}
+    terminal.type("run", "report", run.run_id, "--out", str(tmp_path / "run.html"))
+    assert f"<dt>rounds</dt><dd>{snapshot.rounds}</dd>" in (tmp_path / "run.html").read_text()
+    assert days == {one["certificate_days"] for one in json.loads(terminal.type("participants", "list", "--json").out)}
+
+
+def test_a_program_is_told_what_to_change(stage: Stage) -> None:
+    with dcfpca.Federation.connect(stage.config) as federation:
+        with pytest.raises(dcfpca.DcfpcaError, match="rouns"):
+            federation.propose(rank=3, rouns=4)
+        with pytest.raises(dcfpca.DcfpcaError, match=r"no run|not found|no such run") as refused:
+            federation.run("19990101-00000000")
+    assert refused.value.hint
+    with pytest.raises(dcfpca.DcfpcaError, match="lacks: ca, cert, key"):
+        dcfpca.Federation.connect(aggregator="localhost:1")
 
 
 def test_export_brings_the_model_and_public_reconstructions_and_names_the_refusal(

@@ -12,6 +12,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from aggregator.rpc.server import ServedCertificate
 from dcfpca.connection_diagnosis import Address
 from dcfpca.identity import Role
 from dcfpca.operator.connection import channel_to
@@ -216,10 +217,12 @@ async def test_an_identity_over_its_rate_is_told_to_slow_down_and_others_are_not
 
 async def test_tls_is_given_a_certificate_only_when_it_is_another_one(aggregator: Service) -> None:
     """gRPC frees its TLS state twice when it is replaced during a burst of handshakes, and aborts."""
-    assert aggregator.server._renewed() is None
+    served = ServedCertificate(aggregator.trust)
+    assert served.credentials()
+    assert served._renewed() is None
     aggregator.trust.credentials = aggregator.trust._load()
-    assert aggregator.server._renewed() is not None
-    assert aggregator.server._renewed() is None
+    assert served._renewed() is not None
+    assert served._renewed() is None
 
 
 async def test_a_burst_of_connections_is_let_in(aggregator: Service) -> None:

@@ -1,7 +1,7 @@
 """A hostile member of a fixed cohort: what everybody says in a run, changed, against the real aggregator.
 
 The long form, 100,000 messages: DCFPCA_LONG=1 pytest tests/integration/hostile/test_fixed_cohort.py --timeout=7200 -rP
-(DCFPCA_FUZZ_SEED for other messages than last time).
+(DCFPCA_FUZZ_CASES for another number, DCFPCA_FUZZ_SEED for other messages than last time).
 """
 
 from __future__ import annotations
@@ -36,9 +36,11 @@ NAMES = ("ann", "bob", "cem", "mallory")
 HOSTILE = "mallory"
 ROWS, RANK = 6, 2
 LONG = bool(os.environ.get("DCFPCA_LONG"))
-CASES = 100_000 if LONG else 2_000
+CASES = int(os.environ.get("DCFPCA_FUZZ_CASES", "100000" if LONG else "2000"))
 SEED = int(os.environ.get("DCFPCA_FUZZ_SEED", "1"))
 CASES_A_RUN = 250
+CASES_A_CHANGE = 12
+"""Messages between two changes of the run: everybody shares one process here, and the honest ones need their turns."""
 SET_UP_AND_ROUND = {"AdvertiseRunKey", "ShareGroupSecret", "SubmitWhole", "Respond"}
 
 
@@ -67,13 +69,16 @@ async def attack_run(
     runner: Runner, channels: list[Any], said: SaidMessages, draw: random.Random, other_run: str
 ) -> Counter[str]:
     """Attack a run from its first moment to some time after its last; what the calls got."""
-    told = Counter[str]()
+    told, version, since = Counter[str](), 0, 0
     async with asyncio.timeout(120):
         while not runner.run.status.over or told.total() < CASES_A_RUN:
+            if runner.changed.version != version:
+                version, since = runner.changed.version, 0
             one = said.mutated(draw, scene_of(runner, other_run))
-            if one is None:
-                await runner.changed.wait(runner.changed.version)
+            if one is None or (since == CASES_A_CHANGE and not runner.run.status.over):
+                await runner.changed.wait(version)
                 continue
+            since += 1
             code, details = await attack(draw.choice(channels), one)
             assert not is_defect(code, details), (one.method.name, one.what, code, details)
             told[code.name] += 1

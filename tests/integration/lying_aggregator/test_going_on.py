@@ -114,6 +114,28 @@ def test_neither_a_restart_nor_a_reboot_opens_a_round_for_other_survivors(
     assert not [one for one in liar.heard[after:] if one.call in ("AttestSurvivors", "Unmask")]
 
 
+def test_a_consensus_is_not_opened_again_under_the_next_number_without_a_site(liar: LyingAggregator) -> None:
+    run = begun(liar)
+    before = run.consensus
+    run.play_round()
+    opened = run.announcement(at_round(before, before.round + 1))
+    again = run.mask(opened, dict.fromkeys(OTHERS, opened))
+    watch, after = Watch(run), len(liar.heard)
+    for name in OTHERS:
+        run.tell(name, survivors_announced=pb.SurvivorsAnnounced(ref=again.opened.ref, survivors=OTHERS))
+    for name in OTHERS:
+        watch.refusal(name, "DifferencedSum")
+    assert not [one for one in liar.heard[after:] if one.call in ("AttestSurvivors", "Unmask")]
+
+
+def test_the_stated_bound_is_the_same_for_updates_of_ordinary_size(liar: LyingAggregator) -> None:
+    run = begun(liar, played=3)
+    said = [one.request for one in liar.heard if one.call in ("ShareKeys", "StateBound")]
+    mine = [one for one in said if one.ref.run_id == run.run_id and one.ref.round > 0]
+    stated = {one.exponent for one in mine if not isinstance(one, pb.ShareKeysRequest) or one.HasField("exponent")}
+    assert stated == {0}
+
+
 def test_spent_seeds_are_in_no_file_of_the_state_directory(liar: LyingAggregator) -> None:
     run, spent = begun(liar, played=1), set[bytes]()
     for _ in range(2):

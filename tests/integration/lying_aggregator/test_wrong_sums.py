@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -10,12 +13,26 @@ import pytest
 
 from dcfpca.rpca.method import TensorMessage
 from dcfpca.rpca.subspace.round_plan import PLAN_SCALARS
-from dcfpca.secagg.fixed_cohort import Complaint, OpenedSum, check_complaint
+from dcfpca.secagg.errors import SwappedKey
+from dcfpca.secagg.evidence import Evidence
+from dcfpca.secagg.fixed_cohort import Complaint, OpenedSum, check_complaint, check_evidence
+from dcfpca.secagg.fixed_cohort.context import opening_digest
 from dcfpca.secagg.fixed_cohort.exponents import lifted
 from dcfpca.secagg.fixed_cohort.fixed_point import decode, from_ring
+from dcfpca.secagg.fixed_cohort.roster import roster_digest
 from dcfpca.secagg_block_layout import block_layout
 from dcfpca.v1 import rounds_pb2 as pb
-from tests.support.attacked_sites import NAMES, Watch, at_round, begun, refused, sent_answers, with_broadcast
+from participant.state.ledger import EVIDENCE, Ledger
+from tests.support.attacked_sites import (
+    NAMES,
+    Watch,
+    at_round,
+    begun,
+    refused,
+    sent_answers,
+    state_of,
+    with_broadcast,
+)
 from tests.support.fixed_cohort_play import FixedCohortPlay
 from tests.support.lying_aggregator import LyingAggregator
 from tests.support.played_run import changed
@@ -176,3 +193,27 @@ def assert_refused(run: FixedCohortPlay, opened: pb.RoundOpened, error: str) -> 
     for name, made in complaints(run, error).items():
         assert made.accused == "", name
         assert made.sentence
+        assert_evidence_kept(run, name, error, made.certificate)
+
+
+def assert_evidence_kept(run: FixedCohortPlay, name: str, error: str, certificate: bytes) -> None:
+    """The site's ledger has both digests and the context of the round, under the site's own signature."""
+    with closing(sqlite3.connect(state_of(run.liar, name) / "state.db")) as database:
+        entries = list(Ledger(database).entries(run.run_id))
+    (kept,) = [entry for entry in entries if entry.item.kind == EVIDENCE]
+    complaint = entries[entries.index(kept) + 1]
+    assert (complaint.item.kind, complaint.item.shape) == ("complaint", error)
+    held = json.loads(kept.item.detail)
+    context, announced, found, signature = (
+        bytes.fromhex(held[part]) for part in ("context", "announced", "found", "signature")
+    )
+    round = max(run.opened)
+    assert (held["error"], kept.item.round) == (error, round)
+    roster = roster_digest(run.terms, run.roster)
+    assert context == opening_digest(run.terms, roster, run.opening(run.opened[round]))
+    assert announced != found
+    evidence = Evidence(round, context, announced, found)
+    check_evidence(run.terms, name, evidence, (certificate, signature), run.liar.trust.participant_key)
+    other = replace(evidence, announced=found)
+    with pytest.raises(SwappedKey):
+        check_evidence(run.terms, name, other, (certificate, signature), run.liar.trust.participant_key)

@@ -63,6 +63,19 @@ async def test_a_connection_that_stands_is_kept_whatever_the_aggregator_answers(
     await server.stop(None)
 
 
+async def test_of_several_addresses_the_next_one_is_dialled_even_if_a_standby_answers_at_the_first(
+    papers: tuple[Credentials, Credentials],
+) -> None:
+    link = Link("127.0.0.1:9, 127.0.0.1:10", papers[1])
+    dialled = []
+    for _ in range(3):
+        dialled.append(str(link.address))
+        assert await subscribe(link) is grpc.StatusCode.UNAVAILABLE
+        await link.redial()
+    assert dialled == ["127.0.0.1:9", "127.0.0.1:10", "127.0.0.1:9"]
+    await link.close()
+
+
 async def test_waits_grow_to_a_few_seconds_and_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
 

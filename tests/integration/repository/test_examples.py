@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.notebooks import as_program, read_notebook
 from tests.support.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -18,11 +19,11 @@ FEDERATION_SECONDS = 400  # 38 s of processor time, most of it for compiling loo
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * FEDERATION_SECONDS)]
 
 
-def run(*command: str | Path, seconds: float = 100) -> str:
+def run(*command: str | Path, seconds: float = 100, **variables: str) -> str:
     """What the example prints, run from elsewhere; it must succeed."""
     binaries = Path(sys.executable).parent
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("DCFPCA")}
-    environment = inherited | {"PATH": f"{binaries}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    environment = inherited | {"PATH": f"{binaries}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1", **variables}
     done = subprocess.run(
         [str(word) for word in command], env=environment, cwd="/", capture_output=True, text=True, timeout=seconds,
         check=False,
@@ -55,9 +56,20 @@ def test_the_federation_by_shell_leaves_each_site_a_result_that_the_reader_reads
         assert "50 rows, 80 own columns" in said
 
 
+def test_the_notebook_finds_the_stuck_sensor_of_lyon(tmp_path: Path) -> None:
+    cells = read_notebook(EXAMPLES / "federation.ipynb")
+    assert not any(cell["outputs"] for cell in cells if cell["cell_type"] == "code"), "keep it without outputs"
+    program = tmp_path / "notebook.py"
+    program.write_text(as_program(cells))
+    said = run(sys.executable, program, seconds=FEDERATION_SECONDS, MPLBACKEND="Agg", TMPDIR=str(tmp_path))
+    assert "2025-02-15 stands out" in said
+    (picture,) = tmp_path.glob("dcfpca-notebook-*/day.png")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
 def test_every_example_is_run_here_and_named_in_the_readme() -> None:
-    files = {path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".sh")}
+    files = {path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".sh", ".ipynb")}
     here = Path(__file__).read_text()
     readme = (EXAMPLES / "README.md").read_text()
     assert {name for name in files if f'"{name}"' in here} == files
-    assert set(re.findall(r"\]\(([a-z_]+\.(?:py|sh))\)", readme)) == files
+    assert set(re.findall(r"\]\(([a-z_]+\.(?:py|sh|ipynb))\)", readme)) == files

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from aggregator.run import events
 from aggregator.run.fixed_cohort import full_roster, opening_of, terms_of
@@ -16,6 +17,7 @@ from aggregator.run.state import Run
 from aggregator.runner import Runner
 from aggregator.store import opened_sums
 from aggregator.store.audit import Signer
+from aggregator.store.postgresql import PostgresDatabase, prepare
 from aggregator.store.store import Store
 from aggregator.store.update_files import UpdateKey
 from aggregator.store_thread import StoreThread
@@ -25,16 +27,18 @@ from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage, Total
 from dcfpca.secagg.fixed_cohort import FixedCohortSide, Masked, Opening, shares_for
 from dcfpca.v1 import rounds_pb2 as pb
+from tests.support.postgresql import Server, needs_postgresql
 from tests.support.rules import NAMES, spec_of
 from tests.support.secagg import identity_of
+from tests.support.stores import OpenStore, take_over
 
 SPEC = spec_of(method="gradient", aggregation="secure", rounds=6)
 
 
 @asynccontextmanager
-async def running(path: Path) -> AsyncIterator[tuple[Runner, Store]]:
+async def running(path: Path, open_store: OpenStore) -> AsyncIterator[tuple[Runner, Store]]:
     """The run of this store, made or taken up again."""
-    store = Store(path)
+    store = open_store(path)
     thread = StoreThread(store, Signer(lambda data: data, b""), "test")
     fresh = not store.load_runs()
     if fresh:
@@ -132,18 +136,18 @@ async def through_round(members: Members, made: Runner) -> None:
     await until_round(made, here.ref.round + 1)
 
 
-async def test_a_restart_in_every_phase_goes_on_where_the_run_was(tmp_path: Path) -> None:
+async def test_a_restart_in_every_phase_goes_on_where_the_run_was(open_store: OpenStore, tmp_path: Path) -> None:
     members, path = Members(), tmp_path / "store.db"
-    async with running(path) as (made, _):
+    async with running(path, open_store) as (made, _):
         await members.set_up(made)
-    async with running(path) as (made, _):
+    async with running(path, open_store) as (made, _):
         assert made.run.phase == "sharing"
         await members.share(made)
-    async with running(path) as (made, _):
+    async with running(path, open_store) as (made, _):
         assert made.run.phase == "uploading"
         members.complete(made)
         assert await members.send(made, "ann", "bob") == [Fate.ACCEPTED] * 2
-    async with running(path) as (made, _):
+    async with running(path, open_store) as (made, _):
         assert awaited(made.run) == ("cem", "dag")
         assert await members.send(made, "ann") == [Fate.DUPLICATE]
         before = made.consensus
@@ -152,15 +156,17 @@ async def test_a_restart_in_every_phase_goes_on_where_the_run_was(tmp_path: Path
         message = TensorMessage.unflatten(made.method.update_layout(0), members.total(before))
         wanted = made.method.advance(before, Total(message, len(NAMES)))
         assert np.allclose(made.consensus.broadcast.flat(), wanted.broadcast.flat(), rtol=1e-6)
-    async with running(path) as (made, _):
+    async with running(path, open_store) as (made, _):
         assert made.run.attempt is not None
         assert made.run.attempt.ref.attempt == 1
         await through_round(members, made)
 
 
-async def test_a_lost_update_is_asked_for_again_and_comes_as_the_same_bytes(tmp_path: Path) -> None:
+async def test_a_lost_update_is_asked_for_again_and_comes_as_the_same_bytes(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
     members, path = Members(), tmp_path / "store.db"
-    async with running(path) as (made, _):
+    async with running(path, open_store) as (made, _):
         await members.set_up(made)
         await members.share(made)
         members.complete(made)
@@ -168,9 +174,9 @@ async def test_a_lost_update_is_asked_for_again_and_comes_as_the_same_bytes(tmp_
         first = members.masked(made, "bob").values.tobytes()
         assert made.run.attempt is not None
         ref, sha256 = made.run.attempt.ref, made.run.attempt.updates["bob"]
-    async with running(path) as (_, store):
+    async with running(path, open_store) as (_, store):
         store.updates.forget(UpdateKey(ref, "bob", sha256))
-    async with running(path) as (made, _):
+    async with running(path, open_store) as (made, _):
         assert made.run.attempt is not None
         assert made.run.attempt.ref == ref
         assert awaited(made.run) == ("bob", "dag")
@@ -186,9 +192,36 @@ async def test_a_lost_update_is_asked_for_again_and_comes_as_the_same_bytes(tmp_
         assert np.allclose(total, members.total(before), rtol=0, atol=len(NAMES) * 2.0**-12)
 
 
-async def test_the_sums_of_the_last_two_rounds_are_kept(tmp_path: Path) -> None:
+@pytest.mark.slow
+@needs_postgresql
+async def test_a_successor_on_another_machine_is_sent_again_what_was_not_summed(
+    postgresql: Server, tmp_path: Path
+) -> None:
+    url, members = postgresql.new_database(), Members()
+    prepare(url)
+
+    def on(machine: Path) -> Store:
+        return Store(machine, PostgresDatabase(url, take_over(url)))
+
+    async with running(tmp_path / "one", on) as (made, _):
+        await members.set_up(made)
+        await members.share(made)
+        members.complete(made)
+        await members.send(made, "ann", "bob", "cem")
+        first = members.masked(made, "bob").values.tobytes()
+    async with running(tmp_path / "two", on) as (made, _):
+        assert awaited(made.run) == NAMES
+        assert members.masked(made, "bob").values.tobytes() == first
+        await through_round(members, made)
+    async with running(tmp_path / "one", on) as (made, _):
+        assert made.run.attempt is not None
+        assert (made.run.attempt.ref.round, made.run.attempt.ref.attempt) == (1, 1)
+        await through_round(members, made)
+
+
+async def test_the_sums_of_the_last_two_rounds_are_kept(open_store: OpenStore, tmp_path: Path) -> None:
     members = Members()
-    async with running(tmp_path / "store.db") as (made, store):
+    async with running(tmp_path / "store.db", open_store) as (made, store):
         await members.set_up(made)
         await members.share(made)
         members.complete(made)

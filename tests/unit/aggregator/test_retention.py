@@ -14,6 +14,7 @@ from aggregator.store import audit
 from dcfpca.v1 import admin_pb2 as pb
 from tests.support.rules import spec_of
 from tests.support.service import Service, service
+from tests.support.stores import OpenStore
 
 DAY = 86400.0
 
@@ -55,8 +56,10 @@ async def actions_of(made: Service, run_id: str) -> list[str]:
     return [entry.action for entry in found if entry.run_id == run_id]
 
 
-async def test_a_deleted_run_is_gone_with_its_files_and_stays_in_the_audit_log(tmp_path: Path) -> None:
-    async with service(tmp_path) as made:
+async def test_a_deleted_run_is_gone_with_its_files_and_stays_in_the_audit_log(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with service(tmp_path, open_store=open_store) as made:
         gone, kept = await aborted_run(made, "request-1"), await aborted_run(made, "request-2")
         exports = tmp_path / "store.db.exports" / gone / "a"
         exports.mkdir(parents=True)
@@ -81,8 +84,8 @@ async def test_a_run_that_is_not_over_is_not_deleted(tmp_path: Path) -> None:
         assert "run abort" in str(caught.value.details())
 
 
-async def test_retention_deletes_the_oldest_and_says_so_in_the_audit_log(tmp_path: Path) -> None:
-    async with service(tmp_path) as made:
+async def test_retention_deletes_the_oldest_and_says_so_in_the_audit_log(open_store: OpenStore, tmp_path: Path) -> None:
+    async with service(tmp_path, open_store=open_store) as made:
         first, second = await aborted_run(made, "request-1"), await aborted_run(made, "request-2")
         await delete_expired(made.run_registry, StoreSection(path=tmp_path / "store.db", keep_runs=1))
         assert list(made.run_registry.runners) == [second]

@@ -27,14 +27,17 @@ from dcfpca.message_fate import Fate
 from dcfpca.methods import method_of
 from dcfpca.spec import RunSpec
 from tests.support.rules import NAMES, spec_of
+from tests.support.stores import OpenStore
 
 SPEC = spec_of(method="gradient", rows=8, rank=2)
 
 
 @asynccontextmanager
-async def running(path: Path, spec: RunSpec = SPEC) -> AsyncIterator[tuple[Runner, Store]]:
+async def running(
+    path: Path, open_store: OpenStore = Store, spec: RunSpec = SPEC
+) -> AsyncIterator[tuple[Runner, Store]]:
     """A run whose cohort has enrolled."""
-    store = Store(path)
+    store = open_store(path)
     thread = StoreThread(store, Signer(lambda data: data, b""), "test")
     fresh = not store.load_runs()
     if fresh:
@@ -63,9 +66,9 @@ def update_of(made: Runner, who: str, value: float) -> tuple[events.UpdateReceiv
     return event, (UpdateKey(here.ref, who, event.sha256), 0, body)
 
 
-async def test_of_two_updates_posted_at_once_the_accepted_one_is_summed(tmp_path: Path) -> None:
+async def test_of_two_updates_posted_at_once_the_accepted_one_is_summed(open_store: OpenStore, tmp_path: Path) -> None:
     """Also when both reach the store in one batch: the sum after a restart must be the sum before it."""
-    async with running(tmp_path / "store.db") as (made, _):
+    async with running(tmp_path / "store.db", open_store) as (made, _):
         one, other = update_of(made, "ann", 1.0), update_of(made, "ann", 5.0)
         first, second = await asyncio.gather(made.post(*one), made.post(*other))
         assert first is not None
@@ -107,8 +110,10 @@ async def test_a_message_without_company_is_answered_all_the_same(tmp_path: Path
         assert reply.fate is Fate.ACCEPTED
 
 
-async def test_an_update_and_the_end_of_its_attempt_in_one_batch_do_not_stop_the_run(tmp_path: Path) -> None:
-    async with running(tmp_path / "store.db") as (made, store):
+async def test_an_update_and_the_end_of_its_attempt_in_one_batch_do_not_stop_the_run(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with running(tmp_path / "store.db", open_store) as (made, store):
         event, piece = update_of(made, "ann", 1.0)
         # In two pieces, so that it is read back from the store when it is added.
         half = len(piece[2]) // 16 * 8
@@ -166,13 +171,13 @@ async def test_a_store_that_fails_for_good_leaves_nobody_waiting(
             await made.post(aborted)
 
 
-async def test_a_restarted_runner_sums_what_had_been_accepted(tmp_path: Path) -> None:
+async def test_a_restarted_runner_sums_what_had_been_accepted(open_store: OpenStore, tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    async with running(path) as (made, _):
+    async with running(path, open_store) as (made, _):
         await made.post(*update_of(made, "ann", 1.0))
         await made.post(*update_of(made, "bob", 2.0))
         before = made.run
-    async with running(path) as (again, _):
+    async with running(path, open_store) as (again, _):
         assert again.run.attempt == before.attempt
         assert again.round_sum.running is not None
         assert set(again.round_sum.running.total().tolist()) == {3.0}

@@ -4,7 +4,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dcfpca.bench.round_cost import RoundCase, SetUpClock, figures_of, peak_bytes
+from dcfpca.bench.masking_cost import measure_masking
+from dcfpca.bench.round_cost import RoundCase, SetUpClock, cpu_seconds, figures_of, peak_bytes
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Outcome, TensorMessage, Total
 from dcfpca.spec import parse_spec
@@ -27,6 +28,19 @@ def test_the_peak_is_at_least_what_was_touched() -> None:
     peak = peak_bytes(os.getpid())
     assert peak is not None
     assert peak > len(before)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system does not tell")
+def test_cpu_is_counted_over_processes() -> None:
+    own = os.times()
+    assert cpu_seconds([os.getpid()]) >= 0.9 * (own.user + own.system) - 0.05
+    assert cpu_seconds([]) == 0.0
+
+
+def test_masking_costs_more_with_more_members_and_the_set_up_too() -> None:
+    few, many = (measure_masking(count, 20_000, rounds=3) for count in (3, 40))
+    assert 0.0 < few.masking_cpu_s < many.masking_cpu_s
+    assert 0.0 < few.set_up_cpu_s < many.set_up_cpu_s
 
 
 def test_a_run_of_idle_sites_goes_through_all_its_rounds() -> None:

@@ -7,7 +7,12 @@ import sys
 
 import pytest
 
-HEAVY = ("numpy", "scipy", "numba", "pandas", "dcfpca.spec", "dcfpca.rpca.method")
+from dcfpca.cli.main import COMMANDS, command_tree
+
+NUMERICS = {"numpy", "scipy", "numba", "pandas", "dcfpca.spec", "dcfpca.rpca.method"}
+NEEDLESS_FOR_HELP = NUMERICS | {"pydantic", "grpc", "cryptography", "google.protobuf", "sqlite3.dbapi2", "asyncio"}
+NEEDLESS_FOR_A_PROBE = NUMERICS | {"rich", "prometheus_client"}
+SLOW_PARTS = {"scipy.linalg", "scipy.sparse", "scipy.special", "numba", "sklearn", "pyarrow", "dask", "rich"}
 SAY = """
 import sys, importlib
 sys.argv = sys.argv[1:]
@@ -24,21 +29,46 @@ def loaded(*words: str) -> set[str]:
     return set(done.stderr.rpartition("loaded: ")[2].split())
 
 
+@pytest.mark.parametrize("main", ["dcfpca.cli.main", "aggregator.main", "participant.main"])
+def test_help_loads_the_command_line_alone(main: str) -> None:
+    found = loaded(main, "--help")
+    assert "dcfpca.errors" in found
+    assert found.isdisjoint(NEEDLESS_FOR_HELP - ({"sqlite3.dbapi2"} if main == "participant.main" else set()))
+
+
 @pytest.mark.parametrize(
     "words",
     [
-        ("dcfpca.cli.main", "--help"),
         ("dcfpca.cli.main", "run", "list", "--aggregator", "127.0.0.1:1"),
         ("dcfpca.cli.main", "run", "audit", "x", "--help"),
         ("dcfpca.cli.main", "certs", "list", "--dir", "nowhere"),
-        ("aggregator.main", "health", "--config", "nowhere"),
     ],
     ids=lambda words: "-".join(words[:3]),
 )
 def test_light_commands_do_not_load_the_numerics(words: tuple[str, ...]) -> None:
     found = loaded(*words)
     assert "dcfpca.errors" in found
-    assert found.isdisjoint(HEAVY)
+    assert found.isdisjoint(NUMERICS)
+
+
+def test_a_health_probe_loads_neither_numerics_nor_terminal() -> None:
+    code = "import sys, aggregator.main, aggregator.config, aggregator.rpc.health_client; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert "aggregator.rpc.health_client" in done.stdout.split()
+    assert NEEDLESS_FOR_A_PROBE.isdisjoint(done.stdout.split())
+
+
+@pytest.mark.parametrize("service", ["aggregator.service", "participant.daemon", "dcfpca"])
+def test_services_start_without_the_slow_parts_of_the_numerics(service: str) -> None:
+    code = f"import sys, {service}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert service in done.stdout.split()
+    assert SLOW_PARTS.isdisjoint(done.stdout.split())
+
+
+def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
+    for name, command in command_tree().commands.items():
+        assert COMMANDS[name].help == (command.help or "").partition("\n\n")[0].replace("\n", " "), name
 
 
 def test_a_late_command_is_loaded_when_it_is_called_and_speaks_for_itself() -> None:

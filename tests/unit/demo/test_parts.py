@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from dcfpca.demo.children import Child, ChildFailed, Children, ending_in_order
+from dcfpca.demo.child_processes import Child, ChildFailed, Children, ending_in_order
 from dcfpca.demo.federation import toml
 from dcfpca.demo.problem import draw, score, site_names, unequal_counts
 from dcfpca.errors import BadInput

@@ -117,6 +117,16 @@ def test_the_configs_of_the_composed_federation_are_accepted() -> None:
     assert participant.policy.private
 
 
+def test_the_configs_of_the_composed_standby_are_accepted_and_name_both_aggregators() -> None:
+    aggregator = load_aggregator(DEPLOY / "demo" / "aggregator-standby.toml")
+    participant = load_participant(DEPLOY / "demo" / "participant-standby.toml")
+    operator = connect_settings({}, DEPLOY / "demo" / "operator-standby.toml")
+    assert aggregator.store.database_url().startswith("postgresql://")
+    assert participant.aggregator.address == ", ".join(map(str, operator.addresses))
+    compose = (DEPLOY / "compose.yaml").read_text()
+    assert all(f"\n  {address.host}:\n" in compose for address in operator.addresses)
+
+
 @pytest.mark.parametrize("role", ["aggregator", "participant"])
 def test_units_and_charts_start_the_service_as_its_command_line_wants_it(role: str) -> None:
     command = rf"dcfpca-{role},? serve,? --config,? \S+{role}\.toml"

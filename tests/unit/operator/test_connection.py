@@ -31,6 +31,11 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
     assert made.files.key == Path("mine.key")
 
 
+def test_the_address_of_a_standby_stands_behind_a_comma() -> None:
+    made = connect_settings(NOTHING | {"aggregator": "one:1, [::1]:2", "ca": "a", "cert": "b", "key": "c"}, None)
+    assert made.addresses == (Address("one", 1), Address("::1", 2))
+
+
 def test_everything_that_lacks_is_named_at_once() -> None:
     with pytest.raises(BadInput, match="aggregator, cert, key") as caught:
         connect_settings(NOTHING | {"ca": "x"}, None)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from dcfpca.cli.bench_paper import Choice
 from dcfpca.cli.main import app
 from dcfpca.errors import BadInput
-from dcfpca.paper import convergence, local_iterations, phase, published, spectra, theorems
+from dcfpca.paper import convergence, local_iterations, phase_diagram, published, spectra, theorems
 from dcfpca.paper.figures import FIGURES, produce, redraw
 from dcfpca.paper.plotting import require_matplotlib
 from dcfpca.rpca.synthetic import Outliers
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow  # a quarter of a minute of work in all, most of i
 
 TINY = {
     "main": convergence.Plan(((80, Outliers.IMPULSE),), 30, central_rounds=10, apgm_iterations=60),
-    "phase": phase.Plan(60, (0.05, 0.10), (0.05, 0.15), 25),
+    "phase": phase_diagram.Plan(60, (0.05, 0.10), (0.05, 0.15), 25),
     "singular": spectra.Plan((80,), 60),
     "rank": spectra.Plan((60, 80), 40, long_rounds=20, long_from=70),
     "local-iterations": local_iterations.Plan(80, (1, 10), 15),

@@ -37,6 +37,11 @@ def test_relative_paths_are_beside_the_file_and_absolute_ones_stay(tmp_path: Pat
     assert config.results.dir == Path("/var/results")
 
 
+def test_several_addresses_are_separated_by_commas(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD.replace('"localhost:8443"', '"one:8443, [::1]:8443"'))
+    assert load_config(path).aggregator.address == "one:8443, [::1]:8443"
+
+
 def test_the_defaults_deny(tmp_path: Path) -> None:
     config = load_config(write(tmp_path, GOOD))
     assert not config.policy.allow_plain
@@ -65,6 +70,7 @@ def test_the_defaults_deny(tmp_path: Path) -> None:
         (GOOD + "[policy]\nmax_rank = 0\n", "policy.max_rank: it must be 1 or more"),
         (GOOD + '[engine]\nmemory_limit = "2 gigs"\n', 'memory_limit: it must be a size such as "512 MiB"'),
         (GOOD.replace('"localhost:8443"', '"here"'), "aggregator.address: it must be host:port"),
+        (GOOD.replace('"localhost:8443"', '"one:8443,"'), "aggregator.address: it must be host:port"),
     ],
 )
 def test_a_mistake_is_named_with_its_key_and_the_file(tmp_path: Path, text: str, words: str) -> None:

@@ -21,7 +21,7 @@ from participant.data.data_config import DataTable
 from participant.egress import Egress
 from participant.link import Link
 from participant.local_site import open_site
-from participant.state.store import LocalStep
+from participant.state.step_file import LocalStep
 from tests.support.federation import to_toml
 from tests.support.paths import ROOT
 

@@ -126,6 +126,25 @@ def test_missing_values_need_the_consent_of_spec_and_site() -> None:
     assert 'missing = "refuse"' in reasons(review(spec(), site(has_missing=True)))
 
 
+def test_a_feature_that_a_site_hardly_observes_is_refused_without_saying_which_or_how_often() -> None:
+    names = ("ph", "rare lab", "pulse")
+    gappy: dict[str, Any] = {"has_missing": True, "allows_missing": True, "rows": 3, "features": names}
+    few = site(**gappy, entries=(60, 4, 33))
+    told = reasons(review(spec(rows=3, rank=1), few))
+    assert "fewer than the 5 entries" in told
+    assert "rare" not in told
+    assert "4" not in told
+    assert isinstance(review(spec(rows=3, rank=1), site(**gappy, entries=(60, 5, 33))), Accept)
+    without = spec(rows=2, rank=1, features=("pulse", "ph"))
+    assert isinstance(review(without, few), Accept)
+
+
+def test_a_site_demands_of_every_other_site_the_entries_that_it_demands_of_itself() -> None:
+    assert "min_entries" in reasons(review(spec(min_entries=4), site()))
+    assert isinstance(review(spec(min_entries=4), site({"min_entries": 4})), Accept)
+    assert isinstance(review(spec(min_entries=1, missing=False), site()), Accept)
+
+
 def test_all_reasons_are_given_at_once() -> None:
     verdict = review(spec(rows=60, aggregation="plain", rank=20, rounds=5000), site({"max_rank": 5, "min_columns": 1}))
     assert isinstance(verdict, Refuse)

@@ -50,6 +50,7 @@ def _view(rounds: int = 5, label: str = "spring", **more: object) -> pb.RunView:
         spec_sha256=spec.digest(),
         created_ms=1_700_000_000_000,
         rounds=made,
+        rounds_held=max(rounds - 1, 0),
         enrolled=enrolled,
         refusals=[pb.Refusal(participant="d", what="enrolment", reasons=["plain is not allowed here"])],
         **more,  # type: ignore[arg-type]
@@ -104,7 +105,7 @@ def test_any_number_of_rounds_can_be_shown(rounds: int) -> None:
     view = _view(rounds)
     html = run_report(view, "now")
     HTMLParser().feed(html)
-    assert (f"<dt>rounds</dt><dd>{rounds}</dd>") in html
+    assert f"<dt>rounds</dt><dd>{view.rounds_held}</dd>" in html
 
 
 def test_a_run_of_a_method_without_figures_can_be_shown() -> None:
@@ -158,3 +159,39 @@ def test_the_specs_keys_are_all_in_the_table() -> None:
     for key, value in spec.items():
         if not isinstance(value, dict):
             assert f"<td>{key}</td>" in html
+
+
+def test_the_verdict_and_what_to_do_come_before_every_figure() -> None:
+    verdict = pb.VerdictView(
+        sound=False, sentence="Rank 4 of 4 allowed.", reasons=["the bound"], advice="raise max_rank"
+    )
+    text = _text(run_report(_view(verdict=verdict), "now"))
+    assert text.index("Rank 4 of 4 allowed.") < text.index("Next: raise max_rank") < text.index("rank found")
+
+
+def test_who_is_awaited_is_told_in_the_sites_own_words_with_what_happens_when() -> None:
+    view = _view(
+        3, deadline_ms=1_700_000_100_000, at_deadline="the run pauses unless it hears from b", awaited=["b", "c"]
+    )
+    view.status, view.reason = "running", ""
+    view.waiting.add(participant="b", since_ms=1_700_000_000_000, connected=True, said="the disk is full")
+    text = _text(run_report(view, "now"))
+    assert "2023-11-14T22:15:00.000Z: the run pauses unless it hears from b." in text
+    assert "the disk is full" in text
+    assert "Next: wait for b" in text
+
+
+def test_tunables_of_the_method_are_folded_away() -> None:
+    before, _, folded = run_report(_view(), "now").partition("all other keys")
+    assert "<td>max_rank</td>" in before
+    assert "subspace.fall_fastest" not in before
+    assert "subspace.fall_fastest" in folded
+
+
+def test_two_hundred_sites_are_folded_and_none_is_lost() -> None:
+    view = _view(2)
+    names = [f"station-{number:03d}" for number in range(200)]
+    view.enrolled.extend(pb.EnrolledView(participant=name) for name in names)
+    html = run_report(view, "now")
+    assert "show all 203" in html
+    assert all(name in html for name in names)

@@ -1,111 +1,146 @@
-"""The report at a site: its figures against a known construction, and what it says of them."""
+"""The report at a site: who stands out and in what, against a known construction, and what it says of it."""
 
 from __future__ import annotations
 
-import json
+import base64
+import hashlib
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 from dcfpca.errors import BadInput
-from participant.commands.report import LARGEST_PICTURE, build_report, measure_result
-from participant.config import Config, load_config
-
-
-def _site(tmp_path: Path, M: np.ndarray, L: np.ndarray, S: np.ndarray) -> Config:
-    np.save(tmp_path / "data.npy", M)
-    result = tmp_path / "results" / "r1"
-    result.mkdir(parents=True)
-    np.save(result / "L.npy", L)
-    sparse.save_npz(result / "S.npz", sparse.csc_array(S))
-    (tmp_path / "participant.toml").write_text(
-        '[aggregator]\naddress = "a:1"\n[identity]\nca = "x"\ncert = "x"\nkey = "x"\n[data]\npath = "data.npy"\n'
-        'missing = "allow"\n[state]\ndir = "state"\n[results]\ndir = "results"\n'
-    )
-    return load_config(tmp_path / "participant.toml")
+from dcfpca.report.sample_drawings import noise_text, rounded
+from dcfpca.report.site import site_report
+from participant.commands.report import build_report, measure_result
+from participant.commands.report_tiles import LARGEST_PICTURE, TiledPictures
+from participant.config import Config
+from tests.support.site_report import NAMES, manifest, site_with
 
 
 @pytest.fixture
 def known(tmp_path: Path) -> tuple[Config, np.ndarray, np.ndarray, np.ndarray]:
+    """Noise of 0.1 in every feature but the last, where it is 100; errors in samples 29, 7 and 3."""
     random = np.random.default_rng(3)
     L = np.outer(random.normal(size=20), random.normal(size=30))
     S = np.zeros((20, 30))
-    S[4, :15] = 5.0
-    S[:10, 7] = -9.0
-    S[2, 29] = 100.0
-    M = L + S
+    S[:6, 7], S[2, 29], S[19, 3] = -9.0, 50.0, 700.0
+    noise = np.where(np.arange(20) == 19, 100.0, 0.1)[:, None]
+    M = L + S + noise * random.normal(size=L.shape)
     M[0, 0] = np.nan
-    return _site(tmp_path, M, L, S), M, L, S
+    return site_with(tmp_path, M, L, S, 'feature_names = "names.txt"'), M, L, S
 
 
-def test_shares_count_outliers_among_observed_entries(known: tuple[Config, np.ndarray, np.ndarray, np.ndarray]) -> None:
+Known = tuple[Config, np.ndarray, np.ndarray, np.ndarray]
+
+
+def test_samples_are_ranked_in_noise_and_not_in_raw_units(known: Known) -> None:
+    config, M, L, _ = known
+    odd = measure_result(config, manifest()).odd
+    assert [one.sample for one in odd] == ["sample 29", "sample 7", "sample 3"]
+    assert odd[0].rows == (2,)
+    assert set(odd[1].rows) == set(range(6))
+    np.testing.assert_array_equal(odd[2].observed, M[:, 3])
+    np.testing.assert_array_equal(odd[2].expected, L[:, 3])
+    assert abs(odd[2].z[19]) < 20 < abs(odd[0].z[2])
+
+
+def test_flags_and_gaps_are_counted_by_feature(known: Known) -> None:
     config, M, _, S = known
-    got = measure_result(config, config.results.dir / "r1")
-    observed = ~np.isnan(M)
-    assert np.allclose(got.row_shares, (S != 0).sum(axis=1) / observed.sum(axis=1))
-    assert np.allclose(got.column_shares, (S != 0).sum(axis=0) / observed.sum(axis=0))
-    assert (got.outliers, got.missing) == (int(np.count_nonzero(S)), 1)
+    found = measure_result(config, manifest())
+    np.testing.assert_array_equal(found.features.flags, (S != 0).sum(axis=1))
+    np.testing.assert_array_equal(found.features.missing_share, np.isnan(M).mean(axis=1))
+    assert (found.outliers, found.missing) == (int(np.count_nonzero(S)), 1)
 
 
-def test_the_most_anomalous_columns_come_first_with_their_largest_entry(
-    known: tuple[Config, np.ndarray, np.ndarray, np.ndarray],
-) -> None:
-    config, *_ = known
-    first, second, *rest = measure_result(config, config.results.dir / "r1").anomalies
-    assert (first.column, first.row, first.largest, first.outliers) == (29, 2, 100.0, 1)
-    assert (second.column, second.outliers) == (7, 10)
-    assert all(one.column < 15 for one in rest)
-
-
-def test_small_matrices_are_shown_entry_by_entry(known: tuple[Config, np.ndarray, np.ndarray, np.ndarray]) -> None:
-    config, M, L, S = known
-    got = measure_result(config, config.results.dir / "r1")
-    assert np.allclose(got.M, M, equal_nan=True)
-    assert np.allclose(got.L, L)
-    assert np.array_equal(got.S, S)
-
-
-def test_large_matrices_are_shown_by_the_mean_of_their_tiles_and_the_largest_outlier(tmp_path: Path) -> None:
-    rows, columns = 2 * LARGEST_PICTURE, 3 * LARGEST_PICTURE
-    L = np.random.default_rng(5).normal(size=(rows, columns))
-    S = np.zeros_like(L)
-    S[1, 4], S[0, 3] = -7.0, 2.0
-    config = _site(tmp_path, L + S, L, S)
-    got = measure_result(config, config.results.dir / "r1")
-    tiles = L.reshape(LARGEST_PICTURE, 2, LARGEST_PICTURE, 3)
-    assert np.allclose(got.L, tiles.mean(axis=(1, 3)))
-    assert got.S[0, 1] == -7.0
-    assert np.count_nonzero(got.S) == 1
-
-
-def test_the_report_holds_three_pictures_and_what_is_in_them_in_words(
-    known: tuple[Config, np.ndarray, np.ndarray, np.ndarray],
-) -> None:
-    config, *_ = known
-    manifest = {
-        "spec": {},
-        "run": "r1",
-        "label": "<b>spring</b>",
-        "participant": "a",
-        "outcome": "converged",
-        "method": "subspace",
-        "rank": 1,
-        "rounds": 5,
-        "spec_sha256": "00",
-        "certificate": {"stationarity": 1e-9},
-        "files": {"L.npy": {"bytes": 1, "sha256": "ff"}},
-    }
-    html = build_report(config, json.loads(json.dumps(manifest)))
-    assert html.count("data:image/png;base64,") == 3
+def test_the_report_names_sample_measurement_found_and_expected(known: Known) -> None:
+    config, M, L, _ = known
+    html = build_report(config, manifest())
+    assert "<h3>sample 29</h3>" in html
+    assert f"<b>lab c</b>: {M[2, 29]:.4g}, expected {rounded(L[2, 29])}" in html
+    assert html.index("The answer can be trusted") < html.index("Who stands out")
     assert "nothing in this file has left it" in html
-    assert "<b>" not in html
-    assert "<td>29</td>" in html
+    assert "<b>spring" not in html
+
+
+def test_an_answer_that_is_not_sound_is_read_with_care(known: Known) -> None:
+    config, *_ = known
+    doubt = {"sound": False, "sentence": "Not to be trusted as it is.", "reasons": ["x"]}
+    assert "Read with care" in build_report(config, manifest(verdict=doubt))
+
+
+def test_the_page_runs_its_own_script_and_no_other(known: Known) -> None:
+    config, *_ = known
+    html = build_report(config, manifest())
+    (script,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in html
+    assert not re.search(r"https?://", html)
+
+
+def test_a_spec_that_names_a_part_of_the_features_is_reported_with_them(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    M = random.normal(size=(13, 40))
+    part = [NAMES[k] for k in (4, 2, 9)]
+    S = np.zeros((3, 40))
+    S[1, 5] = 8.0
+    config = site_with(tmp_path, M, M[[4, 2, 9]] - S, S, 'feature_names = "names.txt"')
+    found = measure_result(config, manifest(spec={"features": part}))
+    assert (found.rows, tuple(found.features.names)) == (3, tuple(part))
+    assert found.odd[0].observed[1] == M[2, 5]
+
+
+def test_features_in_an_order_are_a_profile_and_pixels_an_image(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    L = np.outer(random.normal(size=12), random.normal(size=30))
+    S = np.zeros_like(L)
+    S[3, 4] = 20.0
+    config = site_with(tmp_path, L + S, L, S)
+    assert measure_result(config, manifest()).drawing == "profile"
+    html = build_report(config, manifest(), "3x4")
+    assert "found at sample 4" in html
+    assert "<b>pixel 0, 3</b>: " in html
+    with pytest.raises(BadInput, match="--image 5x5 is not the shape"):
+        measure_result(config, manifest(), "5x5")
+    (tmp_path / "other").mkdir()
+    named = site_with(tmp_path / "other", L + S, L, S, 'feature_names = "names.txt"')
+    assert measure_result(named, manifest()).drawing == "bars"
+
+
+def test_large_matrices_are_shown_by_the_mean_of_their_tiles_and_the_largest_deviation() -> None:
+    rows, columns = 2 * LARGEST_PICTURE, 3 * LARGEST_PICTURE
+    data = np.random.default_rng(5).normal(size=(rows, columns))
+    off = np.zeros_like(data)
+    off[1, 4], off[0, 3] = -7.0, 2.0
+    data[4:6, 0:3] = np.nan
+    made = TiledPictures(rows, columns)
+    for start in range(0, columns, 250):
+        made.add(start, data[:, start : start + 250], off[:, start : start + 250])
+    found = made.pictures()
+    tiles = data.reshape(LARGEST_PICTURE, 2, LARGEST_PICTURE, 3)
+    np.testing.assert_allclose(found.data, tiles.mean(axis=(1, 3)))
+    assert found.deviation[0, 1] == -7.0
+    assert np.isnan(found.data[2, 0])
+    assert (found.missing[2, 0], found.missing.sum()) == (1.0, 1.0)
 
 
 def test_data_that_is_not_the_runs_own_is_told(tmp_path: Path) -> None:
-    L = np.ones((4, 5))
-    config = _site(tmp_path, np.ones((4, 6)), L, np.zeros((4, 5)))
+    config = site_with(tmp_path, np.ones((4, 6)), np.ones((4, 5)), np.zeros((4, 5)))
     with pytest.raises(BadInput, match="the data is 4 × 6 and the result 4 × 5"):
-        measure_result(config, config.results.dir / "r1")
+        measure_result(config, manifest())
+
+
+def test_a_run_of_rank_zero_without_flags_says_so(tmp_path: Path) -> None:
+    L = np.ones((4, 25))
+    config = site_with(tmp_path, L + 0.1 * np.random.default_rng(0).normal(size=L.shape), L, np.zeros_like(L))
+    np.save(tmp_path / "results" / "r1" / "U.npy", np.zeros((4, 0)))
+    np.save(tmp_path / "results" / "r1" / "V.npy", np.zeros((25, 0)))
+    html = site_report(manifest(), measure_result(config, manifest()), "now")
+    assert "No sample stands out, and no entry is flagged" in html
+    assert "no measurement can be predicted from the others" in html
+
+
+def test_noise_beyond_counting_is_not_spelled_out() -> None:
+    assert noise_text(-4.7) == "-4.7 noise"
+    assert noise_text(1e12) == "+over 1000 noise"

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import composed, report
+from benchmarks import composed_round_time as composed
+from benchmarks import report
 from benchmarks.sections import Section, power, table
 from tests.support.paths import ROOT
 

@@ -91,6 +91,13 @@ def test_penalties_of_the_gradient_method_do_not_change_and_the_factor_does_not_
     assert "far larger" in implausible(method, now.round, larger, before, OWN)
 
 
+def test_numbers_that_cannot_be_squared_are_refused_in_the_first_round_too() -> None:
+    method, told = broadcasts(method="gradient")
+    first = next(seen for seen in told if seen.broadcast.tensor.size)
+    huge = TensorMessage(first.broadcast.tensor * 1e200, first.broadcast.scalars)
+    assert "squared" in implausible(method, first.round, huge, None, OWN)
+
+
 def test_digits_of_a_median_only_gain_one_and_scales_stay() -> None:
     method, told = broadcasts(scaling="robust")
     third = told[3].broadcast.tensor.copy()

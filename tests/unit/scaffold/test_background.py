@@ -29,3 +29,17 @@ def test_the_number_in_a_stale_pid_file_is_never_signalled(tmp_path: Path) -> No
     process = Background("it", tmp_path)
     assert not process.is_running()
     assert not process.stop()
+
+
+def test_a_background_process_keeps_no_pipe_of_its_starter_open(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.set_inheritable(writing, True)  # as a shell leaves it
+    process = Background("it", tmp_path)
+    assert process.start(WAIT)
+    try:
+        os.close(writing)
+        assert os.read(reading, 1) == b""  # the end of the file: nobody else holds it
+    finally:
+        os.close(reading)
+        process.stop()
+        os.waitpid(-1, 0)

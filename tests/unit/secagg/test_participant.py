@@ -67,7 +67,6 @@ def test_steps_out_of_turn_are_refused_and_change_nothing() -> None:
 
 def test_a_side_made_anew_after_a_crash_at_any_point_repeats_itself_byte_for_byte() -> None:
     made = finished()
-    pinned = secagg.Pinned()
     request = secagg.request_for(made.closed, made.survivors, A, made.attestations)
     vector = made.vectors[A]
 
@@ -84,9 +83,9 @@ def test_a_side_made_anew_after_a_crash_at_any_point_repeats_itself_byte_for_byt
         lambda side: side.reveal(request),
     ]
     for crash_after in range(len(steps) + 1):
-        side = secagg.ParticipantSide(made.context, identity_of(A), seed_of(made.context, A), pinned)
+        side = secagg.ParticipantSide(made.context, identity_of(A), seed_of(made.context, A))
         said = [step(side) for step in steps[:crash_after]]
-        reborn = secagg.ParticipantSide(made.context, identity_of(A), seed_of(made.context, A), side.pinned)
+        reborn = secagg.ParticipantSide(made.context, identity_of(A), seed_of(made.context, A))
         assert [step(reborn) for step in steps[:crash_after]] == said
         assert reborn.pinned == side.pinned
 
@@ -95,19 +94,19 @@ def test_a_restarted_side_keeps_every_promise_it_made_before_the_crash() -> None
     made = finished()
 
     def reborn() -> secagg.ParticipantSide:
-        side = secagg.ParticipantSide(
-            made.context, identity_of(A), seed_of(made.context, A), pinned=made.sides[A].pinned
-        )
+        """A side that was given the saved messages again."""
+        side = secagg.ParticipantSide(made.context, identity_of(A), seed_of(made.context, A))
         side.share(secagg.roster_for(made.closed, A))
+        side.state_bound(made.vectors[A])
         side.agree(made.delivery(A))
+        side.attest(made.survivors)
+        side.reveal(secagg.request_for(made.closed, made.survivors, A, made.attestations))
         return side
 
     smaller = secagg.close_roster(made.context, [made.closed.adverts[name] for name in site_names(4)])
     fewer = secagg.Survivors(site_names(4))
     with pytest.raises(errors.ChangedRoster):
-        secagg.ParticipantSide(made.context, identity_of(A), seed_of(made.context, A), made.sides[A].pinned).share(
-            secagg.roster_for(smaller, A)
-        )
+        reborn().share(secagg.roster_for(smaller, A))
     with pytest.raises(errors.ChangedUpdate):
         reborn().state_bound(made.vectors[B])
     with pytest.raises(errors.ChangedUpdate):

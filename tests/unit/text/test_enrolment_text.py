@@ -33,3 +33,14 @@ def test_everyone_who_did_not_enrol_is_named_with_the_reason() -> None:
         "not enrolled: d (not connected)",
         "not enrolled: e (never seen by this aggregator)",
     ]
+
+
+def test_a_site_that_withdrew_when_it_saw_the_cohort_does_not_count_as_enrolled() -> None:
+    view = pb.RunView(
+        enrolled=[pb.EnrolledView(participant="a"), pb.EnrolledView(participant="b")],
+        refusals=[pb.Refusal(participant="b", what="enrolment", reasons=["the cohort is too small"])],
+    )
+    assert list(enrolment_lines(view, known(a="connected", b="connected"))) == [
+        "enrolled: a",
+        "not enrolled: b (refused: the cohort is too small)",
+    ]

@@ -33,6 +33,8 @@ def run_view(*rounds: pb.RoundView, **more: Any) -> pb.RunView:
         "phase": "uploading",
         "spec": SPEC.canonical(),
         "created_ms": 1,
+        "round_limit": 50,
+        "rounds_held": max((one.round for one in rounds), default=0),
     }
     return pb.RunView(rounds=rounds, **(keys | more))
 
@@ -45,7 +47,7 @@ def drawn(renderable: object) -> str:
 
 def test_every_field_of_a_run_and_a_round_is_in_the_document() -> None:
     document: Any = run_views.run_document(run_view(round_view(1)))
-    renamed = {"created_ms": "created", "ended_ms": "ended"}
+    renamed = {"created_ms": "created", "ended_ms": "ended", "deadline_ms": "deadline"}
     fields = {renamed.get(field.name, field.name) for field in pb.RunView.DESCRIPTOR.fields}
     assert set(document) == fields
     assert set(document["rounds"][0]) == {field.name for field in pb.RoundView.DESCRIPTOR.fields}

@@ -10,8 +10,9 @@ import grpc
 import pytest
 
 from dcfpca.errors import Unreachable
+from dcfpca.operator.run_stream import RetryPolicy
 from dcfpca.text.run_progress import RunProgress
-from dcfpca.text.run_watch import RetryPolicy, RunWatch
+from dcfpca.text.run_watch import RunWatch
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
 

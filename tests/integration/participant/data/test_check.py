@@ -84,6 +84,16 @@ def test_check_says_that_rows_must_not_be_persons_and_warns_where_they_look_like
     assert "WARNING" not in right
 
 
+def test_check_names_the_features_that_too_few_samples_have(
+    alone: Federation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [f"{k},{k}.5,{'7' if k < 4 else ''}" for k in range(30)]
+    (tmp_path / "d.csv").write_text("id,pulse,troponin\n" + "\n".join(lines) + "\n")
+    told = remarks(config(alone, tmp_path / "d.csv", features=["pulse", "troponin"]), capsys)
+    assert "fewer than 5 entries here: troponin (4)" in told
+    assert "pulse (" not in told
+
+
 def test_check_says_up_to_which_rank_the_columns_are_enough(
     alone: Federation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pwd
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,44 +11,15 @@ import sqlalchemy
 
 from dcfpca.errors import BadInput
 from participant.data import DataTable, open_matrix
+from tests.support.postgresql import needs_postgresql, postgresql_server
 
-INSTALLED = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"))
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not INSTALLED, reason="PostgreSQL is not installed (Debian: apt install postgresql)"),
-]
+pytestmark = [pytest.mark.slow, needs_postgresql]
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    """A server on a socket of its own; as root it runs as another user, because it refuses to be root."""
-    base = Path(tempfile.mkdtemp(prefix="dcfpca-pg-"))
-    user = _owner(base)
-    command = [str(INSTALLED[-1]), "-D", str(base / "data"), "-w", "-l", str(base / "log")]
-    _run([*command, "initdb", "-o", "-A trust -U site --no-sync"], user)
-    try:
-        _run([*command, "-o", f"-k {base} -c listen_addresses='' -c fsync=off", "start"], user)
-        yield f"postgresql+psycopg://site:s3cret@/postgres?host={base}"
-    finally:
-        subprocess.run(_as(user, [*command, "-m", "immediate", "stop"]), check=False, capture_output=True)
-        shutil.rmtree(base, ignore_errors=True)
-
-
-def _owner(base: Path) -> str:
-    if os.getuid() != 0:
-        return ""
-    who = pwd.getpwnam("postgres")
-    os.chown(base, who.pw_uid, who.pw_gid)
-    return who.pw_name
-
-
-def _as(user: str, command: list[str]) -> list[str]:
-    return ["runuser", "-u", user, "--", *command] if user else command
-
-
-def _run(command: list[str], user: str) -> None:
-    done = subprocess.run(_as(user, command), capture_output=True, text=True, check=False, cwd="/")
-    assert done.returncode == 0, done.stdout + done.stderr
+    with postgresql_server() as made:
+        yield made.url(scheme="postgresql+psycopg")
 
 
 @pytest.fixture(scope="module")

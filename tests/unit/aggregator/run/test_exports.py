@@ -66,3 +66,20 @@ def test_strangers_other_requests_and_other_files_are_rejected() -> None:
     assert send(machine, "ann", export_id="other") is Fate.REJECTED
     assert send(machine, "ann", artifact="../../etc/passwd") is Fate.REJECTED
     assert machine.run is before
+
+
+def test_files_that_another_machine_received_are_awaited_again_and_a_refusal_stands() -> None:
+    machine = finished()
+    for who in ("ann", "bob"):
+        send(machine, who)
+        send(machine, who, "S.npz")
+    machine.say(events.ExportRefused, "dag", export_id="e1", reason="private")
+    machine.tell(events.ExportsLost, participants=("ann",))
+    assert exports.awaited(machine.run) == ("ann", "cem")
+    assert send(machine, "ann") is Fate.ACCEPTED
+
+
+def test_nothing_is_awaited_again_where_nothing_was_exported() -> None:
+    machine = Machine().enrol(*NAMES)
+    before = machine.run
+    assert machine.tell(events.ExportsLost, participants=("ann",)).run is before

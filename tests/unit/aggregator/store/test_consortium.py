@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,16 @@ import pytest
 from aggregator.store.audit import Signer, append, check_consortium
 from aggregator.store.store import Store
 from dcfpca.errors import BadInput
+from tests.support.stores import OpenStore
 
 SIGNER = Signer(lambda data: b"signature", b"certificate")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store.db")
+def store(open_store: OpenStore, tmp_path: Path) -> Iterator[Store]:
+    made = open_store(tmp_path / "store.db")
+    yield made
+    made.close()
 
 
 def begun(store: Store, actor: str) -> None:

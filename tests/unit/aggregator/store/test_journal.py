@@ -10,14 +10,15 @@ from pathlib import Path
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 
 from aggregator.run import events
 from aggregator.run.rules import step
 from aggregator.run.state import Run
 from aggregator.runner import needs_checkpoint
 from aggregator.store.codec import dump_consensus, dump_event, dump_run, load_consensus, load_event, load_run
-from aggregator.store.store import Commit, Store
+from aggregator.store.database import SqliteDatabase
+from aggregator.store.store import Commit
 from aggregator.store.update_files import UpdateFiles, UpdateKey
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadMessage
@@ -25,6 +26,7 @@ from dcfpca.methods import method_of
 from dcfpca.rpca.method import Consensus, Outcome, Progress, TensorMessage
 from dcfpca.secagg import Advert, Reveal, Share
 from tests.support.rules import NAMES, Machine, secure_until, spec_of
+from tests.support.stores import OpenStore
 
 _names = st.sampled_from((*NAMES, "eve"))
 _blob = st.binary(max_size=8)
@@ -62,6 +64,7 @@ EVENTS: st.SearchStrategy[events.Event] = st.one_of(
     st.builds(events.SurvivorsAttested, **_place, signature=_blob),
     st.builds(_revealed, *_place.values(), st.lists(st.builds(Share, _names, _blob), max_size=2)),
     st.builds(events.ConsensusReached, at=_at, ref=_ref, outcome=st.sampled_from(["", "done"])),
+    st.builds(events.ExportsLost, at=_at, participants=st.lists(_names, max_size=2).map(tuple)),
     st.builds(events.UpdatesLost, at=_at, ref=_ref, reason=st.text(max_size=5)),
     st.builds(events.SumFailed, at=_at, ref=_ref, reason=st.text(max_size=5), fatal=st.booleans()),
     st.builds(
@@ -106,15 +109,20 @@ STARTS = [
 ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(STARTS), st.lists(EVENTS, max_size=20), st.data())
 def test_replaying_the_journal_gives_the_live_run(
-    tmp_path_factory: pytest.TempPathFactory, start: Run, told: list[events.Event], data: st.DataObject
+    open_store: OpenStore,
+    tmp_path_factory: pytest.TempPathFactory,
+    start: Run,
+    told: list[events.Event],
+    data: st.DataObject,
 ) -> None:
     """Events in batches of any size, as the runner commits them; the store is read back after each."""
     spec = spec_of(aggregation="secure" if start.attempt and start.attempt.phase.value != "uploading" else "plain")
-    store = Store(tmp_path_factory.mktemp("journal") / "store.db")
-    store.connection.execute("PRAGMA synchronous = OFF")
+    store = open_store(tmp_path_factory.mktemp("journal") / "store.db")
+    if isinstance(store.connection, SqliteDatabase):
+        store.connection.execute("PRAGMA synchronous = OFF")
     try:
         start = replace(start, spec_sha256=spec.digest())
         store.create_run(start, spec.canonical(), "request", method_of(spec).begin())
@@ -219,8 +227,10 @@ def test_questions_about_attempts_that_are_not_open_are_answered_and_not_remembe
     assert not updates.is_loaded(key.ref)
 
 
-def test_an_attempt_that_is_over_takes_its_pieces_and_earlier_ones_along_and_no_later_ones(tmp_path: Path) -> None:
-    spec, store = spec_of(), Store(tmp_path / "store.db")
+def test_an_attempt_that_is_over_takes_its_pieces_and_earlier_ones_along_and_no_later_ones(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    spec, store = spec_of(), open_store(tmp_path / "store.db")
     run = Run(run_id="r1", created_at=1.0)
     store.create_run(run, spec.canonical(), "request", method_of(spec).begin())
     keys = [UpdateKey(AttemptRef("r1", *place), "ann", b"d" * 32) for place in ((0, 9), (1, 1), (1, 2), (1, 3), (2, 1))]
@@ -229,6 +239,16 @@ def test_an_attempt_that_is_over_takes_its_pieces_and_earlier_ones_along_and_no_
     store.commit(Commit(run=run, seq=0, events=[], discard=[AttemptRef("r1", 1, 2)]))
     assert [store.updates.received(key) for key in keys] == [0, 0, 0, 8, 8]
     store.close()
+
+
+def test_updates_of_runs_that_ended_elsewhere_are_not_kept(tmp_path: Path) -> None:
+    updates = UpdateFiles(tmp_path / "updates")
+    keys = [UpdateKey(AttemptRef(run, 1, 1), "ann", b"d" * 32) for run in ("open", "ended")]
+    for key in keys:
+        updates.add(key, 0, b"12345678")
+    again = UpdateFiles(tmp_path / "updates")
+    again.keep_only({"open"})
+    assert [again.received(key) for key in keys] == [8, 0]
 
 
 STORED_EVENTS = (

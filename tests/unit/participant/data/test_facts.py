@@ -21,7 +21,17 @@ def test_a_file_whose_entries_cannot_be_squared_is_refused_by_name(size: float) 
 
 def test_zeros_and_small_entries_beside_larger_ones_are_accepted() -> None:
     M = np.array([[1.0, 0.0, np.nan], [1e-300, 2.0, 0.0]])
-    assert replace(measure(ArrayColumns(M), "data.npy"), sha256=b"") == DataFacts(rows=2, columns=3, missing=1)
+    assert replace(measure(ArrayColumns(M), "data.npy"), sha256=b"") == DataFacts(
+        rows=2, columns=3, missing=1, entries=(2, 3)
+    )
+
+
+def test_entries_are_counted_by_feature_where_any_is_missing() -> None:
+    M = np.array([[1.0, np.nan, np.nan, 4.0], [np.nan, np.nan, np.nan, np.nan], [1.0, np.nan, 3.0, np.nan]])
+    facts = measure(ArrayColumns(M), "data.npy")
+    assert facts.entries == (2, 0, 2)
+    assert (facts.columns, facts.empty) == (3, (1,))
+    assert measure(ArrayColumns(np.ones((2, 3))), "data.npy").entries == ()
 
 
 def test_the_same_data_has_the_same_digest_and_any_other_entry_another() -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dcfpca.errors import BadInput
 from dcfpca.feature_names import difference, features_digest
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.spec import RunSpec, parse_spec
+from participant.data.matrix import Matrix, keep_samples, select_features
 from participant.policy import Accept, Refuse, SiteFacts, SitePolicy, review
 
 NAMES = ("height", "weight", "pulse")
@@ -75,3 +78,24 @@ def test_digests_are_compared_when_the_spec_gives_no_names() -> None:
 
 def test_long_differences_are_cut_short() -> None:
     assert difference((), [f"f{k}" for k in range(10)], most=2) == "f0, f1 and 8 more"
+
+
+def test_a_site_that_lacks_features_takes_part_if_the_spec_lets_it() -> None:
+    union = spec(features=NAMES, missing_features="allow")
+    assert isinstance(review(union, site(("pulse", "age"))), Accept)
+    assert "has none of the features" in reasons(union, site(("age", "sex")))[0]
+
+
+def test_a_feature_must_be_at_as_many_sites_as_the_site_demands_of_a_cohort() -> None:
+    union = spec(features=NAMES, missing_features="allow", min_feature_sites=2)
+    assert "demands at least 3 participants in every sum" in reasons(union, site(NAMES))[0]
+
+
+def test_a_feature_that_the_data_lacks_is_a_row_of_nan_through_any_later_selection() -> None:
+    matrix = Matrix(ArrayColumns(np.arange(6.0).reshape(2, 3)), ("height", "pulse"))
+    chosen = select_features(matrix, NAMES, "data", may_lack=True)
+    np.testing.assert_array_equal(chosen.columns.read(0, 3), [[0, 1, 2], [np.nan] * 3, [3, 4, 5]])
+    again = select_features(keep_samples(chosen, np.array([0, 2])), ("pulse", "weight"), "data")
+    np.testing.assert_array_equal(again.columns.read(0, 2), [[3, 5], [np.nan] * 2])
+    with pytest.raises(BadInput, match="lacks the features weight"):
+        select_features(matrix, NAMES, "data")

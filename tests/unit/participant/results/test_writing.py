@@ -13,6 +13,7 @@ from scipy import sparse
 from dcfpca.atomic_files import atomic_directory
 from dcfpca.errors import BadInput, Refused
 from dcfpca.methods import method_of
+from dcfpca.result_files import read_result
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.metrics import relative_error
 from dcfpca.rpca.robust_projection import project
@@ -62,7 +63,8 @@ def test_the_manifest_names_every_file_with_its_digest(finished: tuple[Path, Run
     directory, spec, _ = finished
     (manifest,) = read_manifests(directory)
     assert manifest["spec"] == json.loads(spec.canonical())
-    tables = {"outliers.csv", "samples.csv", "scores.npz", "ids.txt"}
+    tables = {f"{name}.{kind}" for name in ("outliers", "samples") for kind in ("csv", "parquet")}
+    tables |= {"scores.npz", "ids.txt"}
     assert set(manifest["files"]) == {"L.npy", "S.npz", "V.npy", "U.npy", "consensus.npz"} | tables
     for name, facts in manifest["files"].items():
         content = (directory / "run-1" / name).read_bytes()
@@ -122,6 +124,11 @@ def test_transform_cleans_columns_that_were_not_in_the_run(tmp_path: Path) -> No
     U = np.load(tmp_path / "results" / "run-1" / "U.npy")
     np.testing.assert_allclose(U @ V.T, L, atol=1e-9 * np.abs(L).max())
     assert report["columns"] == 30
+    again = read_result(tmp_path / "out")
+    np.testing.assert_array_equal(again.L, L)
+    assert (again.manifest["columns"], again.manifest["transformed"]) == (30, True)
+    tables = {"outliers.csv", "outliers.parquet", "samples.csv", "samples.parquet"}
+    assert tables == set(again.manifest["tables"]["files"]) <= set(again.manifest["files"])
     np.save(tmp_path / "short.npy", M[:-1, 90:])
     with pytest.raises(BadInput, match="59 rows"):
         transform(config, "run-1", tmp_path / "short.npy", tmp_path / "out2")

@@ -7,7 +7,7 @@ import pytest
 
 from dcfpca.secagg import errors
 from dcfpca.secagg.fixed_cohort import PastRun
-from participant.session import actions, events
+from participant.session import Reaction, actions, events
 from participant.session.session import Session
 from participant.session.verification import ShownSum
 from tests.support.fixed_cohort_sessions import NAMES, WaitingCohort, entropy_of, spec_of
@@ -151,3 +151,24 @@ def test_a_cohort_that_singles_out_a_member_is_left_unless_a_person_approved() -
         if isinstance(told.actions[0], actions.Respond):
             assert "run-0" in told.actions[0].reasons[0]
             assert "d alone" in told.actions[0].reasons[0]
+
+
+def test_a_site_restored_from_a_backup_says_that_it_lost_its_state_when_the_next_round_opens() -> None:
+    cohort = WaitingCohort().set_up()
+    cohort.round()
+    fixed = cohort.sessions["a"].fixed
+    assert fixed is not None
+    backup = fixed.record
+    cohort.round()
+    behind = cohort.session("a")
+    behind.restore_keys(NAMES, (backup, backup))
+    assert complaint(behind.handle(cohort.opened()).actions) == "LostState"
+    assert behind.ref is None
+
+
+def test_a_round_that_fails_after_the_end_of_the_run_is_not_complained_of() -> None:
+    cohort = WaitingCohort().set_up()
+    session, opened = cohort.sessions["a"], cohort.opened()
+    assert kinds(session.handle(opened)) == ["Compute"]
+    session.handle(events.Ended("aborted", "stop", 0, cohort.spec.digest(), opened.consensus))
+    assert session.handle(events.RoundRefused(opened.ref.round, errors.SiteFailure("no space"))) == Reaction()

@@ -1,4 +1,5 @@
-"""A site's session: consent, rounds, restarts, the end; the secure attempt is in test_secure_attempt.py."""
+"""A site's session: rounds, restarts, the end; its consent is in test_enrolment.py, the secure attempt in
+test_secure_attempt.py."""
 
 from __future__ import annotations
 
@@ -12,57 +13,6 @@ from dcfpca.attempt_ref import AttemptRef
 from dcfpca.v1 import types_pb2 as types
 from participant.session import Reaction, actions, events
 from tests.support.sessions import CONSENSUS, SITES, computed, enrolled, kinds, opened, session_of, spec_of, update_of
-
-
-def test_the_spec_cannot_be_changed_after_consent() -> None:
-    session, other = enrolled(), spec_of(rounds=7)
-    (refusal,) = session.handle(events.Proposed(other.canonical(), other.digest())).actions
-    assert isinstance(refusal, actions.LogRefusal)
-    assert "changed" in refusal.reason
-    (refusal,) = session.handle(opened(other)).actions
-    assert isinstance(refusal, actions.LogRefusal)
-    assert "another spec" in refusal.reason
-    assert kinds(session.handle(opened(spec_of()))) == ["Compute", "Advertise"]
-
-
-def test_a_spec_that_does_not_match_its_digest_is_not_answered() -> None:
-    (refusal,) = session_of().handle(events.Proposed(spec_of().canonical(), b"x" * 32)).actions
-    assert isinstance(refusal, actions.LogRefusal)
-
-
-def test_a_round_before_consent_is_not_answered() -> None:
-    assert kinds(session_of().handle(opened(spec_of()))) == ["LogRefusal"]
-
-
-def test_a_refusal_gives_its_reasons_and_stands() -> None:
-    session = session_of(max_rank=1)
-    proposal = events.Proposed(spec_of().canonical(), spec_of().digest())
-    first = session.handle(proposal)
-    (answer,) = first.actions
-    assert isinstance(answer, actions.Respond)
-    assert not answer.accept
-    assert first.save
-    assert session.handle(proposal).actions == first.actions
-
-
-def test_approval_is_awaited_and_then_given_once() -> None:
-    session = session_of(manual_approval=True)
-    waiting = session.handle(events.Proposed(spec_of().canonical(), spec_of().digest()))
-    assert kinds(waiting) == ["AwaitApproval"]
-    assert waiting.save
-    assert kinds(session.handle(opened(spec_of()))) == ["LogRefusal"]
-    assert kinds(session.handle(events.Approved())) == ["Respond"]
-    assert kinds(session.handle(events.Approved())) == []
-
-
-def test_a_cohort_smaller_than_the_policy_makes_the_site_withdraw_and_stay_out() -> None:
-    session = enrolled()
-    for _ in range(2):
-        (answer,) = session.handle(opened(spec_of(), cohort=("a", "b"))).actions
-        assert isinstance(answer, actions.Respond)
-        assert not answer.accept
-        assert "2 participants" in answer.reasons[0]
-    assert kinds(session.handle(opened(spec_of(), round=2))) == ["Respond"]
 
 
 def test_a_cohort_that_grows_is_refused() -> None:

@@ -16,7 +16,8 @@ from dcfpca.spec import RunSpec
 from participant.session import Consent
 from participant.state.database import VERSION
 from participant.state.disk import unusable_state
-from participant.state.store import DATABASE, LocalStep, Store
+from participant.state.step_file import LocalStep
+from participant.state.store import DATABASE, Store
 
 KEPT = Path(__file__).parents[3] / "vectors" / "kept"
 SPEC = RunSpec(rows=5, rank=2)

@@ -15,7 +15,9 @@ from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadInput, Refused
 from dcfpca.spec import RunSpec
 from participant.session import Consent
-from participant.state.store import DATABASE, LocalStep, Store, only_daemon
+from participant.state.directory_lock import only_daemon
+from participant.state.step_file import LocalStep
+from participant.state.store import DATABASE, Store
 
 SPEC = RunSpec(rows=5, rank=2)
 CONSENT = Consent(SPEC, SPEC.digest(), True, (), False)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from dcfpca.rpca.column_blocks import ArrayColumns, split
 from dcfpca.rpca.gradient.method import GradientMethod
-from dcfpca.rpca.method import FloatArray, Outcome, Stage
+from dcfpca.rpca.method import Consensus, FloatArray, Outcome, Site, Stage
 from dcfpca.rpca.refinement.closing_plan import ClosingPlan, FitEnding
 from dcfpca.rpca.refinement.method import CURVE, StagedMethod
 from dcfpca.rpca.scaling import ScaledMethod
-from dcfpca.rpca.simulate import Simulation, exchange, simulate
+from dcfpca.rpca.simulate import Simulation, collect, exchange, simulate
 from dcfpca.rpca.subspace.method import SubspaceMethod
 
 MOST_ROUNDS = 40
@@ -173,3 +175,18 @@ def test_scaled_runs_give_results_and_centre_in_the_units_of_the_data() -> None:
     assert np.sqrt(np.mean((run.low_rank / units - 5.0 - L) ** 2)) < 0.1
     centre = method.model(run.consensus)["centre"]
     assert (np.abs(centre / units[:, 0] - 5.0) < 1.0).all()
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_on_exact_data_a_run_ends_within_three_rounds_of_meeting_its_tolerance(fixed: bool) -> None:
+    M, L, _ = _low_rank(100, 100, 5, noise=0.0, share=0.05)
+    met = []
+
+    def watch(consensus: Consensus, sites: Sequence[Site]) -> None:
+        found = collect(sites[0], consensus.broadcast).L if consensus.round else 0.0
+        if np.linalg.norm(found - L) < 1e-9 * np.linalg.norm(L):
+            met.append(consensus.round)
+
+    run = simulate(_method(100, 5 if fixed else 8, fixed), [ArrayColumns(M)], watch)
+    assert run.consensus.outcome is Outcome.CONVERGED
+    assert run.consensus.round <= met[0] + 3

@@ -25,13 +25,13 @@ def test_quantiles_and_counts_are_those_of_the_sizes_to_a_bin() -> None:
 def test_the_null_of_normal_residuals_is_their_deviation() -> None:
     sizes = np.abs(np.random.default_rng(0).standard_normal((8, 20_000)))
     counts = count_sizes(sizes, np.ones(8), RESIDUAL_BINS)
-    np.testing.assert_allclose(null_scale(counts, np.ones(8), np.full(8, 20.0)), 1.0, rtol=0.05)
+    np.testing.assert_allclose(null_scale(counts, np.ones(8), np.full(8, 20.0), np.zeros(8)), 1.0, rtol=0.05)
 
 
 def test_heavy_tails_raise_the_null_up_to_half_the_spread() -> None:
     sizes = np.abs(np.random.default_rng(0).standard_t(1.5, (4, 20_000)))
     counts = count_sizes(sizes, np.ones(4), RESIDUAL_BINS)
-    wide, narrow = (null_scale(counts, np.ones(4), np.full(4, spread)) for spread in (50.0, 1.0))
+    wide, narrow = (null_scale(counts, np.ones(4), np.full(4, spread), np.zeros(4)) for spread in (50.0, 1.0))
     assert (wide > 2.0 * np.quantile(sizes, 0.85, axis=1) / 1.44).all()
     assert (narrow < 1.2 * np.quantile(sizes, 0.85, axis=1) / 1.44).all()
 

@@ -1,4 +1,4 @@
-"""The time of a round by the number of sites, composed from what `benchmarks.costs` measures apart."""
+"""The time of a round by the number of sites, composed from what `benchmarks.paper_costs` measures apart."""
 
 from __future__ import annotations
 

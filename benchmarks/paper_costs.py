@@ -1,7 +1,7 @@
 """The paper's cost claims on the real system: bytes per round, and the time of a round by the number of sites E.
 
-    python -m benchmarks.costs exchange --out benchmarks/results/paper-costs-exchange.json
-    python -m benchmarks.costs sites --out benchmarks/results/paper-costs-sites.json
+    python -m benchmarks.paper_costs exchange --out benchmarks/results/paper-costs-exchange.json
+    python -m benchmarks.paper_costs sites --out benchmarks/results/paper-costs-sites.json
 
 `exchange` runs `dcfpca bench rounds`: real processes, mutual TLS, the real protocol, sites that compute nothing.
 `sites` times a site's local step on n/E columns, and the aggregator's own step, each alone on one thread. The time of a

@@ -1,6 +1,6 @@
 """Seconds and bytes of a round against Flower, on the same exchange in the same run.
 
-    python -m benchmarks.federated --flower-python PATH [--participants 10 --rounds 5] --json FILE
+    python -m benchmarks.flower_comparison --flower-python PATH [--participants 10 --rounds 5] --json FILE
 
 Both send one rows × rank float64 tensor to every site and get one back, over TLS, in processes of their own; the local
 step does nothing. Ours is `dcfpca bench rounds`, plain and secure, with mutual TLS. Flower is a SuperLink and one

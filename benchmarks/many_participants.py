@@ -1,6 +1,6 @@
 """A thousand participants: real mutual TLS, a few processes of asyncio clients, and the aggregator's memory.
 
-    python -m benchmarks.many --participants 1000 --rounds 5 --rows 1000 --rank 10
+    python -m benchmarks.many_participants --participants 1000 --rounds 5 --rows 1000 --rank 10
 
 Prints seconds per round, the memory of one idle connection, and the memory of a round beyond the connections with ten
 participants and with all of them: the last two must be alike, because updates are added as they come.

@@ -1,12 +1,12 @@
 """What a round costs as the problem grows: in columns n_i, rows m, rank r at a site, and in participants E.
 
-    python -m benchmarks.growth --json growth.json --figures docs/figures
-    python -m benchmarks.growth --json growth.json --no-site --federation 8 64 512  # the real aggregator; takes minutes
+    python -m benchmarks.cost_growth --json growth.json --figures docs/figures
+    python -m benchmarks.cost_growth --json growth.json --no-site --federation 8 64 512  # real aggregator; minutes
 
 What is in the JSON file already and is not measured again stays there.
 Site figures are CPU seconds of the local step on one thread, the median of a few rounds, with the exponent of the power
 law fitted to them (1: linear). Bytes per participant and round are those of the protocol's own messages, encoded. The
-federation's figures (seconds per round, the aggregator's memory) come from `benchmarks.many`.
+federation's figures (seconds per round, the aggregator's memory) come from `benchmarks.many_participants`.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def bytes_of(cohort: int, rows: int = 1000, rank: int = 20) -> dict[str, Any]:
 
 def federation(cohort: int) -> dict[str, Any]:
     """A cohort of light clients against the real aggregator."""
-    from benchmarks.many import measure  # noqa: PLC0415  needs the tests' support, which a checkout has
+    from benchmarks.many_participants import measure  # noqa: PLC0415  needs the tests' support, which a checkout has
 
     with tempfile.TemporaryDirectory() as folder:
         figures = measure(Path(folder), cohort, rounds=3, rows=1000, rank=10, processes=2)

@@ -1,0 +1,184 @@
+"""The store in PostgreSQL, for aggregators that stand by for each other.
+
+Every transaction carries the term of the lease under which this process serves (lease.py): it locks the row of the
+lease against a change of term and compares. A process that was paused or cut off, and that another one has replaced,
+can therefore commit nothing any more. Reads are not fenced: they show a state that was committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib import resources
+from typing import Any
+
+from aggregator.store.checksum import Stored
+from aggregator.store.database import statements
+from aggregator.store.database_port import VERSION, Rows
+from aggregator.store.sqlite_errors import StoreFailed
+from dcfpca.errors import BadInput, DcfpcaError, UnusableState
+
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_NO_WAIT = "SET LOCAL synchronous_commit = off"
+# Not in the way of the renewal, which changes no key of the row, but of whoever takes the lease over.
+_TERM = "SELECT term FROM lease FOR KEY SHARE"
+_ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(721839001)"
+_HAS_VERSION = "SELECT to_regclass('store_version')"
+_VERSION = "SELECT version FROM store_version"
+_SET_VERSION = "INSERT INTO store_version (version) VALUES (%s)"
+
+_TYPES = (("BLOB", "BYTEA"), ("REAL", "DOUBLE PRECISION"), ("INTEGER", "BIGINT"), (" WITHOUT ROWID", ""))
+
+_SESSION = {
+    "application_name": "dcfpca-aggregator",
+    "connect_timeout": "3",
+    # A server or a line that has died is noticed within seconds, by us and by PostgreSQL, which then ends the open
+    # transaction: it would keep the successor from taking over.
+    "keepalives_idle": "2",
+    "keepalives_interval": "1",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "4000",
+}
+_SETTINGS = "-c idle_in_transaction_session_timeout=5s -c tcp_keepalives_idle=2 -c tcp_keepalives_interval=1"
+
+
+class LeaseLost(StoreFailed):
+    """Another aggregator serves by now; this one can commit nothing any more."""
+
+
+class PostgresDatabase:
+    """A connection to the database at this URL; `Database` of database_port.py says what its methods do.
+
+    A connection that broke is made again at the next use.
+    """
+
+    def __init__(self, url: str, term: int | None = None) -> None:
+        """`term`: of the lease under which this process serves; without one, nothing can be written."""
+        self._url, self._term = url, term
+        self._connection = connect(url)
+
+    def execute(self, statement: str, values: Sequence[Stored] = (), /) -> Rows:
+        """Run a statement."""
+        with translated():
+            rows: Rows = self._live().execute(_placeholders(statement), values or None)
+        return rows
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Stored]], /) -> None:
+        """Run a statement once for each row of values."""
+        with translated(), self._live().cursor() as cursor:
+            cursor.executemany(_placeholders(statement), list(rows))
+
+    @contextmanager
+    def transaction(self, *, wait_for_disk: bool = True) -> Iterator[None]:
+        """A fenced transaction, rolled back on failure; raises LeaseLost when another aggregator serves."""
+        try:
+            self._begin(wait_for_disk=wait_for_disk)
+            yield
+            self.execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _begin(self, *, wait_for_disk: bool) -> None:
+        parts = (_BEGIN, _TERM) if wait_for_disk else (_BEGIN, _NO_WAIT, _TERM)
+        with translated():
+            cursor = self._live().execute("; ".join(parts))
+            while cursor.nextset():
+                pass
+            (term,) = cursor.fetchone()
+        if term != self._term:
+            raise LeaseLost("another aggregator has taken over", "this one ends; its supervisor starts it as a standby")
+
+    def _roll_back(self) -> None:
+        """A connection that cannot be rolled back is closed: the server then undoes the transaction."""
+        with suppress(DcfpcaError):
+            with translated():
+                self._connection.execute("ROLLBACK")
+            return
+        self._connection.close()
+
+    def _live(self) -> Any:
+        if self._connection.closed:
+            self._connection = connect(self._url)
+        return self._connection
+
+    def fold_log(self) -> None:
+        """Nothing: the log of PostgreSQL is its own."""
+
+    def probe_write(self, *, commit: bool) -> None:
+        """Prove that a transaction can be begun under our term."""
+        with self.transaction(wait_for_disk=commit):
+            pass
+
+    def damage(self, table: str = "") -> list[str]:
+        """Nothing: PostgreSQL checks its own files."""
+        return []
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+def prepare(url: str) -> None:
+    """Make the tables of a new store; raises UnusableState when they are of another version."""
+    with translated(), connect(url) as connection, connection.transaction():
+        connection.execute(_ONE_AT_A_TIME)
+        if connection.execute(_HAS_VERSION).fetchone() == (None,):
+            for statement in _schema():
+                connection.execute(statement)
+            connection.execute(_SET_VERSION, (VERSION,))
+        (version,) = connection.execute(_VERSION).fetchone()
+    if version != VERSION:
+        told = f"the store in the database has version {version}, and this software knows {VERSION}"
+        raise UnusableState(told, "run the software that wrote it, or restore the dump taken before the upgrade")
+
+
+def _schema() -> Iterator[str]:
+    """The statements of the schema in PostgreSQL's words."""
+    here = resources.files("aggregator.store")
+    for name in ("schema.sql", "schema-lease.sql"):
+        for statement in statements(here.joinpath(name).read_text()):
+            translation = "\n".join(line.partition("--")[0] for line in statement.splitlines())
+            for ours, theirs in _TYPES:
+                translation = translation.replace(ours, theirs)
+            yield translation
+
+
+def connect(url: str, settings: str = "") -> Any:
+    """A connection that commits each statement by itself; raises StoreFailed when there is no answer."""
+    psycopg = _driver()
+    with translated():
+        session = {"options": f"{_SETTINGS} {settings}", **_SESSION}
+        return psycopg.connect(url, autocommit=True, prepare_threshold=None, **session)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise what the driver complains of as a DcfpcaError; the password is in none of its messages."""
+    psycopg = _driver()
+    try:
+        yield
+    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        hint = "look at PostgreSQL and the network; what was acknowledged is safe"
+        raise StoreFailed(f"the store's database does not answer: {_first_line(error)}", hint) from error
+    except psycopg.DataError as error:
+        raise BadInput(f"the store's database refuses a value: {_first_line(error)}", "change it") from error
+    except psycopg.Error as error:
+        hint = "check [store] url, and that its user may create tables in that database"
+        raise BadInput(f"the store's database refuses a statement: {_first_line(error)}", hint) from error
+
+
+def _first_line(error: Exception) -> str:
+    return " ".join((str(error) or type(error).__name__).split("\n")[0].split())
+
+
+def _placeholders(statement: str) -> str:
+    return statement.replace("?", "%s")
+
+
+def _driver() -> Any:
+    try:
+        import psycopg  # noqa: PLC0415  an extra, which a store in SQLite does not need
+    except ImportError as error:
+        raise BadInput("[store] url needs the PostgreSQL driver", "pip install 'dcfpca[postgres]'") from error
+    return psycopg

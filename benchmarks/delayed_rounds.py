@@ -1,0 +1,178 @@
+"""How many round trips a round takes over a line with delay: aggregator and sites in two network namespaces.
+
+    python -m benchmarks.delayed_rounds --netemu PATH/netemu.py --json benchmarks/results/delayed-rounds.json
+
+Every frame between the two is delayed by 50 ms each way by a userspace hub (netemu.py: RULES.json, NAME=NETNS=IP/PLEN).
+Needs root and /dev/net/tun. The same run is measured with and without the delay; what the delay adds, in units of a
+round trip of 100 ms, is compared with what it adds to a bare exchange of the same bytes over TCP, which is one round
+trip and the transfer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.network_namespace import enter
+from dcfpca.bench.round_cost import RoundCase, measure_rounds
+from dcfpca.demo.federation import AggregatorPlace
+
+AGGREGATOR, SITES = "dcfpca-agg", "dcfpca-sites"
+HOST, OTHER, PORT, BARE_PORT = "10.77.0.1", "10.77.0.2", 7443, 7444
+DELAY_MS = 50.0
+ROUND_TRIP = 2.0 * DELAY_MS / 1000.0
+PARTICIPANTS, ROUNDS = 10, 10
+CASES = {(100, 4): ("plain", "secure"), (1000, 50): ("secure",)}
+
+
+@contextmanager
+def two_namespaces(netemu: Path, rules: Path) -> Iterator[None]:
+    """The two namespaces, joined by the hub; this process is in that of the sites afterwards."""
+    rules.write_text("{}")
+    for name in (AGGREGATOR, SITES):
+        subprocess.run(["ip", "netns", "add", name], check=True)
+    words = [str(rules), f"a={AGGREGATOR}={HOST}/24", f"s={SITES}={OTHER}/24"]
+    try:
+        with subprocess.Popen([sys.executable, str(netemu), *words], stdout=subprocess.PIPE) as hub:
+            try:
+                assert hub.stdout is not None
+                assert hub.stdout.readline().strip() == b"READY", "the hub did not start"
+                enter(SITES)
+                yield
+            finally:
+                hub.terminate()
+    finally:
+        for name in (AGGREGATOR, SITES):
+            subprocess.run(["ip", "netns", "del", name], check=False)
+
+
+def delay(rules: Path, milliseconds: float) -> None:
+    """Delay every frame each way from now on; the hub reads its rules every 50 ms."""
+    rules.write_text(json.dumps({"*>*": {"delay_ms": milliseconds}}))
+    time.sleep(0.5)
+
+
+def serve(parties: int, size: int, rounds: int) -> None:
+    """The bare exchange's server: sends everybody a block, and the next one when all have sent theirs back."""
+    with socket.create_server((HOST, BARE_PORT)) as listener, ExitStack() as open_ones:
+        ends = [open_ones.enter_context(listener.accept()[0]) for _ in range(parties)]
+        block, seconds = bytes(size), []
+        for _ in range(rounds):
+            began = time.monotonic()
+            senders = [threading.Thread(target=end.sendall, args=(block,)) for end in ends]
+            for sender in senders:
+                sender.start()
+            for end in ends:
+                _receive(end, size)
+            seconds.append(time.monotonic() - began)
+        print(json.dumps(seconds), flush=True)
+
+
+def _receive(end: socket.socket, size: int) -> None:
+    left = size
+    while left:
+        data = end.recv(min(left, 1 << 20))
+        if not data:
+            raise ConnectionError("the other end of the bare exchange hung up")
+        left -= len(data)
+
+
+def _echo(size: int, rounds: int) -> None:
+    for _ in range(100):
+        try:
+            end = socket.create_connection((HOST, BARE_PORT), timeout=60)
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.1)
+    with end:
+        for _ in range(rounds):
+            _receive(end, size)
+            end.sendall(bytes(size))
+
+
+def bare_exchange(size: int) -> float:
+    """The median seconds of one exchange of so many bytes each way with everybody, over TCP alone."""
+    words = ["-m", "benchmarks.network_namespace", AGGREGATOR, "benchmarks.delayed_rounds", "--serve", str(size)]
+    with subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE) as server:
+        sites = [threading.Thread(target=_echo, args=(size, ROUNDS)) for _ in range(PARTICIPANTS)]
+        for site in sites:
+            site.start()
+        for site in sites:
+            site.join()
+        assert server.stdout is not None
+        return median(json.loads(server.stdout.readline())[1:])
+
+
+def run_of(case: RoundCase) -> float:
+    """The median seconds of a round of this case."""
+    module = ("benchmarks.network_namespace", AGGREGATOR, "aggregator.main")
+    place = AggregatorPlace(f"{HOST}:{PORT}", (HOST,), module)
+    with tempfile.TemporaryDirectory(prefix="dcfpca-bench-") as directory:
+        return measure_rounds(case, Path(directory), place).median_round_s
+
+
+def measure(rules: Path, rows: int, rank: int) -> Iterator[dict[str, Any]]:
+    """Rounds of one shape, with and without delay."""
+    bare = {}
+    for milliseconds in (0.0, DELAY_MS):
+        delay(rules, milliseconds)
+        bare[milliseconds] = bare_exchange(8 * rows * rank)
+    for aggregation in CASES[rows, rank]:
+        case = RoundCase(PARTICIPANTS, rows, rank, ROUNDS, aggregation, 64)
+        found = {}
+        for milliseconds in (0.0, DELAY_MS):
+            delay(rules, milliseconds)
+            found[milliseconds] = run_of(case)
+        added = (found[DELAY_MS] - found[0.0]) / ROUND_TRIP
+        transfer = (bare[DELAY_MS] - bare[0.0]) / ROUND_TRIP - 1.0
+        yield {
+            **asdict(case),
+            "one_way_ms": DELAY_MS,
+            "round_s": found[0.0],
+            "delayed_round_s": found[DELAY_MS],
+            "bare_s": bare[0.0],
+            "delayed_bare_s": bare[DELAY_MS],
+            "round_trips": added,
+            "round_trips_beyond_transfer": added - max(transfer, 0.0),
+            "load": os.getloadavg()[0],
+        }
+
+
+def main() -> None:
+    """Measure all cases, and write the rows."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--netemu", type=Path, help="the hub")
+    parser.add_argument("--json", type=Path, help="where the rows go")
+    parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.serve:
+        serve(PARTICIPANTS, given.serve, ROUNDS)
+        return
+    if given.netemu is None or given.json is None:
+        parser.error("--netemu and --json are needed")
+    given.json = given.json.resolve()
+    with tempfile.TemporaryDirectory(prefix="dcfpca-netemu-") as directory:
+        rules = Path(directory) / "rules.json"
+        with two_namespaces(given.netemu.resolve(), rules):
+            rows = [row for shape in CASES for row in measure(rules, *shape)]
+    given.json.write_text(json.dumps(rows, indent=2) + "\n")
+    for row in rows:
+        kind = f"{row['aggregation']} {row['rows']} × {row['rank']}"
+        print(f"{kind:>20} {row['round_trips_beyond_transfer']:.2f} round trips beyond the transfer")
+
+
+if __name__ == "__main__":
+    main()

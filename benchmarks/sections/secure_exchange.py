@@ -1,0 +1,121 @@
+"""What the secure sum costs beside a plain exchange: time, CPU, bytes, round trips, set-up and verification."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.sections import Section, paragraphs, table
+
+Row = dict[str, Any]
+ROUND, VERIFIED, BYTES, TRIPS = 1.25, 1.15, 1.01, 1.6  # times plain, times unverified, times 2·m·r·8, beyond transfer
+MASKING_S, SET_UP_S = 0.040, {10: 1.0, 64: 5.0}
+_UNVERIFIED = "secure, verify = never"
+
+
+def secure_rounds(results: Path) -> Section | None:
+    """Plain and secure rounds in turns, and what masking takes of a site's CPU."""
+    path = results / "secure-rounds.json"
+    if not path.exists():
+        return None
+    rows: list[Row] = json.loads(path.read_text())
+    loads = sorted(row["load"] for row in rows)
+    return Section(
+        "The secure sum beside the plain one",
+        ("python -m benchmarks.secure_rounds --json benchmarks/results/secure-rounds.json",),
+        paragraphs(
+            "1000 × 50, sites that compute nothing, all processes and all their disks on one machine of two cores; the "
+            f"kinds take turns ({rows[0]['turns']} each of ten sites); medians. CPU is that of the process, whatever "
+            f"else the machine did: its load was {loads[0]:.0f} to {loads[-1]:.0f}, so seconds are upper bounds and "
+            "ratios of seconds are rough. Bytes are both ways, against 2 · m · r · 8. `sampled` is the default.",
+            "Before an answer of a secure round leaves, a site has synced its numbers, their row and its key "
+            "record (twice) to the disk, which a plain round does not need; here ten sites share one disk for that.",
+            table(
+                ["sum", "sites", "median round", "CPU of all processes, a round", "bytes", "set-up", "masking, a site"],
+                [_cells(row) for row in rows],
+            ),
+        ),
+        tuple(_short(rows)),
+    )
+
+
+def _cells(row: Row) -> list[str]:
+    masked = row.get("masking_cpu_s")
+    cpu = row.get("cpu_round_s")
+    return [
+        row["kind"],
+        str(row["participants"]),
+        f"{row['median_round_s'] * 1000:.0f} ms",
+        f"{cpu * 1000:.0f} ms" if cpu else "–",
+        f"{row['bytes_over_tensors']:.3f}",
+        f"{row['set_up_s']:.2f} s" if row["set_up_s"] else "–",
+        f"{masked * 1000:.1f} ms of CPU" if masked else "–",
+    ]
+
+
+def _short(rows: list[Row]) -> list[str]:
+    by_kind = {(row["kind"], row["participants"]): row for row in rows}
+    plain, secure = (by_kind.get((kind, 10)) for kind in ("plain", "secure"))
+    found = []
+    if plain and secure:
+        found += _over("A secure round of ten sites", secure, plain, ROUND, "a plain one")
+    if secure and (bare := by_kind.get((_UNVERIFIED, 10))):
+        found += _over("A secure round with verification", secure, bare, VERIFIED, "one without")
+    if secure and secure["bytes_over_tensors"] > BYTES:
+        found.append(
+            f"A secure round moves {secure['bytes_over_tensors']:.2f} times 2 · m · r · 8 (asked: {BYTES:g}), as "
+            f"verified rounds fetch the sum; without, {by_kind[_UNVERIFIED, 10]['bytes_over_tensors']:.3f} times."
+        )
+    for row in rows:
+        if row.get("masking_cpu_s", 0.0) > MASKING_S:
+            found.append(f"Masking takes {row['masking_cpu_s'] * 1000:.0f} ms of a site's CPU (asked: 40).")
+        if row["set_up_s"] > SET_UP_S[row["participants"]]:
+            found.append(f"The set-up of {row['participants']} sites takes {row['set_up_s']:.1f} s.")
+    return found
+
+
+def _over(what: str, one: Row, other: Row, asked: float, of: str) -> list[str]:
+    times = one["median_round_s"] / other["median_round_s"]
+    cpu = one.get("cpu_round_s", 0.0) / other["cpu_round_s"] if other.get("cpu_round_s") else 0.0
+    said = f", {cpu:.2f} times its CPU" if cpu else ""
+    return [f"{what} takes {times:.2f} times {of}{said} (asked: {asked:g})."] if times > asked else []
+
+
+def delayed_rounds(results: Path) -> Section | None:
+    """Round trips of a round over a line with delay."""
+    path = results / "delayed-rounds.json"
+    if not path.exists():
+        return None
+    rows: list[Row] = json.loads(path.read_text())
+    over = [row for row in rows if row["aggregation"] == "secure" and row["round_trips_beyond_transfer"] > TRIPS]
+    return Section(
+        "Over a line with delay",
+        ("python -m benchmarks.delayed_rounds --netemu PATH --json benchmarks/results/delayed-rounds.json",),
+        paragraphs(
+            f"{rows[0]['participants']} sites in one network namespace and the aggregator in another, every frame "
+            f"delayed by {rows[0]['one_way_ms']:g} ms each way. Round trips are what the delay adds to a median round, "
+            "in units of 100 ms. Beyond the transfer: less what the delay adds to a bare exchange of these bytes over "
+            "TCP beyond its one round trip. Sums below 256 KiB are verified in every round, for which a site "
+            "fetches them: one round trip more. Large tensors take less than the bare exchange, whose lines fall idle.",
+            table(
+                ["sum", "tensor", "round", "with delay", "round trips", "beyond the transfer"],
+                [
+                    [
+                        row["aggregation"],
+                        f"{row['rows']} × {row['rank']}",
+                        f"{row['round_s'] * 1000:.0f} ms",
+                        f"{row['delayed_round_s'] * 1000:.0f} ms",
+                        f"{row['round_trips']:.2f}",
+                        f"{row['round_trips_beyond_transfer']:.2f}",
+                    ]
+                    for row in rows
+                ],
+            ),
+        ),
+        tuple(
+            f"A secure round of {row['rows']} × {row['rank']} takes {row['round_trips_beyond_transfer']:.2f} round "
+            f"trips beyond the transfer (asked: {TRIPS:g})."
+            for row in over
+        ),
+    )

@@ -1,0 +1,114 @@
+"""One sample drawn small: as images, as a profile, or as a bar for each entry; and figures as people write them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+import numpy as np
+
+from dcfpca.report import png
+from dcfpca.report.site_figures import FloatArray, OddSample, SiteFigures
+
+MOST_BARS = 16
+CARD_WIDTH, PROFILE_HEIGHT = 300.0, 110.0
+_MARGIN = 46.0
+_BAR, _LABEL = 15.0, 96.0
+_CENTRE = _LABEL + (CARD_WIDTH - _LABEL) / 2
+_CLIP = 12.0  # in noise: longer bars are cut
+
+
+def number(value: float) -> str:
+    """A measurement as people write it."""
+    return f"{value:.4g}" if abs(value) < 1e5 else f"{value:.3g}"
+
+
+def rounded(value: float) -> str:
+    """An estimate, which is not known to more than three digits."""
+    return f"{float(f'{value:.3g}'):.10g}" if abs(value) < 1e5 else f"{value:.3g}"
+
+
+def noise_text(z: float) -> str:
+    """How far off, in noise."""
+    return f"{z:+.1f} noise" if abs(z) < 1000 else f"{'+' if z > 0 else '−'}over 1000 noise"
+
+
+def drawing(one: OddSample, found: SiteFigures) -> str:
+    """The sample as images, as a profile, or as a bar for each entry."""
+    match found.drawing:
+        case "image":
+            assert found.image is not None
+            return _images(one, found.image)
+        case "profile":
+            return _profile(one)
+        case _:
+            return _bars(one, found.features.names)
+
+
+def _images(one: OddSample, shape: tuple[int, int]) -> str:
+    centre = float(np.nanmedian(one.expected))
+    reach = float(np.nanquantile(np.abs(one.expected - centre), 0.99)) or 1.0
+    shown = [("found", one.observed - centre, reach), ("expected", one.expected - centre, reach)]
+    shown.append(("off by, in noise", one.z, max(float(np.nanquantile(np.abs(one.z), 0.999)), 6.0)))
+    pictures = [
+        f'<figure><img alt="{title} at {escape(one.sample)}" '
+        f'src="{png.data_uri(png.levels(values.reshape(shape), span))}">'
+        f"<figcaption>{title}</figcaption></figure>"
+        for title, values, span in shown
+    ]
+    return f'<div class="triple">{"".join(pictures)}</div>'
+
+
+def _profile(one: OddSample) -> str:
+    """Found and expected as two lines over the features, flagged entries as dots."""
+    values = np.concatenate([one.observed, one.expected])
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    across = np.linspace(_MARGIN, CARD_WIDTH - 6, one.observed.size)
+    scale = (PROFILE_HEIGHT - 16) / ((high - low) or 1.0)
+    found, expected = (PROFILE_HEIGHT - 8 - (one - low) * scale for one in (one.observed, one.expected))
+    dots = "".join(f'<circle class="c3" cx="{across[row]:.1f}" cy="{found[row]:.1f}" r="3"/>' for row in one.rows)
+    key = "".join(
+        f'<text class="tick" x="{_MARGIN - 6:.0f}" y="{y:.0f}" text-anchor="end">{number(value)}</text>'
+        for y, value in ((12.0, high), (PROFILE_HEIGHT - 4, low))
+    )
+    lines = _line("l4", across, expected) + _line("l1", across, found)
+    return _small_svg(lines + dots + key, PROFILE_HEIGHT, f"found (blue) and expected (grey) at {one.sample}")
+
+
+def _line(kind: str, across: FloatArray, down: FloatArray) -> str:
+    """A polyline for each stretch without gaps."""
+    gaps = np.flatnonzero(np.isnan(down))
+    made = []
+    for stretch in np.split(np.arange(down.size), gaps):
+        points = " ".join(f"{across[k]:.1f},{down[k]:.1f}" for k in stretch if not np.isnan(down[k]))
+        made.append(f'<polyline class="{kind}" points="{points}"/>' if points else "")
+    return "".join(made)
+
+
+def _bars(one: OddSample, names: Sequence[str]) -> str:
+    """How far off each entry is, in noise; of many features those that are furthest off."""
+    sizes = np.where(np.isnan(one.z), 0.0, np.abs(one.z))
+    chosen = np.sort(np.argsort(-sizes, kind="stable")[:MOST_BARS])
+    high = _BAR * len(chosen)
+    axis = f'<line class="grid" x1="{_CENTRE:.1f}" x2="{_CENTRE:.1f}" y1="0" y2="{high:.0f}"/>'
+    bars = [_bar(names[row], one.z[row], row in one.rows, line * _BAR) for line, row in enumerate(chosen)]
+    return _small_svg(axis + "".join(bars), high, f"how far off each entry of {one.sample} is")
+
+
+def _bar(name: str, z: float, flagged: bool, top: float) -> str:
+    label = name if len(name) < 15 else name[:13] + "…"
+    text = f'<text class="tick" x="{_LABEL - 6:.0f}" y="{top + 11:.1f}" text-anchor="end">{escape(label)}</text>'
+    if np.isnan(z):
+        return text + f'<text class="tick" x="{_CENTRE + 4:.1f}" y="{top + 11:.1f}">missing</text>'
+    half = CARD_WIDTH - _CENTRE
+    long = max(min(abs(z), _CLIP) / _CLIP * half, 0.75)
+    kind, begin = "c3" if flagged else "c4", _CENTRE if z > 0 else _CENTRE - long
+    return (
+        f'{text}<rect class="{kind}" x="{begin:.1f}" y="{top + 2:.1f}" width="{long:.1f}" height="{_BAR - 4:.0f}">'
+        f"<title>{escape(name)}: {noise_text(z)}</title></rect>"
+    )
+
+
+def _small_svg(inside: str, height: float, title: str) -> str:
+    box = f"0 0 {CARD_WIDTH:.0f} {height:.0f}"
+    return f'<svg class="small" viewBox="{box}" role="img" aria-label="{escape(title)}">{inside}</svg>'

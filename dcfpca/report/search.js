@@ -1,0 +1,17 @@
+(function () {
+  var box = document.getElementById("search"), only = document.getElementById("only"), told = document.getElementById("told");
+  if (!box) { return; }
+  function apply() {
+    var phrase = box.value.toLowerCase().trim(), words = phrase.split(/\s+/).filter(Boolean), shown = 0, cards = 0;
+    document.querySelectorAll("[data-text]").forEach(function (one) {
+      var text = one.getAttribute("data-text"), flag = one.getAttribute("data-flag");
+      var named = text.indexOf(phrase) >= 0 || words.every(function (word) { return (" " + text).indexOf(" " + word) >= 0; });
+      var fits = named && !(only.checked && flag === "no");
+      one.hidden = !fits;
+      if (one.classList.contains("card")) { cards += 1; shown += fits ? 1 : 0; }
+    });
+    told.textContent = words.length || only.checked ? shown + " of " + cards + " drawn samples" : "";
+  }
+  box.addEventListener("input", apply);
+  only.addEventListener("change", apply);
+})();

@@ -1,0 +1,54 @@
+"""However the columns of a table are dealt out to sites: the same rank, flags, scores and verdict."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dcfpca.rpca.column_blocks import ArrayColumns, split
+from dcfpca.rpca.method import FloatArray, Method
+from dcfpca.rpca.refinement.method import StagedMethod
+from dcfpca.rpca.scaling import ScaledMethod
+from dcfpca.rpca.simulate import simulate
+from dcfpca.rpca.subspace.method import SubspaceMethod
+
+ROWS, COLUMNS = 12, 160
+
+
+def _table(seed: int, noise: float) -> FloatArray:
+    """Low rank and noise, gross errors, gaps, and features of whole numbers and of two values."""
+    rng = np.random.default_rng(seed)
+    M = rng.standard_normal((ROWS, 2)) @ rng.standard_normal((2, COLUMNS))
+    M += noise * rng.standard_normal(M.shape)
+    M[3], M[7] = np.round(2.0 * M[3]), M[7] > 0.0
+    M = np.where(rng.random(M.shape) < 0.04, M + 20.0 * rng.choice([-1.0, 1.0], M.shape), M)
+    return np.where(rng.random(M.shape) < 0.05, np.nan, M)
+
+
+def _method(scaled: bool) -> Method:
+    staged = StagedMethod(SubspaceMethod(ROWS, 5, 100, 1e-9, fixed_rank=False), ROWS, 5, fixed_rank=False)
+    return ScaledMethod(staged, ROWS) if scaled else staged
+
+
+@pytest.mark.slow
+@settings(max_examples=12, deadline=None)
+@given(
+    seed=st.integers(0, 2**16),
+    noise=st.sampled_from([0.1, 0.5, 2.0]),
+    cuts=st.sets(st.integers(1, COLUMNS - 1), max_size=5),
+    scaled=st.booleans(),
+)
+def test_the_split_changes_neither_rank_nor_flags_nor_verdict(
+    seed: int, noise: float, cuts: set[int], scaled: bool
+) -> None:
+    M, method = _table(seed, noise), _method(scaled)
+    counts = tuple(int(count) for count in np.diff([0, *sorted(cuts), COLUMNS]))
+    whole, parts = simulate(method, [ArrayColumns(M)]), simulate(method, split(M, counts))
+    assert whole.consensus.round == parts.consensus.round
+    assert method.verdict(whole.consensus) == method.verdict(parts.consensus)
+    np.testing.assert_array_equal(whole.outliers.toarray() != 0.0, parts.outliers.toarray() != 0.0)
+    np.testing.assert_allclose(whole.low_rank, parts.low_rank, atol=1e-7 * np.nanmax(np.abs(M)))
+    pooled = np.concatenate([result.p_values for result in parts.results])
+    np.testing.assert_allclose(whole.results[0].p_values, pooled, atol=1e-6)

@@ -1,0 +1,119 @@
+"""What verdicts say, and what they keep to themselves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dcfpca.rpca.column_blocks import ArrayColumns, split
+from dcfpca.rpca.gradient.method import GradientMethod
+from dcfpca.rpca.method import FloatArray, Outcome, Verdict
+from dcfpca.rpca.refinement.closing_plan import VERDICT, ClosingPlan, FitEnding
+from dcfpca.rpca.refinement.feature_notes import feature_notes
+from dcfpca.rpca.refinement.method import StagedMethod
+from dcfpca.rpca.refinement.verdict import FEWEST_TOLD, figures_of, verdict_of
+from dcfpca.rpca.simulate import Simulation, simulate
+from dcfpca.rpca.subspace.method import SubspaceMethod
+
+NAMES = tuple(f"metric {row}" for row in range(14))
+
+
+def _table(columns: int = 800) -> FloatArray:
+    rng = np.random.default_rng(2)
+    return rng.standard_normal((14, 2)) @ rng.standard_normal((2, columns)) + 0.3 * rng.standard_normal((14, columns))
+
+
+def _run(M: FloatArray, rank: int | None = None, bound: int = 5) -> tuple[StagedMethod, Simulation]:
+    width = rank or bound
+    inner = SubspaceMethod(M.shape[0], width, 100, 1e-9, fixed_rank=rank is not None)
+    method = StagedMethod(inner, M.shape[0], width, rank is not None, features=NAMES)
+    return method, simulate(method, [ArrayColumns(M)])
+
+
+def _verdict(method: StagedMethod, run: Simulation) -> Verdict:
+    verdict = method.verdict(run.consensus)
+    assert verdict is not None
+    return verdict
+
+
+@pytest.fixture(scope="module")
+def plan() -> ClosingPlan:
+    return ClosingPlan.of(_run(_table())[1].consensus.broadcast)
+
+
+def test_features_that_cannot_carry_a_low_rank_part_are_named_by_their_kind() -> None:
+    M = _table()
+    M[3], M[5], M[8] = 7.0, M[5] > np.quantile(M[5], 0.88), M[8] > 0.0
+    notes = "\n".join(_verdict(*_run(M)).notes)
+    assert "Constant, so of no use to the others: metric 3." in notes
+    assert (
+        "One value in more than 80 % of the entries, so only values far from all others are flagged: metric 5." in notes
+    )
+    assert "Two values, which a low-rank part follows poorly: metric 8." in notes
+
+
+def test_continuous_features_are_not_named(plan: ClosingPlan) -> None:
+    assert feature_notes(plan) == ()
+
+
+def test_a_sound_answer_is_told_with_what_it_predicts(plan: ClosingPlan) -> None:
+    verdict = verdict_of(plan, Outcome.CONVERGED, 5)
+    assert verdict.sound
+    assert verdict.sentence.startswith("Rank 2 predicts ")
+
+
+def test_every_reason_against_an_answer_is_told_and_what_to_do(plan: ClosingPlan) -> None:
+    figures = dict.fromkeys(VERDICT, 0.0) | {
+        "flagged": 0.2,
+        "worst_flagged": 0.5,
+        "worst_feature": 4.0,
+        "far_entries": 0.1,
+        "odd_columns": 0.25,
+    }
+    bad = replace(plan, verdict=np.array(list(figures.values())), noise=1e-3 * plan.spread)
+    told = verdict_of(bad, Outcome.OUT_OF_ROUNDS, 2, NAMES)
+    assert not told.sound
+    for expected in (
+        "round limit, raise rounds",
+        "bound 2, raise max_rank",
+        "hardly better than medians do, lower the rank",
+        "no noise left",
+        "more is flagged",
+        "50 % of the entries of metric 4",
+        "leaves the range",
+        "200 samples (25 %) are not explained",
+    ):
+        assert expected in told.sentence
+
+
+@pytest.mark.parametrize(("odd", "told"), [(FEWEST_TOLD - 1, 0.0), (FEWEST_TOLD, FEWEST_TOLD / 800)])
+def test_a_count_of_samples_below_the_disclosure_limit_is_told_as_none(
+    plan: ClosingPlan, odd: int, told: float
+) -> None:
+    counts = np.ones((14, 56))
+    figures = figures_of(plan, counts, np.array([800.0, 0.0, 800.0, float(odd)]))
+    assert figures[VERDICT.index("odd_columns")] == pytest.approx(told)
+
+
+def test_a_rank_that_predicts_nothing_is_not_to_be_trusted() -> None:
+    M = np.random.default_rng(0).standard_normal((14, 500))
+    verdict = _verdict(*_run(M, rank=3))
+    assert not verdict.sound
+    assert "lower the rank" in verdict.sentence
+
+
+def test_gradient_has_a_verdict_and_flags_at_the_same_rate() -> None:
+    M = _table(400)
+    M[2, ::40] += 30.0
+    inner = GradientMethod(14, 2, 150, 1e-6)
+    method = StagedMethod(inner, 14, 2, refines=False)
+    run = simulate(method, split(M, (150, 250)))
+    verdict = method.verdict(run.consensus)
+    assert verdict is not None
+    assert ClosingPlan.of(run.consensus.broadcast).ending is FitEnding.KEPT
+    flagged = run.outliers.toarray() != 0.0
+    assert flagged[2, ::40].all()
+    flagged[2, ::40] = False
+    assert np.mean(flagged) <= 0.012
