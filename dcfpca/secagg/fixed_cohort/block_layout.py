@@ -9,7 +9,7 @@ from itertools import accumulate
 from dcfpca.secagg.fixed_cohort.domain_separation import canonical
 
 BOUNDED = "bounded"
-"""Name of a block whose numbers keep their bound by construction: no sum changes its exponent, nothing lifts it."""
+"""Name of a block whose numbers keep their bound by construction: no sum changes its exponent."""
 
 
 @dataclass(frozen=True, slots=True)
