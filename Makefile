@@ -15,11 +15,14 @@ export PYTHONDONTWRITEBYTECODE :=
 demo: $(RUNTIME)
 	$(BIN)/dcfpca demo
 
+# Two at a time, each module in one process: most tests wait for daemons more than they compute.
+PARALLEL ?= -n 2 --dist loadscope
+
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 check: lint
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" $(PARALLEL)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
