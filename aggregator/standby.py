@@ -7,7 +7,6 @@ import os
 import socket
 import sys
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -17,9 +16,11 @@ from aggregator.store.lease import LEASE_SECONDS, RENEW_SECONDS, Lease
 from aggregator.store.postgresql import LeaseLost
 from aggregator.store.sqlite_errors import StoreFailed
 from aggregator.trust import Trust
+from dcfpca.errors import DcfpcaError
 from dcfpca.logs import log
 
 POLL_SECONDS = 0.5
+_SILENT = "the database does not answer"
 
 Announce = Callable[[Config, int], None]
 
@@ -66,26 +67,34 @@ class LeaseKeeper:
 
     When the lease is lost, or cannot be renewed for as long as it lasts, the process ends at once, as if it had been
     killed: nothing was acknowledged that is not in the database, and its supervisor starts it again as a standby.
+    A second thread counts the seconds, because a renewal that is never answered does not fail.
     """
 
     def __init__(self, lease: Lease, end: Callable[[int], None] = os._exit) -> None:
         self._lease, self._end = lease, end
         self._stopped = threading.Event()
+        self._seconds, self._trouble = 0.0, _SILENT
         self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
         self._thread.start()
+        threading.Thread(target=self._count, name="lease-count", daemon=True).start()
 
     def _keep(self) -> None:
-        renewed = time.monotonic()
         while not self._stopped.wait(RENEW_SECONDS):
-            asked = time.monotonic()
             try:
                 self._lease.renew()
-                renewed = asked
+                self._seconds, self._trouble = 0.0, _SILENT
             except LeaseLost as error:
                 return self._lost(str(error))
-            except StoreFailed as error:
-                if time.monotonic() - renewed > LEASE_SECONDS:
-                    return self._lost(str(error))
+            except DcfpcaError as error:
+                self._trouble = str(error)
+        return None
+
+    def _count(self) -> None:
+        """By turns of this thread and not by a clock: a process that was paused may renew, if nobody took over."""
+        while not self._stopped.wait(RENEW_SECONDS):
+            self._seconds += RENEW_SECONDS
+            if self._seconds > LEASE_SECONDS:
+                return self._lost(self._trouble)
         return None
 
     def _lost(self, reason: str) -> None:
@@ -96,7 +105,9 @@ class LeaseKeeper:
     def release(self) -> None:
         """Give the lease back, for another to take at once."""
         self._stopped.set()
-        self._thread.join()
-        with suppress(StoreFailed):
+        self._thread.join(LEASE_SECONDS)
+        if self._thread.is_alive():
+            return  # the renewal under way has the connection, and is not answered
+        with suppress(DcfpcaError):
             self._lease.release()
         self._lease.close()

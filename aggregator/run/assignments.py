@@ -1,7 +1,8 @@
 """Which assignments a participant has now: a function of the run's state and nothing else.
 
 Level-triggered: a stream that reconnects receives the same assignments again, and a participant answers a repeat with
-the same bytes, or not at all if its answer was acknowledged. So there is no outbox that could be lost or sent twice.
+the same bytes, or not at all if its answer was acknowledged; in a fixed cohort only what is missing is asked for, and a
+repeat is always answered. So there is no outbox that could be lost or sent twice.
 """
 
 from __future__ import annotations

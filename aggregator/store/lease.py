@@ -1,7 +1,8 @@
 """The lease in the database: the aggregator that holds it serves, the others wait.
 
 The holder renews it every second. When it has not for LEASE_SECONDS, by the clock of the database, whoever asks next
-takes it over under the next term, after which no transaction of the earlier term can commit (postgresql.py).
+takes it over under the next term, after which no transaction of the earlier term can commit (postgresql.py). A lease
+that lasts longer than any was ever granted is free, too: the clock of the database was set back.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from aggregator.store.postgresql import LeaseLost, connect, translated
 
 LEASE_SECONDS = 4.0
 RENEW_SECONDS = 1.0
+# A clock that is set back by less costs no more than that much of waiting, and no takeover.
+_LONGEST_SECONDS = 3 * LEASE_SECONDS
 
 _TAKE = (
     "UPDATE lease SET term = term + 1, holder = %s, expires = clock_timestamp() + make_interval(secs => %s)"
-    " WHERE expires <= clock_timestamp() RETURNING term"
+    " WHERE expires NOT BETWEEN clock_timestamp() AND clock_timestamp() + make_interval(secs => %s) RETURNING term"
 )
 _RENEW = "UPDATE lease SET expires = clock_timestamp() + make_interval(secs => %s) WHERE term = %s RETURNING term"
 _RELEASE = "UPDATE lease SET expires = '-infinity' WHERE term = %s"
@@ -35,7 +38,7 @@ class Lease:
 
     def take(self) -> bool:
         """Take the lease if nobody holds it; raises StoreFailed when the database does not answer."""
-        row = self._execute(_TAKE, (self._me, LEASE_SECONDS)).fetchone()
+        row = self._execute(_TAKE, (self._me, LEASE_SECONDS, _LONGEST_SECONDS)).fetchone()
         if row is None:
             self.last_holder = self.holder()
             return False

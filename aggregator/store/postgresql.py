@@ -49,13 +49,15 @@ class LeaseLost(StoreFailed):
 class PostgresDatabase:
     """A connection to the database at this URL; `Database` of database_port.py says what its methods do.
 
-    A connection that broke is made again at the next use.
+    A connection that broke is made again at the next use, but not within a transaction: what is left of it would
+    be committed alone, and without a look at the lease.
     """
 
     def __init__(self, url: str, term: int | None = None) -> None:
         """`term`: of the lease under which this process serves; without one, nothing can be written."""
         self._url, self._term = url, term
         self._connection = connect(url)
+        self._in_transaction = False
 
     def execute(self, statement: str, values: Sequence[Stored] = (), /) -> Rows:
         """Run a statement."""
@@ -73,11 +75,14 @@ class PostgresDatabase:
         """A fenced transaction, rolled back on failure; raises LeaseLost when another aggregator serves."""
         try:
             self._begin(wait_for_disk=wait_for_disk)
+            self._in_transaction = True
             yield
             self.execute("COMMIT")
         except BaseException:
             self._roll_back()
             raise
+        finally:
+            self._in_transaction = False
 
     def _begin(self, *, wait_for_disk: bool) -> None:
         parts = (_BEGIN, _TERM) if wait_for_disk else (_BEGIN, _NO_WAIT, _TERM)
@@ -98,7 +103,7 @@ class PostgresDatabase:
         self._connection.close()
 
     def _live(self) -> Any:
-        if self._connection.closed:
+        if self._connection.closed and not self._in_transaction:
             self._connection = connect(self._url)
         return self._connection
 
@@ -148,7 +153,8 @@ def connect(url: str, settings: str = "") -> Any:
     """A connection that commits each statement by itself; raises StoreFailed when there is no answer."""
     psycopg = _driver()
     with translated():
-        session = {"options": f"{_SETTINGS} {settings}", **_SESSION}
+        given = psycopg.conninfo.conninfo_to_dict(url).get("options") or ""
+        session = {"options": f"{given} {_SETTINGS} {settings}", **_SESSION}
         return psycopg.connect(url, autocommit=True, prepare_threshold=None, **session)
 
 
@@ -158,7 +164,8 @@ def translated() -> Iterator[None]:
     psycopg = _driver()
     try:
         yield
-    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+    # InternalError: among others a transaction that was left idle for too long, and a server that only lets us read.
+    except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError) as error:
         hint = "look at PostgreSQL and the network; what was acknowledged is safe"
         raise StoreFailed(f"the store's database does not answer: {_first_line(error)}", hint) from error
     except psycopg.DataError as error:

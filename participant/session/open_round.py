@@ -46,6 +46,16 @@ class OpenRound:
         """What the open attempt waits for from this site."""
         return (*self.compute(), *self.attempt.start()) if self.attempt else ()
 
+    def announced_again(self) -> tuple[Action, ...]:
+        """What is due when the open attempt is announced again.
+
+        A fixed cohort's round is announced only to members whose answer is missing. One that was acknowledged was lost
+        with the aggregator that took it, and its successor on another machine waits for it: the same bytes go out.
+        """
+        if isinstance(self.attempt, FixedCohortAttempt):
+            self.attempt.done.clear()
+        return self.due()
+
     def compute(self) -> tuple[Action, ...]:
         """The local step of the open round, unless it is done or a local step is still running."""
         if self.attempt is None or self.attempt.is_answered or self._computing:

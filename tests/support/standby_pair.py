@@ -39,12 +39,12 @@ class StandbyPair(Federation):
         tls = TlsFiles(files.ca, files.certificate, files.key)
         self.settings = ConnectionSettings(address, tls, tuple(standbys))
         self._channel = serving_channel(self.settings, own)
-        self._own = own
+        self.own = own
 
     @property
     def operator(self) -> Operator:
         assert self._channel is not None
-        return Operator(self._channel, self.settings.address, self._own.identity)
+        return Operator(self._channel, self.settings.address, self.own.identity)
 
     def start(self, name: str) -> Process:
         """Start one of the aggregators; await what it becomes."""

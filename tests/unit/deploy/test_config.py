@@ -29,7 +29,7 @@ MODELS: dict[str, type[BaseModel]] = {
 # Keys without a default in the file: there is none, or it stands for "not given", which TOML cannot say.
 UNSAID = {"spec.toml": {"rank"}}
 # Defaults that are not the example's: a path as the reference has to show one, and what only measurements use.
-SHOWN_ONLY = {"telemetry.ready_file", "identity.crl", "data.feature_names", "store.url_file"}
+SHOWN_ONLY = {"store.url_file", "telemetry.ready_file", "identity.crl", "data.feature_names"}
 NOT_FOR_USERS: set[str] = set()
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -114,6 +117,94 @@ def test_a_server_ends_when_its_lease_is_lost(url: str) -> None:
         take_over(url, "two")
         assert ended.wait(20)
     assert codes == [1]
+
+
+def ends_of(lease: Lease, trouble: Callable[[], object]) -> list[int]:
+    """The exit codes with which the keeper of this lease ends its process after this trouble."""
+    ended, codes = threading.Event(), list[int]()
+
+    def end(code: int) -> None:
+        codes.append(code)
+        ended.set()
+
+    assert lease.take()
+    keeper = LeaseKeeper(lease, end)
+    trouble()
+    assert ended.wait(30)
+    keeper._stopped.set()
+    return codes
+
+
+def test_a_server_ends_when_its_renewals_are_never_answered(url: str) -> None:
+    with closing(Lease(url, "one")) as lease:
+        assert not lease.holder()
+        frozen = lease._connection.info.backend_pid
+        try:
+            assert ends_of(lease, lambda: os.kill(frozen, signal.SIGSTOP)) == [1]
+        finally:
+            os.kill(frozen, signal.SIGCONT)
+
+
+def test_a_server_ends_when_the_database_refuses_its_renewals(url: str) -> None:
+    with closing(Lease(url, "one")) as lease, connect(url) as other:
+        assert ends_of(lease, lambda: other.execute("ALTER TABLE lease RENAME TO gone")) == [1]
+
+
+def test_a_lease_from_before_the_clock_was_set_back_is_free(url: str, pair: tuple[Lease, Lease]) -> None:
+    one, two = pair
+    assert one.take()
+    with connect(url) as connection:
+        connection.execute("UPDATE lease SET expires = expires + make_interval(hours => 1)")
+    assert two.take()
+    assert not one.take()
+
+
+def test_one_of_many_successors_takes_the_lease(url: str) -> None:
+    take_over(url)
+    with connect(url) as connection:
+        connection.execute("UPDATE lease SET expires = '-infinity'")
+    with ExitStack() as stack, ThreadPoolExecutor(8) as threads:
+        leases = [stack.enter_context(closing(Lease(url, str(number)))) for number in range(8)]
+        taken = list(threads.map(Lease.take, leases))
+        assert taken.count(True) == 1
+        assert leases[0].holder() == str(taken.index(True))
+
+
+def paused(database: PostgresDatabase) -> None:
+    """A transaction that is left idle until the server ends it."""
+    with database.transaction():
+        database.execute("SET idle_in_transaction_session_timeout = 100")
+        with connect(database._url) as other:
+            while other.execute("SELECT 1 FROM pg_stat_activity WHERE state = 'idle in transaction'").fetchone():
+                pass
+        database.execute("SELECT 1")
+
+
+def test_a_transaction_that_was_paused_for_too_long_can_be_tried_again(url: str) -> None:
+    with closing(PostgresDatabase(url, take_over(url))) as database:
+        with pytest.raises(StoreFailed):
+            paused(database)
+        database.probe_write(commit=True)
+
+
+def cut_in_two(database: PostgresDatabase) -> None:
+    """A transaction that goes on after its connection is gone."""
+    with database.transaction():
+        database._connection.close()
+        database.execute("INSERT INTO revoked VALUES (?, ?, ?, ?)", ("mark", "ann", "", 0.0))
+
+
+def test_half_a_transaction_is_not_written_over_a_new_connection(url: str) -> None:
+    with closing(PostgresDatabase(url, take_over(url))) as database:
+        with pytest.raises(StoreFailed):
+            cut_in_two(database)
+        assert participants.revoked(database) == frozenset()
+
+
+def test_a_database_that_only_lets_us_read_is_waited_for(url: str) -> None:
+    reading = f"{url}&options=-cdefault_transaction_read_only%3Don"
+    with closing(Lease(reading, "one")) as lease, pytest.raises(StoreFailed, match="read-only"):
+        lease.take()
 
 
 def test_without_the_lease_nothing_is_written_and_everything_can_be_read(url: str) -> None:

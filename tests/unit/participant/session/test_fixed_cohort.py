@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dcfpca.message_fate import Fate
 from dcfpca.secagg import errors
 from dcfpca.secagg.fixed_cohort import PastRun
 from participant.session import Reaction, actions, events
@@ -47,6 +48,17 @@ def test_a_session_restarted_before_any_step_says_the_same_bytes() -> None:
         steady.restarted("a")
         restless.round()
         steady.round()
+
+
+def test_an_acknowledged_update_that_is_asked_for_again_is_sent_again_as_the_same_bytes() -> None:
+    """The aggregator that took it is gone, and its successor on another machine has only the database."""
+    cohort = WaitingCohort().set_up()
+    opened, session = cohort.opened(), cohort.sessions["a"]
+    assert cohort.answer("a", opened) == (actions.Submit(opened.ref),)
+    before = bytes(session.update_bytes(opened.ref))
+    session.handle(events.Acknowledged(opened.ref, events.Kind.UPDATE, Fate.ACCEPTED, ""))
+    assert session.handle(opened).actions == (actions.Submit(opened.ref),)
+    assert bytes(session.update_bytes(opened.ref)) == before
 
 
 def test_repeats_of_the_set_up_are_answered_with_the_same_bytes_or_not_at_all() -> None:

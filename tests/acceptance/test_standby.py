@@ -1,0 +1,72 @@
+"""Two aggregators on one PostgreSQL: whichever dies or hangs, the run goes on to the undisturbed answer."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aggregator.rpc.health_client import probe
+from dcfpca.doctor import Level, worst
+from dcfpca.doctor.network_checks import check_aggregators
+from dcfpca.errors import Unreachable
+from tests.support.federation import relative
+from tests.support.postgresql import Server, needs_postgresql
+from tests.support.standby_pair import StandbyPair
+
+pytestmark = [pytest.mark.slow, needs_postgresql]
+
+SITES = ("alpha", "beta", "gamma")
+SPEC = {"method": "subspace", "rank": 2, "rounds": 30, "tolerance": 0.0, "participants": SITES, "closing_rounds": False}
+
+
+@pytest.mark.timeout(240)
+def test_the_serving_aggregator_killed_and_its_successor_frozen_change_nothing(
+    postgresql: Server, tmp_path: Path
+) -> None:
+    with StandbyPair(tmp_path, postgresql.new_database()) as pair:
+        first, second = pair.start("first"), pair.start("second")
+        assert second.events()[-1]["action"] == "standing_by"
+        draw = np.random.default_rng(5)
+        for name in SITES:
+            pair.add_site(name, draw.standard_normal((30, 2)) @ draw.standard_normal((2, 40)))
+        pair.start_sites(SITES)
+        check_health(pair)
+        run_id = pair.propose(**SPEC)
+        first.await_action("consensus_reached", round=3)
+        pair.processes["gamma"].signal(signal.SIGSTOP)  # the round is open until both are there again
+        first.kill()
+        second.await_action("serving")
+        first = pair.start("first")
+        assert first.events()[-1]["action"] == "standing_by"
+        pair.processes["gamma"].signal(signal.SIGCONT)
+        second.await_action("consensus_reached", round=7)
+        second.signal(signal.SIGSTOP)
+        first.await_action("serving")
+        second.signal(signal.SIGCONT)
+        assert second.wait() == 1
+        second.await_action("lease_lost")
+        view = pair.finish(run_id)
+        check_answer(pair, run_id)
+        assert [one.round for one in view.rounds] == list(range(len(view.rounds)))
+
+
+def check_health(pair: StandbyPair) -> None:
+    """Whoever asks is told which one serves."""
+    assert "is serving" in probe(pair.config("first"))
+    with pytest.raises(Unreachable, match=r"is a standby, and spiffe://acme/aggregator/first .* serves"):
+        probe(pair.config("second"))
+    assert "is a standby" in probe(pair.config("second"), standby_ok=True)
+    found = list(check_aggregators(pair.settings.addresses, pair.settings.files, pair.own))
+    assert [one.level for one in found if one.what == "standby"] == [Level.OK]
+    assert worst(found) is not Level.FAIL
+
+
+def check_answer(pair: StandbyPair, run_id: str) -> None:
+    """Every site has the answer of the same run on one machine that nothing disturbed."""
+    view = pair.operator.run(run_id)
+    wanted = pair.simulate(view, SITES)
+    for name, site in zip(SITES, wanted.results, strict=True):
+        assert relative(pair.result(name, run_id).L, site.L) <= 1e-10
