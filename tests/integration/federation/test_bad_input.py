@@ -239,7 +239,7 @@ def test_penalties_that_make_zero_the_solution(federation: Federation) -> None:
 
 
 def test_missing_values_where_the_spec_or_the_site_forbids_them(federation: Federation) -> None:
-    holes = np.ones((ROWS, 3))
+    holes = np.ones((ROWS, 9))
     holes[0, 0] = np.nan
     for name, missing in (("holes", "allow"), ("strict", "refuse")):
         federation.add_site(name, holes, tables={"data": {"missing": missing}})
