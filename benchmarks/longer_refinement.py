@@ -1,8 +1,9 @@
 """What more refinement rounds would change: runs as they end against runs that go on for 400 rounds at their rank.
 
-    python -m benchmarks.longer_refinement --data DIR [--sets asd,prsa,heart,highway] [--json FILE]
+    python -m benchmarks.longer_refinement --data DIR [--sets asd,prsa,heart,highway] [--given] [--json FILE]
 
-Rows of other sets that FILE has are kept. Both runs share the fit and the choice of the rank, and have the same noise
+With `--given`, the rank is told. Other rows that FILE has are kept. Both runs share the fit and the choice of the
+rank, and have the same noise
 per feature. DIR and `tools/injected.py` beside it are those of `benchmarks.real_tables`. The objective is what columns
 are fitted by, over all entries, under each run's own ridge (`dcfpca/rpca/refinement/column_fit.py`).
 With rank 0 there is nothing to refine, and both runs are one.
@@ -79,6 +80,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--sets", default=",".join(GIVEN))
+    parser.add_argument("--given", action="store_true", help="tell the ranks of benchmarks.real_tables")
     parser.add_argument("--json", type=Path)
     wanted = parser.parse_args()
     sys.path.insert(0, str(wanted.data.resolve().parent / "tools"))
@@ -87,12 +89,12 @@ def main() -> None:
     found = []
     with threadpool_limits(1):
         for name in wanted.sets.split(","):
-            for rank in (None, GIVEN[name]):
-                found.append(measure(injected, name, rank))
-                print(json.dumps(found[-1]), flush=True)
+            found.append(measure(injected, name, GIVEN[name] if wanted.given else None))
+            print(json.dumps(found[-1]), flush=True)
     if wanted.json is not None:
         kept = json.loads(wanted.json.read_text()) if wanted.json.exists() else []
-        found = [row for row in kept if row["set"] not in wanted.sets.split(",")] + found
+        measured = {(row["set"], row["said"]) for row in found}
+        found = [row for row in kept if (row["set"], row["said"]) not in measured] + found
         wanted.json.write_text(json.dumps(found, indent=1) + "\n")
 
 

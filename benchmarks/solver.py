@@ -19,6 +19,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.known_failures import known_failures
+from benchmarks.solver_choices import choices
 from dcfpca.bench.solver_race import baseline_peers, ours, theirs, whole_decompositions
 from dcfpca.bench.timed_solve import solve
 from dcfpca.rpca.column_blocks import equal_counts, split
@@ -183,7 +184,7 @@ def _read_seconds(M: np.ndarray) -> float:
 SETS: dict[str, Callable[..., Iterator[Row]]] = {
     "easy": easy, "cells": cells, "closing": closing,
     "kinds": kinds, "split": splits, "values": values, "speed": speed, "step": step,
-    "known-failures": known_failures,
+    "known-failures": known_failures, "choices": choices,
 }  # fmt: skip
 
 

@@ -19,17 +19,29 @@ def easy(results: Path) -> Section | None:
         return None
     worst = max(row["relative_error_L"] for row in rows)
     exact = sum(row["rank"] == row["true_rank"] for row in rows)
+    former = {
+        (row["size"], row["kind"], row["bound"]): row["rounds"] for row in lines(results / "former/solver-easy.jsonl")
+    }
+    before = [former[key] for row in rows if (key := (row["size"], row["kind"], row["bound"])) in former]
+    values = lines(results / "solver-values.jsonl")
     return Section(
         "The solver: rounds",
-        ("python -m benchmarks.solver easy",),
+        ("python -m benchmarks.solver easy", "python -m benchmarks.solver values"),
         paragraphs(
             "Rounds of `subspace` to ‖L−L₀‖²/‖L₀‖² of 1e-6 / 1e-10 / 1e-20; r = .05 n, s = .05, ten sites. The "
             "error of a "
             "round is that of the result the sites would form if it were the last.",
             table(["n", "outliers", "told", "rounds", "at the end", "CPU s a round"], [_easy(row) for row in rows]),
-            f"The rank is exact in {exact} of {len(rows)}; the worst ‖L−L₀‖/‖L₀‖ is {power(worst)}.",
+            f"The rank is exact in {exact} of {len(rows)}; the worst ‖L−L₀‖/‖L₀‖ is {power(worst)}. Runs end after "
+            f"{_range([row['rounds'] for row in rows])} rounds; before a tolerance that is met ended them, after "
+            f"{_range(before)}. Singular values, bound 2r, n = {', '.join(str(row['size']) for row in values)}: the "
+            f"largest error is {power(max((row['singular_value_error'] for row in values), default=0.0))} of σ_r.",
         ),
     )
+
+
+def _range(rounds: list[int]) -> str:
+    return f"{min(rounds)} to {max(rounds)}" if rounds else "–"
 
 
 def _easy(row: dict[str, Any]) -> list[str]:
