@@ -137,9 +137,9 @@ def longer(results: Path) -> Section | None:
             ),
         ),
         tuple(
-            f"{one.set}, {one.said}: the objective is {100 * one.excess:+.2f} % off that of 400 rounds, which change the "
-            f"flags of {one.flags_changed} entries of {one.entries}, {one.flags[0]} of which are flagged (asked: 1 % "
-            "and none)."
+            f"{one.set}, {one.said}: the objective is {100 * one.excess:+.2f} % off that of 400 rounds, which change "
+            f"the flags of {one.flags_changed} entries of {one.entries}, {one.flags[0]} of which are flagged (asked: "
+            "1 % and none)."
             for one in found
             if one.flags_changed
         ),
