@@ -124,7 +124,7 @@ def longer(results: Path) -> Section | None:
         "What more rounds would change",
         (
             "python -m benchmarks.longer_refinement --data DIR --json benchmarks/results/longer-refinement.json",
-            "python -m benchmarks.longer_refinement --data DIR --sets asd,prsa,heart --given --json FILE",
+            "python -m benchmarks.longer_refinement --data DIR --given --json FILE",
         ),
         paragraphs(
             "Runs as they end against the same runs with 400 refinement rounds at their rank, scaling none: the "
