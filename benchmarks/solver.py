@@ -1,4 +1,4 @@
-"""The figures of docs/results.md: `python benchmarks/solver.py SET [--out FILE]`.
+"""The figures of docs/results.md: `python -m benchmarks.solver SET [--out FILE]`.
 
 Every case is drawn from a seed, solved in this process with default settings, and written as one JSON line. Sets that
 take long can be measured in pieces, by `--sizes`, `--solvers` and `--repeats`.
@@ -18,6 +18,8 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from benchmarks.known_failures import known_failures
+from benchmarks.solver_choices import choices
 from dcfpca.bench.solver_race import baseline_peers, ours, theirs, whole_decompositions
 from dcfpca.bench.timed_solve import solve
 from dcfpca.rpca.column_blocks import equal_counts, split
@@ -182,6 +184,7 @@ def _read_seconds(M: np.ndarray) -> float:
 SETS: dict[str, Callable[..., Iterator[Row]]] = {
     "easy": easy, "cells": cells, "closing": closing,
     "kinds": kinds, "split": splits, "values": values, "speed": speed, "step": step,
+    "known-failures": known_failures, "choices": choices,
 }  # fmt: skip
 
 

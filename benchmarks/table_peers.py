@@ -1,11 +1,14 @@
 """Other methods on the tables of `benchmarks.real_tables`, all with the data of all sites in one place.
 
-    python -m benchmarks.table_peers --data DIR [--sets asd,prsa,heart,highway] [--json FILE]
+    python -m benchmarks.table_peers --data DIR [--sets asd,prsa,heart,highway] [--who NAME] [--every N] [--json FILE]
+
+Rows that FILE has of other sets and methods are kept.
 
 Where robpy is installed (0.0.6; it wants an older scikit-learn than this project's, so give it an environment of its
 own), also DetectDeviatingCells and ROBPCA. DetectDeviatingCells flags by its own rule, principal component pursuit by
 what is not zero in S; residuals of the others are flagged beyond 3.5 of their feature's 85 % quantile over 1.44, the
-scale that ours starts from. Missing entries are filled with medians for those that take none.
+scale that ours starts from. Missing entries are filled with medians for those that take none. DetectDeviatingCells
+takes time by the square of the features; `--every 12` gives it every twelfth, and its row says so.
 """
 
 from __future__ import annotations
@@ -69,9 +72,13 @@ def detect_deviating_cells(M: FloatArray, _: int) -> Found:
     import pandas  # noqa: PLC0415 - comes with robpy
     from robpy.outliers.ddc import DDC  # type: ignore[import-not-found]  # noqa: PLC0415 - not a dependency
 
-    frame = pandas.DataFrame(filled(M).T)
-    fitted = DDC().fit(frame)
-    return np.asarray(fitted.cellwise_outliers_).T, np.abs(np.asarray(fitted.standardized_residuals_)).T
+    try:
+        fitted = DDC().fit(pandas.DataFrame(M.T))
+    except ValueError:  # takes missing entries, but not where it leaves no feature out
+        fitted = DDC().fit(pandas.DataFrame(filled(M).T))
+    # Features that it leaves out score nothing.
+    scores = np.nan_to_num(np.abs(np.asarray(fitted.standardized_residuals_)).T, nan=0.0)
+    return np.asarray(fitted.cellwise_outliers_).T, scores
 
 
 def robust_pca_of_hubert(M: FloatArray, rank: int) -> Found:
@@ -94,9 +101,12 @@ def peers() -> dict[str, Callable[[FloatArray, int], Found]]:
     return known
 
 
-def measure(injected: Any, name: str, who: str, method: Callable[[FloatArray, int], Found]) -> dict[str, object]:
+def measure(
+    injected: Any, name: str, who: str, method: Callable[[FloatArray, int], Found], every: int = 1
+) -> dict[str, object]:
     _, sites, truth = injected.problem(name)
-    M, hit, began = np.concatenate(sites, axis=1), np.concatenate(truth, axis=1), time.process_time()
+    M, hit, began = np.concatenate(sites, axis=1)[::every], np.concatenate(truth, axis=1)[::every], time.process_time()
+    who = who if every == 1 else f"{who}, one feature in {every}"
     try:
         flags, scores = method(M, GIVEN[name])
     except Exception as error:  # whatever a peer raises is its answer
@@ -109,6 +119,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--sets", default=",".join(GIVEN))
+    parser.add_argument("--who", default="", help="only methods with this in their name")
+    parser.add_argument("--every", type=int, default=1, help="one feature in so many")
     parser.add_argument("--json", type=Path)
     wanted = parser.parse_args()
     sys.path.insert(0, str(wanted.data.resolve().parent / "tools"))
@@ -117,10 +129,13 @@ def main() -> None:
     found = []
     with threadpool_limits(1):
         for name in wanted.sets.split(","):
-            for who, method in peers().items():
-                found.append(measure(injected, name, who, method))
+            for who, method in ((who, method) for who, method in peers().items() if wanted.who in who):
+                found.append(measure(injected, name, who, method, wanted.every))
                 print(json.dumps(found[-1]), flush=True)
     if wanted.json is not None:
+        measured = {(row["set"], row["who"]) for row in found}
+        kept = json.loads(wanted.json.read_text()) if wanted.json.exists() else []
+        found = [row for row in kept if (row["set"], row["who"]) not in measured] + found
         wanted.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
