@@ -33,6 +33,7 @@ from dcfpca.secagg.fixed_cohort.roster import roster_digest
 from dcfpca.secagg.fixed_cohort.state import SiteState, Step, latest
 from dcfpca.secagg_block_layout import block_layout
 from dcfpca.spec import RunSpec
+from dcfpca.v1 import rounds_pb2 as pb
 from participant.policy import SiteFacts
 from participant.session.actions import (
     Action,
@@ -234,6 +235,11 @@ class FixedCohortAttempt:
         """Whether nothing has to be computed any more."""
         return self.answer is not None
 
+    def repeats(self, event: Opened) -> bool:
+        """Whether an announcement says the same as the one that this attempt answers; the ticket may be another's."""
+        same = event.consensus.sha256 == self.opened.consensus.sha256
+        return same and _without_ticket(event.announced) == _without_ticket(self.opened.announced)
+
     def start(self) -> tuple[Action, ...]:
         """What is due now, the same bytes each time."""
         match self.answer.message if self.answer else None:
@@ -249,3 +255,11 @@ class FixedCohortAttempt:
         if self.answer is None or not isinstance(self.answer.message, Masked):
             raise OutOfTurn("the update is not masked yet")
         return self.answer.message
+
+
+def _without_ticket(announced: pb.RoundOpened | None) -> pb.RoundOpened:
+    bare = pb.RoundOpened()
+    if announced is not None:
+        bare.CopyFrom(announced)
+    bare.ClearField("ticket")
+    return bare

@@ -46,13 +46,14 @@ class OpenRound:
         """What the open attempt waits for from this site."""
         return (*self.compute(), *self.attempt.start()) if self.attempt else ()
 
-    def announced_again(self) -> tuple[Action, ...]:
+    def announced_again(self, event: Opened) -> tuple[Action, ...]:
         """What is due when the open attempt is announced again.
 
         A fixed cohort's round is announced only to members whose answer is missing. One that was acknowledged was lost
-        with the aggregator that took it, and its successor on another machine waits for it: the same bytes go out.
+        with the aggregator that took it, and its successor on another machine waits for it: the same bytes go out. An
+        announcement that differs from the one that was answered gets nothing.
         """
-        if isinstance(self.attempt, FixedCohortAttempt):
+        if isinstance(self.attempt, FixedCohortAttempt) and self.attempt.repeats(event):
             self.attempt.done.clear()
         return self.due()
 

@@ -232,7 +232,7 @@ class Session:
         else:
             check_same_run(consent.spec, self._cohort, self.latest, event)
         if latest == event.ref:
-            return Reaction(self._round.announced_again())
+            return Reaction(self._round.announced_again(event))
         if self.fixed is not None:
             return Reaction(self._round.begin(FixedCohortAttempt(event)), save=True)
         if reasons := check_cohort(consent.spec, self.site, event.cohort):
