@@ -141,7 +141,8 @@ PY
 }
 
 long_run() { # ROUNDS: starts a run that goes on until then, and returns once it is under way
-    run=$(operator run start --max-rank 10 --rounds "$1" --tolerance 0 --round-seconds 1200 --json 2>/dev/null | field run_id) || return 1
+    run=$(operator run start --max-rank 10 --rounds "$1" --tolerance 0 --round-seconds 1200 \
+        --set closing_rounds=false --json 2>/dev/null | field run_id) || return 1
     await "round 3 of $run" is_past 3
 }
 
@@ -172,15 +173,19 @@ restart_resumes() {
     finishes "$run" 400
 }
 
-backup_continues() { # taken from the serving aggregator in the middle of a run; then it is lost, and restored elsewhere
+is_paused() { [ "$(operator run show "$run" --json | field status)" = paused ]; }
+
+backup_is_taken_up() { # taken from the serving aggregator in the middle of a run; then it is lost, and restored elsewhere
     long_run 400 && hold || return 1
     local copied=$held
     inside aggregator dcfpca-aggregator backup --config /etc/dcfpca/aggregator.toml --out /var/lib/dcfpca/backup.db || return 1
     release && await "the run goes on after the backup" is_past $((copied + 3)) && hold || return 1
     "${engine[@]}" kill --signal KILL "$(container aggregator)" >/dev/null
     put_elsewhere && release && start_elsewhere || return 1
+    # Its sites have answered rounds that the copy does not know, and answer none of them twice.
+    await "the run pauses, since its sites are ahead of the copy" is_paused || return 1
     echo "copied in round $copied, lost in round $held, restored elsewhere"
-    finishes "$run" 400
+    operator run finish "$run" --reason "restored from a backup" >/dev/null && finishes "$run" 0
 }
 
 volume() { "${engine[@]}" inspect --format '{{range .Mounts}}{{if eq .Destination "/var/lib/dcfpca"}}{{.Name}}{{end}}{{end}}' "$(container "$1")"; }
