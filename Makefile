@@ -15,8 +15,9 @@ export PYTHONDONTWRITEBYTECODE :=
 demo: $(RUNTIME)
 	$(BIN)/dcfpca demo
 
-# Two at a time, each module in one process: most tests wait for daemons more than they compute.
-PARALLEL ?= -n 2 --dist loadscope
+# Two at a time, each module in one process: most tests wait for daemons more than they compute. In the order of
+# tests/conftest.py, long modules first; xdist's own, most tests first, ends with a long one alone.
+PARALLEL ?= -n 2 --dist loadscope --no-loadscope-reorder
 
 test: lint
 	$(BIN)/python -m pytest $(PARALLEL)

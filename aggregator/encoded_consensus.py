@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from dcfpca.chunked_vectors import header_of, message_bytes
+from dcfpca.encoded_chunks import encoded_chunks
 from dcfpca.method_memory import encode_memory, memory_digest
 from dcfpca.rpca.method import Consensus, Method, Stage
 from dcfpca.secagg.fixed_cohort.context import consensus_digest
@@ -19,6 +21,14 @@ class EncodedConsensus:
     header: types.TensorHeader
     payload: bytes
     consensus: Consensus = field(repr=False)
+
+    def parts(self, offset: int) -> Iterable[bytes]:
+        """The payload from this byte on, as encoded parts of a stream; those of the whole are shared by all streams."""
+        return encoded_chunks(self.payload, offset) if offset else self._whole
+
+    @cached_property
+    def _whole(self) -> tuple[bytes, ...]:
+        return tuple(encoded_chunks(self.payload))
 
     @property
     def stage(self) -> Stage:
@@ -38,7 +48,7 @@ class EncodedConsensus:
     @cached_property
     def told(self) -> bytes:
         """Names everything that a member of a fixed cohort is told with the consensus; see `opening_from_wire`."""
-        return consensus_digest(self.payload + bytes([self.stage]) + self.memory_sha256)
+        return consensus_digest(self.payload, bytes([self.stage]), self.memory_sha256)
 
 
 def encoded_consensus(method: Method, consensus: Consensus) -> EncodedConsensus:

@@ -51,7 +51,7 @@ def _next_exponents(
     layout = block_layout(method.update_layout(after.round, after.stage), spec.precision)
     if layout != opening.layout:
         return first_exponents(layout)
-    before = lifted(opening.exponents, len(opening.misfits), spec.precision)
+    before = lifted(opening.layout, opening.exponents, len(opening.misfits), spec.precision)
     return next_exponents(layout, before, total.numbers, spec.precision)
 
 

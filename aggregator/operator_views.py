@@ -21,6 +21,7 @@ async def run_view(registry: RunRegistry, runner: Runner, after_round: int = -1,
     """The run now, with its finished rounds after `after_round`."""
     run = runner.run
     views = await registry.store.do(lambda store: store.round_views(run.run_id, after_round)) if rounds else []
+    verdict, curve = await verdict_view(runner), await rank_curve_view(runner) if rounds else []
     return pb.RunView(
         run_id=run.run_id,
         status=run.status.value,
@@ -38,8 +39,8 @@ async def run_view(registry: RunRegistry, runner: Runner, after_round: int = -1,
         rounds=[pb.RoundView.FromString(view) for view in views],
         percent=dict(runner.percent),
         operator=run.operator,
-        verdict=verdict_view(runner),
-        rank_curve=rank_curve_view(runner) if rounds else [],
+        verdict=verdict,
+        rank_curve=curve,
         waiting=_waiting(registry, run),
         complaints=[_complaint(one) for one in run.complaints],
         round_limit=runner.spec.last_round,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from aggregator.run.state import Run, Status
 from aggregator.runner import Runner
 from aggregator.store.store import StoredRun
 from dcfpca.errors import BadInput
-from dcfpca.methods import method_of
+from dcfpca.methods import load_accountant, method_of
 from dcfpca.rpca.method import Consensus, Stage
 from dcfpca.spec import RunSpec, parse_spec, spec_digest
 
@@ -35,6 +36,7 @@ async def complete_spec(spec: RunSpec, directory: ParticipantDirectory, max_upda
     features = spec.features_sha256 or directory.features_of_connected(rows)
     if (rows, features) != (spec.rows, spec.features_sha256):
         spec = parse_spec(spec.model_dump() | {"rows": rows, "features_sha256": features})
+    await asyncio.to_thread(load_accountant, spec)
     _check_update_size(spec, max_update_mib)
     return spec
 

@@ -19,6 +19,7 @@ from aggregator.running_sum import RunningSum, UnusableSum, next_consensus
 from aggregator.store.opened_sums import StoredSum
 from aggregator.store.store import Store
 from aggregator.store.update_files import UpdateKey
+from dcfpca.chunked_vectors import Buffer
 from dcfpca.errors import BadInput, DcfpcaError
 from dcfpca.logs import log
 from dcfpca.rpca.method import Consensus, Method
@@ -51,6 +52,7 @@ class ReachedConsensus:
     """A consensus that has been computed but is not yet durable, with the finished round's view and opened sum."""
 
     consensus: Consensus
+    encoded: EncodedConsensus
     view: RoundView
     opened_sum: StoredSum | None = None
 
@@ -62,6 +64,7 @@ class RoundSum:
         self._spec, self._method = spec, method
         self.consensus = consensus
         self.finished: RoundView | None = None
+        self.opened_sum: StoredSum | None = None  # that the consensus follows from; None also after a restart
         self.running: RunningSum | None = None
         self._encoded: tuple[Consensus, EncodedConsensus] | None = None
         self._pending: ReachedConsensus | None = None
@@ -73,11 +76,15 @@ class RoundSum:
             self._encoded = (self.consensus, encoded_consensus(self._method, self.consensus))
         return self._encoded[1]
 
+    def replace_encoded(self, encoded: EncodedConsensus) -> None:
+        """Hold this consensus and its encoded form instead."""
+        self.consensus, self._encoded = encoded.consensus, (encoded.consensus, encoded)
+
     def context(self, run: Run) -> bytes:
         """What every update of the open attempt of a fixed cohort is masked for."""
         return context_of(self._spec, run, self.encoded().told)
 
-    def add(self, round: int, offset: int, data: bytes) -> None:
+    def add(self, round: int, offset: int, data: Buffer) -> None:
         """Add the chunk of an accepted update that starts at this byte."""
         self._running_sum(round).add(offset, data)
 
@@ -139,16 +146,19 @@ class RoundSum:
         after = opened.consensus
         view = round_view(run, attempt, after, traffic.take(), now())
         _log_consensus(ref.run_id, view)
-        self._pending = ReachedConsensus(after, view, opened.stored)
-        post(self._reached_event(opened, attempt, now()))
+        encoded = encoded_consensus(self._method, after)
+        self._pending = ReachedConsensus(after, encoded, view, opened.stored)
+        post(self._reached_event(opened, encoded, attempt, now()))
 
-    def _reached_event(self, opened: OpenedRound, attempt: Attempt, at: float) -> events.ConsensusReached:
+    def _reached_event(
+        self, opened: OpenedRound, encoded: EncodedConsensus, attempt: Attempt, at: float
+    ) -> events.ConsensusReached:
         after = opened.consensus
         return events.ConsensusReached(
             at=at,
             outcome=after.outcome.value if after.outcome else "",
             ref=attempt.ref,
-            consensus=encoded_consensus(self._method, after).header.sha256,
+            consensus=encoded.header.sha256,
             sum_digest=opened.sum_digest,
             exponents=opened.exponents,
             stage=int(after.stage),
@@ -156,12 +166,11 @@ class RoundSum:
 
     async def _on_loop_or_thread(self, run: Run, attempt: Attempt) -> OpenedRound:
         if self._method.update_layout(attempt.ref.round, self.consensus.stage).size * 8 <= ON_LOOP_BYTES:
-            # More threads would be no faster, and would keep spinning beside those that have work to do.
-            with _blas().limit(limits=1):
-                return self._next(run, attempt)
+            return self._next(run, attempt)
         return await asyncio.to_thread(self._next, run, attempt)
 
     def _next(self, run: Run, attempt: Attempt) -> OpenedRound:
+        _limit_blas()
         running = self._running_sum(attempt.ref.round)
         try:
             if run.fixed_cohort is not None:
@@ -183,12 +192,17 @@ class RoundSum:
     def adopt(self, reached: ReachedConsensus) -> None:
         """Make a consensus that is durable now the current one."""
         self.consensus, self.finished, self._pending = reached.consensus, reached.view, None
+        self._encoded, self.opened_sum = (reached.consensus, reached.encoded), reached.opened_sum
 
 
 @cache
-def _blas() -> ThreadpoolController:
-    """Created at the first sum, when the BLAS libraries it controls have been loaded."""
-    return ThreadpoolController()
+def _limit_blas() -> None:
+    """Give BLAS one thread, at the first sum, when its libraries have been loaded.
+
+    More threads spin beside those that have work to do, and round differently: a member that carries out the step
+    itself, also with one thread, finds the same bytes on the same kind of machine.
+    """
+    ThreadpoolController().limit(limits=1)
 
 
 def round_view(run: Run, attempt: Attempt, after: Consensus, traffic: Traffic, now: float) -> RoundView:

@@ -109,6 +109,9 @@ class RunRegistry:
         return await self._add(stored)
 
     async def _create(self, proposal: Proposal) -> Runner:
+        earlier = self.runners.get(proposal.spec.warm_start)
+        if earlier and earlier.run.status is Status.FINISHED:
+            await earlier.final.whole()
         made = new_run(proposal, self.runners, self.store.now())
         run, begin = made.run, made.consensus
         assert begin is not None

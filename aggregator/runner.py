@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aggregator.change_signal import Signal
+from aggregator.final_consensus import FinalConsensus
 from aggregator.round_sum import RoundSum, Traffic
 from aggregator.run import events
 from aggregator.run.backup_recovery import renumbered, ticket_of
@@ -19,6 +20,7 @@ from aggregator.store.database import StoreFailed
 from aggregator.store.store import Commit, StoredRun
 from aggregator.store.update_files import UpdateKey
 from aggregator.store_thread import StoreThread
+from dcfpca.chunked_vectors import Buffer
 from dcfpca.logs import log
 from dcfpca.message_fate import Fate
 from dcfpca.methods import method_of
@@ -33,7 +35,7 @@ MESSAGE_BATCH_SECONDS = 0.05
 BATCH_EVENTS = 16
 """The largest batch that still waits for more, because the chunks that come with events stay in memory meanwhile."""
 
-Chunk = tuple[UpdateKey, int, bytes]
+Chunk = tuple[UpdateKey, int, Buffer]
 """Part of an update: of which one, the byte at which it starts, and its content."""
 
 
@@ -66,6 +68,7 @@ class Runner:
         self.method = method_of(stored.spec)
         self.changed = Signal()
         self.round_sum = RoundSum(self.spec, self.method, stored.consensus)
+        self.final = FinalConsensus(self.run.run_id, self.method, self.round_sum, store)
         self._traffic = Traffic()
         self._percent: dict[str, int] = {}
         self._seq = stored.seq
@@ -79,7 +82,7 @@ class Runner:
 
     @property
     def consensus(self) -> Consensus:
-        """The consensus that the open round answers, or the final one."""
+        """The consensus that the open round answers, or the final one; `final.whole` has the tensors of that."""
         return self.round_sum.consensus
 
     @property
@@ -113,6 +116,8 @@ class Runner:
         # Before any timer is set: participants that lost their connections must have the time to reconnect.
         self.tell(events.Restarted(at=self._store.now()))
         lost = await self._rebuild() if not self.run.status.over else None
+        if self.run.status.over:
+            self.final.release_later()
         self._task = asyncio.create_task(self._work(), name=f"run {self.run.run_id}")
         if lost:
             # Known before anybody connects: a repeat of a lost update must not pass for one that is held.
@@ -146,6 +151,7 @@ class Runner:
     async def stop(self) -> None:
         """Commit the present batch and stop."""
         self._stopping = True
+        self.final.cancel()
         if self._timer:
             self._timer.cancel()
         self._queue.put_nowait(_STOP)
@@ -317,6 +323,8 @@ class Runner:
     def _announce(self, before: Run) -> None:
         if before.stage() != self.run.stage():
             self._percent.clear()
+            if self.run.status.over:
+                self.final.release_later()
             self._stage_changed()
             self._log_stage(before)
         if deadline(self.spec, self.run) != self._due:

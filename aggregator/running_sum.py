@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from aggregator.run.secure_sum import agreement_of, survivors_of
 from aggregator.run.state import Attempt
 from dcfpca import secagg
+from dcfpca.chunked_vectors import Buffer
 from dcfpca.errors import BadInput, BadMessage
 from dcfpca.logs import log
 from dcfpca.rpca.method import Consensus, FloatArray, Layout, Method, Outcome, TensorMessage, Total
@@ -39,7 +40,7 @@ class RunningSum:
         self._masked: NDArray[Any] = np.zeros(0 if self._plain else layout.size, dtype=kind)
         self.nbytes = layout.size * kind.itemsize
 
-    def add(self, offset: int, data: bytes) -> None:
+    def add(self, offset: int, data: Buffer) -> None:
         """Add the chunk of an update that starts at this byte."""
         piece = np.frombuffer(data, dtype=self._masked.dtype)
         start = offset // self._masked.itemsize

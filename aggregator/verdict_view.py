@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from aggregator.run.state import Status
 from aggregator.runner import Runner
+from dcfpca.errors import DcfpcaError
 from dcfpca.v1 import admin_pb2 as pb
 
 UNJUDGED = "The run ended without the closing rounds that judge an answer"
 
 
-def verdict_view(runner: Runner) -> pb.VerdictView | None:
-    """The verdict on a finished run; None while it is not finished."""
+async def verdict_view(runner: Runner) -> pb.VerdictView | None:
+    """The verdict on a finished run; None while it is not finished.
+
+    An answer that cannot be read from the store is not sound: the list of runs must not fail for one of them.
+    """
     if runner.run.status is not Status.FINISHED:
         return None
-    verdict = runner.method.verdict(runner.consensus)
+    try:
+        verdict = (await runner.final.judgement()).verdict
+    except DcfpcaError as error:
+        return pb.VerdictView(sentence=f"The answer cannot be read: {error}.", reasons=[str(error)], advice=error.hint)
     if verdict is None:
         reason = runner.run.reason or "no closing round was held"
         return pb.VerdictView(sentence=f"{UNJUDGED}: {reason}.", reasons=[reason], advice=_advice(runner, (reason,)))
@@ -26,11 +33,14 @@ def verdict_view(runner: Runner) -> pb.VerdictView | None:
     )
 
 
-def rank_curve_view(runner: Runner) -> list[pb.RankErrorView]:
+async def rank_curve_view(runner: Runner) -> list[pb.RankErrorView]:
     """The error on hidden entries by rank; empty where the run has not come so far, or its method has none."""
     if runner.run.status is not Status.FINISHED:
         return []
-    curve = runner.method.model(runner.consensus).get("curve")
+    try:
+        curve = (await runner.final.judgement()).rank_curve
+    except DcfpcaError:
+        return []
     if curve is None:
         return []
     return [

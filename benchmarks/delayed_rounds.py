@@ -6,6 +6,10 @@ Every frame between the two is delayed by 50 ms each way by a userspace hub (net
 Needs root and /dev/net/tun. The same run is measured with and without the delay; what the delay adds, in units of a
 round trip of 100 ms, is compared with what it adds to a bare exchange of the same bytes over TCP, which is one round
 trip and the transfer.
+
+    python -m benchmarks.delayed_rounds --netemu PATH/netemu.py --slow-line benchmarks/results/slow-line.json
+
+Whole runs over one line of 100 Mbit/s with that delay, which all sites share.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.network_namespace import enter
-from dcfpca.bench.round_cost import RoundCase, measure_rounds
+from dcfpca.bench.round_cost import RoundCase, RoundFigures, measure_rounds
 from dcfpca.demo.federation import AggregatorPlace
 
 AGGREGATOR, SITES = "dcfpca-agg", "dcfpca-sites"
@@ -35,6 +39,7 @@ HOST, OTHER, PORT, BARE_PORT = "10.77.0.1", "10.77.0.2", 7443, 7444
 DELAY_MS = 50.0
 ROUND_TRIP = 2.0 * DELAY_MS / 1000.0
 PARTICIPANTS, ROUNDS = 10, 10
+SLOW_ROWS, SLOW_RANK, SLOW_ROUNDS, SLOW_KBIT = 1000, 20, 12, 100_000
 CASES = {(100, 4): ("plain", "secure"), (1000, 50): ("secure",)}
 
 
@@ -59,9 +64,10 @@ def two_namespaces(netemu: Path, rules: Path) -> Iterator[None]:
             subprocess.run(["ip", "netns", "del", name], check=False)
 
 
-def delay(rules: Path, milliseconds: float) -> None:
-    """Delay every frame each way from now on; the hub reads its rules every 50 ms."""
-    rules.write_text(json.dumps({"*>*": {"delay_ms": milliseconds}}))
+def delay(rules: Path, milliseconds: float, kilobits: int = 0) -> None:
+    """Delay every frame each way from now on, and limit the line; the hub reads its rules every 50 ms."""
+    limit = {"rate_kbit": kilobits} if kilobits else {}
+    rules.write_text(json.dumps({"*>*": {"delay_ms": milliseconds, **limit}}))
     time.sleep(0.5)
 
 
@@ -116,12 +122,12 @@ def bare_exchange(size: int) -> float:
         return median(json.loads(server.stdout.readline())[1:])
 
 
-def run_of(case: RoundCase) -> float:
-    """The median seconds of a round of this case."""
+def run_of(case: RoundCase) -> RoundFigures:
+    """A run of this case between the two namespaces."""
     module = ("benchmarks.network_namespace", AGGREGATOR, "aggregator.main")
     place = AggregatorPlace(f"{HOST}:{PORT}", (HOST,), module)
     with tempfile.TemporaryDirectory(prefix="dcfpca-bench-") as directory:
-        return measure_rounds(case, Path(directory), place).median_round_s
+        return measure_rounds(case, Path(directory), place)
 
 
 def measure(rules: Path, rows: int, rank: int) -> Iterator[dict[str, Any]]:
@@ -135,7 +141,7 @@ def measure(rules: Path, rows: int, rank: int) -> Iterator[dict[str, Any]]:
         found = {}
         for milliseconds in (0.0, DELAY_MS):
             delay(rules, milliseconds)
-            found[milliseconds] = run_of(case)
+            found[milliseconds] = run_of(case).median_round_s
         added = (found[DELAY_MS] - found[0.0]) / ROUND_TRIP
         transfer = (bare[DELAY_MS] - bare[0.0]) / ROUND_TRIP - 1.0
         yield {
@@ -151,27 +157,49 @@ def measure(rules: Path, rows: int, rank: int) -> Iterator[dict[str, Any]]:
         }
 
 
+def measure_runs(rules: Path) -> Iterator[dict[str, Any]]:
+    """Whole runs over the slow line, and what it must take: the transfer, two round trips a round, and the work."""
+    for aggregation, precision in (("plain", 64), ("secure", 64), ("secure", 32)):
+        case = RoundCase(PARTICIPANTS, SLOW_ROWS, SLOW_RANK, SLOW_ROUNDS, aggregation, precision)
+        delay(rules, 0.0)
+        work = (SLOW_ROUNDS + 1) * run_of(case).mean_wall_round_s
+        delay(rules, DELAY_MS, SLOW_KBIT)
+        slow = run_of(case)
+        bits = 8 * PARTICIPANTS * slow.bytes_per_participant_round
+        yield {
+            **asdict(case),
+            "one_way_ms": DELAY_MS,
+            "rate_kbit": SLOW_KBIT,
+            "run_s": (SLOW_ROUNDS + 1) * slow.mean_wall_round_s,
+            "work_s": work,
+            "transfer_s": SLOW_ROUNDS * bits / (1000 * SLOW_KBIT),
+            "round_trips_s": SLOW_ROUNDS * 2 * ROUND_TRIP,
+            "load": os.getloadavg()[0],
+        }
+
+
 def main() -> None:
     """Measure all cases, and write the rows."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--netemu", type=Path, help="the hub")
-    parser.add_argument("--json", type=Path, help="where the rows go")
+    parser.add_argument("--json", type=Path, help="where the rows of delayed rounds go")
+    parser.add_argument("--slow-line", type=Path, help="where the rows of whole runs go")
     parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.serve:
         serve(PARTICIPANTS, given.serve, ROUNDS)
         return
-    if given.netemu is None or given.json is None:
-        parser.error("--netemu and --json are needed")
-    given.json = given.json.resolve()
+    if given.netemu is None or not (given.json or given.slow_line):
+        parser.error("--netemu is needed, and --json or --slow-line")
+    wanted = {path.resolve(): kind for kind, path in (("rounds", given.json), ("runs", given.slow_line)) if path}
     with tempfile.TemporaryDirectory(prefix="dcfpca-netemu-") as directory:
         rules = Path(directory) / "rules.json"
         with two_namespaces(given.netemu.resolve(), rules):
-            rows = [row for shape in CASES for row in measure(rules, *shape)]
-    given.json.write_text(json.dumps(rows, indent=2) + "\n")
-    for row in rows:
-        kind = f"{row['aggregation']} {row['rows']} × {row['rank']}"
-        print(f"{kind:>20} {row['round_trips_beyond_transfer']:.2f} round trips beyond the transfer")
+            for path, kind in wanted.items():
+                rounds = (row for shape in CASES for row in measure(rules, *shape))
+                rows = list(rounds if kind == "rounds" else measure_runs(rules))
+                path.write_text(json.dumps(rows, indent=2) + "\n")
+                print(json.dumps(rows, indent=2))
 
 
 if __name__ == "__main__":

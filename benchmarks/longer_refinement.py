@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from unittest.mock import patch
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.real_tables import GIVEN, method_for, sizes_of
+from benchmarks.real_tables import GIVEN, method_for, sizes_of, tool_beside
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.refinement import method
@@ -83,9 +82,7 @@ def main() -> None:
     parser.add_argument("--given", action="store_true", help="tell the ranks of benchmarks.real_tables")
     parser.add_argument("--json", type=Path)
     wanted = parser.parse_args()
-    sys.path.insert(0, str(wanted.data.resolve().parent / "tools"))
-    import injected  # type: ignore[import-not-found]  # noqa: PLC0415 - lies beside the data
-
+    injected = tool_beside(wanted.data)
     found = []
     with threadpool_limits(1):
         for name in wanted.sets.split(","):

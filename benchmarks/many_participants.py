@@ -123,7 +123,7 @@ def measure(root: Path, participants: int, rounds: int, rows: int, rank: int, pr
     limits = {"max_participants": participants + 10}
     names = [f"p{index:05d}" for index in range(participants)]
     crowd: list[BaseProcess] = []
-    with Federation(root, limits=limits) as federation:
+    with Federation(root, limits=limits, fresh=True) as federation:
         aggregator = federation.start_aggregator("info")
         idle = aggregator.memory_kib()
         spawn = multiprocessing.get_context("spawn")

@@ -3,27 +3,25 @@
     python -m benchmarks.peers --sizes 500 1000 --json benchmarks/results/peers.json
 
 One thread, CPU seconds of this process, everything in turn in one run; r = n/20 unless `--rank` says otherwise, 5 % of
-the entries outliers. Ours has ten sites in sequence and default settings. Packages from the index (`pip install rpca
-pyrpca`) are timed to their own stopping rule where they are installed. With `--json`, what is measured again replaces
-its old rows. The full set: sizes 500, 1000 and 3000, and 3000 with `--rank 5`.
+the entries outliers. Ours has ten sites in sequence and default settings. Packages that are installed (`pip install
+'dcfpca[bench]'`) have a process and a time limit of their own. With `--json`, what is measured again replaces its old
+rows. The full set: sizes 500, 1000 and 3000, and 3000 with `--rank 5`.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import io
 import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from dcfpca.bench.packaged_peers import LIMIT_SECONDS, packaged
 from dcfpca.bench.solver_race import baseline_peers, race
 from dcfpca.rpca.column_blocks import equal_counts
 from dcfpca.rpca.method import FloatArray
@@ -32,14 +30,14 @@ from dcfpca.rpca.synthetic import Outliers, Problem, Recipe, generate
 
 Row = dict[str, object]
 KINDS = (Outliers.IMPULSE, Outliers.UNIFORM)
-PACKAGED_UP_TO = 1000  # full decompositions take minutes beyond
+MISLED_UP_TO = 1000
 
 
 def problem_of(size: int, rank: int, kind: Outliers) -> Problem:
     return generate(Recipe(size, size, rank, 0.05, kind, counts=equal_counts(size, 10)), 0)
 
 
-def case(size: int, rank: int, kind: Outliers, repeats: int, solvers: list[str]) -> Iterator[Row]:
+def case(size: int, rank: int, kind: Outliers, repeats: int, solvers: list[str], limit: float) -> Iterator[Row]:
     about: Row = {"size": size, "rank": rank, "outliers": kind.value}
     problem = problem_of(size, rank, kind)
     began, load = time.perf_counter(), os.getloadavg()[0]
@@ -47,37 +45,10 @@ def case(size: int, rank: int, kind: Outliers, repeats: int, solvers: list[str])
     rows = [asdict(finish) for finish in race(problem, peers, repeats)]
     took = {"load": load, "repeats": repeats, "wall_seconds_of_case": time.perf_counter() - began}
     yield from ({**about, **row, **took} for row in rows)
-    if size <= PACKAGED_UP_TO and not solvers:
-        yield from ({**about, **row, **took} for row in packaged(problem))
+    if not solvers:
+        yield from ({**about, **asdict(finish), **took} for finish in packaged(problem, repeats, limit))
+    if size <= MISLED_UP_TO and not solvers:
         yield from ({**about, **row} for row in misled(problem))
-
-
-def packaged(problem: Problem) -> Iterator[Row]:
-    """Packages by name, to their own tolerance."""
-    M, rank = problem.M, problem.rank
-
-    def projections(rpca: object) -> FloatArray:
-        # It takes the mean of every column away first, which outliers have moved: one direction more.
-        found = rpca.RobustPCA(n_components=rank + 1, tol=1e-7, verbose=False).fit(M)  # type: ignore[attr-defined]
-        return np.asarray(found.low_rank_ + found.mean_)
-
-    def lagrangian(pyrpca: object) -> FloatArray:
-        share = 1.0 / np.sqrt(max(M.shape))
-        return np.asarray(pyrpca.rpca_pcp_ialm(M, share, tol=1e-7, verbose=False)[0])  # type: ignore[attr-defined]
-
-    packages: dict[str, Callable[[object], FloatArray]] = {"rpca": projections, "pyrpca": lagrangian}
-    for name, run in packages.items():
-        try:
-            package = importlib.import_module(name)
-        except ImportError:
-            print(f"{name} is not installed and was left out", flush=True)
-            continue
-        with threadpool_limits(1), redirect_stdout(io.StringIO()):
-            began = time.process_time()
-            L = run(package)
-            seconds = time.process_time() - began
-        error = relative_squared_error(L, problem.L)
-        yield {"solver": f"package {name}", "level": "own tolerance", "cpu_seconds": seconds, "squared_error_L": error}
 
 
 def misled(problem: Problem) -> Iterator[Row]:
@@ -120,12 +91,13 @@ def main() -> None:
     parser.add_argument("--outliers", type=Outliers, nargs="+", default=list(KINDS))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--solvers", nargs="+", default=[], help="only these peers beside ours, by name")
+    parser.add_argument("--limit", type=float, default=LIMIT_SECONDS, help="seconds that a package may take")
     parser.add_argument("--json", type=Path)
     wanted = parser.parse_args()
     for size in wanted.sizes:
         for kind in wanted.outliers:
             rows: list[Row] = []
-            for row in case(size, wanted.rank or size // 20, kind, wanted.repeats, wanted.solvers):
+            for row in case(size, wanted.rank or size // 20, kind, wanted.repeats, wanted.solvers, wanted.limit):
                 print(json.dumps(row), flush=True)
                 rows.append(row)
             if wanted.json:

@@ -14,6 +14,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,12 @@ def sizes_of(broadcast: Any, residual: FloatArray, scaling: str = "none") -> Flo
     return np.where(np.isnan(residual), 0.0, np.abs(residual)) / units
 
 
+def tool_beside(data: Path) -> Any:
+    """`tools/injected.py`, which lies beside the data."""
+    sys.path.insert(0, str(data.resolve().parent / "tools"))
+    return import_module("injected")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
@@ -96,9 +103,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="", help="of the errors; without, seed 1 in every setting")
     parser.add_argument("--json", type=Path)
     wanted = parser.parse_args()
-    sys.path.insert(0, str(wanted.data.resolve().parent / "tools"))
-    import injected  # type: ignore[import-not-found]  # noqa: PLC0415 - lies beside the data
-
+    injected = tool_beside(wanted.data)
     found = []
     print("| set | scaling | rank said | found | rounds | outcome | F1 | precision | recall | AUC | flagged | worst |")
     print("|---|---|---|---|---|---|---|---|---|---|---|---|")

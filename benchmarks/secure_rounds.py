@@ -3,7 +3,7 @@
     python -m benchmarks.secure_rounds --json benchmarks/results/secure-rounds.json
 
 Plain, secure and secure without verification take turns, so that whatever else the machine does falls on all of them;
-a figure is the median over the rounds of all turns. A cohort of 64 is set up once each.
+a figure is the median over the rounds of all turns. Cohorts of 64 and 100 are set up once each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KINDS = {
     "secure, verify = never": ("secure", "never"),
     "secure, verify = always": ("secure", "always"),
 }
-FEW, MANY = 10, 64
+FEW, MANY, MOST = 10, 64, 100
 
 
 def measured(case: RoundCase) -> RoundFigures:
@@ -71,7 +71,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--only", type=int, choices=(FEW, MANY), help="measure this number of sites alone")
+    parser.add_argument("--only", type=int, choices=(FEW, MANY, MOST), help="measure this number of sites alone")
     given = parser.parse_args()
     rows: list[dict[str, Any]] = json.loads(given.json.read_text()) if given.json.exists() else []
     if given.only in (None, FEW):
@@ -80,6 +80,8 @@ def main() -> None:
         )
     if given.only in (None, MANY):
         rows = [one for one in rows if one["participants"] != MANY] + compare(MANY, ["plain", "secure"], 1, 6)
+    if given.only in (None, MOST):
+        rows = [one for one in rows if one["participants"] != MOST] + compare(MOST, ["secure"], 1, 4)
     given.json.write_text(json.dumps(rows, indent=2) + "\n")
     for one in rows:
         print(f"{one['kind']:>24} {one['participants']:3d} sites {one['median_round_s'] * 1e3:7.1f} ms")

@@ -28,7 +28,9 @@ CHOICES = (
     ("no momentum", SubspaceSettings(momentum_below=0.0)),
     ("one pass a round", SubspaceSettings(passes=1)),
     ("four passes a round", SubspaceSettings(passes=4)),
-    ("three narrow rounds in a row", SubspaceSettings(narrow_rounds=3)),
+    ("no narrow rounds", SubspaceSettings(narrow_rounds=0)),
+    ("double precision throughout", SubspaceSettings(single=1.0)),
+    ("noise does not bar directions", SubspaceSettings(rank_noise=0.0)),
     ("threshold falls to a fifth", SubspaceSettings(fall_fastest=0.2)),
 )
 

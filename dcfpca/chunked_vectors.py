@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,24 @@ from dcfpca.wire_constants import CHUNK_BYTES
 
 Buffer = bytes | bytearray | memoryview
 
-_WHOLE_DATA = bytes([rounds.WholeUpdate.DATA_FIELD_NUMBER << 3 | 2])
-"""The tag of the field that holds the bytes of a whole update."""
+
+class ReceivedChunk(Protocol):
+    """A chunk as it came: a message of protobuf, or a view of its bytes."""
+
+    @property
+    def offset(self) -> int:
+        """Where in the whole it starts."""
+
+    @property
+    def data(self) -> Buffer:
+        """Its bytes."""
+
+
+_WHOLE_HEADER, _WHOLE_DATA = (
+    bytes([number << 3 | 2])
+    for number in (rounds.WholeUpdate.HEADER_FIELD_NUMBER, rounds.WholeUpdate.DATA_FIELD_NUMBER)
+)
+"""The tags of the fields of a whole update."""
 
 _NUMPY: dict[pb.Dtype, np.dtype[Any]] = {
     pb.DTYPE_FLOAT64: np.dtype("<f8"),
@@ -70,10 +86,45 @@ def chunks(payload: Buffer, offset: int = 0) -> Iterator[pb.Chunk]:
 def whole_update(header: rounds.UpdateHeader, payload: Buffer) -> bytes:
     """A `WholeUpdate`, encoded. Its last field is appended to the others, which saves two copies of the tensor."""
     head = rounds.WholeUpdate(header=header).SerializeToString()
-    return b"".join((head, _WHOLE_DATA, _varint(len(payload)), payload))
+    return b"".join((head, _WHOLE_DATA, varint(len(payload)), payload))
 
 
-def _varint(number: int) -> bytes:
+class WholeUpdate(NamedTuple):
+    """A `WholeUpdate`, decoded; `data` is a view of the message itself."""
+
+    header: rounds.UpdateHeader
+    data: Buffer
+
+
+def read_whole_update(body: bytes) -> WholeUpdate:
+    """Decode a `WholeUpdate`. One in the form of `whole_update` is not copied, as protobuf would do twice."""
+    start, size = field_at(body, 0, _WHOLE_HEADER)
+    data, length = field_at(body, start + size, _WHOLE_DATA) if size else (0, 0)
+    if not length or data + length != len(body):
+        parsed = rounds.WholeUpdate.FromString(body)
+        return WholeUpdate(parsed.header, parsed.data)
+    return WholeUpdate(rounds.UpdateHeader.FromString(body[start : start + size]), memoryview(body)[data:])
+
+
+def field_at(body: bytes, place: int, tag: bytes) -> tuple[int, int]:
+    """Where the content of the field at this place begins, and its length; 0 and 0 if it is another or cut off."""
+    if body[place : place + 1] != tag:
+        return 0, 0
+    length, start = varint_at(body, place + 1)
+    return start, length
+
+
+def varint_at(body: bytes, place: int) -> tuple[int, int]:
+    """The number at this place, and the place after it; 0 and 0 if it is cut off or has more than 63 bits."""
+    number = 0
+    for index, byte in enumerate(body[place : place + 9]):
+        number |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            return number, place + 1 + index
+    return 0, 0
+
+
+def varint(number: int) -> bytes:
     """As protobuf writes lengths: seven bits a byte, the lowest first."""
     groups = [number >> shift & 0x7F for shift in range(0, max(number.bit_length(), 1), 7)]
     return bytes([*(group | 0x80 for group in groups[:-1]), groups[-1]])
@@ -92,7 +143,7 @@ class Assembly:
         """Bytes taken so far."""
         return len(self._data)
 
-    def add(self, chunk: pb.Chunk) -> None:
+    def add(self, chunk: ReceivedChunk) -> None:
         """Take the next chunk."""
         if chunk.offset != len(self._data):
             raise BadMessage(f"a chunk at byte {chunk.offset} came where byte {len(self._data)} was due")

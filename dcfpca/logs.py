@@ -31,7 +31,10 @@ def log(action: str, *, level: Literal["debug", "info", "warning", "error"] = "i
     number = getattr(logging, level.upper())
     if _LOGGER.isEnabledFor(number):
         _check(fields)
-        _LOGGER.log(number, action, extra={_FIELDS: fields})
+        # Without the search for the calling line, which takes as long as all the rest and which no format shows.
+        record = logging.LogRecord(_LOGGER.name, number, "", 0, action, (), None)
+        setattr(record, _FIELDS, fields)
+        _LOGGER.handle(record)
 
 
 def _check(fields: Mapping[str, Any]) -> None:

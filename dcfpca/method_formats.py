@@ -13,9 +13,11 @@ from dcfpca.spec import RunSpec
 _MEMORY: dict[MethodName, int] = {"subspace": 1, "gradient": 1}
 _SNAPSHOT: dict[MethodName, int] = {"subspace": 1, "gradient": 1}
 _STAGED_MEMORY = 1
-_STAGED_SNAPSHOT = 1
+_STAGED_SNAPSHOT = 2
 _SCALED_MEMORY = 1
 _SCALED_SNAPSHOT = 1
+_PRIVATE = "private/2"
+"""Of both: a private site keeps nothing between rounds."""
 
 
 def memory_format(spec: RunSpec) -> str:
@@ -29,6 +31,8 @@ def snapshot_format(spec: RunSpec) -> str:
 
 
 def _format(spec: RunSpec, versions: dict[MethodName, int], staged: int, scaled: int) -> str:
+    if spec.privacy is not None:
+        return _PRIVATE
     inner = f"{spec.method}/{versions[spec.method]}"
     if spec.closing_rounds:
         inner = f"staged/{staged} {inner}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import tomllib
@@ -15,6 +16,7 @@ from dcfpca.errors import BadInput
 from dcfpca.feature_names import features_digest
 from dcfpca.identity import MAX_NAME
 from dcfpca.method_names import MethodName
+from dcfpca.privacy.settings import PrivacySettings, check_together, derived_keys
 from dcfpca.rpca.feature_count import COUNT_ROUNDS
 from dcfpca.rpca.gradient.settings import GradientSettings
 from dcfpca.rpca.refinement.limits import CLOSING_ROUNDS, WIDEST_CLOSING, automatic_bound
@@ -30,6 +32,9 @@ FeatureName = Annotated[str, Field(min_length=1, max_length=200)]
 
 ADDED: tuple[str, ...] = ()
 """Keys that releases after 0.2 added, tables with dots. The default of such a key means what earlier releases do."""
+
+REMOVED = ("subspace.fall_resting", "subspace.sampled_share")
+"""Keys of earlier releases that are gone: specs that were kept may have them, new ones may not."""
 
 
 class RunSpec(BaseModel):
@@ -110,6 +115,16 @@ class RunSpec(BaseModel):
     max_attempts: int = Field(3, ge=1, le=100, description="Tries at one round before the run pauses.")
     subspace: SubspaceSettings = Field(default_factory=SubspaceSettings)
     gradient: GradientSettings = Field(default_factory=GradientSettings)
+    privacy: PrivacySettings | None = Field(
+        None, description="Differential privacy per column, see [privacy]; absent: results are exact, and not private."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _privacy_says_the_rounds(cls, keys: Any) -> Any:
+        """With a table of privacy, the number of rounds follows from it, and there are no closing rounds."""
+        privacy = keys.get("privacy") if isinstance(keys, dict) else None
+        return derived_keys(privacy) | keys if isinstance(privacy, dict) else keys
 
     @model_validator(mode="before")
     @classmethod
@@ -165,6 +180,12 @@ class RunSpec(BaseModel):
             raise ValueError(f"the quorum {self.quorum} is larger than the cohort of {len(self.participants)}")
         return self
 
+    @model_validator(mode="after")
+    def _privacy_fits(self) -> RunSpec:
+        if self.privacy is not None:
+            check_together(self.privacy, self)
+        return self
+
     @property
     def width(self) -> int:
         """Columns of the exchanged tensors: the rank, its upper bound, or the bound chosen for these rows."""
@@ -198,7 +219,7 @@ class RunSpec(BaseModel):
 
     def quorum_of(self, cohort: int) -> int:
         """Fewest updates that make a round with a cohort of this size; never below the threshold of a secure one."""
-        wanted = self.quorum or cohort // 2 + 1
+        wanted = max(self.quorum or cohort // 2 + 1, self.privacy.conspirators + 1 if self.privacy else 1)
         return max(wanted, self.threshold_of(cohort)) if self.aggregation == "secure" else wanted
 
     def threshold_of(self, cohort: int) -> int:
@@ -252,3 +273,12 @@ def parse_spec_toml(text: str, origin: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadInput(f"{origin} is not valid TOML: {error}", _HINT) from error
+
+
+def parse_kept_spec(data: bytes | dict[str, Any]) -> RunSpec:
+    """A spec that was stored, maybe by an earlier release: keys that are gone since are passed over."""
+    keys = copy.deepcopy(data) if isinstance(data, dict) else json.loads(data)
+    for path in REMOVED:
+        table, key = path.split(".")
+        keys.get(table, {}).pop(key, None)
+    return parse_spec(keys)

@@ -11,6 +11,9 @@ CHUNK_BYTES = 1 << 20
 INLINE_BYTES = 1 << 20
 """A consensus of up to this size is sent inside the assignment, which saves a call."""
 
+SMALL_SUM = 1 << 16
+"""The sum of a round of up to this size is sent to every member with the next one, beside the consensus."""
+
 WHOLE = "dcfpca-whole"
 """Key in a stream's initial metadata: the most bytes an update may have to be sent in one message."""
 

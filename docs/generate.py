@@ -104,6 +104,10 @@ def _spec() -> str:
         if dataclasses.is_dataclass(field.annotation):
             assert isinstance(field.annotation, type)
             sections += _settings(key, field.annotation)
+        elif (section := _optional_model(field)) is not None:
+            doc = inspect.cleandoc(section.__doc__ or "").splitlines()[0]
+            rows = "".join(_row(name, own) for name, own in section.model_fields.items())
+            sections += f"\n### [{key}]\n\n{doc}\n\n{_HEAD}{rows}"
         else:
             text += _row(key, field)
     return text + sections
@@ -140,6 +144,11 @@ def _choices(annotation: Any) -> str:
 def _model_in(field: FieldInfo) -> type[BaseModel] | None:
     kind = field.annotation
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def _optional_model(field: FieldInfo) -> type[BaseModel] | None:
+    kinds = (kind for kind in get_args(field.annotation) if isinstance(kind, type))
+    return next((kind for kind in kinds if issubclass(kind, BaseModel)), None)
 
 
 def _settings(name: str, settings: type[Any]) -> str:

@@ -84,7 +84,7 @@ class TelemetryTable(_Table):
 class EngineTable(_Table):
     """The engine that runs the local step."""
 
-    threads: int = Field(0, ge=0, le=1024, description="Threads of the linear algebra; 0: as many as there are cores.")
+    threads: int = Field(0, ge=0, le=1024, description="Threads of the linear algebra; 0: as many as usable cores.")
     memory_limit: Size = Field(
         0, ge=0, description='For the matrix, such as "2 GiB": a larger one is read in blocks. 0: as the system allows.'
     )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-import os
 import signal
 import sqlite3
 import time
@@ -17,6 +15,7 @@ from dcfpca.connection_diagnosis import TlsFiles
 from dcfpca.errors import BadIdentity, BadInput, BadMessage, DcfpcaError
 from dcfpca.feature_names import features_digest
 from dcfpca.logs import log
+from dcfpca.methods import load_accountant
 from dcfpca.spec import parse_spec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.version import __version__
@@ -27,7 +26,7 @@ from participant.config import Config
 from participant.driver import RunDriver, SiteServices
 from participant.egress import Egress
 from participant.engine import Engine
-from participant.engine.loop_preparation import prepare_loops, prepare_widths
+from participant.engine.loop_preparation import prepare_loops, prepare_private_loops, prepare_widths
 from participant.link import Connection, Link
 from participant.local_site import LocalSite, open_site
 from participant.results.retention import delete_expired_results
@@ -74,7 +73,7 @@ class Daemon:
             asyncio.ensure_future(self._flush()),
             asyncio.ensure_future(self._follow_revocations()),
             asyncio.ensure_future(self._listen(connection)),
-            asyncio.ensure_future(self._stop_when_full()),
+            asyncio.ensure_future(self._stop_when_unsaved()),
             asyncio.ensure_future(self._delete_expired_results()),
         ]
         try:
@@ -92,7 +91,7 @@ class Daemon:
         for task in ending:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
-        for driver in self._drivers.values():
+        for driver in list(self._drivers.values()):
             await driver.stop()
         await self._link.close()
         self._services.engine.close()
@@ -100,8 +99,11 @@ class Daemon:
     async def _listen(self, connection: Connection) -> None:
         """Connect once the compiled loops are there: a site that is seen can answer a round at once."""
         if self._config.engine.kind == "method":
-            await prepare_loops(self._services.engine, self._site.matrix.columns)
+            await prepare_loops(self._services.engine, self._site.facts.rows)
         async for assignment in connection.assignments(self._hello, self._services.egress.subscribed):
+            if assignment.WhichOneof("what") == "run_proposed":
+                with contextlib.suppress(BadInput):  # a bad spec is refused elsewhere
+                    await asyncio.to_thread(load_accountant, parse_spec(assignment.run_proposed.spec))
             self._deliver(assignment)
 
     def _deliver(self, assignment: pb.Assignment) -> None:
@@ -119,15 +121,18 @@ class Daemon:
         if isinstance(event, events.Proposed):
             self._prepare(event.spec)
         if self._drivers[run_id].is_over:
-            del self._drivers[run_id]
+            self._drop(self._drivers[run_id])
 
     def _prepare(self, spec: bytes) -> None:
         """Begin to load the compiled loops of a proposed run while others enrol; a bad spec is refused elsewhere."""
         if self._config.engine.kind != "method":
             return
         with contextlib.suppress(BadInput):
-            widest = parse_spec(spec).width
-            task = asyncio.ensure_future(prepare_widths(self._services.engine, self._site.matrix.columns, widest))
+            proposed, engine = parse_spec(spec), self._services.engine
+            preparing = (
+                prepare_widths(engine, proposed.width) if proposed.privacy is None else prepare_private_loops(engine)
+            )
+            task = asyncio.ensure_future(preparing)
             self._preparing.add(task)
             task.add_done_callback(self._preparing.discard)
 
@@ -144,8 +149,13 @@ class Daemon:
 
     def _driver(self, run_id: str) -> RunDriver:
         if run_id not in self._drivers:
-            self._drivers[run_id] = RunDriver(run_id, self._services, self._store.run(run_id))
+            self._drivers[run_id] = RunDriver(run_id, self._services, self._store.run(run_id), self._drop)
         return self._drivers[run_id]
+
+    def _drop(self, driver: RunDriver) -> None:
+        """Keep nothing in memory of a run that is over; a new driver is made if anybody asks about it."""
+        if self._drivers.get(driver.run_id) is driver:
+            del self._drivers[driver.run_id]
 
     def _restore(self) -> None:
         for row in self._store.runs():
@@ -156,6 +166,7 @@ class Daemon:
         """Restore one run; if it is damaged, the others continue."""
         try:
             self._driver(row.run_id).restore(row)
+            self._prepare(row.spec)
         except DcfpcaError as error:
             log("run_not_resumed", level="error", run=row.run_id, reason=str(error), hint=error.hint or None)
 
@@ -173,10 +184,9 @@ class Daemon:
             await asyncio.sleep(FLUSH_SECONDS)
             await asyncio.to_thread(self._store.flush)
 
-    async def _stop_when_full(self) -> None:
-        """Raise when work of some run ended because the disk is full: a new daemon continues it from what is saved."""
-        await self._store.until_disk_full()
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    async def _stop_when_unsaved(self) -> None:
+        """Raise when the state could not be written: a new daemon continues from what is saved."""
+        raise await self._store.until_failed()
 
     async def _delete_expired_results(self) -> None:
         """Delete results beyond what the configuration keeps, now and then."""
@@ -261,9 +271,11 @@ async def _serve_through_full_disks(config: Config, site: LocalSite) -> None:
 
 
 async def _serve_once(config: Config, site: LocalSite) -> None:
-    store = Store(config.state.dir)
+    store = Store(config.state.dir, config.results.dir)
     try:
         store.discard_seeds_after_reboot()
+        store.remove_leftovers()
+        store.privacy.reconcile()
         await Daemon(config, site, store).serve()
     finally:
         store.close()

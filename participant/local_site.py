@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -19,6 +20,7 @@ from participant.data.matrix_parts import MatrixParts
 from participant.engine.progress import MeteredColumns, ProgressMeter
 from participant.peer_verifier import PeerVerifier
 from participant.policy import SiteFacts
+from participant.state.privacy_record import Unit
 from participant.state.revocation_list import KeptRevocationList
 
 
@@ -32,6 +34,7 @@ class LocalSite:
     facts: SiteFacts
     data: DataFacts
     parts: MatrixParts = field(repr=False, init=False)
+    _identity: tuple[Credentials, secagg.SigningIdentity] | None = field(repr=False, init=False, default=None)
 
     def __post_init__(self) -> None:
         self.parts = MatrixParts(self.matrix, self.data.missing > 0)
@@ -40,10 +43,31 @@ class LocalSite:
         """The local matrix, restricted to the features that the spec names, in the spec's order."""
         return self.part(spec).columns
 
+    def fitted_columns(self, spec: RunSpec) -> Columns:
+        """The columns that enter the sums of a run; under differential privacy one for each person."""
+        if spec.privacy is None:
+            return self.columns(spec)
+        return self.parts.one_per_person(spec.features, f"of {self.name}").columns
+
     @property
     def orientation(self) -> str:
         """How the site's own file lies: samples-in-rows or features-in-rows."""
         return "samples-in-rows" if self.matrix.samples_in_rows else "features-in-rows"
+
+    @property
+    def unit(self) -> Unit:
+        """What differential privacy protects here: one column, or all columns of one person."""
+        return "person" if self.matrix.persons else "column"
+
+    @property
+    def pinned_digest(self) -> bytes:
+        """Of everything that decides a local step, to which an open run is pinned: the data, and whose each sample is.
+
+        One noise belongs to a step of a private run: other sums under the same noise would give away their difference.
+        """
+        if not self.matrix.persons:
+            return self.data.sha256
+        return hashlib.sha256(self.data.sha256 + "\n".join(self.matrix.persons).encode()).digest()
 
     def part(self, spec: RunSpec) -> Matrix:
         """The features that the spec names, and the samples that have an entry in any of them."""
@@ -61,13 +85,15 @@ class LocalSite:
     def identity(self) -> secagg.SigningIdentity:
         """The identity that the secure sum signs and verifies with; certificate and key always belong together."""
         credentials = self.credentials
-        certificate = credentials.certificate.public_bytes(Encoding.DER)
-        return secagg.SigningIdentity(
-            name=self.name,
-            certificate=certificate,
-            sign=lambda statement: sign(credentials.private_key, statement),
-            verify=self.peer_verifier.verify,
-        )
+        if self._identity is None or self._identity[0] is not credentials:
+            identity = secagg.SigningIdentity(
+                name=self.name,
+                certificate=credentials.certificate.public_bytes(Encoding.DER),
+                sign=lambda statement: sign(credentials.private_key, statement),
+                verify=self.peer_verifier.verify,
+            )
+            self._identity = credentials, identity
+        return self._identity[1]
 
     def renew(self, credentials: Credentials) -> None:
         """Replace the credentials; attempts already open keep the certificate they advertised."""

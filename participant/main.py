@@ -53,12 +53,14 @@ def serve(
     """Take part in runs until stopped."""
     import asyncio
 
+    from dcfpca.freed_memory import keep_freed_memory
     from participant.daemon import serve as serve_daemon
 
     if log_format not in ("", "human", "json"):
         raise typer.BadParameter("human or json", param_hint="--log-format")
     if log_level not in ("", "debug", "info", "warning", "error"):
         raise typer.BadParameter("debug, info, warning or error", param_hint="--log-level")
+    keep_freed_memory()
     settings = _settings(config)
     telemetry = settings.telemetry
     logs.setup("json" if (log_format or telemetry.log_format) == "json" else "human", log_level or telemetry.log_level)
@@ -66,17 +68,26 @@ def serve(
 
 
 @app.command()
-def check(config: ConfigOption = Path("participant.toml"), as_json: JsonOption = False) -> None:
+def check(
+    config: ConfigOption = Path("participant.toml"),
+    spec: Annotated[
+        Path | None, typer.Option("--spec", help="Say whether the site would join a run with this spec, and its cost.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
     """Load configuration, credentials and data, and show how the site would take part."""
     from participant.commands import console_views
+    from participant.commands.privacy_views import budget_of, cost_remarks, read_spec
     from participant.local_site import open_site
 
     settings = _settings(config)
     site = open_site(settings)
+    budget = budget_of(settings, site)
+    of_spec = cost_remarks(read_spec(spec, site), settings, site, budget) if spec else []
     if as_json:
-        print_json(console_views.site_document(settings, site))
+        print_json(console_views.site_document(settings, site, budget, of_spec))
     else:
-        console_views.show_site(settings, site)
+        console_views.show_site(settings, site, budget, of_spec)
 
 
 @app.command()
@@ -103,23 +114,26 @@ def ledger(
     as_json: JsonOption = False,
 ) -> None:
     """Show what has left this site."""
-    from dcfpca.chain_checkpoint import save_checkpoint, verify_checkpoint
-    from participant.commands import console_views
-    from participant.state.ledger import verify
+    from participant.commands import ledger_views
+    from participant.state.database import open_database, run_names
+    from participant.state.ledger import Ledger, verify
 
     if seen and not verify_chain:
         raise BadInput("--seen needs a verified ledger to compare with the checkpoint", "add --verify")
-    store = _store(config)
-    run = find_run(run, [row.run_id for row in reversed(store.runs())]) if run else ""
-    verified = verify(store.ledger.entries()) if verify_chain else None
+    # Not the whole store, which loads the numerics for what the rounds left.
+    database = open_database(_database_file(config))
+    kept, run = Ledger(database), find_run(run, run_names(database)) if run else ""
+    verified = verify(kept.entries()) if verify_chain else None
     if seen:
-        hashes = {entry.sequence: entry.hash for entry in store.ledger.entries()}
+        from dcfpca.chain_checkpoint import save_checkpoint, verify_checkpoint
+
+        hashes = {entry.sequence: entry.hash for entry in kept.entries()}
         save_checkpoint(seen, verify_checkpoint(seen, hashes, "the ledger"))
-    entries = list(store.ledger.entries(run))
+    entries = list(kept.entries(run))
     if as_json:
-        print_json(console_views.ledger_document(entries, verified))
+        print_json(ledger_views.ledger_document(entries, verified))
     else:
-        console_views.show_ledger(entries, verified, every=every)
+        ledger_views.show_ledger(entries, verified, every=every)
 
 
 @app.command()
@@ -218,13 +232,20 @@ def _settings(config: Path) -> Config:
 
 def _store(config: Path) -> Store:
     """The site's state; a running daemon may be writing to it at the same time."""
-    from participant.state.store import DATABASE, Store
+    from participant.state.store import Store
+
+    return Store(_database_file(config).parent, _settings(config).results.dir)
+
+
+def _database_file(config: Path) -> Path:
+    """The database in the site's state, which must exist."""
+    from participant.state.database import DATABASE
 
     settings = _settings(config)
     if not (settings.state.dir / DATABASE).exists():
         hint = "start the daemon once with `dcfpca-participant serve`"
         raise BadInput(f"there is no state in {settings.state.dir} yet", hint)
-    return Store(settings.state.dir)
+    return settings.state.dir / DATABASE
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

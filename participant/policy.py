@@ -7,20 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from dcfpca.feature_names import difference, features_digest
 from dcfpca.method_names import MethodName
-from dcfpca.secagg.fixed_cohort import PastRun, exposure
-from dcfpca.spec import RunSpec
+from dcfpca.privacy.settings import MOST_SITES
+from dcfpca.wire_constants import SMALL_SUM
+from participant.privacy_review import Spending, privacy_reasons
+
+if TYPE_CHECKING:
+    from dcfpca.secagg.fixed_cohort import PastRun
+    from dcfpca.spec import RunSpec
 
 LEAST_COLUMNS = 20
 COLUMNS_PER_RANK = 3
-SMALL_SUM = 256 << 10
-"""Bytes of a sum that `verify = "sampled"` checks in every round; larger ones in one round of SAMPLED."""
-SAMPLED = 8
+SAMPLED = 128
+"""Beside those in its turn, `verify = "sampled"` checks large sums in one round of so many, which nobody foresees."""
 
 
 class SitePolicy(BaseModel):
@@ -59,9 +63,29 @@ class SitePolicy(BaseModel):
     )
     verify: Literal["sampled", "always", "never"] = Field(
         "sampled",
-        description="Which sums and consensuses are checked: sampled means all small ones, and of others one in eight.",
+        description="Which sums and consensuses are checked: sampled means small ones, and others in turn.",
     )
     allow_export: bool = Field(False, description="Send L and S to the operator when asked.")
+    require_privacy: bool = Field(
+        False, description="Take part only in runs with differential privacy (a spec with [privacy])."
+    )
+    max_epsilon: float | None = Field(
+        None,
+        gt=0,
+        description="Largest ε of all runs with differential privacy over the same data together. Absent: no limit.",
+    )
+    max_epsilon_year: float | None = Field(
+        None, gt=0, description="The same for all runs of any 365 days together, over whatever data. Absent: no limit."
+    )
+    max_delta: float = Field(
+        1e-5, gt=0, lt=1, description="Largest δ of a run with privacy; the two limits above hold at this δ."
+    )
+    min_conspirators: int = Field(
+        1, ge=0, description="Fewest conspirators that the noise of such a run must withstand."
+    )
+    allow_export_with_privacy: bool = Field(
+        False, description="Let `allow_export` count for runs with privacy, which exact reconstructions would undo."
+    )
     manual_approval: bool = Field(
         False, description="Wait for `dcfpca-participant approve RUN --by NAME` before enrolling."
     )
@@ -104,13 +128,23 @@ class Refuse:
     reasons: tuple[str, ...]
 
 
-def review(spec: RunSpec, site: SiteFacts, past: Sequence[PastRun] = ()) -> Accept | Refuse:
+NOTHING_SPENT = Spending()
+
+
+def review(
+    spec: RunSpec, site: SiteFacts, past: Sequence[PastRun] = (), spent: Spending = NOTHING_SPENT
+) -> Accept | Refuse:
     """Accept or refuse a proposed spec by the site's data and policy.
 
     `past` are the runs over the same data in which sums were opened: a fixed cohort that would single out too few
-    members together with them needs a person's approval.
+    members together with them needs a person's approval. `spent` is what runs with differential privacy have spent.
     """
-    reasons = (*_data_reasons(spec, site), *_policy_reasons(spec, site.policy), *_cohort_reasons(spec, site))
+    reasons = (
+        *_data_reasons(spec, site),
+        *_policy_reasons(spec, site.policy),
+        *_cohort_reasons(spec, site),
+        *privacy_reasons(spec, site.policy, spent),
+    )
     if reasons:
         return Refuse(reasons)
     secure = spec.aggregation == "secure" and spec.participants
@@ -120,14 +154,17 @@ def review(spec: RunSpec, site: SiteFacts, past: Sequence[PastRun] = ()) -> Acce
 
 def check_exposure(site: SiteFacts, cohort: Collection[str], past: Sequence[PastRun]) -> tuple[str, ...]:
     """Why sums over this cohort, with those of past runs over the same data, would be about too few members."""
+    # Here, because every command reads the `[policy]` table, and only the daemon needs the secure sum.
+    from dcfpca.secagg.fixed_cohort import exposure  # noqa: PLC0415
+
     found = exposure(past, frozenset(cohort), site.policy.min_cohort) if past else None
     return () if found is None else (f"the cohort differs too little from an earlier one: {found}",)
 
 
-def wants_verification(policy: SitePolicy, sum_bytes: int, draw: int) -> bool:
+def wants_verification(policy: SitePolicy, sum_bytes: int, draw: int, *, turn: bool) -> bool:
     """Whether the site checks a sum of so many bytes; `draw` is a random number of the site's own."""
     if policy.verify == "sampled":
-        return sum_bytes <= SMALL_SUM or draw % SAMPLED == 0
+        return sum_bytes <= SMALL_SUM or turn or draw % SAMPLED == 0
     return policy.verify == "always"
 
 
@@ -284,6 +321,11 @@ def check_cohort(spec: RunSpec, site: SiteFacts, cohort: Collection[str]) -> tup
         reasons.append(f"the announced cohort includes {', '.join(strangers)}, whom the spec does not name")
     if len(cohort) < site.policy.min_cohort:
         reasons.append(_too_small("cohort", len(cohort), site.policy))
+    if spec.privacy is not None and not spec.privacy.conspirators < len(cohort) <= MOST_SITES:
+        reasons.append(
+            f"the cohort has {len(cohort)} participants, and a private run needs more than its"
+            f" {spec.privacy.conspirators} conspirators and at most {MOST_SITES}"
+        )
     return tuple(reasons)
 
 
@@ -306,6 +348,11 @@ def review_export(spec: RunSpec, policy: SitePolicy) -> str:
         return "the site's policy does not allow exports (allow_export = false)"
     if not spec.export:
         return "the spec that the site signed did not announce an export"
+    if spec.privacy is not None and not policy.allow_export_with_privacy:
+        return (
+            "the run has differential privacy, which an exact reconstruction would undo, and the site's policy does not"
+            " allow that (allow_export_with_privacy = false)"
+        )
     return ""
 
 

@@ -16,7 +16,7 @@ from dcfpca.secagg import Advert, Reveal, SealedShare, Survivors, fixed_cohort
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from participant.session import events
-from participant.session.events import AnnouncedConsensus
+from participant.session.events import AnnouncedConsensus, ShownSum
 
 TICKET_BYTES = 64
 # The aggregator chooses the names of runs, and the site uses them in file names.
@@ -24,7 +24,10 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 def decode(assignment: pb.Assignment) -> events.Assigned:
-    """The event in an assignment; BadMessage when it is not one that this version knows, or is malformed."""
+    """The event in an assignment; BadMessage when it is not one that this version knows, or is malformed.
+
+    Tensors are taken out of the assignment, so that what is kept of the announcement is small.
+    """
     check_run_id(assignment.run_id)
     match assignment.WhichOneof("what"):
         case "run_proposed":
@@ -93,10 +96,20 @@ def _ref(ref: types.RoundRef, run_id: str) -> AttemptRef:
 def _opened(opened: pb.RoundOpened, run_id: str) -> events.Opened:
     consensus = _consensus(opened.consensus, opened.stage, opened.inline_consensus)
     ref, cohort = _ref(opened.ref, run_id), names_from_wire(opened.cohort)
-    announced = pb.RoundOpened()
-    announced.CopyFrom(opened)
-    announced.inline_consensus = b""
-    return events.Opened(ref, opened.spec_sha256, cohort, consensus, ticket=_ticket(opened), announced=announced)
+    shown = _shown(opened)
+    for tensor in ("inline_consensus", "inline_sum", "sum"):
+        opened.ClearField(tensor)
+    return events.Opened(
+        ref, opened.spec_sha256, cohort, consensus, ticket=_ticket(opened), announced=opened, shown=shown
+    )
+
+
+def _shown(opened: pb.RoundOpened) -> ShownSum | None:
+    if not opened.HasField("sum"):
+        return None
+    header = pb.SumHeader()
+    header.CopyFrom(opened.sum)
+    return ShownSum(header, opened.inline_sum)
 
 
 def _ticket(opened: pb.RoundOpened) -> bytes:

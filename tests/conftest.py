@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,25 @@ require_tls_1_3()
 
 # The matrices of tests are small: a second BLAS thread only spins, in this process and in those that tests start.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+# The modules of the first take longest, those of the last least.
+TIERS = ("acceptance", "integration", "simulation", "property", "unit")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long modules first: side by side, no process is left to finish one alone while the others have nothing to do."""
+    tests = Path(__file__).parent
+    items.sort(key=lambda item: TIERS.index(item.path.relative_to(tests).parts[0]))
+
+
+@pytest.fixture(scope="session")
+def compiled_loops() -> None:
+    """The loops in numba's cache, for a test that starts daemons by commands: together they would each compile them."""
+    from tests.support.compiled_loops import load_compiled_loops  # noqa: PLC0415
+
+    load_compiled_loops()
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,8 @@ from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.trust import Trust
 from dcfpca.pki.validity import whole_days
+from dcfpca.privacy.statement import run_line, spec_document
+from dcfpca.spec import RunSpec
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.version import __version__
 
@@ -52,6 +54,7 @@ async def run_news(registry: RunRegistry, runner: Runner, after_round: int) -> t
         "deadline_ms": view.deadline_ms,
         "at_deadline": view.at_deadline,
         "tolerance": runner.spec.tolerance,
+        "privacy": _privacy(runner.spec),
         "enrolled": [{"name": one.participant, "private": one.private} for one in view.enrolled],
         "refusals": [
             {"name": one.participant, "what": one.what, "reasons": list(one.reasons)} for one in view.refusals
@@ -93,6 +96,12 @@ def _summary(runner: Runner) -> Document:
         "created_ms": int(run.created_at * 1000),
         "ended_ms": int(run.ended_at * 1000),
     }
+
+
+def _privacy(spec: RunSpec) -> str:
+    """What the run spends of differential privacy at every site, in one line; empty where it has none."""
+    told = spec_document({"privacy": spec.privacy.model_dump() if spec.privacy else None})
+    return run_line(told) if told else ""
 
 
 def _participant(view: pb.ParticipantView) -> Document:

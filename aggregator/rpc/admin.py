@@ -155,7 +155,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     async def FetchModel(self, request: pb.FetchModelRequest, context: Context) -> AsyncIterator[TensorPart]:  # noqa: N802
         """U and the singular values of a finished run."""
         runner = self._finished(request.run_id)
-        model = runner.method.model(runner.consensus)
+        model = runner.method.model(await runner.final.whole())
         U, values = model["U"], model["singular_values"]
         payload = np.concatenate([np.ascontiguousarray(U).ravel(), values]).astype("<f8", copy=False).tobytes()
         layout = Layout(U.shape[0], U.shape[1], tuple(f"singular_value_{i}" for i in range(len(values))))

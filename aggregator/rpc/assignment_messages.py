@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, assert_never
+from weakref import WeakKeyDictionary
 
 from aggregator.encoded_consensus import EncodedConsensus
 from aggregator.round_opening import round_opened
@@ -16,16 +17,18 @@ from aggregator.run.phases import deadline
 from aggregator.run.secure_sum import closed_roster, delivery_to, unmask_request_to
 from aggregator.run.state import Attempt, Run, Status
 from aggregator.runner import Runner
+from aggregator.store.opened_sums import StoredSum
 from dcfpca import dropout_recovery_wire, fixed_cohort_wire, secagg
 from dcfpca.rpca.method import Stage
 from dcfpca.secagg.fixed_cohort import SealedShare, shares_for
+from dcfpca.secagg.fixed_cohort.checking_turns import members_in_turn
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import TensorHeader
-from dcfpca.wire_constants import INLINE_BYTES
+from dcfpca.wire_constants import INLINE_BYTES, SMALL_SUM
 
 BROADCAST_BYTES = 16 << 20
-"""The most that the streams of a run may hold together; in a larger cohort the consensus is fetched instead."""
+"""The most that the streams of a run may write at once; a larger broadcast is written to some streams at a time."""
 
 _AttemptKind = Literal[Kind.KEYS_RELAYED, Kind.MASK_WANTED, Kind.SURVIVORS_ANNOUNCED, Kind.UNMASK_WANTED]
 _SetUpKind = Literal[Kind.RUN_KEY_WANTED, Kind.ROSTER_CLOSED, Kind.GROUP_SHARES_RELAYED]
@@ -45,18 +48,25 @@ _SHARED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class StageFacts:
-    """Inputs of the assignments of one stage beside the run's state. `shared` caches encoded messages by key."""
+    """Inputs of the assignments of one stage beside the run's state. `shared` caches encoded messages by key.
+
+    `with_sum` is the announcement with the sum of the round before in place of the consensus, for those `checking` it.
+    """
 
     spec_bytes: bytes
     deadline_ms: int = 0
     consensus: TensorHeader | None = None
     opened: pb.RoundOpened | None = None
+    with_sum: pb.RoundOpened | None = None
+    checking: frozenset[str] = frozenset()
     stage: Stage = Stage.FIT
     closed: secagg.ClosedRoster | None = None
     shared: dict[str, bytes] = field(default_factory=dict)
 
 
-def stage_facts(spec: RunSpec, spec_bytes: bytes, run: Run, consensus: EncodedConsensus) -> StageFacts:
+def stage_facts(
+    spec: RunSpec, spec_bytes: bytes, run: Run, consensus: EncodedConsensus, opened_sum: StoredSum | None = None
+) -> StageFacts:
     """The facts of the run's present stage."""
     due, attempt = deadline(spec, run), run.attempt
     facts = StageFacts(
@@ -68,28 +78,51 @@ def stage_facts(spec: RunSpec, spec_bytes: bytes, run: Run, consensus: EncodedCo
     if run.status is not Status.RUNNING or attempt is None:
         return facts
     opened = round_opened(run, attempt, consensus, ticket_of(run, attempt, consensus.header.sha256))
-    if len(consensus.payload) <= min(INLINE_BYTES, BROADCAST_BYTES // len(run.cohort)):
+    with_sum = None
+    if opened_sum is not None and opened_sum.round + 1 == attempt.ref.round and len(opened_sum.values) <= INLINE_BYTES:
+        with_sum = _showing(opened, opened_sum)
+    if with_sum is not None and len(with_sum.inline_sum) <= SMALL_SUM:
+        opened, with_sum = with_sum, None
+    if len(consensus.payload) <= INLINE_BYTES:
         opened.inline_consensus = consensus.payload
     return replace(
         facts,
         opened=opened,
+        with_sum=with_sum,
+        checking=members_in_turn(run.cohort, attempt.ref.round) if with_sum is not None else frozenset(),
         closed=closed_roster(spec, run, attempt) if attempt.roster else None,
     )
 
 
+def _showing(opened: pb.RoundOpened, opened_sum: StoredSum) -> pb.RoundOpened:
+    shown = pb.RoundOpened()
+    shown.CopyFrom(opened)
+    shown.sum.ParseFromString(opened_sum.header)
+    shown.inline_sum = opened_sum.values
+    return shown
+
+
 class StageCache:
-    """The facts of each run's present stage, looked up once and shared by all streams."""
+    """The facts of each run's present stage, looked up once and shared by all streams; forgotten with the run."""
 
     def __init__(self) -> None:
-        self._facts: dict[str, tuple[object, StageFacts]] = {}
+        self._facts: WeakKeyDictionary[Runner, tuple[object, StageFacts]] = WeakKeyDictionary()
+        self._fetching: WeakKeyDictionary[Runner, frozenset[str]] = WeakKeyDictionary()
+
+    def note_fetched(self, runner: Runner, participant: str) -> None:
+        """A member asked for the consensus: if it was shown the sum in its place, it is so no more in this run."""
+        if participant in self.now(runner).checking:
+            self._fetching[runner] = self._fetching.get(runner, frozenset()) | {participant}
 
     def now(self, runner: Runner) -> StageFacts:
         """The facts of this run's present stage."""
         run, stage = runner.run, runner.run.stage()
-        cached = self._facts.get(run.run_id)
+        cached = self._facts.get(runner)
         if cached is None or cached[0] != stage:
-            facts = stage_facts(runner.spec, runner.spec_bytes, run, runner.round_sum.encoded())
-            cached = self._facts[run.run_id] = (stage, facts)
+            held = runner.round_sum
+            facts = stage_facts(runner.spec, runner.spec_bytes, run, held.encoded(), held.opened_sum)
+            facts = replace(facts, checking=facts.checking - self._fetching.get(runner, frozenset()))
+            cached = self._facts[runner] = (stage, facts)
         return cached[1]
 
 
@@ -97,11 +130,12 @@ def encoded(facts: StageFacts, run: Run, participant: str, wanted: Iterable[Assi
     """Serialized `Assignment` messages; those that are the same for everybody are encoded once."""
     messages = []
     for one in wanted:
-        body = facts.shared.get(one.key)
+        key = f"{one.key} with sum" if participant in facts.checking else one.key
+        body = facts.shared.get(key)
         if body is None:
             body = _message(facts, run, participant, one).SerializeToString()
         if one.kind in _SHARED:
-            facts.shared[one.key] = body
+            facts.shared[key] = body
         messages.append(body)
     return messages
 
@@ -123,7 +157,7 @@ def _body(facts: StageFacts, run: Run, participant: str, one: Assignment) -> Any
             assert run.export is not None
             return pb.ExportWanted(export_id=run.export.export_id)
         case Kind.ROUND_OPENED:
-            return facts.opened
+            return facts.with_sum if participant in facts.checking else facts.opened
         case Kind.RUN_KEY_WANTED | Kind.ROSTER_CLOSED | Kind.GROUP_SHARES_RELAYED:
             return _set_up_body(run, participant, one.kind)
         case _:

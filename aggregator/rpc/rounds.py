@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from contextlib import nullcontext
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 from google.protobuf.message import Message
 from grpc import aio
@@ -12,7 +14,7 @@ from grpc import aio
 from aggregator.config import Limits
 from aggregator.presence import Connection
 from aggregator.rpc import wire_events
-from aggregator.rpc.assignment_messages import StageCache, encoded
+from aggregator.rpc.assignment_messages import BROADCAST_BYTES, StageCache, encoded
 from aggregator.rpc.fixed_cohort import FixedCohortMethods
 from aggregator.rpc.guard import caller
 from aggregator.rpc.reconstruction_transfer import ExportIntake
@@ -32,9 +34,10 @@ from aggregator.store.participants import ParticipantRecord
 from aggregator.store.update_files import UpdateKey
 from aggregator.trust import Caller, Trust
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.chunked_vectors import chunks
+from dcfpca.chunked_vectors import WholeUpdate
 from dcfpca.consent_statement import consent_bytes
 from dcfpca.dropout_recovery_wire import ref_from_wire
+from dcfpca.encoded_chunks import ChunkView
 from dcfpca.errors import BadMessage
 from dcfpca.logs import log
 from dcfpca.message_fate import Fate
@@ -45,6 +48,8 @@ from dcfpca.v1.types_pb2 import Receipt, TensorPart
 from dcfpca.wire_constants import CHUNK_BYTES, PROTOCOL, TURNS, WHOLE
 
 Context: TypeAlias = "aio.ServicerContext[Any, Any]"
+Part: TypeAlias = pb.UpdatePart | ChunkView
+SentKeys: TypeAlias = "WeakKeyDictionary[Runner, frozenset[str]]"
 
 
 TRANSFERS = 32
@@ -95,17 +100,24 @@ class RoundServicer(FixedCohortMethods, rounds_pb2_grpc.RoundServiceServicer):
             log("participant_disconnected", participant=who.name)
 
     async def _stream(self, connection: Connection) -> AsyncIterator[bytes]:
-        sent: dict[str, frozenset[str]] = {}
+        sent: SentKeys = WeakKeyDictionary()
         while not self._registry.draining:
             seen = self._registry.stage.version
-            for runner in self._registry.announced():
-                before = sent.get(runner.run.run_id, frozenset())
-                sent[runner.run.run_id], messages = self._news(runner, connection.name, before)
-                for message in messages:
-                    runner.count_traffic(sent=len(message))
+            for message, in_turn in self._unsent(connection.name, sent):
+                # The slot is held until the message is written: gRPC keeps a copy for each stream until then.
+                async with self._downloads.hold(connection.name) if in_turn else nullcontext():
                     yield message
             await self._registry.stage.wait(seen)
         raise Draining("the aggregator is stopping", "connect again in a moment")
+
+    def _unsent(self, name: str, sent: SentKeys) -> Iterator[tuple[bytes, bool]]:
+        """The messages for a participant that are not among those sent before, run by run, and whether each is sent
+        to some streams at a time."""
+        for runner in self._registry.announced():
+            sent[runner], messages = self._news(runner, name, sent.get(runner, frozenset()))
+            for message in messages:
+                runner.count_traffic(sent=len(message))
+                yield message, len(message) * len(runner.run.cohort) > BROADCAST_BYTES
 
     def _news(self, runner: Runner, name: str, before: frozenset[str]) -> tuple[frozenset[str], list[bytes]]:
         """The keys of all assignments of a participant in a run, and those messages that were not sent before.
@@ -176,7 +188,7 @@ class RoundServicer(FixedCohortMethods, rounds_pb2_grpc.RoundServiceServicer):
 
     async def FetchConsensus(  # noqa: N802
         self, request: pb.FetchConsensusRequest, context: Context
-    ) -> AsyncIterator[TensorPart]:
+    ) -> AsyncIterator[TensorPart | bytes]:
         """The consensus of the open round, or the final one."""
         runner = runner_of(self._registry, request.run_id)
         if caller().name not in runner.run.cohort:
@@ -184,12 +196,15 @@ class RoundServicer(FixedCohortMethods, rounds_pb2_grpc.RoundServiceServicer):
         held = runner.consensus
         if held.round != request.round or (held.outcome is not None) != request.final:
             raise Missing(f"the consensus of round {request.round} is not held any more, or not yet")
+        if runner.run.status.over:
+            await runner.final.whole()
         consensus = runner.round_sum.encoded()
+        self._stages.note_fetched(runner, caller().name)
         async with self._downloads.hold(caller().name):
             yield TensorPart(header=consensus.header)
-            for chunk in chunks(consensus.payload, request.offset):
-                runner.count_traffic(sent=len(chunk.data))
-                yield TensorPart(chunk=chunk)
+            for part in consensus.parts(request.offset):
+                runner.count_traffic(sent=len(part))
+                yield part
 
     async def AdvertiseKeys(self, request: pb.AdvertiseKeysRequest, context: Context) -> Receipt:  # noqa: N802
         """Step 1 of the secure sum."""
@@ -215,11 +230,11 @@ class RoundServicer(FixedCohortMethods, rounds_pb2_grpc.RoundServiceServicer):
         """Step 6."""
         return await self._receive(request, wire_events.shares_revealed(request, caller().name, self._now()))
 
-    async def SubmitUpdate(self, request_iterator: AsyncIterator[pb.UpdatePart], context: Context) -> Receipt:  # noqa: N802
+    async def SubmitUpdate(self, request_iterator: AsyncIterator[Part], context: Context) -> Receipt:  # noqa: N802
         """The update, plain or masked."""
         parts = TimedReader(context, self._limits.upload_seconds)
         first = await anext(parts, None)
-        if first is None or first.WhichOneof("part") != "header":
+        if not isinstance(first, pb.UpdatePart) or first.WhichOneof("part") != "header":
             raise BadMessage("an update begins with its header")
         intake = self._intake(first.header)
         runner = intake.runner
@@ -231,7 +246,7 @@ class RoundServicer(FixedCohortMethods, rounds_pb2_grpc.RoundServiceServicer):
 
         return await self._fate_of_update(intake.take(_update_chunks(parts, runner), your_turn), first.header)
 
-    async def SubmitWhole(self, request: pb.WholeUpdate, context: Context) -> Receipt:  # noqa: N802
+    async def SubmitWhole(self, request: WholeUpdate, context: Context) -> Receipt:  # noqa: N802
         """The update in one message."""
         intake, data = self._intake(request.header), request.data
         intake.runner.count_traffic(received=len(data))
@@ -309,9 +324,10 @@ class RoundServicer(FixedCohortMethods, rounds_pb2_grpc.RoundServiceServicer):
         return self._registry.store.now()
 
 
-async def _update_chunks(parts: AsyncIterator[pb.UpdatePart], runner: Runner) -> AsyncIterator[UpdateChunk]:
+async def _update_chunks(parts: AsyncIterator[Part], runner: Runner) -> AsyncIterator[UpdateChunk]:
     async for part in parts:
-        chunk = UpdateChunk(part.chunk.offset, part.chunk.data)
+        received = part if isinstance(part, ChunkView) else part.chunk
+        chunk = UpdateChunk(received.offset, received.data)
         runner.count_traffic(received=len(chunk.data))
         yield chunk
 

@@ -13,9 +13,12 @@ from grpc_reflection.v1alpha import reflection
 from aggregator.config import Config, Limits
 from aggregator.rpc.admin import AdminServicer
 from aggregator.rpc.guard import Guard
+from aggregator.rpc.named_methods import NamedMethods
 from aggregator.rpc.rounds import RoundServicer
 from aggregator.run_registry import RunRegistry
 from aggregator.trust import Trust
+from dcfpca.chunked_vectors import read_whole_update
+from dcfpca.encoded_chunks import read_update_part
 from dcfpca.errors import BadInput
 from dcfpca.pki import Credentials
 from dcfpca.v1 import admin_pb2, admin_pb2_grpc, rounds_pb2, rounds_pb2_grpc
@@ -103,10 +106,11 @@ class Server:
         self.calls = guard.calls
         self._server = new_server(config.limits, [guard])
         rounds = RoundServicer(registry, trust, config.limits)
-        rounds_pb2_grpc.add_RoundServiceServicer_to_server(rounds, self._server)
+        methods = NamedMethods(self._server, {"SubmitWhole": read_whole_update, "SubmitUpdate": read_update_part})
+        rounds_pb2_grpc.add_RoundServiceServicer_to_server(rounds, methods)
         admin = AdminServicer(registry, trust, config.limits, guard.calls)
-        admin_pb2_grpc.add_AdminServiceServicer_to_server(admin, self._server)
-        health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)
+        admin_pb2_grpc.add_AdminServiceServicer_to_server(admin, methods)
+        health_pb2_grpc.add_HealthServicer_to_server(self.health, methods)
         reflection.enable_server_reflection((*SERVICES, "grpc.health.v1.Health"), self._server)
         self.port = bind(self._server, config.server.listen, trust)
 

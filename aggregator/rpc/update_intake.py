@@ -21,7 +21,7 @@ from aggregator.runner import Chunk, Runner
 from aggregator.running_sum import update_dtype
 from aggregator.store.update_files import UpdateKey
 from aggregator.store_thread import StoreThread
-from dcfpca.chunked_vectors import check_header, size_of
+from dcfpca.chunked_vectors import Buffer, check_header, size_of
 from dcfpca.dropout_recovery_wire import ref_from_wire
 from dcfpca.errors import BadMessage
 from dcfpca.message_fate import Fate
@@ -36,7 +36,7 @@ class UpdateChunk(NamedTuple):
     """A chunk of an update, taken out of its message once: every access to a bytes field of protobuf copies it."""
 
     offset: int
-    data: bytes
+    data: Buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class UpdateIntake:
             last = await self._alone(parts)
             return receipt(await self.runner.post(self._event(), last))
 
-    async def take_whole(self, data: bytes) -> Receipt:
+    async def take_whole(self, data: Buffer) -> Receipt:
         """The same for an update in one message."""
         if (answer := await self._answer_to_header()) is not None:
             return answer

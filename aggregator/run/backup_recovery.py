@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hmac
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from aggregator.run.effects import Discard, Effect, RenumberConsensus
 from aggregator.run.events import NewerAttemptShown
@@ -47,8 +48,13 @@ def ticket_of(run: Run, attempt: Attempt, consensus: bytes) -> bytes:
 
 
 def _ticket(run: Run, ref: AttemptRef, consensus: bytes, stamp: bytes) -> bytes:
-    statement = canonical("ticket", run.run_id, ref.round, ref.attempt, consensus, stamp)
-    return stamp + hmac.digest(run.seal, statement, "sha256")
+    return stamp + _seal_of(run.seal, run.run_id, ref.round, ref.attempt, consensus, stamp)
+
+
+@lru_cache(maxsize=32)
+def _seal_of(key: bytes, *statement: str | int | bytes) -> bytes:
+    """Kept for a while: all updates of an attempt are held against one ticket."""
+    return hmac.digest(key, canonical("ticket", *statement), "sha256")
 
 
 def newer_attempt(

@@ -7,7 +7,7 @@ how many must; what the secure sum demands beyond these counts is decided by `dc
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from aggregator.run import waiting
@@ -114,8 +114,15 @@ def awaited(run: Run) -> tuple[str, ...]:
         return ()
     if run.fixed_cohort is not None:
         return waiting.missing(run)
-    done, active = answered(run.attempt), set(run.active)
-    return tuple(name for name in candidates(run, run.attempt) if name in active and name not in done)
+    return tuple(_active_without_answer(run, run.attempt))
+
+
+def _active_without_answer(run: Run, attempt: Attempt) -> Iterator[str]:
+    """Lazily: at every message it is asked whether there is one, and most of a large cohort need not be looked at."""
+    done = answered(attempt)
+    for name in candidates(run, attempt):
+        if name not in done and name not in run.absent and name not in run.silent:
+            yield name
 
 
 def progress(spec: RunSpec, run: Run) -> Step:
@@ -127,7 +134,7 @@ def progress(spec: RunSpec, run: Run) -> Step:
     if run.status is not Status.RUNNING or run.attempt is None or run.attempt.phase is Phase.SUMMING:
         return run, ()
     enough = len(answered(run.attempt)) >= required(spec, run, run.attempt)
-    if not enough or (awaited(run) and not _threshold_suffices(run.attempt)):
+    if not enough or (any(_active_without_answer(run, run.attempt)) and not _threshold_suffices(run.attempt)):
         return run, ()
     try:
         return advance(spec, run)

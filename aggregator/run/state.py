@@ -107,11 +107,6 @@ class Run(Record):
     export: Export | None = None
 
     @property
-    def active(self) -> tuple[str, ...]:
-        """The members of the cohort that are connected and have not missed a deadline."""
-        return tuple(name for name in self.cohort if name not in self.absent and name not in self.silent)
-
-    @property
     def phase(self) -> str:
         """The phase as shown to operators."""
         if self.status is Status.RUNNING and self.attempt:

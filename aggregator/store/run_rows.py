@@ -15,7 +15,7 @@ from aggregator.store.database_port import Database
 from dcfpca.errors import UnusableState
 from dcfpca.method_formats import memory_format
 from dcfpca.rpca.method import Consensus
-from dcfpca.spec import RunSpec, parse_spec, spec_digest
+from dcfpca.spec import RunSpec, parse_kept_spec, parse_spec, spec_digest
 from dcfpca.version import __version__
 
 DAMAGED = "damaged"
@@ -158,6 +158,11 @@ def read_run(db: Database, run_id: str) -> StoredRun | HeldRun:
     return _with_known_memory(stored, memory, software)
 
 
+def read_consensus(db: Database, run_id: str) -> Consensus:
+    """The consensus of a run; raises UnusableState when it is damaged."""
+    return load_consensus(_verified_consensus(db, run_id))
+
+
 def _verified_row(db: Database, run_id: str) -> tuple[bytes, float, str, bytes, int, str]:
     row = db.execute(_SELECT_RUN, (run_id,)).fetchone()
     if row is None:
@@ -194,7 +199,7 @@ def _verify(what: str, checksum: int, *values: Stored) -> None:
 def _replayed(
     spec_bytes: bytes, state: bytes, seq: int, body: bytes, journal: Sequence[tuple[int, Event]]
 ) -> StoredRun:
-    spec, run = parse_spec(spec_bytes), load_run(state, spec_digest(spec_bytes))
+    spec, run = parse_kept_spec(spec_bytes), load_run(state, spec_digest(spec_bytes))
     for number, event in journal:
         run, _ = step(spec, run, event)
         seq = number

@@ -19,6 +19,7 @@ from aggregator.store.sqlite_errors import LEAST_FREE, disk_full, free_bytes
 from aggregator.store.sqlite_store import open_sqlite
 from aggregator.store.update_files import UpdateFiles, UpdateKey
 from dcfpca.attempt_ref import AttemptRef
+from dcfpca.chunked_vectors import Buffer
 from dcfpca.rpca.method import Consensus
 
 __all__ = ["Commit", "HeldRun", "Store", "StoredRun"]
@@ -32,7 +33,7 @@ class Commit:
     seq: int
     events: Sequence[Event]
     checkpoint: bool = False
-    chunks: Sequence[tuple[UpdateKey, int, bytes]] = ()
+    chunks: Sequence[tuple[UpdateKey, int, Buffer]] = ()
     consensus: Consensus | None = None
     round_view: tuple[int, bytes] | None = None
     opened_sum: StoredSum | None = None
@@ -110,6 +111,10 @@ class Store:
     def read_run(self, run_id: str) -> StoredRun | HeldRun:
         """One run, or why it cannot be served."""
         return run_rows.read_run(self.connection, run_id)
+
+    def read_consensus(self, run_id: str) -> Consensus:
+        """The consensus of a run; raises UnusableState when it is damaged."""
+        return run_rows.read_consensus(self.connection, run_id)
 
     def round_views(self, run_id: str, after: int = -1) -> list[bytes]:
         """Finished rounds after this one, oldest first; raises UnusableState when one is damaged."""

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from aggregator.store.sqlite_errors import StoreFailed
 from dcfpca.attempt_ref import AttemptRef
+from dcfpca.chunked_vectors import Buffer
 from dcfpca.errors import BadMessage
 from dcfpca.wire_constants import CHUNK_BYTES
 
@@ -53,7 +54,7 @@ class UpdateFiles:
         if ref not in self._loaded:
             self._loaded[ref] = self._on_disk(ref)
 
-    def add(self, key: UpdateKey, offset: int, data: bytes) -> None:
+    def add(self, key: UpdateKey, offset: int, data: Buffer) -> None:
         """Write one chunk, which must not leave a gap; writing the same chunk again changes nothing."""
         self.load(key.ref)
         if offset > self.received(key):
@@ -149,7 +150,7 @@ class UpdateFiles:
         return self._attempt_directory(key.ref) / f"{key.participant}@{key.sha256.hex()}"
 
 
-def _write(path: Path, offset: int, data: bytes) -> None:
+def _write(path: Path, offset: int, data: Buffer) -> None:
     flags = os.O_WRONLY | os.O_CREAT
     try:
         file = os.open(path, flags, 0o600)

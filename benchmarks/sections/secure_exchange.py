@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from benchmarks.sections import Section, paragraphs, table
 
 Row = dict[str, Any]
 ROUND, VERIFIED, BYTES, TRIPS = 1.25, 1.15, 1.01, 1.6  # times plain, times unverified, times 2·m·r·8, beyond transfer
+SLOW = 1.3  # times work, transfer and two round trips a round
 MASKING_S, SET_UP_S = 0.040, {10: 1.0, 64: 5.0}
 _UNVERIFIED = "secure, verify = never"
 
@@ -27,10 +29,11 @@ def secure_rounds(results: Path) -> Section | None:
         paragraphs(
             "1000 × 50, sites that compute nothing, all processes and all their disks on one machine of two cores; the "
             f"kinds take turns ({rows[0]['turns']} each of ten sites); medians. CPU is that of the process, whatever "
-            f"else the machine did: its load was {loads[0]:.0f} to {loads[-1]:.0f}, so seconds are upper bounds and "
-            "ratios of seconds are rough. Bytes are both ways, against 2 · m · r · 8. `sampled` is the default.",
-            "Before an answer of a secure round leaves, a site has synced its numbers, their row and its key "
-            "record (twice) to the disk, which a plain round does not need; here ten sites share one disk for that.",
+            f"else the machine did: its load, these processes included, was {loads[0]:.0f} to {loads[-1]:.0f}, so "
+            "seconds are upper bounds and ratios of seconds are rough. Bytes are both ways, against 2 · m · r · 8. "
+            "`sampled` is the default.",
+            "Before an answer of a secure round leaves, a site has synced its numbers and its key record to the disk, "
+            "which a plain round does not need; here ten sites share one disk for that.",
             table(
                 ["sum", "sites", "median round", "CPU of all processes, a round", "bytes", "set-up", "masking, a site"],
                 [_cells(row) for row in rows],
@@ -70,7 +73,7 @@ def _short(rows: list[Row]) -> list[str]:
     for row in rows:
         if row.get("masking_cpu_s", 0.0) > MASKING_S:
             found.append(f"Masking takes {row['masking_cpu_s'] * 1000:.0f} ms of a site's CPU (asked: 40).")
-        if row["set_up_s"] > SET_UP_S[row["participants"]]:
+        if row["set_up_s"] > SET_UP_S.get(row["participants"], inf):
             found.append(f"The set-up of {row['participants']} sites takes {row['set_up_s']:.1f} s.")
     return found
 
@@ -96,8 +99,7 @@ def delayed_rounds(results: Path) -> Section | None:
             f"{rows[0]['participants']} sites in one network namespace and the aggregator in another, every frame "
             f"delayed by {rows[0]['one_way_ms']:g} ms each way. Round trips are what the delay adds to a median round, "
             "in units of 100 ms. Beyond the transfer: less what the delay adds to a bare exchange of these bytes over "
-            "TCP beyond its one round trip. Sums below 256 KiB are verified in every round, for which a site "
-            "fetches them: one round trip more. Large tensors take less than the bare exchange, whose lines fall idle.",
+            "TCP beyond its one round trip. Large tensors take less than the bare exchange, whose lines fall idle.",
             table(
                 ["sum", "tensor", "round", "with delay", "round trips", "beyond the transfer"],
                 [
@@ -119,3 +121,43 @@ def delayed_rounds(results: Path) -> Section | None:
             for row in over
         ),
     )
+
+
+def slow_line(results: Path) -> Section | None:
+    """Whole runs over a slow line."""
+    path = results / "slow-line.json"
+    if not path.exists():
+        return None
+    rows: list[Row] = json.loads(path.read_text())
+    first = rows[0]
+    return Section(
+        "Over a slow line",
+        ("python -m benchmarks.delayed_rounds --netemu PATH --slow-line benchmarks/results/slow-line.json",),
+        paragraphs(
+            f"A run of {first['participants']} sites, {first['rows']} × {first['rank']}, {first['rounds']} rounds, "
+            f"from its proposal to its end, {first['one_way_ms']:g} ms each way and {first['rate_kbit'] / 1000:g} "
+            "Mbit/s, which all sites share. Work is the same run without delay or limit; transfer is all bytes both "
+            "ways, one after the other; and two round trips a round. The hub's own CPU is the machine's, too.",
+            table(
+                ["sum", "run", "work", "transfer", "round trips", "run over their sum"],
+                [
+                    [
+                        f"{row['aggregation']}, {row['precision']} bits",
+                        *(f"{row[part]:.1f} s" for part in ("run_s", "work_s", "transfer_s", "round_trips_s")),
+                        f"{_over_sum(row):.2f}",
+                    ]
+                    for row in rows
+                ],
+            ),
+        ),
+        tuple(
+            f"A {row['aggregation']} run over a slow line takes {_over_sum(row):.2f} times work, transfer and two "
+            f"round trips a round (asked: {SLOW:g})."
+            for row in rows
+            if _over_sum(row) > SLOW
+        ),
+    )
+
+
+def _over_sum(row: Row) -> float:
+    return float(row["run_s"] / (row["work_s"] + row["transfer_s"] + row["round_trips_s"]))

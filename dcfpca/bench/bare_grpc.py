@@ -36,6 +36,7 @@ class _Barrier:
     answer: bytes = b""
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     released: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)  # of the server's process, when each round was released
 
     async def meet(self, data: bytes) -> bytes:
         self.total += np.frombuffer(data)
@@ -46,13 +47,14 @@ class _Barrier:
             self.total[:] = 0.0
             self.arrived, self.gate = 0, asyncio.Event()
             self.released.append(time.monotonic())
+            self.cpu.append(time.process_time())
             gate.set()
         await gate.wait()
         return self.answer
 
 
 def server(directory: Path, ready: Path, times: Path, participants: int, size: int, rounds: int) -> None:
-    """Serve until all rounds are done, then write the seconds of each to `times`; `ready` gets the port."""
+    """Serve until all rounds are done, then write their seconds and CPU to `times`; `ready` gets the port."""
     asyncio.run(_serve(directory, ready, times, participants, size, rounds))
 
 
@@ -73,7 +75,7 @@ async def _serve(directory: Path, ready: Path, times: Path, participants: int, s
     while len(barrier.released) <= rounds:
         await barrier.gate.wait()
     gaps = [after - before for before, after in zip(barrier.released, barrier.released[1:], strict=False)]
-    _write(times, json.dumps(gaps))
+    _write(times, json.dumps([gaps, (barrier.cpu[-1] - barrier.cpu[0]) / len(gaps)]))
     await service.stop(grace=5)
 
 
@@ -91,8 +93,16 @@ def client(directory: Path, name: str, address: str, size: int, rounds: int) -> 
             call(Chunk(data=payload), timeout=_CALL_SECONDS)
 
 
-def measure_raw(directory: Path, sites: dict[str, Path], size: int, rounds: int) -> list[float]:
-    """The seconds of each round of the bare exchange. The directories hold the server's and the sites' certificates."""
+@dataclass(frozen=True, slots=True)
+class BareFigures:
+    """The seconds of each round of a bare exchange, and the CPU of its server in one."""
+
+    seconds: tuple[float, ...]
+    server_cpu_s: float
+
+
+def measure_raw(directory: Path, sites: dict[str, Path], size: int, rounds: int) -> BareFigures:
+    """What the bare exchange takes. The directories hold the server's and the sites' certificates."""
     ready, times = directory / "raw-ready", directory / "raw-times"
     numbers = [str(len(sites)), str(size), str(rounds)]
     with Children() as children:
@@ -113,7 +123,8 @@ def measure_raw(directory: Path, sites: dict[str, Path], size: int, rounds: int)
             ]
             children.start(name, words, home / "raw-log")
         children.until(times.exists, "the bare exchange", 600)
-    return [float(gap) for gap in json.loads(times.read_text())]
+    gaps, cpu = json.loads(times.read_text())
+    return BareFigures(tuple(float(gap) for gap in gaps), float(cpu))
 
 
 def _write(path: Path, text: str) -> None:

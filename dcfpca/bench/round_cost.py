@@ -11,7 +11,7 @@ from statistics import median
 
 import numpy as np
 
-from dcfpca.bench.bare_grpc import measure_raw
+from dcfpca.bench.bare_grpc import BareFigures, measure_raw
 from dcfpca.demo.child_processes import Children
 from dcfpca.demo.federation import AGGREGATOR, AggregatorPlace, Federation, SitePlan
 from dcfpca.demo.problem import site_names
@@ -62,7 +62,8 @@ class RoundFigures:
     """Seconds per round, from its opening to the consensus; the opening exchange (round 0) is not counted.
 
     `set_up_s` is from the end of enrolment to the opening of round 0, as the views of the run show it: to 0.1 s.
-    `cpu_round_s` is the CPU of aggregator and sites together from the proposal to the end, shared out over the rounds.
+    `cpu_round_s` is the CPU of aggregator and sites together from the proposal to the end, shared out over the rounds;
+    `aggregator_cpu_round_s` is the aggregator's part of it.
     """
 
     median_round_s: float
@@ -72,6 +73,7 @@ class RoundFigures:
     aggregator_peak_bytes: int | None
     set_up_s: float = 0.0
     cpu_round_s: float = 0.0
+    aggregator_cpu_round_s: float = 0.0
 
 
 class SetUpClock:
@@ -119,11 +121,12 @@ def measure_rounds(
             children.until(lambda: operator.are_connected(names), "the sites' connection", _CONNECT_SECONDS)
             clock = SetUpClock()
             pids = [children[name].process.pid for name in (AGGREGATOR, *names)]
-            before = cpu_seconds(pids)
+            before, own = cpu_seconds(pids), cpu_seconds(pids[:1])
             view, wall = _follow(operator, case.spec(names), clock)
-            spent = cpu_seconds(pids) - before
+            spent, own = cpu_seconds(pids) - before, cpu_seconds(pids[:1]) - own
         found = figures_of(view, wall, peak_bytes(children[AGGREGATOR].process.pid), clock.seconds)
-        return replace(found, cpu_round_s=spent / len(view.rounds))
+        count = len(view.rounds)
+        return replace(found, cpu_round_s=spent / count, aggregator_cpu_round_s=own / count)
 
 
 def _follow(operator: Operator, spec: bytes, clock: SetUpClock) -> tuple[pb.RunView, float]:
@@ -172,8 +175,8 @@ def peak_bytes(pid: int) -> int | None:
     return int(lines[0][1]) * 1024 if lines else None
 
 
-def measure_bare_rounds(case: RoundCase, directory: Path) -> list[float]:
-    """Seconds per round of a bare gRPC exchange of as many bytes; uses the certificates that `measure_rounds` left."""
+def measure_bare_rounds(case: RoundCase, directory: Path) -> BareFigures:
+    """What a bare gRPC exchange of as many bytes takes; uses the certificates that `measure_rounds` left."""
     names = site_names(case.participants)
     sites = {name: directory / "sites" / name for name in names}
     return measure_raw(directory / AGGREGATOR, sites, 8 * case.rows * case.rank, case.rounds)

@@ -43,7 +43,11 @@ class PeerSolver:
 
 @dataclass(frozen=True, slots=True)
 class TimeToLevel:
-    """CPU seconds to a level (None if not reached), the iterations or rounds taken, and the fastest setting."""
+    """CPU seconds to a level (None if not reached), the iterations or rounds taken, and the fastest setting.
+
+    Of a package: its version, the squared relative error of L where it stopped by its own rule, and in `note` why a
+    level was not reached.
+    """
 
     solver: str
     told: str
@@ -51,6 +55,9 @@ class TimeToLevel:
     cpu_seconds: float | None
     iterations: int | None
     setting: str = ""
+    version: str = ""
+    squared_error: float | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from threadpoolctl import threadpool_limits
 
 from dcfpca.rpca.kernels.array_types import WorkArray
 from dcfpca.rpca.kernels.loop_loading import load_loops
-from dcfpca.rpca.kernels.step_parameters import amends_outliers
 from dcfpca.rpca.method import Consensus, Method, Site
 from dcfpca.rpca.metrics import paper_error, relative_squared_error
 from dcfpca.rpca.simulate import SiteResult, collect, exchange
@@ -156,21 +155,20 @@ def _ideal_seconds(
     plan = RoundPlan.of(consensus.broadcast)
     entering = plan.entering.size
     width = entering if plan.narrow else method.width
-    flops = 2.0 * problem.M.size * (_products(method, consensus.round, width, plan) * entering + 2 * width)
+    flops = 2.0 * problem.M.size * (_products(method, consensus.round, plan) * entering + 2 * width)
     key = (width, np.float32 if plan.single else np.float64)
     if key not in peaks:
         peaks[key] = gemm_peak(problem.M.shape[0], max(problem.counts), *key, now)
     return flops / peaks[key]
 
 
-def _products(method: SubspaceMethod, round: int, width: int, plan: RoundPlan) -> int:
+def _products(method: SubspaceMethod, round: int, plan: RoundPlan) -> int:
     """The number of products with the entering directions in a round, beside the two with all directions (V and Z)."""
     if round == 1:
         return 0  # L is zero
     if round <= SKETCHING_ROUNDS:
         return 2 if plan.start is CoefficientStart.SWEPT else 1
-    passes = method.settings.passes
-    return 1 if amends_outliers(passes, width, plan.relaxation) else 2 * passes - 1
+    return 2 * method.settings.passes - 1
 
 
 def gemm_peak(rows: int, columns: int, width: int, dtype: type, now: Callable[[], float]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -27,22 +28,33 @@ class Choice(StrEnum):
 def paper(
     figure: Annotated[Choice | None, typer.Option(help="Only this figure; all by default.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller matrices and fewer rounds; takes minutes.")] = False,
+    size: Annotated[int | None, typer.Option(help="Only this n; what the data file has of others stays.")] = None,
+    solver: Annotated[
+        str | None, typer.Option(help="Only this solver, by its name in the data; what the file has of others stays.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Directory for paper-FIGURE.json, .png and .svg.")] = Path("paper-figures"),
     as_json: Json = False,
 ) -> None:
     """Reproduce the figures and tables of the paper, next to the published numbers."""
     # SciPy's optimizer takes half a second to import, which no other command should wait for.
-    from dcfpca.paper.figures import FIGURES, produce  # noqa: PLC0415
+    from dcfpca.paper.figures import FIGURES, part_of, produce  # noqa: PLC0415
     from dcfpca.paper.plotting import require_matplotlib  # noqa: PLC0415
 
     require_matplotlib()
     files: dict[str, str] = {}
     for name in [figure] if figure else list(Choice):
         chosen, began = FIGURES[name.value], time.monotonic()
-        plan = chosen.quick if quick else chosen.full
-        written = produce(chosen, plan, out, lambda text, about=name: say(f"{about}: {text}"), quick=quick)  # type: ignore[misc]
+        plan, part = chosen.quick if quick else chosen.full, bool(size or solver)
+        if part:
+            plan = part_of(chosen, plan, size, solver)
+        tell = partial(_tell, name)
+        written = produce(chosen, plan, out, tell, quick=quick, part=part)
         files[name.value] = str(written)
         if not as_json:
             result(f"{written} ({span(time.monotonic() - began)})")
     if as_json:
         print_json(files)
+
+
+def _tell(figure: Choice, text: str) -> None:
+    say(f"{figure}: {text}")

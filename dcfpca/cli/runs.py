@@ -58,6 +58,16 @@ def start(
     seed: Annotated[int | None, _key("--seed", "Seed of the random start.")] = None,
     warm_start: Annotated[str | None, _key("--warm-start", "Start from this finished run's subspace.")] = None,
     label: Annotated[str | None, _key("--label", "A label for listings and reports.")] = None,
+    columns: Annotated[
+        float | None,
+        typer.Option(
+            "--columns",
+            min=1,
+            max=1e15,
+            help="About how many columns the sites have together, such as 1e5: what differential privacy costs is said"
+            " before the run, which is not proposed if that is above privacy.max_error.",
+        ),
+    ] = None,
     settings: Annotated[list[str] | None, _key("--set", "Any key of the spec, as key=value. Repeatable.")] = None,
     watch: Follow = False,
     as_json: Json = False,
@@ -83,6 +93,8 @@ def start(
     }
     proposed = _canonical(spec, flags, settings or ())
     known = operator.participants()
+    for sentence in _expected_error(proposed, columns, known):
+        say(sentence)
     for sentence in unknown_names(json.loads(proposed).get("participants") or (), known):
         say(sentence)
     _proceed(operator, operator.propose(proposed, uuid.uuid4().hex), watch, as_json)
@@ -191,6 +203,15 @@ def _canonical(path: Path | None, flags: Mapping[str, Any], settings: Sequence[s
     from dcfpca.operator.spec_from_flags import spec_from_flags  # noqa: PLC0415  imports NumPy, which no other command here needs
 
     return spec_from_flags(path, flags, settings).canonical()
+
+
+def _expected_error(proposed: bytes, columns: float | None, known: Sequence[pb.ParticipantView]) -> list[str]:
+    """What to expect of a run with differential privacy; Refused if it is above the spec's limit."""
+    if json.loads(proposed).get("privacy") is None:
+        return []
+    from dcfpca.operator.privacy_prediction import expected_error  # noqa: PLC0415  imports NumPy and the accountant
+
+    return [expected_error(proposed, columns, known)]
 
 
 def _names(text: str) -> list[str]:

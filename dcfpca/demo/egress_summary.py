@@ -31,6 +31,8 @@ def read_ledger(config: Path) -> list[SentMessages]:
         raise DcfpcaError(f"the ledger of {config.parent.name} cannot be read: {asked.stderr.strip()}")
     found: dict[str, SentMessages] = {}
     for entry in json.loads(asked.stdout)["entries"]:
+        if not entry["sent"]:
+            continue
         before = found.get(entry["type"], SentMessages(entry["type"], 0, 0, ""))
         found[entry["type"]] = SentMessages(before.kind, before.count + 1, before.size + entry["bytes"], entry["shape"])
     return sorted(found.values(), key=lambda left: -left.size)

@@ -61,5 +61,7 @@ def _put(keys: dict[str, Any], dotted: str, value: Any) -> None:
     for name in tables:
         inner = inner.setdefault(name, {})
         if not isinstance(inner, dict):
-            raise BadInput(f"{dotted}: {name} is not a table", "the tables of a spec are subspace and gradient")
+            raise BadInput(
+                f"{dotted}: {name} is not a table", "the tables of a spec are subspace, gradient and privacy"
+            )
     inner[last] = value

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from dcfpca.paper.error_traces import Track, centralized, federated
-from dcfpca.paper.published import ErrorFloor, Tuning, central_tuning, published_floors, tuning_of
+from dcfpca.paper.published import ALM_GROWTH, ErrorFloor, Tuning, central_tuning, published_floors, tuning_of
 from dcfpca.rpca.baselines import alm, apgm
 from dcfpca.rpca.column_blocks import equal_counts
 from dcfpca.rpca.gradient.method import GradientMethod, GradientSettings
@@ -27,6 +28,13 @@ class Plan:
     central_rounds: int = 100
     apgm_iterations: int = 150
     alm_iterations: int = 25
+    solvers: tuple[str, ...] = ()
+    """Only these; none: all."""
+
+    def part(self, size: int | None, solver: str | None) -> Self:
+        """Only this size and this solver, where given."""
+        problems = tuple(one for one in self.problems if size in (None, one[0]))
+        return replace(self, problems=problems, solvers=(solver,) if solver else ())
 
 
 FULL = Plan(
@@ -59,22 +67,31 @@ def measure(plan: Plan, say: Callable[[str], None]) -> Iterator[Case]:
 
 
 def _tracks(plan: Plan, tuning: Tuning, problem: Problem, say: Callable[[str], None]) -> Iterator[Track]:
+    for solver, run in _solvers(plan, tuning, problem).items():
+        if not plan.solvers or solver in plan.solvers:
+            say(solver)
+            yield run(solver)
+
+
+def _solvers(plan: Plan, tuning: Tuning, problem: Problem) -> dict[str, Callable[[str], Track]]:
     rows, rank, M = problem.M.shape[0], problem.rank, problem.M
     rounds = plan.rounds if rows < plan.long_from else plan.long_rounds
-    say("gradient")
-    yield federated("gradient", GradientMethod(rows, rank, rounds, settings=settings_of(tuning)), problem)
-    say("subspace")
-    yield federated("subspace", SubspaceMethod(rows, rank, rounds, TOLERANCE), problem)
-    bound = SubspaceMethod(rows, 2 * rank, rounds, TOLERANCE, fixed_rank=False)
-    yield federated("subspace, bound 2r", bound, problem)
-    say("CF-PCA")
+    gradient = GradientMethod(rows, rank, rounds, settings=settings_of(tuning))
+    given, bound = (SubspaceMethod(rows, k * rank, rounds, TOLERANCE, fixed_rank=k == 1) for k in (1, 2))
     alone = Problem(M, problem.L, problem.S, rank, (M.shape[1],))
-    central = settings_of(central_tuning(M.shape[1], rank))
-    yield federated("CF-PCA", GradientMethod(rows, rank, plan.central_rounds, settings=central), alone)
-    say("APGM")
-    yield centralized("APGM", lambda look: apgm(M, iterations=plan.apgm_iterations, observe=look), problem)
-    say("ALM")
-    yield centralized("ALM", lambda look: alm(M, iterations=plan.alm_iterations, observe=look), problem)
+    central = GradientMethod(rows, rank, plan.central_rounds, settings=settings_of(central_tuning(M.shape[1])))
+    return {
+        "gradient": lambda name: federated(name, gradient, problem),
+        "subspace": lambda name: federated(name, given, problem),
+        "subspace, bound 2r": lambda name: federated(name, bound, problem),
+        "CF-PCA": lambda name: federated(name, central, alone),
+        "APGM": lambda name: centralized(
+            name, lambda look: apgm(M, iterations=plan.apgm_iterations, observe=look), problem
+        ),
+        "ALM": lambda name: centralized(
+            name, lambda look: alm(M, growth=ALM_GROWTH, iterations=plan.alm_iterations, observe=look), problem
+        ),
+    }
 
 
 def settings_of(tuning: Tuning) -> GradientSettings:

@@ -13,6 +13,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from dcfpca.errors import BadInput
 from dcfpca.paper import convergence, local_iterations, phase_diagram, plotting, spectra, theorems
 
 Say = Callable[[str], None]
@@ -49,23 +50,73 @@ FIGURES: Mapping[str, Figure] = {
 }
 
 
-def produce(figure: Figure, plan: object, out: Path, say: Say, *, quick: bool) -> Path:
-    """Measure on one thread, then write paper-NAME.json, .png and .svg; the data is on disk after every case."""
+def part_of(figure: Figure, plan: Any, size: int | None, solver: str | None) -> Any:
+    """The plan with only this size and this solver, where given; raises BadInput where it has no such parts."""
+    if not hasattr(plan, "part"):
+        divided = ", ".join(name for name, one in FIGURES.items() if hasattr(one.full, "part"))
+        raise BadInput(
+            f"the figure {figure.name} is measured as a whole", f"--size and --solver go with --figure {divided}"
+        )
+    return plan.part(size, solver)
+
+
+def produce(figure: Figure, plan: object, out: Path, say: Say, *, quick: bool, part: bool = False) -> Path:
+    """Measure on one thread, then write paper-NAME.json, .png and .svg; the data is on disk after every case.
+
+    With `part`, what is in the file and is not measured again stays there.
+    """
     out.mkdir(parents=True, exist_ok=True)
-    target, cases = out / f"paper-{figure.name}.json", []
+    target, cases = out / f"paper-{figure.name}.json", list[dict[str, Any]]()
+    kept: dict[str, Any] = {"cases": [], "cpu_seconds": 0.0}
+    if part and target.exists():
+        kept = json.loads(target.read_text())
     began, spent = time.monotonic(), time.process_time()
     with threadpool_limits(1):
         for case in figure.measure(plan, say):
-            cases.append(case)
+            cases.append(asdict(case))
             about = {
                 "figure": figure.name,
                 "quick": quick,
-                "cpu_seconds": time.process_time() - spent,
-                "wall_seconds": time.monotonic() - began,
+                "cpu_seconds": kept["cpu_seconds"] - _replaced(kept["cases"], cases) + time.process_time() - spent,
+                "wall_seconds": None if kept["cases"] else time.monotonic() - began,
             }
-            _write(target, {**about, "cases": [asdict(one) for one in cases]})
+            _write(target, {**about, "cases": _merged(kept["cases"], cases)})
+    if part and not any(map(_curves, cases)):
+        raise BadInput(f"the figure {figure.name} has no such size or solver", "see the names in its data file")
     redraw(target, out)
     return target
+
+
+def _place(case: Mapping[str, Any]) -> tuple[Any, ...]:
+    return case.get("size"), case.get("outliers")
+
+
+def _curves(case: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What a case holds of each solver."""
+    return {one["solver"]: one for key in ("tracks", "spectra") for one in case.get(key, ())}
+
+
+def _merged(old: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The old cases, with what was measured again in place of what it replaces."""
+    if not old:
+        return list(new)
+    found = {_place(case): case for case in old}
+    for case in new:
+        before = found.get(_place(case), {})
+        curves = list({**_curves(before), **_curves(case)}.values())
+        found[_place(case)] = {**case, **{key: curves for key in ("tracks", "spectra") if key in case}}
+    return list(found.values())
+
+
+def _replaced(old: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]) -> float:
+    """CPU seconds of the old curves that were measured again, where they are known."""
+    again = {(_place(case), solver) for case in new for solver in _curves(case)}
+    return sum(
+        float(curve.get("cpu_seconds", 0.0))
+        for case in old
+        for solver, curve in _curves(case).items()
+        if (_place(case), solver) in again
+    )
 
 
 def redraw(data: Path, out: Path) -> None:

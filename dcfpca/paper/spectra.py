@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
 from dcfpca.paper.convergence import TOLERANCE, settings_of
 from dcfpca.paper.error_traces import federated
-from dcfpca.paper.published import SINGULAR_VALUE_ERRORS, tuning_of
+from dcfpca.paper.published import SINGULAR_VALUE_ERRORS, bound_tuning
+from dcfpca.rpca.baselines.spectrum import largest_value
 from dcfpca.rpca.gradient.method import GradientMethod, GradientSettings
 from dcfpca.rpca.method import Consensus, FloatArray, Method
 from dcfpca.rpca.metrics import singular_value_error
@@ -21,12 +23,20 @@ SITES = 10
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Sizes and rounds. From size `long_from` on, rounds are slow: fewer of them, and not with the paper's ρ."""
+    """Sizes and rounds; fewer from size `long_from` on, and fewest with the paper's ρ, where more do harm."""
 
     sizes: tuple[int, ...]
     rounds: int = 60
     long_rounds: int = 30
+    long_rounds_of_paper: int = 12
     long_from: int = 3000
+    solvers: tuple[str, ...] = ()
+    """Only these; none: all."""
+
+    def part(self, size: int | None, solver: str | None) -> Self:
+        """Only this size and this solver, where given."""
+        sizes = tuple(one for one in self.sizes if size in (None, one))
+        return replace(self, sizes=sizes, solvers=(solver,) if solver else ())
 
 
 SINGULAR_FULL = SINGULAR_QUICK = Plan((200,), 100)
@@ -44,8 +54,11 @@ class Spectrum:
     errors: tuple[float, ...]
     relative_error_L: float  # noqa: N815 — L keeps its capital
     rounds: int
+    cpu_seconds: float
     lambda_: float | None = None
     rho: float | None = None
+    pull: float | None = None
+    """‖clip(S₀, ±λ)‖₂/ρ: where L = L₀, surplus directions rest at zero only if it is at most 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +81,8 @@ def measure(plan: Plan, say: Callable[[str], None]) -> Iterator[Case]:
         truth = true_values(problem)
         spectra = []
         for solver, method in _methods(plan, size, 2 * rank).items():
+            if plan.solvers and solver not in plan.solvers:
+                continue
             say(f"n = {size}: {solver}")
             spectra.append(_spectrum(solver, method, problem, truth))
         published = SINGULAR_VALUE_ERRORS.get(size)
@@ -84,14 +99,14 @@ def _methods(plan: Plan, size: int, width: int) -> dict[str, Method]:
     """`gradient` with λ and ρ measured in the opening exchange, and with the paper's ρ = 1/√n."""
     long = size >= plan.long_from
     rounds = plan.long_rounds if long else plan.rounds
-    methods: dict[str, Method] = {
+    paper = settings_of(bound_tuning(size))
+    return {
         "subspace": SubspaceMethod(size, width, rounds, TOLERANCE, fixed_rank=False),
         "gradient, measured ρ": GradientMethod(size, width, rounds, settings=GradientSettings()),
+        "gradient, the paper's ρ": GradientMethod(
+            size, width, plan.long_rounds_of_paper if long else plan.rounds, settings=paper
+        ),
     }
-    if not long:
-        paper = replace(settings_of(tuning_of(size)), learning_rate=None)
-        methods["gradient, the paper's ρ"] = GradientMethod(size, width, rounds, settings=paper)
-    return methods
 
 
 def _spectrum(solver: str, method: Method, problem: Problem, truth: FloatArray) -> Spectrum:
@@ -103,6 +118,14 @@ def _spectrum(solver: str, method: Method, problem: Problem, truth: FloatArray) 
 
     track = federated(solver, method, problem, look)
     errors = tuple(singular_value_error(found, truth, problem.rank) for found in values)
-    lambda_, rho = penalties[-1] if isinstance(method, GradientMethod) else (None, None)
     last = tuple(values[-1].tolist())
-    return Spectrum(solver, last, errors[-1], errors, track.errors_L[-1], len(errors), lambda_, rho)
+    found = Spectrum(solver, last, errors[-1], errors, track.errors_L[-1], len(errors), track.cpu_seconds)
+    if not isinstance(method, GradientMethod):
+        return found
+    lambda_, rho = (float(value) for value in penalties[-1])
+    return replace(found, lambda_=lambda_, rho=rho, pull=_pull(problem, lambda_) / rho)
+
+
+def _pull(problem: Problem, lambda_: float) -> float:
+    """The gradient of the loss in L at the truth, ‖clip(S₀, ±λ)‖₂, against which ρ must hold surplus directions."""
+    return largest_value(np.clip(problem.S, -lambda_, lambda_), np.random.default_rng(0))

@@ -48,7 +48,7 @@ def _candidates(scale: int, count: int, entropy: Entropy) -> Integers:
     k, (j, uniform) = _geometric(count, entropy), _below(scale, count, entropy)
     share = j / scale
     rate = k * (k - 1) / 2 + share * (2 * k + share) / 2
-    kept = uniform & _bernoulli(rate, lambda index: _rate(scale, int(k[index]), int(j[index])), entropy)
+    kept = uniform & _bernoulli(np.exp(-rate), count, lambda index: _rate(scale, int(k[index]), int(j[index])), entropy)
     x = k * scale + j
     negative = (_words(count, entropy) & np.uint64(1)).astype(bool)
     kept &= ~(negative & (x == 0))  # zero would otherwise be drawn twice as often
@@ -60,8 +60,7 @@ def _geometric(count: int, entropy: Entropy) -> Integers:
     """The number of successes in a row, each of probability exp(−½)."""
     k, going = np.zeros(count, np.int64), np.arange(count)
     while going.size:
-        half = np.full(going.size, 0.5)
-        going = going[_bernoulli(half, lambda _: Fraction(1, 2), entropy)]
+        going = going[_bernoulli(math.exp(-0.5), going.size, lambda _: Fraction(1, 2), entropy)]
         k[going] += 1
     return k
 
@@ -74,10 +73,13 @@ def _below(scale: int, count: int, entropy: Entropy) -> tuple[Integers, NDArray[
     return (words % np.uint64(scale)).astype(np.int64), uniform
 
 
-def _bernoulli(rate: NDArray[np.float64], exact: Callable[[int], Fraction], entropy: Entropy) -> NDArray[np.bool_]:
-    """True with probability exp(−rate), exactly; `exact` gives the rate of one index without rounding."""
-    words = _words(rate.size, entropy)
-    margin = np.exp(-rate) - words.astype(np.float64) * 2.0**-WORD
+def _bernoulli(
+    nearly: NDArray[np.float64] | float, count: int, exact: Callable[[int], Fraction], entropy: Entropy
+) -> NDArray[np.bool_]:
+    """True with probability exp(−rate), exactly; `nearly` is this probability to within rounding, for each of `count`
+    or for all, and `exact` gives the rate of one index without rounding."""
+    words = _words(count, entropy)
+    margin = nearly - words.astype(np.float64) * 2.0**-WORD
     outcome: NDArray[np.bool_] = margin > 0.0
     for index in np.flatnonzero(np.abs(margin) < DOUBTFUL):
         outcome[index] = _decide(int(words[index]), exact(int(index)), entropy)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from importlib.util import find_spec
 
 from dcfpca.errors import BadInput
 
@@ -25,6 +26,11 @@ def rho_of_release(sensitivity: float, deviation: float) -> float:
 def deviation_of_release(sensitivity: float, rho: float) -> float:
     """The deviation with which a release of this sensitivity spends ρ."""
     return sensitivity / math.sqrt(2.0 * rho)
+
+
+def accountant_is_installed() -> bool:
+    """Whether ε can be told here; the library is an extra."""
+    return find_spec("dp_accounting") is not None
 
 
 @lru_cache(maxsize=4096)

@@ -12,6 +12,10 @@ from dcfpca.report.page import embedded_script, figures, folded, page, paragraph
 from dcfpca.report.sample_cards import MOST_CARDS, MOST_LISTED, sample_cards, sample_table
 from dcfpca.report.site_figures import SiteFigures
 
+_UNCHECKED = (
+    "The site could not check that the final U follows from the last sum: compare the SHA-256 of U.npy in the "
+    "manifest with that of other sites."
+)
 _SEARCH = (
     '<form class="search" role="search"><input id="search" type="search" aria-label="Search" autocomplete="off" '
     'placeholder="Search an id or a measurement"><label><input id="only" type="checkbox"> flagged samples only</label>'
@@ -28,6 +32,7 @@ def site_report(manifest: Mapping[str, Any], found: SiteFigures, written: str) -
         feature_section(found),
         component_section(found),
         heat_map_section(found),
+        *_privacy(manifest),
         _run(manifest),
     ]
     return page(f"{name} at {manifest['participant']}", parts, embedded_script("search.js"))
@@ -75,10 +80,17 @@ def _samples(found: SiteFigures) -> str:
     )
 
 
+def _privacy(manifest: Mapping[str, Any]) -> list[str]:
+    """What the run has cost of the privacy of the site's data; nothing for a run without differential privacy."""
+    told = manifest.get("privacy")
+    return [section("What privacy was spent", paragraph(str(told["sentence"])))] if told else []
+
+
 def _run(manifest: Mapping[str, Any]) -> str:
     facts = [
         f"Run {manifest['run']}, method {manifest['method']}, {manifest['rounds']} rounds: {manifest['outcome']}.",
         f"Spec SHA-256 {manifest['spec_sha256']}",
+        *([] if manifest.get("consensus_verified", True) else [_UNCHECKED]),
         *(f"{key.replace('_', ' ')}: {value:.3g}" for key, value in manifest.get("certificate", {}).items()),
     ]
     rows = [(name, str(one["bytes"]), one["sha256"]) for name, one in manifest.get("files", {}).items()]

@@ -16,6 +16,8 @@ from dcfpca.rpca.federated_median import BINS, DIGITS
 from dcfpca.rpca.gradient.method import GradientMethod
 from dcfpca.rpca.gradient.settings import GradientPlan
 from dcfpca.rpca.method import FloatArray, Method, Stage, TensorMessage
+from dcfpca.rpca.private.method import PrivateSubspaceMethod
+from dcfpca.rpca.private.plan import PrivatePlan
 from dcfpca.rpca.refinement.closing_plan import ClosingPlan, FitEnding
 from dcfpca.rpca.refinement.method import StagedMethod
 from dcfpca.rpca.scaling import SCALING_ROUNDS, ScaledMethod, counting_state, split_broadcast
@@ -84,9 +86,28 @@ def _implausible_for(
     earlier = before if before is not None and before.round > 0 else None
     if isinstance(method, SubspaceMethod):
         return _implausible_plan(method, told, earlier, own)
+    if isinstance(method, PrivateSubspaceMethod):
+        return _implausible_private(method, told, earlier)
     if isinstance(method, GradientMethod):
         return _implausible_factor(method, told, earlier, own)
     return ""
+
+
+def _implausible_private(method: PrivateSubspaceMethod, told: TensorMessage, before: Seen | None) -> str:
+    """Directions must be orthonormal, since the sensitivity of the answer rests on it, and the clip stays.
+
+    The count is noisy, and nothing is said on how it compares with the site's own: that would tell of the own one.
+    """
+    try:
+        plan = PrivatePlan.of(told)
+        earlier = None if before is None else PrivatePlan.of(before.broadcast)
+    except (BadMessage, ValueError) as error:
+        return str(error)
+    if method.clip is not None and plan.clip != method.clip:
+        return "the clip is not that of the spec"
+    if earlier is not None and (plan.clip, plan.columns) != (earlier.clip, earlier.columns):
+        return "the clip or the noisy count is not that of the round before"
+    return "a singular value is negative" if (plan.values < 0.0).any() else ""
 
 
 def _implausible_closing(told: TensorMessage, before: Seen | None, own: OwnColumns, stage: Stage) -> str:

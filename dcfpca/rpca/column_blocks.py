@@ -40,11 +40,35 @@ class ArrayColumns:
         return np.asarray(self.array[:, start:stop], dtype=np.float64)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnRange:
+    """Columns start … stop − 1 of others."""
+
+    columns: Columns
+    start: int
+    stop: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(m, n_i)."""
+        return self.columns.shape[0], self.stop - self.start
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Columns start … stop − 1 of the range."""
+        return self.columns.read(self.start + start, self.start + stop)
+
+
 def blocks(columns: Columns, block_bytes: int = BLOCK_BYTES) -> list[tuple[int, int]]:
     """Cut a site's columns into ranges (start, stop) whose float64 block has at most about `block_bytes`."""
     rows, count = columns.shape
     width = block_width(rows, block_bytes)
     return [(start, min(start + width, count)) for start in range(0, count, width)]
+
+
+def grouped(cuts: list[tuple[int, int]], columns: int) -> list[list[tuple[int, int]]]:
+    """The ranges in groups of neighbours that have at most so many columns together, or are one range."""
+    each = max(1, columns // max(cuts[0][1] - cuts[0][0], 1)) if cuts else 1
+    return [cuts[first : first + each] for first in range(0, len(cuts), each)]
 
 
 def block_width(rows: int, block_bytes: int = BLOCK_BYTES) -> int:

@@ -11,6 +11,8 @@ import numpy as np
 
 from dcfpca.rpca.feature_count import COUNT_ROUNDS, FeatureCountMethod
 from dcfpca.rpca.method import FloatArray, Method, Stage, TensorMessage
+from dcfpca.rpca.private.method import PrivateSubspaceMethod
+from dcfpca.rpca.private.plan import PrivatePlan
 from dcfpca.rpca.refinement.closing_plan import FEATURE_COLUMNS, ClosingPlan
 from dcfpca.rpca.refinement.method import StagedMethod
 from dcfpca.rpca.scaling import SCALING_ROUNDS, ScaledMethod, split_broadcast
@@ -43,7 +45,23 @@ def difference(method: Method, round: int, one: TensorMessage, other: TensorMess
         return _between_closing_plans(ClosingPlan.of(one), ClosingPlan.of(other))
     if isinstance(method, SubspaceMethod) and round > 0:
         return _between_plans(RoundPlan.of(one), RoundPlan.of(other))
+    if isinstance(method, PrivateSubspaceMethod) and round > 0:
+        return _between_private_plans(PrivatePlan.of(one), PrivatePlan.of(other))
     return max(_relative(one.tensor, other.tensor), _relative(one.scalars, other.scalars))
+
+
+def _between_private_plans(one: PrivatePlan, other: PrivatePlan) -> float:
+    """Directions by their projectors, those of L by themselves: noise leaves some of the others equally strong."""
+    if (one.rank, one.clip) != (other.rank, other.clip):
+        return APART
+    figures = [np.array([plan.columns, plan.error]) for plan in (one, other)]
+    return max(
+        *(_relative(mine[None], theirs[None]) for mine, theirs in zip(*figures, strict=True)),
+        _relative(one.values, other.values),
+        _relative(one.errors, other.errors),
+        _between_projectors(one.U, np.ones(one.U.shape[1]), other.U, np.ones(other.U.shape[1])),
+        _between_projectors(one.entering, np.ones(one.rank), other.entering, np.ones(other.rank)),
+    )
 
 
 def _between_plans(one: RoundPlan, other: RoundPlan) -> float:

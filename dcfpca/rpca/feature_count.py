@@ -20,7 +20,6 @@ from dcfpca.rpca.method import (
     Consensus,
     FloatArray,
     Layout,
-    Method,
     Partition,
     PartTask,
     ResultBlock,
@@ -31,32 +30,19 @@ from dcfpca.rpca.method import (
     Verdict,
 )
 from dcfpca.rpca.partitioned_step import sum_of_answers
+from dcfpca.rpca.preceded_method import PrecededMethod
 from dcfpca.suggestions import listed
 
 COUNT_ROUNDS = 1
 
 
 @dataclass(frozen=True, slots=True)
-class FeatureCountMethod:
-    """Another method, after a round that counts. Its round j is round j + COUNT_ROUNDS here."""
+class FeatureCountMethod(PrecededMethod):
+    """Another method, after a round that counts."""
 
-    inner: Method
+    own_rounds = COUNT_ROUNDS
     features: tuple[str, ...]
     least: int  # sites that must have each feature
-
-    @property
-    def opening_rounds(self) -> int:
-        """The counting round, then the inner method's."""
-        return COUNT_ROUNDS + self.inner.opening_rounds
-
-    @property
-    def reads_per_round(self) -> int:
-        """As often as the inner method; the counting round reads once."""
-        return self.inner.reads_per_round
-
-    def step_flops(self, columns: int) -> float:
-        """The operations of the inner method's rounds."""
-        return self.inner.step_flops(columns)
 
     def update_layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
         """A one or zero per feature, then what the inner method sends."""
@@ -67,10 +53,6 @@ class FeatureCountMethod:
     def broadcast_layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
         """Nothing before the count, then the inner broadcast."""
         return Layout(0, 0) if round < COUNT_ROUNDS else self.inner.broadcast_layout(round - COUNT_ROUNDS, stage)
-
-    def begin(self) -> Consensus:
-        """The consensus of round 0: nothing is known yet."""
-        return Consensus(0, TensorMessage(np.zeros((0, 0)), np.zeros(0)))
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """One more round of the inner method; BadInput names the features that too few sites have."""

@@ -79,8 +79,9 @@ class Stage(IntEnum):
 class Outcome(Enum):
     """The outcome of a run of the method. The value is the sentence to show."""
 
-    CONVERGED = "converged: the subspace moved less than the tolerance twice running"
+    CONVERGED = "converged: the subspace rests within the tolerance"
     OUT_OF_ROUNDS = "stopped at the round limit before reaching the tolerance"
+    COMPLETED = "complete: every round of the schedule was taken"
     DIVERGED = "diverged: the consensus is no longer finite; lower the learning rate"
 
 

@@ -32,6 +32,7 @@ from dcfpca.rpca.method import (
     Verdict,
 )
 from dcfpca.rpca.partitioned_step import sum_of_answers
+from dcfpca.rpca.preceded_method import PrecededMethod
 from dcfpca.rpca.thresholds import NORMAL_MEDIAN
 
 SCALING_ROUNDS = 2 * DIGITS
@@ -58,25 +59,11 @@ class ScaledColumns:
 
 
 @dataclass(frozen=True, slots=True)
-class ScaledMethod:
-    """Another method, on centred and scaled data. Its round j is round j + SCALING_ROUNDS here."""
+class ScaledMethod(PrecededMethod):
+    """Another method, on centred and scaled data, after rounds that find centre and scale."""
 
-    inner: Method
+    own_rounds = SCALING_ROUNDS
     rows: int
-
-    @property
-    def opening_rounds(self) -> int:
-        """The counting rounds, then the inner method's."""
-        return SCALING_ROUNDS + self.inner.opening_rounds
-
-    @property
-    def reads_per_round(self) -> int:
-        """As often as the inner method; a counting round reads once."""
-        return self.inner.reads_per_round
-
-    def step_flops(self, columns: int) -> float:
-        """The operations of the inner method's rounds."""
-        return self.inner.step_flops(columns)
 
     def update_layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
         """Counts per feature while medians are sought, then what the inner method sends."""
@@ -90,10 +77,6 @@ class ScaledMethod:
             return Layout(self.rows, 2) if round else Layout(0, 0)
         inner = self.inner.broadcast_layout(round - SCALING_ROUNDS, stage)
         return Layout(inner.rows, inner.columns, (*inner.scalars, *_names(self.rows)))
-
-    def begin(self) -> Consensus:
-        """The consensus of round 0: nothing is known yet."""
-        return Consensus(0, TensorMessage(np.zeros((0, 0)), np.zeros(0)))
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """One more digit of the medians, or one more round of the inner method."""

@@ -58,8 +58,10 @@ def aggregator_text(
     )
 
 
-def participant_text(address: str, name: str, data: DataKeys, *, min_cohort: int = 3, private: bool = True) -> str:
-    """participant.toml."""
+def participant_text(
+    address: str, name: str, data: DataKeys, *, min_cohort: int = 3, private: bool = True, threads: int = 0
+) -> str:
+    """participant.toml; without `threads` a daemon takes as many as it may use cores."""
     return _joined(
         "# A site's configuration, its last word: what it does not allow, nobody else can order.",
         "# Paths are relative to this file; docs/configuration.md has every key.",
@@ -82,6 +84,7 @@ def participant_text(address: str, name: str, data: DataKeys, *, min_cohort: int
         "",
         "[results]",
         _line("dir", "results", "one directory per finished run"),
+        *(["", "[engine]", _line("threads", threads, "this daemon's share of the cores")] if threads else []),
     )
 
 

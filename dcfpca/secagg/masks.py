@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -17,13 +18,15 @@ _ZEROS: NDArray[np.uint8] = np.zeros(BLOCK_BYTES, dtype=np.uint8)
 
 def add_mask(vector: RingArray, key: bytes) -> None:
     """vector += stream(key), in place, wrapping around."""
-    for part, stream in _blocks(vector, key):
+    for start, stream in stream_blocks(key, len(vector), vector.dtype):
+        part = vector[start : start + len(stream)]
         np.add(part, stream, out=part)
 
 
 def subtract_mask(vector: RingArray, key: bytes) -> None:
     """vector −= stream(key), in place, wrapping around."""
-    for part, stream in _blocks(vector, key):
+    for start, stream in stream_blocks(key, len(vector), vector.dtype):
+        part = vector[start : start + len(stream)]
         np.subtract(part, stream, out=part)
 
 
@@ -32,12 +35,16 @@ def expand(key: bytes, size: int) -> bytes:
     return Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor().update(bytes(size))
 
 
-def _blocks(vector: RingArray, key: bytes) -> Iterator[tuple[RingArray, RingArray]]:
+def stream_blocks(key: bytes, length: int, dtype: np.dtype[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+    """The first `length` numbers of the key's stream, block by block, each with the place of its first number.
+
+    A block is valid until the next one is asked for, and may be changed.
+    """
     # The counter may start at zero because no key ever serves a second mask.
     cipher = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
-    per_block = BLOCK_BYTES // vector.itemsize
-    stream = np.empty(min(per_block, len(vector)), dtype=vector.dtype)
-    for start in range(0, len(vector), per_block):
-        part = vector[start : start + per_block]
-        cipher.update_into(_ZEROS[: part.nbytes].data, stream[: len(part)].view(np.uint8).data)
-        yield part, stream[: len(part)]
+    per_block = BLOCK_BYTES // dtype.itemsize
+    buffer = np.empty(min(per_block, length), dtype=dtype)
+    for start in range(0, length, per_block):
+        block = buffer[: length - start]
+        cipher.update_into(_ZEROS[: block.nbytes].data, block.view(np.uint8).data)
+        yield start, block

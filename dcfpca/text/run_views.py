@@ -11,6 +11,7 @@ from rich.text import Text
 
 from dcfpca.operator.run_stream import OVER
 from dcfpca.pki.validity import SOON_DAYS
+from dcfpca.privacy.statement import run_line, spec_document
 from dcfpca.text.console import Json, add_row, figure, moment, plain, size, span, table
 from dcfpca.v1 import admin_pb2 as pb
 
@@ -32,6 +33,7 @@ def run_document(view: pb.RunView) -> dict[str, Json]:
     """A run with its rounds."""
     return run_summary(view) | {
         "spec": json.loads(view.spec or b"{}"),
+        "privacy": spec_document(json.loads(view.spec or b"{}")),
         "spec_sha256": view.spec_sha256.hex(),
         "enrolled": [_enrolled(one) for one in view.enrolled],
         "refusals": [refusal_document(one) for one in view.refusals],
@@ -212,6 +214,7 @@ def _facts(view: pb.RunView) -> Table:
         "verdict": verdict_text(view),
         "label": spec.get("label") or None,
         "method": f"{spec.get('method')}, {spec.get('rows')} rows, {rank}, {spec.get('aggregation')} aggregation",
+        "privacy": run_line(private) if (private := spec_document(spec)) else None,
         "spec": view.spec_sha256.hex(),
         "proposed": f"{moment(view.created_ms)} by {view.operator}",
         "ended": moment(view.ended_ms),
@@ -225,6 +228,8 @@ def _facts(view: pb.RunView) -> Table:
     for key, value in facts.items():
         if value:
             add_row(made, Text(key, style="bold"), value)
+    for note in view.verdict.notes:
+        add_row(made, Text("note", style="bold"), plain(note))
     for refusal in view.refusals:
         add_row(made, Text("refused", style="bold"), refusal_line(refusal))
     for waiting in view.waiting:

@@ -98,7 +98,7 @@ class RunProposed(_message.Message):
     def __init__(self, spec: _Optional[bytes] = ..., spec_sha256: _Optional[bytes] = ...) -> None: ...
 
 class RoundOpened(_message.Message):
-    __slots__ = ("ref", "spec_sha256", "cohort", "consensus", "inline_consensus", "ticket", "previous_sum", "exponents", "misfits", "memory_sha256", "stage")
+    __slots__ = ("ref", "spec_sha256", "cohort", "consensus", "inline_consensus", "ticket", "previous_sum", "exponents", "misfits", "memory_sha256", "stage", "sum", "inline_sum")
     REF_FIELD_NUMBER: _ClassVar[int]
     SPEC_SHA256_FIELD_NUMBER: _ClassVar[int]
     COHORT_FIELD_NUMBER: _ClassVar[int]
@@ -110,6 +110,8 @@ class RoundOpened(_message.Message):
     MISFITS_FIELD_NUMBER: _ClassVar[int]
     MEMORY_SHA256_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
+    SUM_FIELD_NUMBER: _ClassVar[int]
+    INLINE_SUM_FIELD_NUMBER: _ClassVar[int]
     ref: _types_pb2.RoundRef
     spec_sha256: bytes
     cohort: _containers.RepeatedScalarFieldContainer[str]
@@ -121,7 +123,9 @@ class RoundOpened(_message.Message):
     misfits: _containers.RepeatedCompositeFieldContainer[Misfit]
     memory_sha256: bytes
     stage: Stage
-    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., spec_sha256: _Optional[bytes] = ..., cohort: _Optional[_Iterable[str]] = ..., consensus: _Optional[_Union[_types_pb2.TensorHeader, _Mapping]] = ..., inline_consensus: _Optional[bytes] = ..., ticket: _Optional[bytes] = ..., previous_sum: _Optional[bytes] = ..., exponents: _Optional[_Iterable[int]] = ..., misfits: _Optional[_Iterable[_Union[Misfit, _Mapping]]] = ..., memory_sha256: _Optional[bytes] = ..., stage: _Optional[_Union[Stage, str]] = ...) -> None: ...
+    sum: SumHeader
+    inline_sum: bytes
+    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., spec_sha256: _Optional[bytes] = ..., cohort: _Optional[_Iterable[str]] = ..., consensus: _Optional[_Union[_types_pb2.TensorHeader, _Mapping]] = ..., inline_consensus: _Optional[bytes] = ..., ticket: _Optional[bytes] = ..., previous_sum: _Optional[bytes] = ..., exponents: _Optional[_Iterable[int]] = ..., misfits: _Optional[_Iterable[_Union[Misfit, _Mapping]]] = ..., memory_sha256: _Optional[bytes] = ..., stage: _Optional[_Union[Stage, str]] = ..., sum: _Optional[_Union[SumHeader, _Mapping]] = ..., inline_sum: _Optional[bytes] = ...) -> None: ...
 
 class RunKeyWanted(_message.Message):
     __slots__ = ("spec_sha256", "cohort")

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from dcfpca.text.console import Json, add_row, moment, result, say, show, size, table
+from dcfpca.text.console import Json, add_row, result, say, show, table
 from participant.commands.feature_views import data_notes, feature_document, show_features
+from participant.commands.privacy_views import BudgetView, budget_document, budget_remarks
 from participant.config import Config
 from participant.data.feature_profile import profile_features
 from participant.data.orientation import orientation_doubt
 from participant.local_site import LocalSite
 from participant.policy import COLUMNS_PER_RANK, SitePolicy
-from participant.state.ledger import NOT_SENT, Entry
 
 MOST_NAMED = 10
 
 
-def site_document(config: Config, site: LocalSite) -> Json:
+def site_document(config: Config, site: LocalSite, budget: BudgetView, of_spec: Sequence[str] = ()) -> Json:
     """What `check --json` prints."""
     return {
         "participant": site.name,
@@ -38,7 +37,8 @@ def site_document(config: Config, site: LocalSite) -> Json:
         },
         "features": [feature_document(one) for one in profile_features(site.matrix)],
         "policy": config.policy.model_dump(mode="json"),
-        "remarks": remarks(config, site),
+        "privacy": budget_document(config, site, budget),
+        "remarks": [*remarks(config, site), *budget_remarks(config, site, budget), *of_spec],
     }
 
 
@@ -55,7 +55,7 @@ def remarks(config: Config, site: LocalSite) -> list[str]:
         said.append("sends its reconstruction to the operator when the spec announced it")
     if policy.manual_approval:
         said.append("enrols only after `dcfpca-participant approve RUN --by NAME`")
-    said.append(_ranks(policy, site.data.columns))
+    said.append(_ranks(policy, site.data.rows, site.data.columns))
     if site.data.missing and config.data.missing == "refuse":
         said.append(f'refuses every run: {site.data.missing} entries are missing, and [data] missing = "refuse"')
     if rare := rarely_observed(site):
@@ -74,18 +74,18 @@ def rarely_observed(site: LocalSite) -> str:
     return ", ".join(named) + (f" and {len(rare) - MOST_NAMED} more" if len(rare) > MOST_NAMED else "")
 
 
-def _ranks(policy: SitePolicy, columns: int) -> str:
-    """Which ranks the number of columns allows, by the site's own rule or by the default one."""
+def _ranks(policy: SitePolicy, rows: int, columns: int) -> str:
+    """Which ranks the size of the data allows, by the site's own rule or by the default one."""
     if columns < (needed := policy.columns_needed(rank=1)):
         return f"refuses every run: it has {columns} columns, fewer than {needed} ([policy] min_columns)"
     if policy.min_columns:
         risk = f"an update of rank {columns} or more gives the site's data away"
         return f"takes part with its {columns} columns whatever the rank (min_columns = {policy.min_columns}); {risk}"
-    most = min(columns // COLUMNS_PER_RANK, policy.max_rank)
-    return f"takes part in runs of rank {most} or less, having {columns} columns"
+    most = min(columns // COLUMNS_PER_RANK, policy.max_rank, rows)
+    return f"takes part in runs of rank {most} or less, having {rows} rows and {columns} columns"
 
 
-def show_site(config: Config, site: LocalSite) -> None:
+def show_site(config: Config, site: LocalSite, budget: BudgetView, of_spec: Sequence[str] = ()) -> None:
     """What `check` prints."""
     result(f"participant  {site.credentials.identity}")
     result(f"certificate  valid until {site.credentials.not_after:%Y-%m-%d}")
@@ -94,66 +94,9 @@ def show_site(config: Config, site: LocalSite) -> None:
     result(f"data         {config.data.origin}: {data.rows} rows × {data.columns} columns, {data.missing} missing")
     for note in data_notes(site):
         result(f"data         {note}")
-    for remark in remarks(config, site):
+    for remark in (*remarks(config, site), *budget_remarks(config, site, budget), *of_spec):
         result(f"this site    {remark}")
     show_features(list(profile_features(site.matrix)))
-
-
-def ledger_document(entries: Sequence[Entry], verified: int | None) -> Json:
-    """What `ledger --json` prints."""
-    listed: list[Json] = [
-        {
-            "sequence": entry.sequence,
-            "at": moment(entry.at_ms),
-            "run": entry.item.run_id,
-            "round": entry.item.round,
-            "attempt": entry.item.attempt,
-            "type": entry.item.kind,
-            "shape": entry.item.shape,
-            "bytes": entry.item.size,
-            "sha256": entry.item.sha256.hex(),
-            "detail": entry.item.detail,
-        }
-        for entry in entries
-    ]
-    total = sum(entry.item.size for entry in entries)
-    return {"entries": listed, "bytes": total, "verified": verified}
-
-
-def show_ledger(entries: Sequence[Entry], verified: int | None, *, every: bool) -> None:
-    """One line per run and kind of message, with count and bytes; `every` lists each message."""
-    if verified is not None:
-        say(f"the chain of {verified} entries is whole")
-    if not entries:
-        say("nothing has left this site")
-        return
-    show(_each(entries) if every else _summary(entries))
-    sent = [entry for entry in entries if entry.item.kind not in NOT_SENT]
-    result(f"{len(sent)} messages, {size(sum(entry.item.size for entry in sent))} in all")
-
-
-def _summary(entries: Sequence[Entry]) -> Any:
-    made = table("run", "message", "#count", "#bytes", "rounds", "shape", "last", "detail")
-    ordered = sorted(entries, key=lambda entry: (entry.item.run_id, entry.item.kind, entry.sequence))
-    for (run_id, kind), group in groupby(ordered, key=lambda entry: (entry.item.run_id, entry.item.kind)):
-        members = list(group)
-        last = members[-1]
-        rounds = sorted({entry.item.round for entry in members if entry.item.round is not None})
-        span = "" if not rounds else f"{rounds[0]}–{rounds[-1]}" if len(rounds) > 1 else str(rounds[0])
-        total = size(sum(entry.item.size for entry in members))
-        cells = (run_id, kind, str(len(members)), total, span, last.item.shape, moment(last.at_ms), last.item.detail)
-        add_row(made, *cells)
-    return made
-
-
-def _each(entries: Sequence[Entry]) -> Any:
-    made = table("#", "at", "run", "#round", "#attempt", "message", "shape", "#bytes", "sha256", "detail")
-    for entry in entries:
-        item = entry.item
-        place = ["" if number is None else str(number) for number in (item.round, item.attempt)]
-        head = (str(entry.sequence), moment(entry.at_ms), item.run_id, *place)
-        add_row(made, *head, item.kind, item.shape, str(item.size), item.sha256.hex()[:12], item.detail)
-    return made
 
 
 def results_document(directory: Path, manifests: Sequence[dict[str, Any]]) -> Json:

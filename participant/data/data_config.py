@@ -36,6 +36,14 @@ class DataTable(BaseModel):
     )
     missing: Literal["allow", "refuse"] = Field("refuse", description="Whether NaN entries count as unobserved.")
     id_column: str = Field("", description="The column of a samples-in-rows table that holds the samples' ids.")
+    person_column: str = Field(
+        "",
+        description="The column of a samples-in-rows table that says whose each sample is, where a person has several:"
+        " differential privacy then protects persons.",
+    )
+    persons: FilePath | None = Field(
+        None, description="A text file with one line per sample that says the same, for other formats."
+    )
     features: tuple[str, ...] = Field(
         (), description='Which features to use, by name or pattern ("lab_*") and in this order; empty: all.'
     )
@@ -62,6 +70,8 @@ class DataTable(BaseModel):
             raise ValueError("path: say where the matrix is, or give a query")
         if self.url and not self.query:
             raise ValueError("query: a database needs one")
+        if self.person_column and self.persons:
+            raise ValueError("person_column, persons: give one of them, not both")
         if len(set(self.features)) != len(self.features):
             raise ValueError("features: a name is given twice")
         return self

@@ -17,6 +17,7 @@ from participant.data.column_kinds import kind_of, number_in
 from participant.data.data_config import DataTable
 from participant.data.layout import plan_layout
 from participant.data.matrix import Matrix
+from participant.data.sample_ids import RowLabels
 from participant.data.tables import SpillSettings, named_matrix
 
 Line = tuple[int, Sequence[Any]]
@@ -28,7 +29,8 @@ def read_excel(path: Path, table: DataTable, place: SpillSettings) -> Matrix:
     columns = {name: [line[k] for _, line in body] for k, name in enumerate(header)}
     kinds = {name: kind_of(entries, _decimal(table), table.missing_markers) for name, entries in columns.items()}
     layout = plan_layout(header, kinds, table, str(path), len(body))
-    labels = [None if entry == "" else _label(entry) for entry in columns[layout.label]] if layout.label else []
+    labels = RowLabels()
+    labels.extend(layout, lambda name: [None if entry == "" else _label(entry) for entry in columns[name]])
     numbers = np.column_stack([_numbers(path, header.index(name), body, table) for name in layout.numbers])
     read = ArrayColumns(numbers.T if layout.samples_in_rows else numbers)
     return named_matrix(read, layout, labels, table, str(path), (layout.note,) if layout.note else ())

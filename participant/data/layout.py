@@ -28,6 +28,13 @@ class Layout:
     label: str
     samples_in_rows: bool
     note: str = ""
+    person: str = ""
+    """The column that says whose each sample is; empty if there is none."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The columns to read as text."""
+        return tuple(dict.fromkeys(name for name in (self.label, self.person) if name))
 
 
 def plan_layout(
@@ -38,14 +45,21 @@ def plan_layout(
     in_rows, note = _orientation(names, kinds, table, origin, lines)
     label = table.id_column if in_rows else table.feature_column
     _check_label(names, label, "id_column" if in_rows else "feature_column", origin)
-    rest = [name for name in names if name != label or not label]
+    person = table.person_column
+    if person and not in_rows:
+        hint = "give [data] persons, a file with one line per sample, or a table with a line for each sample"
+        raise BadInput(
+            f"the data {origin} has no lines of samples, of which [data] person_column could say whose", hint
+        )
+    _check_label(names, person, "person_column", origin)
+    rest = [name for name in names if not name or name not in (label, person)]
     numbers = choose_features(rest, table.features, table.exclude, origin, "column") if in_rows else tuple(rest)
     if in_rows:
         _require_names(names, numbers, origin)
     unusable = {name: kinds[name] for name in numbers if name in kinds and kinds[name].kind in ("date", "text")}
     if unusable:
         raise _not_numbers(unusable, table, origin, in_rows)
-    return Layout(numbers, label, in_rows, note)
+    return Layout(numbers, label, in_rows, note, person)
 
 
 def choose_features(
@@ -80,7 +94,11 @@ def _orientation(
     names: Sequence[str], kinds: Mapping[str, ColumnKind], table: DataTable, origin: str, lines: int
 ) -> tuple[bool, str]:
     """Whether lines are samples; where it is not configured the names decide, and a note says so."""
-    named = [name for name in (table.id_column, *table.features, *table.exclude) if name and name in names]
+    named = [
+        name
+        for name in (table.id_column, table.person_column, *table.features, *table.exclude)
+        if name and name in names
+    ]
     if table.orientation == "samples-in-rows":
         return True, ""
     if not table.header or table.feature_column:

@@ -25,6 +25,7 @@ HELD_SHARE = 4  # a matrix below 1/4 of the memory limit is held in memory
 class Matrix:
     """Columns with the names of their features and the ids of their samples, if the data has them.
 
+    `persons` says whose each sample is, by `[data] person_column` or `persons`; empty: each is a person of its own.
     `samples` are the positions of the samples in the source when some were left out. `notes` are sentences about what
     was recognised while reading. `selected`: `[data] features` and `exclude` have been applied. `samples_in_rows`: a
     line of the source is a sample.
@@ -33,6 +34,7 @@ class Matrix:
     columns: Columns
     features: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
+    persons: tuple[str, ...] = ()
     samples: Indices | None = None
     notes: tuple[str, ...] = ()
     selected: bool = False
@@ -182,8 +184,10 @@ def keep_samples(matrix: Matrix, kept: Indices) -> Matrix:
     if len(kept) == matrix.columns.shape[1]:
         return matrix
     ids = tuple(matrix.ids[place] for place in kept) if matrix.ids else ()
+    persons = tuple(matrix.persons[place] for place in kept) if matrix.persons else ()
     samples = composed(kept, matrix.samples)
-    return replace(matrix, columns=selected(matrix.columns, samples=kept), ids=ids, samples=samples)
+    chosen = selected(matrix.columns, samples=kept)
+    return replace(matrix, columns=chosen, ids=ids, persons=persons, samples=samples)
 
 
 def check_names(names: Sequence[str], origin: str) -> None:

@@ -14,7 +14,7 @@ from participant.data.data_config import DataTable, Orientation
 from participant.data.excel import read_excel
 from participant.data.layout import choose_features
 from participant.data.matrix import JoinedColumns, Matrix, bounded, check_names, select_features
-from participant.data.sample_ids import check_ids
+from participant.data.sample_ids import check_ids, check_persons
 from participant.data.sql import read_query
 from participant.data.tables import SpillSettings, read_arrow, read_csv, read_parquet
 
@@ -43,7 +43,7 @@ def open_matrix(table: DataTable, spool: Path | None = None, memory_limit: int =
     `spool` is the directory for decoded tables. With a `memory_limit` (bytes) a matrix larger than a fraction of it is
     read through a window and never held in memory.
     """
-    matrix = read_matrix(table, spool, memory_limit)
+    matrix = _with_persons(read_matrix(table, spool, memory_limit), table)
     if matrix.selected:
         return matrix
     if table.id_column:
@@ -119,7 +119,26 @@ def _read_folder(path: Path, table: DataTable, place: SpillSettings) -> Matrix:
     ordered = [select_features(part, first.features, str(file)) for file, part in zip(files, parts, strict=True)]
     joined = JoinedColumns(tuple(part.columns for part in ordered))
     ids = [one for part in ordered for one in part.ids]
-    return replace(first, columns=joined, ids=check_ids(ids, str(path)) if len(ids) == joined.shape[1] else ())
+    persons = tuple(one for part in ordered for one in part.persons)
+    known = check_ids(ids, str(path)) if len(ids) == joined.shape[1] else ()
+    return replace(first, columns=joined, ids=known, persons=persons)
+
+
+def _with_persons(matrix: Matrix, table: DataTable) -> Matrix:
+    """The matrix with the persons of the file `[data] persons`; a column that should say them must have been read."""
+    if table.person_column and not matrix.persons:
+        hint = "give [data] persons, a text file with one line per sample"
+        raise BadInput(f"the data {table.origin} has no column of persons, and [data] person_column is set", hint)
+    if table.persons is None:
+        return matrix
+    try:
+        lines = table.persons.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise BadInput(f"the persons {table.persons} cannot be read", "check the path") from None
+    if len(lines) != (count := matrix.columns.shape[1]):
+        told = f"{len(lines)} lines for the {count} samples of {table.origin}"
+        raise BadInput(f"{table.persons} has {told}", "give one line per sample, in their order")
+    return replace(matrix, persons=check_persons(lines, str(table.persons)))
 
 
 def _read_names(path: Path) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from participant.data.arrays import require_extra
 from participant.data.data_config import DataTable
 from participant.data.layout import Layout, plan_layout
 from participant.data.matrix import Matrix
+from participant.data.sample_ids import RowLabels
 from participant.data.table_spill import spill
 from participant.data.tables import BATCH_ROWS, SpillSettings, collect, named_matrix, plan_arrow
 
@@ -69,7 +71,7 @@ def _from_server(table: DataTable, place: SpillSettings) -> Matrix:
 
 def _collected(answer: Any, table: DataTable, place: SpillSettings) -> Matrix:
     names = list(answer.keys())
-    labels: list[str | None] = []
+    labels = RowLabels()
     layout = plan_layout(names, {}, table, table.origin, 0)
     batches = _batches(answer.partitions(BATCH_ROWS), names, layout, labels, table.origin)
     columns = spill(batches, table.origin, place.directory, turned=True, memory_limit=place.memory_limit)
@@ -77,18 +79,21 @@ def _collected(answer: Any, table: DataTable, place: SpillSettings) -> Matrix:
 
 
 def _batches(
-    parts: Iterator[Sequence[Any]], names: Sequence[str], layout: Layout, labels: list[str | None], origin: str
+    parts: Iterator[Sequence[Any]], names: Sequence[str], layout: Layout, labels: RowLabels, origin: str
 ) -> Iterator[FloatArray]:
     begin, places = 0, [names.index(name) for name in layout.numbers]
     for part in parts:
-        if layout.label:
-            label = names.index(layout.label)
-            labels.extend(None if row[label] is None else str(row[label]) for row in part)
+        labels.extend(layout, partial(_column, part, names))
         try:
             yield np.array([[np.nan if row[k] is None else float(row[k]) for k in places] for row in part])
         except (TypeError, ValueError):
             raise _not_a_number(part, begin, {names[k]: k for k in places}, origin) from None
         begin += len(part)
+
+
+def _column(part: Sequence[Any], names: Sequence[str], name: str) -> list[Any]:
+    place = names.index(name)
+    return [row[place] for row in part]
 
 
 def _not_a_number(part: Sequence[Any], begin: int, places: Mapping[str, int], origin: str) -> BadInput:

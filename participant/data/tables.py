@@ -18,7 +18,7 @@ from participant.data.csv_dialect import Dialect, sample_csv
 from participant.data.data_config import DataTable
 from participant.data.layout import Layout, plan_layout
 from participant.data.matrix import Matrix
-from participant.data.sample_ids import check_ids
+from participant.data.sample_ids import RowLabels, check_ids, check_persons
 from participant.data.table_spill import spill
 
 BATCH_ROWS = 4096
@@ -58,7 +58,7 @@ class _CsvReader:
 
     def batches(self, layout: Layout) -> Iterator[Any]:
         pa = require_extra("pyarrow", "data")
-        kinds = dict.fromkeys(layout.numbers, pa.float64()) | ({layout.label: pa.string()} if layout.label else {})
+        kinds = dict.fromkeys(layout.numbers, pa.float64()) | dict.fromkeys(layout.texts, pa.string())
         try:
             yield from self._open({"column_types": kinds, "include_columns": list(kinds)})
         except Exception as error:
@@ -152,7 +152,7 @@ def _arrow_kinds(schema: Any) -> Mapping[str, ColumnKind]:
 
 
 def _columns(layout: Layout) -> list[str]:
-    return [*layout.numbers, *([layout.label] if layout.label else [])]
+    return [*layout.numbers, *layout.texts]
 
 
 def collect(
@@ -164,7 +164,7 @@ def collect(
     notes: Sequence[str] | None = None,
 ) -> Matrix:
     """Record batches as a matrix on disk, with the names of its features and the ids of its samples."""
-    labels: list[str | None] = []
+    labels = RowLabels()
     numbers = (_numbers(batch, layout, labels) for batch in batches)
     columns = spill(numbers, origin, place.directory, turned=layout.samples_in_rows, memory_limit=place.memory_limit)
     told = tuple(notes) if notes is not None else (layout.note,) if layout.note else ()
@@ -172,19 +172,19 @@ def collect(
 
 
 def named_matrix(
-    columns: Any, layout: Layout, labels: Sequence[str | None], table: DataTable, origin: str, notes: tuple[str, ...]
+    columns: Any, layout: Layout, labels: RowLabels, table: DataTable, origin: str, notes: tuple[str, ...]
 ) -> Matrix:
     """The matrix with names: a column of labels holds ids if lines are samples, otherwise names of features."""
     header = layout.numbers if table.header else ()
-    found = check_ids(labels, origin, layout.label)
+    found = check_ids(labels.names, origin, layout.label)
     if layout.samples_in_rows:
-        return Matrix(columns, header, found, notes=notes, selected=bool(header), samples_in_rows=True)
+        persons = check_persons(labels.persons, origin)
+        return Matrix(columns, header, found, persons, notes=notes, selected=bool(header), samples_in_rows=True)
     return Matrix(columns, found, header, notes=notes)
 
 
-def _numbers(batch: Any, layout: Layout, labels: list[str | None]) -> FloatArray:
-    if layout.label:
-        labels.extend(None if value is None else str(value) for value in batch.column(layout.label).to_pylist())
+def _numbers(batch: Any, layout: Layout, labels: RowLabels) -> FloatArray:
+    labels.extend(layout, lambda name: batch.column(name).to_pylist())
     found = [_entries(batch.column(name)) for name in layout.numbers]
     return np.column_stack(found) if found else np.zeros((0, 0))
 

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import errno
-import os
 
-from dcfpca.chunked_vectors import Buffer, message_from
+from dcfpca.chunked_vectors import Buffer, message_bytes, message_from
 from dcfpca.errors import BadMessage
 from dcfpca.logs import log
+from dcfpca.rpca.broadcast_checks import Seen
+from dcfpca.rpca.method import Consensus
 from dcfpca.secagg.errors import ImplausibleConsensus, SecureSumRefusal, SiteFailure, WrongSum
 from dcfpca.secagg.evidence import Evidence
+from dcfpca.secagg.fixed_cohort.checking_turns import members_in_turn, unforeseen_draw
 from dcfpca.v1 import rounds_pb2 as pb
 from participant.contract import Contract
 from participant.driver.local_work import LocalWork
 from participant.driver.outgoing import INLINE_UPDATE_BYTES
+from participant.driver.saved_events import computed_event
 from participant.driver.site_services import SiteServices
 from participant.policy import wants_verification
 from participant.session import Session, actions, events
+from participant.session.events import ShownSum
 from participant.session.fixed_cohort import FixedCohortRun
-from participant.session.verification import ShownSum, verify_round
+from participant.session.verification import check_announced, following, has_announced_memory
 
 
 async def answer_round(
@@ -27,12 +31,19 @@ async def answer_round(
     """The answer to the round now open. Raises the refusal that the announcement deserves; nothing is pinned yet."""
     run = session.fixed
     assert run is not None
+    check = SumCheck(services, agreed, run, session, action)
+    if not action.consensus.inline and (derived := await check.consensus_bytes()) is not None:
+        local.take_consensus(action.consensus, derived)
+    elif (computed_on := run.seen(session.computed)) is not None and computed_on.round == action.round:
+        # After a restart: by now the aggregator may hold the consensus of a later round only.
+        local.take_consensus(action.consensus, message_bytes(computed_on.broadcast))
     payload = await local.consensus_bytes(agreed, action.consensus, action.round)
     opened, opening, vector = session.admit(action.round, payload)
     if vector is None:
-        await _verify(services, agreed, run, session, opened, payload)
-        step = await local.step(agreed, action, lambda: not session.finished)
-        computed = events.Computed(step.round, step.consensus, step.vector, step.broadcast, step.stage)
+        await check.announced(opened, payload)
+        checked = run.digest_of(opening)
+        step = await local.step(agreed, action, lambda: not session.finished, len(run.cohort), checked)
+        computed = computed_event(step)
     else:
         assert session.computed is not None
         computed = session.computed
@@ -42,36 +53,77 @@ async def answer_round(
     return events.Answered(computed, await services.engine.run(lambda: run.answer(opened.ref, opening, made)))
 
 
-async def _verify(
-    services: SiteServices,
-    agreed: Contract,
-    run: FixedCohortRun,
-    session: Session,
-    opened: events.Opened,
-    payload: Buffer,
-) -> None:
-    """Check the last sum that this site had a part in, and what follows from it, as often as the policy says."""
-    before, state, told = run.seen(session.computed), run.state, opened.announced
-    if before is None or state is None or told is None or state.round != before.round:
-        return
-    size = agreed.method.update_layout(before.round, before.stage).size * agreed.spec.precision // 8
-    drawn = wants_verification(services.site.facts.policy, size, os.urandom(1)[0])
-    known = run.verified if run.verified is not None and run.verified.round == before.round else None
-    # The memory of a verified round is shown only with the sum after it, so that one is checked, too.
-    if not drawn and (known is None or known.round == 0):
-        return
-    request = pb.FetchSumRequest(run_id=run.run_id, round=before.round)
-    try:
-        shown = ShownSum(*await services.link.fetch_sum(request, size))
-    except BadMessage as error:
-        proof = Evidence(before.round, state.opening, bytes(told.previous_sum), bytes(32))
-        sentence = f"the aggregator does not show the sum of round {before.round}: {error}"
-        raise WrongSum(sentence, evidence=proof) from error
-    consensus = message_from(agreed.method.broadcast_layout(opened.ref.round, opened.consensus.stage), payload)
-    side = run.side
-    found = await services.engine.run(lambda: verify_round(agreed.method, side, before, shown, told, consensus, known))
-    run.verified = found if drawn else None
-    log("sum_verified", level="debug", run=run.run_id, round=before.round)
+class SumCheck:
+    """Checks the last sum that this site had a part in, and what follows from it, as often as the policy says."""
+
+    def __init__(
+        self, services: SiteServices, agreed: Contract, run: FixedCohortRun, session: Session, action: actions.Compute
+    ) -> None:
+        self._services, self._agreed, self._run = services, agreed, run
+        self._opened, self._round = session.latest, action.round
+        self._before = run.seen(session.computed)
+        self._expected: Consensus | None = None
+
+    async def consensus_bytes(self) -> bytes | None:
+        """The consensus as it follows from the sum, to be used if it has the announced digest; None if the sum is not
+        checked in this round."""
+        expected = await self._follows()
+        return message_bytes(expected.broadcast) if expected is not None else None
+
+    async def announced(self, opened: events.Opened, payload: Buffer) -> None:
+        """Refuse an announcement that does not follow from the sum, if it is checked in this round."""
+        if opened is not self._opened:
+            self._opened, self._expected = opened, None
+        expected, before = await self._follows(), self._before
+        if expected is None or opened.announced is None or before is None:
+            return
+        told, run, method = opened.announced, self._run, self._agreed.method
+        consensus = message_from(method.broadcast_layout(self._round, opened.consensus.stage), payload)
+        check_announced(method, run.side, before, told, consensus, expected)
+        # A memory that other rounding made another is shown with the next sum, which is then checked as well.
+        run.verified = expected if self._is_due(before) and not has_announced_memory(told, expected) else None
+        log("sum_verified", level="debug", run=run.run_id, round=before.round)
+
+    async def _follows(self) -> Consensus | None:
+        """What follows from the sum of the round before; None if it is not checked in this round."""
+        if self._expected is not None:
+            return self._expected
+        run, before, opened = self._run, self._before, self._opened
+        if before is None or opened is None or run.state is None:
+            return None
+        if run.state.round != before.round or before.round >= self._round:
+            return None
+        known = run.verified if run.verified is not None and run.verified.round == before.round else None
+        told = opened.announced
+        if told is None or not (self._is_due(before) or (known is not None and known.round > 0)):
+            return None
+        shown = await self._shown(before, opened)
+        method, side = self._agreed.method, run.side
+        self._expected = await self._services.engine.run(lambda: following(method, side, before, shown, told, known))
+        return self._expected
+
+    def _is_due(self, before: Seen) -> bool:
+        turn = self._services.site.name in members_in_turn(self._run.cohort, self._round)
+        draw = unforeseen_draw(self._run.side.state.roots, self._round)
+        return wants_verification(self._services.site.facts.policy, self._size(before), draw, turn=turn)
+
+    def _size(self, before: Seen) -> int:
+        layout = self._agreed.method.update_layout(before.round, before.stage)
+        return layout.size * self._agreed.spec.precision // 8
+
+    async def _shown(self, before: Seen, opened: events.Opened) -> ShownSum:
+        size, state, told = self._size(before), self._run.state, opened.announced
+        assert state is not None
+        assert told is not None
+        if opened.shown is not None and len(opened.shown.total) == size:
+            return opened.shown
+        request = pb.FetchSumRequest(run_id=self._run.run_id, round=before.round)
+        try:
+            return ShownSum(*await self._services.link.fetch_sum(request, size))
+        except BadMessage as error:
+            proof = Evidence(before.round, state.opening, bytes(told.previous_sum), bytes(32))
+            sentence = f"the aggregator does not show the sum of round {before.round}: {error}"
+            raise WrongSum(sentence, evidence=proof) from error
 
 
 def refusal_of(error: Exception, round: int) -> SecureSumRefusal:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 
 from dcfpca.chunked_vectors import Buffer, check_digest, check_header, message_from
 from dcfpca.errors import BadMessage
+from dcfpca.privacy.noise_stream import noise_entropy
 from dcfpca.rpca.method import Site, TensorMessage
+from dcfpca.rpca.private.method import PrivateSubspaceMethod
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from participant.contract import Contract
 from participant.driver.site_services import SiteServices
 from participant.engine.cancellation import Cancellation, WorkCancelled
 from participant.engine.progress import MeteredColumns, ProgressMeter, passes_of
+from participant.privacy_account import account_of
 from participant.results import FinalBroadcast, ResultFacts, ResultNames, write_results
 from participant.session import Consent, actions, is_fixed_cohort
 from participant.session.events import AnnouncedConsensus
@@ -32,7 +38,7 @@ class LocalWork:
         self._site: Site | None = None
         self._saved: LocalStep | None = None
         self._lock = asyncio.Lock()
-        self._fetched: tuple[bytes, Buffer] = (b"", b"")
+        self._known: tuple[bytes, Buffer] = (b"", b"")  # the last consensus, by its verified digest
         self._meter = ProgressMeter(self._progressed)
         self._cancellation = Cancellation()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -44,18 +50,25 @@ class LocalWork:
     def forget(self) -> None:
         """Drop the site; the next piece of work opens it again from the last saved step."""
         self._site = self._saved = None
-        self._fetched = (b"", b"")
+        self._known = (b"", b"")
 
     def cancel(self) -> None:
         """Stop the work under way before its next block of columns, which then raises WorkCancelled; drop the site."""
         self._cancellation.cancel()
         self.forget()
 
-    async def step(self, agreed: Contract, action: actions.Compute, still_wanted: Callable[[], bool]) -> LocalStep:
+    async def step(
+        self,
+        agreed: Contract,
+        action: actions.Compute,
+        still_wanted: Callable[[], bool],
+        sites: int = 0,
+        opening: bytes = b"",
+    ) -> LocalStep:
         """Compute and save the local step of a round; the site is dropped when that fails.
 
-        A step that is no longer wanted is not begun. One that ends after the run has is not recorded, and its file is
-        removed.
+        A step that is no longer wanted is not begun. One that ends after the run has is removed. `sites` is the size of
+        the cohort, over which the noise of a private run is shared out; `opening` the digest of what was announced.
         """
         self._loop = asyncio.get_running_loop()
         try:
@@ -64,11 +77,9 @@ class LocalWork:
                 if not still_wanted():
                     raise WorkCancelled("the site takes part in the run no longer")
                 site = self._open_site(agreed)
-                work = self._services.engine.run(lambda: self._compute(agreed, site, action, broadcast))
-                step, checksum = await work
-                if still_wanted():
-                    self._services.store.record_step(self._run_id, step, checksum, durable=is_fixed_cohort(agreed.spec))
-                else:
+                work = self._services.engine.run(lambda: self._compute(agreed, site, action, broadcast, sites, opening))
+                step = await work
+                if not still_wanted():
                     self._services.store.forget_files(self._run_id)
         except Exception:
             # A site that took half a step must not continue from it: the next round starts from the last saved step.
@@ -76,8 +87,10 @@ class LocalWork:
             raise
         return step
 
-    async def finish(self, agreed: Contract, consent: Consent, action: actions.Finish) -> None:
-        """Fetch the final consensus and write the results directory of the run."""
+    async def finish(
+        self, agreed: Contract, consent: Consent, action: actions.Finish, verified: bool | None = None
+    ) -> None:
+        """Fetch the final consensus and write the results directory of the run, which says if it was `verified`."""
         facts = ResultFacts(
             run_id=self._run_id,
             participant=self._services.site.name,
@@ -85,12 +98,14 @@ class LocalWork:
             rounds=action.round,
             outcome=action.outcome,
             written=datetime.now(UTC).isoformat(timespec="seconds"),
+            privacy=self._account(consent),
+            verified=verified,
         )
         part, results = self._services.site.part(consent.spec), self._services.results
         names = ResultNames(part.features, part.all_ids(), self._services.site.orientation)
         async with self._lock:
             broadcast = await self._consensus(agreed, action.consensus, action.round, final=True)
-            site = self._open_site(agreed)
+            site = self._result_site(agreed)
             final, count = FinalBroadcast(broadcast, action.consensus.stage), part.columns.shape[1]
             try:
                 await self._services.engine.run(
@@ -99,22 +114,43 @@ class LocalWork:
             finally:
                 self.forget()
 
+    def _account(self, consent: Consent) -> dict[str, Any] | None:
+        """What the run has cost of the privacy of the site's data; None for a run without privacy."""
+        if consent.spec.privacy is None:
+            return None
+        site, budget = self._services.site, self._services.store.privacy
+        now_ms = time.time_ns() // 1_000_000
+        terms, policy = consent.spec.privacy, site.facts.policy
+        return account_of(budget, terms, policy, site.data.sha256, site.unit, now_ms).document()
+
     def _compute(
-        self, agreed: Contract, site: Site, action: actions.Compute, broadcast: TensorMessage
-    ) -> tuple[LocalStep, int]:
-        """Runs in a thread of the engine; returns the step and the checksum of its file."""
-        self._meter.begin(passes_of(agreed.spec) * self._services.site.columns(agreed.spec).shape[1])
+        self,
+        agreed: Contract,
+        site: Site,
+        action: actions.Compute,
+        broadcast: TensorMessage,
+        sites: int,
+        opening: bytes,
+    ) -> LocalStep:
+        """Runs in a thread of the engine; the step is saved when this returns."""
+        self._meter.begin(passes_of(agreed.spec) * self._services.site.fitted_columns(agreed.spec).shape[1])
         vector = site.answer(action.round, broadcast).flat()
         if not np.isfinite(vector).all():
             raise BadMessage("the local step gave numbers that are not finite")
-        step = LocalStep(
-            action.round, action.consensus.sha256, vector, site.snapshot(), broadcast.flat(), action.consensus.stage
-        )
-        checksum = self._services.store.save_step(self._run_id, step)
-        if is_fixed_cohort(agreed.spec):
-            # What is answered is pinned for good, so the numbers must outlive a power cut.
-            self._services.store.sync_step(self._run_id, step.round)
-        return step, checksum
+        if isinstance(agreed.method, PrivateSubspaceMethod):
+            # Only what has its noise is ever saved or sent, and the step has one noise however often it is computed.
+            key = self._services.store.noise_key(self._run_id)
+            entropy = noise_entropy(key, self._run_id, action.round, action.consensus.sha256)
+            columns = self._services.site.fitted_columns(agreed.spec).shape[1]
+            vector = agreed.method.noised(action.round, vector, columns, sites, entropy)
+        # A fixed cohort holds the next consensus against this one. What it answers is pinned for good, so the numbers
+        # must outlive a power cut.
+        fixed = is_fixed_cohort(agreed.spec)
+        told = broadcast.flat() if fixed else np.zeros(0)
+        announced = action.consensus
+        step = LocalStep(action.round, announced.sha256, vector, site.snapshot(), told, announced.stage, opening)
+        self._services.store.save_step(self._run_id, agreed.spec, step, durable=fixed)
+        return step
 
     def _progressed(self, percent: int) -> None:
         """Called from the thread that computes."""
@@ -125,12 +161,22 @@ class LocalWork:
         """The local half of the method, continued from the last saved step if there is one."""
         if self._site is None:
             self._cancellation = Cancellation()
-            columns = MeteredColumns(self._services.site.columns(agreed.spec), self._meter, self._cancellation)
+            fitted = self._services.site.fitted_columns(agreed.spec)
+            columns = MeteredColumns(fitted, self._meter, self._cancellation)
             site = self._services.engine.site(agreed.method, columns)
             if (step := self._saved or self._services.store.step(self._run_id)) is not None:
                 self._services.engine.resume(site, step.snapshot)
             self._site, self._saved = site, None
         return self._site
+
+    def _result_site(self, agreed: Contract) -> Site:
+        """The local half over all columns; where the rounds had one column of each person, a new one."""
+        whole = self._services.site.columns(agreed.spec)
+        if self._services.site.fitted_columns(agreed.spec) is whole:
+            return self._open_site(agreed)
+        self._cancellation = Cancellation()
+        columns = MeteredColumns(whole, self._meter, self._cancellation)
+        return self._services.engine.site(agreed.method, columns)
 
     async def _consensus(
         self, agreed: Contract, announced: AnnouncedConsensus, round: int, *, final: bool = False
@@ -139,18 +185,26 @@ class LocalWork:
         layout = agreed.method.broadcast_layout(max(round, 1) if final else round, announced.stage)
         return message_from(layout, await self.consensus_bytes(agreed, announced, round, final=final))
 
+    def take_consensus(self, announced: AnnouncedConsensus, derived: bytes) -> None:
+        """Use these bytes for the announced consensus if they have its digest; else it is fetched."""
+        digest = hashlib.sha256(derived).digest()
+        if digest == announced.sha256:
+            self._known = digest, derived
+
     async def consensus_bytes(
         self, agreed: Contract, announced: AnnouncedConsensus, round: int, *, final: bool = False
     ) -> Buffer:
         """The bytes of a consensus, inline or fetched; its announced shape is checked against the spec first."""
         layout = agreed.method.broadcast_layout(max(round, 1) if final else round, announced.stage)
         check_header(announced.header, layout, types.DTYPE_FLOAT64)
-        if announced.inline:
-            check_digest(announced.header, announced.inline)
-            return announced.inline
         if layout.size == 0:
             return b""
-        if announced.sha256 != self._fetched[0]:
+        if announced.sha256 == self._known[0]:
+            return self._known[1]
+        if announced.inline:
+            check_digest(announced.header, announced.inline)
+            self._known = announced.sha256, announced.inline
+        else:
             request = pb.FetchConsensusRequest(run_id=self._run_id, round=round, final=final)
-            self._fetched = announced.sha256, await self._services.link.fetch(request, announced.header)
-        return self._fetched[1]
+            self._known = announced.sha256, await self._services.link.fetch(request, announced.header)
+        return self._known[1]

@@ -15,9 +15,11 @@ Work = Callable[[], Awaitable[None]]
 class NamedTasks:
     """Runs work beside the event loop's other tasks. A failure is logged and ends only the task that failed."""
 
-    def __init__(self, run_id: str, note: Callable[[Exception], None] = lambda _: None) -> None:
-        """`note` is called with every exception that ends a task."""
-        self._run_id, self._note = run_id, note
+    def __init__(
+        self, run_id: str, note: Callable[[Exception], None] = lambda _: None, idle: Callable[[], None] = lambda: None
+    ) -> None:
+        """`note` is called with every exception that ends a task, `idle` whenever the last task has ended."""
+        self._run_id, self._note, self._idle = run_id, note, idle
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def __bool__(self) -> bool:
@@ -56,6 +58,8 @@ class NamedTasks:
         """Drop an ended task, unless its name belongs to a successor by now."""
         if self._tasks.get(name) is task:
             del self._tasks[name]
+        if not self._tasks:
+            self._idle()
 
     async def _guarded(self, name: str, work: Work) -> None:
         """A failure in one run must not stop the daemon: it is logged, and the run continues without this site."""

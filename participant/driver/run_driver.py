@@ -5,26 +5,29 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.logs import log
 from dcfpca.message_fate import Fate
-from dcfpca.secagg.errors import SiteFailure
+from dcfpca.secagg.errors import SecureSumRefusal, SiteFailure
 from dcfpca.secagg.fixed_cohort.site import ENTROPY_BYTES
 from dcfpca.v1 import rounds_pb2 as pb
 from participant import wire_codec
 from participant.contract import Contract
 from participant.driver import outgoing
+from participant.driver.final_check import final_is_verified
 from participant.driver.fixed_cohort_round import answer_round, refusal_of
 from participant.driver.local_work import LocalWork
 from participant.driver.named_tasks import NamedTasks
-from participant.driver.saved_events import save_event, saved_events
+from participant.driver.saved_events import computed_event, save_event, saved_events
 from participant.driver.site_services import SiteServices
 from participant.engine.cancellation import WorkCancelled
+from participant.privacy_review import Spending
 from participant.results.retry import until_written
-from participant.session import Session, actions, events
+from participant.session import Consent, Session, actions, events
 from participant.state.store import RunRow
 
 COMPUTE, FINISH, MESSAGE, RETRY = "compute", "finish", "message ", "retry"
@@ -36,21 +39,29 @@ holds."""
 class RunDriver:
     """Takes one event at a time; work that takes long runs in the background and reports back as an event."""
 
-    def __init__(self, run_id: str, services: SiteServices, row: RunRow | None = None) -> None:
-        """`row` is what the store holds of the run, if anything."""
+    def __init__(
+        self,
+        run_id: str,
+        services: SiteServices,
+        row: RunRow | None = None,
+        over: Callable[[RunDriver], None] = lambda _: None,
+    ) -> None:
+        """`row` is what the store holds of the run, if anything. `over` is called when the last work of a run that is
+        over has ended."""
         self.run_id = run_id
         self._services = services
         finished = row is not None and row.status in ("finished", "ended")
         consent, approved = (row.consent, row.approved) if row else (None, False)
         site, data = services.site, services.site.data.sha256
         past = partial(services.store.past_runs, data, run_id)
-        self.session = Session(run_id, site.facts, site.identity, consent, finished, past, approved)
+        self.session = Session(run_id, site.facts, site.identity, consent, finished, past, approved, self._spent)
         if row is not None and row.cohort:
             self.session.restore_keys(row.cohort, services.store.key_slots(run_id))
-            if self.session.fixed is not None and services.store.has_other_data(run_id, data):
-                self.session.fixed.stop_for_other_data()
+        if self.session.fixed is not None and services.store.has_other_data(run_id, site.pinned_digest):
+            self.session.fixed.stop_for_other_data()
         self._agreed: Contract | None = None
-        self._tasks = NamedTasks(run_id, services.store.note)
+        self._unsaved = False  # the session knows what is not saved, so nothing it says may leave
+        self._tasks = NamedTasks(run_id, services.store.note, lambda: over(self) if self.is_over else None)
         self._local = LocalWork(run_id, services, self._report)
 
     def restore(self, row: RunRow) -> None:
@@ -66,9 +77,11 @@ class RunDriver:
 
         `source` is the assignment that the event was decoded from, if it came from the aggregator.
         """
+        if self._unsaved:
+            return
         if isinstance(event, events.KeyWanted):
             event = replace(event, entropy=os.urandom(ENTROPY_BYTES))
-        if isinstance(event, events.Opened) and self.session.fixed is None and self.session.consent is not None:
+        if isinstance(event, events.Opened) and self._recovers_dropouts():
             if self._is_spent(event.ref):
                 log("attempt_sat_out", run=self.run_id, round=event.ref.round, attempt=event.ref.attempt)
                 return
@@ -80,8 +93,17 @@ class RunDriver:
         if not self._takes_part():
             self._local.cancel()
         if reaction.save:
-            save_event(self._services, self.session, event, source, consent)
+            self._save(event, source, consent)
         self._perform(reaction.actions)
+
+    def _save(self, event: events.Event, source: pb.Assignment | None, before: Consent | None) -> None:
+        """Save what the session made of an event. Where that fails the daemon stops, and begins anew from the disk."""
+        try:
+            save_event(self._services, self.session, event, source, before)
+        except Exception as error:
+            self._unsaved = True
+            self._services.store.fail(error)
+            raise
 
     @property
     def is_over(self) -> bool:
@@ -92,6 +114,15 @@ class RunDriver:
         """Cancel all work under way; a driver made from what is saved continues it."""
         self._local.cancel()
         await self._tasks.stop()
+
+    def _spent(self) -> Spending:
+        """What runs have spent of the site's privacy budget until now."""
+        return self._services.store.privacy.spending(self._services.site.data.sha256, time.time_ns() // 1_000_000)
+
+    def _recovers_dropouts(self) -> bool:
+        """Whether attempts of this run have seeds: a plain one has no secrets, a fixed cohort has its keys."""
+        consent = self.session.consent
+        return consent is not None and consent.spec.aggregation == "secure" and self.session.fixed is None
 
     def _opened_before(self, event: events.Opened) -> tuple[str, ...]:
         """For whom the sum of this round, or of this consensus under another number, was opened, before or
@@ -214,20 +245,32 @@ class RunDriver:
         log("step_computed", level="debug", run=self.run_id, round=action.round, seconds=seconds)
         # The session may ask for the next step at once, and it has the same name.
         self._tasks.release(COMPUTE)
-        self.take(events.Computed(step.round, step.consensus, step.vector, step.broadcast, step.stage))
+        self.take(computed_event(step))
 
     def _report(self, percent: int) -> None:
         ref = self.session.ref
         if ref is not None and not self.session.finished:
             log("step_progress", run=self.run_id, round=ref.round, percent=percent)
             agreed = self._contract()
+            if agreed.spec.privacy is not None:
+                return  # how fast a step goes tells of the number of columns
             work = partial(self._services.egress.report, agreed, ref, percent)
             self._tasks.start(f"{MESSAGE}{ref} progress", work)
 
     async def _finish(self, action: actions.Finish) -> None:
         consent = self.session.consent
         assert consent is not None
-        await until_written(self.run_id, lambda: self._local.finish(self._contract(), consent, action))
+        agreed, verified = self._contract(), None
+        if self.session.fixed is not None:
+            try:
+                verified = await final_is_verified(self._services, self._local, agreed, self.session, action)
+            except SecureSumRefusal as error:
+                self._perform(self.session.refuse_end(error))
+                return
+            if not verified:
+                hint = "the manifest says so, too; compare the SHA-256 of U.npy in it with other sites'"
+                log("final_consensus_not_checked", level="warning", run=self.run_id, hint=hint)
+        await until_written(self.run_id, lambda: self._local.finish(agreed, consent, action, verified))
         self._services.telemetry.result_written()
         log("results_written", run=self.run_id, rounds=action.round, outcome=action.outcome)
         self.take(events.ResultsWritten(action.outcome))

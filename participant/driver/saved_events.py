@@ -6,10 +6,12 @@ a new session into the state of the old one, so that a restarted site answers wi
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import replace
 
 from dcfpca.errors import BadMessage
+from dcfpca.privacy.noise_stream import KEY_BYTES
 from dcfpca.v1 import rounds_pb2 as pb
 from participant import wire_codec
 from participant.driver.site_services import SiteServices
@@ -32,7 +34,7 @@ def save_event(
     if session.fixed is not None and session.fixed.record and not isinstance(event, events.Opened):
         _save_fixed(services, session.fixed, event)
     if session.consent is not None and session.consent is not before:
-        store.save_consent(run_id, session.consent, _now_ms())
+        _save_consent(services, run_id, session.consent)
         return
     match event:
         case events.Proposed():
@@ -40,16 +42,17 @@ def save_event(
         case events.Opened():
             # A plain attempt has no secrets and only one possible answer, so there is nothing to keep unchanged.
             if session.fixed is not None:
-                store.save_opening(run_id, _without_consensus(source))
+                store.save_opening(run_id, _saved(source))
             elif session.consent is not None and session.consent.spec.aggregation == "secure":
                 store.save_cohort(run_id, event.cohort)
-                store.open_attempt(event.ref, event.seed, _without_consensus(source), event.opened_before)
+                store.open_attempt(event.ref, event.seed, _saved(source), event.opened_before)
         case events.Answered() | events.KeyWanted() | events.RosterClosed() | events.SharesRelayed():
             pass  # the key record says it all
         case events.Ended(status="finished") if session.consent is not None and session.consent.accept:
             store.forget_opening(run_id)  # the run is over at this site once its results are written
         case events.Ended() | events.TurnedDown():
             store.end(run_id, "ended", event.reason)
+            store.privacy.settle(run_id, _now_ms())
         case events.ResultsWritten():
             store.end(run_id, "finished", event.outcome)
         case events.UnmaskWanted():
@@ -62,11 +65,26 @@ def save_event(
             store.save_inbox(run_id, source.SerializeToString() if source else b"")
 
 
+def _save_consent(services: SiteServices, run_id: str, consent: Consent) -> None:
+    """Save the site's answer. Joining a run is charged to the privacy budget; withdrawing may give that back."""
+    store, now_ms = services.store, _now_ms()
+    if consent.accept:
+        site = services.site
+        if consent.spec.privacy is not None:
+            store.pin_data(run_id, site.pinned_digest)  # the data that is charged is the data that answers
+        store.save_joining(run_id, consent, site.data.sha256, site.unit, now_ms)
+        return
+    store.save_consent(run_id, consent, now_ms)
+    store.privacy.settle(run_id, now_ms)
+
+
 def _save_fixed(services: SiteServices, run: FixedCohortRun, event: events.Event) -> None:
     if isinstance(event, events.Answered):
         services.store.save_exposure(services.site.data.sha256, run.run_id, run.cohort)
     if isinstance(event, events.KeyWanted):
-        services.store.pin_data(run.run_id, services.site.data.sha256)
+        services.store.pin_data(run.run_id, services.site.pinned_digest)
+        if run.spec.privacy is not None:
+            services.store.make_noise_key(run.run_id, os.urandom(KEY_BYTES))
     services.store.save_keys(run.run_id, run.cohort, run.record)
 
 
@@ -76,7 +94,7 @@ def saved_events(store: Store, row: RunRow, step: LocalStep | None) -> list[even
     if row.status == "waiting":
         past.append(events.Proposed(row.spec, row.digest))
     if step is not None:
-        past.append(events.Computed(step.round, step.consensus, step.vector, step.broadcast, step.stage))
+        past.append(computed_event(step))
     inbox = [_decoded(body) for body in store.inbox(row.run_id)]
     if row.consent is not None and is_fixed_cohort(row.consent.spec):
         return past + inbox
@@ -84,14 +102,14 @@ def saved_events(store: Store, row: RunRow, step: LocalStep | None) -> list[even
     return past + [_with_seed(event, seed, opened_before) for event in inbox]
 
 
-def _without_consensus(source: pb.Assignment | None) -> bytes:
-    """The assignment that opened the attempt, without the tensor, which is fetched again when it is needed again."""
-    if source is None:
-        return b""
-    kept = pb.Assignment()
-    kept.CopyFrom(source)
-    kept.round_opened.inline_consensus = b""
-    return kept.SerializeToString()
+def computed_event(step: LocalStep) -> events.Computed:
+    """What the session is told of a local step that was saved."""
+    return events.Computed(step.round, step.consensus, step.vector, step.broadcast, step.stage, step.opening)
+
+
+def _saved(source: pb.Assignment | None) -> bytes:
+    """The assignment that opened the attempt; decoding took the tensor out, which is fetched again if need be."""
+    return source.SerializeToString() if source is not None else b""
 
 
 def _decoded(body: bytes) -> events.Assigned:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -91,8 +91,19 @@ class PartStates:
         return np.frombuffer(content, slot.dtype).reshape(slot.shape)
 
 
+def shared_once(states: Sequence[State]) -> dict[str, NDArray[np.generic]]:
+    """All arrays as "part.name"; an array that equals the first part's is left out."""
+    first = states[0]
+    return {
+        f"{place}.{name}": array
+        for place, state in enumerate(states)
+        for name, array in state.items()
+        if place == 0 or not (name in first and np.array_equal(first[name], array))
+    }
+
+
 def unshared(snapshot: State, parts: int) -> list[dict[str, NDArray[np.generic]]]:
-    """Inverse of `mapped`: the states, one for each part."""
+    """Inverse of `mapped` and `shared_once`: the states, one for each part."""
     states: list[dict[str, NDArray[np.generic]]] = [{} for _ in range(parts)]
     for key, array in snapshot.items():
         place, dot, name = key.partition(".")

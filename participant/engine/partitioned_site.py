@@ -1,8 +1,9 @@
 """A site whose columns are processed part by part, several parts at a time, each released before the next is read.
 
-Each part is a small site of the method; `Method.partitioned_answer` combines their answers. Between rounds the state
-of a part is on disk. So memory does not grow with the number of columns, and reading one part overlaps with computing
-others.
+Each part is a small site of the method; `Method.partitioned_answer` combines their answers. Where the matrix is read
+from disk, a part is a site only while it is worked on, and between rounds its state is on disk: memory does not grow
+with the number of columns, and reading one part overlaps with computing others. Where the matrix is in memory, so are
+the sites of its parts.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from threading import Semaphore
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.logs import log
-from dcfpca.rpca.column_blocks import ArrayColumns
+from dcfpca.rpca.column_blocks import ArrayColumns, ColumnRange
 from dcfpca.rpca.method import Columns, FloatArray, Method, PartTask, ResultBlock, Site, TensorMessage
 from participant.engine.cancellation import CancellableColumns, Cancellation
-from participant.engine.part_states import PartStates, State, unshared
+from participant.engine.part_states import PartStates, State, shared_once, unshared
 from participant.engine.progress import MeteredColumns
 from participant.state.array_file import release_pages
 
@@ -32,11 +34,14 @@ CUT = "cut"  # the snapshot entry that describes how the columns were divided in
 
 @dataclass(frozen=True, slots=True)
 class PartWorkers:
-    """The threads that process parts, how many parts may be started but not yet taken, and where states are kept."""
+    """The threads that process parts, how many of them compute at a time while others wait for the disk, how many parts
+    may be started but not yet taken, and where states are kept; `hold`: their sites are held in memory instead."""
 
     pool: ThreadPoolExecutor
+    cores: Semaphore
     ahead: int
     scratch: Path | None
+    hold: bool = False
 
 
 class PartitionedSite:
@@ -48,7 +53,8 @@ class PartitionedSite:
         self._cancellation = columns.cancellation if isinstance(columns, MeteredColumns) else Cancellation()
         count = columns.shape[1]
         self._cut = np.array([count, width])
-        self._parts = [(start, min(start + width, count)) for start in range(0, count, width)]
+        self.parts = [(start, min(start + width, count)) for start in range(0, count, width)]
+        self._held = [method.site(ColumnRange(columns, *part)) for part in self.parts] if workers.hold else []
         self._states = PartStates(workers.scratch)
         self._certificate: dict[str, float] = {}
 
@@ -58,18 +64,18 @@ class PartitionedSite:
 
     def total(self, task: PartTask) -> FloatArray:
         """The sum over the parts, added in their order, so that it does not depend on the number of threads."""
-        after, total = PartStates(self._workers.scratch), None
-        for vector, state in self._over_parts(partial(self._step, task)):
-            total = vector if total is None else total + vector
-            after.put(state)
-        assert total is not None
+        if self._held:
+            return added(self._over_parts(lambda place: task(self._held[place])))
+        after = PartStates(self._workers.scratch)
+        total = added(self._kept(after, self._over_parts(partial(self._step, task))))
         self._states.close()
         self._states = after
         return total
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
-        """The parts' states, mapped from disk, and how the columns were divided."""
-        return {CUT: self._cut, **self._states.mapped()}
+        """The parts' states, mapped from disk where they are there, and how the columns were divided."""
+        held = [site.snapshot() for site in self._held]
+        return {CUT: self._cut, **(shared_once(held) if held else self._states.mapped())}
 
     def restore(self, snapshot: State) -> None:
         """Restore a snapshot; with another division, log a warning and start from the data."""
@@ -77,8 +83,11 @@ class PartitionedSite:
             log("state_left_behind", level="warning", reason="the data was divided into other parts before the restart")
             return
         self._states = PartStates(self._workers.scratch)
-        for state in unshared(snapshot, len(self._parts)):
-            self._states.put(state)
+        for place, state in enumerate(unshared(snapshot, len(self.parts))):
+            if self._held and state:
+                self._held[place].restore(state)
+            elif not self._held:
+                self._states.put(state)
             for array in state.values():
                 release_pages(array)
 
@@ -86,7 +95,7 @@ class PartitionedSite:
         """The parts' results, in order."""
         figures: list[tuple[int, dict[str, float]]] = []
         for place, (blocks, certificate) in enumerate(self._over_parts(partial(self._conclude, broadcast))):
-            start, stop = self._parts[place]
+            start, stop = self.parts[place]
             figures.append((stop - start, certificate))
             yield from (replace(block, start=block.start + start) for block in blocks)
         self._certificate = combined(figures)
@@ -95,17 +104,38 @@ class PartitionedSite:
         """Figures of the last `finish`, over all parts."""
         return dict(self._certificate)
 
+    @staticmethod
+    def _kept(states: PartStates, stepped: Iterator[tuple[FloatArray, State]]) -> Iterator[FloatArray]:
+        """The vectors of the parts, whose states are put away as they come."""
+        for vector, state in stepped:
+            states.put(state)
+            yield vector
+
     def _over_parts(self, work: Callable[[int], T]) -> Iterator[T]:
-        return in_order(self._workers, work, len(self._parts))
+        return in_order(self._workers, work, len(self.parts))
 
     def _step(self, task: PartTask, place: int) -> tuple[FloatArray, State]:
-        return step(self._read(place), self._method, self._states.get(place), task, self._cancellation)
+        block, state = self._read(place)
+        with self._workers.cores:
+            return step(block, self._method, state, task, self._cancellation)
 
     def _conclude(self, broadcast: TensorMessage, place: int) -> tuple[list[ResultBlock], dict[str, float]]:
-        return conclude(self._read(place), self._method, self._states.get(place), broadcast, self._cancellation)
+        if self._held:
+            return list(self._held[place].finish(broadcast)), self._held[place].certificate()
+        block, state = self._read(place)
+        with self._workers.cores:
+            return conclude(block, self._method, state, broadcast, self._cancellation)
 
-    def _read(self, place: int) -> FloatArray:
-        return self.columns.read(*self._parts[place])
+    def _read(self, place: int) -> tuple[FloatArray, State]:
+        return self.columns.read(*self.parts[place]), self._states.get(place)
+
+
+def added(vectors: Iterator[FloatArray]) -> FloatArray:
+    """The sum of one vector or more, in their order; the first is overwritten."""
+    total = next(vectors)
+    for vector in vectors:
+        np.add(total, vector, out=total)
+    return total
 
 
 def in_order(workers: PartWorkers, work: Callable[[int], T], count: int) -> Iterator[T]:

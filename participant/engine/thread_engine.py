@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,18 +14,23 @@ from threadpoolctl import ThreadpoolController
 
 from dcfpca.rpca.column_blocks import block_width
 from dcfpca.rpca.method import Columns, Method, Site
-from participant.data.matrix import WindowedColumns, window_width
+from participant.data.matrix import WindowedColumns
 from participant.data.selection import Selection
 from participant.engine.noop_site import IdleSite
 from participant.engine.part_states import State
 from participant.engine.partitioned_site import CUT, PartitionedSite, PartWorkers
 from participant.engine.progress import MeteredColumns
+from participant.engine.usable_cores import usable_cores
 
 T = TypeVar("T")
 Job = Callable[[], None]
-LEAST_PART_BYTES = 4 << 20  # for smaller parts, handing them to threads costs more than computing them
+# What every part of a matrix in memory costs, whatever its columns, must be little beside what its columns cost: it
+# keeps a state, and forms products of m × p by p × p.
+LEAST_PART_BYTES = 16 << 20
+COLUMNS_PER_DIRECTION = 5
 LARGEST_PART_BYTES = 32 << 20
-PARTS = 16  # of a matrix in memory, if its size allows
+PARTS = 16
+LARGEST_HELD_BYTES = 4 << 30  # of a matrix whose parts' states, some percent of it, are held in memory
 MEMORY_PER_PART = 4  # times its size: the part, its result, and as much again for finished parts not yet taken
 
 
@@ -37,11 +41,11 @@ class Engine:
         self, threads: int = 0, *, idle: bool = False, memory_limit: int = 0, scratch: Path | None = None
     ) -> None:
         self._idle = idle
-        self.threads = threads or os.cpu_count() or 1
+        self.threads = threads or usable_cores()
         # Parallelism is over parts. BLAS gets one thread per part, so that results do not depend on the thread count.
         ThreadpoolController().limit(limits=1)
         self._memory_limit, self._scratch = memory_limit, scratch
-        self._pools: dict[int, ThreadPoolExecutor] = {}
+        self._pools: dict[tuple[int, int], tuple[ThreadPoolExecutor, threading.Semaphore]] = {}
         self._jobs: SimpleQueue[Job] = SimpleQueue()
         self._waiting_threads = 0
 
@@ -49,7 +53,7 @@ class Engine:
         """The local half of the method, over the whole matrix or part by part."""
         if self._idle:
             return IdleSite(method, columns)
-        width = self._part_width(columns)
+        width = self._part_width(columns, method.update_layout(method.opening_rounds).columns)
         if width >= columns.shape[1]:
             return method.site(columns)
         return PartitionedSite(method, columns, width, self._part_workers(8 * columns.shape[0] * width, columns))
@@ -62,27 +66,32 @@ class Engine:
 
     def close(self) -> None:
         """Release the engine's thread pools."""
-        for pool in self._pools.values():
+        for pool, _ in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _part_width(self, columns: Columns) -> int:
-        """Columns per part: the window width if the matrix is read from disk, else enough parts for all threads."""
+    def _part_width(self, columns: Columns, directions: int) -> int:
+        """Columns per part: the window width if the matrix is read from disk, else such that parts are worth their
+        cost. It does not depend on the number of threads, so that nor do results."""
         rows, count = columns.shape
         if (window := _window(columns)) is not None:
             return window
         if self.threads == 1:
             return count
-        wanted = min(max(8 * rows * count // PARTS, LEAST_PART_BYTES), LARGEST_PART_BYTES)
-        return window_width(rows, block_width(rows), wanted)
+        size, chunk = 8 * rows * count, block_width(rows)
+        worthwhile = min(PARTS, size // LEAST_PART_BYTES, count // (COLUMNS_PER_DIRECTION * max(directions, 1)))
+        parts = max(worthwhile, -(-size // LARGEST_PART_BYTES), 1)
+        return -(-count // (parts * chunk)) * chunk
 
     def _part_workers(self, part_bytes: int, columns: Columns) -> PartWorkers:
-        threads = self.threads
+        cores, from_disk = self.threads, _window(columns) is not None
         if self._memory_limit:
-            threads = min(threads, max(1, self._memory_limit // (MEMORY_PER_PART * part_bytes) - 2))
-        if _window(columns) is not None:
-            threads += 1  # one waits for the disk
-        pool = self._pools.setdefault(threads, ThreadPoolExecutor(threads, "parts"))
-        return PartWorkers(pool, threads + 1, self._scratch)
+            cores = min(cores, max(1, self._memory_limit // (MEMORY_PER_PART * part_bytes) - 2))
+        threads = cores + 1 if from_disk else cores  # one more waits for the disk
+        if (cores, threads) not in self._pools:
+            self._pools[cores, threads] = ThreadPoolExecutor(threads, "parts"), threading.Semaphore(cores)
+        pool, computing = self._pools[cores, threads]
+        held = not from_disk and 8 * columns.shape[0] * columns.shape[1] <= LARGEST_HELD_BYTES
+        return PartWorkers(pool, computing, threads + 1, self._scratch, held)
 
     async def run(self, work: Callable[[], T]) -> T:
         """Run `work` in a thread and return its result, or raise its error."""

@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 
 import grpc
 
-from dcfpca.chunked_vectors import Assembly, Buffer, chunks, size_of, whole_update
+from dcfpca.chunked_vectors import Assembly, Buffer, size_of, whole_update
 from dcfpca.connection_diagnosis import Address
+from dcfpca.encoded_chunks import ChunkView, encoded_chunks, read_tensor_part
 from dcfpca.errors import BadMessage
 from dcfpca.pki import Credentials
 from dcfpca.v1 import rounds_pb2 as pb
@@ -22,7 +23,11 @@ from dcfpca.wire_constants import CHUNK_BYTES, TURNS, WHOLE
 
 T = TypeVar("T")
 
-_SUBMIT_WHOLE = f"/{pb.DESCRIPTOR.services_by_name['RoundService'].full_name}/SubmitWhole"
+_SERVICE = pb.DESCRIPTOR.services_by_name["RoundService"].full_name
+# Called without the generated stub, with tensors that are encoded and read without copies.
+_SUBMIT_WHOLE, _SUBMIT_UPDATE, _FETCH_CONSENSUS = (
+    f"/{_SERVICE}/{method}" for method in ("SubmitWhole", "SubmitUpdate", "FetchConsensus")
+)
 CALL_SECONDS = 30.0
 GRACE_SECONDS = 20.0
 # A stream may take long if it has many bytes; one that has stalled is detected by keepalive.
@@ -40,6 +45,8 @@ TRANSIENT = frozenset(
     }
 )
 _OPTIONS = [
+    # The header of a sum carries the method's memory, which in a private run holds the sums of earlier rounds.
+    ("grpc.max_receive_message_length", 64 << 20),
     # An aggregator whose machine or network is gone is noticed after twenty seconds.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -203,15 +210,16 @@ class Link:
             offset = 0 if first else (await self._stub.ResumeUpload(header, timeout=CALL_SECONDS)).offset
             waits = cohort > self._turns_above
 
-            async def parts() -> AsyncIterator[pb.UpdatePart]:
-                yield pb.UpdatePart(header=header)
+            async def parts() -> AsyncIterator[bytes]:
+                yield pb.UpdatePart(header=header).SerializeToString()
                 if waits:
                     # Also arrives when the call is answered at once: late, a duplicate, an error.
                     await call.initial_metadata()
-                for chunk in chunks(payload, offset):
-                    yield pb.UpdatePart(chunk=chunk)
+                for part in encoded_chunks(payload, offset):
+                    yield part
 
-            call: Any = self._stub.SubmitUpdate(parts(), timeout=STREAM_SECONDS)
+            submit: Any = self._channel.stream_unary(_SUBMIT_UPDATE, None, types.Receipt.FromString)
+            call: Any = submit(parts(), timeout=STREAM_SECONDS)
             receipt: types.Receipt = await call
             return receipt
 
@@ -267,12 +275,15 @@ class Link:
 
         async def once(_: bool) -> bytearray:
             request.offset = assembly.received
-            async for part in self._stub.FetchConsensus(request, timeout=STREAM_SECONDS):
-                if part.WhichOneof("part") == "header":
-                    if part.header != expected:
-                        raise BadMessage("the consensus that was streamed is not the one that was announced")
-                else:
+            encode = pb.FetchConsensusRequest.SerializeToString
+            stream: Any = self._channel.unary_stream(_FETCH_CONSENSUS, encode, read_tensor_part)
+            async for part in stream(request, timeout=STREAM_SECONDS):
+                if isinstance(part, ChunkView):
+                    assembly.add(part)
+                elif part.WhichOneof("part") != "header":
                     assembly.add(part.chunk)
+                elif part.header != expected:
+                    raise BadMessage("the consensus that was streamed is not the one that was announced")
             return assembly.finish()
 
         return await _with_retries(once, Backoff(self.longest_wait))

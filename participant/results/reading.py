@@ -10,7 +10,7 @@ import numpy as np
 
 from dcfpca.errors import UnusableState
 from dcfpca.rpca.method import FloatArray
-from dcfpca.spec import RunSpec, parse_spec
+from dcfpca.spec import RunSpec, parse_kept_spec
 
 MANIFEST = "manifest.json"
 _NPY = b"\x93NUMPY\x01"  # the only version that this package writes
@@ -75,4 +75,4 @@ def load_features(directory: Path, run_id: str) -> tuple[str, ...]:
 
 def load_spec(directory: Path, run_id: str) -> RunSpec:
     """The spec of a finished run, as its manifest has it."""
-    return parse_spec(_read_manifest(directory / run_id / MANIFEST)["spec"])
+    return parse_kept_spec(_read_manifest(directory / run_id / MANIFEST)["spec"])

@@ -56,6 +56,10 @@ class ResultFacts:
     rounds: int
     outcome: str
     written: str
+    privacy: Mapping[str, Any] | None = None
+    """What a run with differential privacy has cost here."""
+    verified: bool | None = None
+    """Whether the site has checked that the final consensus follows from the last sum; None where it cannot be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,10 @@ def write_results(
         if scaling:
             manifest["scaling"] = scaling
         manifest["site_orientation"] = names.orientation
+        if facts.verified is not None:
+            manifest["consensus_verified"] = facts.verified
+        if facts.privacy is not None:
+            manifest["privacy"] = dict(facts.privacy)
         more = (*(scaling[name] for name in ("centre", "scale") if scaling), *write_names(target, names, columns))
         more = (CONSENSUS, *([SCORES] if scored else []), *more)
         judge = scoring_model(final.broadcast, final.stage, scaled=spec.scaling == "robust")

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from dcfpca.errors import BadMessage
 from dcfpca.secagg.fixed_cohort import PastRun
 from dcfpca.spec import RunSpec, parse_spec, spec_digest
-from participant.policy import Accept, Refuse, SiteFacts, check_cohort, check_exposure, review
+from participant.policy import NOTHING_SPENT, Accept, Refuse, SiteFacts, check_cohort, check_exposure, review
+from participant.privacy_review import Spending
 from participant.session.actions import AwaitApproval, Reaction, Respond
 from participant.session.events import Proposed
 
@@ -44,10 +45,12 @@ class Enrolment:
         past: Callable[[], Sequence[PastRun]],
         consent: Consent | None = None,
         approved: bool = False,
+        spent: Callable[[], Spending] = Spending,
     ) -> None:
         self.consent = consent
         self._site = site
         self._past = past
+        self._spent = spent
         self._person_approved = approved
         self._waiting: Proposed | None = None
 
@@ -65,7 +68,7 @@ class Enrolment:
         if spec_digest(event.spec) != event.digest:
             raise BadMessage("the proposed spec does not match its digest")
         spec = parse_spec(event.spec)
-        match review(spec, self._site, self._past()):
+        match self._review(spec):
             case Refuse(reasons):
                 return self._answer(spec, event.digest, reasons)
             case Accept(needs_approval=True, why=why):
@@ -79,7 +82,10 @@ class Enrolment:
         self._person_approved = True
         if self._waiting is None or self.consent is not None:
             return Reaction()
-        return self._answer(parse_spec(self._waiting.spec), self._waiting.digest, ())
+        spec = parse_spec(self._waiting.spec)
+        # Reviewed again: other runs may have spent the privacy budget while this one waited for a person.
+        verdict = self._review(spec)
+        return self._answer(spec, self._waiting.digest, verdict.reasons if isinstance(verdict, Refuse) else ())
 
     def stop_waiting(self) -> None:
         """The run is over; a later approval answers nothing."""
@@ -103,6 +109,9 @@ class Enrolment:
         """Why the site does not let its update into sums over this cohort; empty when it does."""
         exposed = () if self._person_approved else check_exposure(self._site, cohort, self._past())
         return (*check_cohort(spec, self._site, cohort), *exposed)
+
+    def _review(self, spec: RunSpec) -> Accept | Refuse:
+        return review(spec, self._site, self._past(), self._spent() if spec.privacy else NOTHING_SPENT)
 
     def _answer(self, spec: RunSpec, digest: bytes, reasons: tuple[str, ...]) -> Reaction:
         self.consent = Consent(spec, digest, not reasons, reasons, self._site.policy.private)

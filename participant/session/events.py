@@ -8,6 +8,7 @@ from enum import StrEnum
 import numpy as np
 
 from dcfpca.attempt_ref import AttemptRef
+from dcfpca.chunked_vectors import Buffer
 from dcfpca.message_fate import Fate
 from dcfpca.rpca.method import FloatArray, Stage
 from dcfpca.secagg import Delivery, Roster, Survivors, UnmaskRequest, fixed_cohort
@@ -42,6 +43,14 @@ class AnnouncedConsensus:
         return self.header.sha256
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ShownSum:
+    """A sum as the aggregator shows it: its header, and its bytes."""
+
+    header: pb.SumHeader
+    total: Buffer = field(repr=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Proposed:
     """A run is proposed."""
@@ -61,7 +70,8 @@ class Opened:
 
     `opened_before` are the survivors for whom the sum of an earlier attempt at this round was opened, if one was.
     `ticket` is opaque: the site returns it, and a restored aggregator recognizes its own announcement by it.
-    `announced` is the announcement itself, without the consensus; a fixed cohort binds all of it into the masks.
+    `announced` is the announcement itself, without the tensors; a fixed cohort binds all of it into the masks.
+    `shown` is the sum of the round before, where it came with the announcement.
     """
 
     ref: AttemptRef
@@ -72,6 +82,7 @@ class Opened:
     opened_before: tuple[str, ...] = ()
     ticket: bytes = b""
     announced: pb.RoundOpened | None = None
+    shown: ShownSum | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +170,8 @@ class ExportWanted:
 class Computed:
     """The local step of a round is done; its update and the site's state are saved.
 
-    `broadcast` is the consensus it was computed on, as one vector; empty where the store is older than this field.
+    In a fixed cohort, `broadcast` is the consensus it was computed on, as one vector, and `opening` the digest of all
+    that was announced of the round when that consensus was checked. Elsewhere both are empty.
     """
 
     round: int
@@ -167,6 +179,7 @@ class Computed:
     vector: FloatArray = field(repr=False)
     broadcast: FloatArray = field(repr=False, default_factory=lambda: np.zeros(0))
     stage: Stage = Stage.FIT
+    opening: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

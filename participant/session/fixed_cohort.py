@@ -29,6 +29,7 @@ from dcfpca.secagg.errors import (
 )
 from dcfpca.secagg.evidence import Evidence
 from dcfpca.secagg.fixed_cohort import FixedCohortSide, Masked, Misfit, Numbers, Opening, RunTerms
+from dcfpca.secagg.fixed_cohort.context import opening_digest
 from dcfpca.secagg.fixed_cohort.roster import roster_digest
 from dcfpca.secagg.fixed_cohort.state import SiteState, Step, latest
 from dcfpca.secagg_block_layout import block_layout
@@ -58,9 +59,12 @@ class FixedCohortRun:
         self.cohort: tuple[str, ...] = ()
         self.method: Method = method_of(spec)
         self._identity = identity
+        self._terms: RunTerms | None = None
         self._side: FixedCohortSide | None = None
         self._lost: LostState | None = None
         self._complained: set[tuple[str, str]] = set()
+        self.closing: FixedCohortSide | None = None
+        """The side as it was when the run ended, by which its last sum is checked; None after a restart since."""
         self.verified: Consensus | None = None if spec.warm_start else self.method.begin()
         """What this site last found to follow; its memory is held against the one that is shown in the next round."""
 
@@ -82,8 +86,10 @@ class FixedCohortRun:
     @property
     def terms(self) -> RunTerms:
         """What all members agreed to."""
-        spec = self.spec
-        return RunTerms(self.run_id, spec.digest(), self.cohort, spec.last_round, spec.precision)
+        if self._terms is None or self._terms.cohort != self.cohort:
+            spec = self.spec
+            self._terms = RunTerms(self.run_id, spec.digest(), self.cohort, spec.last_round, spec.precision)
+        return self._terms
 
     @property
     def record(self) -> bytes:
@@ -145,23 +151,32 @@ class FixedCohortRun:
 
         `before` is the last local step of this site; its consensus is what the new one is held against.
         """
-        round, consensus = opened.ref.round, bytes(payload)
+        round = opened.ref.round
         if before is not None and before.round == round and before.consensus_sha256 != opened.consensus.sha256:
             raise ChangedConsensus(f"round {round} was opened with another consensus, which this site has computed on")
-        opening = self.opening_of(opened, consensus)
-        numbers = self.side.admit(opening, lambda: self._check_broadcast(opened, consensus, before))
+        opening = self.opening_of(opened, payload)
+        pinned = self.side.state.round == round  # then the record knows the opening, if an older step does not
+        known = before.opening if before is not None and before.round == round else None
+        if known is not None and known != self.digest_of(opening) and (known or not pinned):
+            # The step was computed after a check of what was announced then, and vouches for nothing else.
+            raise ChangedConsensus(f"round {round} was announced differently when this site computed its update")
+        numbers = self.side.admit(opening, lambda: self._check_broadcast(opened, payload, before))
         if before is not None and (before.round, before.consensus_sha256) == (round, opened.consensus.sha256):
             return opening, before.vector
         if numbers is Numbers.SAVED:
             raise LostState(f"the update that this site sent in round {round} is not in its state any more", LOST)
         return opening, None
 
-    def opening_of(self, opened: Opened, consensus: bytes) -> Opening:
+    def opening_of(self, opened: Opened, consensus: Buffer) -> Opening:
         """The opening that these announced bytes make."""
         if opened.announced is None:
             raise OutOfTurn("the round was announced without what a fixed cohort binds into its masks")
         layout = block_layout(self.method.update_layout(opened.ref.round, opened.consensus.stage), self.spec.precision)
         return opening_from_wire(opened.announced, layout, consensus)
+
+    def digest_of(self, opening: Opening) -> bytes:
+        """The digest of all that was announced of a round but its lifts, which a step is computed for."""
+        return opening_digest(self.terms, self.side.state.roster, opening)
 
     def answer(self, ref: AttemptRef, opening: Opening, vector: FloatArray) -> Answer:
         """What this site says to the opening; nothing is pinned before `adopt`. Slow for large tensors."""
@@ -173,9 +188,15 @@ class FixedCohortRun:
         self._side = answer.side
 
     def finish(self) -> None:
-        """The run is over: the secrets are gone from the record."""
+        """The run is over: the secrets are gone from the record; in memory those of the tags stay until `forget`."""
         if self._side is not None and self._side.state.step is not Step.FINISHED:
+            self.closing = FixedCohortSide(self.terms, self._identity(), self._side.state)
             self._side.finish()
+
+    def forget(self) -> None:
+        """Nothing of the run is checked any more: drop what `finish` left in memory."""
+        self.finish()
+        self.closing = None
 
     def complain(self, error: SecureSumRefusal) -> tuple[Action, ...]:
         """The complaint that this refusal gives rise to, once for each distinct sentence."""
@@ -200,7 +221,7 @@ class FixedCohortRun:
             raise ChangedRoster("this is a second, different roster in one run")
         return True
 
-    def _check_broadcast(self, opened: Opened, consensus: bytes, before: Computed | None) -> None:
+    def _check_broadcast(self, opened: Opened, consensus: Buffer, before: Computed | None) -> None:
         round, stage = opened.ref.round, opened.consensus.stage
         told = message_from(self.method.broadcast_layout(round, stage), consensus)
         own = OwnColumns(self.site.columns, self.spec.precision)

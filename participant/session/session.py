@@ -20,6 +20,7 @@ from dcfpca.secagg.errors import OutOfTurn, RunOver, SecureSumRefusal
 from dcfpca.secagg.fixed_cohort import Opening, PastRun
 from dcfpca.spec import RunSpec
 from participant.policy import SiteFacts, check_cohort, review_export
+from participant.privacy_review import Spending
 from participant.session.actions import Action, Export, Finish, Forget, LogRefusal, Reaction, RefuseExport
 from participant.session.attempt import begin
 from participant.session.enrolment import OVER, Consent, Enrolment
@@ -66,14 +67,16 @@ class Session:
         finished: bool = False,
         past: Callable[[], Sequence[PastRun]] = tuple,
         approved: bool = False,
+        spent: Callable[[], Spending] = Spending,
     ) -> None:
-        """`past` gives the other runs over the same data in which sums were opened; `approved` is a person's word."""
+        """`past` gives the other runs over the same data in which sums were opened, `spent` what other runs spent of
+        the privacy budget; `approved` is a person's word."""
         self.run_id = run_id
         self.finished = finished
         self.site = site
         self.fixed: FixedCohortRun | None = None
         self._identity = identity
-        self._enrolment = Enrolment(site, past, consent, approved)
+        self._enrolment = Enrolment(site, past, consent, approved, spent)
         self._round = OpenRound()
         self._cohort: tuple[str, ...] = ()
         self._ending = False  # the run has ended, and its results are being written
@@ -128,6 +131,10 @@ class Session:
     def resume(self) -> tuple[Action, ...]:
         """The work that the restart interrupted and that no assignment asks for again: the local step."""
         return self._round.compute()
+
+    def refuse_end(self, error: SecureSumRefusal) -> tuple[Action, ...]:
+        """What the site says of a final consensus that it forms no results from."""
+        return self._refusal(error)
 
     def update_bytes(self, ref: AttemptRef) -> memoryview:
         """The bytes of the update of this attempt; raises BadMessage when the attempt is no longer open."""
@@ -293,7 +300,7 @@ class Session:
         self._round = OpenRound()
         self._enrolment.stop_waiting()
         if self.fixed is not None:
-            self.fixed.finish()
+            self.fixed.forget()
 
     def _export(self, event: ExportWanted) -> tuple[Action, ...]:
         if (consent := self._enrolment.accepted) is None:

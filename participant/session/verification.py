@@ -7,18 +7,17 @@ the group secret, and the method's `advance`, carried out here, gives the consen
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.chunked_vectors import Buffer, message_bytes
+from dcfpca.chunked_vectors import message_bytes
 from dcfpca.errors import BadInput, BadMessage
 from dcfpca.fixed_cohort_wire import opening_from_wire
 from dcfpca.method_memory import decode_memory, encode_memory, memory_digest
 from dcfpca.rpca.broadcast_checks import Seen
-from dcfpca.rpca.consensus_difference import TOLERANCE, difference
+from dcfpca.rpca.consensus_difference import APART, TOLERANCE, difference
 from dcfpca.rpca.method import Consensus, FloatArray, Method, Stage, TensorMessage, Total
 from dcfpca.secagg.errors import ChangedExponent, WrongConsensus, WrongSum
 from dcfpca.secagg.evidence import Evidence
@@ -28,14 +27,7 @@ from dcfpca.secagg.fixed_cohort.exponents import first_exponents, lifted, next_e
 from dcfpca.secagg.ring_fixed_point import dtype_of
 from dcfpca.secagg_block_layout import block_layout
 from dcfpca.v1 import rounds_pb2 as pb
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ShownSum:
-    """A sum as the aggregator shows it: its header, and its bytes."""
-
-    header: pb.SumHeader
-    total: Buffer
+from participant.session.events import ShownSum
 
 
 def verify_round(
@@ -47,7 +39,16 @@ def verify_round(
     consensus: TensorMessage,
     known: Consensus | None = None,
 ) -> Consensus:
-    """What follows from the sum of the round before; WrongSum or WrongConsensus unless it is what was announced.
+    """What follows from the sum of the round before; WrongSum or WrongConsensus unless it is what was announced."""
+    expected = following(method, side, before, shown, told, known)
+    check_announced(method, side, before, told, consensus, expected)
+    return expected
+
+
+def following(
+    method: Method, side: FixedCohortSide, before: Seen, shown: ShownSum, told: pb.RoundOpened, known: Consensus | None
+) -> Consensus:
+    """What follows from the sum that is shown of the round before; WrongSum unless the members sent it.
 
     `known` is what this function gave in the round before, if it did: the memory that goes with `before` must be the
     one that followed then. Otherwise an aggregator could steer a consensus by the memory it is computed from.
@@ -55,7 +56,18 @@ def verify_round(
     numbers = verified_numbers(method, side, before, shown, told.previous_sum)
     _check_exponents(method, side, before, shown.header, numbers, told)
     _check_memory(side, before, shown.header, known)
-    expected = _advanced(method, side, before, shown.header, numbers)
+    return _advanced(method, side, before, shown.header, numbers)
+
+
+def check_announced(
+    method: Method,
+    side: FixedCohortSide,
+    before: Seen,
+    told: pb.RoundOpened,
+    consensus: TensorMessage,
+    expected: Consensus,
+) -> None:
+    """Raise WrongConsensus unless the announced round and consensus are what is expected, up to rounding."""
     mine, theirs = (hashlib.sha256(message_bytes(one)).digest() for one in (expected.broadcast, consensus))
     proof = _evidence(side, before, theirs, mine)
     if expected.outcome is not None:
@@ -64,14 +76,45 @@ def verify_round(
     if expected.round != told.ref.round:
         sentence = f"round {told.ref.round} was opened where round {expected.round} follows"
         raise WrongConsensus(sentence, evidence=proof)
-    apart = difference(method, expected.round, expected.broadcast, consensus, expected.stage)
+    same = mine == theirs
+    apart = 0.0 if same else difference(method, expected.round, expected.broadcast, consensus, expected.stage)
     if not apart <= TOLERANCE or Stage(int(told.stage)) is not expected.stage:
         raise WrongConsensus(
             f"the consensus of round {told.ref.round} ({theirs.hex()[:16]}) does not follow from the sum of round"
             f" {before.round} ({told.previous_sum.hex()[:16]}); this site computed {mine.hex()[:16]}",
             evidence=proof,
         )
-    return expected
+
+
+def check_final(
+    method: Method,
+    side: FixedCohortSide,
+    before: Seen,
+    shown: ShownSum,
+    final: tuple[TensorMessage, Stage],
+    known: Consensus | None,
+) -> None:
+    """Raise WrongSum or WrongConsensus unless a run that ends with this consensus and stage ends with what follows from
+    the sum that is shown of its last round."""
+    numbers = verified_numbers(method, side, before, shown)
+    _check_memory(side, before, shown.header, known)
+    expected, (consensus, stage) = _advanced(method, side, before, shown.header, numbers), final
+    try:
+        apart = difference(method, expected.round, expected.broadcast, consensus, expected.stage)
+    except (BadMessage, ValueError):  # nothing that the method reads as a consensus
+        apart = APART
+    if not apart <= TOLERANCE or stage is not expected.stage:
+        mine, theirs = (hashlib.sha256(message_bytes(one)).digest() for one in (expected.broadcast, consensus))
+        raise WrongConsensus(
+            f"the final consensus ({theirs.hex()[:16]}) does not follow from the sum of round {before.round}; this"
+            f" site computed {mine.hex()[:16]}",
+            evidence=_evidence(side, before, theirs, mine),
+        )
+
+
+def has_announced_memory(told: pb.RoundOpened, expected: Consensus) -> bool:
+    """Whether the memory announced for the round is, bit by bit, the one that follows."""
+    return memory_digest(encode_memory(expected.memory)) == told.memory_sha256
 
 
 def _evidence(side: FixedCohortSide, before: Seen, announced: bytes, found: bytes) -> Evidence:
@@ -79,9 +122,10 @@ def _evidence(side: FixedCohortSide, before: Seen, announced: bytes, found: byte
 
 
 def verified_numbers(
-    method: Method, side: FixedCohortSide, before: Seen, shown: ShownSum, announced: bytes
+    method: Method, side: FixedCohortSide, before: Seen, shown: ShownSum, announced: bytes = b""
 ) -> FloatArray:
-    """The numbers of the sum whose digest was announced; WrongSum unless the members sent them in that round."""
+    """The numbers of the sum whose digest was announced, of any without; WrongSum unless the members sent them in that
+    round."""
     layout = method.update_layout(before.round, before.stage)
     opening = opening_from_wire(
         shown.header.opened, block_layout(layout, side.terms.precision), message_bytes(before.broadcast)
@@ -92,6 +136,7 @@ def verified_numbers(
     total = np.frombuffer(shown.total, dtype=dtype_of(side.terms.precision))
     context = context_of(side.terms, side.state.roster, opening, len(opening.misfits))
     found = sum_digest(context, total, shown.header.tag)
+    announced = announced or found
     proof = _evidence(side, before, announced, found)
     if total.size != layout.size:
         sentence = f"the sum that is shown for round {before.round} has {total.size} numbers, not {layout.size}"
@@ -118,7 +163,7 @@ def _check_exponents(
     layout = block_layout(method.update_layout(told.ref.round, Stage(int(told.stage))), precision)
     wanted = first_exponents(layout)
     if layout == block_layout(method.update_layout(before.round, before.stage), precision):
-        ended = lifted(tuple(header.opened.exponents), len(header.opened.misfits), precision)
+        ended = lifted(layout, tuple(header.opened.exponents), len(header.opened.misfits), precision)
         wanted = next_exponents(layout, ended, numbers, precision)
     if tuple(told.exponents) != wanted:
         raise ChangedExponent(f"the exponents of round {told.ref.round} do not follow from the sum before")

@@ -1,4 +1,4 @@
-"""Several named arrays in one file: a line of JSON with names, types and shapes, then the raw bytes."""
+"""Several named arrays in one file: a line of JSON with names, types and shapes, the raw bytes, and a checksum."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from dcfpca.errors import BadInput
 
 Arrays = Mapping[str, NDArray[np.generic]]
 CHECKSUM_CHUNK = 4 << 20
+CHECKSUM_BYTES = 4
 
 
-def write_arrays(file: BinaryIO, arrays: Arrays) -> int:
-    """Write the arrays; returns a CRC-32 of the file, which detects damage but not tampering."""
+def write_arrays(file: BinaryIO, arrays: Arrays) -> None:
+    """Write the arrays, and last a CRC-32 of everything before, which detects damage but not tampering."""
     flat = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     listed = [[name, array.dtype.str, array.shape] for name, array in flat.items()]
     head = json.dumps(listed).encode() + b"\n"
@@ -30,17 +31,17 @@ def write_arrays(file: BinaryIO, arrays: Arrays) -> int:
         file.write(content)
         checksum = zlib.crc32(content, checksum)
         release_pages(array)
-    return checksum
+    file.write(checksum.to_bytes(CHECKSUM_BYTES, "little"))
 
 
-def read_arrays(path: Path, checksum: int) -> dict[str, NDArray[Any]]:
-    """Memory-mapped arrays of a file; BadInput when it cannot be read or does not have this checksum."""
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Memory-mapped arrays of a file; BadInput when it cannot be read or its checksum is not that of its content."""
     try:
         with path.open("rb") as file:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:  # an empty file cannot be mapped
         raise BadInput(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if _checksum(content) != checksum:
+    if not _is_whole(content):
         raise BadInput(f"{path} is damaged")
     head = content.readline()
     offset, arrays = len(head), {}
@@ -50,13 +51,13 @@ def read_arrays(path: Path, checksum: int) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def _checksum(content: mmap.mmap) -> int:
-    found = 0
+def _is_whole(content: mmap.mmap) -> bool:
+    found, size = 0, len(content) - CHECKSUM_BYTES
     with memoryview(content) as view:
-        for start in range(0, len(view), CHECKSUM_CHUNK):
-            found = zlib.crc32(view[start : start + CHECKSUM_CHUNK], found)
+        for start in range(0, max(size, 0), CHECKSUM_CHUNK):
+            found = zlib.crc32(view[start : min(start + CHECKSUM_CHUNK, size)], found)
             content.madvise(mmap.MADV_DONTNEED)
-    return found
+    return size > 0 and content[size:] == found.to_bytes(CHECKSUM_BYTES, "little")
 
 
 def release_pages(array: NDArray[Any]) -> None:

@@ -10,13 +10,14 @@ from pathlib import Path
 from dcfpca.errors import UnusableState
 from participant.state.disk import is_disk_full, unusable_state
 
+DATABASE = "state.db"
+"""Its name in the site's state directory."""
 VERSION = 2
 LOG_PAGES = 256
 """Pages of 4 KiB in the write-ahead log before SQLite folds it into the database."""
 _ADDED = (
     ("runs", "cohort", "TEXT NOT NULL DEFAULT '[]'"),
     ("seeds", "opened_before", "TEXT NOT NULL DEFAULT '[]'"),
-    ("computed", "format", "TEXT NOT NULL DEFAULT ''"),
 )
 """Columns that a file of an earlier version lacks."""
 
@@ -40,6 +41,12 @@ def open_database(path: Path) -> sqlite3.Connection:
         database.close()
         raise
     return database
+
+
+def run_names(database: sqlite3.Connection) -> list[str]:
+    """The identifiers of all runs that were proposed to this site, newest first."""
+    rows = database.execute("SELECT run_id FROM runs ORDER BY proposed_ms DESC, run_id DESC")
+    return [run_id for (run_id,) in rows]
 
 
 def _prepare(path: Path, database: sqlite3.Connection) -> None:

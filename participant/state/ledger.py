@@ -1,4 +1,4 @@
-"""The ledger: what left this site, who approved it, and what proves a lie of the aggregator, in order.
+"""The ledger: what left this site, who approved it, what privacy it cost, and what proves a lie of the aggregator.
 
 Each entry has the hash of the previous one.
 """
@@ -15,7 +15,8 @@ from dcfpca.errors import Refused, UnusableState
 
 LABEL = "dcfpca/v1/ledger"
 APPROVAL, APPROVAL_USED, EVIDENCE = "approval", "approval used", "evidence"
-NOT_SENT = frozenset({APPROVAL, APPROVAL_USED, EVIDENCE})
+PRIVACY_CHARGE, PRIVACY_RETURN, NO_PRIVACY = "privacy charge", "privacy return", "no privacy"
+NOT_SENT = frozenset({APPROVAL, APPROVAL_USED, EVIDENCE, PRIVACY_CHARGE, PRIVACY_RETURN, NO_PRIVACY})
 """Kinds of entries that are no messages."""
 FIRST = hashlib.sha256(LABEL.encode()).digest()
 _INSERT = (
@@ -32,7 +33,8 @@ _ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One message that is about to leave; or an approval (then `sha256` is the digest of the spec), or evidence."""
+    """One message that is about to leave; or an approval (then `sha256` is the digest of the spec), or evidence, or
+    what joining a run means for the privacy of the data with the digest `sha256`."""
 
     kind: str
     shape: str

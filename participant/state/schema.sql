@@ -67,14 +67,14 @@ CREATE TABLE IF NOT EXISTS inbox (
     body     BLOB NOT NULL                 -- the assignment as received
 ) STRICT;
 
--- The last local step of a run: its update and the site's state, in one array file.
+-- Runs of which 0.1 kept a local step, in a file that this version does not continue. Later steps are in files that say
+-- themselves what they are (step_files.py).
 CREATE TABLE IF NOT EXISTS computed (
     run_id    TEXT PRIMARY KEY,
     round     INTEGER NOT NULL,
     consensus BLOB NOT NULL,               -- SHA-256 of the consensus it answers
     file      TEXT NOT NULL,               -- below the state directory
-    checksum  INTEGER NOT NULL,            -- of the file
-    format    TEXT NOT NULL DEFAULT ''     -- of the site's state in it (dcfpca/method_formats.py); empty: not known
+    checksum  INTEGER NOT NULL             -- of the file
 ) STRICT;
 
 -- The boot during which the above was written; one row.

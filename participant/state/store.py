@@ -7,7 +7,9 @@ only one daemon uses.
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -15,22 +17,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dcfpca.atomic_files import make_private_directory, sync_directory, sync_file
+from dcfpca.atomic_files import make_private_directory
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.errors import BadInput, UnusableState
-from dcfpca.logs import log
+from dcfpca.errors import UnusableState
 from dcfpca.method_formats import snapshot_format
+from dcfpca.privacy.noise_stream import KEY_BYTES
+from dcfpca.secagg.errors import LostState
 from dcfpca.secagg.fixed_cohort import PastRun
-from dcfpca.spec import parse_spec
+from dcfpca.spec import RunSpec, parse_kept_spec
 from participant.session import Consent
 from participant.state.approvals import Approvals
-from participant.state.database import open_database
+from participant.state.database import DATABASE, open_database
 from participant.state.disk import is_disk_full
-from participant.state.key_record import key_file, read_slots, write_record
+from participant.state.key_record import KeyRecord, forget_record, key_file, noise_file, read_slots
 from participant.state.ledger import Ledger
-from participant.state.step_file import LocalStep, read_step, step_file, write_step
+from participant.state.privacy_budget import PrivacyBudget
+from participant.state.privacy_record import PrivacyRecord, Unit
+from participant.state.step_file import LocalStep
+from participant.state.step_files import StepFiles
 
-DATABASE = "state.db"
 _SELECT_RUNS = (
     "SELECT run_id, spec, digest, status, reasons, private, approved, proposed_ms, outcome, cohort"
     " FROM runs ORDER BY proposed_ms, run_id"
@@ -61,33 +66,47 @@ class RunRow:
         """The answer that the site gave; None while the run waits for approval."""
         if self.status == "waiting":
             return None
-        return Consent(parse_spec(self.spec), self.digest, self.status != "refused", self.reasons, self.private)
+        return Consent(parse_kept_spec(self.spec), self.digest, self.status != "refused", self.reasons, self.private)
 
 
 class Store:
     """The site's state. What a method writes survives a killed process once the method returns.
 
     It survives a power cut only after `flush`, which is why `discard_seeds_after_reboot` exists; but what a fixed
-    cohort pins (`save_keys`, and steps recorded as durable) is on the disk at once.
+    cohort pins (`save_keys`, and steps saved as durable) is on the disk at once.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, results: Path | None = None) -> None:
+        """`results` is the directory with the second record of what runs have spent of the privacy budget."""
         make_private_directory(directory)
         self.directory = directory
         self._database = open_database(directory / DATABASE)
         self.ledger = Ledger(self._database)
         self.approvals = Approvals(self._database, self.ledger)
-        self._flushed: dict[str, str] = {}
-        self._full = asyncio.Event()
+        record = None if results is None else PrivacyRecord(results)
+        self.privacy = PrivacyBudget(self._database, self.ledger, record)
+        self._steps = StepFiles(directory)
+        self._keys: dict[str, KeyRecord] = {}
+        self._exposed: set[tuple[bytes, str, tuple[str, ...]]] = set()
+        self._failure: Exception | None = None
+        self._failed = asyncio.Event()
 
     def note(self, error: Exception) -> None:
-        """Take note of an error that ended some work: if the disk is full, `until_disk_full` returns."""
+        """Take note of an error that ended some work: if the disk is full, `until_failed` returns."""
         if is_disk_full(error, self.directory):
-            self._full.set()
+            self.fail(error)
 
-    async def until_disk_full(self) -> None:
-        """Return when a write has failed for want of space."""
-        await self._full.wait()
+    def fail(self, error: Exception) -> None:
+        """What a run decided could not be saved: `until_failed` returns, as only what is saved may be gone on from."""
+        full = is_disk_full(error, self.directory)
+        self._failure = self._failure or (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if full else error)
+        self._failed.set()
+
+    async def until_failed(self) -> Exception:
+        """Return the error once the state could not be written."""
+        await self._failed.wait()
+        assert self._failure is not None
+        return self._failure
 
     def close(self) -> None:
         """Close the database."""
@@ -110,26 +129,51 @@ class Store:
 
     def save_consent(self, run_id: str, consent: Consent, at_ms: int) -> None:
         """Save the site's answer; called before it is sent."""
-        status, reasons = "enrolled" if consent.accept else "refused", json.dumps(consent.reasons)
-        values = (run_id, consent.spec.canonical(), consent.digest, status, reasons, consent.private, at_ms)
         with self._database as database:
-            database.execute(
-                "INSERT INTO runs (run_id, spec, digest, status, reasons, private, proposed_ms)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO UPDATE"
-                " SET status = excluded.status, reasons = excluded.reasons, private = excluded.private",
-                values,
-            )
+            self._put_consent(database, run_id, consent, at_ms)
+
+    def save_joining(self, run_id: str, consent: Consent, data: bytes, unit: Unit, at_ms: int) -> None:
+        """Save that the site joins a run with this data, and what that spends of the privacy budget, all or none.
+
+        On the disk when this returns, and called before the answer is sent: no power cut forgets what was spent.
+        """
+        with self._durable() as database:
+            self._put_consent(database, run_id, consent, at_ms)
+            self.privacy.join(run_id, data, consent.spec.privacy, unit, at_ms)
 
     def save_keys(self, run_id: str, cohort: tuple[str, ...], record: bytes) -> None:
-        """Save the cohort and the key record of a run, over the one before; on the disk when this returns."""
-        if (row := self.run(run_id)) is not None and not row.cohort:
+        """Save the key record of a run, over the one before, and the cohort; on the disk when this returns.
+
+        The cohort comes last: without it the run has no keys yet, and one that is cut off here makes new ones.
+        """
+        begins = run_id not in self._keys
+        if begins:
+            self._keys[run_id] = KeyRecord(key_file(self.directory, run_id))
+        self._keys[run_id].write(record)
+        if begins and (row := self.run(run_id)) is not None and not row.cohort:
             with self._durable() as database:
                 database.execute("UPDATE runs SET cohort = ? WHERE run_id = ?", (json.dumps(cohort), run_id))
-        write_record(key_file(self.directory, run_id), record)
 
     def key_slots(self, run_id: str) -> tuple[bytes, ...]:
         """The slots of the key record of a run; none where it has no record."""
         return read_slots(key_file(self.directory, run_id))
+
+    def make_noise_key(self, run_id: str, key: bytes) -> None:
+        """Save the key of the noise of a private run, once, before its keys: a backup has both or neither."""
+        # A torn one was never used: the keys of the run are saved after it.
+        if self._noise_key(run_id) is None:
+            KeyRecord(noise_file(self.directory, run_id)).write(key)
+
+    def noise_key(self, run_id: str) -> bytes:
+        """The key of the noise of a private run; LostState where it is gone or torn."""
+        if (key := self._noise_key(run_id)) is None:
+            sentence = f"the key of the noise of run {run_id} is not in this site's state any more"
+            raise LostState(sentence, "finish the run with the consensus it has, or begin a new one")
+        return key
+
+    def _noise_key(self, run_id: str) -> bytes | None:
+        slots = read_slots(noise_file(self.directory, run_id))
+        return slots[0] if slots and slots[0] == slots[1] and len(slots[0]) == KEY_BYTES else None
 
     def save_cohort(self, run_id: str, cohort: tuple[str, ...]) -> None:
         """Save the cohort of a run, once."""
@@ -161,10 +205,15 @@ class Store:
         return {row[0]: (row[1], tuple(json.loads(row[2]))) for row in self._database.execute(query, (run_id,))}
 
     def save_exposure(self, data: bytes, run_id: str, cohort: tuple[str, ...]) -> None:
-        """Save that a sum over this cohort contains this data; called before the update leaves."""
-        with self._database as database:
+        """Save that a sum over this cohort contains this data; on the disk before the update leaves, as what the run
+        was charged is not given back from then on."""
+        if (data, run_id, cohort) in self._exposed:
+            return
+        with self._durable() as database:
             insert = "INSERT OR IGNORE INTO exposed_cohorts (data, run_id, cohort) VALUES (?, ?, ?)"
             database.execute(insert, (data, run_id, json.dumps(cohort)))
+        self.privacy.keep(run_id)
+        self._exposed.add((data, run_id, cohort))
 
     def pin_data(self, run_id: str, data: bytes) -> None:
         """Save with which data the run began, once; called before the key of the run is saved."""
@@ -180,6 +229,17 @@ class Store:
         """The runs, except one, with sums that contain this data."""
         query = "SELECT run_id, cohort FROM exposed_cohorts WHERE data = ? AND run_id != ? ORDER BY rowid"
         return [PastRun(run, frozenset(json.loads(names))) for run, names in self._database.execute(query, (data, but))]
+
+    @staticmethod
+    def _put_consent(database: sqlite3.Connection, run_id: str, consent: Consent, at_ms: int) -> None:
+        status, reasons = "enrolled" if consent.accept else "refused", json.dumps(consent.reasons)
+        values = (run_id, consent.spec.canonical(), consent.digest, status, reasons, consent.private, at_ms)
+        database.execute(
+            "INSERT INTO runs (run_id, spec, digest, status, reasons, private, proposed_ms)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO UPDATE"
+            " SET status = excluded.status, reasons = excluded.reasons, private = excluded.private",
+            values,
+        )
 
     @contextmanager
     def _durable(self) -> Iterator[sqlite3.Connection]:
@@ -227,53 +287,29 @@ class Store:
         query = "SELECT body FROM inbox WHERE run_id = ? ORDER BY position"
         return [row[0] for row in self._database.execute(query, (run_id,))]
 
-    def save_step(self, run_id: str, step: LocalStep) -> int:
-        """Write the file of a local step and return its checksum. Takes long: not for the event loop."""
-        return write_step(self.directory / step_file(run_id, step.round), step)
+    def save_step(self, run_id: str, spec: RunSpec, step: LocalStep, *, durable: bool = False) -> None:
+        """Make this step of a run of this spec its latest; on the disk when this returns if `durable`.
 
-    def sync_step(self, run_id: str, round: int) -> None:
-        """Put the file of a local step on the disk. Takes long: not for the event loop."""
-        sync_file(self.directory / step_file(run_id, round))
-        sync_directory(self.directory)
-
-    def record_step(self, run_id: str, step: LocalStep, checksum: int, *, durable: bool = False) -> None:
-        """Make the saved step the run's latest. The last file known to be flushed is kept until the next flush.
-
-        With `durable`, and after `sync_step`, it survives a power cut from now on.
+        Takes long, so it is for a thread; it does not use the database.
         """
-        name = step_file(run_id, step.round)
-        with self._durable() if durable else self._database as database:
-            before = database.execute("SELECT file FROM computed WHERE run_id = ?", (run_id,)).fetchone()
-            values = (run_id, step.round, step.consensus, name, checksum, self._snapshot_format(run_id))
-            database.execute(
-                "INSERT OR REPLACE INTO computed (run_id, round, consensus, file, checksum, format)"
-                " VALUES (?, ?, ?, ?, ?, ?)",
-                values,
-            )
-        if before and before[0] not in (name, self._flushed.get(run_id)):
-            (self.directory / before[0]).unlink(missing_ok=True)
+        self._steps.save(run_id, step, snapshot_format(spec), durable=durable)
 
     def step(self, run_id: str) -> LocalStep | None:
         """The last local step of a run, memory-mapped; None when there is none, or its file is damaged.
 
         Raises UnusableState when other software wrote it: the site then sits out until that software runs again.
         """
-        query = "SELECT round, consensus, file, checksum, format FROM computed WHERE run_id = ?"
-        row = self._database.execute(query, (run_id,)).fetchone()
-        if row is None:
-            return None
-        round, consensus, name, checksum, found = row
-        self._check_format(run_id, found)
-        try:
-            return read_step(self.directory / name, checksum, round, consensus)
-        except BadInput as error:
-            hint = "look at the disk; the site begins the next round of this run without what it had computed"
-            log("step_file_damaged", level="error", run=run_id, round=round, reason=str(error), hint=hint)
-            return None
+        if (found := self._steps.latest(run_id)) is not None:
+            label, step = found
+            self._check_format(run_id, label.format)
+            return step
+        if self._database.execute("SELECT 1 FROM computed WHERE run_id = ?", (run_id,)).fetchone():
+            self._check_format(run_id, "")
+        return None
 
     def _snapshot_format(self, run_id: str) -> str:
         row = self.run(run_id)
-        return snapshot_format(parse_spec(row.spec)) if row else ""
+        return snapshot_format(parse_kept_spec(row.spec)) if row else ""
 
     def _check_format(self, run_id: str, found: str) -> None:
         known = self._snapshot_format(run_id)
@@ -291,25 +327,30 @@ class Store:
             database.execute(change, (status, outcome, run_id))
         self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self.forget_files(run_id)
+        forget_record(noise_file(self.directory, run_id))
+        if (record := self._keys.pop(run_id, None)) is not None:
+            record.sync()
+        self._exposed = {noted for noted in self._exposed if noted[1] != run_id}
 
     def flush(self) -> None:
         """Flush everything to the disk. Uses a connection of its own, so that it may run in another thread."""
+        self._steps.flush()
+        for record in list(self._keys.values()):
+            record.sync()
         with closing(sqlite3.connect(self.directory / DATABASE, timeout=10)) as database:
-            saved = dict(database.execute("SELECT run_id, file FROM computed").fetchall())
-            if saved != self._flushed:
-                for name in saved.values():
-                    sync_file(self.directory / name)
-                sync_directory(self.directory)
             database.execute("PRAGMA wal_checkpoint(PASSIVE)")
-        for run_id, name in self._flushed.items():
-            if saved.get(run_id) != name:
-                (self.directory / name).unlink(missing_ok=True)
-        self._flushed = saved
 
     def forget_files(self, run_id: str) -> None:
         """Remove the array files of a run."""
-        for path in self.directory.glob(step_file(run_id, "*")):
-            path.unlink(missing_ok=True)
+        self._steps.forget(run_id)
+
+    def remove_leftovers(self) -> None:
+        """Remove the files of runs that are over, where a kill or a power cut came before; for the daemon's start."""
+        open_runs = {row.run_id for row in self.runs() if row.status in ("waiting", "enrolled")}
+        for path in self.directory.glob("run-*.noise"):
+            if path.name.removeprefix("run-").removesuffix(".noise") not in open_runs:
+                forget_record(path)
+        self._steps.forget_all_but(open_runs)
 
     def _wipe(self, run_id: str) -> None:
         self._database.execute("UPDATE seeds SET seed = NULL WHERE run_id = ? AND seed IS NOT NULL", (run_id,))

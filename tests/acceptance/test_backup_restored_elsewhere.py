@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +11,7 @@ import pytest
 
 from dcfpca.rpca.synthetic import Recipe, generate
 from tests.support.federation import Federation, relative
-from tests.support.processes import Process
+from tests.support.processes import Process, run_to_end
 from tests.support.proxy import Proxy
 
 NAMES = ("alpha", "beta", "gamma")
@@ -38,8 +36,8 @@ def _moveable(root: Path) -> Iterator[tuple[Federation, Proxy]]:
 
 def _back_up(federation: Federation, copy: Path) -> None:
     config = federation.root / "aggregator.toml"
-    command = [sys.executable, "-m", "aggregator.main", "backup", "--config", str(config), "--out", str(copy)]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    done = run_to_end("aggregator.main", "backup", "--config", str(config), "--out", str(copy))
+    assert done.returncode == 0, done.stderr
 
 
 def _restore(federation: Federation, proxy: Proxy, copy: Path) -> Process:

@@ -23,7 +23,7 @@ def replace_software(federation: Federation, name: str, version: str) -> None:
     if name == "agg":
         module, config = "aggregator.main", federation.aggregator_config()
     arguments = [module, version, "serve", "--config", str(config)]
-    process = Process("tests.support.other_version", arguments, federation.root / f"{name}.log")
+    process = Process("tests.support.other_version", arguments, federation.root / f"{name}.log", fresh=True)
     federation.processes[name] = process
     process.await_action("serving" if name == "agg" else "connected")
 

@@ -170,9 +170,16 @@ def test_a_secure_run_survives_whatever_happens(faults: list[Fault]) -> None:
     play(spec_of(rounds=1), faults)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=_QUIET)
+@settings(max_examples=10, deadline=None, suppress_health_check=_QUIET)
 @given(FAULTS)
 def test_a_plain_run_survives_whatever_happens(faults: list[Fault]) -> None:
+    play(spec_of(aggregation="plain", closing_rounds=True), faults)
+
+
+@pytest.mark.slow
+@settings(max_examples=20, deadline=None, suppress_health_check=_QUIET)
+@given(FAULTS)
+def test_more_scripts_of_what_happens_to_a_plain_run_are_survived_too(faults: list[Fault]) -> None:
     play(spec_of(aggregation="plain", closing_rounds=True), faults)
 
 
@@ -224,6 +231,7 @@ def restored(spec: RunSpec, faults: list[Fault]) -> World:
     return world
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None, suppress_health_check=_QUIET)
 @given(RESTORES)
 def test_a_secure_run_goes_on_from_any_backup(faults: list[Fault]) -> None:

@@ -21,8 +21,9 @@ from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.admin_pb2 import AuditEntry
 from participant.state.array_file import read_arrays, write_arrays
+from participant.state.database import DATABASE
 from participant.state.ledger import Item, verify
-from participant.state.store import DATABASE, Store
+from participant.state.store import Store
 from participant.wire_codec import decode, fate_of
 from tests.support.decoding import Decoder, from_file
 from tests.support.paths import ROOT
@@ -102,9 +103,9 @@ def stored_consensus(folder: Path) -> Decoder:
 
 def step_file(folder: Path) -> Decoder:
     with (folder / "sound").open("wb") as file:
-        checksum = write_arrays(file, {"update": np.arange(6.0), "site.S": np.zeros((2, 3))})
+        write_arrays(file, {"update": np.arange(6.0), "site.S": np.zeros((2, 3))})
     sound = (folder / "sound").read_bytes()
-    return Decoder(sound, from_file(folder / "step", lambda path: read_arrays(path, checksum)))
+    return Decoder(sound, from_file(folder / "step", read_arrays))
 
 
 def ledger(folder: Path) -> Decoder:

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any, Self
 
 import grpc
@@ -28,7 +29,7 @@ from dcfpca.rpca.simulate import Simulation, simulate
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
-from tests.support.processes import PATIENCE, Process
+from tests.support.processes import PATIENCE, Process, run_to_end
 
 POLICY = {"allow_plain": True, "allow_export": True, "min_cohort": 2, "min_columns": 2, "max_rank": 2000}
 Toml = Mapping[str, str | int | float | bool | Sequence[str]]
@@ -46,10 +47,15 @@ class Result:
 
 
 class Federation:
-    """Starts, stops and kills its processes; use as a context manager so that none is left behind."""
+    """Starts, stops and kills its processes; use as a context manager so that none is left behind.
 
-    def __init__(self, root: Path, limits: Toml | None = None, server: Toml | None = None) -> None:
-        self.root = root
+    With `fresh` each is an interpreter of its own, as in measurements, and not forked from one that has all imports.
+    """
+
+    def __init__(
+        self, root: Path, limits: Toml | None = None, server: Toml | None = None, *, fresh: bool = False
+    ) -> None:
+        self.root, self._fresh = root, fresh
         self.authority = create_authority(root / "ca", "acme", datetime.now(UTC))
         self.processes: dict[str, Process] = {}
         self.files: dict[str, SiteFiles] = {}
@@ -144,6 +150,11 @@ class Federation:
     def start_site(self, name: str) -> Process:
         return self._start(name, "participant.main", self.root / "sites" / name / "participant.toml")
 
+    def site_command(self, name: str, *arguments: str) -> CompletedProcess[str]:
+        """What `dcfpca-participant ARGUMENTS` does and says with the site's configuration."""
+        config = self.root / "sites" / name / "participant.toml"
+        return run_to_end("participant.main", *arguments, "--config", str(config))
+
     def start_sites(self, names: Iterable[str]) -> None:
         """Start them all, then wait until all are connected."""
         started = [self.start_site(name) for name in names]
@@ -151,7 +162,7 @@ class Federation:
             process.await_action("connected")
 
     def _start(self, name: str, module: str, config: Path) -> Process:
-        process = Process(module, ["serve", "--config", str(config)], self.root / f"{name}.log")
+        process = Process(module, ["serve", "--config", str(config)], self.root / f"{name}.log", fresh=self._fresh)
         self.processes[name] = process
         return process
 

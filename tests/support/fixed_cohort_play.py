@@ -115,7 +115,7 @@ class FixedCohortPlay(PlayedRun):
         before = self.opened.get(round - 1)
         if before is None or block_layout(self.method.update_layout(round - 1)) != layout:
             return first_exponents(layout)
-        ended = lifted(tuple(before.exponents), len(before.misfits), self.spec.precision)
+        ended = lifted(layout, tuple(before.exponents), len(before.misfits), self.spec.precision)
         return next_exponents(layout, ended, self.sums[round - 1].numbers, self.spec.precision)
 
     def answer(self, name: str, opened: pb.RoundOpened, after: int = 0) -> Heard:

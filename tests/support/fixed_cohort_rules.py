@@ -8,13 +8,14 @@ from typing import Any
 from aggregator.encoded_consensus import encoded_consensus
 from aggregator.run import events, fixed_cohort_checks
 from aggregator.run.effects import Reply
-from aggregator.run.fixed_cohort import context_of, full_roster, opening_of, terms_of
+from aggregator.run.fixed_cohort import context_of, full_roster, layout_of, opening_of, terms_of
 from aggregator.run.records import FixedCohort
 from aggregator.run.state import Attempt
 from dcfpca.message_fate import Fate
 from dcfpca.methods import method_of
 from dcfpca.secagg.fixed_cohort import FixedCohortSide, Misfit, shares_for
 from dcfpca.secagg.fixed_cohort.context import NO_SUM
+from dcfpca.secagg.fixed_cohort.exponents import first_exponents
 from tests.support.rules import NAMES, Machine, spec_of
 from tests.support.secagg import identity_of, verify
 
@@ -83,7 +84,8 @@ class WaitingRun(Machine):
 
     def summed(self, outcome: str = "") -> WaitingRun:
         """The sum of the open round is formed, and the next round opens."""
-        ref, exponents = self.attempt.ref, self.fixed.exponents
+        ref = self.attempt.ref
+        exponents = first_exponents(layout_of(self.spec, ref.round + 1, self.fixed.stage))
         digest = b"s" * 31 + bytes([ref.round])
         fields = {"outcome": outcome, "consensus": b"c" * 32, "sum_digest": digest, "exponents": exponents}
         self.tell(events.ConsensusReached, ref=ref, **fields)

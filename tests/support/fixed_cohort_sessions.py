@@ -33,7 +33,8 @@ from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from participant.policy import SiteFacts, SitePolicy
 from participant.session import Reaction, Session, actions, events
-from participant.session.verification import ShownSum, verify_round
+from participant.session.events import ShownSum
+from participant.session.verification import verify_round
 from tests.support.secagg import identity_of, verify
 
 NAMES = ("a", "b", "c")
@@ -146,7 +147,10 @@ class WaitingCohort:
             self.verify(session, opened)
             broadcast = self.consensus.broadcast
             vector = self.sites[name].answer(opened.ref.round, broadcast).flat()
-            computed = events.Computed(opened.ref.round, opened.consensus.sha256, vector, broadcast.flat())
+            checked = run.digest_of(opening)
+            computed = events.Computed(
+                opened.ref.round, opened.consensus.sha256, vector, broadcast.flat(), opening=checked
+            )
         assert computed is not None
         return session.handle(events.Answered(computed, run.answer(opened.ref, opening, vector))).actions
 
@@ -185,6 +189,6 @@ class WaitingCohort:
         layout = block_layout(
             self.method.update_layout(self.consensus.round, self.consensus.stage), self.spec.precision
         )
-        ended = lifted(self.exponents, len(self.misfits), self.spec.precision)
+        ended = lifted(before, self.exponents, len(self.misfits), self.spec.precision)
         follow = layout == before
         self.exponents = next_exponents(layout, ended, numbers, 64) if follow else first_exponents(layout)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Protocol
 
 import pytest
 
-from dcfpca.secagg.fixed_cohort import pair_roots
+from dcfpca.secagg.fixed_cohort import Opening, pair_roots
+from dcfpca.secagg.ring_fixed_point import FloatArray
 
 PRIME = (1 << 61) - 1
 
@@ -22,6 +23,21 @@ class MaskedAnswer(Protocol):
     def opening(self) -> Hashable: ...
     @property
     def used(self) -> Mapping[bytes, int]: ...
+
+
+class RecordedAnswer(Protocol):
+    """An update with what it hides: the numbers under the masks, and the bytes that left."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def opening(self) -> Opening: ...
+    @property
+    def used(self) -> Mapping[bytes, int]: ...
+    @property
+    def numbers(self) -> FloatArray: ...
+    @property
+    def values(self) -> bytes: ...
 
 
 @contextmanager
@@ -44,6 +60,17 @@ def check_only_whole_sums_are_free(received: Sequence[MaskedAnswer], known: Set[
     for weights in free_combinations(received, known):
         for opening in {one.opening for one in received}:
             assert len({_weight(received, weights, name, opening) for name in honest}) == 1
+
+
+def check_one_answer_per_round_and_mask(received: Iterable[RecordedAnswer]) -> None:
+    """A site masks the same numbers whenever it answers a round, and under one mask sends the same bytes."""
+    numbers: dict[tuple[str, int], bytes] = {}
+    masked: dict[tuple[str, bytes], bytes] = {}
+    for one in received:
+        told = one.numbers.tobytes()
+        assert numbers.setdefault((one.name, one.opening.round), told) == told
+        for key in one.used:
+            assert masked.setdefault((one.name, key), one.values) == one.values
 
 
 def free_combinations(received: Sequence[MaskedAnswer], known: Set[bytes]) -> list[list[int]]:

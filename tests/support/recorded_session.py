@@ -113,7 +113,7 @@ class RecordedSession:
         assert run is not None
         try:
             opened, opening, vector = self.session.admit(action.round, action.consensus.inline)
-            step = self.session.computed if vector is not None else self._step(action)
+            step = self.session.computed if vector is not None else self._step(action, run.digest_of(opening))
             assert step is not None
             if dies == "step":
                 yield from self.restart()
@@ -127,7 +127,7 @@ class RecordedSession:
         self._masked[answer.message.context] = replace(opening, misfits=()), used, step.vector.copy()
         yield from self._take(events.Answered(step, answer), dies)
 
-    def _step(self, action: actions.Compute) -> events.Computed:
+    def _step(self, action: actions.Compute, opening: bytes) -> events.Computed:
         """A local step, on the disk before it is masked."""
         assert self.session.fixed is not None
         method = self.session.fixed.method
@@ -135,7 +135,7 @@ class RecordedSession:
         self._computed += 1
         draw = np.random.default_rng([self._computed, *self.name.encode()])
         numbers = draw.standard_normal(method.update_layout(action.round).size)
-        step = events.Computed(action.round, action.consensus.sha256, numbers, told.flat())
+        step = events.Computed(action.round, action.consensus.sha256, numbers, told.flat(), opening=opening)
         self.disk = replace(self.disk, step=step)
         return step
 

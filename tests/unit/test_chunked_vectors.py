@@ -2,6 +2,7 @@ import hashlib
 
 import numpy as np
 import pytest
+from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -167,3 +168,39 @@ def test_a_whole_update_is_the_message_that_protobuf_would_write(size: int) -> N
     header = rounds_pb2.UpdateHeader(ref=pb.RoundRef(run_id="r", round=3, attempt=2), ticket=b"t")
     read = rounds_pb2.WholeUpdate.FromString(chunked_vectors.whole_update(header, payload))
     assert read == rounds_pb2.WholeUpdate(header=header, data=payload)
+
+
+@given(st.binary(max_size=400), st.text(max_size=10), st.binary(max_size=40))
+def test_a_whole_update_is_read_as_protobuf_reads_it(payload: bytes, run: str, ticket: bytes) -> None:
+    header = rounds_pb2.UpdateHeader(ref=pb.RoundRef(run_id=run, round=3), ticket=ticket)
+    read = chunked_vectors.read_whole_update(chunked_vectors.whole_update(header, payload))
+    assert (read.header, bytes(read.data)) == (header, payload)
+
+
+def test_a_whole_update_is_read_without_a_copy() -> None:
+    body = chunked_vectors.whole_update(rounds_pb2.UpdateHeader(ticket=b"t"), bytes(1 << 20))
+    data = chunked_vectors.read_whole_update(body).data
+    assert isinstance(data, memoryview)
+    assert data.obj is body
+
+
+@given(st.data())
+def test_any_other_form_of_a_whole_update_has_the_meaning_that_protobuf_gives_it(data: st.DataObject) -> None:
+    header = rounds_pb2.UpdateHeader(ref=pb.RoundRef(run_id="r", round=3), ticket=b"t")
+    whole = bytearray(chunked_vectors.whole_update(header, bytes(range(200))))
+    for _ in range(data.draw(st.integers(1, 3))):
+        match data.draw(st.sampled_from(["change", "cut", "append"])):
+            case "change" if whole:
+                whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+            case "cut":
+                del whole[data.draw(st.integers(0, len(whole))) :]
+            case _:
+                whole += data.draw(st.binary(max_size=8))
+    try:
+        expected = rounds_pb2.WholeUpdate.FromString(bytes(whole))
+    except DecodeError:
+        with pytest.raises(DecodeError):
+            chunked_vectors.read_whole_update(bytes(whole))
+        return
+    read = chunked_vectors.read_whole_update(bytes(whole))
+    assert (read.header, bytes(read.data)) == (expected.header, expected.data)

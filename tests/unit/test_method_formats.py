@@ -19,6 +19,7 @@ from dcfpca.spec import RunSpec, parse_spec
 
 STAGED_MEMORY = {"staged/noise", "staged/closing", "staged/curve"}
 MEMORY = {
+    "private/2": set[str](),
     "subspace/1": {"schedule", "rest"},
     "gradient/1": {"still"},
     "scaled/1 subspace/1": {"schedule", "rest"},
@@ -28,17 +29,18 @@ MEMORY = {
     "scaled/1 staged/1 subspace/1": {"schedule", "rest", *STAGED_MEMORY},
     "scaled/1 staged/1 gradient/1": {"still", *STAGED_MEMORY},
 }
-STAGED_SUBSPACE = {"U", "V", "fit/U", "fit/V", "fit/fitted", "fit/answered"}
-STAGED_GRADIENT = {"U", "V", "fit/V", "fit/fitted_U", "fit/started"}
+STAGED_SUBSPACE = {"U", "V", "keys", "fit/U", "fit/V", "fit/fitted", "fit/answered"}
+STAGED_GRADIENT = {"U", "V", "keys", "fit/V", "fit/fitted_U", "fit/started"}
 SNAPSHOT = {
+    "private/2": set[str](),
     "subspace/1": {"U", "V", "fitted", "answered"},
     "gradient/1": {"V", "fitted_U", "started"},
     "scaled/1 subspace/1": {"U", "V", "fitted", "answered"},
     "scaled/1 gradient/1": {"V", "fitted_U", "started"},
-    "staged/1 subspace/1": STAGED_SUBSPACE,
-    "staged/1 gradient/1": STAGED_GRADIENT,
-    "scaled/1 staged/1 subspace/1": STAGED_SUBSPACE,
-    "scaled/1 staged/1 gradient/1": STAGED_GRADIENT,
+    "staged/2 subspace/1": STAGED_SUBSPACE,
+    "staged/2 gradient/1": STAGED_GRADIENT,
+    "scaled/1 staged/2 subspace/1": STAGED_SUBSPACE,
+    "scaled/1 staged/2 gradient/1": STAGED_GRADIENT,
 }
 SPECS = [
     parse_spec({"method": method, "rows": 12, "rank": 2, "rounds": 4, "scaling": scaling, "closing_rounds": closing})
@@ -46,6 +48,7 @@ SPECS = [
     for scaling in ("none", "robust")
     for closing in (False, True)
 ]
+SPECS.append(parse_spec({"rows": 12, "rank": 2, "privacy": {"epsilon": 9.0, "clip": 1.0, "max_error": 1.0}}))
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=memory_format)

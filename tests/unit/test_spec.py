@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from dcfpca.errors import BadInput, DcfpcaError
 from dcfpca.identity import check_name
-from dcfpca.spec import RunSpec, parse_spec, parse_spec_toml, spec_digest
+from dcfpca.spec import RunSpec, parse_kept_spec, parse_spec, parse_spec_toml, spec_digest
 
 SMALL = {"rank": 3}
+PRIVATE = {"privacy": {"epsilon": 1.0}}
 
 SPECS = st.fixed_dictionaries(
     {},
@@ -85,11 +86,38 @@ def test_every_key_is_in_the_canonical_bytes_so_that_a_site_signs_all_of_them() 
         (SMALL | {"gradient": {"magic": 3}}, "gradient.magic: there is no such key"),
         (SMALL | {"subspace": {"magic": 3}}, "subspace.magic: there is no such key"),
         (SMALL | {"gradient": {"rho": float("nan")}}, "gradient.rho"),
+        (SMALL | {"privacy": 3}, r"privacy: it must be a table"),
+        (SMALL | {"privacy": {}}, "privacy.epsilon: it is missing"),
+        (SMALL | {"privacy": {"epsilon": 0}}, "privacy.epsilon"),
+        (SMALL | {"privacy": {"epsilon": 1, "delta": 0}}, "privacy.delta"),
+        (SMALL | {"privacy": {"epsilon": 1, "delta": 0.5}}, "privacy.delta"),
+        (SMALL | {"privacy": {"epsilon": 1, "clip": "big"}}, 'privacy.clip: it must be "auto" or the length'),
+        (SMALL | {"privacy": {"epsilon": 1, "clip": 0}}, "privacy.clip"),
+        (SMALL | {"privacy": {"epsilon": 1, "rounds": 0}}, "privacy.rounds"),
+        (SMALL | {"privacy": {"epsilon": 1, "rounds": 5}, "rounds": 6}, "rounds says 6, and privacy.rounds 5"),
+        (SMALL | {"privacy": {"epsilon": 1, "conspirators": 2}, "participants": ["a", "b"]}, "no honest site"),
+        (SMALL | {"privacy": {"epsilon": 1, "conspirators": 2}, "quorum": 2}, "no honest site"),
+        ({"privacy": {"epsilon": 1}}, "give rank or max_rank"),
+        (SMALL | PRIVATE | {"aggregation": "plain"}, "privacy: .*plain aggregation shows each site"),
+        (SMALL | PRIVATE | {"dropouts": "go-on"}, 'privacy: .*dropouts = "wait"'),
+        (SMALL | PRIVATE | {"precision": 32}, "privacy: .*precision = 64"),
+        (SMALL | PRIVATE | {"method": "gradient"}, "privacy: .*subspace"),
+        (SMALL | PRIVATE | {"closing_rounds": True}, "privacy: closing rounds"),
+        (SMALL | PRIVATE | {"scaling": "robust"}, "privacy: medians"),
+        (SMALL | PRIVATE | {"warm_start": "r1"}, "privacy: .*warm_start"),
+        (SMALL | PRIVATE | {"features": ["a", "b", "c"], "missing_features": "allow"}, "privacy: counts of features"),
     ],
 )
 def test_a_spec_that_cannot_be_run_is_refused_with_the_key(keys: dict[str, object], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         parse_spec(keys)
+
+
+def test_privacy_decides_the_rounds_and_is_part_of_what_sites_sign() -> None:
+    made = parse_spec(SMALL | {"privacy": {"epsilon": 1, "rounds": 4}})
+    assert (made.rounds, made.last_round, made.closing_rounds) == (4, 4, False)
+    assert parse_spec(made.canonical()) == made
+    assert made.digest() != parse_spec(SMALL | {"rounds": 4, "closing_rounds": False}).digest()
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[1]", b"3", b"null", b"\xff\xfe", b'{"rank": 1e999}', b'"rank"'])
@@ -155,3 +183,11 @@ def test_a_key_of_a_later_release_is_written_only_when_it_is_used(
     assert gone == {path.rpartition(".")[2]}
     assert parse_spec(unused) == parse_spec({})
     assert parse_spec(used) == parse_spec(keys)
+
+
+def test_a_key_that_is_gone_is_passed_over_in_a_kept_spec_and_refused_in_a_new_one() -> None:
+    old = {"rows": 5, "subspace": {"sampled_share": 0.125}}
+    kept = json.dumps(old).encode()
+    assert parse_kept_spec(kept) == parse_kept_spec(old) == parse_spec({"rows": 5})
+    with pytest.raises(BadInput, match=r"subspace\.sampled_share: there is no such key"):
+        parse_spec(kept)

@@ -166,6 +166,7 @@ function details(told) {
   const pairs = [
     ["method", told.method], ["aggregation", told.aggregation],
     ["rows", told.rows], ["tolerance", told.tolerance], ["attempt", told.attempt], ["spec", told.spec_sha256],
+    ...(told.privacy ? [["privacy", told.privacy]] : []),
   ];
   return make("dl", { class: "details" }, ...pairs.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, String(value))]));
 }

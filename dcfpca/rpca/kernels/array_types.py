@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 # Early rounds are worked in single precision: what they are about is far above its rounding.
 WorkArray = NDArray[Any]
-Flags = NDArray[np.uint8]
 # As many zeros as directions: loops are compiled for the length of a tuple, so that sums over directions are unrolled.
 Directions = tuple[int, ...]
 LINE = 64  # bytes of a cache line

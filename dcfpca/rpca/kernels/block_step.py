@@ -15,10 +15,10 @@ from dataclasses import replace
 import numpy as np
 
 from dcfpca.rpca.kernels.array_types import WorkArray
-from dcfpca.rpca.kernels.fused_low_rank_pass import FactoredData, last_pass, thin_passes
+from dcfpca.rpca.kernels.fused_low_rank_pass import FactoredData, fit_only, last_pass, thin_passes
 from dcfpca.rpca.kernels.loop_selection import active_loops
 from dcfpca.rpca.kernels.momentum import Momentum
-from dcfpca.rpca.kernels.scratch_buffers import ScratchBuffers
+from dcfpca.rpca.kernels.scratch_buffers import ScratchBuffers, read_only
 from dcfpca.rpca.kernels.step_parameters import Coefficients, StepPlan
 from dcfpca.rpca.kernels.step_sums import StepSums, count_residuals
 from dcfpca.rpca.method import FloatArray
@@ -43,35 +43,31 @@ def block_step(
     if momentum is not None:
         momentum.add_to_coefficients(first, fit.V, fit.L)
     right = (fit.V / plan.scales).astype(plan.U.dtype)
-    sums.tensor += Y.times(right) if isinstance(Y, FactoredData) else Y @ right
-    if plan.amending:
-        sums.moved += (fit.L[:, plan.entering.places] - start * plan.entering.weights).T @ right
+    sums.add_product(Y, right)
     if momentum is not None:
         momentum.add_block(first, fit.L, right)
 
 
 def local_passes(
-    M: FloatArray,
-    start: WorkArray,
-    fit: Coefficients,
-    plan: StepPlan,
-    scratch: ScratchBuffers,
-    sums: StepSums | None = None,
+    M: FloatArray, start: WorkArray, fit: Coefficients, plan: StepPlan, scratch: ScratchBuffers, sums: StepSums
 ) -> WorkArray | FactoredData:
-    """The local passes on one block: fills `fit` and returns Y, which lies in the scratch buffers. Counts residuals
-    where there are sums.
-
-    While few entries are outliers only the first pass looks at all of them. The others amend Y where the first found
-    a residual of less than full influence, which costs as many products as there are outliers.
-    """
+    """The local passes on one block: fills `fit`, counts residuals, and returns Y, which is in the scratch buffers."""
     shrunk, (data, L) = start * plan.entering.weights, scratch.place(M)
     if plan.uses_thin_passes(M):
         shrunk = thin_passes(data, shrunk, plan, scratch.L)
-        if sums is not None:
-            few = replace(plan, sample=np.arange(plan.sample.size))
-            count_residuals(M[plan.sample], plan.entering.U[plan.sample] @ shrunk.T, few, sums)
+        few = replace(plan, sample=np.arange(plan.sample.size))
+        count_residuals(read_only(M[plan.sample]), plan.entering.U[plan.sample] @ shrunk.T, few, sums)
         return last_pass(data, shrunk, fit, plan, scratch.L)
-    return _product_passes(data, L, shrunk, fit, plan, scratch, sums)
+    return _product_passes(data, L, shrunk, fit, plan, sums)
+
+
+def fitting_passes(M: FloatArray, start: WorkArray, fit: Coefficients, plan: StepPlan, scratch: ScratchBuffers) -> None:
+    """The local passes on one block for the coefficients alone: fills `fit`."""
+    shrunk, (data, L) = start * plan.entering.weights, scratch.place(M)
+    if plan.uses_thin_passes(M):
+        fit_only(data, thin_passes(data, shrunk, plan, scratch.L), fit, plan, scratch.L)
+    else:
+        _product_passes(data, L, shrunk, fit, plan, None)
 
 
 def _product_passes(
@@ -80,12 +76,11 @@ def _product_passes(
     shrunk: WorkArray,
     fit: Coefficients,
     plan: StepPlan,
-    scratch: ScratchBuffers,
     sums: StepSums | None,
 ) -> WorkArray:
     """The passes as matrix products, with L formed in the scratch buffer."""
     loops, entering = active_loops(), plan.entering
-    for _ in range(0 if plan.amending else plan.passes - 1):
+    for _ in range(plan.passes - 1):
         np.matmul(entering.U, shrunk.T, out=L)
         loops.sweep(data, L, plan.threshold, plan.a, 0.0, plan.relaxation)
         shrunk = (shrunk + L.T @ entering.U) * entering.weights
@@ -95,35 +90,7 @@ def _product_passes(
         L.fill(0.0)
     if sums is not None:
         count_residuals(data, L, plan, sums)
-    if plan.amending:
-        _amend_outliers(data, L, shrunk, fit, plan, scratch)
-        return L
     loops.sweep(data, L, plan.threshold, plan.a, 1.0, plan.step)
     fit.V[:] = L.T @ plan.U
     fit.L[:, entering.places] = shrunk
     return L
-
-
-def _amend_outliers(
-    M: WorkArray, L: WorkArray, shrunk: WorkArray, fit: Coefficients, plan: StepPlan, scratch: ScratchBuffers
-) -> None:
-    """Form Y from L, then update it pass by pass as L changes by ΔL.
-
-    Where the residual has full influence, Y = L + ω (M − L) gains (1 − ω) ΔL; where it does not, all of ΔL. The first
-    is done everywhere, with thin factors (here for V, in `StepSums.close` for the update), the rest where entries are
-    marked.
-    """
-    loops, entering = active_loops(), plan.entering
-    marked = scratch.marked[: L.size].reshape(L.shape)
-    loops.mark(M, L, marked, plan.threshold, plan.a, plan.step)
-    V = L.T @ plan.U
-    for _ in range(plan.passes - 1):
-        update = (V[:, entering.places] - shrunk) * (plan.relaxation / plan.step)
-        moved = ((shrunk + update) * entering.weights - shrunk).astype(V.dtype, copy=False)
-        gained = np.zeros_like(V)
-        loops.amend(marked, L, entering.U, moved * V.dtype.type(plan.step), plan.U, gained)
-        V += gained
-        V[:, entering.places] += (1.0 - plan.step) * moved
-        shrunk = shrunk + moved
-    fit.V[:] = V
-    fit.L[:, entering.places] = shrunk

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.rpca.kernels.array_types import Directions, Flags, WorkArray
+from dcfpca.rpca.kernels.array_types import Directions, WorkArray
 from dcfpca.rpca.method import FloatArray
 
 
@@ -28,41 +28,6 @@ def sweep(M: WorkArray, L: WorkArray, threshold: float, a: float, keep: float, r
             room = room if room > zero else zero
             psi = size if size < room else room
             L[i, j] = kept * L[i, j] + step * (psi if r > zero else -psi)
-
-
-def mark(M: WorkArray, L: WorkArray, marked: Flags, threshold: float, a: float, relaxation: float) -> None:
-    """L ← L + ω ψ(M − L), marking the entries whose residual has less than full influence (ψ(r) ≠ r)."""
-    number = L.dtype.type
-    reach, slope, zero, step = number(a * threshold), number(1.0 / (a - 1.0)), number(0.0), number(relaxation)
-    for i in range(L.shape[0]):
-        for j in range(L.shape[1]):
-            before = L[i, j]
-            r = number(M[i, j]) - before
-            size = abs(r)
-            room = (reach - size) * slope
-            room = room if room > zero else zero
-            whole = size <= room
-            psi = size if whole else room
-            marked[i, j] = not whole
-            L[i, j] = before + step * (psi if r > zero else -psi)
-
-
-def amend(marked: Flags, Y: WorkArray, left: WorkArray, moved: WorkArray, U: WorkArray, gained: WorkArray) -> None:
-    """At the marked entries only: Y ← Y + left · movedᵀ, and gained ← the change of YᵀU."""
-    places = np.empty(Y.shape[1], np.int64)
-    for i in range(Y.shape[0]):
-        count = 0
-        for j in range(Y.shape[1]):  # without a branch: which entries are outliers cannot be predicted
-            places[count] = j
-            count += marked[i, j]
-        for place in range(count):
-            j = places[place]
-            more = Y.dtype.type(0.0)
-            for k in range(left.shape[1]):
-                more += left[i, k] * moved[j, k]
-            Y[i, j] += more
-            for k in range(U.shape[1]):
-                gained[j, k] += more * U[i, k]
 
 
 def count(
@@ -107,41 +72,43 @@ def thin_product(influences: WorkArray, right: WorkArray, product: WorkArray, di
             product[i, k], product[i + 1, k], product[i + 2, k], product[i + 3, k] = a, b, c, d
 
 
-def outliers_by_column(M: WorkArray, L: WorkArray, threshold: float, counts: NDArray[np.int64]) -> tuple[int, float]:
-    """The number of missing entries, and the sum of squared residuals within θ; counts each column's outliers."""
-    missing, squares = 0, 0.0
+def outliers(
+    M: WorkArray, L: FloatArray, threshold: float, a: float
+) -> tuple[NDArray[np.int32], NDArray[np.int32], FloatArray, int, float]:
+    """firm(M − L) as a sparse matrix by columns (their ends, rows, values); the number of missing entries; and Σ ψ².
+
+    A row is compared as a whole, which gives vector code, before its few outliers are looked at one by one.
+    """
+    columns, slope = L.shape[1], 1.0 / (a - 1.0)
+    found, ends = np.empty(L.size, np.int64), np.zeros(columns + 1, np.int32)
+    flags, places = np.empty(columns, np.uint8), np.empty(columns + 1, np.int64)
+    total, missing, squares = 0, 0, 0.0
     for i in range(L.shape[0]):
-        for j in range(L.shape[1]):
+        for j in range(columns):
             r = M[i, j] - L[i, j]
             size = abs(r)
-            missing += not (size >= 0.0)
-            counts[j] += size > threshold
+            flags[j] = size > threshold
             squares += r * r if size <= threshold else 0.0
-    return missing, squares
-
-
-def gather_outliers(
-    M: WorkArray,
-    L: WorkArray,
-    threshold: float,
-    a: float,
-    places: NDArray[np.int64],
-    rows: NDArray[np.int32],
-    values: FloatArray,
-) -> float:
-    """Fill in firm(M − L) by column, each beginning at its `places`; returns Σ ψ² over the residuals beyond θ."""
-    slope, squares = 1.0 / (a - 1.0), 0.0
-    for i in range(L.shape[0]):
-        for j in range(L.shape[1]):
-            r = M[i, j] - L[i, j]
-            if not abs(r) > threshold:
-                continue
-            left = max(a * threshold - abs(r), 0.0) * slope
-            squares += left * left
-            rows[places[j]] = i
-            values[places[j]] = r - left if r > 0.0 else r + left
-            places[j] += 1
-    return squares
+            missing += not (size >= 0.0)
+        beyond = 0
+        for j in range(columns):  # without a branch: which entries are outliers cannot be predicted
+            places[beyond] = j
+            beyond += flags[j]
+        for k in range(beyond):
+            found[total] = i * columns + places[k]
+            ends[places[k] + 1] += 1
+            total += 1
+    for j in range(columns):
+        ends[j + 1] += ends[j]
+    rows, values, next_places = np.empty(total, np.int32), np.empty(total), ends.copy()
+    for k in range(total):
+        i, j = found[k] // columns, found[k] % columns
+        r, place = M[i, j] - L[i, j], next_places[j]
+        left = max(a * threshold - abs(r), 0.0) * slope
+        squares += left * left
+        rows[place], values[place] = i, r - left if r > 0.0 else r + left
+        next_places[j] += 1
+    return ends, rows, values, missing, squares
 
 
 def add_compensated(total: FloatArray, rest: FloatArray, piece: FloatArray) -> None:

@@ -58,7 +58,7 @@ def thin_passes(M: WorkArray, shrunk: WorkArray, plan: StepPlan, room: WorkArray
     Directions that do not enter are carried along, because every number of directions needs a loop of its own compiled.
     """
     places, weights, influences = plan.entering.places, plan.entering.weights, _padded_rows(room, 2, shrunk.shape[0])
-    for _ in range(plan.passes - 1 if places.size else 0):
+    for _ in range(plan.passes - 1 if plan.entering.count else 0):
         gained = _pass(M, shrunk, plan, influences)
         shrunk = (shrunk + plan.relaxation * gained[:, places]) * weights
     return shrunk
@@ -66,7 +66,7 @@ def thin_passes(M: WorkArray, shrunk: WorkArray, plan: StepPlan, room: WorkArray
 
 def thin_first_pass(M: WorkArray, columns: int, plan: StepPlan, room: WorkArray) -> WorkArray:
     """The coefficients, in the entering directions, that one pass from L = 0 over these columns gives."""
-    nothing: WorkArray = np.zeros((columns, plan.entering.places.size), plan.U.dtype)
+    nothing: WorkArray = np.zeros((columns, plan.entering.count), plan.U.dtype)
     gained = _pass(M, nothing, plan, _padded_rows(room, 2, columns))[:, plan.entering.places]
     return plan.relaxation * gained
 
@@ -75,9 +75,18 @@ def last_pass(M: WorkArray, shrunk: WorkArray, fit: Coefficients, plan: StepPlan
     """The last pass: fills `fit` and keeps the influences."""
     influences = _padded_rows(room, round_up(M.shape[0], ROWS), shrunk.shape[0])
     influences[M.shape[0] :] = 0.0
-    fit.L[:, plan.entering.places] = shrunk
-    fit.V[:] = fit.L + plan.step * _pass(M, shrunk, plan, influences)
+    _fill(fit, shrunk, _pass(M, shrunk, plan, influences), plan)
     return FactoredData(influences, plan.entering.U, shrunk, plan.step)
+
+
+def fit_only(M: WorkArray, shrunk: WorkArray, fit: Coefficients, plan: StepPlan, room: WorkArray) -> None:
+    """The last pass where nobody asks for Y: only fills `fit`."""
+    _fill(fit, shrunk, _pass(M, shrunk, plan, _padded_rows(room, 2, shrunk.shape[0])), plan)
+
+
+def _fill(fit: Coefficients, shrunk: WorkArray, gained: WorkArray, plan: StepPlan) -> None:
+    fit.L[:, plan.entering.places] = shrunk
+    fit.V[:] = fit.L + plan.step * gained
 
 
 def _pass(M: WorkArray, shrunk: WorkArray, plan: StepPlan, influences: WorkArray) -> WorkArray:

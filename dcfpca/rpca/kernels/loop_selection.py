@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.rpca.kernels import elementwise_loops, numpy_loops
-from dcfpca.rpca.kernels.array_types import Directions, Flags, WorkArray
+from dcfpca.rpca.kernels.array_types import Directions, WorkArray
 from dcfpca.rpca.kernels.numba_compiler import compiler
 from dcfpca.rpca.method import FloatArray
 
+AWAITED_WIDTHS: set[int] = set()
+"""Numbers of directions whose own loops are being compiled; see `loop_loading.await_thin_loops`."""
 STRICT = {"add_compensated"}  # about rounding: the compiler must keep to the order of its operations
 
 
@@ -22,14 +24,12 @@ class Loops:
     """The loops, under the names they have in `elementwise_loops`, where they are documented."""
 
     sweep: Callable[[WorkArray, WorkArray, float, float, float, float], None]
-    mark: Callable[[WorkArray, WorkArray, Flags, float, float, float], None]
-    amend: Callable[[Flags, WorkArray, WorkArray, WorkArray, WorkArray, WorkArray], None]
     count: Callable[[WorkArray, WorkArray, NDArray[np.intp], float, float, float, int, FloatArray], tuple[float, float]]
     influence_pass: Callable[[WorkArray, WorkArray, WorkArray, float, float, WorkArray, WorkArray, Directions], None]
     thin_product: Callable[[WorkArray, WorkArray, WorkArray, Directions], None]
-    outliers_by_column: Callable[[WorkArray, WorkArray, float, NDArray[np.int64]], tuple[int, float]]
-    gather_outliers: Callable[
-        [WorkArray, WorkArray, float, float, NDArray[np.int64], NDArray[np.int32], FloatArray], float
+    outliers: Callable[
+        [WorkArray, FloatArray, float, float],
+        tuple[NDArray[np.int32], NDArray[np.int32], FloatArray, int, float],
     ]
     add_compensated: Callable[[FloatArray, FloatArray, FloatArray], None]
 

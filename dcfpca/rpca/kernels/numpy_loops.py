@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.rpca.kernels.array_types import Directions, Flags, WorkArray
+from dcfpca.rpca.kernels.array_types import Directions, WorkArray
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.thresholds import firm, influence
 
@@ -17,20 +17,6 @@ def sweep(M: WorkArray, L: WorkArray, threshold: float, a: float, keep: float, r
     influences = _influences(M, L, threshold, a, relaxation)
     L *= keep
     L += influences
-
-
-def mark(M: WorkArray, L: WorkArray, marked: Flags, threshold: float, a: float, relaxation: float) -> None:
-    """L ← L + ω ψ(M − L), marking the entries whose residual has less than full influence (ψ(r) ≠ r)."""
-    size = np.abs(_beside(M, L))
-    marked[:] = ~(size <= np.maximum(a * threshold - size, 0.0) / (a - 1.0))
-    L += _influences(M, L, threshold, a, relaxation)
-
-
-def amend(marked: Flags, Y: WorkArray, left: WorkArray, moved: WorkArray, U: WorkArray, gained: WorkArray) -> None:
-    """At the marked entries only: Y ← Y + left · movedᵀ, and gained ← the change of YᵀU."""
-    more = np.where(marked, left @ moved.T, 0.0).astype(Y.dtype)
-    Y += more
-    gained += more.T @ U
 
 
 def count(
@@ -74,29 +60,17 @@ def thin_product(influences: WorkArray, right: WorkArray, product: WorkArray, di
     np.matmul(influences, right.T, out=product)
 
 
-def outliers_by_column(M: WorkArray, L: WorkArray, threshold: float, counts: NDArray[np.int64]) -> tuple[int, float]:
-    """The number of missing entries, and the sum of squared residuals within θ; counts each column's outliers."""
-    size = np.abs(_beside(M, L))
-    counts += np.count_nonzero(size > threshold, axis=0)
-    return int(np.count_nonzero(np.isnan(size))), float(np.sum(size[size <= threshold] ** 2))
-
-
-def gather_outliers(
-    M: WorkArray,
-    L: WorkArray,
-    threshold: float,
-    a: float,
-    places: NDArray[np.int64],
-    rows: NDArray[np.int32],
-    values: FloatArray,
-) -> float:
-    """Fill in firm(M − L) by column, each beginning at its `places`; returns Σ ψ² over the residuals beyond θ."""
+def outliers(
+    M: WorkArray, L: FloatArray, threshold: float, a: float
+) -> tuple[NDArray[np.int32], NDArray[np.int32], FloatArray, int, float]:
+    """firm(M − L) as a sparse matrix by columns (their ends, rows, values); the number of missing entries; and Σ ψ²."""
     R = _beside(M, L).T
-    columns, found = np.nonzero(np.abs(R) > threshold)
-    residuals = R[columns, found]
-    rows[:], values[:] = found, firm(residuals, threshold, a)
-    places += np.bincount(columns, minlength=places.size)
-    return float(np.sum((residuals - values) ** 2))
+    columns, rows = np.nonzero(np.abs(R) > threshold)
+    residuals, ends = R[columns, rows], np.zeros(L.shape[1] + 1, np.int32)
+    np.cumsum(np.bincount(columns, minlength=L.shape[1]), out=ends[1:])
+    values = firm(residuals, threshold, a)
+    squares = np.sum(R**2, where=np.abs(R) <= threshold) + np.sum((residuals - values) ** 2)
+    return ends, rows.astype(np.int32), values, int(np.count_nonzero(np.isnan(R))), float(squares)
 
 
 def add_compensated(total: FloatArray, rest: FloatArray, piece: FloatArray) -> None:

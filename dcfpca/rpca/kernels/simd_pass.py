@@ -1,14 +1,14 @@
 """A pass over M for few directions in explicit vector instructions. Needs numba: `loop_selection` checks first.
 
-A compiler makes vectors of plain loops only after checks that nothing overlaps, row by row, and it does not know that
-the next rows of a block lie far off in memory. Here a cache line of numbers is worked on at a time, for two rows at
-once, while the next two are fetched. The numpy twin of `influence_pass` in `numpy_loops` states the result.
+A compiler makes vectors of plain loops only along a row, so that coefficients and sums go through memory for every
+entry, and it does not know that the next rows of a block lie far off in memory. Here a strip of one cache line of
+columns is worked on for a few rows at a time: its coefficients and sums stay in registers, while the same strip of the
+next rows is fetched. The numpy twin of `influence_pass` in `numpy_loops` states the result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from numba.extending import intrinsic
 
 from dcfpca.rpca.kernels.array_types import LINE, Directions, WorkArray
 
-PITCH = 272  # columns per strip, in whole lines; their coefficients, sums and influences fit a core's L1 cache
+ROWS_AT_A_TIME = 16  # of all strips, so that their data comes to the L1 cache line after line
 CONTRACT = ("contract", "nsz")  # products may be fused into sums; NaN and Inf keep their meaning
 PLACE = ir.IntType(64)
 FLAG = ir.IntType(32)
@@ -31,13 +31,6 @@ class Lanes:
     def __init__(self, builder: Any, number: Any, bytes_each: int) -> None:
         self.builder, self.number, self.bytes_each, self.many = builder, number, bytes_each, LINE // bytes_each
         self.type = ir.VectorType(number, self.many)
-
-    @contextmanager
-    def along(self, count: Any) -> Iterator[Any]:
-        """Emit a loop over `count` numbers, one cache line per iteration; yields the index."""
-        step = ir.Constant(PLACE, self.many)
-        with cgutils.for_range_slice(self.builder, ir.Constant(PLACE, 0), count, step, intp=PLACE) as (place, _):
-            yield place
 
     def load(self, pointer: Any, place: Any, number: Any) -> Any:
         """Load a vector from this index; numbers of another precision are converted."""
@@ -93,60 +86,60 @@ def _known(builder: Any, takes: Any, name: str) -> Any:
     return declare(builder.module, takes, name)
 
 
-def _influence_pair(
-    _: Any, m0: Any, m1: Any, u0: Any, u1: Any, board: Any, p0: Any, p1: Any, count: Any, ahead: Any, top: Any,
-    slope: Any, directions: Any
+def _influence_strip(
+    _: Any, m: Any, stride: Any, u: Any, rows: Any, board: Any, p: Any, pitch: Any, top: Any, slope: Any,
+    directions: Any
 ) -> tuple[Any, Callable[..., Any]]:  # fmt: skip
-    """Two rows of a strip: p ← ψ(m − Σ u·shrunk), then the sums gain p·u; `ahead` is the prefetch distance.
+    """Some rows of a strip: p ← ψ(m − Σ u·shrunk), and the sums gain p·u.
 
-    The board holds the strip's coefficients direction by direction at a distance of PITCH, then the sums.
+    Rows of m and p are `stride` and `pitch` apart. The board holds the strip's coefficients direction by direction,
+    then its sums.
     """
-    taken = types.void(m0, m1, u0, u1, board, p0, p1, count, ahead, top, slope, directions)
+    taken = types.void(m, stride, u, rows, board, p, pitch, top, slope, directions)
 
     def emit(context: Any, builder: Any, signature: Any, given: Sequence[Any]) -> Any:
-        data, work = (context.get_data_type(kind.dtype) for kind in (m0, board))
-        lanes = Lanes(builder, work, board.dtype.bitwidth // 8)
-        kinds = zip(signature.args[:7], given, strict=False)
-        rows = [context.make_array(kind)(context, builder, array).data for kind, array in kinds]
-        left = [[lanes.spread(_entry(builder, u, k)) for k in range(len(directions))] for u in rows[2:4]]
-        _emit_influences(lanes, rows, left, given[7:11], data)
-        _emit_sums(lanes, rows, left, given[7])
+        data, work = (context.get_data_type(kind.dtype) for kind in (m, board))
+        lanes, width = Lanes(builder, work, board.dtype.bitwidth // 8), len(directions)
+        arrays = [context.make_array(signature.args[k])(context, builder, given[k]).data for k in (0, 2, 4, 5)]
+        places = [ir.Constant(PLACE, k * lanes.many) for k in range(2 * width)]
+        numbers = [lanes.load(arrays[2], place, work) for place in places]
+        keep: Any = cgutils.alloca_once_value  # which the compiler then keeps in registers
+        sums = [keep(builder, total) for total in numbers[width:]]
+        limits = [lanes.spread(one) for one in given[7:9]]
+        with cgutils.for_range(builder, given[3], intp=PLACE) as loop:
+            _emit_row(
+                lanes, (arrays[0], arrays[1], arrays[3]), loop.index, given, (numbers[:width], sums), limits, data
+            )
+        for place, total in zip(places[width:], sums, strict=True):
+            lanes.store(builder.load(total), arrays[2], place)
         return context.get_dummy_value()
 
     return taken, emit
 
 
-def _emit_influences(
-    lanes: Lanes, rows: Sequence[Any], left: Sequence[Sequence[Any]], given: Sequence[Any], data: Any
-) -> None:
-    (m0, m1, _, _, board, p0, p1), builder = rows, lanes.builder
-    count, ahead, top, slope = *given[:2], *(lanes.spread(one) for one in given[2:])
-    with lanes.along(count) as j:
-        r0, r1 = lanes.load(m0, j, data), lanes.load(m1, j, data)
-        for row in (m0, m1):
-            fetch(builder, row, builder.add(j, ahead))
-        for k, (u0, u1) in enumerate(zip(*left, strict=True)):
-            s = lanes.load(board, builder.add(j, ir.Constant(PLACE, k * PITCH)), lanes.number)
-            r0, r1 = lanes.minus(r0, u0, s), lanes.minus(r1, u1, s)
-        lanes.store(lanes.influence(r0, top, slope), p0, j)
-        lanes.store(lanes.influence(r1, top, slope), p1, j)
+def _emit_row(
+    lanes: Lanes, arrays: Sequence[Any], i: Any, given: Sequence[Any], strip: Sequence[Sequence[Any]],
+    limits: Sequence[Any], data: Any
+) -> None:  # fmt: skip
+    (m, u, p), builder, (shrunk, sums) = arrays, lanes.builder, strip
+    here, ahead = builder.mul(i, given[1]), builder.mul(given[1], ir.Constant(PLACE, ROWS_AT_A_TIME))
+    r, first = lanes.load(m, here, data), builder.mul(i, ir.Constant(PLACE, len(shrunk)))
+    for line in range(1 if data == lanes.number else 2):  # a strip of doubles is two lines where work is in single
+        fetch(builder, m, builder.add(builder.add(here, ahead), ir.Constant(PLACE, line * lanes.many // 2)))
+    left = [lanes.spread(_entry(builder, u, builder.add(first, ir.Constant(PLACE, k)))) for k in range(len(shrunk))]
+    for weight, own in zip(left, shrunk, strict=True):
+        r = lanes.minus(r, weight, own)
+    psi = lanes.influence(r, *limits)
+    lanes.store(psi, p, builder.mul(i, given[6]))
+    for weight, total in zip(left, sums, strict=True):
+        builder.store(lanes.plus(builder.load(total), psi, weight), total)
 
 
-def _emit_sums(lanes: Lanes, rows: Sequence[Any], left: Sequence[Sequence[Any]], count: Any) -> None:
-    (*_, board, p0, p1), builder, width = rows, lanes.builder, len(left[0])
-    with lanes.along(count) as j:
-        y0, y1 = lanes.load(p0, j, lanes.number), lanes.load(p1, j, lanes.number)
-        for k, (u0, u1) in enumerate(zip(*left, strict=True)):
-            place = builder.add(j, ir.Constant(PLACE, (width + k) * PITCH))
-            total = lanes.plus(lanes.load(board, place, lanes.number), y0, u0)
-            lanes.store(lanes.plus(total, y1, u1), board, place)
+def _entry(builder: Any, array: Any, place: Any) -> Any:
+    return builder.load(builder.gep(array, [place]))
 
 
-def _entry(builder: Any, row: Any, k: int) -> Any:
-    return builder.load(builder.gep(row, [ir.Constant(PLACE, k)]))
-
-
-influence_pair: Any = intrinsic(_influence_pair)
+influence_strip: Any = intrinsic(_influence_strip)
 
 
 def influence_pass(
@@ -161,32 +154,27 @@ def influence_pass(
 ) -> None:
     """influences ← ψ(M − U·shrunkᵀ), and gained ← influencesᵀ·U, in one pass over M that never forms U·shrunkᵀ.
 
-    A row of `influences` is a whole number of cache lines. With fewer rows than M, two rows are overwritten again and
-    again; otherwise the number of rows is even.
+    A row of `influences` is a whole number of cache lines. With fewer rows than M, its first row is overwritten again
+    and again.
     """
     rows, columns, width, many = M.shape[0], shrunk.shape[0], len(directions), LINE // U.itemsize
-    number, kept, whole = U.dtype.type, influences.shape[0] >= rows, columns - columns % many
+    number, whole, strips = U.dtype.type, columns // many, -(-columns // many)
     slope, top = number(1.0 / (a - 1.0)), number(a * threshold / (a - 1.0))
-    left, board = np.zeros((rows + 1, width), U.dtype), np.zeros(2 * width * PITCH, U.dtype)
-    rest = np.full((rows if whole < columns else 0, many), np.nan, M.dtype)  # the last columns, made a whole line
-    for i in range(rows):
+    pitch = influences.shape[1] if influences.shape[0] >= rows else 0
+    left, board = np.ascontiguousarray(U), np.zeros((strips, 2 * width * many), U.dtype)
+    for j in range(columns):
         for k in range(width):
-            left[i, k] = U[i, k]
-        for j in range(columns - whole):
-            rest[i, j] = M[i, whole + j]
-    first = 0
-    while first < columns:
-        data, begin, count = (M, first, min(PITCH, whole - first)) if first < whole else (rest, 0, many)
-        last = min(first + count, columns)
+            board[j // many, k * many + j % many] = shrunk[j, k]
+    rest = np.full((rows if whole < strips else 0, many), np.nan, M.dtype)  # the last columns, made a whole strip
+    for i in range(rest.shape[0]):
+        for j in range(columns - whole * many):
+            rest[i, j] = M[i, whole * many + j]
+    for i in range(0, rows, ROWS_AT_A_TIME):
+        count, place = min(ROWS_AT_A_TIME, rows - i), i if pitch else 0
+        for t in range(strips):
+            data, begin = (M, t * many) if t < whole else (rest, 0)
+            p = influences[place, t * many :]
+            influence_strip(data[i, begin:], data.shape[1], left[i], count, board[t], p, pitch, top, slope, directions)
+    for j in range(columns):
         for k in range(width):
-            for j in range(count):
-                board[k * PITCH + j] = shrunk[first + j, k] if first + j < last else number(0.0)
-                board[(width + k) * PITCH + j] = number(0.0)
-        for i in range(0, rows, 2):
-            m0, m1, place = data[i, begin:], data[min(i + 1, rows - 1), begin:], i if kept else 0
-            p0, p1, ahead = influences[place, first:], influences[place + 1, first:], 2 * data.shape[1]
-            influence_pair(m0, m1, left[i], left[i + 1], board, p0, p1, count, ahead, top, slope, directions)
-        for j in range(last - first):
-            for k in range(width):
-                gained[first + j, k] = board[(width + k) * PITCH + j]
-        first += count
+            gained[j, k] = board[j // many, (width + k) * many + j % many]

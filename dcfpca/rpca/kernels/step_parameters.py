@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.rpca.kernels.array_types import WorkArray
+from dcfpca.rpca.kernels.loop_selection import AWAITED_WIDTHS
 from dcfpca.rpca.method import FloatArray
 
-AMENDED_WIDTH = 16  # below, a pass over all entries costs little, and looking at each of them again frees a few more
-AMENDED_SHARE = 0.12  # up to this share of outliers, amending them costs less than a pass over all entries
 THIN_WIDTH = 12  # up to so many directions, passes that never form L are faster than matrix products …
 THIN_COLUMNS = 32  # … over blocks of at least so many columns; blocks of a tall matrix have few
 
@@ -32,19 +31,13 @@ class StepPlan:
     entering: EnteringDirections
 
     @property
-    def amending(self) -> bool:
-        """True if passes after the first only correct the outliers; decided by figures that all sites share, so that
-        the split does not matter."""
-        return amends_outliers(self.passes, self.width, self.relaxation)
-
-    @property
     def thin(self) -> bool:
         """True if the directions are few enough (THIN_WIDTH) for passes that do not form L."""
         return 0 < self.width <= THIN_WIDTH
 
     def uses_thin_passes(self, M: FloatArray) -> bool:
-        """True if the plan is `thin` and this block has enough columns (THIN_COLUMNS) for such passes."""
-        return self.thin and M.shape[1] >= THIN_COLUMNS
+        """True if the plan is `thin`, its loops are not awaited, and this block has enough columns (THIN_COLUMNS)."""
+        return self.thin and self.width not in AWAITED_WIDTHS and M.shape[1] >= THIN_COLUMNS
 
     @property
     def width(self) -> int:
@@ -56,7 +49,7 @@ class StepPlan:
 class EnteringDirections:
     """The directions with d > 0. Only they make L, so only they are worked on until the last pass of a round."""
 
-    places: NDArray[np.intp]
+    places: slice | NDArray[np.intp]  # a slice where they are the first ones, which costs no copies
     U: WorkArray
     weights: WorkArray
 
@@ -64,7 +57,14 @@ class EnteringDirections:
     def of(U: WorkArray, weights: FloatArray) -> EnteringDirections:
         """Select them; no copy where all enter."""
         places = np.flatnonzero(weights)
-        return EnteringDirections(places, select_columns(U, places), weights[places].astype(U.dtype))
+        first = places.size == 0 or places[-1] < places.size
+        where = slice(0, places.size) if first else places
+        return EnteringDirections(where, select_columns(U, places), weights[where].astype(U.dtype))
+
+    @property
+    def count(self) -> int:
+        """The number of them."""
+        return int(self.weights.size)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,11 +82,6 @@ class Coefficients:
     def block(self, first: int, last: int) -> Coefficients:
         """These columns' part, as views."""
         return Coefficients(self.V[first:last], self.L[first:last])
-
-
-def amends_outliers(passes: int, width: int, relaxation: float) -> bool:
-    """True if later passes of such a round correct only the outliers; 1 − 1/ω is the share of outliers."""
-    return passes > 1 and width >= AMENDED_WIDTH and 1.0 - 1.0 / relaxation <= AMENDED_SHARE
 
 
 def select_columns(U: WorkArray, places: NDArray[np.intp]) -> WorkArray:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dcfpca.rpca.kernels.array_types import WorkArray
+from dcfpca.rpca.kernels.fused_low_rank_pass import FactoredData
 from dcfpca.rpca.kernels.loop_selection import active_loops
 from dcfpca.rpca.kernels.momentum import Momentum
 from dcfpca.rpca.kernels.step_parameters import StepPlan
@@ -22,30 +23,37 @@ class StepSums:
     """The sums over a site's blocks."""
 
     tensor: FloatArray  # Σ Y V̂, m × p
-    moved: FloatArray  # Σ of how far the coefficients of L moved within the round, transposed, times V̂
     histogram: FloatArray
     influence: float = 0.0  # Σ ψ(R)² over the sampled entries, in units of noise²
     kept: float = 0.0  # sampled entries with |ψ(R)| ≥ |R|/2
     sampled: float = 0.0  # sampled entries, observed or not
+    empty: bool = True  # no product was added yet
 
     @staticmethod
     def zeros(plan: StepPlan, room: FloatArray) -> StepSums:
         """Nothing added yet; the tensor is the first columns of an array of zeros, which may be wider."""
-        moved = np.zeros((plan.entering.places.size, plan.width))
-        return StepSums(room[:, : plan.width], moved, np.zeros(HISTOGRAM_BINS))
+        return StepSums(room[:, : plan.width], np.zeros(HISTOGRAM_BINS))
 
-    def close(self, plan: StepPlan, momentum: Momentum | None) -> None:
-        """After the last block: add how far L moved while outliers were corrected, and momentum, to the update."""
-        amended = plan.amending and plan.step != 1.0
-        if momentum is not None:
-            within = momentum.factor * momentum.now_sum
-            if amended:
-                within[plan.entering.places] += ((1.0 - plan.step) * self.moved).astype(within.dtype)
-            gained: WorkArray = plan.U @ within
-            gained -= momentum.U_before @ (momentum.factor * momentum.before_sum)
-            self.tensor += gained
-        elif amended:
-            self.tensor += plan.entering.U @ ((1.0 - plan.step) * self.moved).astype(plan.U.dtype)
+    def add_product(self, Y: WorkArray | FactoredData, right: WorkArray) -> None:
+        """Add Y · right of a block."""
+        if self.empty and right.dtype == self.tensor.dtype and not isinstance(Y, FactoredData):
+            np.matmul(Y, right, out=self.tensor)
+        elif self.empty:
+            self.tensor[:] = Y.times(right) if isinstance(Y, FactoredData) else Y @ right
+        else:
+            self.tensor += Y.times(right) if isinstance(Y, FactoredData) else Y @ right
+        self.empty = False
+
+    def close(self, plan: StepPlan, momentum: Momentum | None, room: WorkArray) -> None:
+        """After the last block: add momentum to the update. The room, of the round's precision, is overwritten where it
+        is large enough for a product."""
+        if momentum is None:
+            return
+        size, shape = self.tensor.size, self.tensor.shape
+        gained = room[:size].reshape(shape) if room.size >= size else np.empty(shape, room.dtype)
+        np.matmul(plan.U, momentum.factor * momentum.now_sum, out=gained)
+        gained -= momentum.U_before @ (momentum.factor * momentum.before_sum)
+        self.tensor += gained
 
 
 def count_residuals(M: WorkArray, L: WorkArray, plan: StepPlan, sums: StepSums) -> None:

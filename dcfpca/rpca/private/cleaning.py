@@ -1,84 +1,86 @@
 """The contribution of one column: its entries without gross errors, shortened to length one. Pure, column by column.
 
-Whatever is done to a column here depends on that column and on what was broadcast, never on another column: no scale,
-median or warm start is shared. Sensitivity then follows from the length alone.
+In units of a column's own (`whole_numbers`), with D the column in whole numbers, s its robust deviation, t the one of
+E − L₁ but no less than s/2 and no more than s, and ψ the influence function of a threshold of 3t:
+
+    E  = D, no farther from zero than 3s, zero where it is missing
+    a₁ = UᵀE,   L₁ = U a₁
+    Y₁ = L₁ + ψ(D − L₁)     where E is not D, or farther than 3t from L₁; Y₁ = E at all other entries
+    a₂ = UᵀY₁,  L₂ = U a₂
+    Y  = L₂ + ψ(D − L₂)     at the same entries; Y = E at all others
+
+While there is no U yet, Y = ψ(D) under a threshold of 3s.
+
+Whatever is done to a column depends on that column and on what was broadcast, never on another column: no scale, median
+or warm start is shared. Coefficients and cleaned entries are rounded to whole numbers, all products of whole numbers
+are exact, and everything else goes entry by entry, so that no bit of a column's result changes with the columns beside
+it, nor with the loops that form it: `numpy_cleaning` and `compiled_cleaning` give the same bits. Sensitivity then
+follows from the length alone. As |E| ≤ 3s and |ψ| ≤ 3t ≤ 3s entry by entry, a column of m rows
+has |a₁| ≤ 3s√m, |a₂| ≤ |Y₁| ≤ 9s√m and |Y| ≤ 15s√m, which is what the bits of whole numbers rest on.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
-from numpy.typing import NDArray
 
 from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.private import numpy_cleaning
+from dcfpca.rpca.private.column_scales import ColumnUnits, column_units
+from dcfpca.rpca.private.numpy_cleaning import Cleaned, Cleaner
 from dcfpca.rpca.private.schedule import LENGTH_BINS
-from dcfpca.rpca.thresholds import NORMAL_MEDIAN, influence
-
-PASSES = 4
-DEVIATIONS = 3.0
-CONCAVITY = 3.0
-SAMPLED_ROWS = 128
+from dcfpca.rpca.private.whole_numbers import WholeBasis
 
 
-def cleaned(M: FloatArray, U: FloatArray) -> FloatArray:
-    """Y = M − firm(M − L) with L in the span of U (m × 0: L = 0); what is not observed is imputed by L."""
-    with np.errstate(all="ignore"):  # a column of extreme numbers may overflow; `shortened` then leaves it out
-        observed = np.isfinite(M)
-        whole = bool(observed.all())
-        data = M if whole else np.where(observed, M, 0.0)
-        Y = _explained(data, observed, whole)
-        for _ in range(PASSES if U.shape[1] else 0):
-            L = U @ (U.T @ Y)
-            Y = L + _explained(np.where(observed, data - L, 0.0) if not whole else data - L, observed, whole)
-    return Y
+@dataclass(frozen=True, slots=True, eq=False)
+class Contributions:
+    """What a block's columns add to a sum: Y in whole numbers, each column in units of its own, and YᵀU."""
+
+    cleaned: Cleaned
+    units: ColumnUnits
+
+    def weights(self, clip: float) -> FloatArray:
+        """1/max(C, ‖y‖)² of each column, in its units: ỹ(ỹᵀU) is y(yᵀU) times this."""
+        with np.errstate(all="ignore"):  # a clip far beyond a column overflows, and leaves nothing of it
+            return 1.0 / np.maximum(np.maximum(self.cleaned.squares, (clip * self.units.factors) ** 2), 1.0)
+
+    def total(self, clip: float) -> FloatArray:
+        """Σ ỹ(ỹᵀU). Nothing but this sum rounds."""
+        total: FloatArray = self.cleaned.Y @ (self.cleaned.projections * self.weights(clip)[:, None])
+        return total
+
+    def length_counts(self) -> FloatArray:
+        """A histogram of the columns' lengths, half an octave to a bin: every column counts in exactly one."""
+        squares = self.cleaned.squares
+        _, powers = np.frexp(squares)  # 2^(powers − 1) ≤ squares: the exponent of a square counts half octaves
+        octaves = powers - 1 + 2 * self.units.exponents
+        places = np.where(squares > 0.0, np.clip(octaves + LENGTH_BINS // 2, 0, LENGTH_BINS - 1), 0)
+        return np.bincount(places, minlength=LENGTH_BINS).astype(np.float64)
 
 
-def shortened(Y: FloatArray, clip: float) -> FloatArray:
-    """Ỹ: columns in units of `clip`, none longer than one; a column with numbers that are not finite is left out."""
-    with np.errstate(all="ignore"):
-        largest = np.abs(Y).max(axis=0, initial=0.0)
-        usable = np.isfinite(largest) & (largest > 0.0)
-        unit = np.where(usable, Y, 0.0) / np.where(usable, largest, 1.0)
-        # Squares of numbers up to one neither overflow nor, where they matter, underflow.
-        norms = np.maximum(np.linalg.norm(unit, axis=0), 1.0)
-        lengths = np.minimum(largest / clip * norms, 1.0)
-        scaled: FloatArray = unit * np.where(usable, lengths, 0.0) / norms
-    return scaled
+def contributions(
+    M: FloatArray, basis: WholeBasis, cleaner: Cleaner, units: ColumnUnits | None = None
+) -> Contributions:
+    """Clean the columns of a block; `units` are theirs, where they are known already."""
+    with np.errstate(all="ignore"):  # a column of extreme numbers may overflow; it is then left out
+        units = units or column_units(M, basis.fixed)
+        return Contributions(cleaner(M, units, basis), units)
 
 
-def length_counts(Y: FloatArray) -> FloatArray:
-    """A histogram of the columns' lengths: every column counts in exactly one bin."""
-    with np.errstate(all="ignore"):
-        largest = np.abs(Y).max(axis=0, initial=0.0)
-        usable = np.isfinite(largest) & (largest > 0.0)
-        unit = np.where(usable, Y, 0.0) / np.where(usable, largest, 1.0)
-        octaves = np.log2(np.where(usable, largest, 1.0)) + np.log2(np.maximum(np.linalg.norm(unit, axis=0), 1.0))
-    places = np.clip(np.floor(2.0 * octaves) + LENGTH_BINS // 2, 0, LENGTH_BINS - 1).astype(np.int64)
-    return np.bincount(np.where(usable, places, 0), minlength=LENGTH_BINS).astype(np.float64)
+def new_cleaner() -> Cleaner:
+    """A compiled one where numba is installed, else the one in numpy; not to be shared between threads."""
+    from dcfpca.rpca.private.compiled_cleaning import CompiledCleaner, compiled_loops  # noqa: PLC0415
+
+    loops = compiled_loops()
+    return numpy_cleaning.clean if loops is None else CompiledCleaner(loops)
+
+
+def load_cleaning_loops() -> None:
+    """Clean a small block, so that the compiled loops are there; without numba it does next to nothing."""
+    contributions(np.eye(4, 3), WholeBasis.of(np.eye(4, 2), 1), new_cleaner())
 
 
 def bin_length(place: int) -> float:
     """The length in the middle of a bin."""
     return float(2.0 ** ((place + 0.5 - LENGTH_BINS // 2) / 2.0))
-
-
-def _explained(R: FloatArray, observed: NDArray[np.bool_], whole: bool) -> FloatArray:
-    """ψ(R) under each column's own threshold; zero where nothing was observed."""
-    threshold = DEVIATIONS * _scales(R, observed, whole)
-    return influence(R, threshold, CONCAVITY)
-
-
-def _scales(R: FloatArray, observed: NDArray[np.bool_], whole: bool) -> FloatArray:
-    """A robust deviation of each column on a fixed sample of rows; root mean square where the median is zero."""
-    step = -(-R.shape[0] // SAMPLED_ROWS)
-    sample, seen = np.abs(R[::step]), observed[::step]
-    # Both branches give the same lower median: a column's scale must not depend on whether another one has gaps.
-    if whole:
-        middle = (sample.shape[0] - 1) // 2
-        medians = np.partition(sample, middle, axis=0)[middle]
-    else:
-        counts = seen.sum(axis=0)
-        ordered = np.sort(np.where(seen, sample, np.inf), axis=0)
-        medians = np.where(counts > 0, ordered[np.maximum(counts - 1, 0) // 2, np.arange(R.shape[1])], 0.0)
-    squares = np.sqrt(np.mean(R**2, axis=0))
-    scales: FloatArray = np.where(medians > 0.0, NORMAL_MEDIAN * medians, squares)
-    return scales

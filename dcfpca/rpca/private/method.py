@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dcfpca.errors import BadInput
+from dcfpca.privacy.discrete_gaussian import Entropy
+from dcfpca.rpca.column_blocks import block_width
 from dcfpca.rpca.initial_basis import opening_basis
 from dcfpca.rpca.method import (
     Columns,
@@ -26,8 +28,9 @@ from dcfpca.rpca.method import (
     Verdict,
 )
 from dcfpca.rpca.partitioned_step import sum_of_answers
-from dcfpca.rpca.private.cleaning import PASSES, bin_length
-from dcfpca.rpca.private.grid import EXPONENT
+from dcfpca.rpca.private.cleaning import bin_length
+from dcfpca.rpca.private.direction_errors import direction_notes, stated_errors
+from dcfpca.rpca.private.grid import EXPONENT, check_rounding, noised
 from dcfpca.rpca.private.plan import PrivatePlan
 from dcfpca.rpca.private.plan import broadcast_layout as _broadcast_layout
 from dcfpca.rpca.private.pooling import PooledSums
@@ -65,9 +68,8 @@ class PrivateSubspaceMethod:
         return 1
 
     def step_flops(self, columns: int) -> float:
-        """Each pass forms U(UᵀY), and the update two products with the round's tensor."""
-        widths = self.width * PASSES + tensor_width(self.rows, self.width, 2)
-        return 4.0 * self.rows * widths * columns
+        """L, and two products with the round's tensor; gross entries are few."""
+        return 2.0 * self.rows * (self.width + 2.0 * tensor_width(self.rows, self.width, 2)) * columns
 
     def update_layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
         """What every site sends in this round."""
@@ -107,10 +109,22 @@ class PrivateSubspaceMethod:
         plan = PrivatePlan.of(consensus.broadcast)
         if plan.rank == 0:
             return Verdict(False, "No direction stands out of the noise that privacy needs.", ("no direction found",))
-        sentence = f"The noise of privacy turned the {plan.rank} directions by about sin θ = {plan.error:.2g} at most."
+        told = direction_notes(plan.errors[: plan.rank])
+        sentence = (
+            f"The noise of privacy turned the {plan.rank} directions by no more than about sin θ = {plan.error:.2g}."
+        )
         if plan.error <= self.max_error:
-            return Verdict(True, sentence, ())
-        return Verdict(False, sentence, (f"the expected error is above max_error = {self.max_error:g}",))
+            return Verdict(True, sentence, (), told)
+        return Verdict(False, sentence, (f"the expected error is above max_error = {self.max_error:g}",), told)
+
+    def noised(self, round: int, exact: FloatArray, columns: int, sites: int, entropy: Entropy) -> FloatArray:
+        """What a site with so many columns, one of so many sites, sends in place of its exact answer.
+
+        BadInput where sums of so many columns round too much, or where no honest site would be left.
+        """
+        width = self.update_layout(round).columns or 1
+        check_rounding(self.rows, width, columns, max(1, min(columns, block_width(self.rows))))
+        return noised(exact, self.schedule.deviation(round), sites - self.conspirators, entropy)
 
     def deviation(self, round: int, contributors: int) -> float:
         """Deviation of the noise in the opened sum of a round over so many sites."""
@@ -142,16 +156,20 @@ class PrivateSubspaceMethod:
         U, seen = pooled.subspace(width)
         rank = self.width if self.fixed_rank else min(self.width, pooled.above_noise(seen))
         strengths = pooled.strengths(U[:, : self.width])
+        errors = stated_errors(pooled.sines(seen, rank, old.columns))
         plan = replace(
             old,
             U=U,
             rank=rank,
-            error=float(pooled.sines(seen[:rank]).max(initial=0.0)),
+            error=float(errors.max(initial=0.0)),
             values=old.clip * np.sqrt(strengths),
+            errors=errors,
         )
         progress = Progress(plan.error, rank, float("nan"), float("nan"), plan.values[:rank])
-        outcome = Outcome.OUT_OF_ROUNDS if over else None
-        memory = {} if over else _memory(pooled)
+        outcome = Outcome.COMPLETED if over else None
+        # Columns are first cleaned without any L, which turns the sum by more than its noise does where they are many.
+        # It serves to find the next U, and is not pooled with the sums after it.
+        memory = {} if over else _memory(PooledSums.nothing(self.rows) if done == 1 else pooled)
         return Consensus(done if over else done + 1, plan.broadcast(), memory, progress, outcome)
 
 

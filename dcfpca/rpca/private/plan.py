@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from dcfpca.errors import BadMessage
+from dcfpca.privacy.settings import LARGEST_CLIP, SMALLEST_CLIP
 from dcfpca.rpca.method import FloatArray, Layout, TensorMessage
 from dcfpca.rpca.private.schedule import tensor_width
 
 ORTHONORMAL = 1e-8
-SMALLEST_CLIP, LARGEST_CLIP = 2.0**-70, 2.0**70
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrivatePlan:
-    """U (m × width of the round, orthonormal), of which the first `rank` directions are in L."""
+    """U (m × width of the round, orthonormal), of which the first `rank` directions are in L.
+
+    `errors` bound the sine of the angle between each direction of L and the space it estimates; `error` is the largest.
+    """
 
     U: FloatArray
     clip: float
@@ -24,12 +27,14 @@ class PrivatePlan:
     rank: int
     error: float
     values: FloatArray
+    errors: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     @staticmethod
     def of(broadcast: TensorMessage) -> PrivatePlan:
         """Read it from a broadcast. BadMessage unless U is orthonormal: the sensitivity of the answer rests on it."""
         clip, columns, rank, error = (float(figure) for figure in broadcast.scalars[:4])
-        plan = PrivatePlan(broadcast.tensor, clip, columns, int(rank), error, broadcast.scalars[4:])
+        values, errors = np.split(broadcast.scalars[4:], 2)
+        plan = PrivatePlan(broadcast.tensor, clip, columns, int(rank), error, values, errors)
         if reason := plan.fault():
             raise BadMessage(reason)
         return plan
@@ -54,7 +59,8 @@ class PrivatePlan:
     def broadcast(self) -> TensorMessage:
         """Inverse of `of`."""
         figures = [self.clip, self.columns, float(self.rank), self.error]
-        return TensorMessage(self.U, np.concatenate([figures, self.values]))
+        unknown = np.zeros(self.values.size - self.errors.size)
+        return TensorMessage(self.U, np.concatenate([figures, self.values, self.errors, unknown]))
 
 
 def broadcast_layout(rows: int, rank: int, round: int) -> Layout:
@@ -62,4 +68,5 @@ def broadcast_layout(rows: int, rank: int, round: int) -> Layout:
     if round == 0:
         return Layout(0, 0)
     figures = ("clip", "columns", "rank", "error")
-    return Layout(rows, tensor_width(rows, rank, round), (*figures, *(f"value_{index}" for index in range(rank))))
+    told = (f"{what}_{index}" for what in ("value", "error") for index in range(rank))
+    return Layout(rows, tensor_width(rows, rank, round), (*figures, *told))

@@ -1,4 +1,4 @@
-"""What follows from the noisy sums of all rounds together: a subspace, its strengths, its rank and its error.
+"""What follows from the noisy sums of several rounds together: a subspace, its strengths, its rank and its error.
 
 The sums G_t = C U_t + noise, divided by the deviation of their noise, stand side by side in one m × P matrix W with
 independent noise of deviation one. Its leading left singular vectors are those of C as all rounds together tell them.
@@ -40,11 +40,11 @@ class PooledSums:
         )
 
     def subspace(self, width: int) -> tuple[FloatArray, FloatArray]:
-        """The leading `width` directions, orthonormal and of settled sign, and their singular values in W."""
+        """The leading `width` directions, orthonormal and of settled sign, and all singular values of W."""
         U, values, _ = np.linalg.svd(self.sums / self.deviations, full_matrices=False)
         leading = U[:, :width]
         heaviest = leading[np.abs(leading).argmax(axis=0), np.arange(leading.shape[1])]
-        return np.ascontiguousarray(leading * np.where(heaviest < 0.0, -1.0, 1.0)), values[:width]
+        return np.ascontiguousarray(leading * np.where(heaviest < 0.0, -1.0, 1.0)), values
 
     def above_noise(self, values: FloatArray) -> int:
         """How many singular values of W noise alone does not explain."""
@@ -58,17 +58,25 @@ class PooledSums:
         strengths: FloatArray = np.maximum(np.diag(inner), 0.0)
         return strengths
 
-    def sines(self, values: FloatArray) -> FloatArray:
-        """The sine of the angle between each direction and the one it estimates, as far as noise turned it.
+    def sines(self, values: FloatArray, rank: int, columns: float) -> FloatArray:
+        """The sine of the angle between each of the first `rank` directions and the space that they estimate, as far
+        as noise, and the choice of so many columns, turned it. `values` are all those of W.
 
         For a spike s in m × P noise of deviation one: the value seen is x² = (s² + m)(s² + P)/s², and
-        cos² = (s⁴ − mP)/(s²(s² + m)) (Benaych-Georges and Nadakuditi, 2012).
+        cos² = (s⁴ − mP)/(s²(s² + m)) (Benaych-Georges and Nadakuditi, 2012). Noise also mixes direction i with a
+        direction j that is not kept, by a component of variance (s_i² + s_j²)/(s_i² − s_j²)², and n columns drawn by
+        chance mix them by one of s_i s_j/(n (s_i − s_j)²): the smaller the gap, the more.
         """
         rows, pooled = self.sums.shape
         excess = values**2 - rows - pooled
         discriminant = np.maximum(excess**2 - 4.0 * rows * pooled, 0.0)
-        spikes = np.where(excess > 0.0, (excess + np.sqrt(discriminant)) / 2.0, 0.0)
-        return sines_of_spikes(spikes, rows, pooled)
+        spikes = np.where(excess > 2.0 * np.sqrt(rows * pooled), (excess + np.sqrt(discriminant)) / 2.0, 0.0)
+        kept, others = np.sqrt(spikes[:rank, None]), np.sqrt(spikes[None, rank:])
+        sampled = kept * others * (kept + others) ** 2 / max(columns, 1.0)
+        gaps = np.maximum((kept**2 - others**2) ** 2, np.finfo(float).tiny)
+        mixed = np.where(others > 0.0, (kept**2 + others**2 + sampled) / gaps, 0.0).sum(axis=1)
+        sines: FloatArray = np.sqrt(np.minimum(sines_of_spikes(spikes[:rank], rows, pooled) ** 2 + mixed, 1.0))
+        return sines
 
 
 def sines_of_spikes(squared: FloatArray, rows: int, pooled: int) -> FloatArray:

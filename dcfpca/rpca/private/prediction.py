@@ -22,6 +22,8 @@ def predicted_error(rows: int, rank: int, columns: float, schedule: PrivateSched
     spike, pooled, found = 0.0, 0, tensor_width(rows, rank, 1) / rows
     sine = 1.0
     for round in range(1, schedule.rounds + 1):
+        if round == 2:  # the first sum is not pooled with those after it
+            spike, pooled = 0.0, 0
         spike += (strength / schedule.deviation(round)) ** 2 / surplus * found
         pooled += tensor_width(rows, rank, round)
         sine = float(sines_of_spikes(np.array([spike]), rows, pooled)[0])
@@ -29,8 +31,14 @@ def predicted_error(rows: int, rank: int, columns: float, schedule: PrivateSched
     return sine
 
 
-def prediction_text(rank: int, rows: int, columns: float, schedule: PrivateSchedule, epsilon: float) -> str:
+def prediction_text(
+    rank: int, rows: int, columns: float, schedule: PrivateSchedule, epsilon: float, surplus: float = 1.0
+) -> str:
     """One sentence for the operator, before anything is spent."""
     magnitude = 10 ** round(math.log10(max(columns, 1.0)), 1)
-    error = predicted_error(rows, rank, columns, schedule)
-    return f"at ε = {epsilon:g} with about {magnitude:.2g} columns expect sin θ ≈ {error:.2g} of rank {rank}"
+    error = predicted_error(rows, rank, columns, schedule, surplus)
+    return (
+        f"at ε = {epsilon:g} with about {magnitude:.2g} columns expect sin θ ≈ {error:.2g} for {rank} directions of"
+        " equal strength; weaker ones turn more, in inverse proportion to their share of the variance;"
+        " the verdict of the run states the error of each"
+    )

@@ -1,19 +1,23 @@
-"""A participant's side of a private run. It keeps nothing between rounds: every answer follows from the columns and the
-broadcast alone. Its answers are exact; the service adds the noise before anything is saved or sent."""
+"""A participant's side of a private run. It keeps nothing between rounds but the scale of each column, which follows
+from that column alone: every answer is a function of the columns and the broadcast. Its answers are exact; the service
+adds the noise before anything is saved or sent."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.method import Columns, FloatArray, ResultBlock, TensorMessage
-from dcfpca.rpca.private.cleaning import cleaned, length_counts, shortened
+from dcfpca.rpca.private.cleaning import Contributions, contributions, new_cleaner
+from dcfpca.rpca.private.column_scales import ColumnUnits
 from dcfpca.rpca.private.grid import check_rounding
 from dcfpca.rpca.private.plan import PrivatePlan
+from dcfpca.rpca.private.schedule import LENGTH_BINS
+from dcfpca.rpca.private.whole_numbers import WholeBasis
 from dcfpca.rpca.robust_projection import project
 
 
@@ -23,6 +27,7 @@ class PrivateSite:
     def __init__(self, columns: Columns, width: int) -> None:
         self._columns, self._width = columns, width
         self._blocks = blocks(columns)
+        self._units: dict[int, ColumnUnits] = {}
         self._certificate: dict[str, float] = {}
 
     def answer(self, round: int, broadcast: TensorMessage) -> TensorMessage:
@@ -33,10 +38,9 @@ class PrivateSite:
         check_rounding(rows, width, count, max((stop - start for start, stop in self._blocks), default=1))
         if plan is None:
             return self._opening(rows)
-        total = np.zeros(plan.U.shape)
-        for start, stop in self._blocks:
-            Y = shortened(cleaned(self._columns.read(start, stop), plan.entering), plan.clip)
-            total += Y @ (Y.T @ plan.U)
+        total, basis = np.zeros(plan.U.shape), WholeBasis.of(plan.U, plan.rank)
+        for block in self._contributions(basis):
+            total += block.total(plan.clip)
         return TensorMessage(total, np.zeros(0))
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
@@ -54,7 +58,7 @@ class PrivateSite:
             found = project(plan.entering, M)
             V = np.zeros((stop - start, self._width))
             V[:, : plan.rank] = found.coefficients
-            S = sparse.csc_array(found.outliers)
+            S = scipy.sparse.csc_array(found.outliers)
             outliers, entries = outliers + S.nnz, entries + int(np.isfinite(M).sum())
             yield ResultBlock(start, _low_rank(plan.entering, found.coefficients), S, V)
         self._certificate = {"outlier_share": outliers / max(entries, 1), "predicted_sine": plan.error}
@@ -63,12 +67,18 @@ class PrivateSite:
         """Figures of the last `finish` that was read to its end."""
         return dict(self._certificate)
 
+    def _contributions(self, basis: WholeBasis) -> Iterator[Contributions]:
+        """Of one block after the other; each holds until the next is asked for."""
+        cleaner = new_cleaner()
+        for start, stop in self._blocks:
+            block = contributions(self._columns.read(start, stop), basis, cleaner, self._units.get(start))
+            self._units[start] = block.units
+            yield block
+
     def _opening(self, rows: int) -> TensorMessage:
-        nothing = np.zeros((rows, 0))
-        lengths = sum(
-            (length_counts(cleaned(self._columns.read(start, stop), nothing)) for start, stop in self._blocks),
-            start=length_counts(nothing),
-        )
+        basis, lengths = WholeBasis.of(np.zeros((rows, 0)), 0), np.zeros(LENGTH_BINS)
+        for block in self._contributions(basis):
+            lengths += block.length_counts()
         return TensorMessage(np.zeros((0, 0)), np.concatenate([[float(self._columns.shape[1])], lengths]))
 
 

@@ -16,21 +16,27 @@ from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.method import Columns, FloatArray
 
 Keys = NDArray[np.uint64]
+Places = NDArray[np.intp]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
 MASK = (1 << 64) - 1
+STRIP = 1 << 14  # entries that are drawn at a time: what that takes fits a core's cache
 
 
 @dataclass(slots=True, eq=False)
 class HiddenColumns:
-    """A site's columns with the hidden entries as unobserved while `hiding`, and as they are afterwards."""
+    """A site's columns with the hidden entries as unobserved while `hiding`, and as they are afterwards.
+
+    Where entries are hidden is found once for each range that is read, and remembered: it takes longer than reading.
+    """
 
     columns: Columns
     share: float
     seed: int
     hiding: bool = True
-    _keys: Keys | None = field(default=None, init=False)
+    keys: Keys = field(default_factory=lambda: np.zeros(0, np.uint64))  # by column; empty until they are needed
+    _places: dict[tuple[int, int], Places] = field(default_factory=dict, init=False)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -42,16 +48,27 @@ class HiddenColumns:
         block = self.columns.read(start, stop)
         if not self.hiding or self.share <= 0.0:
             return block
-        return np.where(self.hidden(start, stop), np.nan, block)
+        shown = np.array(block, order="C")
+        shown.reshape(-1)[self._hidden_places(start, stop)] = np.nan
+        return shown
 
     def hidden(self, start: int, stop: int) -> NDArray[np.bool_]:
         """Which entries of columns start … stop − 1 are hidden, observed or not: about this share of them."""
-        if self._keys is None:
-            self._keys = _numbered(np.concatenate([column_keys(self.columns.read(*cut)) for cut in blocks(self)]))
-        rows = np.arange(1, self.shape[0] + 1, dtype=np.uint64)[:, None]
-        drawn = _mixed(self._keys[start:stop] + rows * _FIRST + np.uint64(self.seed * int(_SECOND) & MASK))
-        hidden: NDArray[np.bool_] = drawn < np.uint64(self.share * 2.0**64)
+        if self.keys.size != self.shape[1]:
+            self.keys = _numbered(np.concatenate([column_keys(self.columns.read(*cut)) for cut in blocks(self)]))
+        keys, count = self.keys[start:stop] + np.uint64(self.seed * int(_SECOND) & MASK), self.shape[0]
+        rows = np.arange(1, count + 1, dtype=np.uint64)[:, None] * _FIRST
+        hidden, most = np.empty((count, keys.size), np.bool_), np.uint64(self.share * 2.0**64)
+        height = max(1, STRIP // max(keys.size, 1))
+        for first in range(0, count, height):
+            np.less(_mixed(keys + rows[first : first + height]), most, out=hidden[first : first + height])
         return hidden
+
+    def _hidden_places(self, start: int, stop: int) -> Places:
+        """The places of the hidden entries in the block start … stop − 1, row by row."""
+        if (start, stop) not in self._places:
+            self._places[start, stop] = np.flatnonzero(self.hidden(start, stop))
+        return self._places[start, stop]
 
 
 def column_keys(block: FloatArray) -> Keys:
@@ -74,7 +91,10 @@ def _numbered(keys: Keys) -> Keys:
 
 
 def _mixed(key: Keys) -> Keys:
-    """A bijection of 64-bit numbers whose output bits each depend on all input bits (the finalizer of SplitMix64)."""
-    key = (key ^ (key >> np.uint64(30))) * _FIRST
-    key = (key ^ (key >> np.uint64(27))) * _SECOND
-    return key ^ (key >> np.uint64(31))
+    """A bijection of 64-bit numbers whose output bits each depend on all input bits (the finalizer of SplitMix64), in
+    place."""
+    for shift, factor in ((30, _FIRST), (27, _SECOND)):
+        key ^= key >> np.uint64(shift)
+        key *= factor
+    key ^= key >> np.uint64(31)
+    return key

@@ -53,9 +53,9 @@ class StagedSite:
                 return self._null(plan)
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
-        """The inner site's state, and the coefficients of the refinement."""
+        """The inner site's state, the coefficients of the refinement, and what decides which entries are hidden."""
         inside = {PREFIX + name: array for name, array in self.inner.snapshot().items()}
-        return {**inside, "U": self._U.copy(), "V": self._V.copy()}
+        return {**inside, "U": self._U, "V": self._V, "keys": self.hidden.keys}
 
     def restore(self, snapshot: Mapping[str, NDArray[np.generic]]) -> None:
         """Take up an earlier snapshot."""
@@ -63,6 +63,7 @@ class StagedSite:
         self.inner.restore(own)
         self._U = np.array(snapshot["U"], dtype=np.float64)
         self._V = np.array(snapshot["V"], dtype=np.float64)
+        self.hidden.keys = np.array(snapshot["keys"], dtype=np.uint64)
 
     def finish(self, broadcast: TensorMessage) -> Iterator[ResultBlock]:
         """L, the flagged outliers and the scores of every block. Leaves the state of the site as it was."""

@@ -29,21 +29,15 @@ class CertificateSums:
         """L, S and the coefficients of L of one block, added to the sums."""
         shrunk = fit.V * plan.entering.weights
         L = U @ shrunk.T
-        self.drift += float(np.sum((shrunk - fit.L) ** 2))
-        self.size += float(np.sum(shrunk**2))
-        return L, self.outliers_of(M, L, plan.threshold, plan.a), shrunk
-
-    def outliers_of(self, M: FloatArray, L: FloatArray, threshold: float, a: float) -> scipy.sparse.csc_array:
-        """S = firm(M − L) of one block, added to the sums."""
-        loops, counts = active_loops(), np.zeros(L.shape[1], np.int64)
-        missing, squares = loops.outliers_by_column(M, L, threshold, counts)
-        ends = np.concatenate([[0], np.cumsum(counts)])
-        rows, values = np.empty(ends[-1], np.int32), np.empty(ends[-1])
-        self.influence += squares + loops.gather_outliers(M, L, threshold, a, ends[:-1].copy(), rows, values)
+        ends, rows, values, missing, squares = active_loops().outliers(M, L, plan.threshold, plan.a)
+        drift = shrunk - fit.L
+        self.drift += float(np.vdot(drift, drift))
+        self.size += float(np.vdot(shrunk, shrunk))
         self.entries += L.size
+        self.outliers += rows.size
         self.missing += missing
-        self.outliers += int(ends[-1])
-        return scipy.sparse.csc_array((values, rows, ends), shape=L.shape)
+        self.influence += squares
+        return L, scipy.sparse.csc_array((values, rows, ends), shape=L.shape), shrunk
 
     def figures(self) -> dict[str, float]:
         """Shares of outliers and missing entries, RMS of the residual, and the change of V in the last pass."""

@@ -38,7 +38,7 @@ from dcfpca.rpca.subspace.settings import OPENING_LOWEST, OPENING_STEP, Subspace
 from dcfpca.rpca.subspace.settings import update_layout as _update_layout
 from dcfpca.rpca.subspace.site import SKETCHING_ROUNDS, SubspaceSite
 from dcfpca.rpca.subspace.state import State
-from dcfpca.rpca.subspace.stopping import QUIET_ROUNDS, final_thresholds, quiet_rounds
+from dcfpca.rpca.subspace.stopping import QUIET_ROUNDS, final_thresholds, next_round_explains, quiet_rounds
 from dcfpca.rpca.subspace.update_scaling import update_scales, update_unit
 from dcfpca.rpca.thresholds import NORMAL_MEDIAN
 
@@ -164,13 +164,20 @@ class SubspaceMethod:
             values=_kept_alive(values, schedule),
             schedule=accelerated(schedule, tangent, change, old.change, self.settings),
             change=change,
-            quiet=quiet_rounds(old.quiet, at_rest, schedule, old.schedule, self.settings, self.tolerance),
+            quiet=self._quiet_rounds(old, schedule, change),
             narrow=narrow,
             held=held,
         )
         # V of a random U says nothing of the next one.
         start = CoefficientStart.SWEPT if consensus.round == 1 else CoefficientStart.CARRIED
         return self._close(consensus.round, state, start)
+
+    def _quiet_rounds(self, old: State, schedule: Schedule, change: float) -> int:
+        """Rounds in a row in which L was at rest; all that are needed, if the next round is sure to find it so."""
+        if next_round_explains(change, old.change, schedule, old.schedule, self.tolerance):
+            return QUIET_ROUNDS
+        at_rest = change < self.tolerance
+        return quiet_rounds(old.quiet, at_rest, schedule, old.schedule, self.settings, self.tolerance)
 
     def _lower_thresholds(self, old: State, scalars: FloatArray, warm: bool) -> Schedule:
         """The schedule after this round. While directions are held back, λ waits with them."""
@@ -200,7 +207,7 @@ class SubspaceMethod:
     def _close(self, done: int, state: State, start: CoefficientStart = CoefficientStart.CARRIED) -> Consensus:
         """End the round: either the run is over, or the next round opens, in which V begins at `start`."""
         if state.quiet >= QUIET_ROUNDS:
-            state = replace(state, schedule=final_thresholds(state.schedule, self.settings, self.tolerance))
+            state = replace(state, schedule=final_thresholds(state.schedule, self.settings))
         rank = int(np.count_nonzero(state.weights))
         kept_values = (state.weights * state.values)[state.weights > 0.0]
         plan = state.plan(start, self.settings)

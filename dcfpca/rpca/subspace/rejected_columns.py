@@ -53,12 +53,13 @@ class UnexplainedSums:
     def amended(self, figures: dict[str, float], data: Columns, cuts: Sequence[tuple[int, int]]) -> dict[str, float]:
         """The site's certificate: the figures of the rounds' result, with the freed columns and the counts added."""
         share = figures["outlier_share"] * (self.after / self.before if self.before else 1.0)
-        apart = {"rows_apart": float(self._rows(data, cuts)), "columns_apart": float(self.columns)}
+        least = SUSPECT if figures["missing_share"] else HALF
+        apart = {"rows_apart": float(self._rows(data, cuts, least)), "columns_apart": float(self.columns)}
         return {**figures, "outlier_share": share, **apart}
 
-    def _rows(self, data: Columns, cuts: Sequence[tuple[int, int]]) -> int:
-        """The number of rows most of whose observed entries are outliers."""
-        suspects = np.flatnonzero(self.flagged > SUSPECT * data.shape[1])
+    def _rows(self, data: Columns, cuts: Sequence[tuple[int, int]], least: float) -> int:
+        """The number of rows most of whose observed entries, and at least this share of all, are outliers."""
+        suspects = np.flatnonzero(self.flagged > least * data.shape[1])
         if not suspects.size:
             return 0
         seen = [np.count_nonzero(~np.isnan(data.read(*cut)[suspects]), axis=1) for cut in cuts]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import IntEnum
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,11 +42,11 @@ class RoundPlan:
     def of(broadcast: TensorMessage) -> RoundPlan:
         """Read the plan from a broadcast; raises BadMessage where it names no known start."""
         numbers = dict(zip(PLAN_SCALARS, broadcast.scalars.tolist(), strict=False))
-        weights, values = np.split(broadcast.scalars[len(PLAN_SCALARS) :], 2)
+        head, width = len(PLAN_SCALARS), broadcast.tensor.shape[1]
+        weights, values = broadcast.scalars[head : head + width], broadcast.scalars[head + width :]
         start, single, narrow = _start(numbers.pop("start")), bool(numbers.pop("single")), bool(numbers.pop("narrow"))
-        return RoundPlan(
-            broadcast.tensor, **numbers, single=single, narrow=narrow, start=start, weights=weights, values=values
-        )
+        U = np.require(broadcast.tensor, requirements=["C", "W"])  # the only kind that loops are compiled for
+        return RoundPlan(U, **numbers, single=single, narrow=narrow, start=start, weights=weights, values=values)
 
     def broadcast(self) -> TensorMessage:
         """The inverse of `of`."""
@@ -58,9 +59,11 @@ class RoundPlan:
         return np.flatnonzero(self.weights)
 
 
+STARTS = {float(rule): rule for rule in CoefficientStart}
 PLAN_SCALARS = tuple(field.name for field in fields(RoundPlan) if field.name not in ("U", "weights", "values"))
 
 
+@lru_cache(maxsize=64)
 def broadcast_layout(rows: int, width: int, round_number: int) -> Layout:
     """The layout of the broadcast: empty in round 0, then U, the round's parameters, and d and σ by direction."""
     if round_number == 0:
@@ -71,7 +74,6 @@ def broadcast_layout(rows: int, width: int, round_number: int) -> Layout:
 
 
 def _start(number: float) -> CoefficientStart:
-    known = {float(rule): rule for rule in CoefficientStart}
-    if number not in known:
+    if number not in STARTS:
         raise BadMessage(f"The broadcast asks for coefficients to start by rule {number:g}, which does not exist.")
-    return known[number]
+    return STARTS[number]

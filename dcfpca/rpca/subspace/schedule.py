@@ -89,8 +89,8 @@ def warm_schedule(schedule: Schedule, measured: Measured, settings: SubspaceSett
 def next_schedule(schedule: Schedule, measured: Measured, movement: Movement, settings: SubspaceSettings) -> Schedule:
     """The thresholds after a round, by what was measured in it. Step and momentum are plain; see `heavy_ball`.
 
-    While L is at rest a low threshold can do no harm, and λ falls freely. The λ that singular values are compared with
-    waits then, because values that are only rounding must not enter L.
+    While L is at rest a low threshold can do no harm, and λ falls as fast as it may. The λ that singular values are
+    compared with waits then, because values that are only rounding must not enter L.
     """
     least = settings.floor * schedule.unit / settings.noise_factor
     noise = _with_hysteresis(max(measured.noise, least), schedule.noise)
@@ -100,7 +100,7 @@ def next_schedule(schedule: Schedule, measured: Measured, movement: Movement, se
     )
     return replace(
         schedule,
-        level=schedule.level * (settings.fall_resting if movement.at_rest else fall),
+        level=schedule.level * (settings.fall_fastest if movement.at_rest else fall),
         entry=schedule.entry * (1.0 if movement.at_rest else fall),
         noise=noise,
         influence=_with_hysteresis(measured.influence, schedule.influence),

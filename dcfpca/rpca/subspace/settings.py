@@ -16,6 +16,7 @@ OPENING = ("columns", *(f"size_{k}" for k in range(OPENING_BINS)))
 ROUND = ("columns", "pull", "kept", "sampled", *(f"residual_{k}" for k in range(HISTOGRAM_BINS)))
 
 
+WARM_FASTEST = 0.03  # `fall_fastest` of a run that begins at a known subspace
 LARGEST_BLOCK = 1 << 28  # of `block_bytes`; every thread of a site works in a few buffers of this size
 
 
@@ -33,8 +34,7 @@ class SubspaceSettings:
     caution_fastest: float = 5.0  # … and fall_fastest by this
     fall_slowest: float = 0.9  # … and no less than this per round;
     gap: float = 40.0  # while λ is this many times the noise or more, what it lets pass are outliers: then …
-    fall_gap: float = 0.75  # … it falls at least this much,
-    fall_resting: float = 0.03  # … and while L does not move, this much
+    fall_gap: float = 0.75  # … it falls at least this much
     rank_entry: float = 1.0  # c_ρ: singular values under c_ρ √max(m,n) λ do not enter L
     rank_noise: float = 1.1  # c_n: nor those under c_n (√m + √n) times the deviation of ω ψ(R)
     passes: int = 2  # local passes per round
@@ -44,8 +44,7 @@ class SubspaceSettings:
     narrow_below: float = 0.02  # while L moves less and the rank stands, only entering directions are updated …
     narrow_gap: float = 2.5  # … and while their singular values are this many times those of the rest …
     narrow_rounds: int = 6  # … for this many rounds in a row
-    sampled_rows: int = 128  # residuals are counted on this many rows at least …
-    sampled_share: float = 0.125  # … and on this share of them
+    sampled_rows: int = 150  # residuals are counted on this many rows
     block_bytes: int = 1 << 22  # a block of columns that stays in cache
     single: float = 2e-5  # work in float32 while residual and movement are above this share of the data
 
@@ -70,7 +69,7 @@ class SubspaceSettings:
 
     def for_warm_start(self) -> SubspaceSettings:
         """These settings for a run that begins at a known subspace: λ may fall as fast as the residual does."""
-        return replace(self, fall_fastest=self.fall_resting)
+        return replace(self, fall_fastest=WARM_FASTEST)
 
 
 def update_layout(rows: int, width: int, round_number: int) -> Layout:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.rpca.column_blocks import blocks
+from dcfpca.rpca.column_blocks import blocks, grouped
 from dcfpca.rpca.kernels.array_types import WorkArray
-from dcfpca.rpca.kernels.block_step import block_step, local_passes
+from dcfpca.rpca.kernels.block_step import block_step, fitting_passes
 from dcfpca.rpca.kernels.fused_low_rank_pass import thin_first_pass
 from dcfpca.rpca.kernels.loop_selection import active_loops
 from dcfpca.rpca.kernels.momentum import Momentum
 from dcfpca.rpca.kernels.numpy_loops import exponent_histogram
-from dcfpca.rpca.kernels.scratch_buffers import ScratchBuffers
+from dcfpca.rpca.kernels.scratch_buffers import ScratchBuffers, readable_by_loops
 from dcfpca.rpca.kernels.step_parameters import Coefficients, EnteringDirections, StepPlan, select_columns
 from dcfpca.rpca.kernels.step_sums import StepSums
 from dcfpca.rpca.method import Columns, FloatArray, ResultBlock, TensorMessage
@@ -27,6 +28,7 @@ from dcfpca.rpca.subspace.update_scaling import update_scales, update_unit
 
 SKETCHING_ROUNDS = 2  # while U is only a sketch, one pass tells as much as two
 FINISHING_PASSES = 2  # the final U is exact to the tolerance; these make V as exact
+RESULT_BYTES = 1 << 23  # of L in one block of the result: no site needs to put many small ones together
 STALE = 0.01  # a share of the final subspace that a site which took part in the last rounds has seen
 _PROJECTED = CoefficientStart.PROJECTED
 
@@ -60,19 +62,19 @@ class SubspaceSite:
             M, block = self._columns.read(first, last), fit.block(first, last)
             start = carried[first:last] if carried is not None else _first_fit(rule, M, step, scratch)
             block_step(M, start, block, step, sums, scratch, momentum, first)
-        sums.close(step, momentum)
+        sums.close(step, momentum, scratch.L)
         self._U, self._V, self._fitted = step.U, fit.V, fit.L
         self._answered = round
         return self._update(sums, room, plan)
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
-        """U as last answered, V, and the coefficients of the last L."""
-        arrays = {"U": self._U.astype(np.float64), "V": self._V.copy(), "fitted": self._fitted.copy()}
+        """U as last answered, V, and the coefficients of the last L. No copies: a round makes new arrays."""
+        arrays = {"U": self._U.astype(np.float64, copy=False), "V": self._V, "fitted": self._fitted}
         return {**arrays, "answered": np.array([self._answered])}
 
     def restore(self, snapshot: Mapping[str, NDArray[np.generic]]) -> None:
         """Take up an earlier snapshot."""
-        self._U = np.array(snapshot["U"], dtype=np.float64)
+        self._U = np.asarray(snapshot["U"], dtype=np.float64)
         self._V = np.array(snapshot["V"], dtype=np.float64)
         self._fitted = np.array(snapshot["fitted"], dtype=np.float64)
         self._answered = int(np.asarray(snapshot["answered"], dtype=np.int64)[0])
@@ -103,21 +105,27 @@ class SubspaceSite:
         """The data and the result of every block, V converged under the final U."""
         step = self._step_plan(plan, passes=FINISHING_PASSES, final=True)
         carried = self._carried_to_the_end(step.entering.U)
-        scratch, U = self._scratch(step), select_columns(plan.U, plan.entering)
-        for first, last in self._blocks:
-            M, fit = self._columns.read(first, last), Coefficients.empty(last - first, step.width)
-            start = carried[first:last] if carried is not None else _first_fit(_PROJECTED, M, step, scratch)
-            local_passes(M, start, fit, step, scratch)
-            L, S, shrunk = figures.result(fit, step, U, scratch.data)
-            V = np.zeros((last - first, plan.weights.size))
+        U = select_columns(plan.U, plan.entering)
+        for group in grouped(self._blocks, RESULT_BYTES // (8 * max(plan.U.shape[0], 1))):
+            begin, end = group[0][0], group[-1][1]
+            M, fit = self._columns.read(begin, end), Coefficients.empty(end - begin, step.width)
+            data, scratch = readable_by_loops(M), self._scratch(step)
+            for first, last in group:
+                part = data[:, first - begin : last - begin]
+                start = carried[first:last] if carried is not None else _first_fit(_PROJECTED, part, step, scratch)
+                fitting_passes(part, start, fit.block(first - begin, last - begin), step, scratch)
+            del scratch  # L takes its place
+            L, S, shrunk = figures.result(fit, step, U, data)
+            V = np.zeros((end - begin, plan.weights.size))
             V[:, plan.entering] = shrunk
-            yield M, ResultBlock(first, L, S, V)
+            yield M, ResultBlock(begin, L, S, V)
 
     def _step_plan(self, plan: RoundPlan, passes: int, final: bool = False) -> StepPlan:
         """The round for this site; the final step covers only what enters L, in the precision of the last round."""
         U, weights, scales = plan.U, plan.weights, update_scales(plan.values) * update_unit(plan.values)
         if plan.narrow or final:
-            U, weights, scales = select_columns(U, plan.entering), weights[plan.entering], scales[plan.entering]
+            entering = plan.entering
+            U, weights, scales = select_columns(U, entering), weights[entering], scales[entering]
         work = U.astype(np.float32) if plan.single else np.ascontiguousarray(U)
         return StepPlan(
             U=work,
@@ -168,10 +176,10 @@ class SubspaceSite:
     def _update(self, sums: StepSums, tensor: FloatArray, plan: RoundPlan) -> TensorMessage:
         """Everything is sent in units that make it of order one, so that a fixed-point sum keeps all its digits."""
         entries = plan.columns * self._sample.size
-        counts = np.concatenate([[sums.influence, sums.kept, sums.sampled], sums.histogram]) / entries
+        counts = np.array([sums.influence, sums.kept, sums.sampled, *sums.histogram]) / entries
         if sums.tensor.shape[1] < plan.weights.size:  # a narrow round: the directions that do not enter rest
             scatter_columns(tensor, plan.entering)
-        return TensorMessage(tensor, np.concatenate([[self._columns.shape[1] / plan.columns], counts]))
+        return TensorMessage(tensor, np.array([self._columns.shape[1] / plan.columns, *counts]))
 
 
 def _first_fit(rule: CoefficientStart, M: FloatArray, plan: StepPlan, scratch: ScratchBuffers) -> WorkArray:
@@ -198,5 +206,9 @@ def scatter_columns(tensor: FloatArray, places: NDArray[np.intp]) -> None:
 
 def sampled_rows(rows: int, seed: int, settings: SubspaceSettings) -> NDArray[np.intp]:
     """The rows on which every site counts residuals: the same for all, so that the split does not matter."""
-    count = min(rows, max(settings.sampled_rows, round(settings.sampled_share * rows)))
+    return _sorted_choice(rows, seed, min(rows, settings.sampled_rows)).copy()
+
+
+@lru_cache(maxsize=4)
+def _sorted_choice(rows: int, seed: int, count: int) -> NDArray[np.intp]:
     return np.sort(np.random.default_rng(seed).choice(rows, count, replace=False))

@@ -10,6 +10,7 @@ from dcfpca.rpca.subspace.settings import SubspaceSettings
 
 QUIET_ROUNDS = 2  # one round at rest may be chance
 PULL_LEFT = 10.0  # the deviation of what is not explained, outliers apart, in tolerances
+FAST = 0.25  # figures that fall to this share of themselves or less in a round converge fast
 LAST_LEVEL = 30.0  # deviations of what is left: what is larger is an outlier
 
 
@@ -21,15 +22,28 @@ def quiet_rounds(
     return before + 1 if at_rest and (governed or explained(schedule, tolerance)) else 0
 
 
+def next_round_explains(change: float, before: float, schedule: Schedule, old: Schedule, tolerance: float) -> bool:
+    """Whether a next round would find L at rest and the data explained, as its figures converge fast.
+
+    L moved by `change` in this round and by `before` in the last. Its error is what all rounds to come would move it
+    by: at such a rate no more than twice what the next one would. Single precision cannot tell.
+    """
+    if old.single or min(before, old.noise, old.influence) <= 0.0:
+        return False
+    rate = max(change / before, schedule.noise / old.noise, schedule.influence / old.influence)
+    ahead = replace(schedule, noise=rate * schedule.noise, influence=rate * schedule.influence)
+    return rate <= FAST and 2.0 * rate * change < tolerance and explained(ahead, tolerance)
+
+
 def explained(schedule: Schedule, tolerance: float) -> bool:
     """Whether the data is explained to the tolerance: half of the entries, and nearly all that are no outliers."""
     largest = tolerance * schedule.unit
     return schedule.noise <= largest and schedule.influence <= PULL_LEFT * largest
 
 
-def final_thresholds(schedule: Schedule, settings: SubspaceSettings, tolerance: float) -> Schedule:
-    """The schedule that a result is made by: λ need not have come down to the noise for a run to be over."""
-    if noise_governs(schedule, settings) or not explained(schedule, tolerance):
+def final_thresholds(schedule: Schedule, settings: SubspaceSettings) -> Schedule:
+    """The schedule that the result of a converged run is made by: λ need not have come down to the noise by then."""
+    if noise_governs(schedule, settings):
         return schedule
     return replace(schedule, level=min(schedule.level, LAST_LEVEL * max(schedule.noise, schedule.influence)))
 

@@ -104,7 +104,7 @@ def open_sum(terms: RunTerms, opening: Opening, tally: Tally) -> OpenedSum:
     """The sum, once everybody is in it; before that OutOfTurn."""
     if missing := set(terms.cohort) - tally.members:
         raise OutOfTurn(f"the sum of round {opening.round} waits for {', '.join(sorted(missing))}")
-    exponents = lifted(opening.exponents, len(opening.misfits), terms.precision)
+    exponents = lifted(opening.layout, opening.exponents, len(opening.misfits), terms.precision)
     integers = from_ring(tally.values, terms.precision)
     numbers = decode(integers, opening.layout, exponents, len(terms.cohort), terms.precision)
     return OpenedSum(tally.context, tally.values, tally.tag, numbers)

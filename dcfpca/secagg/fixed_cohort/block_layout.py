@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 
 from dcfpca.secagg.fixed_cohort.domain_separation import canonical
@@ -39,5 +40,10 @@ class BlockLayout:
 
     def field(self) -> bytes:
         """The layout as one field of a statement."""
-        each = (canonical("block", block.name, block.size, block.exponent) for block in self.blocks)
-        return canonical("layout", *each)
+        return _field(self.blocks)
+
+
+@lru_cache(maxsize=32)
+def _field(blocks: tuple[Block, ...]) -> bytes:
+    """Kept, because a run has few layouts and asks for one several times a round."""
+    return canonical("layout", *(canonical("block", block.name, block.size, block.exponent) for block in blocks))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
+import numpy as np
+
 from dcfpca.secagg.fixed_cohort.domain_separation import canonical, digest
 from dcfpca.secagg.fixed_cohort.exponents import lifted
 from dcfpca.secagg.fixed_cohort.messages import Opening
@@ -31,15 +33,18 @@ def opening_digest(terms: RunTerms, roster: bytes, opening: Opening) -> bytes:
 
 def context_of(terms: RunTerms, roster: bytes, opening: Opening, lifts: int) -> bytes:
     """The digest of the opening and of the exponents after `lifts` lifts."""
-    exponents = lifted(opening.exponents, lifts, terms.precision)
+    exponents = lifted(opening.layout, opening.exponents, lifts, terms.precision)
     return digest("context", opening_digest(terms, roster, opening), canonical("exponents", *exponents))
 
 
-def consensus_digest(consensus: bytes) -> bytes:
-    """The digest of a consensus."""
-    return digest("consensus", hashlib.sha256(consensus).digest())
+def consensus_digest(*parts: bytes | bytearray | memoryview) -> bytes:
+    """The digest of a consensus, given as the pieces that make up its bytes."""
+    whole = hashlib.sha256()
+    for part in parts:
+        whole.update(part)
+    return digest("consensus", whole.digest())
 
 
 def sum_digest(context: bytes, total: RingArray, tag: int) -> bytes:
     """The digest of an opened sum with its tag; the next opening carries it as `previous_sum`."""
-    return digest("sum", context, hashlib.sha256(total.tobytes()).digest(), tag)
+    return digest("sum", context, hashlib.sha256(np.ascontiguousarray(total).data).digest(), tag)

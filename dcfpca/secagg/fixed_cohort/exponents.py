@@ -1,8 +1,8 @@
 """The public rule that bounds the numbers of a round, so that no site states a bound of its own update.
 
 The first exponents come with the layout. Later ones follow from the last sum, with headroom for updates that cancelled
-in it. A site whose update does not fit says so, one signed bit; each such misfit lifts all exponents, and a run has
-room for MOST_LIFTS of them.
+in it. A site whose update does not fit says so, one signed bit; each such misfit lifts the exponents of all blocks but
+bounded ones, and a run has room for MOST_LIFTS of them.
 """
 
 from __future__ import annotations
@@ -31,9 +31,12 @@ def next_exponents(layout: BlockLayout, before: tuple[int, ...], total: FloatArr
     )
 
 
-def lifted(exponents: tuple[int, ...], lifts: int, precision: int) -> tuple[int, ...]:
-    """The exponents after `lifts` misfits."""
-    return tuple(min(MAX_EXPONENT, exponent + lifts * LIFT[precision]) for exponent in exponents)
+def lifted(layout: BlockLayout, exponents: tuple[int, ...], lifts: int, precision: int) -> tuple[int, ...]:
+    """The exponents after `lifts` misfits; those of bounded blocks stay, as the steps of their numbers are agreed."""
+    return tuple(
+        exponent if block.name == BOUNDED else min(MAX_EXPONENT, exponent + lifts * LIFT[precision])
+        for block, exponent in zip(layout.blocks, exponents, strict=True)
+    )
 
 
 def fits(vector: FloatArray, layout: BlockLayout, exponents: tuple[int, ...]) -> bool:
@@ -43,10 +46,12 @@ def fits(vector: FloatArray, layout: BlockLayout, exponents: tuple[int, ...]) ->
 
 
 def check_exponents(layout: BlockLayout, exponents: tuple[int, ...]) -> None:
-    """Raise unless there is one exponent for each block, each within the limits of fixed point."""
+    """Raise unless there is one exponent for each block, within the limits of fixed point, or as the block fixes it."""
     if len(exponents) != len(layout.blocks):
         raise ChangedExponent(f"{len(exponents)} exponents were announced for {len(layout.blocks)} blocks")
-    for exponent in exponents:
+    for block, exponent in zip(layout.blocks, exponents, strict=True):
+        if block.name == BOUNDED and exponent != block.exponent:
+            raise ChangedExponent(f"the exponent {exponent} was announced where the spec fixes {block.exponent}")
         if not MIN_EXPONENT <= exponent <= MAX_EXPONENT:
             raise ChangedExponent(f"the exponent {exponent} is outside {MIN_EXPONENT} … {MAX_EXPONENT}")
 

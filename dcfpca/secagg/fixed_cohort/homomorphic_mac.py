@@ -15,15 +15,14 @@ from numpy.typing import NDArray
 
 from dcfpca.secagg.fixed_cohort.domain_separation import derive
 from dcfpca.secagg.fixed_cohort.fixed_point import Integers
-from dcfpca.secagg.masks import expand
+from dcfpca.secagg.masks import stream_blocks
 
 P = (1 << 61) - 1
 TAG_BYTES = 8
-# Products of two limbs stay below 2^41 in magnitude, and 2^12 of them below 2^53: exact in floating point, in any
-# order. Blocks of that size also stay in the cache.
-_LIMB_BITS = 20
-_BLOCK = 1 << 12
-_LOW = np.int64((1 << _LIMB_BITS) - 1)
+# Products of two limbs stay below 2^32 in magnitude, and the 2^12 of a block below 2^44: exact in floating point, in
+# any order; the integer sums of 2^18 blocks stay below 2^62. The limbs of a block stay in the cache, and their memory
+# is used again for the next one.
+_LIMB_BITS, _LIMBS, _BLOCK = 16, 4, 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +51,21 @@ def to_field(raw: bytes) -> int:
 
 def _weighted_sum(key: bytes, integers: Integers) -> int:
     """⟨h, x⟩ modulo P; h_k is the k-th 8 bytes of the key's stream, little-endian, without their top three bits."""
-    stream = np.frombuffer(expand(key, 8 * len(integers)), dtype="<u8")
-    total = 0
-    for start in range(0, len(integers), _BLOCK):
-        weights = (stream[start : start + _BLOCK] & np.uint64(P)).view(np.int64)
-        total += _exact_dot(weights, integers[start : start + _BLOCK])
-    return total % P
+    limbs = np.empty((2, min(_BLOCK, len(integers)), _LIMBS))
+    products = np.zeros((_LIMBS, _LIMBS), np.int64)
+    for start, stream in stream_blocks(key, len(integers), np.dtype("<u8")):
+        np.bitwise_and(stream, np.uint64(P), out=stream)
+        for first in range(0, len(stream), _BLOCK):
+            weights = stream[first : first + _BLOCK]
+            products += _limb_products(weights, integers[start + first : start + first + len(weights)], limbs)
+    shifted = (int(product) << _LIMB_BITS * sum(place) for place, product in np.ndenumerate(products))
+    return sum(shifted) % P
 
 
-def _exact_dot(weights: NDArray[np.int64], integers: Integers) -> int:
-    """⟨h, x⟩ of one block over the integers, by products of limbs."""
-    products = (_limbs(weights) @ _limbs(integers).T).astype(np.int64).tolist()
-    return sum(product << (_LIMB_BITS * (i + j)) for i, row in enumerate(products) for j, product in enumerate(row))
-
-
-def _limbs(values: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Three limbs of each number, lowest first; the highest has the sign."""
-    limbs = np.empty((3, len(values)))
-    limbs[0], limbs[1], limbs[2] = values & _LOW, (values >> _LIMB_BITS) & _LOW, values >> 2 * _LIMB_BITS
-    return limbs
+def _limb_products(weights: NDArray[np.uint64], integers: Integers, limbs: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Of one block: the sum of the products of limb i of h and limb j of x. There is room for the limbs in `limbs`."""
+    unsigned, signed = limbs[:, : len(weights)]
+    unsigned[:], signed[:] = weights.view("<u2").reshape(-1, _LIMBS), integers.view("<u2").reshape(-1, _LIMBS)
+    signed[:, -1] = integers.view("<i2")[_LIMBS - 1 :: _LIMBS]
+    products: NDArray[np.int64] = (unsigned.T @ signed).astype(np.int64)
+    return products

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from enum import Enum
 
+import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from dcfpca.errors import BadInput
@@ -145,7 +146,7 @@ class FixedCohortSide:
         if vector.shape != (opening.layout.size,):
             raise ChangedUpdate(f"the update has {vector.size} numbers, the layout {opening.layout.size}")
         state = self._pinned(opening, update)
-        exponents = lifted(opening.exponents, state.lifts, self.terms.precision)
+        exponents = lifted(opening.layout, opening.exponents, state.lifts, self.terms.precision)
         fitting = fits(vector, opening.layout, exponents)
         if not fitting:
             state = self._counted(state, opening.round)
@@ -160,7 +161,7 @@ class FixedCohortSide:
         integers = fixed_point.from_ring(total, precision)
         if not fixed_point.in_range(integers, precision) or self.tag_of_sum(opening, total) != tag:
             raise WrongSum(f"the sum announced for round {opening.round} is not what the members of the run sent")
-        exponents = lifted(opening.exponents, lifts, precision)
+        exponents = lifted(opening.layout, opening.exponents, lifts, precision)
         return fixed_point.decode(integers, opening.layout, exponents, members, precision)
 
     def tag_of_sum(self, opening: Opening, total: RingArray) -> int:
@@ -267,4 +268,4 @@ class FixedCohortSide:
 
 
 def _update_digest(vector: FloatArray) -> bytes:
-    return hashlib.sha256(vector.tobytes()).digest()
+    return hashlib.sha256(np.ascontiguousarray(vector).data).digest()

@@ -66,8 +66,8 @@ def to_record(state: SiteState) -> bytes:
 
 def from_record(record: bytes, binding: bytes) -> SiteState:
     """The state of the run with this binding, or LostState."""
-    body, checksum = record[:-KEY_BYTES], record[-KEY_BYTES:]
-    if len(body) < _HEAD.size or hashlib.sha256(body).digest() != checksum:
+    body = record[:-KEY_BYTES]
+    if not _is_whole(record):
         raise LostState("the stored keys of this run are damaged", "this site cannot rejoin the run: start a new one")
     magic, sequence, step, round, lifts, lifts_before, own_misfits, members = _HEAD.unpack_from(body)
     words = [body[start : start + KEY_BYTES] for start in range(_HEAD.size, len(body), KEY_BYTES)]
@@ -103,6 +103,17 @@ def latest(slots: Iterable[bytes], binding: bytes) -> SiteState:
     if not whole:
         raise refusal
     return max(whole, key=lambda state: state.sequence)
+
+
+def newest_slot(slots: Iterable[bytes]) -> int:
+    """Which slot has the newest whole state, of whatever run; the last where that makes no difference."""
+    numbers = [_HEAD.unpack_from(slot)[1] if _is_whole(slot) else -1 for slot in slots]
+    return max(range(len(numbers)), key=lambda place: (numbers[place], place), default=1)
+
+
+def _is_whole(record: bytes) -> bool:
+    body, checksum = record[:-KEY_BYTES], record[-KEY_BYTES:]
+    return len(body) >= _HEAD.size and hashlib.sha256(body).digest() == checksum
 
 
 def _words(state: SiteState) -> tuple[bytes, ...]:

@@ -38,7 +38,8 @@ PAYLOAD = np.arange(100_000.0).tobytes()
 
 @pytest.fixture(autouse=True)
 def crowd(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two are a crowd here, and one uploads at a time."""
+    """Two are a crowd here, and one uploads or is told something at a time."""
+    monkeypatch.setattr("aggregator.rpc.rounds.BROADCAST_BYTES", 0)
     monkeypatch.setattr("aggregator.rpc.rounds.TURNS_ABOVE", 1)
     monkeypatch.setattr("aggregator.rpc.rounds.TRANSFERS", 1)
 
@@ -149,6 +150,7 @@ async def test_an_answer_that_needs_no_bytes_ends_the_wait(tmp_path: Path) -> No
         assert (await link.upload(header, payload, len(NAMES))).fate == types.FATE_REJECTED
 
 
+@pytest.mark.slow
 async def test_a_crowd_of_daemons_gets_the_answer_that_any_cohort_gets(tmp_path: Path) -> None:
     draw = np.random.default_rng(8)
     data = {name: draw.standard_normal((4, 5)) for name in ("ann", "bob", "cem")}

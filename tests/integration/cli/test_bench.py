@@ -8,7 +8,7 @@ import pytest
 
 from dcfpca.cli.main import main
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.usefixtures("compiled_loops")]
 
 
 def measured(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from tests.support.federation import Federation, relative, running_federation
 
 NAMES = ("alpha", "beta", "gamma")
 ROWS, RANK = 24, 2
+
+
+pytestmark = pytest.mark.slow
 
 
 def small_problem(seed: int = 3) -> Problem:
@@ -40,6 +44,7 @@ def distance(federation: Federation, **keys: Any) -> float:
     apart = [relative(federation.model(view.run_id), expected)]
     for name, mine in zip(NAMES, alone.results, strict=True):
         found = federation.result(name, view.run_id)
+        assert json.loads(found.manifest).get("consensus_verified") is (None if spec.get("aggregation") else True)
         apart += [relative(found.L, mine.L), relative(found.S.toarray(), mine.S.toarray())]
     return max(apart)
 

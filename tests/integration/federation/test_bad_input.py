@@ -169,6 +169,7 @@ def test_an_operators_key_that_others_can_read(alone: Federation, capsys: pytest
     assert "op.key can be read or changed by other users" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_aggregator_that_is_not_there_is_told_once_and_waited_for(alone: Federation) -> None:
     with alone:
         process = alone.start_site("solo")
@@ -238,6 +239,7 @@ def test_penalties_that_make_zero_the_solution(federation: Federation) -> None:
     assert "rho = 1e+06 is too large for lambda = 0.1 and a 8 × 6" in reason
 
 
+@pytest.mark.slow
 def test_missing_values_where_the_spec_or_the_site_forbids_them(federation: Federation) -> None:
     holes = np.ones((ROWS, 9))
     holes[0, 0] = np.nan

@@ -39,6 +39,7 @@ def federation(tmp_path: Path) -> Iterator[Federation]:
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @pytest.mark.timeout(180)
 def test_a_site_with_a_full_state_disk_waits_and_goes_on_when_there_is_space(federation: Federation) -> None:
@@ -64,6 +65,7 @@ def test_a_site_with_a_full_state_disk_waits_and_goes_on_when_there_is_space(fed
     federation.operator.abort(run_id, "the claim is shown")
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @pytest.mark.timeout(180)
 def test_a_result_that_could_not_be_written_is_written_when_there_is_space(federation: Federation) -> None:
@@ -74,6 +76,7 @@ def test_a_result_that_could_not_be_written_is_written_when_there_is_space(feder
     assert federation.result("a", view.run_id).L.shape == (30, 60)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_an_aggregator_with_one_damaged_run_serves_the_others(tmp_path: Path) -> None:
     with running_federation(tmp_path, {name: data(name) for name in NAMES}) as federation:

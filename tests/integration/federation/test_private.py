@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -156,15 +154,11 @@ def test_no_call_of_anybody_gives_the_private_reconstruction(federation: Federat
 
 
 def test_the_sites_ledger_shows_that_no_reconstruction_left(federation: Federation, run_id: str) -> None:
-    def ledger(name: str) -> str:
-        config = str(federation.root / "sites" / name / "participant.toml")
-        command = [sys.executable, "-m", "participant.main", "ledger", "--config", config, "--verify", "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
-        return done.stdout
-
-    assert '"reconstruction"' in ledger("alpha")
-    assert '"reconstruction"' not in ledger("hidden")
-    assert '"export refusal"' in ledger("hidden")
+    alpha, hidden = (federation.site_command(name, "ledger", "--verify", "--json") for name in ("alpha", "hidden"))
+    assert (alpha.returncode, hidden.returncode) == (0, 0)
+    assert '"reconstruction"' in alpha.stdout
+    assert '"reconstruction"' not in hidden.stdout
+    assert '"export refusal"' in hidden.stdout
 
 
 def test_an_operator_gets_no_export_that_the_spec_did_not_announce(federation: Federation, tmp_path: Path) -> None:

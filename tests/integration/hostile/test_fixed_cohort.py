@@ -49,10 +49,10 @@ def spec_of() -> RunSpec:
     return parse_spec(keys | {"closing_rounds": False, "round_seconds": 20})
 
 
-async def proposed(aggregator: Service, spec: RunSpec) -> Runner:
+async def proposed(aggregator: Service, operator: Any, spec: RunSpec) -> Runner:
     """A run of everybody, the hostile one's own daemon included."""
     request = admin_pb2.ProposeRunRequest(spec=spec.canonical(), request_id=uuid.uuid4().hex)
-    run_id = (await aggregator.operator().ProposeRun(request)).run_id
+    run_id = (await operator.ProposeRun(request)).run_id
     return aggregator.run_registry.runners[run_id]
 
 
@@ -102,8 +102,9 @@ async def test_changed_messages_of_set_up_and_rounds_cost_nobody_the_right_answe
     async with service(tmp_path, **limits) as aggregator, honest_sites(aggregator, data):
         inside = aggregator.channel_of(aggregator.credentials(Role.PARTICIPANT, HOSTILE))
         channels = [inside, inside, aggregator.channel(Role.PARTICIPANT, "stranger")]
+        operator = aggregator.operator()
         while told.total() < CASES:
-            runner = await proposed(aggregator, spec)
+            runner = await proposed(aggregator, operator, spec)
             told += await attack_run(runner, channels, said, draw, other)
             assert runner.run.status.value == "finished", runner.run.reason
             got, other = runner.consensus.broadcast.tensor, runner.run.run_id

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -32,10 +30,8 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
 
 def left_of(federation: Federation, name: str, run_id: str) -> set[str]:
     """The kinds of message that left the site for this run, by its own ledger."""
-    config = federation.root / "sites" / name / "participant.toml"
-    command = [sys.executable, "-m", "participant.main", "ledger", "--config", str(config), "--run", run_id, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return {entry["type"] for entry in json.loads(done.stdout)["entries"]}
+    done = federation.site_command(name, "ledger", "--run", run_id, "--json")
+    return {entry["type"] for entry in json.loads(done.stdout)["entries"] if entry["sent"]}
 
 
 ABSURD = [

@@ -41,7 +41,10 @@ def test_the_honest_game_opens_the_exact_sum_over_all_sites(liar: LyingAggregato
     run = begun(liar, played=3)
     for round, total in run.sums.items():
         true, opening = run.true_updates(run.history[: round + 1]), run.opening(run.opened[round])
-        layout, exponents = opening.layout, lifted(opening.exponents, len(opening.misfits), run.spec.precision)
+        layout, exponents = (
+            opening.layout,
+            lifted(opening.layout, opening.exponents, len(opening.misfits), run.spec.precision),
+        )
         sent = [encode(update, layout, exponents, len(NAMES), run.spec.precision) for update in true.values()]
         expected = decode(np.sum(sent, axis=0), layout, exponents, len(NAMES), run.spec.precision)
         assert np.allclose(total.numbers, expected, rtol=0.0, atol=1e-12)

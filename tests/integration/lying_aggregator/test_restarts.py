@@ -50,6 +50,18 @@ def test_after_a_restart_or_a_reboot_a_round_gets_the_same_bytes_or_nothing(
     assert refused(other, liar, after) == list(NAMES)
 
 
+def test_a_restarted_site_accuses_nobody_of_not_holding_the_consensus_of_a_round_that_is_over(
+    liar: LyingAggregator,
+) -> None:
+    run = begun(liar, played=2)
+    del liar.consensus[run.run_id, 1, False]
+    restarted = len(liar.heard)
+    restart(liar, VICTIM)
+    run.play_round()
+    said = {one.call for one in liar.heard[restarted:] if one.site == VICTIM}
+    assert not said & {"FetchConsensus", "Complain"}
+
+
 def test_after_a_restart_an_earlier_round_and_an_ended_run_stay_closed(liar: LyingAggregator) -> None:
     run = begun(liar, played=2)
     earlier, latest = (run.opened[round] for round in sorted(run.opened))

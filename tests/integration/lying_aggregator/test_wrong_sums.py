@@ -7,11 +7,13 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from dcfpca.rpca.method import TensorMessage
+from dcfpca.method_memory import encode_memory, memory_digest
+from dcfpca.rpca.method import FloatArray, TensorMessage
 from dcfpca.rpca.subspace.round_plan import PLAN_SCALARS
 from dcfpca.secagg.errors import SwappedKey
 from dcfpca.secagg.evidence import Evidence
@@ -43,9 +45,21 @@ def forged(run: FixedCohortPlay, opened: pb.RoundOpened, total: OpenedSum, place
     values = total.values.copy()
     values[place] += np.array(by, np.int64).astype(values.dtype)
     precision, layout = run.spec.precision, block_layout(run.method.update_layout(opened.ref.round))
-    exponents = lifted(tuple(opened.exponents), len(opened.misfits), precision)
+    exponents = lifted(layout, tuple(opened.exponents), len(opened.misfits), precision)
     numbers = decode(from_ring(values, precision), layout, exponents, len(NAMES), precision)
     return OpenedSum(total.context, values, total.tag, numbers)
+
+
+def with_sum(run: FixedCohortPlay, opened: pb.RoundOpened) -> pb.RoundOpened:
+    """The announcement with the sum of the round before in place of the consensus."""
+    header, payload = run.liar.sums[run.run_id, opened.ref.round - 1]
+
+    def show(told: pb.RoundOpened) -> None:
+        told.sum.CopyFrom(header)
+        told.inline_sum = payload
+        told.ClearField("inline_consensus")
+
+    return changed(opened, show)
 
 
 def complaints(run: FixedCohortPlay, error: str) -> dict[str, pb.ComplainRequest]:
@@ -67,6 +81,38 @@ def test_a_forged_sum_is_refused_by_name_and_reported(liar: LyingAggregator, by:
     true = run.total(opened, run.answers(opened, run.open(opened)).values())
     run.close(opened, forged(run, opened, true, place=3, by=by))
     assert_refused(run, run.announcement(), "WrongSum")
+
+
+def test_a_sum_in_place_of_the_consensus_is_all_that_a_site_needs(liar: LyingAggregator) -> None:
+    run = begun(liar, played=2)
+    opened = run.announcement()
+    answers = run.answers(opened, after := run.open(with_sum(run, opened)))
+    run.close(opened, run.total(opened, answers.values()))
+    assert not [one.call for one in liar.heard[after:] if one.call.startswith("Fetch")]
+    run.play_round()
+
+
+def test_a_forged_sum_in_place_of_the_consensus_is_refused_by_name_and_reported(liar: LyingAggregator) -> None:
+    run = begun(liar, played=2)
+    opened = run.announcement()
+    true = run.total(opened, run.answers(opened, run.open(opened)).values())
+    run.close(opened, forged(run, opened, true, place=3, by=1))
+    assert_refused(run, with_sum(run, run.announcement()), "WrongSum")
+
+
+def test_a_steered_consensus_is_refused_where_the_sum_is_shown_in_its_place(liar: LyingAggregator) -> None:
+    run = begun(liar, played=3)
+    scalars = run.consensus.broadcast.scalars.copy()
+    scalars[PLAN_SCALARS.index("threshold")] *= 0.97
+    opened = run.announcement(with_broadcast(run.consensus, TensorMessage(run.consensus.broadcast.tensor, scalars)))
+    watch, after = Watch(run), len(liar.heard)
+    for name in NAMES:
+        run.tell(name, round_opened=with_sum(run, opened))
+    # What was announced is not what follows, so a site asks for it before it judges.
+    liar.consensus[run.run_id, opened.ref.round, False] = (opened.consensus, opened.inline_consensus)
+    for name in NAMES:
+        watch.refusal(name)
+    assert refused(opened, liar, after) == list(NAMES)
 
 
 def test_a_sum_that_differs_by_what_was_announced_of_it_is_refused(liar: LyingAggregator) -> None:
@@ -116,8 +162,7 @@ def test_a_memory_other_than_the_announced_one_is_refused(liar: LyingAggregator)
 
 def test_a_forged_memory_does_not_steer_the_consensus_after(liar: LyingAggregator) -> None:
     run = begun(liar, played=2)
-    memory = dict(run.consensus.memory) | {"schedule": 0.97 * run.consensus.memory["schedule"]}
-    true, run.consensus = run.consensus, replace(run.consensus, memory=memory)
+    true, run.consensus = run.consensus, replace(run.consensus, memory=forged_memory(run))
     opened = run.announcement()
     watch, after = Watch(run), run.open(opened)
     answers = sent_answers(run, opened, watch, after)
@@ -130,6 +175,43 @@ def test_a_forged_memory_does_not_steer_the_consensus_after(liar: LyingAggregato
     for name in NAMES:
         watch.refusal(name)
     assert refused(steered, liar, after) == list(NAMES)
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_no_results_are_formed_from_a_final_consensus_that_does_not_follow(liar: LyingAggregator, broken: bool) -> None:
+    run = begun(liar, played=3)
+    tensor = np.random.default_rng(1).standard_normal(run.consensus.broadcast.tensor.shape)
+    tensor = np.zeros_like(tensor) if broken else np.linalg.qr(tensor)[0]
+    true, steered = run.consensus, with_broadcast(run.consensus, TensorMessage(tensor, run.consensus.broadcast.scalars))
+    run.consensus = steered
+    watch = Watch(run)
+    run.finish()
+    for name in NAMES:
+        watch.refusal(name, "WrongConsensus")
+        assert not (state_of(liar, name).parent / "results" / run.run_id).exists()
+        assert run.liar.await_call("Complain", name, run.run_id).request.error == "WrongConsensus"
+    run.consensus = true
+    run.finish()
+    for name in NAMES:
+        watch.said(name, lambda line: line["action"] == "results_written")
+        assert manifest_of(run, name)["consensus_verified"] is True
+
+
+def test_results_say_when_the_aggregator_did_not_show_the_last_sum(liar: LyingAggregator) -> None:
+    run = begun(liar, played=3)
+    del liar.sums[run.run_id, 2]
+    watch = Watch(run)
+    run.finish()
+    for name in NAMES:
+        watch.said(name, lambda line: line["action"] == "final_consensus_not_checked")
+        watch.said(name, lambda line: line["action"] == "results_written")
+        assert manifest_of(run, name)["consensus_verified"] is False
+
+
+def manifest_of(run: FixedCohortPlay, name: str) -> dict[str, Any]:
+    results = state_of(run.liar, name).parent / "results"
+    found: dict[str, Any] = json.loads((results / run.run_id / "manifest.json").read_text())
+    return found
 
 
 def test_a_true_consensus_under_a_later_number_is_refused(liar: LyingAggregator) -> None:
@@ -172,6 +254,36 @@ def test_a_second_consensus_in_the_same_breath_is_not_answered_unverified(liar: 
     for name in NAMES:
         watch.refusal(name)
     assert refused(second, liar, after) == list(NAMES)
+
+
+@pytest.mark.parametrize("what", ["memory", "sum before", "exponents"])
+def test_the_same_consensus_with_another_announcement_in_the_same_breath_is_not_answered(
+    liar: LyingAggregator, what: str
+) -> None:
+    # Sites check the first announcement while they compute; what they computed does not vouch for the second.
+    run = begun(liar, played=2)
+    true = run.announcement()
+
+    def lie(told: pb.RoundOpened) -> None:
+        told.ref.attempt = 2
+        if what == "memory":
+            told.memory_sha256 = memory_digest(encode_memory(forged_memory(run)))
+        elif what == "sum before":
+            told.previous_sum = bytes(32)
+        else:
+            told.exponents[0] -= 8
+
+    watch, after = Watch(run), run.open(true)
+    run.open(second := changed(true, lie))
+    for name in NAMES:
+        watch.refusal(name)
+    assert refused(second, liar, after) == list(NAMES)
+
+
+def forged_memory(run: FixedCohortPlay) -> dict[str, FloatArray]:
+    """The memory of the round that is due, with another schedule."""
+    memory = dict(run.consensus.memory)
+    return memory | {"schedule": 0.97 * memory["schedule"]}
 
 
 def test_a_sum_that_is_held_back_is_not_believed(liar: LyingAggregator) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -45,12 +43,6 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
 
 def state_of(federation: Federation, name: str) -> Path:
     return federation.root / "sites" / name / "state"
-
-
-def command(federation: Federation, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    config = federation.root / "sites" / name / "participant.toml"
-    line = [sys.executable, "-m", "participant.main", *arguments, "--config", str(config)]
-    return subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.mark.slow
@@ -122,7 +114,9 @@ def test_a_second_daemon_with_the_same_certificate_ends_with_a_sentence(federati
     home = federation.root / "sites" / "alpha"
     config = (home / "participant.toml").read_text().replace('dir = "state"', 'dir = "other-state"')
     (home / "twin.toml").write_text(config)
-    twin = Process("participant.main", ["serve", "--config", str(home / "twin.toml")], federation.root / "twin.log")
+    twin = Process(
+        "tests.support.impatient", ["serve", "--config", str(home / "twin.toml")], federation.root / "twin.log"
+    )
     assert twin.wait(60) == 1
     assert "error: another daemon with this participant's certificate is connected" in twin.text()
     assert twin.text().count('"already_connected"') == 1
@@ -130,7 +124,7 @@ def test_a_second_daemon_with_the_same_certificate_ends_with_a_sentence(federati
 
 
 def test_a_second_daemon_on_one_state_directory_ends_with_a_sentence(federation: Federation) -> None:
-    ended = command(federation, "alpha", "serve")
+    ended = federation.site_command("alpha", "serve")
     assert ended.returncode == 1
     assert "error: another participant daemon uses the state directory" in ended.stderr
     assert "hint: " in ended.stderr
@@ -140,11 +134,11 @@ def test_a_second_daemon_on_one_state_directory_ends_with_a_sentence(federation:
 def test_the_ledger_answers_while_the_daemon_runs(federation: Federation) -> None:
     run = federation.run(**SPEC | {"rounds": 2}).run_id
     federation.processes["alpha"].await_action("results_written", run=run)
-    shown = command(federation, "alpha", "ledger", "--verify", "--run", run)
+    shown = federation.site_command("alpha", "ledger", "--verify", "--run", run)
     assert shown.returncode == 0
     assert "masked update" in shown.stdout
     assert "plain" not in shown.stdout
-    listed = command(federation, "alpha", "results", "--run", run, "--json")
+    listed = federation.site_command("alpha", "results", "--run", run, "--json")
     assert f'"run": "{run}"' in listed.stdout
 
 
@@ -158,15 +152,15 @@ def test_a_run_waits_for_approval_by_hand(federation: Federation) -> None:
     changes = {"rounds": 1, "aggregation": "plain", "participants": (*NAMES, "careful")}
     run = federation.propose(**SPEC | changes)
     site.await_action("approval_awaited", run=run)
-    assert run in command(federation, "careful", "approve").stdout
-    refused = command(federation, "careful", "approve", "no-such-run")
+    assert run in federation.site_command("careful", "approve").stdout
+    refused = federation.site_command("careful", "approve", "no-such-run")
     assert refused.returncode == 1
     assert "error: no run no-such-run waits" in refused.stderr
-    unnamed = command(federation, "careful", "approve", run)
+    unnamed = federation.site_command("careful", "approve", run)
     assert (unnamed.returncode, "--by NAME" in unnamed.stderr) == (2, True)
-    assert command(federation, "careful", "approve", run, "--by", "Ada Byron", "--expires", "1h").returncode == 0
+    assert federation.site_command("careful", "approve", run, "--by", "Ada Byron", "--expires", "1h").returncode == 0
     assert len(federation.finish(run).enrolled) == 4
-    shown = command(federation, "careful", "ledger", "--verify", "--all", "--json").stdout
+    shown = federation.site_command("careful", "ledger", "--verify", "--all", "--json").stdout
     entries = [entry for entry in json.loads(shown)["entries"] if entry["type"].startswith("approval")]
     assert [entry["type"] for entry in entries] == ["approval", "approval used"]
     assert all("by Ada Byron, until " in entry["detail"] for entry in entries)
@@ -218,11 +212,11 @@ def test_bad_data_and_config_end_the_daemon_with_a_sentence(tmp_path: Path) -> N
         made.add_site("alpha", generate(Recipe(rows=8, columns=9, rank=1), 0).L, via="localhost:1")
         home = tmp_path / "sites" / "alpha"
         (home / "data.npy").write_bytes(b"")
-        ended = command(made, "alpha", "check")
+        ended = made.site_command("alpha", "check")
         assert ended.returncode == 2
         assert "data.npy is empty" in ended.stderr
         config = home / "participant.toml"
         config.write_text(config.read_text() + "[surprise]\nkey = 1\n")
-        ended = command(made, "alpha", "serve")
+        ended = made.site_command("alpha", "serve")
         assert ended.returncode == 2
         assert "surprise: there is no such key" in ended.stderr

@@ -14,9 +14,9 @@ from tests.support.notebooks import as_program, read_notebook
 from tests.support.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
-FEDERATION_SECONDS = 400  # 38 s of processor time, most of it for compiling loops in three daemons
+FEDERATION_SECONDS = 400
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * FEDERATION_SECONDS)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * FEDERATION_SECONDS), pytest.mark.usefixtures("compiled_loops")]
 
 
 def run(*command: str | Path, seconds: float = 100, **variables: str) -> str:

@@ -15,7 +15,7 @@ from tests.support.paths import ROOT, SHARED
 PAGE = (ROOT / "docs" / "first-data-set.md").read_text()
 BLOCKS = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 HEART = SHARED / "data" / "heart"
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400), pytest.mark.usefixtures("compiled_loops")]
 
 
 def typed(script: str, where: Path) -> str:

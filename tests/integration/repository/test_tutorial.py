@@ -34,7 +34,7 @@ READY = {"dcfpca-aggregator": "action=serving", "dcfpca-participant": "action=co
 SECONDS = 60.0
 
 # Some thirty commands, each a process of its own.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400), pytest.mark.usefixtures("compiled_loops")]
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from tests.support.fixed_cohort import LAYOUT, Relay, opening_of, terms_of
 numbers = st.floats(-(2.0**17), 2.0**17, allow_nan=False)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.integers(2, 6), st.sampled_from([64, 32]), st.integers(0, 8))
 def test_the_sum_opens_exactly_and_every_site_verifies_it(
@@ -25,7 +27,7 @@ def test_the_sum_opens_exactly_and_every_site_verifies_it(
     while misfits := [one for one in relay.answers(opening, updates) if isinstance(one, Misfit)]:
         opening = replace(opening, misfits=(*opening.misfits, misfits[0]))
     opened = relay.opened(opening, updates)
-    exponents = lifted(opening.exponents, len(opening.misfits), precision)
+    exponents = lifted(opening.layout, opening.exponents, len(opening.misfits), precision)
     parts = [encode(update, LAYOUT, exponents, count, precision) for update in updates.values()]
     integers = np.add.reduce(parts)
     assert np.array_equal(opened.numbers, decode(integers, LAYOUT, exponents, count, precision))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from dcfpca.cli.main import COMMANDS, command_tree
+from participant.state.database import DATABASE, open_database
 
 NUMERICS = {"numpy", "scipy", "numba", "pandas", "dcfpca.spec", "dcfpca.rpca.method"}
 NEEDLESS_FOR_HELP = NUMERICS | {"pydantic", "grpc", "cryptography", "google.protobuf", "sqlite3.dbapi2", "asyncio"}
@@ -21,6 +23,22 @@ try:
 except SystemExit:
     pass
 sys.stderr.write("\\nloaded: " + " ".join(sys.modules))
+"""
+
+
+CONFIGURATION = """
+[aggregator]
+address = "127.0.0.1:1"
+[identity]
+ca = "ca.pem"
+cert = "site.pem"
+key = "site.key"
+[data]
+path = "matrix.npy"
+[state]
+dir = "state"
+[results]
+dir = "results"
 """
 
 
@@ -49,6 +67,16 @@ def test_light_commands_do_not_load_the_numerics(words: tuple[str, ...]) -> None
     found = loaded(*words)
     assert "dcfpca.errors" in found
     assert found.isdisjoint(NUMERICS)
+
+
+def test_the_ledger_is_shown_without_the_numerics(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    open_database(tmp_path / "state" / DATABASE).close()
+    config = tmp_path / "participant.toml"
+    config.write_text(CONFIGURATION)
+    found = loaded("participant.main", "ledger", "--verify", "--run", "2026", "--config", str(config))
+    assert "participant.state.ledger" in found
+    assert found.isdisjoint(NUMERICS | {"grpc", "cryptography"})
 
 
 def test_a_health_probe_loads_neither_numerics_nor_terminal() -> None:

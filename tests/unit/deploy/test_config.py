@@ -27,9 +27,12 @@ MODELS: dict[str, type[BaseModel]] = {
     "spec.toml": RunSpec,
 }
 # Keys without a default in the file: there is none, or it stands for "not given", which TOML cannot say.
-UNSAID = {"spec.toml": {"rank"}}
+UNSAID = {
+    "spec.toml": {"rank", "privacy"},
+    "participant.toml": {"policy.max_epsilon", "policy.max_epsilon_year"},
+}
 # Defaults that are not the example's: a path as the reference has to show one, and what only measurements use.
-SHOWN_ONLY = {"store.url_file", "telemetry.ready_file", "identity.crl", "data.feature_names"}
+SHOWN_ONLY = {"store.url_file", "telemetry.ready_file", "identity.crl", "data.feature_names", "data.persons"}
 NOT_FOR_USERS: set[str] = set()
 
 

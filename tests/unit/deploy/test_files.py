@@ -94,6 +94,7 @@ def _imported() -> set[str]:
     return {name.split(".")[0] for name in plain | {n.module or "" for n in nodes if isinstance(n, ast.ImportFrom)}}
 
 
+@pytest.mark.slow
 def test_whatever_is_imported_is_declared_and_not_only_there_by_luck() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = [line for name, lines in project["optional-dependencies"].items() if name != "dev" for line in lines]

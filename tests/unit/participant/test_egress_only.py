@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -34,9 +34,9 @@ SENDING = {name for name, value in vars(Link).items() if callable(value) and not
 CARRIERS = {"grpc", "socket", "ssl", "http", "urllib", "requests", "smtplib", "ftplib", "asyncio.streams"}
 
 
-def modules() -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        yield path, ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def modules() -> list[tuple[Path, ast.Module]]:
+    return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in sorted(PACKAGE.rglob("*.py"))]
 
 
 def imported(tree: ast.Module) -> set[str]:

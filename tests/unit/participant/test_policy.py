@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from dcfpca.secagg.fixed_cohort import PastRun
 from dcfpca.spec import RunSpec
+from dcfpca.wire_constants import SMALL_SUM
 from participant.policy import (
     SAMPLED,
-    SMALL_SUM,
     Accept,
     Refuse,
     SiteFacts,
@@ -203,9 +203,12 @@ def test_the_same_cohort_again_or_one_that_differs_by_enough_needs_no_approval(c
     assert review(spec(participants=tuple(cohort)), site(), PAST) == Accept()
 
 
-def test_small_sums_are_always_verified_and_of_large_ones_one_in_eight_unless_the_policy_says_otherwise() -> None:
-    sampled = SitePolicy()
-    assert all(wants_verification(sampled, SMALL_SUM, draw) for draw in range(256))
-    assert sum(wants_verification(sampled, SMALL_SUM + 1, draw) for draw in range(256)) == 256 // SAMPLED
-    assert all(wants_verification(SitePolicy(verify="always"), SMALL_SUM + 1, draw) for draw in range(256))
-    assert not any(wants_verification(SitePolicy(verify="never"), 8, draw) for draw in range(256))
+def test_small_sums_are_always_verified_and_large_ones_in_turn_or_at_random_unless_the_policy_says_otherwise() -> None:
+    def drawn(verify: Literal["always", "sampled", "never"], size: int, *, turn: bool = False) -> int:
+        return sum(wants_verification(SitePolicy(verify=verify), size, draw, turn=turn) for draw in range(256))
+
+    assert drawn("sampled", SMALL_SUM) == 256
+    assert drawn("sampled", SMALL_SUM + 1, turn=True) == 256
+    assert drawn("sampled", SMALL_SUM + 1) == 256 // SAMPLED
+    assert drawn("always", SMALL_SUM + 1) == 256
+    assert drawn("never", 8, turn=True) == 0

@@ -54,6 +54,13 @@ def test_flags_and_gaps_are_counted_by_feature(known: Known) -> None:
     assert (found.outliers, found.missing) == (int(np.count_nonzero(S)), 1)
 
 
+def test_the_report_says_where_the_final_subspace_was_not_checked(known: Known) -> None:
+    config, *_ = known
+    assert "could not check" not in build_report(config, manifest())
+    assert "could not check" not in build_report(config, manifest(consensus_verified=True))
+    assert "could not check" in build_report(config, manifest(consensus_verified=False))
+
+
 def test_the_report_names_sample_measurement_found_and_expected(known: Known) -> None:
     config, M, L, _ = known
     html = build_report(config, manifest())
@@ -144,3 +151,12 @@ def test_a_run_of_rank_zero_without_flags_says_so(tmp_path: Path) -> None:
 def test_noise_beyond_counting_is_not_spelled_out() -> None:
     assert noise_text(-4.7) == "-4.7 noise"
     assert noise_text(1e12) == "+over 1000 noise"
+
+
+def test_the_report_of_a_private_run_says_what_was_spent_and_others_do_not(tmp_path: Path) -> None:
+    L = np.ones((4, 25))
+    config = site_with(tmp_path, L + 0.1 * np.random.default_rng(0).normal(size=L.shape), L, np.zeros_like(L))
+    found = measure_result(config, manifest())
+    assert "What privacy was spent" not in site_report(manifest(), found, "now")
+    told = site_report(manifest() | {"privacy": {"sentence": "It has ε = 1 & c < 2."}}, found, "now")
+    assert "<h2>What privacy was spent</h2>\n<p>It has ε = 1 &amp; c &lt; 2.</p>" in told

@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
+from dcfpca.privacy.zcdp import rho_of
 from dcfpca.spec import parse_spec
 from dcfpca.text import run_views
 from dcfpca.text.console import print_json
@@ -49,8 +50,19 @@ def test_every_field_of_a_run_and_a_round_is_in_the_document() -> None:
     document: Any = run_views.run_document(run_view(round_view(1)))
     renamed = {"created_ms": "created", "ended_ms": "ended", "deadline_ms": "deadline"}
     fields = {renamed.get(field.name, field.name) for field in pb.RunView.DESCRIPTOR.fields}
-    assert set(document) == fields
+    assert set(document) == fields | {"privacy"}  # which the spec says
     assert set(document["rounds"][0]) == {field.name for field in pb.RoundView.DESCRIPTOR.fields}
+
+
+def test_a_private_run_is_shown_with_epsilon_delta_rho_and_conspirators() -> None:
+    spec = parse_spec({"rank": 4, "rows": 20, "privacy": {"epsilon": 2.0, "conspirators": 3}})
+    view = run_view(spec=spec.canonical())
+    document: Any = run_views.run_document(view)
+    rho = rho_of(2.0, 1e-6)
+    assert document["privacy"] == {"epsilon": 2.0, "delta": 1e-6, "conspirators": 3, "rho": rho}
+    assert f"ε = 2 at δ = 1e-06 (ρ = {rho:.3g}) at every site, c = 3" in drawn(run_views.run_picture(view))
+    exact: Any = run_views.run_document(run_view())
+    assert exact["privacy"] is None
 
 
 def test_every_field_of_those_waited_for_and_of_complaints_is_in_the_document() -> None:
@@ -167,3 +179,10 @@ def history_of(view: pb.RunView) -> RunHistory:
     history = RunHistory()
     history.take(view)
     return history
+
+
+def test_a_run_shows_the_notes_of_its_verdict() -> None:
+    told = pb.VerdictView(sound=True, sentence="done", notes=["direction 3 is uncertain"])
+    out = io.StringIO()
+    Console(file=out, width=200).print(run_views.run_picture(run_view(status="finished", verdict=told)))
+    assert "direction 3 is uncertain" in out.getvalue()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +10,10 @@ import numpy as np
 import pytest
 
 from participant.main import main
+from participant.state.store import Store
 from tests.support.federation import Federation
 from tests.support.malformed import malformed
+from tests.support.processes import run_to_end
 
 SAMPLES = {"orientation": "samples-in-rows", "missing": "allow"}
 
@@ -55,15 +55,13 @@ def test_malformed_files_are_refused_by_the_command(
 def test_a_table_of_samples_is_described_as_the_method_sees_it(alone: Federation, tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text("id,height,weight\n1,1.5,60\n2,1.7,\n3,1.6,70\n")
     file = config(alone, tmp_path / "d.csv", features=["weight", "height"])
-    command = [sys.executable, "-m", "participant.main", "check", "--config", str(file), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    told = json.loads(done.stdout)
+    told = json.loads(run_to_end("participant.main", "check", "--config", str(file), "--json").stdout)
     assert (told["data"]["rows"], told["data"]["columns"], told["data"]["missing"]) == (2, 3, 1)
 
 
-def remarks(file: Path, capsys: pytest.CaptureFixture[str]) -> str:
+def remarks(file: Path, capsys: pytest.CaptureFixture[str], *options: str) -> str:
     with pytest.raises(SystemExit) as ended:
-        main(["check", "--config", str(file), "--json"])
+        main(["check", "--config", str(file), "--json", *options])
     assert ended.value.code == 0
     return "; ".join(json.loads(capsys.readouterr().out)["remarks"])
 
@@ -102,6 +100,31 @@ def test_check_says_up_to_which_rank_the_columns_are_enough(
     assert "gives the site's data away" in remarks(file, capsys)
     file.write_text(file.read_text().replace("min_columns = 2", "min_columns = 0"))
     assert "runs of rank 15 or less" in remarks(file, capsys)
+    np.save(tmp_path / "M.npy", np.ones((4, 47)))
+    assert "runs of rank 4 or less" in remarks(file, capsys)
+
+
+def test_check_says_what_a_run_with_a_given_spec_costs_and_what_is_left(
+    alone: Federation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [f"P{k // 2},{k}.5,{k * k % 7},{k}" for k in range(40)]
+    (tmp_path / "d.csv").write_text("patient,a,b,c\n" + "\n".join(lines) + "\n")
+    file = config(alone, tmp_path / "d.csv", person_column="patient")
+    file.write_text(file.read_text().replace("min_columns = 2", "min_columns = 2\nmax_epsilon = 2.0"))
+    site = file.parent
+    Store(site / "state", site / "results").close()
+    assert "has spent ε = 0 of 2 on this data at δ = 1e-05; ε = 2 is left for one run" in remarks(file, capsys)
+
+    def costs(text: str) -> str:
+        (tmp_path / "spec.toml").write_text(text)
+        return remarks(file, capsys, "--spec", str(tmp_path / "spec.toml"))
+
+    told = costs("rank = 2\n[privacy]\nepsilon = 1.0\n")
+    assert "costs ε = 1 at δ = 1e-06 (ρ = 0.0244) for one person, after which ε = 1 is spent on this data" in told
+    assert "would join it" in told
+    assert "would join it" in costs('rank = 1\nfeatures = ["a", "b"]\n[privacy]\nepsilon = 1.0\n')
+    assert "would refuse it: the run asks for ε = 3" in costs("rank = 2\n[privacy]\nepsilon = 3.0\n")
+    assert "has no differential privacy" in costs("rank = 2\n")
 
 
 def test_a_matrix_larger_than_the_limit_is_checked_like_any_other(

@@ -91,6 +91,7 @@ def read(path: Path) -> list[object] | None:
         store.close()
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_changes_an_answer_unnoticed(tmp_path: Path) -> None:
     sound, hurt = tmp_path / "store.db", tmp_path / "hurt" / "store.db"
     filled(sound)

@@ -57,6 +57,7 @@ def test_two_aggregators_cannot_use_one_store(tmp_path: Path) -> None:
     Store(tmp_path / "store.db").close()
 
 
+@pytest.mark.slow
 def test_a_store_locked_by_another_program_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "store.db"
     with_run(path).close()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import threading
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from numpy.typing import NDArray
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.identity import Role
 from dcfpca.pki import create_authority, issue_credentials
+from dcfpca.secagg.errors import LostState, OutOfTurn
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
@@ -26,7 +30,9 @@ from participant.egress import Egress
 from participant.engine import Engine
 from participant.link import Link
 from participant.local_site import LocalSite, open_site
-from participant.session import Consent
+from participant.policy import SitePolicy
+from participant.session import Consent, events
+from participant.state.ledger import PRIVACY_CHARGE
 from participant.state.store import Store
 
 SPEC = RunSpec(rows=6, rank=2, participants=("a", "b", "c"), dropouts="go-on")
@@ -86,6 +92,47 @@ async def test_the_seed_is_saved_before_anything_is_sent_and_kept_for_repeats(se
     deliver(driver, opened())
     assert services.store.seed("run-1")[0] == seed
     await driver.stop()
+
+
+async def test_a_private_run_is_charged_before_anything_leaves_and_is_answered_with_no_other_data_or_persons(
+    services: SiteServices,
+) -> None:
+    spec = RunSpec.model_validate({"rows": 6, "rank": 2, "privacy": {"epsilon": 1.0}})
+    services.site.facts = replace(services.site.facts, policy=SitePolicy(min_columns=2))
+    driver = RunDriver("run-1", services)
+    driver.take(events.Proposed(spec.canonical(), spec.digest()))
+    # The tasks that send have not had a turn yet.
+    assert [entry.item.kind for entry in services.store.ledger.entries()] == [PRIVACY_CHARGE]
+    same = RunDriver("run-1", services, services.store.run("run-1")).session.fixed
+    assert same is not None
+    with pytest.raises(OutOfTurn):
+        _ = same.side
+    services.site.matrix = replace(services.site.matrix, persons=("ann",) * 9)
+    other = RunDriver("run-1", services, services.store.run("run-1")).session.fixed
+    assert other is not None
+    with pytest.raises(LostState):
+        _ = other.side
+    await driver.stop()
+
+
+async def test_what_could_not_be_saved_stops_the_daemon_and_nothing_of_it_leaves(
+    services: SiteServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(services.store, "save_joining", fails)
+    services.site.facts = replace(services.site.facts, policy=SitePolicy(min_columns=2, allow_plain=True))
+    driver = RunDriver("run-1", services)
+    proposed = events.Proposed(PLAIN.canonical(), PLAIN.digest())
+    with pytest.raises(OSError, match="error"):
+        driver.take(proposed)
+    failure = await asyncio.wait_for(services.store.until_failed(), 5)
+    assert isinstance(failure, OSError)
+    assert failure.errno == errno.EIO
+    driver.take(proposed)  # what the session has decided is not repeated as if it were saved
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert list(services.store.ledger.entries()) == []
 
 
 async def test_a_new_attempt_has_a_new_seed(services: SiteServices) -> None:

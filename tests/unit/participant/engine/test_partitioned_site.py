@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -99,13 +100,53 @@ def test_the_number_of_threads_does_not_show(tmp_path: Path, monkeypatch: pytest
     np.testing.assert_array_equal(answers[0], answers[1])
 
 
+def test_parts_held_in_memory_give_what_the_whole_gives_also_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "LEAST_PART_BYTES", 8 * 30 * 40)
+    monkeypatch.setattr(engine_module, "block_width", lambda rows: 20)
+    method, engine = method_of(parse_spec({"rows": 30, "max_rank": 5, "subspace": EXACT})), Engine(2)
+    columns, whole = ArrayColumns(matrix()), method.site(ArrayColumns(matrix()))
+    parted = engine.site(method, columns)
+    assert isinstance(parted, PartitionedSite)
+    consensus, updates = run(method, parted, method.begin(), 4)
+    _, expected = run(method, whole, method.begin(), 4)
+    assert all(close(one, other) for one, other in zip(updates, expected, strict=True))
+    atomic_write(tmp_path / "step", lambda file: write_arrays(file, parted.snapshot()))
+    fresh = engine.site(method, columns)
+    engine.resume(fresh, read_arrays(tmp_path / "step"))
+    (ours, again), (_, once) = (run(method, one, consensus, 3) for one in (fresh, parted))
+    assert all(close(one, other) for one, other in zip(again, once, strict=True))
+    assert close(collect(fresh, ours.broadcast).L, collect(parted, ours.broadcast).L)
+
+
+def test_no_more_parts_compute_at_a_time_than_there_are_threads(tmp_path: Path) -> None:
+    lock, computing, most = threading.Lock(), 0, 0
+    workers = Engine(1, scratch=tmp_path)._part_workers(1, WindowedColumns(ArrayColumns(matrix()), 40))
+
+    def task(site: Site) -> FloatArray:
+        nonlocal computing, most
+        with lock:
+            computing += 1
+            most = max(most, computing)
+        site.answer(0, method.begin().broadcast)
+        with lock:
+            computing -= 1
+        return np.ones(1)
+
+    method = method_of(parse_spec({"rows": 30, "rank": 3}))
+    site = PartitionedSite(method, WindowedColumns(ArrayColumns(matrix()), 40), 40, workers)
+    assert site.total(task)[0] == len(site.parts) > 2
+    assert most == 1
+
+
 def test_a_restored_site_goes_on_as_if_nothing_had_happened(columns: Columns, tmp_path: Path) -> None:
     method, engine = method_of(parse_spec({"rows": 30, "max_rank": 5})), Engine(2, memory_limit=LIMIT, scratch=tmp_path)
     site = engine.site(method, columns)
     consensus, _ = run(method, site, method.begin(), 4)
-    checksum = atomic_write(tmp_path / "step", lambda file: write_arrays(file, site.snapshot()))
+    atomic_write(tmp_path / "step", lambda file: write_arrays(file, site.snapshot()))
     fresh = engine.site(method, columns)
-    engine.resume(fresh, read_arrays(tmp_path / "step", checksum))
+    engine.resume(fresh, read_arrays(tmp_path / "step"))
     again, once = (run(method, one, consensus, 3)[1] for one in (fresh, site))
     np.testing.assert_array_equal(again, once)
 

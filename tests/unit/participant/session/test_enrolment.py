@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from participant.session import actions, events
-from tests.support.sessions import enrolled, kinds, opened, session_of, spec_of
+from dcfpca.privacy.zcdp import rho_of
+from participant.privacy_review import Spending
+from participant.session import Session, actions, events
+from tests.support.secagg import identity_of
+from tests.support.sessions import enrolled, kinds, opened, session_of, site_of, spec_of
 
 
 def test_the_spec_cannot_be_changed_after_consent() -> None:
@@ -45,6 +48,19 @@ def test_approval_is_awaited_and_then_given_once() -> None:
     assert kinds(session.handle(opened(spec_of()))) == ["LogRefusal"]
     assert kinds(session.handle(events.Approved())) == ["Respond"]
     assert kinds(session.handle(events.Approved())) == []
+
+
+def test_a_run_that_waited_for_a_person_is_refused_if_its_budget_was_spent_meanwhile() -> None:
+    spent = [Spending(0.0, 0.0)]
+    site = site_of("a", manual_approval=True, max_epsilon=1.0)
+    session = Session("run-1", site, lambda: identity_of("a"), spent=lambda: spent[0])
+    spec = spec_of(dropouts="wait", privacy={"epsilon": 1.0})
+    assert kinds(session.handle(events.Proposed(spec.canonical(), spec.digest()))) == ["AwaitApproval"]
+    spent[0] = Spending(rho_of(0.5, 1e-6), 0.0)
+    (answer,) = session.handle(events.Approved()).actions
+    assert isinstance(answer, actions.Respond)
+    assert not answer.accept
+    assert "ε = 0.5 has been spent on this data" in answer.reasons[0]
 
 
 def test_a_cohort_smaller_than_the_policy_makes_the_site_withdraw_and_stay_out() -> None:

@@ -9,8 +9,8 @@ from dcfpca.message_fate import Fate
 from dcfpca.secagg import errors
 from dcfpca.secagg.fixed_cohort import PastRun
 from participant.session import Reaction, actions, events
+from participant.session.events import ShownSum
 from participant.session.session import Session
-from participant.session.verification import ShownSum
 from tests.support.fixed_cohort_sessions import NAMES, WaitingCohort, entropy_of, spec_of
 from tests.support.secagg import identity_of
 from tests.support.sessions import kinds

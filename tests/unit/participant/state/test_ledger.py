@@ -10,8 +10,9 @@ import pytest
 
 from dcfpca.chain_checkpoint import save_checkpoint, verify_checkpoint
 from dcfpca.errors import BadInput, Refused
+from participant.state.database import DATABASE
 from participant.state.ledger import Item, verify
-from participant.state.store import DATABASE, Store
+from participant.state.store import Store
 
 
 def item(kind: str = "masked update", round: int | None = 1, sha: bytes = b"x" * 32) -> Item:

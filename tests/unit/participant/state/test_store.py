@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import sqlite3
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,11 @@ from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadInput, Refused
 from dcfpca.spec import RunSpec
 from participant.session import Consent
+from participant.state.database import DATABASE
 from participant.state.directory_lock import only_daemon
+from participant.state.key_record import noise_file
 from participant.state.step_file import LocalStep
-from participant.state.store import DATABASE, Store
+from participant.state.store import Store
 
 SPEC = RunSpec(rows=5, rank=2)
 CONSENT = Consent(SPEC, SPEC.digest(), True, (), False)
@@ -28,8 +31,9 @@ def step_of(round: int) -> LocalStep:
     return LocalStep(round, bytes([round]) * 32, rng.standard_normal(7), {"V": rng.standard_normal((4, 2))})
 
 
-def save(store: Store, round: int) -> None:
-    store.record_step("run-1", step_of(round), store.save_step("run-1", step_of(round)))
+def save(store: Store, round: int, run_id: str = "run-1", durable: bool = False) -> None:
+    store.save_consent(run_id, CONSENT, 1)
+    store.save_step(run_id, SPEC, step_of(round), durable=durable)
 
 
 @pytest.fixture
@@ -67,13 +71,38 @@ def test_the_last_local_step_survives_a_restart_bit_by_bit(directory: Path) -> N
     np.testing.assert_array_equal(found.snapshot["V"], step_of(3).snapshot["V"])
 
 
-def test_a_step_that_was_saved_but_not_recorded_does_not_count(directory: Path) -> None:
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_write_that_is_cut_short_leaves_the_step_before(directory: Path, durable: bool) -> None:
+    store = Store(directory)
+    for round in range(1, 6):
+        before = {path: path.read_bytes() for path in directory.glob("*.step")}
+        save(store, round, durable=durable)
+        (written,) = [path for path in directory.glob("*.step") if before.get(path) != path.read_bytes()]
+        whole = written.read_bytes()
+        for cut in (0, 1, len(whole) // 2, len(whole) - 1):
+            written.write_bytes(whole[:cut] + before.get(written, b"")[cut:])
+            found = Store(directory).step("run-1")
+            assert (found.round if found else 0) == round - 1
+        written.write_bytes(whole)
+
+
+def test_a_step_that_was_read_is_not_overwritten_while_it_may_be_in_use(directory: Path) -> None:
     store = Store(directory)
     save(store, 1)
-    store.save_step("run-1", step_of(2))
-    found = Store(directory).step("run-1")
+    found = store.step("run-1")
     assert found is not None
-    assert found.round == 1
+    for round in (2, 3, 4):
+        save(store, round)
+    np.testing.assert_array_equal(found.snapshot["V"], step_of(1).snapshot["V"])
+
+
+def test_steps_of_runs_with_similar_names_are_apart(directory: Path) -> None:
+    store = Store(directory)
+    save(store, 1)
+    save(store, 2, "run")
+    store.end("run", "finished", "")
+    assert store.step("run-1") is not None
+    assert store.step("run") is None
 
 
 def test_a_damaged_step_is_not_used(directory: Path) -> None:
@@ -94,9 +123,82 @@ def test_array_files_do_not_pile_up(directory: Path) -> None:
         save(store, round)
         if round % 5 == 0:
             store.flush()
-    assert len(list(directory.glob("*.step"))) <= 2
+    assert len(list(directory.glob("*.step"))) <= 3
     store.end("run-1", "finished", "")
     assert list(directory.glob("*.step")) == []
+
+
+def test_files_of_runs_that_are_over_are_removed_at_the_next_start(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(directory)
+    for run_id in ("run-1", "run-2"):
+        save(store, 1, run_id)
+        store.make_noise_key(run_id, b"n" * 32)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "forget_files", killed)
+        with pytest.raises(KeyboardInterrupt):
+            store.end("run-1", "finished", "")
+    store.close()
+    store = Store(directory)
+    store.remove_leftovers()
+    assert store.step("run-1") is None
+    assert not noise_file(directory, "run-1").exists()
+    assert store.step("run-2") is not None
+    assert store.noise_key("run-2") == b"n" * 32
+
+
+def test_a_run_may_end_while_its_steps_are_flushed(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(directory)
+    save(store, 1)
+    monkeypatch.setattr(Path, "exists", lambda path: True)  # as it was the moment before
+    for path in directory.glob("*.step"):
+        path.unlink()
+    store.flush()
+
+
+@pytest.mark.parametrize("left", [b"", b"k" * 17, b"k" * 32, b"k" * 50])
+def test_a_key_of_the_noise_that_was_cut_off_while_written_is_made_again(directory: Path, left: bytes) -> None:
+    store = Store(directory)
+    noise_file(directory, "run-1").write_bytes(left)
+    store.make_noise_key("run-1", b"n" * 32)
+    assert store.noise_key("run-1") == b"n" * 32
+    store.make_noise_key("run-1", b"o" * 32)
+    assert store.noise_key("run-1") == b"n" * 32
+
+
+def test_a_kill_while_the_first_keys_of_a_run_are_saved_leaves_a_run_without_keys(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a run makes new ones; one that has a cohort and no keys would be lost."""
+    real = os.pwrite
+    for writes in (0, 1):
+        store, left = Store(directory), iter(range(writes))
+        store.save_consent("run-1", CONSENT, 1)
+
+        def killed(descriptor: int, data: bytes, offset: int, left: Iterator[int] = left) -> int:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            return real(descriptor, data, offset)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "pwrite", killed)
+            with pytest.raises(KeyboardInterrupt):
+                store.save_keys("run-1", ("a", "b"), b"k" * 100)
+        store.close()
+        row = (store := Store(directory)).run("run-1")
+        assert row is not None
+        assert row.cohort == ()
+        store.close()
+    store = Store(directory)
+    store.save_keys("run-1", ("a", "b"), b"l" * 100)
+    row = store.run("run-1")
+    assert row is not None
+    assert (row.cohort, store.key_slots("run-1")) == (("a", "b"), (b"l" * 100, b"l" * 100))
 
 
 def test_a_new_attempt_wipes_the_seed_and_the_messages_of_the_one_before(directory: Path) -> None:

@@ -69,36 +69,6 @@ def test_the_compiled_counts_agree_with_numpy(dtype: Precision) -> None:
 
 @needs_compiler
 @precisions
-def test_marking_sweeps_and_tells_which_entries_have_less_than_full_influence(dtype: Precision) -> None:
-    M, L = matrix(dtype)
-    swept, found, expected = L.copy(), L.copy(), L.copy()
-    marked, known = np.zeros(M.shape, np.uint8), np.zeros(M.shape, np.uint8)
-    numpy_loops.sweep(M, swept, 1.3, 2.0, 1.0, 1.1)
-    loops().mark(M, found, marked, 1.3, 2.0, 1.1)
-    numpy_loops.mark(M, expected, known, 1.3, 2.0, 1.1)
-    np.testing.assert_allclose(found, swept, rtol=10 * eps(dtype), atol=10 * eps(dtype))
-    np.testing.assert_allclose(expected, swept, rtol=10 * eps(dtype), atol=10 * eps(dtype))
-    np.testing.assert_array_equal(marked, ~(np.abs(M - L) <= 1.3))
-    np.testing.assert_array_equal(marked, known)
-
-
-@pytest.mark.parametrize("form", [pytest.param(compiled_loops, marks=needs_compiler), loops_in_numpy])
-@precisions
-def test_amending_is_the_product_at_the_marked_entries_alone(form: Callable[[], Loops], dtype: Precision) -> None:
-    rng = np.random.default_rng(1)
-    U, moved = rng.standard_normal((40, 7)).astype(dtype), rng.standard_normal((30, 5)).astype(dtype)
-    Y: np.ndarray = SIZES.astype(dtype)
-    marked = (rng.random(SIZES.shape) < 0.2).astype(np.uint8)
-    left: np.ndarray = np.ascontiguousarray(U[:, :5])
-    before, gained = Y.copy(), np.zeros((30, 7), dtype)
-    form().amend(marked, Y, left, moved, U, gained)
-    more: np.ndarray = np.where(marked, left @ moved.T, 0.0)
-    np.testing.assert_allclose(Y, before + more, rtol=1e-5, atol=100 * eps(dtype))
-    np.testing.assert_allclose(gained, more.T @ U, rtol=1e-4, atol=1e-4)
-
-
-@needs_compiler
-@precisions
 @pytest.mark.parametrize("shape", [(7, 1), (40, 16), (41, 30), (10, 300), (12, 560)])
 def test_the_walk_over_few_directions_agrees_with_numpy(shape: tuple[int, int], dtype: Precision) -> None:
     (rows, columns), rng = shape, np.random.default_rng(2)
@@ -154,14 +124,12 @@ def test_thin_passes_give_what_matrix_products_give(
 @pytest.mark.parametrize("form", [pytest.param(compiled_loops, marks=needs_compiler), loops_in_numpy])
 def test_the_outliers_are_gathered_column_by_column(form: Callable[[], Loops]) -> None:
     M, L = matrix(np.float64)
-    counts = np.zeros(30, np.int64)
-    missing, squares = form().outliers_by_column(M, L, 1.3, counts)
-    ends = np.concatenate([[0], np.cumsum(counts)])
-    rows, values = np.empty(ends[-1], np.int32), np.empty(ends[-1])
-    squares += form().gather_outliers(M, L, 1.3, 2.0, ends[:-1].copy(), rows, values)
+    ends, rows, values, missing, squares = form().outliers(M, L, 1.3, 2.0)
     R = np.nan_to_num(M - L)
     S = firm(R, 1.3, 2.0)
-    np.testing.assert_allclose(sparse.csc_array((values, rows, ends), shape=M.shape).toarray(), S, rtol=1e-12)
+    found = sparse.csc_array((values, rows, ends), shape=M.shape)
+    np.testing.assert_allclose(found.toarray(), S, rtol=1e-12)
+    assert found.has_canonical_format
     assert missing == 1
     assert squares == pytest.approx(float(np.sum((R - S) ** 2)))
 
@@ -196,16 +164,11 @@ def test_what_lies_beyond_the_columns_of_the_block_is_not_looked_at(form: Callab
     wide = np.concatenate([M, np.full((40, 9), 1e9)], axis=1)
 
     def told(data: np.ndarray) -> list[np.ndarray]:
-        swept, marked, flags = L.copy(), L.copy(), np.zeros(L.shape, np.uint8)
-        histogram, counts = np.zeros(20), np.zeros(30, np.int64)
+        swept, histogram = L.copy(), np.zeros(20)
         form().sweep(data, swept, 1.3, 2.0, 1.0, 1.1)
-        form().mark(data, marked, flags, 1.3, 2.0, 1.1)
         sums = form().count(data, L, np.arange(40), 1.3, 2.0, 0.9, -14, histogram)
-        missing = form().outliers_by_column(data, L, 1.3, counts)
-        ends = np.concatenate([[0], np.cumsum(counts)])
-        rows, values = np.empty(ends[-1], np.int32), np.empty(ends[-1])
-        left = form().gather_outliers(data, L, 1.3, 2.0, ends[:-1].copy(), rows, values)
-        return [swept, marked, flags, histogram, counts, rows, values, np.array([*sums, *missing, left])]
+        ends, rows, values, *left = form().outliers(data, L, 1.3, 2.0)
+        return [swept, histogram, ends, rows, values, np.array([*sums, *left])]
 
     for narrow, found in zip(told(M), told(wide), strict=True):
         np.testing.assert_array_equal(found, narrow)

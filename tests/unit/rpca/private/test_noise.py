@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from dcfpca.errors import BadInput
+from dcfpca.privacy.settings import MOST_SITES
 from dcfpca.privacy.zcdp import epsilon_of, rho_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Consensus, FloatArray, Total
@@ -16,6 +18,9 @@ from dcfpca.rpca.private.method import PrivateSubspaceMethod
 from dcfpca.rpca.private.plan import PrivatePlan
 from dcfpca.rpca.private.schedule import PrivateSchedule
 from dcfpca.rpca.private.simulate import NoisySum
+from dcfpca.secagg.fixed_cohort.exponents import first_exponents
+from dcfpca.secagg.fixed_cohort.fixed_point import decode, encode
+from dcfpca.secagg_block_layout import block_layout
 
 ROWS, RANK, SITES, CONSPIRATORS = 40, 2, 4, 1
 
@@ -57,6 +62,15 @@ def test_noise_is_on_the_grid_and_many_steps_wide() -> None:
     steps = np.ldexp(sent, GRID_BITS)
     assert np.array_equal(steps, np.rint(steps))
     assert site_scale(0.8, 1) >= 2**20
+
+
+@pytest.mark.parametrize("members", [2, 3, MOST_SITES])
+def test_the_fixed_point_of_the_secure_sum_holds_noisy_updates_exactly(members: int) -> None:
+    sent = noised(np.random.default_rng(1).uniform(-1e6, 1e6, 500), 40.0, 2, entropy(1))
+    layout = block_layout(method(0.1).update_layout(1))
+    layout = replace(layout, blocks=(replace(layout.blocks[0], size=sent.size),))
+    integers = encode(sent, layout, first_exponents(layout), members, 64)
+    assert np.array_equal(decode(integers, layout, first_exponents(layout), members, 64), sent)
 
 
 def test_no_honest_site_is_refused() -> None:

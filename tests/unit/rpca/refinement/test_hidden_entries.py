@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.refinement.hidden_entries import HiddenColumns
+from dcfpca.rpca.refinement.site import StagedSite
+from dcfpca.spec import parse_spec
 
 
 def test_hidden_entries_follow_the_content_of_a_column_not_its_place() -> None:
@@ -28,3 +31,26 @@ def test_what_is_hidden_is_shown_when_hiding_ends() -> None:
     assert np.isnan(columns.read(0, 50)).any()
     columns.hiding = False
     np.testing.assert_array_equal(columns.read(10, 20), M[:, 10:20])
+
+
+def test_what_is_read_lacks_the_hidden_entries_and_nothing_else() -> None:
+    M = np.random.default_rng(0).standard_normal((40, 50))
+    columns = HiddenColumns(ArrayColumns(M), 0.2, seed=0)
+    whole = columns.hidden(0, 50)
+    for first, last in ((0, 50), (10, 20), (10, 20), (20, 21)):
+        np.testing.assert_array_equal(columns.hidden(first, last), whole[:, first:last])
+        expected = np.where(whole[:, first:last], np.nan, M[:, first:last])
+        np.testing.assert_array_equal(columns.read(first, last), expected)
+    assert not np.isnan(M).any()
+
+
+def test_a_restored_site_hides_the_same_entries_without_reading_all_columns_again() -> None:
+    M = np.random.default_rng(0).standard_normal((30, 40))
+    method = method_of(parse_spec({"rows": 30, "rank": 3}))
+    before, after = (method.site(ArrayColumns(M)) for _ in range(2))
+    before.answer(0, method.begin().broadcast)
+    after.restore(before.snapshot())
+    assert isinstance(before, StagedSite)
+    assert isinstance(after, StagedSite)
+    assert after.hidden.keys.size == 40
+    np.testing.assert_array_equal(after.hidden.hidden(0, 40), before.hidden.hidden(0, 40))

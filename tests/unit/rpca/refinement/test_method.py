@@ -61,6 +61,7 @@ def test_noisy_data_ends_at_rest_with_the_rank_found_and_errors_at_the_floor(noi
     assert np.count_nonzero(flagged & hit) >= 0.98 * np.count_nonzero(hit)
 
 
+@pytest.mark.slow
 def test_pure_noise_around_a_low_rank_part_is_hardly_flagged() -> None:
     M, _, _ = _low_rank(30, 6000, 2, noise=0.5, share=0.0)
     run = simulate(_method(30, 10, fixed=False), [ArrayColumns(M)])

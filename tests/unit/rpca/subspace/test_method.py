@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tracemalloc
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -32,6 +33,42 @@ def test_every_kind_of_outlier_is_taken_out_exactly(kind: Outliers, fixed_rank: 
     assert run.consensus.outcome is Outcome.CONVERGED
     assert run.consensus.progress.rank == 7
     assert relative_error(run.low_rank, problem.L) <= 1e-9
+
+
+@pytest.mark.parametrize("kind", [Outliers.IMPULSE, Outliers.UNIFORM])
+@pytest.mark.parametrize("tolerance", [1e-6, 1e-9, 1e-11])
+@pytest.mark.parametrize("width", [10, 20])
+def test_a_run_that_converges_fast_ends_within_its_tolerance_of_the_answer(
+    width: int, tolerance: float, kind: Outliers
+) -> None:
+    problem = generate(Recipe(200, 200, 10, 0.05, kind, counts=(50,) * 4), 4)
+    run = simulate(SubspaceMethod(200, width, 60, tolerance, fixed_rank=width == 10), problem.sites())
+    assert run.consensus.outcome is Outcome.CONVERGED
+    assert relative_error(run.low_rank, problem.L) <= tolerance
+    np.testing.assert_array_equal(run.outliers.toarray() != 0.0, problem.S != 0.0)
+
+
+def test_a_local_step_and_a_result_of_a_small_site_take_little_more_than_its_matrix() -> None:
+    problem = generate(Recipe(500, 500, 25, 0.05, counts=(50,) * 10), 0)
+    method = SubspaceMethod(500, 25, 20, 1e-9)
+    sites, watched = [method.site(own) for own in problem.sites()], method.site(problem.sites()[0])
+    consensus, taken = method.begin(), []
+    while consensus.outcome is None:
+        taken.append(_peak_bytes(partial(watched.answer, consensus.round, consensus.broadcast)))
+        consensus = method.advance(consensus, exchange(method, consensus, sites))
+    taken.append(_peak_bytes(partial(collect, watched, consensus.broadcast)))
+    matrix = 8 * 500 * 50
+    assert np.median(taken) <= 2.25 * matrix  # beside the matrix itself
+    assert max(taken) <= 3.0 * matrix  # in the first round of double precision
+
+
+def _peak_bytes(work: Callable[[], object]) -> int:
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(("rank_share", "sparsity"), [(0.1, 0.3), (0.2, 0.2)])

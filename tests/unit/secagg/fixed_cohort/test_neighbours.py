@@ -14,7 +14,7 @@ def test_up_to_64_everybody_masks_with_everybody(count: int) -> None:
         assert neighbours_of(name, names, bytes(32)) == tuple(other for other in names if other != name)
 
 
-@pytest.mark.parametrize("count", [65, 100, 300])
+@pytest.mark.parametrize("count", [65, 100, pytest.param(300, marks=pytest.mark.slow)])
 def test_above_64_neighbours_are_mutual_and_as_many_as_computed(count: int) -> None:
     names = site_names(count)
     around = {name: neighbours_of(name, names, b"\x05" * 32) for name in names}
@@ -28,7 +28,7 @@ def test_another_group_secret_is_another_ring() -> None:
     assert neighbours_of(names[0], names, bytes(32)) != neighbours_of(names[0], names, b"\x01" * 32)
 
 
-@pytest.mark.parametrize("count", [65, 100, 300])
+@pytest.mark.parametrize("count", [65, 100, pytest.param(300, marks=pytest.mark.slow)])
 def test_the_honest_stay_connected_when_a_third_conspires(count: int) -> None:
     names, draw = site_names(count), np.random.default_rng(count)
     for trial in range(10):

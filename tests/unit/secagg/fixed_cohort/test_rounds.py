@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 
 from dcfpca.secagg import errors
-from dcfpca.secagg.fixed_cohort import FixedCohortSide, Masked, Misfit, Numbers, begin_tally, open_sum
+from dcfpca.secagg.fixed_cohort import (
+    Block,
+    BlockLayout,
+    FixedCohortSide,
+    Masked,
+    Misfit,
+    Numbers,
+    begin_tally,
+    open_sum,
+)
+from dcfpca.secagg.fixed_cohort.block_layout import BOUNDED
 from dcfpca.secagg.fixed_cohort.exponents import LIFT, lifted
 from dcfpca.secagg.fixed_cohort.fixed_point import decode, encode
 from tests.support.fixed_cohort import LAYOUT, Relay, opening_of, random_updates, terms_of
@@ -24,7 +34,7 @@ def refuses(side: FixedCohortSide, act: Callable[[], object], error: type[errors
     assert side.record == before
 
 
-@pytest.mark.parametrize("count", [2, 5, 70])
+@pytest.mark.parametrize("count", [2, 5, pytest.param(70, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("precision", [64, 32])
 def test_the_sum_is_the_exact_fixed_point_sum_of_everybody(count: int, precision: int) -> None:
     terms = terms_of(count, precision=precision)
@@ -184,7 +194,17 @@ def test_a_site_says_three_times_a_run_that_its_update_does_not_fit_and_then_sto
         assert isinstance(misfit, Misfit)
         assert isinstance(side.answer(replace(opening, misfits=(misfit,)), update), Masked)
     refuses(side, lambda: side.answer(opening_of(3), update), errors.UpdateTooLarge)
-    assert lifted((0,), 2, 64) == (2 * LIFT[64],)
+    assert lifted(LAYOUT, (0, 1), 2, 64) == (2 * LIFT[64], 2 * LIFT[64] + 1)
+
+
+def test_the_exponent_of_a_bounded_block_is_neither_lifted_nor_announced_otherwise() -> None:
+    layout = BlockLayout((Block(BOUNDED, 5, 26),))
+    assert lifted(layout, (26,), 2, 64) == (26,)
+    side, update = Relay(terms_of(3)).set_up().sides[A], np.ones(5)
+    for other in (25, 27):
+        false = opening_of(0, layout=layout, exponents=(other,))
+        refuses(side, partial(side.answer, false, update), errors.ChangedExponent)
+    assert isinstance(side.answer(opening_of(0, layout=layout), update), Masked)
 
 
 def test_misfits_that_were_never_answered_by_a_lift_count_too_and_a_repetition_does_not() -> None:

@@ -1,0 +1,52 @@
+"""What starting and idling cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.sections import Section, document, paragraphs, table
+
+ASKED_CPU = {"dcfpca --help": 0.35, "dcfpca-participant --help": 0.4, "dcfpca-aggregator health": 0.4}
+ASKED_READY = 2.0
+ASKED_IDLE = 0.005
+
+
+def start_up(results: Path) -> Section | None:
+    """CPU of commands, seconds to ready, CPU at rest."""
+    data = document(results / "start-up.json")
+    if data is None:
+        return None
+    cpu = vars(data.command_cpu_s)
+    kinds = list(dict.fromkeys(one.what for one in data.starts))
+    ready = {kind: min(one.ready_s for one in data.starts if one.what == kind) for kind in kinds}
+    begun = {kind: min(one.cpu_s for one in data.starts if one.what == kind) for kind in kinds}
+    resting = {one.what: one.share for one in data.idle}
+    services = [[kind, f"{ready[kind]:.2f}", f"{begun[kind]:.2f}", f"{100 * resting[kind]:.2f} %"] for kind in kinds]
+    return Section(
+        "Start and rest",
+        ("python -m benchmarks.start_up --json benchmarks/results/start-up.json",),
+        paragraphs(
+            f"Three sites over mutual TLS; the best of {data.repeats}. A participant is ready when the operator sees "
+            f"it connected, the aggregator when it listens; at rest, the share of one core over "
+            f"{data.idle[0].seconds:.0f} s with all of them connected and no run.",
+            table(["command", "CPU s"], [[f"`{name}`", f"{seconds:.2f}"] for name, seconds in cpu.items()]),
+            table(["service", "ready after, s", "CPU s by then", "at rest"], services),
+        ),
+        (
+            *(
+                f"`{name}` takes {cpu[name]:.2f} s of CPU (asked: {most:g})."
+                for name, most in ASKED_CPU.items()
+                if cpu[name] > most
+            ),
+            *(
+                f"The {kind} is ready after {took:.1f} s (asked: {ASKED_READY:g})."
+                for kind, took in ready.items()
+                if took > ASKED_READY
+            ),
+            *(
+                f"The {kind} takes {100 * share:.2f} % of a core at rest (asked: {100 * ASKED_IDLE:g})."
+                for kind, share in resting.items()
+                if share > ASKED_IDLE
+            ),
+        ),
+    )

@@ -1,0 +1,127 @@
+"""Whether a site's privacy budget allows a run, by ρ of all its runs together. Pure.
+
+ρ (zCDP) adds up over runs in any order, whatever their δ. A run is judged by ε of the sum at its own δ, which must not
+be above the site's `max_delta`: so all runs that a site ever joined are together (max_epsilon, max_delta)-private.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from dcfpca.privacy.settings import PrivacySettings
+from dcfpca.privacy.zcdp import accountant_is_installed, epsilon_of, rho_of
+
+if TYPE_CHECKING:
+    from dcfpca.spec import RunSpec
+
+
+class PrivacyLimits(Protocol):
+    """What a site's policy says on differential privacy; `participant.policy.SitePolicy` has the meanings."""
+
+    @property
+    def require_privacy(self) -> bool:
+        """Join only runs with privacy."""
+        ...
+
+    @property
+    def max_epsilon(self) -> float | None:
+        """Limit of all runs over the same data."""
+        ...
+
+    @property
+    def max_epsilon_year(self) -> float | None:
+        """Limit of all runs of 365 days."""
+        ...
+
+    @property
+    def max_delta(self) -> float:
+        """Largest δ of a run."""
+        ...
+
+    @property
+    def min_conspirators(self) -> int:
+        """Fewest conspirators that the noise withstands."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """ρ that the site has spent before a run: on the same data, and in the last 365 days on any data."""
+
+    data: float = 0.0
+    year: float = 0.0
+
+
+def composed(rhos: Iterable[float]) -> float:
+    """ρ of all these runs together; correctly rounded, so that their order does not matter."""
+    return math.fsum(rhos)
+
+
+def rho_asked(privacy: PrivacySettings) -> float:
+    """ρ of a whole run with these settings."""
+    return rho_of(privacy.epsilon, privacy.delta)
+
+
+def epsilon_left(limit: float, spent: float, delta: float) -> float:
+    """The largest ε of one more run at this δ, after which all runs together have at most ε = `limit`."""
+    return epsilon_of(max(rho_of(limit, delta) - spent, 0.0), delta)
+
+
+def privacy_reasons(spec: RunSpec, policy: PrivacyLimits, spent: Spending) -> list[str]:
+    """Why the site's policy on differential privacy does not allow a run, one sentence each; empty when it does."""
+    if spec.privacy is None:
+        if not policy.require_privacy:
+            return []
+        return [
+            "the site takes part only in runs with differential privacy ([policy] require_privacy), and the spec has"
+            " no [privacy] table; state its epsilon there"
+        ]
+    if not accountant_is_installed():  # a site that cannot account for a run does not join it
+        return ["this site has no accountant of differential privacy (pip install 'dcfpca[privacy]')"]
+    return [*_term_reasons(spec.privacy, policy), *_budget_reasons(spec.privacy, policy, spent)]
+
+
+def _term_reasons(privacy: PrivacySettings, policy: PrivacyLimits) -> list[str]:
+    reasons = []
+    if privacy.delta > policy.max_delta:
+        reasons.append(
+            f"δ = {privacy.delta:g} is above the {policy.max_delta:g} that the site allows ([policy] max_delta)"
+        )
+    if privacy.conspirators < policy.min_conspirators:
+        reasons.append(
+            f"the noise withstands {privacy.conspirators} conspirators, and the site demands {policy.min_conspirators}"
+            " ([policy] min_conspirators); raise conspirators in the spec"
+        )
+    return reasons
+
+
+def _budget_reasons(privacy: PrivacySettings, policy: PrivacyLimits, spent: Spending) -> list[str]:
+    over_data = _over(privacy, spent.data, policy.max_epsilon, "on this data", "max_epsilon")
+    return over_data + _over(privacy, spent.year, policy.max_epsilon_year, "in the last 365 days", "max_epsilon_year")
+
+
+def _over(privacy: PrivacySettings, before: float, limit: float | None, where: str, key: str) -> list[str]:
+    if limit is None:
+        return []
+    delta = privacy.delta
+    total = epsilon_of(composed((before, rho_asked(privacy))), delta)
+    if total <= limit:
+        return []
+    left = epsilon_left(limit, before, delta)
+    rest = f"at most ε = {rounded_down(left):g} is left for one run" if left > 0.0 else "nothing is left"
+    return [
+        f"the run asks for ε = {privacy.epsilon:g} at δ = {delta:g}, ε = {epsilon_of(before, delta):.3g} has been"
+        f" spent {where}, and together they come to ε = {total:.3g}, above the site's limit of {limit:g}"
+        f" ([policy] {key}); {rest}"
+    ]
+
+
+def rounded_down(value: float) -> float:
+    """To three digits, never upwards: a run that asks for what is said to be left is not refused."""
+    if value <= 0.0:
+        return 0.0
+    unit = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return float(f"{math.floor(value / unit) * unit:.12g}")

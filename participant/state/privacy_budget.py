@@ -1,0 +1,134 @@
+"""What runs with differential privacy have spent at this site, and on which data: entries of the ledger.
+
+A run is charged in the transaction that saves the site's consent, before its first message leaves, with all that it can
+spend. It is given back only if the run is over and no update ever left. Every charge is also in a second record outside
+the state directory, and there, too, whether an update left: a state directory restored from a backup forgets neither.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+
+from dcfpca.errors import UnusableState
+from dcfpca.privacy.settings import PrivacySettings
+from dcfpca.privacy.zcdp import epsilon_of
+from participant.privacy_review import Spending, composed, rho_asked
+from participant.state.ledger import NO_PRIVACY, PRIVACY_CHARGE, PRIVACY_RETURN, Item, Ledger
+from participant.state.privacy_record import Charge, PrivacyRecord, Unit
+
+YEAR_MS = 365 * 86_400_000
+_SHAPE = re.compile(r"rho=(\S+) delta=(\S+) unit=(column|person)")
+_CHARGES = "SELECT run_id, sha256, shape, at_ms, kind FROM ledger WHERE kind IN (?, ?) ORDER BY sequence"
+_CHARGES_OF_RUN = (
+    "SELECT run_id, sha256, shape, at_ms, kind FROM ledger WHERE kind IN (?, ?) AND run_id = ? ORDER BY sequence"
+)
+_WITHOUT = (
+    "SELECT run_id FROM exposed_cohorts WHERE data = :data UNION SELECT run_id FROM ledger AS joined"
+    " WHERE kind = :none AND sha256 = :data AND EXISTS"
+    " (SELECT 1 FROM ledger WHERE run_id = joined.run_id AND kind LIKE '% update')"
+    " EXCEPT SELECT run_id FROM ledger WHERE kind = :charge ORDER BY 1"
+)
+
+
+class PrivacyBudget:
+    """Charges runs and says what was spent. `record` is the second record; None for commands that only read."""
+
+    def __init__(self, database: sqlite3.Connection, ledger: Ledger, record: PrivacyRecord | None = None) -> None:
+        self._database, self._ledger, self._record = database, ledger, record
+
+    def join(self, run_id: str, data: bytes, privacy: PrivacySettings | None, unit: Unit, at_ms: int) -> None:
+        """Enter that the site joins a run, with its charge or without privacy; ends the transaction that is open."""
+        if privacy is None:
+            detail = "joined without differential privacy"
+            self._ledger.append(Item(NO_PRIVACY, "", 0, data, run_id, detail=detail), at_ms)
+            return
+        charge = Charge(run_id, data, rho_asked(privacy), privacy.delta, unit, at_ms)
+        together = composed([charge.rho, *(one.rho for one in self.standing() if one.data == data)])
+        told = f"ε = {privacy.epsilon:g} at δ = {privacy.delta:g} for one {unit}"
+        detail = f"{told}; ε = {epsilon_of(together, privacy.delta):.4g} with all runs over this data"
+        self._ledger.append(Item(PRIVACY_CHARGE, _shape(charge), 0, data, run_id, detail=detail), at_ms)
+        self.reconcile()
+
+    def settle(self, run_id: str, at_ms: int) -> None:
+        """The run is over at this site: give its charge back if no update of it was ever made ready to leave."""
+        if (charge := self.charge_of(run_id)) is None or self._is_exposed(run_id):
+            return
+        detail = "the run ended before an update left"
+        self._ledger.append(Item(PRIVACY_RETURN, _shape(charge), 0, charge.data, run_id, detail=detail), at_ms)
+        self.reconcile()
+
+    def keep(self, run_id: str) -> None:
+        """An update of the run is about to leave: its charge stays, also in a state restored from an earlier backup."""
+        if self._record is not None and (charge := self.charge_of(run_id)) is not None:
+            self._record.keep(charge)
+
+    def reconcile(self) -> None:
+        """Bring the second record up to the ledger; the daemon does so at its start and before a message leaves."""
+        if self._record is None:
+            return
+        standing = {charge.key for charge in self._record.standing()}
+        charged, returned = self._entries()
+        for run_id, charge in charged.items():
+            if charge.key not in standing and run_id not in returned:
+                self._record.add(charge)
+            elif charge.key in standing and run_id in returned:
+                self._record.remove(charge)
+
+    def standing(self) -> list[Charge]:
+        """The charges that count: those of the ledger, and those that only the second record remembers."""
+        charged, returned = self._entries()
+        entered = {charge.key for charge in charged.values()}
+        remembered = self._record.standing() if self._record else []
+        counting = [charge for run_id, charge in charged.items() if run_id not in returned]
+        return [*counting, *(charge for charge in remembered if charge.key not in entered)]
+
+    def spending(self, data: bytes, now_ms: int) -> Spending:
+        """ρ spent on this data, and on any within the last 365 days."""
+        standing = self.standing()
+        return Spending(
+            composed(charge.rho for charge in standing if charge.data == data),
+            composed(charge.rho for charge in standing if charge.at_ms > now_ms - YEAR_MS),
+        )
+
+    def charge_of(self, run_id: str) -> Charge | None:
+        """What the ledger has charged for a run; None for one without privacy, or given back."""
+        charged, returned = self._entries(run_id)
+        return None if returned else charged.get(run_id)
+
+    def runs_without(self, data: bytes) -> tuple[str, ...]:
+        """Runs without privacy over this data of which an update left, in the order of their identifiers."""
+        told = {"data": data, "none": NO_PRIVACY, "charge": PRIVACY_CHARGE}
+        return tuple(row[0] for row in self._database.execute(_WITHOUT, told))
+
+    def _is_exposed(self, run_id: str) -> bool:
+        query = "SELECT 1 FROM exposed_cohorts WHERE run_id = ?"
+        if self._database.execute(query, (run_id,)).fetchone() is not None:
+            return True
+        return self._record is not None and self._record.is_kept(run_id)
+
+    def _entries(self, run_id: str = "") -> tuple[dict[str, Charge], set[str]]:
+        """Charges by run, and the runs whose charge was given back; of one run or of all."""
+        charged, returned = dict[str, Charge](), set[str]()
+        for kind, charge in self._rows(run_id):
+            if kind == PRIVACY_RETURN:
+                returned.add(charge.run_id)
+            else:
+                charged[charge.run_id] = charge
+        return charged, returned
+
+    def _rows(self, of: str) -> Iterator[tuple[str, Charge]]:
+        query, kinds = _CHARGES_OF_RUN if of else _CHARGES, (PRIVACY_CHARGE, PRIVACY_RETURN)
+        for run_id, data, shape, at_ms, kind in self._database.execute(query, (*kinds, of) if of else kinds):
+            found = _SHAPE.fullmatch(shape)
+            if found is None:
+                hint = "see `dcfpca-participant ledger --verify`, and compare with a backup"
+                raise UnusableState(f"the ledger's entry of what run {run_id} spends cannot be read", hint)
+            unit: Unit = "person" if found[3] == "person" else "column"
+            yield kind, Charge(run_id, data, float(found[1]), float(found[2]), unit, at_ms)
+
+
+def _shape(charge: Charge) -> str:
+    """The exact figures, as the ledger keeps them."""
+    return f"rho={charge.rho!r} delta={charge.delta!r} unit={charge.unit}"

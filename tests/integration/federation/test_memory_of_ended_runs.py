@@ -1,0 +1,106 @@
+"""What stays in memory of a run that is over: nothing at its sites, no tensor at the aggregator."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import uuid
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from aggregator import final_consensus
+from aggregator.final_consensus import FinalConsensus
+from aggregator.runner import Runner
+from dcfpca.rpca.method import Consensus
+from dcfpca.spec import parse_spec
+from dcfpca.v1 import admin_pb2 as pb
+from participant.driver import RunDriver
+from participant.session import Session
+from tests.support.honest import honest_sites
+from tests.support.service import service
+
+pytestmark = pytest.mark.slow
+NAMES = ("ann", "bob", "cem")
+
+
+def held(*kinds: type) -> set[str]:
+    """The kinds of which an object is alive after a collection."""
+    gc.collect()
+    return {type(one).__name__ for one in gc.get_objects() if type(one) in kinds}
+
+
+async def finished_run(operator: Any, **more: Any) -> str:
+    keys = {"method": "gradient", "rows": 6, "rank": 2, "rounds": 2, "tolerance": 0, "participants": NAMES}
+    spec = parse_spec(keys | {"closing_rounds": False} | more).canonical()
+    run_id = (await operator.ProposeRun(pb.ProposeRunRequest(spec=spec, request_id=uuid.uuid4().hex))).run_id
+    async for view in operator.WatchRun(pb.WatchRunRequest(run_id=run_id)):
+        if view.status == "finished":
+            break
+    return str(run_id)
+
+
+async def test_an_ended_run_is_released_by_its_sites_and_a_deleted_one_by_the_aggregator(tmp_path: Path) -> None:
+    data = {name: np.random.default_rng(8).standard_normal((6, 5)) for name in NAMES}
+    async with service(tmp_path) as made, honest_sites(made, data):
+        operator = made.operator()
+        run_id = await finished_run(operator)
+        async with asyncio.timeout(30):
+            while held(RunDriver, Session):  # noqa: ASYNC110  that a site's results are written is told to nobody
+                await asyncio.sleep(0.05)
+        assert held(Runner) == {"Runner"}
+        await operator.DeleteRun(pb.DeleteRunRequest(run_id=run_id))
+        # The sites' streams are open, and have sent assignments of this run.
+        assert held(Runner, Consensus) == set()
+        assert made.run_registry.directory.presence.names() == set(NAMES)
+
+
+async def model_of(operator: Any, run_id: str) -> bytes:
+    parts = [part async for part in operator.FetchModel(pb.FetchModelRequest(run_id=run_id))]
+    return b"".join(part.chunk.data for part in parts[1:])
+
+
+async def test_tensors_of_an_ended_run_are_in_the_store_alone_until_somebody_asks_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = {name: np.random.default_rng(8).standard_normal((6, 5)) for name in NAMES}
+    async with service(tmp_path) as made, honest_sites(made, data):
+        operator = made.operator()
+        run_id = await finished_run(operator)
+        runner = made.run_registry.runners[run_id]
+        kept, before = runner.round_sum.encoded(), await model_of(operator, run_id)
+        monkeypatch.setattr(final_consensus, "RELEASE_SECONDS", 0.0)
+        # Whoever asks, from now on the tensors are released in the next turn of the event loop.
+        assert await model_of(operator, run_id) == before
+        assert runner.consensus.broadcast.tensor.size == 0
+        assert runner.round_sum.encoded().header == kept.header
+        assert (await runner.final.whole()).broadcast.tensor.tobytes() == kept.consensus.broadcast.tensor.tobytes()
+        view = await operator.GetRun(pb.GetRunRequest(run_id=run_id))
+        assert view.verdict.sentence
+        # Sites fetch the final consensus of this one after its tensors have been released, or before.
+        warm = await finished_run(operator, warm_start=run_id)
+        assert made.run_registry.runners[warm].run.reason == runner.run.reason
+
+
+async def test_a_consensus_damaged_in_the_store_is_told_in_its_verdict_and_spoils_no_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = {name: np.random.default_rng(8).standard_normal((6, 5)) for name in NAMES}
+    monkeypatch.setattr(final_consensus, "RELEASE_SECONDS", 0.0)
+    async with service(tmp_path) as made, honest_sites(made, data):
+        operator = made.operator()
+        damaged, sound = await finished_run(operator), await finished_run(operator)
+        runner, store = made.run_registry.runners[damaged], made.run_registry.store
+        await store.do(
+            lambda it: it.connection.execute("UPDATE consensus SET body = x'00' WHERE run_id = ?", (damaged,))
+        )
+        # As after a restart: no verdict has been formed yet.
+        runner.final = FinalConsensus(damaged, runner.method, runner.round_sum, store)
+        told = {view.run_id: view.verdict.sentence for view in (await operator.ListRuns(pb.ListRunsRequest())).runs}
+        assert "cannot be read" in told[damaged]
+        assert "cannot be read" not in told[sound]
+        with pytest.raises(grpc.aio.AioRpcError, match="not what was written"):
+            await model_of(operator, damaged)

@@ -1,0 +1,13 @@
+"""The compiled loops that the daemons of tests need, loaded or compiled in one process for all."""
+
+from __future__ import annotations
+
+from dcfpca.rpca.kernels.loop_loading import load_loops
+
+# The widths of the runs that tests have, and the bound that a site has ready for runs without a rank.
+WIDTHS = (1, 2, 3, 4, 10)
+
+
+def load_compiled_loops() -> None:
+    """Have them in this process and in numba's cache, once for all."""
+    load_loops(WIDTHS)

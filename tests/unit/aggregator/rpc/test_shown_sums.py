@@ -1,0 +1,55 @@
+"""Who is sent the sum of the round before with the announcement of a round, and who the consensus."""
+
+from __future__ import annotations
+
+import pytest
+
+from aggregator.encoded_consensus import encoded_consensus
+from aggregator.rpc.assignment_messages import StageFacts, encoded, stage_facts
+from aggregator.run.assignments import assignments
+from aggregator.store.opened_sums import StoredSum
+from dcfpca.methods import method_of
+from dcfpca.secagg.fixed_cohort.checking_turns import members_in_turn
+from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.wire_constants import INLINE_BYTES, SMALL_SUM
+from tests.support.fixed_cohort_rules import WaitingRun
+from tests.support.rules import NAMES
+
+ROUND = 3
+
+
+@pytest.fixture(scope="module")
+def waiting() -> WaitingRun:
+    return WaitingRun(rounds=9).set_up().rounds(until=ROUND)
+
+
+def facts_of(waiting: WaitingRun, size: int, round: int = ROUND - 1) -> StageFacts:
+    method = method_of(waiting.spec)
+    shown = StoredSum(round, pb.SumHeader(tag=7).SerializeToString(), bytes(size))
+    return stage_facts(waiting.spec, b"", waiting.run, encoded_consensus(method, method.begin()), shown)
+
+
+def opened_to(waiting: WaitingRun, facts: StageFacts, name: str) -> pb.RoundOpened:
+    (message,) = encoded(facts, waiting.run, name, assignments(waiting.spec, waiting.run, name))
+    return pb.Assignment.FromString(message).round_opened
+
+
+def test_a_small_sum_goes_to_everybody(waiting: WaitingRun) -> None:
+    facts = facts_of(waiting, SMALL_SUM)
+    for name in NAMES:
+        opened = opened_to(waiting, facts, name)
+        assert (len(opened.inline_sum), opened.sum.tag) == (SMALL_SUM, 7)
+
+
+def test_a_larger_sum_goes_to_those_in_turn_and_the_consensus_to_the_others(waiting: WaitingRun) -> None:
+    facts = facts_of(waiting, SMALL_SUM + 8)
+    for name in NAMES:
+        opened, turn = opened_to(waiting, facts, name), name in members_in_turn(waiting.run.cohort, ROUND)
+        assert bool(opened.inline_sum) is turn
+        assert opened.HasField("sum") is turn
+
+
+@pytest.mark.parametrize(("size", "round"), [(INLINE_BYTES + 8, ROUND - 1), (8, ROUND - 2)])
+def test_a_sum_that_is_too_large_or_of_another_round_goes_to_nobody(waiting: WaitingRun, size: int, round: int) -> None:
+    facts = facts_of(waiting, size, round)
+    assert not any(opened_to(waiting, facts, name).HasField("sum") for name in NAMES)

@@ -1,0 +1,16 @@
+"""Benchmarks start as the commands that docs/results.md names."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.support.paths import ROOT
+
+
+def test_a_benchmark_with_real_services_starts_in_a_process_of_its_own() -> None:
+    """Which requires TLS 1.3 before it loads gRPC; pytest's own process has done so already."""
+    command = [sys.executable, "-m", "benchmarks.many_participants", "--help"]
+    clean = {"PATH": ""}
+    done = subprocess.run(command, cwd=ROOT, env=clean, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
