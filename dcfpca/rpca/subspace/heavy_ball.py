@@ -15,6 +15,7 @@ from dcfpca.rpca.subspace.schedule import Schedule
 from dcfpca.rpca.subspace.settings import SubspaceSettings
 
 RESTART = 2.0  # L moved this many times as far as in the round before: its direction is no longer the one to follow
+ROUNDING = 1e-13  # movements below this are rounding, which must not decide anything: it differs between two runs
 SMALLEST_EIGENVALUE = 0.05  # of A; a pattern that is not random may have any
 MORE_MOMENTUM = 1.2  # times the momentum of a random pattern
 MOST_MOMENTUM = 0.5
@@ -24,7 +25,7 @@ def accelerated(
     schedule: Schedule, tangent: float, change: float, change_before: float, settings: SubspaceSettings
 ) -> Schedule:
     """The schedule with step and momentum, once L moves little and not suddenly further than in the round before."""
-    if change > settings.momentum_below or change > RESTART * change_before:
+    if change > settings.momentum_below or change > RESTART * max(change_before, ROUNDING):
         return schedule
     largest, smallest = spectrum_ends(tangent, idle=1.0 - 1.0 / schedule.relaxation)
     step = 4.0 / (largest + smallest) ** 2

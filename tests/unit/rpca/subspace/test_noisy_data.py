@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from dcfpca.rpca.column_blocks import ArrayColumns, split
-from dcfpca.rpca.method import Consensus, Outcome, Site
-from dcfpca.rpca.simulate import simulate
+from dcfpca.rpca.method import Consensus, Outcome, Site, Total
+from dcfpca.rpca.simulate import exchange, simulate
 from dcfpca.rpca.subspace.method import SubspaceMethod
 from dcfpca.rpca.subspace.round_plan import RoundPlan
 from dcfpca.rpca.subspace.settings import SubspaceSettings
@@ -54,3 +56,23 @@ def test_what_has_converged_rests_under_the_very_threshold_of_its_result(seed: i
     influences = influence(problem.M - run.low_rank, run.consensus.progress.threshold, SubspaceSettings().a)
     tangent = max(np.linalg.norm(left[:, :5].T @ influences), np.linalg.norm(influences @ right[:5].T))
     assert tangent <= 1e-7 * np.linalg.norm(run.low_rank)
+
+
+@pytest.mark.parametrize("seed", [19, 43])
+def test_rounding_decides_nothing_even_where_a_run_at_rest_is_moved_again(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With tolerance 0 the threshold goes on falling below what rests: L moves by rounding alone, then again by far
+    more. Whether that step has momentum must not depend on which of two roundings was the larger."""
+    sites = generate(Recipe(rows=24, columns=33, rank=2, sparsity=0.05, noise=0.05, counts=(14, 10, 9)), 3).sites()
+    method = SubspaceMethod(rows=24, width=2, rounds=28, tolerance=0.0)
+    undisturbed = simulate(method, sites)
+    rng = np.random.default_rng(seed)
+
+    def rounded_otherwise(*arguments: Any) -> Total:
+        total = exchange(*arguments)
+        tensor = total.sums.tensor * (1.0 + 1e-16 * rng.standard_normal(total.sums.tensor.shape))
+        return replace(total, sums=replace(total.sums, tensor=tensor))
+
+    monkeypatch.setattr("dcfpca.rpca.simulate.exchange", rounded_otherwise)
+    np.testing.assert_allclose(simulate(method, sites).low_rank, undisturbed.low_rank, rtol=0, atol=1e-11)
