@@ -22,10 +22,10 @@ from dcfpca.demo.child_processes import Children
 from dcfpca.identity import Role
 from dcfpca.pki.ca_directory import Authority, create_authority
 from dcfpca.pki.credential_files import issue_credentials
+from dcfpca.scaffold.listening_ports import free_ports
 
 AGGREGATOR = "aggregator"
 _HOSTS = ("localhost", "127.0.0.1")
-_ANY_PORT = "127.0.0.1:0"
 _START_SECONDS = 60.0
 
 Value = str | int | float | bool
@@ -43,9 +43,10 @@ class SitePlan:
 
 @dataclass(frozen=True, slots=True)
 class AggregatorPlace:
-    """Where the aggregator listens, the hosts in its certificate, and the module that starts it, with its words."""
+    """Where the aggregator listens (on a free port of loopback, if empty), the hosts in its certificate, and the module
+    that starts it, with its words."""
 
-    listen: str = _ANY_PORT
+    listen: str = ""
     hosts: tuple[str, ...] = _HOSTS
     module: tuple[str, ...] = ("aggregator.main",)
 
@@ -89,12 +90,10 @@ class Federation:
     def start_aggregator(self, more: Toml | None = None) -> str:
         """Issue its certificate, write its config and the operator's, start it; returns host:port."""
         home = self._issue(Role.AGGREGATOR, AGGREGATOR, self.directory / AGGREGATOR, self._place.hosts)
-        self._write_aggregator(self._place.listen, more or {})
+        self._write_aggregator(self._place.listen or f"127.0.0.1:{free_ports(1)[0]}", more or {})
         arguments = [*self._place.module, "serve", "--config", str(home / "aggregator.toml")]
         self.children.start(AGGREGATOR, arguments, home / "log")
         self.address = self._await_aggregator()
-        # Keep the port, so that sites find the aggregator again after a restart.
-        self._write_aggregator(self.address, more or {})
         self._write_operator()
         return self.address
 

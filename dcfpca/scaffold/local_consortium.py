@@ -8,7 +8,7 @@ DIR/sites/NAME/    certificate, participant.toml, state, results, log
 
 from __future__ import annotations
 
-import socket
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,6 +19,7 @@ from dcfpca.identity import Identity, Role
 from dcfpca.pki.ca_directory import create_authority
 from dcfpca.pki.credential_files import issue_credentials
 from dcfpca.scaffold.config_texts import DataKeys, aggregator_text, operator_text, participant_text
+from dcfpca.scaffold.listening_ports import free_ports
 
 HOSTS = ("localhost", "127.0.0.1")
 FEWEST_SITES = 2
@@ -41,12 +42,12 @@ def create_consortium(directory: Path, plan: LocalPlan) -> Path:
     _check_sites(plan)
     now = datetime.now(UTC)
     authority = create_authority(directory / "ca", plan.consortium, now)
-    port, page = plan.port or _free_port(), f"127.0.0.1:{_free_port()}"
-    address = f"127.0.0.1:{port}"
+    free, page = free_ports(2)
+    address, dashboard = f"127.0.0.1:{plan.port or free}", f"127.0.0.1:{page}"
     home = directory / "aggregator"
     issue_credentials(authority, Role.AGGREGATOR, "aggregator", home, now=now, hosts=HOSTS)
     more = {"ready_file": "ready", "metrics": ""}
-    (home / "aggregator.toml").write_text(aggregator_text(address, "aggregator", dashboard=page, more=more))
+    (home / "aggregator.toml").write_text(aggregator_text(address, "aggregator", dashboard=dashboard, more=more))
     issue_credentials(authority, Role.OPERATOR, "operator", directory / "operator", now=now)
     operator = directory / "operator" / "operator.toml"
     operator.write_text(operator_text(address, "operator"))
@@ -54,7 +55,8 @@ def create_consortium(directory: Path, plan: LocalPlan) -> Path:
         site = directory / "sites" / name
         issue_credentials(authority, Role.PARTICIPANT, name, site, now=now)
         keys = replace(plan.data, path=str(data.resolve()))
-        text = participant_text(address, name, keys, min_cohort=min(3, len(plan.sites)))
+        cores = max(1, (os.cpu_count() or 1) // len(plan.sites))
+        text = participant_text(address, name, keys, min_cohort=min(3, len(plan.sites)), threads=cores)
         (site / "participant.toml").write_text(text, encoding="utf-8")
     return operator
 
@@ -79,8 +81,3 @@ def _check_sites(plan: LocalPlan) -> None:
         Identity(plan.consortium, Role.PARTICIPANT, name)
         if not path.exists():
             raise BadInput(f"the data {path} of {name} does not exist", "check the path")
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])

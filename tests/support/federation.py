@@ -26,6 +26,7 @@ from dcfpca.pki import SiteFiles, create_authority, issue_credentials, load_cred
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.simulate import Simulation, simulate
+from dcfpca.scaffold.listening_ports import free_ports
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
@@ -60,7 +61,7 @@ class Federation:
         self.processes: dict[str, Process] = {}
         self.files: dict[str, SiteFiles] = {}
         self.data: dict[str, FloatArray] = {}
-        self.address = "127.0.0.1:0"
+        self.address = f"127.0.0.1:{free_ports(1)[0]}"
         self._limits, self._server = limits or {}, server or {}
         self._channel: grpc.Channel | None = None
         self.identity(Role.AGGREGATOR, "agg", hosts=["localhost", "127.0.0.1"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from dcfpca.identity import Role
 from dcfpca.operator.client import Operator
 from dcfpca.operator.connection import ConnectionSettings, serving_channel
 from dcfpca.pki import load_credentials
+from dcfpca.scaffold.listening_ports import free_ports
 from dcfpca.v1 import admin_pb2 as pb
 from tests.support.federation import Federation, Toml, to_toml
 from tests.support.processes import Process
@@ -29,7 +28,7 @@ class StandbyPair(Federation):
         super().__init__(root)
         self._url_file = root / "database-url"
         self._url_file.write_text(url)
-        self._ports = {name: _free_port() for name in NAMES}
+        self._ports = dict(zip(NAMES, free_ports(len(NAMES)), strict=True))
         self.address = ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
         for name in NAMES:
             self.identity(Role.AGGREGATOR, name, hosts=["localhost", "127.0.0.1"])
@@ -82,9 +81,3 @@ class StandbyPair(Federation):
             except grpc.RpcError as error:
                 if error.code() is not grpc.StatusCode.UNAVAILABLE:
                     raise
-
-
-def _free_port() -> int:
-    with closing(socket.socket()) as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])

@@ -11,6 +11,7 @@ import pytest
 
 from dcfpca.cli.main import main
 from dcfpca.rpca.synthetic import Recipe, generate
+from dcfpca.scaffold.listening_ports import free_ports
 from participant.main import main as participant_main
 from tests.support.browser import CHROMIUM, WHY_NOT, Browser, Page, chromium
 from tests.support.federation import Federation
@@ -44,22 +45,21 @@ OPENED = "([...document.querySelectorAll('details')].forEach((box) => { box.open
 
 
 class Shown(Federation):
-    """A federation whose aggregator shows its page and its metrics on free ports."""
+    """A federation whose aggregator shows its page and its metrics on free ports, always the same."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._metrics, self._page = (f"127.0.0.1:{port}" for port in free_ports(2))
 
     def aggregator_config(self, level: str = "debug") -> Path:
         path = super().aggregator_config(level)
-        shown = path.read_text().replace('metrics = ""', 'metrics = "127.0.0.1:0"')
-        path.write_text(shown.replace('[dashboard]\nlisten = ""', f'[dashboard]\nlisten = "{self._listen}"'))
+        shown = path.read_text().replace('metrics = ""', f'metrics = "{self._metrics}"')
+        path.write_text(shown.replace('[dashboard]\nlisten = ""', f'[dashboard]\nlisten = "{self._page}"'))
         return path
 
-    _listen = "127.0.0.1:0"
-
     def url(self, what: str) -> str:
-        """Where the aggregator serves it; from then on always there."""
-        url = str(self.aggregator.await_action(f"{what}_served")["url"])
-        if what == "dashboard":
-            self._listen = url.removeprefix("http://").rstrip("/")
-        return url
+        """Where the aggregator serves it."""
+        return str(self.aggregator.await_action(f"{what}_served")["url"])
 
 
 @pytest.fixture(scope="module")
