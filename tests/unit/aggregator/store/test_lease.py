@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -119,8 +120,12 @@ def test_a_server_ends_when_its_lease_is_lost(url: str) -> None:
     assert codes == [1]
 
 
-def ends_of(lease: Lease, trouble: Callable[[], object]) -> list[int]:
-    """The exit codes with which the keeper of this lease ends its process after this trouble."""
+def ends_of(lease: Lease, trouble: Callable[[], object], cure: Callable[[], object] = lambda: None) -> list[int]:
+    """The exit codes with which the keeper of this lease ends its process after this trouble.
+
+    Its thread is awaited before the caller closes the connection: a connection must not be closed under a thread that
+    waits on it, which would then act on whatever has the same file descriptor next.
+    """
     ended, codes = threading.Event(), list[int]()
 
     def end(code: int) -> None:
@@ -129,9 +134,14 @@ def ends_of(lease: Lease, trouble: Callable[[], object]) -> list[int]:
 
     assert lease.take()
     keeper = LeaseKeeper(lease, end)
-    trouble()
-    assert ended.wait(30)
-    keeper._stopped.set()
+    try:
+        trouble()
+        assert ended.wait(30)
+    finally:
+        keeper._stopped.set()
+        cure()
+        keeper._thread.join(30)
+    assert not keeper._thread.is_alive()
     return codes
 
 
@@ -139,10 +149,8 @@ def test_a_server_ends_when_its_renewals_are_never_answered(url: str) -> None:
     with closing(Lease(url, "one")) as lease:
         assert not lease.holder()
         frozen = lease._connection.info.backend_pid
-        try:
-            assert ends_of(lease, lambda: os.kill(frozen, signal.SIGSTOP)) == [1]
-        finally:
-            os.kill(frozen, signal.SIGCONT)
+        stop, go_on = (partial(os.kill, frozen, number) for number in (signal.SIGSTOP, signal.SIGCONT))
+        assert ends_of(lease, stop, go_on) == [1]
 
 
 def test_a_server_ends_when_the_database_refuses_its_renewals(url: str) -> None:
