@@ -1,8 +1,8 @@
 """Robust PCA packages that a user would install, timed to the same levels as the other peers.
 
 Packages do not show their iterates, so the iteration that reaches a level is found by runs of different lengths:
-doubled until one reaches it, then bisected. Each package has a process and a time limit of its own, so that a slow one
-delays the others by no more than the limit; what it had reached by then counts.
+doubled until one reaches it, then bisected. Each package has a process and a time limit of its own, from when it is
+imported, so that a slow one delays the others by no more than that; what it had reached by then counts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OWN_TOLERANCE = "own tolerance"
 MOST_ITERATIONS = 512
 LONG_SECONDS = 1.0  # runs that take longer are not repeated
 LIMIT_SECONDS = 60.0
-
+READY = "ready"
 
 Run = Callable[[int | None], FloatArray]
 """L after so many iterations; with None, after as many as the package takes by default."""
@@ -136,7 +136,7 @@ def _within_limit(package: Package, number: str, problem: Problem, repeats: int,
     process = spawn.Process(target=_measure, args=(package, number, problem, repeats, there), daemon=True)
     process.start()
     there.close()
-    rows, ended = _received(here, time.monotonic() + limit)
+    rows, ended = _received(here, limit)
     process.kill()
     process.join()
     for level in (OWN_TOLERANCE, *LEVELS):
@@ -146,25 +146,28 @@ def _within_limit(package: Package, number: str, problem: Problem, repeats: int,
         yield min(reached, key=lambda row: row.cpu_seconds or 0.0, default=lost)
 
 
-def _received(source: Connection, deadline: float) -> tuple[list[TimeToLevel], bool]:
-    """The rows that came, and whether the sender came to its end before the deadline."""
+def _received(source: Connection, limit: float) -> tuple[list[TimeToLevel], bool]:
+    """The rows that came, and whether the sender came to its end within the limit, counted from its READY."""
     rows: list[TimeToLevel] = []
-    while source.poll(max(0.0, deadline - time.monotonic())):
-        try:
+    try:
+        source.recv()
+        deadline = time.monotonic() + limit
+        while source.poll(max(0.0, deadline - time.monotonic())):
             rows.append(source.recv())
-        except EOFError:
-            return rows, True
+    except EOFError:
+        return rows, True
     return rows, False
 
 
 def _measure(package: Package, number: str, problem: Problem, repeats: int, target: Connection) -> None:
-    """Send a row for every level that some settings reach, as soon as it is known.
+    """Send READY when the package is imported, then a row for every level that some settings reach, when it is known.
 
     The last settings, which have the fastest pace, come first, then the whole run by those of the documentation, so
     that both are known if the limit cuts the others off.
     """
     with threadpool_limits(1), redirect_stdout(io.StringIO()), np.errstate(all="ignore"):
         every = package.settings(problem)
+        target.send(READY)
         row = partial(TimeToLevel, package.name, package.told, version=number)
         whole, run = next(iter(every.items()))
         for place, setting in enumerate(reversed(list(every))):
