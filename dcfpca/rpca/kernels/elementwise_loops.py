@@ -80,7 +80,7 @@ def outliers(
     A row is compared as a whole, which gives vector code, before its few outliers are looked at one by one.
     """
     columns, slope = L.shape[1], 1.0 / (a - 1.0)
-    found, ends = np.empty(L.size, np.int64), np.zeros(columns + 1, np.int32)
+    found, ends = np.empty(L.size, np.int32), np.zeros(columns + 1, np.int32)
     flags, places = np.empty(columns, np.uint8), np.empty(columns + 1, np.int64)
     total, missing, squares = 0, 0, 0.0
     for i in range(L.shape[0]):

@@ -16,6 +16,7 @@ from dcfpca.rpca.method import FloatArray
 # Residual sizes are counted in powers of two around the last known noise, from 2⁻¹⁴ to 2⁵ times it.
 HISTOGRAM_LOWEST = -14
 HISTOGRAM_BINS = 20
+ROWS = 128  # of a product that needs a place of its own
 
 
 @dataclass(slots=True, eq=False)
@@ -30,9 +31,9 @@ class StepSums:
     empty: bool = True  # no product was added yet
 
     @staticmethod
-    def zeros(plan: StepPlan, room: FloatArray) -> StepSums:
-        """Nothing added yet; the tensor is the first columns of an array of zeros, which may be wider."""
-        return StepSums(room[:, : plan.width], np.zeros(HISTOGRAM_BINS))
+    def zeros(plan: StepPlan) -> StepSums:
+        """Nothing added yet."""
+        return StepSums(np.zeros((plan.U.shape[0], plan.width)), np.zeros(HISTOGRAM_BINS))
 
     def add_product(self, Y: WorkArray | FactoredData, right: WorkArray) -> None:
         """Add Y · right of a block."""
@@ -44,16 +45,15 @@ class StepSums:
             self.tensor += Y.times(right) if isinstance(Y, FactoredData) else Y @ right
         self.empty = False
 
-    def close(self, plan: StepPlan, momentum: Momentum | None, room: WorkArray) -> None:
-        """After the last block: add momentum to the update. The room, of the round's precision, is overwritten where it
-        is large enough for a product."""
+    def close(self, plan: StepPlan, momentum: Momentum | None) -> None:
+        """After the last block: add momentum to the update, a few rows at a time."""
         if momentum is None:
             return
-        size, shape = self.tensor.size, self.tensor.shape
-        gained = room[:size].reshape(shape) if room.size >= size else np.empty(shape, room.dtype)
-        np.matmul(plan.U, momentum.factor * momentum.now_sum, out=gained)
-        gained -= momentum.U_before @ (momentum.factor * momentum.before_sum)
-        self.tensor += gained
+        now, before = momentum.factor * momentum.now_sum, momentum.factor * momentum.before_sum
+        for first in range(0, plan.U.shape[0], ROWS):
+            rows = slice(first, first + ROWS)
+            self.tensor[rows] += plan.U[rows] @ now
+            self.tensor[rows] -= momentum.U_before[rows] @ before
 
 
 def count_residuals(M: WorkArray, L: WorkArray, plan: StepPlan, sums: StepSums) -> None:

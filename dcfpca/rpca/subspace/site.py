@@ -54,18 +54,11 @@ class SubspaceSite:
         plan = RoundPlan.of(broadcast)
         # In round 1 U is random: one pass from L = 0 leaves the rows that nobody observed at exactly zero for good.
         step = self._step_plan(plan, passes=1 if round <= SKETCHING_ROUNDS else self._settings.passes)
-        scratch, room = self._scratch(step), np.zeros(plan.U.shape)
-        fit, sums = Coefficients.empty(self._V.shape[0], step.width), StepSums.zeros(step, room)
         rule = self._start(round, plan.start)
-        carried, momentum = self._carried(plan.momentum, step) if rule is CoefficientStart.CARRIED else (None, None)
-        for first, last in self._blocks:
-            M, block = self._columns.read(first, last), fit.block(first, last)
-            start = carried[first:last] if carried is not None else _first_fit(rule, M, step, scratch)
-            block_step(M, start, block, step, sums, scratch, momentum, first)
-        sums.close(step, momentum, scratch.L)
+        fit, sums = self._work(rule, plan.momentum, step)
         self._U, self._V, self._fitted = step.U, fit.V, fit.L
         self._answered = round
-        return self._update(sums, room, plan)
+        return self._update(sums, plan)
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
         """U as last answered, V, and the coefficients of the last L. No copies: a round makes new arrays."""
@@ -94,6 +87,18 @@ class SubspaceSite:
         """Figures of the last `finish` that was read to its end."""
         return dict(self._certificate)
 
+    def _work(self, rule: CoefficientStart, momentum_factor: float, step: StepPlan) -> tuple[Coefficients, StepSums]:
+        """The local passes over all blocks, from coefficients by this rule."""
+        carried, momentum = self._carried(momentum_factor, step) if rule is CoefficientStart.CARRIED else (None, None)
+        fit, sums = Coefficients.empty(self._V.shape[0], step.width), StepSums.zeros(step)
+        scratch = self._scratch(step)
+        for first, last in self._blocks:
+            M, block = self._columns.read(first, last), fit.block(first, last)
+            start = carried[first:last] if carried is not None else _first_fit(rule, M, step, scratch)
+            block_step(M, start, block, step, sums, scratch, momentum, first)
+        sums.close(step, momentum)
+        return fit, sums
+
     def _opening(self) -> TensorMessage:
         sizes = np.zeros(OPENING_BINS)
         for start, stop in self._blocks:
@@ -105,7 +110,7 @@ class SubspaceSite:
         """The data and the result of every block, V converged under the final U."""
         step = self._step_plan(plan, passes=FINISHING_PASSES, final=True)
         carried = self._carried_to_the_end(step.entering.U)
-        U = select_columns(plan.U, plan.entering)
+        U = select_columns(plan.U, plan.entering) if plan.single else step.U
         for group in grouped(self._blocks, RESULT_BYTES // (8 * max(plan.U.shape[0], 1))):
             begin, end = group[0][0], group[-1][1]
             M, fit = self._columns.read(begin, end), Coefficients.empty(end - begin, step.width)
@@ -173,12 +178,14 @@ class SubspaceSite:
         turn: WorkArray = self._U.T @ U.astype(self._U.dtype, copy=False)
         return turn.astype(U.dtype, copy=False)
 
-    def _update(self, sums: StepSums, tensor: FloatArray, plan: RoundPlan) -> TensorMessage:
+    def _update(self, sums: StepSums, plan: RoundPlan) -> TensorMessage:
         """Everything is sent in units that make it of order one, so that a fixed-point sum keeps all its digits."""
         entries = plan.columns * self._sample.size
         counts = np.array([sums.influence, sums.kept, sums.sampled, *sums.histogram]) / entries
-        if sums.tensor.shape[1] < plan.weights.size:  # a narrow round: the directions that do not enter rest
-            scatter_columns(tensor, plan.entering)
+        tensor = sums.tensor
+        if tensor.shape != plan.U.shape:  # a narrow round: the directions that do not enter rest
+            tensor = np.zeros(plan.U.shape)
+            tensor[:, plan.entering] = sums.tensor
         return TensorMessage(tensor, np.array([self._columns.shape[1] / plan.columns, *counts]))
 
 
@@ -194,14 +201,6 @@ def _first_fit(rule: CoefficientStart, M: FloatArray, plan: StepPlan, scratch: S
     active_loops().sweep(data, Y, plan.threshold, plan.a, 0.0, plan.relaxation)
     start: WorkArray = Y.T @ U
     return start
-
-
-def scatter_columns(tensor: FloatArray, places: NDArray[np.intp]) -> None:
-    """Put the first columns where they belong, and zeros into the others; mostly they are the first ones."""
-    if places[-1] >= places.size:
-        narrow = tensor[:, : places.size].copy()
-        tensor[:] = 0.0
-        tensor[:, places] = narrow
 
 
 def sampled_rows(rows: int, seed: int, settings: SubspaceSettings) -> NDArray[np.intp]:

@@ -48,9 +48,13 @@ def test_a_run_that_converges_fast_ends_within_its_tolerance_of_the_answer(
     np.testing.assert_array_equal(run.outliers.toarray() != 0.0, problem.S != 0.0)
 
 
-def test_a_local_step_and_a_result_of_a_small_site_take_little_more_than_its_matrix() -> None:
+@pytest.mark.parametrize(("width", "usual", "most"), [(25, 1.95, 2.5), (50, 2.5, 3.45)], ids=["rank", "bound"])
+def test_a_local_step_and_a_result_of_a_small_site_take_little_more_than_its_matrix(
+    width: int, usual: float, most: float
+) -> None:
+    """Beside the matrix itself; an update is half as large as it with the rank given, and as large with the bound."""
     problem = generate(Recipe(500, 500, 25, 0.05, counts=(50,) * 10), 0)
-    method = SubspaceMethod(500, 25, 20, 1e-9)
+    method = SubspaceMethod(500, width, 20, 1e-9, fixed_rank=width == 25)
     sites, watched = [method.site(own) for own in problem.sites()], method.site(problem.sites()[0])
     consensus, taken = method.begin(), []
     while consensus.outcome is None:
@@ -58,8 +62,8 @@ def test_a_local_step_and_a_result_of_a_small_site_take_little_more_than_its_mat
         consensus = method.advance(consensus, exchange(method, consensus, sites))
     taken.append(_peak_bytes(partial(collect, watched, consensus.broadcast)))
     matrix = 8 * 500 * 50
-    assert np.median(taken) <= 2.25 * matrix  # beside the matrix itself
-    assert max(taken) <= 3.0 * matrix  # in the first round of double precision
+    assert np.median(taken) <= usual * matrix
+    assert max(taken) <= most * matrix  # in the first round of double precision
 
 
 def _peak_bytes(work: Callable[[], object]) -> int:
