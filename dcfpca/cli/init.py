@@ -9,7 +9,9 @@ from typing import Annotated, Literal
 import typer
 
 from dcfpca.cli.runs import Json
+from dcfpca.connection_diagnosis import Address as Dialled
 from dcfpca.errors import BadInput
+from dcfpca.host_port import listening
 from dcfpca.scaffold.config_texts import DataKeys, aggregator_text, operator_text, participant_text
 from dcfpca.scaffold.local_consortium import LocalPlan, create_consortium, sites_from
 from dcfpca.scaffold.services import find_consortium, start_consortium, stop_consortium
@@ -72,7 +74,7 @@ def participant(
     as_json: Json = False,
 ) -> None:
     """Write a site's configuration."""
-    address = aggregator or _ask("host:port of the aggregator", "--aggregator")
+    address = _dialled(aggregator)
     site = name or _ask("the site's name, as in its certificate", "--name")
     keys = DataKeys(data or _ask("the data file", "--data"), id_column, features or (), exclude or (), missing)
     _write(out, participant_text(address, site, keys), force, as_json)
@@ -88,6 +90,10 @@ def aggregator(
     as_json: Json = False,
 ) -> None:
     """Write the aggregator's configuration."""
+    try:
+        listening(listen)
+    except ValueError as error:
+        raise BadInput(f"--listen {listen}: {error}", "write it as HOST:PORT, such as 0.0.0.0:7443") from None
     _write(out, aggregator_text(listen, name, crl=True), force, as_json)
     say(f"check it with `dcfpca-aggregator check --config {out}`")
 
@@ -101,7 +107,7 @@ def operator(
     as_json: Json = False,
 ) -> None:
     """Write an operator's configuration."""
-    address = aggregator or _ask("host:port of the aggregator", "--aggregator")
+    address = _dialled(aggregator)
     _write(
         out,
         operator_text(address, name or _ask("the operator's name, as in the certificate", "--name")),
@@ -127,6 +133,13 @@ def down(directory: Directory, as_json: Json = False) -> None:
     stopped = stop_consortium(find_consortium(directory), say)
     if as_json:
         print_json({"stopped": stopped})
+
+
+def _dialled(address: str) -> str:
+    """The aggregator's address, asked for if it is not given; BadInput if nothing can be dialled there."""
+    given = address or _ask("host:port of the aggregator", "--aggregator")
+    Dialled.parse_all(given)
+    return given
 
 
 def _ask(what: str, flag: str = "") -> str:
