@@ -29,6 +29,7 @@ Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exi
 IdColumn = Annotated[str, typer.Option(help="The column with the samples' ids.")]
 Features = Annotated[list[str] | None, typer.Option("--feature", help="A column to use, or a pattern. Repeat.")]
 Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="A column to leave out, or a pattern. Repeat.")]
+Dataset = Annotated[str, typer.Option(help="The array to read, of files that hold several (NPZ, HDF5, Zarr).")]
 Missing = Annotated[Literal["allow", "refuse"], typer.Option(help="Whether empty entries count as unobserved.")]
 
 
@@ -41,6 +42,7 @@ def local(
     id_column: IdColumn = "",
     features: Features = None,
     exclude: Exclude = None,
+    dataset: Dataset = "",
     missing: Missing = "allow",
     consortium: Annotated[str, typer.Option(help="Name of the consortium; it stands in every identity.")] = "local",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the aggregator; 0 takes a free one.")] = 0,
@@ -48,7 +50,7 @@ def local(
 ) -> None:
     """Make a consortium on this machine, with certificates and configurations, ready for `dcfpca up DIR`."""
     files = sites or _ask("the data files of the sites, separated by blanks").split()
-    keys = DataKeys("", id_column, features or (), exclude or (), missing)
+    keys = DataKeys("", id_column, features or (), exclude or (), missing, dataset)
     operator = create_consortium(directory, LocalPlan(consortium, sites_from(files), keys, port))
     configs = sorted(directory.glob("sites/*/participant.toml"))
     if as_json:
@@ -68,6 +70,7 @@ def participant(
     id_column: IdColumn = "",
     features: Features = None,
     exclude: Exclude = None,
+    dataset: Dataset = "",
     missing: Missing = "allow",
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("participant.toml"),
     force: Force = False,
@@ -76,7 +79,8 @@ def participant(
     """Write a site's configuration."""
     address = _dialled(aggregator)
     site = name or _ask("the site's name, as in its certificate", "--name")
-    keys = DataKeys(data or _ask("the data file", "--data"), id_column, features or (), exclude or (), missing)
+    path = data or _ask("the data file", "--data")
+    keys = DataKeys(path, id_column, features or (), exclude or (), missing, dataset)
     _write(out, participant_text(address, site, keys), force, as_json)
     say(f"see what the site makes of it with `dcfpca-participant check --config {out}`")
 
