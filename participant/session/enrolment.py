@@ -16,6 +16,10 @@ from participant.session.events import Proposed
 OVER = "the run is over at this site; it is not taken up again"
 """Sent when a round of an ended run is opened, as by an aggregator whose store was restored from an older backup."""
 
+_WHAT_TO_CHANGE = (
+    "propose it when all are there, or name the participants in the spec, so that a person here may approve"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Consent:
@@ -108,7 +112,7 @@ class Enrolment:
     def objections(self, spec: RunSpec, cohort: tuple[str, ...]) -> tuple[str, ...]:
         """Why the site does not let its update into sums over this cohort; empty when it does."""
         exposed = () if self._person_approved else check_exposure(self._site, cohort, self._past())
-        return (*check_cohort(spec, self._site, cohort), *exposed)
+        return (*check_cohort(spec, self._site, cohort), *(f"{why}; {_WHAT_TO_CHANGE}" for why in exposed))
 
     def _review(self, spec: RunSpec) -> Accept | Refuse:
         return review(spec, self._site, self._past(), self._spent() if spec.privacy else NOTHING_SPENT)

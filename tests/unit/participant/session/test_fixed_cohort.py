@@ -163,6 +163,7 @@ def test_a_cohort_that_singles_out_a_member_is_left_unless_a_person_approved() -
         if isinstance(told.actions[0], actions.Respond):
             assert "run-0" in told.actions[0].reasons[0]
             assert "d alone" in told.actions[0].reasons[0]
+            assert "name the participants in the spec" in told.actions[0].reasons[0]
 
 
 def test_a_site_restored_from_a_backup_says_that_it_lost_its_state_when_the_next_round_opens() -> None:
