@@ -37,7 +37,7 @@ def run_report(view: pb.RunView, written: str) -> str:
         parts += [
             *([_rank_curve(view, spec)] if view.rank_curve else []),
             _singular_values(view.rounds[-1], spec),
-            _convergence(view, spec),
+            _expected_errors(view.rounds) if spec.get("privacy") else _convergence(view, spec),
             _times(view.rounds),
             _bytes(view.rounds, spec),
             _survivors(view),
@@ -53,7 +53,7 @@ def _head(view: pb.RunView, spec: Mapping[str, Any], name: str, written: str) ->
     numbers = [
         ("rank found" if not spec.get("rank") else "rank", str(last.rank) if view.rounds else "–"),
         ("rounds", str(view.rounds_held)),
-        ("last change", number(last.change)),
+        ("expected error" if spec.get("privacy") else "last change", number(last.change)),
         ("noise", number(last.noise)),
         ("participants", str(len(view.enrolled))),
         ("time in rounds", span(sum(one.seconds for one in view.rounds))),
@@ -126,6 +126,14 @@ def _since(one: pb.WaitingView) -> str:
     return f"{moment(one.since_ms)}, {'connected' if one.connected else 'away'}"
 
 
+def _expected_errors(rounds: Sequence[pb.RoundView]) -> str:
+    """Of a private run, whose rounds state the error to expect in place of a change."""
+    titles = Titles("How far noise may have turned the subspace", "round", "expected error, sin θ")
+    chart = svg.lines([Series("error", [one.change for one in rounds])], titles, first=rounds[0].round)
+    told = "By the noise of all rounds so far. Every round of the schedule is taken, whatever the error."
+    return section("Expected error", figure(chart, told))
+
+
 def _convergence(view: pb.RunView, spec: Mapping[str, Any]) -> str:
     rounds, first = view.rounds, view.rounds[0].round
     change = Series("change", [one.change for one in rounds])
@@ -154,7 +162,7 @@ def _told(view: pb.RunView, tolerance: float) -> str:
     early = (
         " A run is over as soon as the next round would come below it, or what still changes is small beside the noise."
     )
-    return f"The last change is {number(last)}." + (early if view.status == "finished" else "")
+    return f"The last change is {number(last)}." + (early if view.reason.startswith("converged") else "")
 
 
 def _singular_values(last: pb.RoundView, spec: Mapping[str, Any]) -> str:

@@ -229,7 +229,7 @@ def test_the_report_says_who_chose_the_rank(ranks: tuple[int, ...], spec: dict[s
 def test_a_finished_run_whose_last_change_is_above_the_tolerance_says_why_it_is_over() -> None:
     assert "A run is over as soon as the next round would come below it" in _text(run_report(_view(), "now"))
     stopped = _view()
-    stopped.status = "paused"
+    stopped.reason = "stopped at the round limit"
     assert "A run is over as soon" not in _text(run_report(stopped, "now"))
 
 
@@ -245,5 +245,7 @@ def test_a_private_run_says_what_it_cost_and_shows_its_table() -> None:
     view.spec = parse_spec({"rows": 30, "rank": 4, "privacy": {"epsilon": 1.0}}).canonical()
     html = run_report(view, "now")
     assert "Privacy: ε = 1 at δ = 1e-06" in _text(html)
+    assert "expected error, sin θ" in html
+    assert "last change" not in _text(html)
     assert "<td>privacy.epsilon</td>" in html.partition("all other keys")[0]
     assert "Privacy:" not in _text(run_report(_view(), "now"))
