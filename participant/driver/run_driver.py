@@ -54,7 +54,7 @@ class RunDriver:
         finished = row is not None and row.status in ("finished", "ended")
         consent, approved = (row.consent, row.approved) if row else (None, False)
         site, data = services.site, services.site.data.sha256
-        past = partial(services.store.past_runs, data, run_id)
+        past = partial(services.store.past_runs, data, site.pinned_digest, run_id)
         self.session = Session(run_id, site.facts, site.identity, consent, finished, past, approved, self._spent)
         if row is not None and row.cohort:
             self.session.restore_keys(row.cohort, services.store.key_slots(run_id))

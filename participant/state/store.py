@@ -225,10 +225,19 @@ class Store:
         query = "SELECT 1 FROM pinned_data WHERE run_id = ? AND data != ?"
         return self._database.execute(query, (run_id, data)).fetchone() is not None
 
-    def past_runs(self, data: bytes, but: str) -> list[PastRun]:
-        """The runs, except one, with sums that contain this data."""
-        query = "SELECT run_id, cohort FROM exposed_cohorts WHERE data = ? AND run_id != ? ORDER BY rowid"
-        return [PastRun(run, frozenset(json.loads(names))) for run, names in self._database.execute(query, (data, but))]
+    def past_runs(self, data: bytes, pinned: bytes, but: str) -> list[PastRun]:
+        """The runs, except one, with sums that contain this data, or whose cohort is settled and may yet give some.
+
+        Without the latter, two runs that are set up side by side would each find nothing to be compared with. A run
+        that began with other data than `pinned` answers nothing any more.
+        """
+        exposed = "SELECT run_id, cohort FROM exposed_cohorts WHERE data = ? AND run_id != ? ORDER BY rowid"
+        open_runs = (
+            "SELECT run_id, cohort FROM runs LEFT JOIN pinned_data USING (run_id) WHERE status = 'enrolled'"
+            " AND cohort != '[]' AND run_id != ?1 AND coalesce(pinned_data.data, ?2) = ?2 ORDER BY runs.rowid"
+        )
+        found = [*self._database.execute(exposed, (data, but)), *self._database.execute(open_runs, (but, pinned))]
+        return [PastRun(run, frozenset(json.loads(names))) for run, names in found]
 
     @staticmethod
     def _put_consent(database: sqlite3.Connection, run_id: str, consent: Consent, at_ms: int) -> None:

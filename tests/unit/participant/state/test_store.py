@@ -283,3 +283,23 @@ def test_a_damaged_state_gives_one_sentence(directory: Path) -> None:
     (directory / DATABASE).write_bytes(b"this is not a database" * 100)
     with pytest.raises(BadInput, match="cannot be used"):
         Store(directory)
+
+
+def test_a_run_counts_as_past_from_its_cohort_on_and_after_its_end_only_if_it_gave_sums(directory: Path) -> None:
+    store, data = Store(directory), b"d" * 32
+
+    def past(pinned: bytes = data) -> dict[str, frozenset[str]]:
+        return {one.run: one.cohort for one in Store(directory).past_runs(data, pinned, "new")}
+
+    for run_id in ("summed", "silent"):
+        store.save_consent(run_id, CONSENT, 1)
+        assert run_id not in past(), "its cohort is not known"
+        store.pin_data(run_id, data)
+        store.save_keys(run_id, ("a", "b", "c"), b"record")
+    assert past() == dict.fromkeys(("summed", "silent"), frozenset("abc"))
+    assert past(pinned=b"e" * 32) == {}, "with other data they answer nothing any more"
+    assert "silent" not in [one.run for one in store.past_runs(data, data, "silent")]
+    store.save_exposure(data, "summed", ("a", "b", "c"))
+    for run_id in ("summed", "silent"):
+        store.end(run_id, "ended", "aborted")
+    assert past() == {"summed": frozenset("abc")}
