@@ -229,15 +229,17 @@ class Store:
         """The runs, except one, with sums that contain this data, or whose cohort is settled and may yet give some.
 
         Without the latter, two runs that are set up side by side would each find nothing to be compared with. A run
-        that began with other data than `pinned` answers nothing any more.
+        that a person approved is settled with its spec. One that began with other data than `pinned` answers nothing.
         """
         exposed = "SELECT run_id, cohort FROM exposed_cohorts WHERE data = ? AND run_id != ? ORDER BY rowid"
-        open_runs = (
-            "SELECT run_id, cohort FROM runs LEFT JOIN pinned_data USING (run_id) WHERE status = 'enrolled'"
-            " AND cohort != '[]' AND run_id != ?1 AND coalesce(pinned_data.data, ?2) = ?2 ORDER BY runs.rowid"
+        settled = (
+            "SELECT run_id, cohort, spec FROM runs LEFT JOIN pinned_data USING (run_id) WHERE status = 'enrolled'"
+            " AND (cohort != '[]' OR approved) AND run_id != ?1 AND coalesce(pinned_data.data, ?2) = ?2"
         )
-        found = [*self._database.execute(exposed, (data, but)), *self._database.execute(open_runs, (but, pinned))]
-        return [PastRun(run, frozenset(json.loads(names))) for run, names in found]
+        past = [(run, json.loads(names)) for run, names in self._database.execute(exposed, (data, but))]
+        for run, names, spec in self._database.execute(settled, (but, pinned)):
+            past.append((run, json.loads(names) or json.loads(spec)["participants"]))
+        return [PastRun(run, frozenset(names)) for run, names in past if names]
 
     @staticmethod
     def _put_consent(database: sqlite3.Connection, run_id: str, consent: Consent, at_ms: int) -> None:
