@@ -58,7 +58,8 @@ class Enrolment:
         self._spent = spent
         self._person_approved = approved
         self._waiting: Proposed | None = None
-        self._told = ""  # to whoever is asked to approve
+        self.told = ""
+        """What whoever is asked to approve is told."""
 
     @property
     def accepted(self) -> Consent | None:
@@ -71,6 +72,8 @@ class Enrolment:
             if event.digest != self.consent.digest:
                 raise BadMessage("the spec was changed after this site had answered; the first answer stands")
             return Reaction((self.consent.response(),))
+        if self._waiting is not None and event.digest != self._waiting.digest:
+            raise BadMessage("the spec was changed while a person was asked to approve it; the first one stands")
         if spec_digest(event.spec) != event.digest:
             raise BadMessage("the proposed spec does not match its digest")
         spec = parse_spec(event.spec)
@@ -78,7 +81,7 @@ class Enrolment:
             case Refuse(reasons):
                 return self._answer(spec, event.digest, reasons)
             case Accept(needs_approval=True, why=why):
-                self._waiting, self._told = event, why
+                self._waiting, self.told = event, why
                 return Reaction((AwaitApproval(why),), save=True)
             case Accept():
                 return self._answer(spec, event.digest, ())
@@ -95,7 +98,7 @@ class Enrolment:
             case Refuse(reasons):
                 return self._answer(spec, self._waiting.digest, reasons)
             case Accept(why=why):
-                untold = (f"{why}; {_PROPOSE_AGAIN}",) if why and why != self._told else ()
+                untold = (f"{why}; {_PROPOSE_AGAIN}",) if why and why != self.told else ()
                 return self._answer(spec, self._waiting.digest, untold)
 
     def stop_waiting(self) -> None:

@@ -121,11 +121,13 @@ class Store:
         row = self._database.execute(_SELECT_RUN, (run_id,)).fetchone()
         return _run_row(row) if row else None
 
-    def save_waiting(self, run_id: str, spec: bytes, digest: bytes, private: bool, at_ms: int) -> None:
-        """Save a proposed run that waits for approval by a person at the site."""
+    def save_waiting(self, run_id: str, spec: bytes, digest: bytes, private: bool, at_ms: int, why: str = "") -> None:
+        """Save a proposed run that waits for approval by a person at the site, and what that person is told."""
+        insert = "INSERT INTO runs (run_id, spec, digest, status, private, proposed_ms, reasons)"
+        again = "ON CONFLICT (run_id) DO UPDATE SET reasons = excluded.reasons WHERE status = 'waiting'"
+        values = (run_id, spec, digest, private, at_ms, json.dumps([why] if why else []))
         with self._database as database:
-            insert = "INSERT OR IGNORE INTO runs (run_id, spec, digest, status, private, proposed_ms)"
-            database.execute(f"{insert} VALUES (?, ?, ?, 'waiting', ?, ?)", (run_id, spec, digest, private, at_ms))
+            database.execute(f"{insert} VALUES (?, ?, ?, 'waiting', ?, ?, ?) {again}", values)
 
     def save_consent(self, run_id: str, consent: Consent, at_ms: int) -> None:
         """Save the site's answer; called before it is sent."""
