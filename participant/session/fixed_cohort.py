@@ -13,7 +13,7 @@ from dcfpca.attempt_ref import AttemptRef
 from dcfpca.chunked_vectors import Buffer, message_from
 from dcfpca.fixed_cohort_wire import opening_from_wire
 from dcfpca.methods import method_of
-from dcfpca.rpca.broadcast_checks import OwnColumns, Seen, implausible
+from dcfpca.rpca.broadcast_checks import Seen, implausible
 from dcfpca.rpca.method import Consensus, FloatArray, Method, TensorMessage
 from dcfpca.secagg import SigningIdentity, fixed_cohort
 from dcfpca.secagg.errors import (
@@ -224,8 +224,7 @@ class FixedCohortRun:
     def _check_broadcast(self, opened: Opened, consensus: Buffer, before: Computed | None) -> None:
         round, stage = opened.ref.round, opened.consensus.stage
         told = message_from(self.method.broadcast_layout(round, stage), consensus)
-        own = OwnColumns(self.site.columns, self.spec.precision)
-        if reason := implausible(self.method, round, told, self.seen(before), own, stage):
+        if reason := implausible(self.method, round, told, self.seen(before), self.spec.precision, stage):
             raise ImplausibleConsensus(f"round {round} was refused before anything was computed: {reason}")
 
     def seen(self, before: Computed | None) -> Seen | None:
