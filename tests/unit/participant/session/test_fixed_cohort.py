@@ -130,6 +130,7 @@ def test_a_forged_sum_and_a_steered_consensus_are_refused_by_name() -> None:
 def test_exponents_that_do_not_follow_from_the_sum_are_refused() -> None:
     cohort = WaitingCohort().set_up()
     cohort.round()
+    cohort.round()
     cohort.exponents = tuple(exponent - 1 for exponent in cohort.exponents)
     with pytest.raises(errors.ChangedExponent, match="follow"):
         cohort.answer("a", cohort.opened())
@@ -224,3 +225,18 @@ def test_a_round_that_fails_after_the_end_of_the_run_is_not_complained_of() -> N
     assert kinds(session.handle(opened)) == ["Compute"]
     session.handle(events.Ended("aborted", "stop", 0, cohort.spec.digest(), opened.consensus))
     assert session.handle(events.RoundRefused(opened.ref.round, errors.SiteFailure("no space"))) == Reaction()
+
+
+@pytest.mark.parametrize("played", [0, 1])
+def test_no_misfit_is_provoked_where_a_layout_begins(played: int) -> None:
+    """Rounds 0 and 1 have layouts of their own: which exponents they begin with is known without any sum."""
+    cohort = WaitingCohort().set_up()
+    for _ in range(played):
+        cohort.round()
+    true = cohort.opened()
+    assert true.announced is not None
+    lower = cohort.opened(exponents=[exponent - 8 for exponent in true.announced.exponents])
+    session = cohort.sessions["a"]
+    assert kinds(session.handle(lower)) == ["Compute"]
+    with pytest.raises(errors.ChangedExponent, match="with which its layout begins"):
+        session.admit(lower.ref.round, lower.consensus.inline)
