@@ -6,14 +6,14 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from dcfpca.errors import BadInput
+from dcfpca.host_port import listening, listening_or_none
 from dcfpca.validation_text import describe
 
-WebAddress = Annotated[str, Field(pattern=r"^$|^(\[[0-9a-fA-F:]+\]|[^:\s/]+):[0-9]{1,5}$")]
-
-
+ListenAddress = Annotated[str, AfterValidator(listening)]
+WebAddress = Annotated[str, AfterValidator(listening_or_none)]
 _POSTGRESQL = ("postgresql://", "postgres://")
 
 
@@ -26,7 +26,7 @@ class Section(BaseModel):
 class Server(Section):
     """The listening address, the service's credentials and the revocation list, threads, and the time to stop."""
 
-    listen: str = Field("0.0.0.0:7443", description="host:port of the gRPC service; port 0 takes a free one.")
+    listen: ListenAddress = Field("0.0.0.0:7443", description="host:port of the gRPC service; port 0 takes a free one.")
     ca: Path = Field(description="The consortium's CA certificate, or two of them during a change of CA.")
     cert: Path = Field(description="The aggregator's certificate; its names must match what participants dial.")
     key: Path = Field(description="Its private key, readable by the service alone.")

@@ -23,7 +23,7 @@ async def verdict_view(runner: Runner) -> pb.VerdictView | None:
         return pb.VerdictView(sentence=f"The answer cannot be read: {error}.", reasons=[str(error)], advice=error.hint)
     if verdict is None:
         reason = runner.run.reason or "no closing round was held"
-        return pb.VerdictView(sentence=f"{UNJUDGED}: {reason}.", reasons=[reason], advice=_advice(runner, (reason,)))
+        return pb.VerdictView(sentence=f"{UNJUDGED}: {reason}.", reasons=[reason], advice=_unjudged(runner.run.run_id))
     return pb.VerdictView(
         sound=verdict.sound,
         sentence=verdict.sentence,
@@ -47,6 +47,12 @@ async def rank_curve_view(runner: Runner) -> list[pb.RankErrorView]:
         pb.RankErrorView(rank=int(rank), error=float(error), standard_error=float(deviation))
         for rank, error, deviation in curve
     ]
+
+
+def _unjudged(run_id: str) -> str:
+    """What an operator does about a run whose flags were not judged."""
+    again = f"for flags with a known rate of false alarms, dcfpca run start --warm-start {run_id}"
+    return f"each site: dcfpca-participant results has L and S, not judged; {again}"
 
 
 def _advice(runner: Runner, reasons: tuple[str, ...]) -> str:

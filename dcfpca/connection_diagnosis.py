@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dcfpca.errors import BadIdentity, BadInput, DcfpcaError, Unreachable
+from dcfpca.host_port import dialled
 
 # Codes of OpenSSL's X509_V_ERR_*, which the ssl module reports by number only.
 _EXPIRED = 10
 _NOT_YET_VALID = 9
 _UNKNOWN_ISSUER = {2, 18, 19, 20, 21}
 _WRONG_HOST = {62, 64}
+
+_WRITE = "write it as HOST:PORT, such as aggregator.example.org:8443 or [2001:db8::7]:8443"
 
 # How long to wait for the aggregator to refuse our certificate: under TLS 1.3 it does so after the handshake.
 _REFUSAL_SECONDS = 1.0
@@ -33,13 +36,12 @@ class Address:
     @classmethod
     def parse(cls, text: str) -> Address:
         """Read HOST:PORT, [IPv6]:PORT included."""
-        host, colon, port = text.rpartition(":")
-        bare = host.removeprefix("[").removesuffix("]")
-        bracketed = host.startswith("[") and host.endswith("]")
-        if not colon or not bare or not port.isdecimal() or not 0 < int(port) < 65536 or (":" in host) != bracketed:
-            hint = "write it as HOST:PORT, such as aggregator.example.org:8443 or [2001:db8::7]:8443"
-            raise BadInput(f"{text!r} is not the address of an aggregator", hint)
-        return cls(bare, int(port))
+        try:
+            dialled(text)
+        except ValueError as error:
+            raise BadInput(f"{text!r} is not the address of an aggregator: {error}", _WRITE) from None
+        host, _, port = text.rpartition(":")
+        return cls(host.removeprefix("[").removesuffix("]"), int(port))
 
     @classmethod
     def parse_all(cls, text: str) -> tuple[Address, ...]:

@@ -37,10 +37,6 @@ _TEXTS = {
     "string_too_short": "it must have at least {min_length} characters",
 }
 _OTHERWISE = "it is not written as it must be"
-_PATTERNS = {
-    ":[0-9]{1,5}$": "it must be host:port, such as aggregator.example.org:7443",
-    ":[0-9]{1,5})*$": "it must be host:port, such as aggregator.example.org:7443, or several with commas between",
-}
 
 
 def describe(error: ValidationError) -> str:
@@ -57,6 +53,5 @@ def _describe_one(loc: tuple[int | str, ...], message: str, kind: str, context: 
     elif kind in _TEXTS:
         text = _TEXTS[kind].format(key=key, **context)
     else:
-        pattern = str(context.get("pattern", ""))
-        text = next((told for end, told in _PATTERNS.items() if pattern.endswith(end)), _OTHERWISE)
+        text = _OTHERWISE
     return f"{key}: {text}" if key else text

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic.functional_validators import BeforeValidator
+from pydantic.functional_validators import AfterValidator, BeforeValidator
 
 from dcfpca.errors import BadInput
+from dcfpca.host_port import all_dialled, listening_or_none
 from dcfpca.validation_text import describe
 from participant.data.data_config import DataTable, FilePath
 from participant.policy import SitePolicy
@@ -29,9 +30,8 @@ def _in_bytes(value: Any) -> Any:
 
 
 Size = Annotated[int, BeforeValidator(_in_bytes)]
-WebAddress = Annotated[str, Field(pattern=r"^$|^(\[[0-9a-fA-F:]+\]|[^:\s/]+):[0-9]{1,5}$")]
-_HOST_PORT = r"(\[[0-9a-fA-F:]+\]|[^:\s/,]+):[0-9]{1,5}"
-Addresses = Annotated[str, Field(pattern=rf"^{_HOST_PORT}(\s*,\s*{_HOST_PORT})*$")]
+WebAddress = Annotated[str, AfterValidator(listening_or_none)]
+Addresses = Annotated[str, AfterValidator(all_dialled)]
 
 
 class _Table(BaseModel):

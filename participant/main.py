@@ -193,11 +193,13 @@ def approve(
         print_json(shown) if as_json else approval_views.show_waiting(waiting, standing)
         return
     run = find_run(run, [row.run_id for row in reversed(waiting)])
+    told = [reason for row in waiting if row.run_id == run for reason in row.reasons]
     approval = approve_run(store, run, by, expires, now_ms)
     if as_json:
         print_json({"approved": run, **approval_views.approval_document(approval)})
     else:
-        say(f"run {run} is approved {approval.describe()}; the daemon enrols within seconds")
+        although = f", although {'; '.join(told)}" if told else ""
+        say(f"run {run} is approved {approval.describe()}{although}; the daemon enrols within seconds")
 
 
 @app.command()

@@ -52,5 +52,6 @@ def why_not_resumed(spec: RunSpec, run: Run) -> str:
     if is_of_first_edition(spec, run):
         return FIRST_EDITION
     if run.fixed_cohort is not None and (gone := sorted(set(run.cohort) & run.refusals.keys())):
-        return f"{', '.join(gone)} has withdrawn, and every sum of this run is over its whole cohort"
+        have = "has" if len(gone) == 1 else "have"
+        return f"{', '.join(gone)} {have} withdrawn, and every sum of this run is over its whole cohort"
     return ""

@@ -81,7 +81,7 @@ def withdraw(spec: RunSpec, run: Run, event: Responded) -> Step:
         enrolled = {name: consent for name, consent in run.enrolled.items() if name != event.participant}
         return replace(run, enrolled=enrolled), (ACCEPTED,)
     if run.fixed_cohort is not None:
-        return fixed_cohort_rounds.withdrawn(run, event.participant, event.reasons), (ACCEPTED,)
+        return fixed_cohort_rounds.withdrawn(spec, run, event.participant, event.reasons), (ACCEPTED,)
     left = [name for name in run.cohort if name not in refusals]
     if len(left) < spec.quorum_of(len(run.cohort)):
         gone = (Discard(run.attempt.ref),) if run.attempt else ()

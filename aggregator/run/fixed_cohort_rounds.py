@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from aggregator.run import events, waiting
 from aggregator.run.effects import ACCEPTED, DUPLICATE, Accumulate, Discard, Effect, Reply, Sum
+from aggregator.run.endings import why_not_finished
 from aggregator.run.fixed_cohort import roster_of
 from aggregator.run.records import FixedCohort
 from aggregator.run.state import Attempt, Phase, Run, Status, paused
@@ -149,15 +150,21 @@ def updates_lost(run: Run, event: events.UpdatesLost) -> Run:
     return waiting.begun(replace(run, attempt=again, reason=f"{event.reason}; they are asked again"), event.at)
 
 
-def withdrawn(run: Run, participant: str, reasons: tuple[str, ...]) -> Run:
-    """The run without a member that withdrew: it cannot go on, only be finished with the consensus it has."""
+def withdrawn(spec: RunSpec, run: Run, participant: str, reasons: tuple[str, ...]) -> Run:
+    """The run without a member that withdrew: it cannot go on, only be ended."""
     because = f": {'; '.join(reasons)}" if reasons else ""
-    reason = f"{participant} has withdrawn{because}; finish the run with the consensus it has, or abort it"
-    return paused(run, reason)
+    return paused(run, f"{participant} has withdrawn{because}; {_what_is_left(spec, run)}")
 
 
-def revoked(run: Run, participant: str) -> Run:
+def revoked(spec: RunSpec, run: Run, participant: str) -> Run:
     """The run after the certificates of a member were revoked: the operator decides."""
     if run.fixed_cohort is None or run.status is not Status.RUNNING or participant not in run.cohort:
         return run
-    return paused(run, f"{participant} was revoked; finish the run with the consensus it has, or abort it")
+    return paused(run, f"{participant} was revoked; {_what_is_left(spec, run)}")
+
+
+def _what_is_left(spec: RunSpec, run: Run) -> str:
+    """What an operator can do about a run that cannot go on: before its first consensus there is nothing to keep."""
+    if why_not_finished(spec, run):
+        return "abort it, for it has no result yet"
+    return "finish the run with the consensus it has, or abort it"

@@ -53,7 +53,7 @@ def step(spec: RunSpec, run: Run, event: events.Event) -> Step:
         case events.Complained():
             return complaints.receive(run, event)
         case events.MemberRevoked():
-            return fixed_cohort_rounds.revoked(run, event.participant), ()
+            return fixed_cohort_rounds.revoked(spec, run, event.participant), ()
         case events.ConsensusReached():
             return _consensus_reached(spec, run, event)
         case events.SumFailed():

@@ -15,6 +15,7 @@ from dcfpca.errors import BadInput, Refused
 from dcfpca.operator.audit_verification import verify_audit_log
 from dcfpca.operator.connection import ConnectionSettings, connected
 from dcfpca.pki import load_certificates
+from dcfpca.run_references import find_run, is_whole
 from dcfpca.text.console import Json as JsonValue
 from dcfpca.text.console import add_row, moment, print_json, say, show, table
 from dcfpca.v1 import admin_pb2 as pb
@@ -37,7 +38,8 @@ def audit(
     if seen and not verified:
         raise BadInput("--seen needs a verified log to compare with the checkpoint", "add --verify")
     with connected(settings) as operator:
-        entries = list(operator.audit("" if verified else run))
+        entries = list(operator.audit(run if is_whole(run) and not verified else ""))
+    run = find_run(run, list(dict.fromkeys(entry.run_id for entry in reversed(entries) if entry.run_id)))
     checked = verify_audit_log(entries, load_certificates(settings.files.ca)) if verified else None
     if seen:
         save_checkpoint(

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import sys
+from pathlib import Path
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -31,9 +35,17 @@ def show_outcome(outcome: DemoOutcome) -> None:
         _ledger(read_ledger(config)),
         Text(f"\nthe whole run as a page for your browser: {outcome.report}"),
         Text(f"configs, keys, logs, results and the export are in {outcome.directory}"),
-        Text(f"look again: dcfpca-participant ledger --config {config}"),
+        Text(f"look again: {command_to_type('dcfpca-participant')} ledger --config {config}"),
     ]
     console.show(Group(*parts))
+
+
+def command_to_type(name: str) -> str:
+    """How to call this command of ours here: by its path where the shell would not find it, as after `make demo`."""
+    if shutil.which(name):
+        return name
+    beside = Path(sys.executable).with_name(name)
+    return os.path.relpath(beside) if beside.is_relative_to(Path.cwd()) else str(beside)
 
 
 def _ledger(lines: list[SentMessages]) -> Table:

@@ -9,7 +9,9 @@ from typing import Annotated, Literal
 import typer
 
 from dcfpca.cli.runs import Json
+from dcfpca.connection_diagnosis import Address as Dialled
 from dcfpca.errors import BadInput
+from dcfpca.host_port import listening
 from dcfpca.scaffold.config_texts import DataKeys, aggregator_text, operator_text, participant_text
 from dcfpca.scaffold.local_consortium import LocalPlan, create_consortium, sites_from
 from dcfpca.scaffold.services import find_consortium, start_consortium, stop_consortium
@@ -27,6 +29,7 @@ Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exi
 IdColumn = Annotated[str, typer.Option(help="The column with the samples' ids.")]
 Features = Annotated[list[str] | None, typer.Option("--feature", help="A column to use, or a pattern. Repeat.")]
 Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="A column to leave out, or a pattern. Repeat.")]
+Dataset = Annotated[str, typer.Option(help="The array to read, of files that hold several (NPZ, HDF5, Zarr).")]
 Missing = Annotated[Literal["allow", "refuse"], typer.Option(help="Whether empty entries count as unobserved.")]
 
 
@@ -39,6 +42,7 @@ def local(
     id_column: IdColumn = "",
     features: Features = None,
     exclude: Exclude = None,
+    dataset: Dataset = "",
     missing: Missing = "allow",
     consortium: Annotated[str, typer.Option(help="Name of the consortium; it stands in every identity.")] = "local",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the aggregator; 0 takes a free one.")] = 0,
@@ -46,7 +50,7 @@ def local(
 ) -> None:
     """Make a consortium on this machine, with certificates and configurations, ready for `dcfpca up DIR`."""
     files = sites or _ask("the data files of the sites, separated by blanks").split()
-    keys = DataKeys("", id_column, features or (), exclude or (), missing)
+    keys = DataKeys("", id_column, features or (), exclude or (), missing, dataset)
     operator = create_consortium(directory, LocalPlan(consortium, sites_from(files), keys, port))
     configs = sorted(directory.glob("sites/*/participant.toml"))
     if as_json:
@@ -66,15 +70,17 @@ def participant(
     id_column: IdColumn = "",
     features: Features = None,
     exclude: Exclude = None,
+    dataset: Dataset = "",
     missing: Missing = "allow",
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("participant.toml"),
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write a site's configuration."""
-    address = aggregator or _ask("host:port of the aggregator", "--aggregator")
+    address = _dialled(aggregator)
     site = name or _ask("the site's name, as in its certificate", "--name")
-    keys = DataKeys(data or _ask("the data file", "--data"), id_column, features or (), exclude or (), missing)
+    path = data or _ask("the data file", "--data")
+    keys = DataKeys(path, id_column, features or (), exclude or (), missing, dataset)
     _write(out, participant_text(address, site, keys), force, as_json)
     say(f"see what the site makes of it with `dcfpca-participant check --config {out}`")
 
@@ -88,6 +94,10 @@ def aggregator(
     as_json: Json = False,
 ) -> None:
     """Write the aggregator's configuration."""
+    try:
+        listening(listen)
+    except ValueError as error:
+        raise BadInput(f"--listen {listen}: {error}", "write it as HOST:PORT, such as 0.0.0.0:7443") from None
     _write(out, aggregator_text(listen, name, crl=True), force, as_json)
     say(f"check it with `dcfpca-aggregator check --config {out}`")
 
@@ -101,7 +111,7 @@ def operator(
     as_json: Json = False,
 ) -> None:
     """Write an operator's configuration."""
-    address = aggregator or _ask("host:port of the aggregator", "--aggregator")
+    address = _dialled(aggregator)
     _write(
         out,
         operator_text(address, name or _ask("the operator's name, as in the certificate", "--name")),
@@ -127,6 +137,13 @@ def down(directory: Directory, as_json: Json = False) -> None:
     stopped = stop_consortium(find_consortium(directory), say)
     if as_json:
         print_json({"stopped": stopped})
+
+
+def _dialled(address: str) -> str:
+    """The aggregator's address, asked for if it is not given; BadInput if nothing can be dialled there."""
+    given = address or _ask("host:port of the aggregator", "--aggregator")
+    Dialled.parse_all(given)
+    return given
 
 
 def _ask(what: str, flag: str = "") -> str:

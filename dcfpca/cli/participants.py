@@ -41,7 +41,8 @@ def revoke(
     if as_json:
         print_json({"name": name, "fingerprints": list(done.fingerprints), "streams_cut": done.streams_cut})
         return
-    say(f"{name} is turned away; {done.streams_cut} open streams were cut")
+    cut = "one open stream was cut" if done.streams_cut == 1 else f"{done.streams_cut} open streams were cut"
+    say(f"{name} is turned away; {cut}")
     say(f"a new certificate is let in only after `dcfpca participants restore {name}`")
     say("publish the revocation at the CA too: `dcfpca certs revoke participant " + name + " --dir DIR`")
 

@@ -251,7 +251,7 @@ class _EnrolmentNote:
             self._enrolling = True
         elif self._enrolling:
             self._enrolling = False
-            for line in enrolment_lines(history.view, self._operator.participants()):
+            for line in enrolment_lines(history.view, self._operator.participants(), refusals_told=True):
                 self._progress.note(line)
 
 

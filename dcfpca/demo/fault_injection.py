@@ -42,7 +42,6 @@ class FaultInjector:
         if self._victim not in [one.participant for one in history.view.waiting]:
             return
         self._awaited_in = history.view.round
-        self._say(f"round {self._awaited_in} waits for {self._victim}")
         self._federation.children[AGGREGATOR].kill()
         self._say("the aggregator was killed (SIGKILL), too; both are started again")
         self._federation.restart_aggregator()

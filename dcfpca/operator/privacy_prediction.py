@@ -30,11 +30,14 @@ def expected_error(proposed: bytes, columns: float | None, known: Sequence[pb.Pa
         )
     spec = spec if spec.rows else spec.model_copy(update={"rows": rows})
     schedule, surplus = schedule_of(privacy), _surplus(spec, privacy.conspirators, known)
-    text = prediction_text(spec.width, rows, columns, schedule, privacy.epsilon, surplus)
-    if predicted_error(rows, spec.width, columns, schedule, surplus) > privacy.max_error:
+    if (error := predicted_error(rows, spec.width, columns, schedule, surplus)) > privacy.max_error:
         hint = "raise epsilon, lower the rank, or raise max_error in [privacy] if such a result is of use"
-        raise Refused(f"{text}, above the {privacy.max_error:g} that the spec allows (privacy.max_error)", hint)
-    return text
+        raise Refused(
+            f"at ε = {privacy.epsilon:g} with about {columns:.2g} columns expect sin θ ≈ {error:.2g}, above the"
+            f" {privacy.max_error:g} that the spec allows (privacy.max_error)",
+            hint,
+        )
+    return prediction_text(spec.width, rows, columns, schedule, privacy.epsilon, surplus)
 
 
 def _reported_rows(known: Sequence[pb.ParticipantView]) -> int:

@@ -36,7 +36,8 @@ def feature_section(found: SiteFigures) -> str:
         "<th class=n>missing</th><th class=n>noise, in its unit</th>"
     )
     table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
-    told = "Noise is how far an ordinary entry lies from what is expected of it; a flag is many times that."
+    told = "Noise is how far an ordinary entry lies from what is expected of it"
+    told += "." if found.flag_rate is None else "; a flag is many times that."
     rest = found.rows - len(order)
     more = paragraph(f"{rest} measurements with fewer flags are not listed.", "note") if rest else ""
     return section("Measurements", paragraph(told, "note"), table, more)

@@ -9,6 +9,7 @@ from html import escape
 from typing import Any
 
 from dcfpca.operator.run_stream import OVER
+from dcfpca.privacy.statement import run_line, spec_document
 from dcfpca.report import svg
 from dcfpca.report.page import figure, figures, folded, page, paragraph, section, status_badge, table
 from dcfpca.report.svg import Mark, Series, Titles
@@ -34,9 +35,9 @@ def run_report(view: pb.RunView, written: str) -> str:
     parts = [_head(view, spec, name, written), *_awaited(view)]
     if view.rounds:
         parts += [
-            *([_rank_curve(view)] if view.rank_curve else []),
+            *([_rank_curve(view, spec)] if view.rank_curve else []),
             _singular_values(view.rounds[-1], spec),
-            _convergence(view.rounds, spec),
+            _expected_errors(view.rounds) if spec.get("privacy") else _convergence(view, spec),
             _times(view.rounds),
             _bytes(view.rounds, spec),
             _survivors(view),
@@ -52,7 +53,7 @@ def _head(view: pb.RunView, spec: Mapping[str, Any], name: str, written: str) ->
     numbers = [
         ("rank found" if not spec.get("rank") else "rank", str(last.rank) if view.rounds else "–"),
         ("rounds", str(view.rounds_held)),
-        ("last change", number(last.change)),
+        ("expected error" if spec.get("privacy") else "last change", number(last.change)),
         ("noise", number(last.noise)),
         ("participants", str(len(view.enrolled))),
         ("time in rounds", span(sum(one.seconds for one in view.rounds))),
@@ -80,7 +81,18 @@ def _verdict(view: pb.RunView) -> list[str]:
     told = view.verdict
     kind = "verdict sound" if told.sound else "verdict doubtful"
     notes = [paragraph(note, "note") for note in told.notes]
-    return [paragraph(told.sentence, kind), *notes, *_next(told.advice), *reason]
+    return [paragraph(told.sentence, kind), *notes, *_privacy(view), *_next(_beside_this_page(told.advice)), *reason]
+
+
+def _privacy(view: pb.RunView) -> list[str]:
+    """What the run cost of every site's privacy; nothing for a run without differential privacy."""
+    private = spec_document(json.loads(view.spec or b"{}"))
+    return [paragraph(f"Privacy: {run_line(private)}.", "note")] if private else []
+
+
+def _beside_this_page(advice: str) -> str:
+    """The advice without its command that writes the page in which it stands."""
+    return "; ".join(part for part in advice.split("; ") if not part.startswith("dcfpca run report"))
 
 
 def _next(advice: str) -> list[str]:
@@ -114,28 +126,43 @@ def _since(one: pb.WaitingView) -> str:
     return f"{moment(one.since_ms)}, {'connected' if one.connected else 'away'}"
 
 
-def _convergence(rounds: Sequence[pb.RoundView], spec: Mapping[str, Any]) -> str:
-    first = rounds[0].round
+def _expected_errors(rounds: Sequence[pb.RoundView]) -> str:
+    """Of a private run, whose rounds state the error to expect in place of a change."""
+    titles = Titles("How far noise may have turned the subspace", "round", "expected error, sin θ")
+    chart = svg.lines([Series("error", [one.change for one in rounds])], titles, first=rounds[0].round)
+    told = "By the noise of all rounds so far. Every round of the schedule is taken, whatever the error."
+    return section("Expected error", figure(chart, told))
+
+
+def _convergence(view: pb.RunView, spec: Mapping[str, Any]) -> str:
+    rounds, first = view.rounds, view.rounds[0].round
     change = Series("change", [one.change for one in rounds])
     tolerance = float(spec.get("tolerance") or 0)
     mark = Mark(tolerance, f"tolerance {tolerance:g}") if tolerance > 0 else None
     titles = Titles("How far the subspace moved in each round", "round", "change of the subspace")
-    parts = [figure(svg.lines([change], titles, first=first, log=True, mark=mark), _told(rounds, tolerance))]
+    parts = [figure(svg.lines([change], titles, first=first, log=True, mark=mark), _told(view, tolerance))]
     noise = Series("noise", [one.noise for one in rounds], 4)
     threshold = Series("threshold", [one.threshold for one in rounds], 2)
     if any(math.isfinite(value) for value in (*noise.values, *threshold.values)):
         levels = Titles("Noise level and outlier threshold in each round", "round", "in units of the data")
-        caption = "Entries whose residual lies beyond the threshold count as outliers."
+        caption = "While the subspace is fitted, entries whose residual lies beyond the threshold count as outliers."
         parts.append(figure(svg.lines([threshold, noise], levels, first=first, log=True), caption))
     return section("Convergence", *parts)
 
 
-def _told(rounds: Sequence[pb.RoundView], tolerance: float) -> str:
-    last = rounds[-1].change
+def _told(view: pb.RunView, tolerance: float) -> str:
+    """The last change beside the tolerance, and why a run may be over before it gets there."""
+    last = view.rounds[-1].change
     if not math.isfinite(last):
         return "This method gives no such figure."
-    reached = "below" if tolerance and last < tolerance else "above"
-    return f"The last change, {number(last)}, is {reached} the tolerance." if tolerance else f"Last: {number(last)}."
+    if not tolerance:
+        return f"Last: {number(last)}."
+    if last < tolerance:
+        return f"The last change, {number(last)}, is below the tolerance."
+    early = (
+        " A run is over as soon as the next round would come below it, or what still changes is small beside the noise."
+    )
+    return f"The last change is {number(last)}." + (early if view.reason.startswith("converged") else "")
 
 
 def _singular_values(last: pb.RoundView, spec: Mapping[str, Any]) -> str:
@@ -154,7 +181,7 @@ def _singular_values(last: pb.RoundView, spec: Mapping[str, Any]) -> str:
     return section("Singular values", *parts, folded("show the values", table(("#number", "#value", "kept"), lines)))
 
 
-def _rank_curve(view: pb.RunView) -> str:
+def _rank_curve(view: pb.RunView, spec: Mapping[str, Any]) -> str:
     """The error on hidden entries by rank; below 1 a rank predicts better than the features' medians do."""
     curve = list(view.rank_curve)
     titles = Titles("Error on hidden entries by rank", "rank", "error over that of the medians")
@@ -163,17 +190,24 @@ def _rank_curve(view: pb.RunView) -> str:
         Series("± one standard error", [one.error + one.standard_error for one in curve], 4),
         Series("", [one.error - one.standard_error for one in curve], 4),
     ]
-    chosen = view.rounds[-1].rank
+    chart = svg.lines(series, titles, places=[one.rank for one in curve], mark=Mark(1.0, "medians"))
     told = (
-        f"Rank {chosen} was chosen: the smallest within one standard error of the best. "
-        "Below 1 a rank predicts entries that were hidden from it better than the features' medians do."
+        f"{_why_this_rank(view, spec)} Below 1 a rank predicts entries that were hidden from it better than the "
+        "features' medians do."
     )
     values = [(str(one.rank), f"{one.error:.4g}", f"{one.standard_error:.2g}") for one in curve]
-    return section(
-        "Choice of the rank",
-        figure(svg.lines(series, titles, first=curve[0].rank, mark=Mark(1.0, "medians")), told),
-        folded("show the values", table(("#rank", "#error", "#standard error"), values)),
-    )
+    listed = folded("show the values", table(("#rank", "#error", "#standard error"), values))
+    return section("Choice of the rank", figure(chart, told), listed)
+
+
+def _why_this_rank(view: pb.RunView, spec: Mapping[str, Any]) -> str:
+    """Who chose the rank: the spec, the fit itself (which then tells of no other rank), or the hidden entries."""
+    rank = view.rounds[-1].rank
+    if spec.get("rank"):
+        return f"The spec asked for rank {rank}."
+    if rank > 1 and [one.rank for one in view.rank_curve] == [0, rank]:
+        return f"The fit found rank {rank} by itself, and the hidden entries confirm it."
+    return f"Rank {rank} was chosen: the smallest within one standard error, and a twentieth, of the best."
 
 
 def _wide(values: Sequence[float]) -> bool:
@@ -253,10 +287,15 @@ def _spec(view: pb.RunView, spec: Mapping[str, Any]) -> str:
     rows = [(key, _value(value)) for key, value in flat.items()]
     used = spec.get(str(spec.get("method")), {})
     rows += [(f"{spec.get('method')}.{key}", _value(value)) for key, value in used.items()]
+    rows += [(f"privacy.{key}", _value(value)) for key, value in (spec.get("privacy") or {}).items()]
     digest = paragraph(f"SHA-256 {view.spec_sha256.hex()}", "note")
-    chosen = table(("key", "value"), [(key, text) for key, text in rows if key in PLAIN_KEYS])
-    inner = table(("key", "value"), [(key, text) for key, text in rows if key not in PLAIN_KEYS])
+    chosen = table(("key", "value"), [(key, text) for key, text in rows if _is_plain(key)])
+    inner = table(("key", "value"), [(key, text) for key, text in rows if not _is_plain(key)])
     return section("Spec", chosen, folded("all other keys, with the method's tunables", digest, inner))
+
+
+def _is_plain(key: str) -> bool:
+    return key in PLAIN_KEYS or key.startswith("privacy.")
 
 
 def _value(value: Any) -> str:

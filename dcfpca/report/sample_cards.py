@@ -41,12 +41,14 @@ def _card(one: OddSample, found: SiteFigures) -> str:
     unusual = "<p class=note>No single entry is flagged: the sample is unusual as a whole.</p>"
     return (
         f'<article class="card" data-text="{escape(_words(one, names))}" data-flag="{"yes" if one.flagged else "no"}">'
-        f"<h3>{escape(one.sample)}</h3><p class=note>{_told(one)}</p>"
+        f"<h3>{escape(one.sample)}</h3><p class=note>{_told(one, found.flag_rate is not None)}</p>"
         f"{f'<ul>{lines}{more}</ul>' if one.rows else unusual}{drawing(one, found)}</article>"
     )
 
 
-def _told(one: OddSample) -> str:
+def _told(one: OddSample, judged: bool) -> str:
+    if not judged:
+        return ""
     return "; ".join(filter(None, ("flagged" if one.flagged else "not flagged as a whole", chance_text(one.p_value))))
 
 

@@ -16,6 +16,11 @@ _UNCHECKED = (
     "The site could not check that the final U follows from the last sum: compare the SHA-256 of U.npy in the "
     "manifest with that of other sites."
 )
+_UNJUDGED = (
+    "This run held no closing rounds, which measure the noise over all sites: an entry is flagged where the normal "
+    "part does not reach it, be the deviation large or small. How many flags are false alarms is not known, and "
+    "samples are not judged as a whole. Look at the largest deviations."
+)
 _SEARCH = (
     '<form class="search" role="search"><input id="search" type="search" aria-label="Search" autocomplete="off" '
     'placeholder="Search an id or a measurement"><label><input id="only" type="checkbox"> flagged samples only</label>'
@@ -44,10 +49,11 @@ def _head(manifest: Mapping[str, Any], found: SiteFigures, name: str, written: s
     word = "The answer can be trusted" if sound else "Read with care"
     sentence = str(verdict.get("sentence") or manifest["outcome"])
     observed = max(found.rows * found.columns - found.missing, 1)
+    judged = found.flag_rate is not None
     numbers = [
-        ("samples that stand out", f"{found.flagged_samples} of {found.columns}"),
+        ("samples that stand out", f"{found.flagged_samples} of {found.columns}" if judged else "not judged"),
         ("flagged entries", f"{found.outliers} ({found.outliers / observed:.1%})"),
-        ("false alarms among them, about", f"{found.flag_rate:.0%}"),
+        ("false alarms among them, about", f"{found.flag_rate:.0%}" if judged else "not known"),
         ("missing entries", f"{found.missing / (found.rows * found.columns):.0%}"),
         ("patterns (rank)", str(manifest["rank"])),
     ]
@@ -56,6 +62,7 @@ def _head(manifest: Mapping[str, Any], found: SiteFigures, name: str, written: s
             f"<header><h1>{escape(name)} at {escape(manifest['participant'])}</h1>",
             f'<div class="verdict {"sound" if sound else "doubt"}"><strong>{word}</strong> {escape(sentence)}</div>',
             *(paragraph(str(note), "note") for note in verdict.get("notes", [])),
+            *([] if judged else [paragraph(_UNJUDGED, "note")]),
             figures(numbers),
             paragraph(f"Written {written}. For this site only: nothing in this file has left it.", "note"),
             "</header>",

@@ -40,15 +40,22 @@ class Titles:
 
 
 def lines(
-    series: Sequence[Series], titles: Titles, *, first: int = 0, log: bool = False, mark: Mark | None = None
+    series: Sequence[Series],
+    titles: Titles,
+    *,
+    first: int = 0,
+    places: Sequence[int] = (),
+    log: bool = False,
+    mark: Mark | None = None,
 ) -> str:
-    """Line chart over the integers from `first`."""
+    """Line chart over the integers from `first`, or over these rising `places`."""
     count = max((len(one.values) for one in series), default=0)
-    x = Axis(first, max(first + count - 1, first + 1), _LEFT, WIDTH - _RIGHT)
+    at = places or range(first, first + max(count, 1))
+    x = Axis(at[0], max(at[-1], at[0] + 1), _LEFT, WIDTH - _RIGHT)
     values = [value for one in series for value in one.values] + ([mark.value] if mark and mark.value > 0 else [])
     y = (logarithmic if log else linear)(values, HEIGHT - _BOTTOM, _TOP)
     parts = [_frame(x, y, titles), _legend(series)]
-    parts += [_line(one, x, y, first) for one in series]
+    parts += [_line(one, x, y, at) for one in series]
     if mark and (mark.value > 0 or not log):
         parts.append(_across(y.place(mark.value), mark.word))
     return _svg(parts, titles)
@@ -106,11 +113,10 @@ def presence(names: Sequence[str], there: Sequence[frozenset[str]], titles: Titl
     return _svg(parts, titles, height)
 
 
-def _line(one: Series, x: Axis, y: Axis, first: int) -> str:
-    places = [(first + number, value) for number, value in enumerate(one.values)]
+def _line(one: Series, x: Axis, y: Axis, places: Sequence[int]) -> str:
     runs: list[list[str]] = [[]]
     dots = []
-    for at, value in places:
+    for at, value in zip(places, one.values, strict=False):
         if not math.isfinite(value) or (y.log and value <= 0):
             runs.append([])
             continue

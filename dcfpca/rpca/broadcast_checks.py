@@ -47,22 +47,17 @@ class Seen:
     stage: Stage = Stage.FIT
 
 
-@dataclass(frozen=True, slots=True)
-class OwnColumns:
-    """How many columns the site has, and in how many bits sums are taken."""
-
-    count: int
-    precision: int = 64
-
-
 def implausible(
-    method: Method, round: int, told: TensorMessage, before: Seen | None, own: OwnColumns, stage: Stage = Stage.FIT
+    method: Method, round: int, told: TensorMessage, before: Seen | None, precision: int, stage: Stage = Stage.FIT
 ) -> str:
-    """Why this broadcast cannot be true for a site with these columns; empty when nothing speaks against it."""
+    """Why this broadcast cannot be true where sums have so many bits; empty when nothing speaks against it.
+
+    Nothing is judged by the site's own data: whoever may announce again after a refusal would find out about it.
+    """
     if not (np.isfinite(told.tensor).all() and np.isfinite(told.scalars).all()):
         return "the consensus has numbers that are not finite"
     with np.errstate(over="ignore"):  # the square of a huge number is infinite, and beyond every limit
-        if reason := _implausible_for(method, round, told, before, own, stage):
+        if reason := _implausible_for(method, round, told, before, precision, stage):
             return reason
     if max(np.abs(told.tensor).max(initial=0.0), np.abs(told.scalars).max(initial=0.0)) > LARGEST:
         return "the consensus has numbers that cannot be squared, which no data gives"
@@ -70,33 +65,33 @@ def implausible(
 
 
 def _implausible_for(
-    method: Method, round: int, told: TensorMessage, before: Seen | None, own: OwnColumns, stage: Stage
+    method: Method, round: int, told: TensorMessage, before: Seen | None, precision: int, stage: Stage
 ) -> str:
     if isinstance(method, FeatureCountMethod):
-        return _implausible_after_count(method, round, told, before, own, stage)
+        return _implausible_after_count(method, round, told, before, precision, stage)
     if isinstance(method, ScaledMethod):
-        return _implausible_scaled(method, round, told, before, own, stage)
+        return _implausible_scaled(method, round, told, before, precision, stage)
     if isinstance(method, StagedMethod):
         if stage is not Stage.FIT:
-            return _implausible_closing(told, before, own, stage)
+            return _implausible_closing(told, before, precision, stage)
         fit = before if before is not None and before.stage is Stage.FIT else None
-        return implausible(method.inner, round, told, fit, own)
+        return implausible(method.inner, round, told, fit, precision)
     if round == 0:
         return ""
     earlier = before if before is not None and before.round > 0 else None
     if isinstance(method, SubspaceMethod):
-        return _implausible_plan(method, told, earlier, own)
+        return _implausible_plan(method, told, earlier, precision)
     if isinstance(method, PrivateSubspaceMethod):
         return _implausible_private(method, told, earlier)
     if isinstance(method, GradientMethod):
-        return _implausible_factor(method, told, earlier, own)
+        return _implausible_factor(method, told, earlier, precision)
     return ""
 
 
 def _implausible_private(method: PrivateSubspaceMethod, told: TensorMessage, before: Seen | None) -> str:
     """Directions must be orthonormal, since the sensitivity of the answer rests on it, and the clip stays.
 
-    The count is noisy, and nothing is said on how it compares with the site's own: that would tell of the own one.
+    The count is noisy, and may be anything.
     """
     try:
         plan = PrivatePlan.of(told)
@@ -110,7 +105,7 @@ def _implausible_private(method: PrivateSubspaceMethod, told: TensorMessage, bef
     return "a singular value is negative" if (plan.values < 0.0).any() else ""
 
 
-def _implausible_closing(told: TensorMessage, before: Seen | None, own: OwnColumns, stage: Stage) -> str:
+def _implausible_closing(told: TensorMessage, before: Seen | None, precision: int, stage: Stage) -> str:
     """A plan of the closing rounds: orthonormal directions, positive scales, and the columns of the round before."""
     try:
         plan = ClosingPlan.of(told)
@@ -126,22 +121,22 @@ def _implausible_closing(told: TensorMessage, before: Seen | None, own: OwnColum
     if (plan.variance < 0.0).any():
         return "a variance is negative"
     earlier = ClosingPlan.of(before.broadcast) if before is not None and before.stage is not Stage.FIT else None
-    return _implausible_columns(plan.columns, earlier.columns if earlier else None, own)
+    return _implausible_columns(plan.columns, earlier.columns if earlier else None, precision)
 
 
 def _implausible_after_count(
-    method: FeatureCountMethod, round: int, told: TensorMessage, before: Seen | None, own: OwnColumns, stage: Stage
+    method: FeatureCountMethod, round: int, told: TensorMessage, before: Seen | None, precision: int, stage: Stage
 ) -> str:
     if round < COUNT_ROUNDS:
         return ""
     earlier = None
     if before is not None and before.round >= COUNT_ROUNDS:
         earlier = Seen(before.round - COUNT_ROUNDS, before.broadcast, before.stage)
-    return implausible(method.inner, round - COUNT_ROUNDS, told, earlier, own, stage)
+    return implausible(method.inner, round - COUNT_ROUNDS, told, earlier, precision, stage)
 
 
 def _implausible_scaled(
-    method: ScaledMethod, round: int, told: TensorMessage, before: Seen | None, own: OwnColumns, stage: Stage
+    method: ScaledMethod, round: int, told: TensorMessage, before: Seen | None, precision: int, stage: Stage
 ) -> str:
     if round < SCALING_ROUNDS:
         return _implausible_digits(method.rows, round, told, before)
@@ -154,7 +149,7 @@ def _implausible_scaled(
         if not (np.array_equal(centre, centre_before) and np.array_equal(scale, scale_before)):
             return "the features' centres or scales are not those of the round before"
         inner_before = Seen(before.round - SCALING_ROUNDS, earlier, before.stage)
-    return implausible(method.inner, round - SCALING_ROUNDS, inside, inner_before, own, stage)
+    return implausible(method.inner, round - SCALING_ROUNDS, inside, inner_before, precision, stage)
 
 
 def _implausible_digits(rows: int, round: int, told: TensorMessage, before: Seen | None) -> str:
@@ -170,7 +165,7 @@ def _implausible_digits(rows: int, round: int, told: TensorMessage, before: Seen
     return "" if np.array_equal(centre, centre_before) else "the features' centres are not those of the round before"
 
 
-def _implausible_plan(method: SubspaceMethod, told: TensorMessage, before: Seen | None, own: OwnColumns) -> str:
+def _implausible_plan(method: SubspaceMethod, told: TensorMessage, before: Seen | None, precision: int) -> str:
     try:
         plan = RoundPlan.of(told)
     except BadMessage as error:
@@ -179,7 +174,7 @@ def _implausible_plan(method: SubspaceMethod, told: TensorMessage, before: Seen 
     reasons = (
         _implausible_directions(plan),
         _implausible_parameters(method, plan),
-        _implausible_columns(plan.columns, earlier.columns if earlier else None, own),
+        _implausible_columns(plan.columns, earlier.columns if earlier else None, precision),
         _implausible_growth(method, plan, earlier) if earlier else "",
     )
     return next(filter(None, reasons), "")
@@ -210,10 +205,10 @@ def _implausible_parameters(method: SubspaceMethod, plan: RoundPlan) -> str:
     return ""
 
 
-def _implausible_columns(told: float, before: float | None, own: OwnColumns) -> str:
-    apart = SAME_COUNT[own.precision]
-    if told < own.count * (1.0 - apart):
-        return "the announced number of columns is smaller than this site's own"
+def _implausible_columns(told: float, before: float | None, precision: int) -> str:
+    apart = SAME_COUNT[precision]
+    if told < 1.0 - apart:
+        return "the announced number of columns is below one"
     if before is not None and abs(told - before) > apart * before:
         return "the number of columns is not that of the round before"
     return ""
@@ -231,12 +226,12 @@ def _implausible_growth(method: SubspaceMethod, plan: RoundPlan, before: RoundPl
     return "a singular value is far above those of the round before" if _largest(plan.values) > most * largest else ""
 
 
-def _implausible_factor(method: GradientMethod, told: TensorMessage, before: Seen | None, own: OwnColumns) -> str:
+def _implausible_factor(method: GradientMethod, told: TensorMessage, before: Seen | None, precision: int) -> str:
     plan = GradientPlan.of(told)
     if not (plan.lambda_ > 0.0 and plan.rho > 0.0 and plan.learning_rate > 0.0):
         return "a penalty or the learning rate is not positive"
     if before is None:
-        return _implausible_columns(plan.columns, None, own)
+        return _implausible_columns(plan.columns, None, precision)
     earlier = GradientPlan.of(before.broadcast)
     fixed = (plan.lambda_, plan.rho, plan.learning_rate)
     if fixed != (earlier.lambda_, earlier.rho, earlier.learning_rate):
@@ -244,7 +239,7 @@ def _implausible_factor(method: GradientMethod, told: TensorMessage, before: See
     growth = JUMP * np.sqrt(method.rows) * max(float(np.linalg.norm(before.broadcast.tensor)), 1e-300)
     if float(np.linalg.norm(told.tensor)) > growth:
         return "the factor U is far larger than in the round before"
-    return _implausible_columns(plan.columns, earlier.columns, own)
+    return _implausible_columns(plan.columns, earlier.columns, precision)
 
 
 def _largest(values: FloatArray) -> float:

@@ -79,7 +79,7 @@ class Stage(IntEnum):
 class Outcome(Enum):
     """The outcome of a run of the method. The value is the sentence to show."""
 
-    CONVERGED = "converged: the subspace rests within the tolerance"
+    CONVERGED = "converged: more rounds would change the answer by less than the tolerance or the noise"
     OUT_OF_ROUNDS = "stopped at the round limit before reaching the tolerance"
     COMPLETED = "complete: every round of the schedule was taken"
     DIVERGED = "diverged: the consensus is no longer finite; lower the learning rate"

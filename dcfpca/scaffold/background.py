@@ -72,8 +72,8 @@ class Background:
     def require_running(self) -> None:
         """Raise ProcessEnded with the end of its log if it does not run."""
         if not self.is_running():
-            last = " / ".join(self.log.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
-            raise ProcessEnded(f"{self.name} has ended: {last or 'its log is empty'}", f"its log: {self.log}")
+            sentence, hint = _last_words(self.log.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
+            raise ProcessEnded(f"{self.name} has ended: {sentence}", f"{hint}its log: {self.log}")
 
     def stop(self) -> bool:
         """Tell the process to stop and wait until it has; kill it after a while. Returns whether it was running."""
@@ -102,6 +102,16 @@ class Background:
             return None
         finally:
             os.close(descriptor)
+
+
+def _last_words(log: Sequence[str]) -> tuple[str, str]:
+    """Why a process ended, and its hint with a semicolon after it: its last `error:`, else the end of its log."""
+    places = [place for place, line in enumerate(log) if line.startswith("error: ")]
+    if not places:
+        return " / ".join(log) or "its log is empty", ""
+    sentence, *more = log[places[-1] :]
+    hints = [line.removeprefix("hint: ") for line in more if line.startswith("hint: ")]
+    return sentence.removeprefix("error: "), "".join(f"{hint}; " for hint in hints)
 
 
 def _keep_open_files_here() -> None:

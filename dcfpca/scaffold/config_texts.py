@@ -18,6 +18,7 @@ class DataKeys:
     features: Sequence[str] = ()
     exclude: Sequence[str] = ()
     missing: str = "allow"
+    dataset: str = ""
 
 
 def operator_text(address: str, name: str) -> str:
@@ -92,6 +93,7 @@ def _data_lines(data: DataKeys) -> list[str]:
     return [
         "[data]",
         _line("path", data.path, "CSV, Excel, Parquet, NumPy and others; or a folder of parts"),
+        _optional("dataset", data.dataset, "X", "which array of a file that holds several"),
         _optional("id_column", data.id_column, "patient", "the column with the samples' ids; they stay here"),
         _optional("features", data.features, ["age", "lab_*"], "which columns to use, by name or pattern; empty: all"),
         _optional("exclude", data.exclude, ["diagnosis"], "which columns to leave out"),

@@ -19,8 +19,13 @@ def unknown_names(wanted: Sequence[str], known: Sequence[pb.ParticipantView]) ->
             yield f"{told}; {suggestion}" if suggestion else told
 
 
-def enrolment_lines(view: pb.RunView, known: Sequence[pb.ParticipantView]) -> Iterator[str]:
-    """Who has enrolled, and for everyone else that the spec names (or that is known, if it names none) why not."""
+def enrolment_lines(
+    view: pb.RunView, known: Sequence[pb.ParticipantView], refusals_told: bool = False
+) -> Iterator[str]:
+    """Who has enrolled, and for everyone else that the spec names (or that is known, if it names none) why not.
+
+    Where the refusals were told before, sites that refused are named without their reasons.
+    """
     states = {one.name: one.state for one in known}
     refusals = {one.participant: "; ".join(one.reasons) for one in view.refusals if one.what == "enrolment"}
     # A site that sees the cohort may withdraw after it has enrolled.
@@ -28,7 +33,16 @@ def enrolment_lines(view: pb.RunView, known: Sequence[pb.ParticipantView]) -> It
     yield f"enrolled: {', '.join(enrolled) or 'nobody'}"
     for name in json.loads(view.spec or b"{}").get("participants") or sorted(states):
         if name not in enrolled:
-            yield f"not enrolled: {name} ({_why(name, refusals, states)})"
+            why = "refused" if refusals_told and name in refusals else _why(name, refusals, states)
+            yield f"not enrolled: {name} ({why})"
+
+
+def reason_without_refusals(view: pb.RunView) -> str:
+    """The run's reason where the refusals that it quotes were told before: who refused, without their reasons."""
+    reason = view.reason
+    for one in view.refusals:
+        reason = reason.replace(f"{one.participant} refused: {'; '.join(one.reasons)}", f"{one.participant} refused")
+    return reason
 
 
 def _why(name: str, refusals: dict[str, str], states: dict[str, str]) -> str:

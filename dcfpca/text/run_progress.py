@@ -16,6 +16,7 @@ from rich.text import Text
 
 from dcfpca.operator.run_stream import OVER
 from dcfpca.text.console import figure, plain, size, span, stderr
+from dcfpca.text.enrolment_text import reason_without_refusals
 from dcfpca.text.run_history import RunHistory, seconds_left
 from dcfpca.text.run_views import coloured, complaint_line, refusal_line, waiting_line
 from dcfpca.v1 import admin_pb2 as pb
@@ -87,7 +88,8 @@ class RunProgress(AbstractContextManager["RunProgress"]):
         for waiting in view.waiting:
             self._note_once(f"round {view.round} waits for {waiting_line(waiting)}")
         if view.status != before.status:
-            self.note(f"{view.status}{': ' + view.reason if view.reason else ''}")
+            reason = reason_without_refusals(view)
+            self.note(f"{view.status}{': ' + reason if reason else ''}")
 
 
 def round_line(one: pb.RoundView) -> str:
@@ -118,7 +120,7 @@ def picture(history: RunHistory) -> RenderableType:
         lines.append(Text(plain(f"  awaiting {', '.join(_awaited(view))} ({view.phase})"), style="dim"))
     lines += [Text(plain(f"  waiting for {waiting_line(one)}"), style="yellow") for one in view.waiting]
     if view.reason:
-        lines.append(Text(plain(f"  {view.reason}")))
+        lines.append(Text(plain(f"  {reason_without_refusals(view)}")))
     lines.append(
         Text(f"  total {size(history.bytes_received())} received, {size(history.bytes_sent())} sent", style="dim")
     )

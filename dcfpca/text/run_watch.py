@@ -8,6 +8,7 @@ from dataclasses import replace
 from dcfpca.errors import Refused
 from dcfpca.operator.client import Operator
 from dcfpca.operator.run_stream import RetryPolicy, run_views
+from dcfpca.text.enrolment_text import reason_without_refusals
 from dcfpca.text.run_history import RunHistory
 from dcfpca.text.run_progress import RunProgress
 from dcfpca.text.silence_watchdog import SilenceWatchdog
@@ -62,13 +63,17 @@ class RunWatch:
 
 
 def raise_unless_finished(view: pb.RunView, hint: str = "") -> None:
-    """Raise Refused with the run's reason unless the run has finished; `hint` replaces the usual one."""
+    """Raise Refused with the run's reason unless the run has finished; `hint` replaces the usual one.
+
+    Whoever watched the run has been told each refusal, so that the reason names only who refused.
+    """
+    reason = reason_without_refusals(view)
     match view.status:
         case "finished":
             return
         case "paused":
             resume = f"when the cause is removed: `dcfpca run resume {view.run_id}`"
-            usual = f"{resume}; to end it with the consensus it has: `dcfpca run finish {view.run_id}`"
-            raise Refused(f"run {view.run_id} is paused: {view.reason}", hint or usual)
+            usual = f"{resume}; to end it: `dcfpca run finish` with what it has, `dcfpca run abort` without a result"
+            raise Refused(f"run {view.run_id} is paused: {reason}", hint or usual)
         case _:
-            raise Refused(f"run {view.run_id} {view.status}: {view.reason or 'no reason was given'}", hint)
+            raise Refused(f"run {view.run_id} {view.status}: {reason or 'no reason was given'}", hint)

@@ -22,7 +22,7 @@ def approval_document(approval: Approval) -> dict[str, Json]:
 def waiting_document(rows: Sequence[RunRow], standing: Sequence[Approval]) -> Json:
     """What `approve --json` prints."""
     return {
-        "waiting": [{"run": row.run_id, "spec_sha256": row.digest.hex()} for row in rows],
+        "waiting": [{"run": row.run_id, "spec_sha256": row.digest.hex(), "reasons": list(row.reasons)} for row in rows],
         "approvals": [{"run": one.run_id, **approval_document(one)} for one in standing],
     }
 
@@ -34,6 +34,9 @@ def show_waiting(rows: Sequence[RunRow], standing: Sequence[Approval]) -> None:
         for row in rows:
             add_row(made, row.run_id, moment(row.proposed_ms), row.spec.decode())
         show(made)
+        for row in rows:
+            for reason in row.reasons:
+                say(f"run {row.run_id} waits because {reason}")
     else:
         say("no run waits for approval")
     for one in standing:

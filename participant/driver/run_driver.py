@@ -31,6 +31,7 @@ from participant.session import Consent, Session, actions, events
 from participant.state.store import RunRow
 
 COMPUTE, FINISH, MESSAGE, RETRY = "compute", "finish", "message ", "retry"
+CONSENT, REFUSAL = "consent", "refusal"
 RETRY_SECONDS = 30.0
 """After a failure at the site itself, the round is tried again: the aggregator repeats nothing while the connection
 holds."""
@@ -53,7 +54,7 @@ class RunDriver:
         finished = row is not None and row.status in ("finished", "ended")
         consent, approved = (row.consent, row.approved) if row else (None, False)
         site, data = services.site, services.site.data.sha256
-        past = partial(services.store.past_runs, data, run_id)
+        past = partial(services.store.past_runs, data, site.pinned_digest, run_id)
         self.session = Session(run_id, site.facts, site.identity, consent, finished, past, approved, self._spent)
         if row is not None and row.cohort:
             self.session.restore_keys(row.cohort, services.store.key_slots(run_id))
@@ -146,7 +147,7 @@ class RunDriver:
         for action in wanted:
             match action:
                 case actions.Respond():
-                    self._tasks.start("respond", partial(self._respond, action))
+                    self._tasks.start(CONSENT if action.accept else REFUSAL, partial(self._respond, action))
                 case actions.AwaitApproval():
                     hint = f"dcfpca-participant approve {self.run_id} --by NAME --config …"
                     log("approval_awaited", level="warning", run=self.run_id, reason=action.reason or None, hint=hint)
@@ -179,6 +180,8 @@ class RunDriver:
         return self._agreed
 
     async def _respond(self, action: actions.Respond) -> None:
+        if not action.accept:
+            await self._tasks.wait_for(CONSENT)  # a repetition of it that is on its way must not come after this
         fate, reason = await outgoing.respond(self._services, self.run_id, action)
         if fate in (Fate.LATE, Fate.REJECTED) and self.session.ref is None:
             self.take(events.TurnedDown(reason))

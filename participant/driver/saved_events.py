@@ -38,7 +38,8 @@ def save_event(
         return
     match event:
         case events.Proposed():
-            store.save_waiting(run_id, event.spec, event.digest, session.site.policy.private, _now_ms())
+            why, private = session.asked_because, session.site.policy.private
+            store.save_waiting(run_id, event.spec, event.digest, private, _now_ms(), why)
         case events.Opened():
             # A plain attempt has no secrets and only one possible answer, so there is nothing to keep unchanged.
             if session.fixed is not None:

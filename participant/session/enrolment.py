@@ -16,6 +16,11 @@ from participant.session.events import Proposed
 OVER = "the run is over at this site; it is not taken up again"
 """Sent when a round of an ended run is opened, as by an aggregator whose store was restored from an older backup."""
 
+_PROPOSE_AGAIN = "that became so after a person was asked; propose the run again"
+_WHAT_TO_CHANGE = (
+    "propose it when all are there, or name the participants in the spec, so that a person here may approve"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Consent:
@@ -53,6 +58,8 @@ class Enrolment:
         self._spent = spent
         self._person_approved = approved
         self._waiting: Proposed | None = None
+        self.told = ""
+        """What whoever is asked to approve is told."""
 
     @property
     def accepted(self) -> Consent | None:
@@ -65,6 +72,8 @@ class Enrolment:
             if event.digest != self.consent.digest:
                 raise BadMessage("the spec was changed after this site had answered; the first answer stands")
             return Reaction((self.consent.response(),))
+        if self._waiting is not None and event.digest != self._waiting.digest:
+            raise BadMessage("the spec was changed while a person was asked to approve it; the first one stands")
         if spec_digest(event.spec) != event.digest:
             raise BadMessage("the proposed spec does not match its digest")
         spec = parse_spec(event.spec)
@@ -72,7 +81,7 @@ class Enrolment:
             case Refuse(reasons):
                 return self._answer(spec, event.digest, reasons)
             case Accept(needs_approval=True, why=why):
-                self._waiting = event
+                self._waiting, self.told = event, why
                 return Reaction((AwaitApproval(why),), save=True)
             case Accept():
                 return self._answer(spec, event.digest, ())
@@ -83,9 +92,14 @@ class Enrolment:
         if self._waiting is None or self.consent is not None:
             return Reaction()
         spec = parse_spec(self._waiting.spec)
-        # Reviewed again: other runs may have spent the privacy budget while this one waited for a person.
-        verdict = self._review(spec)
-        return self._answer(spec, self._waiting.digest, verdict.reasons if isinstance(verdict, Refuse) else ())
+        # Reviewed again: other runs may have spent the privacy budget while this one waited for a person, or have been
+        # joined with a cohort that differs too little from this one's, of which that person was not told.
+        match self._review(spec):
+            case Refuse(reasons):
+                return self._answer(spec, self._waiting.digest, reasons)
+            case Accept(why=why):
+                untold = (f"{why}; {_PROPOSE_AGAIN}",) if why and why != self.told else ()
+                return self._answer(spec, self._waiting.digest, untold)
 
     def stop_waiting(self) -> None:
         """The run is over; a later approval answers nothing."""
@@ -106,9 +120,13 @@ class Enrolment:
         return self.consent
 
     def objections(self, spec: RunSpec, cohort: tuple[str, ...]) -> tuple[str, ...]:
-        """Why the site does not let its update into sums over this cohort; empty when it does."""
-        exposed = () if self._person_approved else check_exposure(self._site, cohort, self._past())
-        return (*check_cohort(spec, self._site, cohort), *exposed)
+        """Why the site does not let its update into sums over this cohort; empty when it does.
+
+        A person approves of the cohort that the spec names, and of no other.
+        """
+        approved = self._person_approved and frozenset(cohort) == frozenset(spec.participants)
+        exposed = () if approved else check_exposure(self._site, cohort, self._past())
+        return (*check_cohort(spec, self._site, cohort), *(f"{why}; {_WHAT_TO_CHANGE}" for why in exposed))
 
     def _review(self, spec: RunSpec) -> Accept | Refuse:
         return review(spec, self._site, self._past(), self._spent() if spec.privacy else NOTHING_SPENT)

@@ -13,11 +13,12 @@ from dcfpca.attempt_ref import AttemptRef
 from dcfpca.chunked_vectors import Buffer, message_from
 from dcfpca.fixed_cohort_wire import opening_from_wire
 from dcfpca.methods import method_of
-from dcfpca.rpca.broadcast_checks import OwnColumns, Seen, implausible
+from dcfpca.rpca.broadcast_checks import Seen, implausible
 from dcfpca.rpca.method import Consensus, FloatArray, Method, TensorMessage
 from dcfpca.secagg import SigningIdentity, fixed_cohort
 from dcfpca.secagg.errors import (
     ChangedConsensus,
+    ChangedExponent,
     ChangedRoster,
     ImplausibleConsensus,
     IncompleteCohort,
@@ -30,6 +31,7 @@ from dcfpca.secagg.errors import (
 from dcfpca.secagg.evidence import Evidence
 from dcfpca.secagg.fixed_cohort import FixedCohortSide, Masked, Misfit, Numbers, Opening, RunTerms
 from dcfpca.secagg.fixed_cohort.context import opening_digest
+from dcfpca.secagg.fixed_cohort.exponents import first_exponents
 from dcfpca.secagg.fixed_cohort.roster import roster_digest
 from dcfpca.secagg.fixed_cohort.state import SiteState, Step, latest
 from dcfpca.secagg_block_layout import block_layout
@@ -155,6 +157,7 @@ class FixedCohortRun:
         if before is not None and before.round == round and before.consensus_sha256 != opened.consensus.sha256:
             raise ChangedConsensus(f"round {round} was opened with another consensus, which this site has computed on")
         opening = self.opening_of(opened, payload)
+        self._check_first_exponents(opening, before)
         pinned = self.side.state.round == round  # then the record knows the opening, if an older step does not
         known = before.opening if before is not None and before.round == round else None
         if known is not None and known != self.digest_of(opening) and (known or not pinned):
@@ -166,6 +169,16 @@ class FixedCohortRun:
         if numbers is Numbers.SAVED:
             raise LostState(f"the update that this site sent in round {round} is not in its state any more", LOST)
         return opening, None
+
+    def _check_first_exponents(self, opening: Opening, before: Computed | None) -> None:
+        """Where there is no sum of the same layout before, exponents are those of the layout, which needs no sum to
+        know: by lower ones an aggregator would learn from misfits how large this site's numbers are."""
+        begins = opening.round == 0
+        if before is not None and before.round == opening.round - 1:
+            earlier = self.method.update_layout(before.round, before.stage)
+            begins = block_layout(earlier, self.spec.precision) != opening.layout
+        if begins and opening.exponents != first_exponents(opening.layout):
+            raise ChangedExponent(f"the exponents of round {opening.round} are not those with which its layout begins")
 
     def opening_of(self, opened: Opened, consensus: Buffer) -> Opening:
         """The opening that these announced bytes make."""
@@ -224,8 +237,7 @@ class FixedCohortRun:
     def _check_broadcast(self, opened: Opened, consensus: Buffer, before: Computed | None) -> None:
         round, stage = opened.ref.round, opened.consensus.stage
         told = message_from(self.method.broadcast_layout(round, stage), consensus)
-        own = OwnColumns(self.site.columns, self.spec.precision)
-        if reason := implausible(self.method, round, told, self.seen(before), own, stage):
+        if reason := implausible(self.method, round, told, self.seen(before), self.spec.precision, stage):
             raise ImplausibleConsensus(f"round {round} was refused before anything was computed: {reason}")
 
     def seen(self, before: Computed | None) -> Seen | None:

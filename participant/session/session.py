@@ -88,6 +88,11 @@ class Session:
         return self._enrolment.consent
 
     @property
+    def asked_because(self) -> str:
+        """Why a person is asked to approve the run; empty where the site asks for every run."""
+        return self._enrolment.told
+
+    @property
     def ref(self) -> AttemptRef | None:
         """The latest attempt that was opened to this site; None before the first and after the run has ended."""
         return self._round.ref

@@ -121,11 +121,13 @@ class Store:
         row = self._database.execute(_SELECT_RUN, (run_id,)).fetchone()
         return _run_row(row) if row else None
 
-    def save_waiting(self, run_id: str, spec: bytes, digest: bytes, private: bool, at_ms: int) -> None:
-        """Save a proposed run that waits for approval by a person at the site."""
+    def save_waiting(self, run_id: str, spec: bytes, digest: bytes, private: bool, at_ms: int, why: str = "") -> None:
+        """Save a proposed run that waits for approval by a person at the site, and what that person is told."""
+        insert = "INSERT INTO runs (run_id, spec, digest, status, private, proposed_ms, reasons)"
+        again = "ON CONFLICT (run_id) DO UPDATE SET reasons = excluded.reasons WHERE status = 'waiting'"
+        values = (run_id, spec, digest, private, at_ms, json.dumps([why] if why else []))
         with self._database as database:
-            insert = "INSERT OR IGNORE INTO runs (run_id, spec, digest, status, private, proposed_ms)"
-            database.execute(f"{insert} VALUES (?, ?, ?, 'waiting', ?, ?)", (run_id, spec, digest, private, at_ms))
+            database.execute(f"{insert} VALUES (?, ?, ?, 'waiting', ?, ?, ?) {again}", values)
 
     def save_consent(self, run_id: str, consent: Consent, at_ms: int) -> None:
         """Save the site's answer; called before it is sent."""
@@ -225,10 +227,21 @@ class Store:
         query = "SELECT 1 FROM pinned_data WHERE run_id = ? AND data != ?"
         return self._database.execute(query, (run_id, data)).fetchone() is not None
 
-    def past_runs(self, data: bytes, but: str) -> list[PastRun]:
-        """The runs, except one, with sums that contain this data."""
-        query = "SELECT run_id, cohort FROM exposed_cohorts WHERE data = ? AND run_id != ? ORDER BY rowid"
-        return [PastRun(run, frozenset(json.loads(names))) for run, names in self._database.execute(query, (data, but))]
+    def past_runs(self, data: bytes, pinned: bytes, but: str) -> list[PastRun]:
+        """The runs, except one, with sums that contain this data, or whose cohort is settled and may yet give some.
+
+        Without the latter, two runs that are set up side by side would each find nothing to be compared with. A run
+        that a person approved is settled with its spec. One that began with other data than `pinned` answers nothing.
+        """
+        exposed = "SELECT run_id, cohort FROM exposed_cohorts WHERE data = ? AND run_id != ? ORDER BY rowid"
+        settled = (
+            "SELECT run_id, cohort, spec FROM runs LEFT JOIN pinned_data USING (run_id) WHERE status = 'enrolled'"
+            " AND (cohort != '[]' OR approved) AND run_id != ?1 AND coalesce(pinned_data.data, ?2) = ?2"
+        )
+        past = [(run, json.loads(names)) for run, names in self._database.execute(exposed, (data, but))]
+        for run, names, spec in self._database.execute(settled, (but, pinned)):
+            past.append((run, json.loads(names) or json.loads(spec)["participants"]))
+        return [PastRun(run, frozenset(names)) for run, names in past if names]
 
     @staticmethod
     def _put_consent(database: sqlite3.Connection, run_id: str, consent: Consent, at_ms: int) -> None:

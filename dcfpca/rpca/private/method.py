@@ -108,14 +108,16 @@ class PrivateSubspaceMethod:
             return None
         plan = PrivatePlan.of(consensus.broadcast)
         if plan.rank == 0:
-            return Verdict(False, "No direction stands out of the noise that privacy needs.", ("no direction found",))
+            reason = "raise epsilon, or have more columns"
+            return Verdict(False, f"No direction stands out of the noise that privacy needs: {reason}.", (reason,))
         told = direction_notes(plan.errors[: plan.rank])
         sentence = (
             f"The noise of privacy turned the {plan.rank} directions by no more than about sin θ = {plan.error:.2g}."
         )
         if plan.error <= self.max_error:
             return Verdict(True, sentence, (), told)
-        return Verdict(False, sentence, (f"the expected error is above max_error = {self.max_error:g}",), told)
+        reason = f"that is above max_error = {self.max_error:g}, lower the rank or raise epsilon"
+        return Verdict(False, f"{sentence} Not to be trusted as it is: {reason}.", (reason,), told)
 
     def noised(self, round: int, exact: FloatArray, columns: int, sites: int, entropy: Entropy) -> FloatArray:
         """What a site with so many columns, one of so many sites, sends in place of its exact answer.

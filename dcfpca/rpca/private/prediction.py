@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from dcfpca.rpca.private.pooling import sines_of_spikes
@@ -35,10 +33,9 @@ def prediction_text(
     rank: int, rows: int, columns: float, schedule: PrivateSchedule, epsilon: float, surplus: float = 1.0
 ) -> str:
     """One sentence for the operator, before anything is spent."""
-    magnitude = 10 ** round(math.log10(max(columns, 1.0)), 1)
     error = predicted_error(rows, rank, columns, schedule, surplus)
     return (
-        f"at ε = {epsilon:g} with about {magnitude:.2g} columns expect sin θ ≈ {error:.2g} for {rank} directions of"
+        f"at ε = {epsilon:g} with about {columns:.2g} columns expect sin θ ≈ {error:.2g} for {rank} directions of"
         " equal strength; weaker ones turn more, in inverse proportion to their share of the variance;"
         " the verdict of the run states the error of each"
     )

@@ -190,7 +190,8 @@ class StagedMethod:
     def _select(self, consensus: Consensus, plan: ClosingPlan, sums: FloatArray) -> Consensus:
         curve = RankCurve.of(ranks_tried(self.width), sums)
         columns, _, _, limited = consensus.memory[CLOSING]
-        table = np.column_stack([curve.ranks, curve.error, curve.standard_error])
+        told = curve if plan.ending is FitEnding.REFINED else curve.of_one(plan.rank)
+        table = np.column_stack([told.ranks, told.error, told.standard_error])
         plan = _predicting(replace(plan, stage=Stage.NULL, hiding=False), curve.predicted(plan.rank))
         if plan.ending is FitEnding.REFINED:
             plan = self._at_rank(plan, self.width if self.fixed_rank or sums[0] <= 0.0 else curve.chosen(), curve)

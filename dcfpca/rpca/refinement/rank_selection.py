@@ -81,6 +81,13 @@ class RankCurve:
         good = self.error <= MARGIN * self.error[least] + self.standard_error[least]
         return self.ranks[int(np.flatnonzero(good)[0])]
 
+    def of_one(self, rank: int) -> RankCurve:
+        """No rank, and this one: all that a fit without a choice of ranks tells of, which repeats its own error."""
+        if rank == 0:
+            return RankCurve((0,), self.error[:1], self.standard_error[:1])
+        place = next(place for place, tried in enumerate(self.ranks) if tried >= rank)
+        return RankCurve((0, rank), self.error[[0, place]], self.standard_error[[0, place]])
+
     def predicted(self, rank: int) -> float:
         """The share of the hidden entries' spread that this rank predicts; negative where it is worse than medians."""
         places = [place for place, tried in enumerate(self.ranks) if tried >= rank]

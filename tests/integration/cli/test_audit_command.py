@@ -174,3 +174,13 @@ async def test_a_log_written_anew_by_the_aggregator_itself_is_noticed(
     assert [entry.action for entry in kept] == ["run_proposed", "run_resumed"]
     assert await typed(*words) == 1
     assert "entry 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verify", [[], ["--verify"]])
+async def test_a_run_may_be_named_by_latest_or_by_its_beginning(
+    aggregator: Service, run_id: str, verify: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = flags(aggregator, aggregator.identity(Role.OPERATOR, "op"))
+    for name in ("latest", run_id[:11], run_id):
+        assert await typed("run", "audit", name, *verify, "--json", *own) == 0
+        assert json.loads(capsys.readouterr().out)["run_id"] == run_id

@@ -243,6 +243,10 @@ def test_sites_that_do_not_allow_plain_refuse_by_name_and_the_command_fails(term
     assert said.document["status"] == "failed"
     assert {one["participant"] for one in said.document["refusals"]} == set(NAMES)
     assert "error: " in said.err
+    for refusal in said.document["refusals"]:
+        assert said.err.count(f"refused by {refusal['participant']} (enrolment)") == 1
+    (reason,) = {sentence for one in said.document["refusals"] for sentence in one["reasons"]}
+    assert said.err.count(reason) == len(NAMES), "each refusal is told once"
 
 
 def test_a_running_run_can_be_aborted_with_a_reason(terminal: Terminal) -> None:

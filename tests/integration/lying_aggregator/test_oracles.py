@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+from dcfpca.rpca.subspace.round_plan import RoundPlan
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
-from tests.support.attacked_sites import NAMES, VICTIM, Watch, begun, refused
+from tests.support.attacked_sites import NAMES, VICTIM, Watch, begun, refused, with_broadcast
 from tests.support.fixed_cohort_play import FixedCohortPlay, with_lift
 from tests.support.lying_aggregator import LyingAggregator
 from tests.support.played_run import changed
@@ -66,3 +68,16 @@ def test_exponents_are_not_raised_for_a_misfit_that_nobody_signed(liar: LyingAgg
     for name in NAMES:
         watch.refusal(name, "ChangedExponent")
     assert refused(forged, liar, after) == list(NAMES)
+
+
+def test_how_the_announced_number_of_columns_compares_with_a_sites_own_is_not_told(liar: LyingAggregator) -> None:
+    """Below its own number a site would refuse what it answers above: a search would find the number in ten tries."""
+    run = begun(liar, played=1)
+    own = liar.federation.data[VICTIM].shape[1]
+    said = []
+    for attempt, count in enumerate((own - 1, own + 1), start=1):
+        plan = replace(RoundPlan.of(run.consensus.broadcast), columns=float(count))
+        watch = Watch(run)
+        run.open(run.announcement(with_broadcast(run.consensus, plan.broadcast()), attempt))
+        said.append(watch.refusal(VICTIM)["kind"])
+    assert said == ["WrongConsensus", "WrongConsensus"]

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
+from dcfpca.cli.demo_view import command_to_type
 from dcfpca.demo.child_processes import Child, ChildFailed, Children, ending_in_order
 from dcfpca.demo.federation import toml
 from dcfpca.demo.problem import draw, score, site_names, unequal_counts
@@ -139,3 +140,16 @@ def test_waiting_has_an_end_that_names_the_logs(tmp_path: Path) -> None:
         with pytest.raises(ChildFailed, match="the tide did not happen within") as caught:
             children.until(lambda: False, "the tide", 0.05)
     assert "log" in caught.value.hint
+
+
+def test_a_command_that_the_shell_would_not_find_is_named_by_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = tmp_path / "dcfpca-participant"
+    there.write_text("#!/bin/sh\n")
+    there.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert command_to_type("dcfpca-participant") == "dcfpca-participant"
+    monkeypatch.setenv("PATH", str(tmp_path / "elsewhere"))
+    assert Path(command_to_type("dcfpca-participant")).resolve().name == "dcfpca-participant"
+    assert "/" in command_to_type("dcfpca-participant")

@@ -36,7 +36,7 @@ def test_more_conspirators_cost_accuracy_and_more_columns_give_it() -> None:
 
 
 def test_an_error_above_the_limit_is_refused_and_the_operator_can_raise_it() -> None:
-    with pytest.raises(Refused, match="that the spec allows") as told:
+    with pytest.raises(Refused, match=r"expect sin θ ≈ \S+, above the \S+ that the spec allows") as told:
         expected_error(proposed(), 1e3, SITES)
     assert "max_error" in (told.value.hint or "")
     assert "expect sin θ ≈ 1" in expected_error(proposed(max_error=1.0), 1e3, SITES)

@@ -7,6 +7,7 @@ import math
 import re
 import stat
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -195,3 +196,56 @@ def test_two_hundred_sites_are_folded_and_none_is_lost() -> None:
     html = run_report(view, "now")
     assert "show all 203" in html
     assert all(name in html for name in names)
+
+
+def curve_of(*ranks: int) -> list[pb.RankErrorView]:
+    return [pb.RankErrorView(rank=rank, error=1.0 / (1 + rank), standard_error=0.01) for rank in ranks]
+
+
+def test_errors_by_rank_stand_at_their_ranks_where_not_all_were_tried() -> None:
+    html = run_report(_view(rank_curve=curve_of(0, 1, 2, 3, 4, 6, 16)), "now")
+    drawn = html[html.index("Error on hidden entries by rank") :]
+    places = [float(at) for at in re.findall(r'<circle class="c1" cx="([0-9.]+)"', drawn.partition("</svg>")[0])]
+    assert len(places) == 7
+    steps = [(right - left) / (places[1] - places[0]) for left, right in pairwise(places)]
+    assert steps == pytest.approx([1, 1, 1, 1, 2, 10], abs=0.02)
+    assert "error, 16: " in drawn
+
+
+@pytest.mark.parametrize(
+    ("ranks", "spec", "said"),
+    [
+        ((0, 1, 2, 4, 6), {}, "Rank 4 was chosen: the smallest within one standard error"),
+        ((0, 4), {}, "The fit found rank 4 by itself"),
+        ((0, 1, 2, 4), {"rank": 4, "max_rank": None}, "The spec asked for rank 4."),
+    ],
+)
+def test_the_report_says_who_chose_the_rank(ranks: tuple[int, ...], spec: dict[str, object], said: str) -> None:
+    view = _view(rank_curve=curve_of(*ranks))
+    view.spec = json.dumps(json.loads(view.spec) | spec).encode()
+    assert said in _text(run_report(view, "now"))
+
+
+def test_a_finished_run_whose_last_change_is_above_the_tolerance_says_why_it_is_over() -> None:
+    assert "A run is over as soon as the next round would come below it" in _text(run_report(_view(), "now"))
+    stopped = _view()
+    stopped.reason = "stopped at the round limit"
+    assert "A run is over as soon" not in _text(run_report(stopped, "now"))
+
+
+def test_the_advice_does_not_name_the_command_that_wrote_the_page() -> None:
+    advice = "dcfpca run report 20260101-0001 --out report.html; each site: dcfpca-participant results"
+    text = _text(run_report(_view(verdict=pb.VerdictView(sound=True, sentence="Exact.", advice=advice)), "now"))
+    assert "Next: each site: dcfpca-participant results" in text
+    assert "dcfpca run report" not in text
+
+
+def test_a_private_run_says_what_it_cost_and_shows_its_table() -> None:
+    view = _view(verdict=pb.VerdictView(sound=True, sentence="Done."))
+    view.spec = parse_spec({"rows": 30, "rank": 4, "privacy": {"epsilon": 1.0}}).canonical()
+    html = run_report(view, "now")
+    assert "Privacy: ε = 1 at δ = 1e-06" in _text(html)
+    assert "expected error, sin θ" in html
+    assert "last change" not in _text(html)
+    assert "<td>privacy.epsilon</td>" in html.partition("all other keys")[0]
+    assert "Privacy:" not in _text(run_report(_view(), "now"))

@@ -160,3 +160,16 @@ def test_the_report_of_a_private_run_says_what_was_spent_and_others_do_not(tmp_p
     assert "What privacy was spent" not in site_report(manifest(), found, "now")
     told = site_report(manifest() | {"privacy": {"sentence": "It has ε = 1 & c < 2."}}, found, "now")
     assert "<h2>What privacy was spent</h2>\n<p>It has ε = 1 &amp; c &lt; 2.</p>" in told
+
+
+def test_a_run_without_a_null_claims_no_rate_of_false_alarms(known: Known) -> None:
+    config, *_ = known
+    unjudged = build_report(config, manifest())
+    assert "How many flags are false alarms is not known" in unjudged
+    assert "not flagged as a whole" not in unjudged
+    assert "a flag is many times that" not in unjudged
+    half = np.full(30, 0.5)
+    np.savez(config.results.dir / "r1" / "scores.npz", p_value=half, largest_z=half, distance=half)
+    judged = build_report(config, manifest())
+    assert "is not known" not in judged
+    assert "a flag is many times that" in judged

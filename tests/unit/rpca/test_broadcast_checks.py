@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dcfpca.methods import method_of
-from dcfpca.rpca.broadcast_checks import OwnColumns, Seen, implausible
+from dcfpca.rpca.broadcast_checks import Seen, implausible
 from dcfpca.rpca.method import Method, TensorMessage
 from dcfpca.rpca.simulate import exchange
 from dcfpca.rpca.subspace.round_plan import RoundPlan
@@ -18,7 +18,7 @@ from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.spec import RunSpec
 
 ROWS = 24
-OWN = OwnColumns(14)
+BITS = 64
 
 
 def broadcasts(**keys: Any) -> tuple[Method, list[Seen]]:
@@ -47,8 +47,8 @@ def test_nothing_speaks_against_any_round_of_an_honest_run(keys: dict[str, Any])
     method, told = broadcasts(**keys)
     before: Seen | None = None
     for seen in told:
-        assert implausible(method, seen.round, seen.broadcast, before, OWN, seen.stage) == ""
-        assert implausible(method, seen.round, seen.broadcast, None, OWN, seen.stage) == ""
+        assert implausible(method, seen.round, seen.broadcast, before, BITS, seen.stage) == ""
+        assert implausible(method, seen.round, seen.broadcast, None, BITS, seen.stage) == ""
         before = seen
 
 
@@ -65,7 +65,7 @@ LIES: list[tuple[str, Callable[[RoundPlan], TensorMessage]]] = [
     ("not positive", lambda plan: bent(plan, threshold=0.0)),
     ("announced noise allows", lambda plan: bent(plan, threshold=plan.threshold / 1e9)),
     ("outside its limits", lambda plan: bent(plan, step=100.0)),
-    ("smaller than this site's own", lambda plan: bent(plan, columns=1.0)),
+    ("below one", lambda plan: bent(plan, columns=0.0)),
     ("not that of the round before", lambda plan: bent(plan, columns=1e200)),
     ("noise is far above", lambda plan: bent(plan, noise=1e9, threshold=1e10)),
     ("threshold rose", lambda plan: bent(plan, threshold=1e200)),
@@ -77,7 +77,7 @@ LIES: list[tuple[str, Callable[[RoundPlan], TensorMessage]]] = [
 def test_each_lie_about_a_subspace_round_is_named(reason: str, lie: Callable[[RoundPlan], TensorMessage]) -> None:
     method, told = broadcasts()
     before, now = told[3], told[4]
-    assert reason in implausible(method, now.round, lie(RoundPlan.of(now.broadcast)), before, OWN)
+    assert reason in implausible(method, now.round, lie(RoundPlan.of(now.broadcast)), before, BITS)
 
 
 def test_penalties_of_the_gradient_method_do_not_change_and_the_factor_does_not_explode() -> None:
@@ -86,26 +86,26 @@ def test_penalties_of_the_gradient_method_do_not_change_and_the_factor_does_not_
     for place, reason in ((0, "columns"), (1, "penalty"), (3, "learning rate")):
         scalars = now.broadcast.scalars.copy()
         scalars[place] *= 2.0
-        assert reason in implausible(method, now.round, TensorMessage(now.broadcast.tensor, scalars), before, OWN)
+        assert reason in implausible(method, now.round, TensorMessage(now.broadcast.tensor, scalars), before, BITS)
     larger = TensorMessage(1e9 * now.broadcast.tensor, now.broadcast.scalars)
-    assert "far larger" in implausible(method, now.round, larger, before, OWN)
+    assert "far larger" in implausible(method, now.round, larger, before, BITS)
 
 
 def test_numbers_that_cannot_be_squared_are_refused_in_the_first_round_too() -> None:
     method, told = broadcasts(method="gradient")
     first = next(seen for seen in told if seen.broadcast.tensor.size)
     huge = TensorMessage(first.broadcast.tensor * 1e200, first.broadcast.scalars)
-    assert "squared" in implausible(method, first.round, huge, None, OWN)
+    assert "squared" in implausible(method, first.round, huge, None, BITS)
 
 
 def test_digits_of_a_median_only_gain_one_and_scales_stay() -> None:
     method, told = broadcasts(scaling="robust")
     third = told[3].broadcast.tensor.copy()
     third[0, 0] += 64.0
-    assert "go on from" in implausible(method, 3, TensorMessage(third, np.zeros(0)), told[2], OWN)
+    assert "go on from" in implausible(method, 3, TensorMessage(third, np.zeros(0)), told[2], BITS)
     third[0, 0] += 0.5
-    assert "whole numbers" in implausible(method, 3, TensorMessage(third, np.zeros(0)), told[2], OWN)
+    assert "whole numbers" in implausible(method, 3, TensorMessage(third, np.zeros(0)), told[2], BITS)
     last = told[-1]
     scalars = last.broadcast.scalars.copy()
     scalars[-1] *= 2.0
-    assert "scales" in implausible(method, last.round, TensorMessage(last.broadcast.tensor, scalars), told[-2], OWN)
+    assert "scales" in implausible(method, last.round, TensorMessage(last.broadcast.tensor, scalars), told[-2], BITS)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dcfpca.scaffold.background import Background
+import pytest
+
+from dcfpca.scaffold.background import Background, ProcessEnded
 
 WAIT = ["http.server", "--bind", "127.0.0.1", "0"]
 
@@ -43,3 +45,25 @@ def test_a_background_process_keeps_no_pipe_of_its_starter_open(tmp_path: Path) 
         os.close(reading)
         process.stop()
         os.waitpid(-1, 0)
+
+
+@pytest.mark.parametrize(
+    ("log", "said", "hint"),
+    [
+        (
+            "info went well\nerror: the store is in use\nhint: stop the other\n",
+            "the store is in use",
+            "stop the other; ",
+        ),
+        ("info one\ninfo two\n", "info one / info two", ""),
+        ("", "its log is empty", ""),
+    ],
+)
+def test_a_process_that_ended_is_quoted_with_its_last_error_alone(
+    tmp_path: Path, log: str, said: str, hint: str
+) -> None:
+    (tmp_path / "log").write_text(log)
+    with pytest.raises(ProcessEnded) as told:
+        Background("it", tmp_path).require_running()
+    assert str(told.value) == f"it has ended: {said}"
+    assert told.value.hint == f"{hint}its log: {tmp_path / 'log'}"

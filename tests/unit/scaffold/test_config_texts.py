@@ -28,6 +28,15 @@ def test_a_participants_file_is_a_valid_configuration(tmp_path: Path) -> None:
     assert config.policy.private
 
 
+def test_the_array_of_a_file_that_holds_several_can_be_named(tmp_path: Path) -> None:
+    words = ["--name", "a", "--aggregator", "agg:7443", "--data", "d.npz", "--out", str(tmp_path / "p.toml")]
+    assert typed("participant", *words, "--dataset", "X") == 0
+    assert load_participant(tmp_path / "p.toml").data.dataset == "X"
+    assert typed("participant", *words, "--force") == 0
+    assert load_participant(tmp_path / "p.toml").data.dataset == ""
+    assert "# dataset = " in (tmp_path / "p.toml").read_text()
+
+
 def test_an_aggregators_and_an_operators_file_are_valid(tmp_path: Path) -> None:
     assert typed("aggregator", "--out", str(tmp_path / "aggregator.toml")) == 0
     assert load_aggregator(tmp_path / "aggregator.toml").server.listen == "0.0.0.0:7443"

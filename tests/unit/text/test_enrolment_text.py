@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from dcfpca.text.enrolment_text import enrolment_lines, unknown_names
+from dcfpca.text.enrolment_text import enrolment_lines, reason_without_refusals, unknown_names
 from dcfpca.v1 import admin_pb2 as pb
 
 
@@ -44,3 +44,22 @@ def test_a_site_that_withdrew_when_it_saw_the_cohort_does_not_count_as_enrolled(
         "enrolled: a",
         "not enrolled: b (refused: the cohort is too small)",
     ]
+
+
+def test_refusals_that_were_told_are_not_told_again() -> None:
+    view = pb.RunView(
+        reason="1 enrolled where 3 are needed; b refused: too large; or too small; c refused: no; no answer from d",
+        enrolled=[pb.EnrolledView(participant="a")],
+        refusals=[
+            pb.Refusal(participant="b", what="enrolment", reasons=["too large", "or too small"]),
+            pb.Refusal(participant="c", what="enrolment", reasons=["no"]),
+        ],
+    )
+    sites = known(a="connected", b="connected", c="connected", d="away")
+    assert list(enrolment_lines(view, sites, refusals_told=True)) == [
+        "enrolled: a",
+        "not enrolled: b (refused)",
+        "not enrolled: c (refused)",
+        "not enrolled: d (not connected)",
+    ]
+    assert reason_without_refusals(view) == "1 enrolled where 3 are needed; b refused; c refused; no answer from d"

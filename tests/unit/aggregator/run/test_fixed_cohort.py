@@ -212,10 +212,21 @@ def test_a_withdrawal_pauses_the_run_which_cannot_be_resumed() -> None:
     run = WaitingRun().set_up().rounds(3)
     run.say(events.Responded, "bob", accept=False, reasons=("we changed our mind",))
     assert run.run.status is Status.PAUSED
-    assert "bob has withdrawn: we changed our mind" in run.run.reason
+    assert "bob has withdrawn: we changed our mind; finish the run with the consensus it has" in run.run.reason
     assert "bob" in why_not_resumed(run.spec, run.run)
     assert run.tell(events.Resumed).run.status is Status.PAUSED
     assert run.tell(events.FinishedByOperator, reason="enough").run.status is Status.FINISHED
+
+
+def test_before_the_first_consensus_a_withdrawal_or_a_revocation_leaves_only_an_abort() -> None:
+    run = WaitingRun().set_up()
+    run.say(events.Responded, "bob", accept=False, reasons=("too small a cohort",))
+    assert run.run.reason == "bob has withdrawn: too small a cohort; abort it, for it has no result yet"
+    run.say(events.Responded, "cem", accept=False, reasons=())
+    assert why_not_resumed(run.spec, run.run).startswith("bob, cem have withdrawn")
+    other = WaitingRun().set_up()
+    other.tell(events.MemberRevoked, participant="bob")
+    assert other.run.reason == "bob was revoked; abort it, for it has no result yet"
 
 
 def test_a_run_is_finished_with_its_consensus_once_a_round_of_the_method_was_summed() -> None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.identity import Role
+from dcfpca.message_fate import Fate
 from dcfpca.pki import create_authority, issue_credentials
 from dcfpca.secagg.errors import LostState, OutOfTurn
 from dcfpca.spec import RunSpec
@@ -31,7 +32,7 @@ from participant.engine import Engine
 from participant.link import Link
 from participant.local_site import LocalSite, open_site
 from participant.policy import SitePolicy
-from participant.session import Consent, events
+from participant.session import Consent, actions, events
 from participant.state.ledger import PRIVACY_CHARGE
 from participant.state.store import Store
 
@@ -233,4 +234,31 @@ async def test_a_local_step_stops_at_the_next_block_once_the_run_goes_on_no_long
     await asyncio.wait([task for task in asyncio.all_tasks() if task.get_name() == "run-1 compute"], timeout=30)
     assert held.reads == 2
     assert services.store.step("run-1") is None
+    await driver.stop()
+
+
+async def test_a_withdrawal_is_sent_after_a_repeated_consent_that_is_on_its_way(
+    services: SiteServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, refused = asyncio.Event(), asyncio.Event()
+    sent: list[bool] = []
+
+    async def respond(_services: SiteServices, _run: str, action: actions.Respond) -> tuple[Fate, str]:
+        await go_on.wait()
+        sent.append(action.accept)
+        if not action.accept:
+            refused.set()
+        return Fate.ACCEPTED, ""
+
+    monkeypatch.setattr("participant.driver.outgoing.respond", respond)
+    driver = enrolled(services, PLAIN)
+    proposed = pb.RunProposed(spec=PLAIN.canonical(), spec_sha256=PLAIN.digest())
+    deliver(driver, pb.Assignment(run_id="run-1", key="k", run_proposed=proposed))
+    await asyncio.sleep(0)
+    deliver(driver, opened_to_a_cohort_too_small())
+    await asyncio.sleep(0)
+    go_on.set()
+    async with asyncio.timeout(30):
+        await refused.wait()
+    assert sent == [True, False]
     await driver.stop()

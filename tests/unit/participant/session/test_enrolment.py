@@ -50,6 +50,17 @@ def test_approval_is_awaited_and_then_given_once() -> None:
     assert kinds(session.handle(events.Approved())) == []
 
 
+def test_the_spec_cannot_be_changed_while_a_person_is_asked_to_approve_it() -> None:
+    session, shown, other = session_of(manual_approval=True), spec_of(), spec_of(rounds=7)
+    session.handle(events.Proposed(shown.canonical(), shown.digest()))
+    (refusal,) = session.handle(events.Proposed(other.canonical(), other.digest())).actions
+    assert isinstance(refusal, actions.LogRefusal)
+    assert "changed while a person was asked" in refusal.reason
+    (answer,) = session.handle(events.Approved()).actions
+    assert isinstance(answer, actions.Respond)
+    assert (answer.accept, answer.digest) == (True, shown.digest())
+
+
 def test_a_run_that_waited_for_a_person_is_refused_if_its_budget_was_spent_meanwhile() -> None:
     spent = [Spending(0.0, 0.0)]
     site = site_of("a", manual_approval=True, max_epsilon=1.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -128,6 +130,7 @@ def test_a_forged_sum_and_a_steered_consensus_are_refused_by_name() -> None:
 def test_exponents_that_do_not_follow_from_the_sum_are_refused() -> None:
     cohort = WaitingCohort().set_up()
     cohort.round()
+    cohort.round()
     cohort.exponents = tuple(exponent - 1 for exponent in cohort.exponents)
     with pytest.raises(errors.ChangedExponent, match="follow"):
         cohort.answer("a", cohort.opened())
@@ -150,19 +153,57 @@ def test_a_site_without_its_keys_says_so_and_answers_nothing() -> None:
     assert complaint(lost.handle(cohort.opened()).actions) == "LostState"
 
 
-def test_a_cohort_that_singles_out_a_member_is_left_unless_a_person_approved() -> None:
-    spec = spec_of()
-    past = [PastRun("run-0", frozenset((*NAMES, "d")))]
-    for approved, expected in ((False, ["Respond"]), (True, ["AdvertiseRunKey"])):
-        cohort = WaitingCohort(spec)
-        facts = cohort.sessions["a"].site
-        session = Session("run-1", facts, lambda: identity_of("a"), None, False, past.copy, approved)
-        session.handle(events.Proposed(spec.canonical(), spec.digest()))
-        told = session.handle(events.KeyWanted(spec.digest(), NAMES, entropy_of("a")))
-        assert kinds(told) == expected
-        if isinstance(told.actions[0], actions.Respond):
-            assert "run-0" in told.actions[0].reasons[0]
-            assert "d alone" in told.actions[0].reasons[0]
+def asked(cohort: tuple[str, ...], named: tuple[str, ...], past: list[PastRun], approved: bool = False) -> Session:
+    """A session that was asked for its key in a run whose spec names these; `approved`: by a person, before."""
+    spec = spec_of(participants=named)
+    facts = WaitingCohort().sessions["a"].site
+    facts = replace(facts, policy=facts.policy.model_copy(update={"manual_approval": approved}))
+    session = Session("run-1", facts, lambda: identity_of("a"), None, False, past.copy)
+    session.handle(events.Proposed(spec.canonical(), spec.digest()))
+    if approved:
+        session.handle(events.Approved())
+    session.handle(events.KeyWanted(spec.digest(), cohort, entropy_of("a")))
+    return session
+
+
+ALL = (*NAMES, "d")
+OF_ALL = [PastRun("run-0", frozenset(ALL))]
+
+
+@pytest.mark.parametrize("named", [(), ALL])
+@pytest.mark.parametrize("approved", [False, True])
+def test_a_cohort_that_singles_out_a_member_is_left_unless_a_person_approved_of_it(
+    named: tuple[str, ...], approved: bool
+) -> None:
+    """A routine approval of a spec that names everybody, or nobody, does not cover what the aggregator makes of it."""
+    left = asked(NAMES, named, OF_ALL, approved)
+    assert left.fixed is not None
+    assert not left.fixed.cohort
+    assert left.consent is not None
+    (reason,) = left.consent.reasons
+    assert "with run-0 it would give sums over d alone" in reason
+    assert "name the participants in the spec" in reason
+
+
+def test_a_person_who_was_told_may_approve_of_a_cohort_that_singles_out_a_member() -> None:
+    joined = asked(NAMES, NAMES, OF_ALL, approved=True)
+    assert joined.fixed is not None
+    assert joined.fixed.cohort == NAMES
+
+
+def test_an_approval_does_not_cover_a_run_that_was_joined_after_the_person_was_asked() -> None:
+    past: list[PastRun] = []
+    spec = spec_of(participants=NAMES)
+    facts = WaitingCohort().sessions["a"].site
+    facts = replace(facts, policy=facts.policy.model_copy(update={"manual_approval": True}))
+    session = Session("run-1", facts, lambda: identity_of("a"), None, False, lambda: past)
+    session.handle(events.Proposed(spec.canonical(), spec.digest()))
+    past += OF_ALL
+    (answer,) = session.handle(events.Approved()).actions
+    assert isinstance(answer, actions.Respond)
+    assert not answer.accept
+    assert "sums over d alone" in answer.reasons[0]
+    assert "propose the run again" in answer.reasons[0]
 
 
 def test_a_site_restored_from_a_backup_says_that_it_lost_its_state_when_the_next_round_opens() -> None:
@@ -184,3 +225,18 @@ def test_a_round_that_fails_after_the_end_of_the_run_is_not_complained_of() -> N
     assert kinds(session.handle(opened)) == ["Compute"]
     session.handle(events.Ended("aborted", "stop", 0, cohort.spec.digest(), opened.consensus))
     assert session.handle(events.RoundRefused(opened.ref.round, errors.SiteFailure("no space"))) == Reaction()
+
+
+@pytest.mark.parametrize("played", [0, 1])
+def test_no_misfit_is_provoked_where_a_layout_begins(played: int) -> None:
+    """Rounds 0 and 1 have layouts of their own: which exponents they begin with is known without any sum."""
+    cohort = WaitingCohort().set_up()
+    for _ in range(played):
+        cohort.round()
+    true = cohort.opened()
+    assert true.announced is not None
+    lower = cohort.opened(exponents=[exponent - 8 for exponent in true.announced.exponents])
+    session = cohort.sessions["a"]
+    assert kinds(session.handle(lower)) == ["Compute"]
+    with pytest.raises(errors.ChangedExponent, match="with which its layout begins"):
+        session.admit(lower.ref.round, lower.consensus.inline)

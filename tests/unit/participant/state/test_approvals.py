@@ -10,6 +10,7 @@ import pytest
 
 from dcfpca.errors import BadInput, Refused
 from dcfpca.spec import RunSpec
+from participant.commands.approval_views import show_waiting, waiting_document
 from participant.commands.approve import approve_run, approver_name, milliseconds
 from participant.session import Consent
 from participant.state.ledger import Item, verify
@@ -109,3 +110,14 @@ def test_a_duration_that_is_none_is_refused(text: str) -> None:
 def test_a_name_that_could_forge_lines_is_refused() -> None:
     with pytest.raises(BadInput, match="printable"):
         approver_name("Ada\nby Eve")
+
+
+def test_whoever_approves_is_shown_why_the_run_waits(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    store.save_waiting("run-1", SPEC.canonical(), SPEC.digest(), False, 1)
+    store.save_waiting("run-1", SPEC.canonical(), SPEC.digest(), False, 2, "it would give sums over dea alone")
+    show_waiting(store.runs(), [])
+    assert "run run-1 waits because it would give sums over dea alone" in " ".join(capsys.readouterr().err.split())
+    document = waiting_document(store.runs(), [])
+    assert isinstance(document, dict)
+    assert "it would give sums over dea alone" in str(document["waiting"])
+    assert store.runs()[0].consent is None

@@ -14,7 +14,9 @@ import pytest
 
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadInput, Refused
+from dcfpca.secagg.fixed_cohort import PastRun
 from dcfpca.spec import RunSpec
+from participant.commands.approve import approve_run
 from participant.session import Consent
 from participant.state.database import DATABASE
 from participant.state.directory_lock import only_daemon
@@ -283,3 +285,37 @@ def test_a_damaged_state_gives_one_sentence(directory: Path) -> None:
     (directory / DATABASE).write_bytes(b"this is not a database" * 100)
     with pytest.raises(BadInput, match="cannot be used"):
         Store(directory)
+
+
+def test_a_run_counts_as_past_from_its_cohort_on_and_after_its_end_only_if_it_gave_sums(directory: Path) -> None:
+    store, data = Store(directory), b"d" * 32
+
+    def past(pinned: bytes = data) -> dict[str, frozenset[str]]:
+        return {one.run: one.cohort for one in Store(directory).past_runs(data, pinned, "new")}
+
+    for run_id in ("summed", "silent"):
+        store.save_consent(run_id, CONSENT, 1)
+        assert run_id not in past(), "its cohort is not known"
+        store.pin_data(run_id, data)
+        store.save_keys(run_id, ("a", "b", "c"), b"record")
+    assert past() == dict.fromkeys(("summed", "silent"), frozenset("abc"))
+    assert past(pinned=b"e" * 32) == {}, "with other data they answer nothing any more"
+    assert "silent" not in [one.run for one in store.past_runs(data, data, "silent")]
+    store.save_exposure(data, "summed", ("a", "b", "c"))
+    for run_id in ("summed", "silent"):
+        store.end(run_id, "ended", "aborted")
+    assert past() == {"summed": frozenset("abc")}
+
+
+def test_a_run_that_a_person_approved_counts_with_the_cohort_its_spec_names(directory: Path) -> None:
+    store, data = Store(directory), b"d" * 32
+    named = SPEC.model_copy(update={"participants": ("a", "b", "c")})
+    for run_id, spec in (("approved", named), ("unnamed", SPEC), ("not-approved", named)):
+        store.save_waiting(run_id, spec.canonical(), spec.digest(), False, 1)
+        if run_id != "not-approved":
+            approve_run(store, run_id, "Ada", "1h", 2)
+    assert store.past_runs(data, data, "new") == [], "nobody has answered yet"
+    store.approvals.use(3)
+    for run_id, spec in (("approved", named), ("unnamed", SPEC), ("not-approved", named)):
+        store.save_consent(run_id, Consent(spec, spec.digest(), True, (), False), 4)
+    assert store.past_runs(data, data, "new") == [PastRun("approved", frozenset("abc"))]

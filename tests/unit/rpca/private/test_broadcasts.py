@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dcfpca.methods import method_of
-from dcfpca.rpca.broadcast_checks import OwnColumns, Seen, implausible
+from dcfpca.rpca.broadcast_checks import Seen, implausible
 from dcfpca.rpca.consensus_difference import TOLERANCE, difference
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.private.plan import PrivatePlan
@@ -19,7 +19,7 @@ from dcfpca.spec import parse_spec
 
 METHOD = method_of(parse_spec({"rows": 40, "rank": 2, "privacy": {"epsilon": 1.0}}))
 FIXED = method_of(parse_spec({"rows": 40, "rank": 2, "privacy": {"epsilon": 1.0, "clip": 2.0}}))
-OWN = OwnColumns(10**6)
+BITS = 64
 
 
 def basis(seed: int = 0) -> FloatArray:
@@ -40,16 +40,16 @@ LIES: list[Callable[[PrivatePlan], PrivatePlan]] = [
 
 
 def test_an_honest_plan_is_answered_whatever_the_site_counts_itself() -> None:
-    assert implausible(METHOD, 2, PLAN.broadcast(), BEFORE, OWN) == ""
+    assert implausible(METHOD, 2, PLAN.broadcast(), BEFORE, BITS) == ""
 
 
 @pytest.mark.parametrize("lie", LIES)
 def test_every_lie_is_refused_before_anything_is_computed(lie: Callable[[PrivatePlan], PrivatePlan]) -> None:
-    assert implausible(METHOD, 2, lie(PLAN).broadcast(), BEFORE, OWN)
+    assert implausible(METHOD, 2, lie(PLAN).broadcast(), BEFORE, BITS)
 
 
 def test_a_clip_that_the_spec_states_may_not_be_another() -> None:
-    assert implausible(FIXED, 2, PLAN.broadcast(), None, OWN)
+    assert implausible(FIXED, 2, PLAN.broadcast(), None, BITS)
 
 
 def test_plans_are_compared_by_the_spaces_they_span() -> None:

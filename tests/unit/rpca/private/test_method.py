@@ -1,5 +1,7 @@
 """A private run finds the subspace as well as it predicts, spends what it states, and refuses what cannot work."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -47,6 +49,9 @@ def test_a_subspace_with_gross_errors_is_found_as_well_as_predicted(fixed_rank: 
     verdict = method.verdict(end)
     assert verdict is not None
     assert verdict.sound
+    strict = replace(method, max_error=1e-9).verdict(end)
+    assert strict is not None
+    assert strict.sentence.endswith("above max_error = 1e-09, lower the rank or raise epsilon.")
 
 
 def test_rows_of_large_entries_are_not_locked_out_of_the_sums() -> None:
@@ -85,6 +90,7 @@ def test_noise_alone_has_no_direction_above_the_edge() -> None:
     verdict = method.verdict(end)
     assert verdict is not None
     assert not verdict.sound
+    assert "raise epsilon" in verdict.sentence
 
 
 def test_a_run_whose_noisy_count_predicts_too_large_an_error_ends_after_the_opening() -> None:

@@ -45,6 +45,7 @@ def test_exact_data_keeps_the_exact_answer_and_its_rank(width: int, fixed: bool)
     assert np.abs(run.low_rank - L).max() < 1e-7
     np.testing.assert_array_equal(run.outliers.toarray() != 0.0, S != 0.0)
     assert _plan(run).verdict[0] > 0.9  # the hidden entries are predicted
+    assert list(run.consensus.memory[CURVE][:, 0]) == [0, 4], "no error is claimed of ranks that were not tried"
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.3])
