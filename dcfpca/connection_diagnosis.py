@@ -122,7 +122,7 @@ def _untrusted_server(error: ssl.SSLCertVerificationError, address: Address, fil
     if error.verify_code == _NOT_YET_VALID:
         return BadIdentity("the aggregator's certificate is not valid yet", "check the clocks of both machines")
     if error.verify_code in _UNKNOWN_ISSUER:
-        hint = "use the ca.crt of your consortium with --ca, and check that the address is that of your aggregator"
+        hint = "name the ca.crt of your consortium (--ca, or `ca` in the configuration), and check the address"
         return BadIdentity(f"the certificate of {address} was not issued by the CA in {files.ca}", hint)
     return BadIdentity(f"the aggregator's certificate cannot be verified: {error.verify_message}")
 
