@@ -177,13 +177,15 @@ def test_a_forged_memory_does_not_steer_the_consensus_after(liar: LyingAggregato
     assert refused(steered, liar, after) == list(NAMES)
 
 
-@pytest.mark.parametrize("broken", [False, True])
-def test_no_results_are_formed_from_a_final_consensus_that_does_not_follow(liar: LyingAggregator, broken: bool) -> None:
+@pytest.mark.parametrize("lie", ["other directions", "no directions", "other directions, one beyond squaring"])
+def test_no_results_are_formed_from_a_final_consensus_that_does_not_follow(liar: LyingAggregator, lie: str) -> None:
     run = begun(liar, played=3)
     tensor = np.random.default_rng(1).standard_normal(run.consensus.broadcast.tensor.shape)
-    tensor = np.zeros_like(tensor) if broken else np.linalg.qr(tensor)[0]
-    true, steered = run.consensus, with_broadcast(run.consensus, TensorMessage(tensor, run.consensus.broadcast.scalars))
-    run.consensus = steered
+    tensor = np.zeros_like(tensor) if lie == "no directions" else np.linalg.qr(tensor)[0]
+    if lie.endswith("squaring"):
+        tensor[:, -1] *= 1e200
+    true = run.consensus
+    run.consensus = with_broadcast(true, TensorMessage(tensor, true.broadcast.scalars))
     watch = Watch(run)
     run.finish()
     for name in NAMES:
