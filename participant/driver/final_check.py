@@ -20,9 +20,10 @@ from participant.session.verification import check_final
 async def final_is_verified(
     services: SiteServices, local: LocalWork, agreed: Contract, session: Session, action: actions.Finish
 ) -> bool:
-    """True if the final consensus follows from the last sum that this site had a part in, or is the one that it had
-    answered, as where an operator ends a run within a round. False if that cannot be told here: the site checks
-    nothing, was restarted after the end, or the aggregator does not show the sum.
+    """True if the final consensus follows from the last sum that this site had a part in, or is one that it checked
+    before it answered, as where an operator ends a run within a round. False if that cannot be told here: the site
+    checks nothing, left the check of that round to the members in turn, was restarted since, or the aggregator does not
+    show the sum.
 
     Raises WrongSum or WrongConsensus where it is another.
     """
@@ -34,7 +35,7 @@ async def final_is_verified(
     if before is None or side is None:
         return False
     if final.stage is before.stage and bytes(payload) == message_bytes(before.broadcast):
-        return True
+        return final.sha256 == run.checked  # members in turn may have refused it, and nobody would know
     if side.state.round != before.round:
         return False
     size = method.update_layout(before.round, before.stage).size * agreed.spec.precision // 8

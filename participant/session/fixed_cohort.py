@@ -67,6 +67,8 @@ class FixedCohortRun:
         """The side as it was when the run ended, by which its last sum is checked; None after a restart since."""
         self.verified: Consensus | None = None if spec.warm_start else self.method.begin()
         """What this site last found to follow; its memory is held against the one that is shown in the next round."""
+        self.checked = b""
+        """SHA-256 of the last consensus that this site itself has checked to follow; empty after a restart since."""
 
     def restore(self, cohort: tuple[str, ...], slots: tuple[bytes, ...]) -> None:
         """Take up the record that was saved before a restart; without a whole one the run cannot be gone on with."""

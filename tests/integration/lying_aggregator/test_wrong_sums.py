@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,6 +29,7 @@ from tests.support.attacked_sites import (
     Watch,
     at_round,
     begun,
+    manifest_of,
     refused,
     sent_answers,
     state_of,
@@ -210,10 +210,15 @@ def test_results_say_when_the_aggregator_did_not_show_the_last_sum(liar: LyingAg
         assert manifest_of(run, name)["consensus_verified"] is False
 
 
-def manifest_of(run: FixedCohortPlay, name: str) -> dict[str, Any]:
-    results = state_of(run.liar, name).parent / "results"
-    found: dict[str, Any] = json.loads((results / run.run_id / "manifest.json").read_text())
-    return found
+def test_a_consensus_that_every_site_checked_before_it_answered_may_end_the_run(liar: LyingAggregator) -> None:
+    run = begun(liar, played=3)
+    opened = run.announcement()
+    run.answers(opened, run.open(opened))
+    watch = Watch(run)
+    run.finish()
+    for name in NAMES:
+        watch.said(name, lambda line: line["action"] == "results_written")
+        assert manifest_of(run, name)["consensus_verified"] is True
 
 
 def test_a_true_consensus_under_a_later_number_is_refused(liar: LyingAggregator) -> None:
