@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dcfpca.chunked_vectors import message_bytes, message_from
 from dcfpca.errors import BadMessage
+from dcfpca.rpca.method import Outcome
 from dcfpca.v1 import rounds_pb2 as pb
 from participant.contract import Contract
 from participant.driver.local_work import LocalWork
@@ -23,7 +24,7 @@ async def final_is_verified(
     """True if the final consensus follows from the last sum that this site had a part in, or is one that it checked
     before it answered, as where an operator ends a run within a round. False if that cannot be told here: the site
     checks nothing, left the check of that round to the members in turn, was restarted since, or the aggregator does not
-    show the sum.
+    show the sum. False, too, if the run is said to have ended otherwise than it has, as converged where it was not.
 
     Raises WrongSum or WrongConsensus where it is another.
     """
@@ -34,7 +35,8 @@ async def final_is_verified(
     before, side = run.seen(session.computed), run.closing
     if before is None or side is None:
         return False
-    if final.stage is before.stage and bytes(payload) == message_bytes(before.broadcast):
+    claimed = next((outcome for outcome in Outcome if outcome.value == action.outcome), None)
+    if claimed is None and final.stage is before.stage and bytes(payload) == message_bytes(before.broadcast):
         return final.sha256 == run.checked  # members in turn may have refused it, and nobody would know
     if side.state.round != before.round:
         return False
@@ -46,5 +48,5 @@ async def final_is_verified(
         return False
     told = message_from(method.broadcast_layout(max(action.round, 1), final.stage), payload)
     known = run.verified
-    await services.engine.run(lambda: check_final(method, side, before, shown, (told, final.stage), known))
-    return True
+    expected = await services.engine.run(lambda: check_final(method, side, before, shown, (told, final.stage), known))
+    return expected.outcome is claimed

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dcfpca.method_memory import encode_memory, memory_digest
-from dcfpca.rpca.method import FloatArray, TensorMessage
+from dcfpca.rpca.method import FloatArray, Outcome, TensorMessage
 from dcfpca.rpca.subspace.round_plan import PLAN_SCALARS
 from dcfpca.secagg.errors import SwappedKey
 from dcfpca.secagg.evidence import Evidence
@@ -206,6 +206,20 @@ def test_results_say_when_the_aggregator_did_not_show_the_last_sum(liar: LyingAg
     run.finish()
     for name in NAMES:
         watch.said(name, lambda line: line["action"] == "final_consensus_not_checked")
+        watch.said(name, lambda line: line["action"] == "results_written")
+        assert manifest_of(run, name)["consensus_verified"] is False
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_a_run_that_did_not_converge_is_not_called_checked_where_it_is_said_to_have(
+    liar: LyingAggregator, within: bool
+) -> None:
+    run = begun(liar, played=3)
+    if within:
+        run.answers(opened := run.announcement(), run.open(opened))
+    watch = Watch(run)
+    run.finish(reason=Outcome.CONVERGED.value)
+    for name in NAMES:
         watch.said(name, lambda line: line["action"] == "results_written")
         assert manifest_of(run, name)["consensus_verified"] is False
 
