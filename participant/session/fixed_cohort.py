@@ -89,9 +89,11 @@ class FixedCohortRun:
     def terms(self) -> RunTerms:
         """What all members agreed to."""
         if self._terms is None or self._terms.cohort != self.cohort:
-            spec = self.spec
-            self._terms = RunTerms(self.run_id, spec.digest(), self.cohort, spec.last_round, spec.precision)
+            self._terms = self._terms_with(self.cohort)
         return self._terms
+
+    def _terms_with(self, cohort: tuple[str, ...]) -> RunTerms:
+        return RunTerms(self.run_id, self.spec.digest(), cohort, self.spec.last_round, self.spec.precision)
 
     @property
     def record(self) -> bytes:
@@ -117,8 +119,8 @@ class FixedCohortRun:
         if self.cohort and cohort != self.cohort:
             raise IncompleteCohort(f"the cohort of run {self.run_id} was announced differently before")
         if not self.cohort:
+            self._side = FixedCohortSide.begin(self._terms_with(cohort), self._identity(), entropy)
             self.cohort = cohort
-            self._side = FixedCohortSide.begin(self.terms, self._identity(), entropy)
         side = self.side
         return (AdvertiseRunKey(side.advert()),) if side.state.step is Step.ADVERTISED else ()
 
