@@ -9,6 +9,7 @@ from __future__ import annotations
 from dcfpca.chunked_vectors import message_bytes, message_from
 from dcfpca.errors import BadMessage
 from dcfpca.rpca.method import Outcome
+from dcfpca.secagg.errors import WrongConsensus
 from dcfpca.v1 import rounds_pb2 as pb
 from participant.contract import Contract
 from participant.driver.local_work import LocalWork
@@ -46,7 +47,10 @@ async def final_is_verified(
         shown = ShownSum(*await services.link.fetch_sum(request, size))
     except BadMessage:
         return False
-    told = message_from(method.broadcast_layout(max(action.round, 1), final.stage), payload)
+    try:
+        told = message_from(method.broadcast_layout(max(action.round, 1), final.stage), payload)
+    except BadMessage as error:
+        raise WrongConsensus(f"the final consensus cannot be true: {error}") from error
     known = run.verified
     expected = await services.engine.run(lambda: check_final(method, side, before, shown, (told, final.stage), known))
     return expected.outcome is claimed

@@ -177,11 +177,15 @@ def test_a_forged_memory_does_not_steer_the_consensus_after(liar: LyingAggregato
     assert refused(steered, liar, after) == list(NAMES)
 
 
-@pytest.mark.parametrize("lie", ["other directions", "no directions", "other directions, one beyond squaring"])
+@pytest.mark.parametrize(
+    "lie", ["other directions", "no directions", "no numbers", "other directions, one beyond squaring"]
+)
 def test_no_results_are_formed_from_a_final_consensus_that_does_not_follow(liar: LyingAggregator, lie: str) -> None:
     run = begun(liar, played=3)
     tensor = np.random.default_rng(1).standard_normal(run.consensus.broadcast.tensor.shape)
     tensor = np.zeros_like(tensor) if lie == "no directions" else np.linalg.qr(tensor)[0]
+    if lie == "no numbers":
+        tensor[:] = np.nan
     if lie.endswith("squaring"):
         tensor[:, -1] *= 1e200
     true = run.consensus
