@@ -29,16 +29,18 @@ def difference(method: Method, round: int, one: TensorMessage, other: TensorMess
     """The largest relative difference between two broadcasts of this round; infinite if something discrete differs."""
     if one.tensor.shape != other.tensor.shape or one.scalars.shape != other.scalars.shape:
         return APART
+    if not (_same_gaps(one.tensor, other.tensor) and _same_gaps(one.scalars, other.scalars)):
+        return APART
     if isinstance(method, FeatureCountMethod):
         return difference(method.inner, round - COUNT_ROUNDS, one, other, stage)
     if isinstance(method, ScaledMethod):
         if round < SCALING_ROUNDS:
-            return max(_relative(one.tensor, other.tensor), _relative(one.scalars, other.scalars))
+            return _worst(_relative(one.tensor, other.tensor), _relative(one.scalars, other.scalars))
         (inside, *scaling), (inside_other, *scaling_other) = (
             split_broadcast(told, method.rows) for told in (one, other)
         )
         apart = _relative(np.concatenate(scaling), np.concatenate(scaling_other))
-        return max(apart, difference(method.inner, round - SCALING_ROUNDS, inside, inside_other, stage))
+        return _worst(apart, difference(method.inner, round - SCALING_ROUNDS, inside, inside_other, stage))
     if isinstance(method, StagedMethod):
         if stage is Stage.FIT:
             return difference(method.inner, round, one, other)
@@ -47,20 +49,22 @@ def difference(method: Method, round: int, one: TensorMessage, other: TensorMess
         return _between_plans(RoundPlan.of(one), RoundPlan.of(other))
     if isinstance(method, PrivateSubspaceMethod) and round > 0:
         return _between_private_plans(PrivatePlan.of(one), PrivatePlan.of(other))
-    return max(_relative(one.tensor, other.tensor), _relative(one.scalars, other.scalars))
+    return _worst(_relative(one.tensor, other.tensor), _relative(one.scalars, other.scalars))
 
 
 def _between_private_plans(one: PrivatePlan, other: PrivatePlan) -> float:
-    """Directions by their projectors, those of L by themselves: noise leaves some of the others equally strong."""
+    """Directions by their projectors, those of L by themselves and each with its singular value: noise leaves some of
+    the others equally strong."""
     if (one.rank, one.clip) != (other.rank, other.clip):
         return APART
     figures = [np.array([plan.columns, plan.error]) for plan in (one, other)]
-    return max(
+    return _worst(
         *(_relative(mine[None], theirs[None]) for mine, theirs in zip(*figures, strict=True)),
         _relative(one.values, other.values),
         _relative(one.errors, other.errors),
         _between_projectors(one.U, np.ones(one.U.shape[1]), other.U, np.ones(other.U.shape[1])),
         _between_projectors(one.entering, np.ones(one.rank), other.entering, np.ones(other.rank)),
+        _between_projectors(one.entering, one.values[: one.rank], other.entering, other.values[: other.rank]),
     )
 
 
@@ -69,7 +73,7 @@ def _between_plans(one: RoundPlan, other: RoundPlan) -> float:
         return APART
     names = ("threshold", "noise", "relaxation", "step", "momentum", "columns")
     pairs = [(getattr(one, name), getattr(other, name)) for name in names]
-    return max(
+    return _worst(
         *(_relative(np.array([mine]), np.array([theirs])) for mine, theirs in pairs),
         _relative(one.weights, other.weights),
         _relative(one.values, other.values),
@@ -83,7 +87,7 @@ def _between_closing_plans(one: ClosingPlan, other: ClosingPlan) -> float:
     if any(getattr(one, name) != getattr(other, name) for name in discrete):
         return APART
     figures = [np.array([plan.columns, plan.cut, plan.distance_scale]) for plan in (one, other)]
-    return max(
+    return _worst(
         *(_relative(mine[None], theirs[None]) for mine, theirs in zip(*figures, strict=True)),
         *(_relative(getattr(one, name), getattr(other, name)) for name in FEATURE_COLUMNS),
         _relative(one.variance, other.variance),
@@ -101,6 +105,20 @@ def _between_projectors(one: FloatArray, ones: FloatArray, other: FloatArray, ot
     return float(np.sqrt(max(squares[0] + squares[1] - 2.0 * squares[2], 0.0) / size))
 
 
+def _same_gaps(one: FloatArray, other: FloatArray) -> bool:
+    """Whether the entries that are no finite numbers are the same ones in both."""
+    gaps = ~(np.isfinite(one) & np.isfinite(other))
+    return np.array_equal(one[gaps], other[gaps], equal_nan=True)
+
+
+def _worst(*apart: float) -> float:
+    """The largest; infinite if one is NaN, as of numbers whose squares overflow. Python's `max` would leave it out."""
+    worst = float(np.max(apart))
+    return APART if np.isnan(worst) else worst
+
+
 def _relative(one: FloatArray, other: FloatArray) -> float:
+    known = np.isfinite(one)  # all others are the same
+    one, other = one[known], other[known]
     size = max(float(np.abs(one).max(initial=0.0)), float(np.abs(other).max(initial=0.0)))
     return float(np.abs(one - other).max(initial=0.0)) / size if size > 0.0 else 0.0

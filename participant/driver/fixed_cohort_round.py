@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 
 from dcfpca.chunked_vectors import Buffer, message_bytes, message_from
 from dcfpca.errors import BadMessage
@@ -80,6 +81,7 @@ class SumCheck:
         told, run, method = opened.announced, self._run, self._agreed.method
         consensus = message_from(method.broadcast_layout(self._round, opened.consensus.stage), payload)
         check_announced(method, run.side, before, told, consensus, expected)
+        run.checked = hashlib.sha256(payload).digest()
         # A memory that other rounding made another is shown with the next sum, which is then checked as well.
         run.verified = expected if self._is_due(before) and not has_announced_memory(told, expected) else None
         log("sum_verified", level="debug", run=run.run_id, round=before.round)

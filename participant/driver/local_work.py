@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from dcfpca.chunked_vectors import Buffer, check_digest, check_header, message_from
+from dcfpca.chunked_vectors import Buffer, check_digest, check_header, message_bytes, message_from
 from dcfpca.errors import BadMessage
 from dcfpca.privacy.noise_stream import noise_entropy
 from dcfpca.rpca.method import Site, TensorMessage
+from dcfpca.rpca.private.grid import grid_digest
 from dcfpca.rpca.private.method import PrivateSubspaceMethod
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
@@ -138,17 +139,21 @@ class LocalWork:
         if not np.isfinite(vector).all():
             raise BadMessage("the local step gave numbers that are not finite")
         if isinstance(agreed.method, PrivateSubspaceMethod):
-            # Only what has its noise is ever saved or sent, and the step has one noise however often it is computed.
-            key = self._services.store.noise_key(self._run_id)
-            entropy = noise_entropy(key, self._run_id, action.round, action.consensus.sha256)
+            # Only what has its noise is ever saved or sent, and the step has one noise however often it is computed,
+            # whatever digest was announced: of an empty consensus nothing is received that could be held against it.
+            key, told_sha256 = (
+                self._services.store.noise_key(self._run_id),
+                hashlib.sha256(message_bytes(broadcast)).digest(),
+            )
+            entropy = noise_entropy(key, self._run_id, action.round, told_sha256, grid_digest(vector))
             columns = self._services.site.fitted_columns(agreed.spec).shape[1]
             vector = agreed.method.noised(action.round, vector, columns, sites, entropy)
         # A fixed cohort holds the next consensus against this one. What it answers is pinned for good, so the numbers
         # must outlive a power cut.
         fixed = is_fixed_cohort(agreed.spec)
-        told = broadcast.flat() if fixed else np.zeros(0)
+        computed_on = broadcast.flat() if fixed else np.zeros(0)
         announced = action.consensus
-        step = LocalStep(action.round, announced.sha256, vector, site.snapshot(), told, announced.stage, opening)
+        step = LocalStep(action.round, announced.sha256, vector, site.snapshot(), computed_on, announced.stage, opening)
         self._services.store.save_step(self._run_id, agreed.spec, step, durable=fixed)
         return step
 

@@ -69,6 +69,8 @@ class FixedCohortRun:
         """The side as it was when the run ended, by which its last sum is checked; None after a restart since."""
         self.verified: Consensus | None = None if spec.warm_start else self.method.begin()
         """What this site last found to follow; its memory is held against the one that is shown in the next round."""
+        self.checked = b""
+        """SHA-256 of the last consensus that this site itself has checked to follow; empty after a restart since."""
 
     def restore(self, cohort: tuple[str, ...], slots: tuple[bytes, ...]) -> None:
         """Take up the record that was saved before a restart; without a whole one the run cannot be gone on with."""
@@ -89,9 +91,11 @@ class FixedCohortRun:
     def terms(self) -> RunTerms:
         """What all members agreed to."""
         if self._terms is None or self._terms.cohort != self.cohort:
-            spec = self.spec
-            self._terms = RunTerms(self.run_id, spec.digest(), self.cohort, spec.last_round, spec.precision)
+            self._terms = self._terms_with(self.cohort)
         return self._terms
+
+    def _terms_with(self, cohort: tuple[str, ...]) -> RunTerms:
+        return RunTerms(self.run_id, self.spec.digest(), cohort, self.spec.last_round, self.spec.precision)
 
     @property
     def record(self) -> bytes:
@@ -117,8 +121,8 @@ class FixedCohortRun:
         if self.cohort and cohort != self.cohort:
             raise IncompleteCohort(f"the cohort of run {self.run_id} was announced differently before")
         if not self.cohort:
+            self._side = FixedCohortSide.begin(self._terms_with(cohort), self._identity(), entropy)
             self.cohort = cohort
-            self._side = FixedCohortSide.begin(self.terms, self._identity(), entropy)
         side = self.side
         return (AdvertiseRunKey(side.advert()),) if side.state.step is Step.ADVERTISED else ()
 

@@ -93,9 +93,9 @@ def check_final(
     shown: ShownSum,
     final: tuple[TensorMessage, Stage],
     known: Consensus | None,
-) -> None:
-    """Raise WrongSum or WrongConsensus unless a run that ends with this consensus and stage ends with what follows from
-    the sum that is shown of its last round."""
+) -> Consensus:
+    """What follows from the sum that is shown of a run's last round. Raises WrongSum or WrongConsensus unless it is the
+    consensus and stage with which the run ends."""
     numbers = verified_numbers(method, side, before, shown)
     _check_memory(side, before, shown.header, known)
     expected, (consensus, stage) = _advanced(method, side, before, shown.header, numbers), final
@@ -110,6 +110,7 @@ def check_final(
             f" site computed {mine.hex()[:16]}",
             evidence=_evidence(side, before, theirs, mine),
         )
+    return expected
 
 
 def has_announced_memory(told: pb.RoundOpened, expected: Consensus) -> bool:

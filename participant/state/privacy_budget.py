@@ -30,6 +30,10 @@ _WITHOUT = (
     " (SELECT 1 FROM ledger WHERE run_id = joined.run_id AND kind LIKE '% update')"
     " EXCEPT SELECT run_id FROM ledger WHERE kind = :charge ORDER BY 1"
 )
+_TOLD_SINCE = (
+    "SELECT run_id FROM runs WHERE status = 'enrolled'"
+    " UNION SELECT run_id FROM ledger WHERE kind LIKE '% update' AND at_ms > ?"
+)
 
 
 class PrivacyBudget:
@@ -85,11 +89,15 @@ class PrivacyBudget:
         return [*counting, *(charge for charge in remembered if charge.key not in entered)]
 
     def spending(self, data: bytes, now_ms: int) -> Spending:
-        """ρ spent on this data, and on any within the last 365 days."""
-        standing = self.standing()
+        """ρ spent on this data, and on any within the last 365 days.
+
+        A run is charged when it is joined, and tells what it tells later: one that is open counts, however old.
+        """
+        standing, since = self.standing(), now_ms - YEAR_MS
+        told = {row[0] for row in self._database.execute(_TOLD_SINCE, (since,))}
         return Spending(
             composed(charge.rho for charge in standing if charge.data == data),
-            composed(charge.rho for charge in standing if charge.at_ms > now_ms - YEAR_MS),
+            composed(charge.rho for charge in standing if charge.at_ms > since or charge.run_id in told),
         )
 
     def charge_of(self, run_id: str) -> Charge | None:

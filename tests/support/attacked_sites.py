@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,9 +32,9 @@ REFUSALS = ("assignment_refused", "run_refused")
 
 
 @contextmanager
-def attacked_sites(root: Path, **policy: Any) -> Iterator[LyingAggregator]:
-    """Four daemons, each a process with its own data, connected to a liar."""
-    recipe = Recipe(rows=ROWS, columns=40, rank=RANK, sparsity=0.05, counts=(14, 10, 9, 7))
+def attacked_sites(root: Path, rows: int = ROWS, **policy: Any) -> Iterator[LyingAggregator]:
+    """Four daemons, each a process with its own data of so many rows, connected to a liar."""
+    recipe = Recipe(rows=rows, columns=40, rank=RANK, sparsity=0.05, counts=(14, 10, 9, 7))
     problem = generate(recipe, seed=3)
     with Federation(root) as federation, LyingAggregator(federation) as liar:
         for name, own in zip(NAMES, problem.sites(), strict=True):
@@ -121,6 +122,13 @@ def assert_nothing_learned(
     for members in chain.from_iterable(combinations(sent, count) for count in range(1, len(sent) + 1)):
         seen = run.total(opened, [answers[name] for name in members]).numbers
         assert relative(seen, np.sum([updates[name] for name in members], axis=0)) > 1.0, members
+
+
+def manifest_of(run: PlayedRun, name: str) -> dict[str, Any]:
+    """What a site says of its result."""
+    results = state_of(run.liar, name).parent / "results"
+    found: dict[str, Any] = json.loads((results / run.run_id / "manifest.json").read_text())
+    return found
 
 
 def turned(consensus: Consensus, angle: float) -> Consensus:

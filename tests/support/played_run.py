@@ -74,7 +74,7 @@ class PlayedRun:
         with threadpool_limits(1):
             self.consensus = self.method.advance(self.consensus, Total(sums, contributors))
 
-    def finish(self, status: str = "finished", names: Iterable[str] = ()) -> None:
+    def finish(self, status: str = "finished", names: Iterable[str] = (), reason: str = "as the test says") -> None:
         """Tell these sites, or all, that the run is over, with the consensus it has."""
         payload, round = message_bytes(self.consensus.broadcast), self.consensus.round
         header = header_of(
@@ -83,7 +83,7 @@ class PlayedRun:
         self.liar.consensus[self.run_id, round, True] = (header, payload)
         told = pb.RunFinished(
             status=status,
-            reason="as the test says",
+            reason=reason,
             round=round,
             spec_sha256=self.spec.digest(),
             consensus=header if status == "finished" else None,

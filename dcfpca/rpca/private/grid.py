@@ -6,12 +6,13 @@ so that neither saving an update nor masking it rounds again: what is opened is 
 
 from __future__ import annotations
 
+import hashlib
 import math
 
 import numpy as np
 
 from dcfpca.errors import BadInput
-from dcfpca.privacy.discrete_gaussian import Entropy, discrete_gaussian
+from dcfpca.privacy.discrete_gaussian import Entropy, Integers, discrete_gaussian
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.private.schedule import ROUNDING
 from dcfpca.rpca.private.whole_numbers import FixedPoint
@@ -27,7 +28,7 @@ def noised(vector: FloatArray, deviation: float, honest: int, entropy: Entropy) 
     """An update with this site's share of the noise, on the grid: `honest` sites together reach `deviation`."""
     if honest < 1:
         raise BadInput("the spec tolerates as many conspirators as the cohort has members", "lower conspirators")
-    steps = np.rint(np.ldexp(vector, GRID_BITS)).astype(np.int64)
+    steps = _steps(vector)
     steps += discrete_gaussian(site_scale(deviation, honest), steps.size, entropy)
     if np.abs(steps).max(initial=0) >= 1 << (GRID_BITS + EXPONENT):
         raise BadInput("the noise does not fit the fixed point of the sum", "raise epsilon in the spec")
@@ -35,9 +36,18 @@ def noised(vector: FloatArray, deviation: float, honest: int, entropy: Entropy) 
     return noisy
 
 
+def grid_digest(vector: FloatArray) -> bytes:
+    """SHA-256 of an update as it is rounded to the grid, before any noise."""
+    return hashlib.sha256(_steps(vector).data).digest()
+
+
 def site_scale(deviation: float, honest: int) -> int:
     """Deviation of one site's noise in steps, never below its share."""
     return math.ceil(math.ldexp(deviation, GRID_BITS) / math.sqrt(honest))
+
+
+def _steps(vector: FloatArray) -> Integers:
+    return np.rint(np.ldexp(vector, GRID_BITS)).astype(np.int64)
 
 
 def check_rounding(rows: int, width: int, columns: int, block: int) -> None:

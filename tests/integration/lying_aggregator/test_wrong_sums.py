@@ -7,13 +7,12 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from dcfpca.method_memory import encode_memory, memory_digest
-from dcfpca.rpca.method import FloatArray, TensorMessage
+from dcfpca.rpca.method import FloatArray, Outcome, TensorMessage
 from dcfpca.rpca.subspace.round_plan import PLAN_SCALARS
 from dcfpca.secagg.errors import SwappedKey
 from dcfpca.secagg.evidence import Evidence
@@ -30,6 +29,7 @@ from tests.support.attacked_sites import (
     Watch,
     at_round,
     begun,
+    manifest_of,
     refused,
     sent_answers,
     state_of,
@@ -177,13 +177,19 @@ def test_a_forged_memory_does_not_steer_the_consensus_after(liar: LyingAggregato
     assert refused(steered, liar, after) == list(NAMES)
 
 
-@pytest.mark.parametrize("broken", [False, True])
-def test_no_results_are_formed_from_a_final_consensus_that_does_not_follow(liar: LyingAggregator, broken: bool) -> None:
+@pytest.mark.parametrize(
+    "lie", ["other directions", "no directions", "no numbers", "other directions, one beyond squaring"]
+)
+def test_no_results_are_formed_from_a_final_consensus_that_does_not_follow(liar: LyingAggregator, lie: str) -> None:
     run = begun(liar, played=3)
     tensor = np.random.default_rng(1).standard_normal(run.consensus.broadcast.tensor.shape)
-    tensor = np.zeros_like(tensor) if broken else np.linalg.qr(tensor)[0]
-    true, steered = run.consensus, with_broadcast(run.consensus, TensorMessage(tensor, run.consensus.broadcast.scalars))
-    run.consensus = steered
+    tensor = np.zeros_like(tensor) if lie == "no directions" else np.linalg.qr(tensor)[0]
+    if lie == "no numbers":
+        tensor[:] = np.nan
+    if lie.endswith("squaring"):
+        tensor[:, -1] *= 1e200
+    true = run.consensus
+    run.consensus = with_broadcast(true, TensorMessage(tensor, true.broadcast.scalars))
     watch = Watch(run)
     run.finish()
     for name in NAMES:
@@ -208,10 +214,29 @@ def test_results_say_when_the_aggregator_did_not_show_the_last_sum(liar: LyingAg
         assert manifest_of(run, name)["consensus_verified"] is False
 
 
-def manifest_of(run: FixedCohortPlay, name: str) -> dict[str, Any]:
-    results = state_of(run.liar, name).parent / "results"
-    found: dict[str, Any] = json.loads((results / run.run_id / "manifest.json").read_text())
-    return found
+@pytest.mark.parametrize("within", [False, True])
+def test_a_run_that_did_not_converge_is_not_called_checked_where_it_is_said_to_have(
+    liar: LyingAggregator, within: bool
+) -> None:
+    run = begun(liar, played=3)
+    if within:
+        run.answers(opened := run.announcement(), run.open(opened))
+    watch = Watch(run)
+    run.finish(reason=Outcome.CONVERGED.value)
+    for name in NAMES:
+        watch.said(name, lambda line: line["action"] == "results_written")
+        assert manifest_of(run, name)["consensus_verified"] is False
+
+
+def test_a_consensus_that_every_site_checked_before_it_answered_may_end_the_run(liar: LyingAggregator) -> None:
+    run = begun(liar, played=3)
+    opened = run.announcement()
+    run.answers(opened, run.open(opened))
+    watch = Watch(run)
+    run.finish()
+    for name in NAMES:
+        watch.said(name, lambda line: line["action"] == "results_written")
+        assert manifest_of(run, name)["consensus_verified"] is True
 
 
 def test_a_true_consensus_under_a_later_number_is_refused(liar: LyingAggregator) -> None:

@@ -112,6 +112,26 @@ async def test_noise_of_another_round_consensus_run_or_site_is_another(tmp_path:
             assert abs(np.corrcoef(one, another)[0, 1]) < 0.1
 
 
+async def test_no_second_noise_is_drawn_for_the_opening_under_another_digest(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.enrol()
+    work, told = LocalWork("r1", site.services, lambda percent: None), consensus(SPEC, 0, 0.0)
+    told.header.sha256 = bytes(32)
+    step = await work.step(Contract("r1", "a", SPEC), actions.Compute(0, told), lambda: True, 3)
+    assert step.vector.tobytes() == (await site.step(0)).tobytes()
+
+
+async def test_another_answer_to_the_same_step_has_another_noise(tmp_path: Path) -> None:
+    # As of a restored site whose other software, or other division of the columns, rounds a sum differently.
+    site, other = Site(tmp_path / "one"), Site(tmp_path / "other", DATA[:, 1:])
+    site.enrol()
+    other.enrol()
+    apart = await site.step(1) - await other.step(1)
+    method = Contract("r1", "a", SPEC).method
+    assert isinstance(method, PrivateSubspaceMethod)
+    assert apart.std() > method.schedule.deviation(1) / np.sqrt(3 - 1)
+
+
 @pytest.mark.parametrize("round", [0, 1])
 async def test_what_is_saved_is_on_the_grid_and_has_its_share_of_the_noise(tmp_path: Path, round: int) -> None:
     site = Site(tmp_path)

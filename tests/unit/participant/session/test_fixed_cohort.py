@@ -63,6 +63,17 @@ def test_an_acknowledged_update_that_is_asked_for_again_is_sent_again_as_the_sam
     assert bytes(session.update_bytes(opened.ref)) == before
 
 
+def test_a_cohort_out_of_order_is_refused_and_changes_nothing() -> None:
+    cohort = WaitingCohort()
+    session = cohort.sessions["a"]
+    for _ in range(2):  # the second refusal, too, is one that the session can state
+        reaction = session.handle(events.KeyWanted(cohort.spec.digest(), NAMES[::-1], entropy_of("a")))
+        assert [type(action) for action in reaction.actions] == [actions.LogRefusal]
+        assert not reaction.save
+    assert isinstance(cohort.key_wanted("a").actions[0], actions.AdvertiseRunKey)
+    cohort.set_up().round()
+
+
 def test_repeats_of_the_set_up_are_answered_with_the_same_bytes_or_not_at_all() -> None:
     cohort = WaitingCohort().set_up()
     session = cohort.sessions["a"]

@@ -68,11 +68,23 @@ def test_a_consent_whose_charge_cannot_be_entered_is_not_saved(tmp_path: Path) -
 def test_charges_add_up_by_data_and_by_year(tmp_path: Path) -> None:
     store = opened(tmp_path)
     join(store, "old", at_ms=NOW - YEAR_MS - 1)
+    store.end("old", "finished", "complete")
     join(store, "now")
     join(store, "elsewhere", data=OTHER)
     spent = store.privacy.spending(DATA, NOW)
     assert (spent.data, spent.year) == (2 * RHO, 2 * RHO)
     assert store.privacy.spending(OTHER, NOW).data == RHO
+
+
+def test_a_run_joined_long_ago_counts_for_the_year_in_which_it_told_something(tmp_path: Path) -> None:
+    store, joined = opened(tmp_path), NOW - 3 * YEAR_MS
+    join(store, "slow", at_ms=joined)
+    assert store.privacy.spending(DATA, NOW).year == RHO  # it is open, and may tell something at any moment
+    store.ledger.append(Item("masked update", "5 × 2", 80, DATA, "slow", 1, 1), NOW)
+    store.end("slow", "finished", "complete")
+    assert store.privacy.spending(DATA, NOW + YEAR_MS - 1).year == RHO
+    assert store.privacy.spending(DATA, NOW + YEAR_MS).year == 0.0
+    assert store.privacy.spending(DATA, NOW + YEAR_MS).data == RHO
 
 
 def test_the_ledger_says_what_all_runs_over_the_data_have_spent_together(tmp_path: Path) -> None:

@@ -54,10 +54,15 @@ def test_a_clip_that_the_spec_states_may_not_be_another() -> None:
 
 def test_plans_are_compared_by_the_spaces_they_span() -> None:
     turn = np.linalg.qr(np.random.default_rng(3).standard_normal((2, 2)))[0]
-    turned = replace(PLAN, U=np.concatenate([PLAN.U[:, :2] @ turn, PLAN.U[:, 2:] @ turn.T], axis=1))
+    turned = replace(PLAN, U=np.concatenate([-PLAN.U[:, :2], PLAN.U[:, 2:] @ turn.T], axis=1))
     assert difference(METHOD, 2, PLAN.broadcast(), turned.broadcast()) < TOLERANCE
+    alike = replace(PLAN, values=np.array([2.0, 2.0]))
+    turned = replace(alike, U=np.concatenate([PLAN.U[:, :2] @ turn, PLAN.U[:, 2:]], axis=1))
+    assert difference(METHOD, 2, alike.broadcast(), turned.broadcast()) < TOLERANCE
     across = replace(PLAN, U=PLAN.U[:, [0, 2, 1, 3]])
-    for other in (across, replace(PLAN, U=basis(5)), *(lie(PLAN) for lie in (LIES[2], LIES[4]))):
+    swapped = replace(PLAN, U=PLAN.U[:, [1, 0, 2, 3]])  # each under the other's singular value
+    gap = replace(PLAN, values=np.array([2.0, np.nan]))
+    for other in (across, swapped, gap, replace(PLAN, U=basis(5)), *(lie(PLAN) for lie in (LIES[2], LIES[4]))):
         assert difference(METHOD, 2, PLAN.broadcast(), other.broadcast()) > TOLERANCE
 
 
