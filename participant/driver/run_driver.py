@@ -267,6 +267,8 @@ class RunDriver:
         if self.session.fixed is not None:
             try:
                 verified = await final_is_verified(self._services, self._local, agreed, self.session, action)
+                if not verified and self.session.fixed.end_refusal is not None:
+                    raise self.session.fixed.end_refusal
             except SecureSumRefusal as error:
                 self._perform(self.session.refuse_end(error))
                 return

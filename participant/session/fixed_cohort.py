@@ -71,6 +71,8 @@ class FixedCohortRun:
         """What this site last found to follow; its memory is held against the one that is shown in the next round."""
         self.checked = b""
         """SHA-256 of the last consensus that this site itself has checked to follow; empty after a restart since."""
+        self.end_refusal: SecureSumRefusal | None = None
+        """Why this site refused a final consensus; from then on it believes only one that it can check."""
 
     def restore(self, cohort: tuple[str, ...], slots: tuple[bytes, ...]) -> None:
         """Take up the record that was saved before a restart; without a whole one the run cannot be gone on with."""

@@ -138,7 +138,9 @@ class Session:
         return self._round.compute()
 
     def refuse_end(self, error: SecureSumRefusal) -> tuple[Action, ...]:
-        """What the site says of a final consensus that it forms no results from."""
+        """What the site says of a final consensus that it forms no results from, nor from another one unchecked."""
+        if self.fixed is not None:
+            self.fixed.end_refusal = error
         return self._refusal(error)
 
     def update_bytes(self, ref: AttemptRef) -> memoryview:

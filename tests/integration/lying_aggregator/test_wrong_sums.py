@@ -203,6 +203,29 @@ def test_no_results_are_formed_from_a_final_consensus_that_does_not_follow(liar:
         assert manifest_of(run, name)["consensus_verified"] is True
 
 
+def test_after_a_false_end_none_is_believed_without_the_last_sum(liar: LyingAggregator) -> None:
+    run = begun(liar, played=3)
+    true, shown = run.consensus, liar.sums[run.run_id, 2]
+    false = np.linalg.qr(np.random.default_rng(1).standard_normal(true.broadcast.tensor.shape))[0]
+    run.consensus = with_broadcast(true, TensorMessage(false, true.broadcast.scalars))
+    watch = Watch(run)
+    run.finish()
+    for name in NAMES:
+        watch.refusal(name, "WrongConsensus")
+    del liar.sums[run.run_id, 2]
+    watch = Watch(run)
+    run.finish()
+    for name in NAMES:
+        watch.refusal(name, "WrongConsensus")
+        assert not (state_of(liar, name).parent / "results" / run.run_id).exists()
+    liar.sums[run.run_id, 2] = shown
+    run.consensus = true
+    run.finish()
+    for name in NAMES:
+        watch.said(name, lambda line: line["action"] == "results_written")
+        assert manifest_of(run, name)["consensus_verified"] is True
+
+
 def test_results_say_when_the_aggregator_did_not_show_the_last_sum(liar: LyingAggregator) -> None:
     run = begun(liar, played=3)
     del liar.sums[run.run_id, 2]
