@@ -84,19 +84,23 @@ class GradientSite:
     def _slope(self, factor: LeftFactor) -> FloatArray:
         """(U Vᵀ + S − M) V, after fitting V (and with it S) to this U; one pass over the data."""
         slope = np.zeros_like(factor.U)
+        turned = self._fitted_U.T @ factor.U  # once for all blocks: with many directions it costs more than a block
         for start, stop in blocks(self._columns):
             M = self._columns.read(start, stop)
-            V = self._fit(factor, M, self._V[start:stop])
+            V = self._fit(factor, M, self._V[start:stop], turned)
             slope -= clipped_residual(M, factor.U, V, factor.penalties.lambda_) @ V
             self._V[start:stop] = V
         self._fitted_U, self._started = factor.U, True
         return slope
 
-    def _fit(self, factor: LeftFactor, M: FloatArray, V: FloatArray) -> FloatArray:
-        """The new V of a block: `inner_steps` alternations from the last S, or (0) to the tolerance."""
+    def _fit(self, factor: LeftFactor, M: FloatArray, V: FloatArray, turned: FloatArray) -> FloatArray:
+        """The new V of a block: `inner_steps` alternations from the last S, or (0) to the tolerance.
+
+        `turned` is the product of the transposed U that V was fitted to with the new U.
+        """
         # The authors' start S = 0 is "nothing is clipped"; afterwards S is the one of the U that V was fitted to.
         lambda_ = factor.penalties.lambda_ if self._started else np.inf
-        cleaned = clipped_residual(M, self._fitted_U, V, lambda_).T @ factor.U + V @ (self._fitted_U.T @ factor.U)
+        cleaned = clipped_residual(M, self._fitted_U, V, lambda_).T @ factor.U + V @ turned
         V = factor.solve(cleaned)
         if self._settings.inner_steps == 0:
             return factor.minimize(M, V, self._settings.inner_tolerance)[0]
