@@ -30,6 +30,8 @@ DOUBTFUL = 2.0**-40
 _SPARE = 2.1
 """Candidates per number wanted: (1 − exp(−½))√(π/2) = 0.493 of them are kept."""
 _GUARD_DIGITS = 6
+_POWERS = np.exp(-0.5 * np.arange(2 * WORD))
+"""exp(−k/2): a uniform number of 64 binary digits, and half of the last, is not below the 91st of them."""
 
 
 def discrete_gaussian(scale: int, count: int, entropy: Entropy) -> Integers:
@@ -61,12 +63,9 @@ def _geometric(count: int, entropy: Entropy) -> Integers:
     above one uniform number."""
     words = _words(count, entropy)
     uniform = (words.astype(np.float64) + 0.5) * 2.0**-WORD
-    nearly = np.floor(-2.0 * np.log(uniform))
-    k: Integers = nearly.astype(np.int64)
-    doubtful = np.zeros(count, bool)
-    for neighbour in (nearly, nearly + 1.0):
-        doubtful |= np.abs(np.exp(-neighbour / 2.0) - uniform) < DOUBTFUL
-    for index in np.flatnonzero(doubtful):
+    k: Integers = (-2.0 * np.log(uniform)).astype(np.int64)
+    above, below = _POWERS[k] - uniform, uniform - _POWERS[k + 1]
+    for index in np.flatnonzero(np.minimum(above, below) < DOUBTFUL):
         k[index] = _successes(int(words[index]), entropy)
     return k
 
