@@ -8,7 +8,7 @@ entries or to none; ten sites, one conspirator, δ = 10⁻⁶, three rounds. Pla
 2014) clips the columns as they are, with the clip that the private run chose, and adds noise to their m × m covariance
 once, with the whole budget. F1 is of the flags of 2000 more columns, 5 % of whose entries are wrong by ±1, as much as
 entries of L are large, projected on each U. `rounds`: CPU seconds of one site's round with privacy and without,
-with the compiled loops of the extra `fast` and without them. Rows of other cells that FILE has are kept.
+with the compiled loops of the extra `fast` and without them, in turn. Rows of other cells that FILE has are kept.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,12 +27,15 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from dcfpca.methods import method_of, schedule_of
+from dcfpca.privacy.noise_stream import KEY_BYTES, noise_entropy
 from dcfpca.privacy.settings import PrivacySettings
 from dcfpca.rpca.column_blocks import ArrayColumns, equal_counts, split
 from dcfpca.rpca.method import FloatArray, Method
 from dcfpca.rpca.private import numpy_cleaning
 from dcfpca.rpca.private.cleaning import new_cleaner
+from dcfpca.rpca.private.grid import grid_digest
 from dcfpca.rpca.private.method import PrivateSubspaceMethod
+from dcfpca.rpca.private.numpy_cleaning import Cleaner
 from dcfpca.rpca.private.plan import PrivatePlan
 from dcfpca.rpca.private.prediction import predicted_error
 from dcfpca.rpca.private.simulate import simulate_private
@@ -45,6 +48,7 @@ EPSILONS = (0.5, 1.0, 3.0, 8.0)
 NOISE, ERROR_SHARE, GROSS, MODERATE = 0.1, 0.05, 10.0, 1.0
 FLAGGED_COLUMNS = 2000
 PIECE = 10_000
+MEASURED, REPEATS = range(2, 6), 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,27 +145,38 @@ def f1(flagged: NDArray[np.bool_], wrong: NDArray[np.bool_]) -> float:
 
 def round_costs(rows: int = 1000, rank: int = 10, columns: int = 5000) -> Iterator[dict[str, Any]]:
     """CPU seconds of a site's rounds once the tensors are of their final width: without privacy, and with its noise, by
-    the compiled loops and by those in numpy."""
+    the compiled loops and by those in numpy. Rounds take turns, so that what else the machine does concerns all."""
     M = Cell(rows, rank, columns, gross=True).data().astype(np.float64)
     keys = {"rows": rows, "rank": rank, "closing_rounds": False}
     private = {"epsilon": 8.0, "clip": 10.0, "max_error": 1.0, "rounds": 6}
-    ways = {"without": ({}, new_cleaner), "with": ({"privacy": private}, new_cleaner)}
-    ways["with, in numpy"] = ({"privacy": private}, lambda: numpy_cleaning.clean)
-    for name, (more, cleaner) in ways.items():
-        method = method_of(parse_spec({**keys, **more}))
-        with patch("dcfpca.rpca.private.site.new_cleaner", cleaner):
-            seconds = [cost for round, cost in _rounds(method, M) if round >= 2]
-        yield {"way": name, "rows": rows, "rank": rank, "columns": columns, "seconds": float(np.median(seconds))}
+    exact, noisy = method_of(parse_spec(keys)), method_of(parse_spec({**keys, "privacy": private}))
+    ways: dict[str, tuple[Method, Callable[[], Cleaner]]] = {
+        "without": (exact, new_cleaner),
+        "with": (noisy, new_cleaner),
+        "with, in numpy": (noisy, lambda: numpy_cleaning.clean),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(REPEATS):
+        for costs in zip(*(_rounds(method, M, cleaner) for method, cleaner in ways.values()), strict=True):
+            for own, cost in zip(seconds.values(), costs, strict=True):
+                own.append(cost)
+    for name, own in seconds.items():
+        yield {"way": name, "rows": rows, "rank": rank, "columns": columns, "seconds": float(np.median(own))}
 
 
-def _rounds(method: Method, M: FloatArray) -> Iterator[tuple[int, float]]:
+def _rounds(method: Method, M: FloatArray, cleaner: Callable[[], Cleaner]) -> Iterator[float]:
+    """CPU seconds of the rounds MEASURED."""
     site, consensus = method.site(ArrayColumns(M)), method.begin()
-    while consensus.outcome is None and consensus.round < 6:
+    while consensus.outcome is None and consensus.round < MEASURED.stop:
         clock = time.process_time()
-        total = exchange(method, consensus, [site])
+        with patch("dcfpca.rpca.private.site.new_cleaner", cleaner):
+            total = exchange(method, consensus, [site])
         if isinstance(method, PrivateSubspaceMethod):
-            method.noised(consensus.round, total.sums.flat(), M.shape[1], 3, np.random.default_rng(1).bytes)
-        yield consensus.round, time.process_time() - clock
+            answer = total.sums.flat()
+            entropy = noise_entropy(bytes(KEY_BYTES), "run", consensus.round, b"consensus", grid_digest(answer))
+            method.noised(consensus.round, answer, M.shape[1], 3, entropy)
+        if consensus.round in MEASURED:
+            yield time.process_time() - clock
         consensus = method.advance(consensus, total)
 
 

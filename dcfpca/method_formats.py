@@ -16,8 +16,8 @@ _STAGED_MEMORY = 1
 _STAGED_SNAPSHOT = 2
 _SCALED_MEMORY = 1
 _SCALED_SNAPSHOT = 1
-_PRIVATE = "private/2"
-"""Of both: a private site keeps nothing between rounds."""
+_PRIVATE = "private/3"
+"""Of both: a private site keeps nothing between rounds, but the noise of a step must stay what it was."""
 
 
 def memory_format(spec: RunSpec) -> str:

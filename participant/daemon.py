@@ -66,7 +66,7 @@ class Daemon:
         files = TlsFiles(self._config.identity.ca, self._config.identity.cert, self._config.identity.key)
         connection = Connection(files, self._link, self._telemetry.connected)
         metrics = await serve_beside("metrics", self._config.telemetry.metrics, self._telemetry.page)
-        self._restore()
+        await self._restore()
         tasks = [
             asyncio.ensure_future(connection.watch_credentials(self._site.credentials, self._site.renew)),
             asyncio.ensure_future(self._watch_approvals()),
@@ -102,8 +102,7 @@ class Daemon:
             await prepare_loops(self._services.engine, self._site.facts.rows)
         async for assignment in connection.assignments(self._hello, self._services.egress.subscribed):
             if assignment.WhichOneof("what") == "run_proposed":
-                with contextlib.suppress(BadInput):  # a bad spec is refused elsewhere
-                    await asyncio.to_thread(load_accountant, parse_spec(assignment.run_proposed.spec))
+                await _load_accountant(assignment.run_proposed.spec)
             self._deliver(assignment)
 
     def _deliver(self, assignment: pb.Assignment) -> None:
@@ -157,9 +156,10 @@ class Daemon:
         if self._drivers.get(driver.run_id) is driver:
             del self._drivers[driver.run_id]
 
-    def _restore(self) -> None:
+    async def _restore(self) -> None:
         for row in self._store.runs():
             if row.status in ("waiting", "enrolled"):
+                await _load_accountant(row.spec)
                 self._restore_run(row)
 
     def _restore_run(self, row: RunRow) -> None:
@@ -229,6 +229,12 @@ class Daemon:
     def _open_attempts(self) -> list[events.Opened]:
         latest = [driver.session.latest for driver in self._drivers.values()]
         return [opened for opened in latest if opened is not None]
+
+
+async def _load_accountant(spec: bytes) -> None:
+    """Load what a private run with this spec is accounted with, while the event loop serves others."""
+    with contextlib.suppress(BadInput):  # a bad spec is refused elsewhere
+        await asyncio.to_thread(load_accountant, parse_spec(spec))
 
 
 def engine_of(config: Config) -> Engine:

@@ -49,10 +49,14 @@ class PrivacyLimits(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """ρ that the site has spent before a run: on the same data, and in the last 365 days on any data."""
+    """ρ that the site has spent before a run: on the same data, and in the last 365 days on any data.
+
+    `later` charges of the year are dated later than now: a clock was wrong when they were made, or is wrong now.
+    """
 
     data: float = 0.0
     year: float = 0.0
+    later: int = 0
 
 
 def composed(rhos: Iterable[float]) -> float:
@@ -98,9 +102,19 @@ def _term_reasons(privacy: PrivacySettings, policy: PrivacyLimits) -> list[str]:
     return reasons
 
 
+def clock_remark(spent: Spending) -> str:
+    """That charges are dated later than now, and what follows; empty where none is."""
+    if not spent.later:
+        return ""
+    many = "one charge is" if spent.later == 1 else f"{spent.later} charges are"
+    return f"{many} dated later than now and counted among those of the last 365 days; see that the clock is right"
+
+
 def _budget_reasons(privacy: PrivacySettings, policy: PrivacyLimits, spent: Spending) -> list[str]:
     over_data = _over(privacy, spent.data, policy.max_epsilon, "on this data", "max_epsilon")
-    return over_data + _over(privacy, spent.year, policy.max_epsilon_year, "in the last 365 days", "max_epsilon_year")
+    over_year = _over(privacy, spent.year, policy.max_epsilon_year, "in the last 365 days", "max_epsilon_year")
+    remark = clock_remark(spent)
+    return over_data + [f"{reason} ({remark})" if remark else reason for reason in over_year]
 
 
 def _over(privacy: PrivacySettings, before: float, limit: float | None, where: str, key: str) -> list[str]:

@@ -93,10 +93,9 @@ def tuning_of(size: int) -> Tuning:
 def bound_tuning(size: int) -> Tuning:
     """Settings under a bound p = 2r and ten sites, for which the paper gives none.
 
-    K = 2 as in its phase diagram: with K = 5 the error is larger, as U follows each site's own columns. Up to n = 1000
-    its λ and 2 η_0 n_i = 15, as by default. Beyond, where there is time for few rounds, λ is a quarter of the deviation
-    √r of L's entries, so that most residuals are soon in the quadratic part of the loss, and 2 η_0 n_i = 4.
+    K = 2 as in its phase diagram: with K = 5 the error is larger, as U follows each site's own columns. 2 η_0 n_i = 15,
+    as by default, and up to n = 1000 its λ. Beyond, λ is a tenth of the deviation √r of L's entries: as λ bounds every
+    entry of the gradient, a smaller one takes more rounds, and with a larger one surplus directions grow sooner.
     """
-    if size > 1000:
-        return Tuning(10, 2, 20.0 / size, 0.25 * (size / 20.0) ** 0.5)
-    return Tuning(10, 2, 75.0 / size, tuning_of(size).lambda_)
+    lambda_ = 0.1 * (size / 20.0) ** 0.5 if size > 1000 else tuning_of(size).lambda_
+    return Tuning(10, 2, 75.0 / size, lambda_)

@@ -23,12 +23,12 @@ SITES = 10
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Sizes and rounds; fewer from size `long_from` on, and fewest with the paper's ρ, where more do harm."""
+    """Sizes and rounds; fewer from size `long_from` on, and their own number with the paper's ρ, where more do harm."""
 
     sizes: tuple[int, ...]
     rounds: int = 60
     long_rounds: int = 30
-    long_rounds_of_paper: int = 12
+    long_rounds_of_paper: int = 32
     long_from: int = 3000
     solvers: tuple[str, ...] = ()
     """Only these; none: all."""

@@ -4,7 +4,7 @@ Karney's method (ACM TOMS 42, 2016): k geometric, j uniform below s, and x = ks 
 exp(−k(k−1)/2 − j(2ks + j)/2s²). No number with a rounding error decides anything: a probability in floating point has a
 known error, and a draw that falls so near to it that the error could matter is decided in exact arithmetic, with as
 many further random bits as it takes. OpenDP's sampler, also exact, takes 25 µs a number where this one, on whole
-arrays, takes 2. Entropy comes in as an argument; the service passes `os.urandom`.
+arrays, takes a fifth of one. Entropy comes in as an argument; the service passes `noise_stream`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ LARGEST_SCALE = 2**48
 WORD = 64
 DOUBTFUL = 2.0**-40
 """Draws nearer than this to a probability are decided exactly; probabilities here are exact to better than 2⁻⁴⁵."""
-_SPARE = 1.6
-"""Candidates per number wanted; about 0.69 of them are kept."""
+_SPARE = 2.1
+"""Candidates per number wanted: (1 − exp(−½))√(π/2) = 0.493 of them are kept."""
 _GUARD_DIGITS = 6
+_POWERS = np.exp(-0.5 * np.arange(2 * WORD))
+"""exp(−k/2): a uniform number of 64 binary digits, and half of the last, is not below the 91st of them."""
 
 
 def discrete_gaussian(scale: int, count: int, entropy: Entropy) -> Integers:
@@ -46,22 +48,25 @@ def discrete_gaussian(scale: int, count: int, entropy: Entropy) -> Integers:
 def _candidates(scale: int, count: int, entropy: Entropy) -> Integers:
     """The kept ones of `count` candidates."""
     k, (j, uniform) = _geometric(count, entropy), _below(scale, count, entropy)
-    share = j / scale
-    rate = k * (k - 1) / 2 + share * (2 * k + share) / 2
-    kept = uniform & _bernoulli(np.exp(-rate), count, lambda index: _rate(scale, int(k[index]), int(j[index])), entropy)
+    whole = k.astype(np.float64)
+    rate = ((whole + j / scale) ** 2 - whole) / 2
+    kept = uniform & _bernoulli(np.exp(-rate), lambda index: _rate(scale, int(k[index]), int(j[index])), entropy)
+    negative = np.unpackbits(np.frombuffer(entropy(-(-count // 8)), np.uint8), count=count).astype(bool)
     x = k * scale + j
-    negative = (_words(count, entropy) & np.uint64(1)).astype(bool)
     kept &= ~(negative & (x == 0))  # zero would otherwise be drawn twice as often
     signed: Integers = np.where(negative, -x, x)[kept]
     return signed
 
 
 def _geometric(count: int, entropy: Entropy) -> Integers:
-    """The number of successes in a row, each of probability exp(−½)."""
-    k, going = np.zeros(count, np.int64), np.arange(count)
-    while going.size:
-        going = going[_bernoulli(math.exp(-0.5), going.size, lambda _: Fraction(1, 2), entropy)]
-        k[going] += 1
+    """The number of successes in a row, each of probability exp(−½): how many of exp(−½), exp(−1), exp(−3/2), … are
+    above one uniform number."""
+    words = _words(count, entropy)
+    uniform = (words.astype(np.float64) + 0.5) * 2.0**-WORD
+    k: Integers = (-2.0 * np.log(uniform)).astype(np.int64)
+    above, below = _POWERS[k] - uniform, uniform - _POWERS[k + 1]
+    for index in np.flatnonzero(np.minimum(above, below) < DOUBTFUL):
+        k[index] = _successes(int(words[index]), entropy)
     return k
 
 
@@ -70,39 +75,52 @@ def _below(scale: int, count: int, entropy: Entropy) -> tuple[Integers, NDArray[
     words = _words(count, entropy)
     last = 2**WORD - 2**WORD % scale
     uniform = words < np.uint64(last) if last < 2**WORD else np.ones(count, bool)
-    return (words % np.uint64(scale)).astype(np.int64), uniform
+    turns = words // np.uint64(scale)  # numpy divides by one number fast, and has no such remainder
+    return (words - turns * np.uint64(scale)).astype(np.int64), uniform
 
 
-def _bernoulli(
-    nearly: NDArray[np.float64] | float, count: int, exact: Callable[[int], Fraction], entropy: Entropy
-) -> NDArray[np.bool_]:
-    """True with probability exp(−rate), exactly; `nearly` is this probability to within rounding, for each of `count`
-    or for all, and `exact` gives the rate of one index without rounding."""
-    words = _words(count, entropy)
+def _bernoulli(nearly: NDArray[np.float64], exact: Callable[[int], Fraction], entropy: Entropy) -> NDArray[np.bool_]:
+    """True with probability exp(−rate), exactly; `nearly` are these probabilities to within rounding, and `exact`
+    gives the rate of one index without rounding."""
+    words = _words(nearly.size, entropy)
     margin = nearly - words.astype(np.float64) * 2.0**-WORD
     outcome: NDArray[np.bool_] = margin > 0.0
     for index in np.flatnonzero(np.abs(margin) < DOUBTFUL):
-        outcome[index] = _decide(int(words[index]), exact(int(index)), entropy)
+        outcome[index] = LazyUniform(int(words[index]), entropy).is_below_exp(exact(int(index)))
     return outcome
 
 
-def _decide(word: int, rate: Fraction, entropy: Entropy) -> bool:
-    """Whether the uniform number whose binary digits begin with `word` is below exp(−rate)."""
-    if rate == 0:
-        return True
-    bits = WORD
-    while True:
-        digits = math.ceil(bits * math.log10(2.0)) + 2 * _GUARD_DIGITS
-        context = Context(prec=digits)
-        power = context.exp(context.divide(Decimal(-rate.numerator), Decimal(rate.denominator)))
-        error = Fraction(1, 10 ** (digits - _GUARD_DIGITS))
-        probability = Fraction(power)
-        if Fraction(word + 1, 2**bits) <= probability - error:
+def _successes(word: int, entropy: Entropy) -> int:
+    """`_geometric` of the uniform number whose binary digits begin with `word`, in exact arithmetic."""
+    number, k = LazyUniform(word, entropy), 0
+    while number.is_below_exp(Fraction(k + 1, 2)):
+        k += 1
+    return k
+
+
+class LazyUniform:
+    """A uniform number below one, of which so many binary digits are drawn as comparisons take."""
+
+    def __init__(self, word: int, entropy: Entropy) -> None:
+        """Its digits begin with those of `word`."""
+        self._digits, self._bits, self._entropy = word, WORD, entropy
+
+    def is_below_exp(self, rate: Fraction) -> bool:
+        """Whether it is below exp(−rate)."""
+        if rate == 0:
             return True
-        if Fraction(word, 2**bits) >= probability + error:
-            return False
-        word = (word << WORD) | int.from_bytes(entropy(WORD // 8), "little")
-        bits += WORD
+        while True:
+            digits = math.ceil(self._bits * math.log10(2.0)) + 2 * _GUARD_DIGITS
+            context = Context(prec=digits)
+            power = context.exp(context.divide(Decimal(-rate.numerator), Decimal(rate.denominator)))
+            error = Fraction(1, 10 ** (digits - _GUARD_DIGITS))
+            probability = Fraction(power)
+            if Fraction(self._digits + 1, 2**self._bits) <= probability - error:
+                return True
+            if Fraction(self._digits, 2**self._bits) >= probability + error:
+                return False
+            self._digits = (self._digits << WORD) | int.from_bytes(self._entropy(WORD // 8), "little")
+            self._bits += WORD
 
 
 def _rate(scale: int, k: int, j: int) -> Fraction:

@@ -15,8 +15,9 @@ from participant.config import Config
 from participant.local_site import LocalSite
 from participant.policy import Accept, Refuse, review
 from participant.privacy_account import without_privacy
-from participant.privacy_review import Spending, composed, epsilon_left, rho_asked, rounded_down
+from participant.privacy_review import Spending, clock_remark, composed, epsilon_left, rho_asked, rounded_down
 from participant.state.database import DATABASE
+from participant.state.privacy_budget import spending_of
 from participant.state.privacy_record import PrivacyRecord
 from participant.state.store import Store
 
@@ -35,9 +36,7 @@ def budget_of(config: Config, site: LocalSite) -> BudgetView:
     if (config.state.dir / DATABASE).exists():
         budget = Store(config.state.dir, config.results.dir).privacy
         return BudgetView(budget.spending(data, now_ms), budget.runs_without(data))
-    remembered = PrivacyRecord(config.results.dir).standing()
-    own = composed(charge.rho for charge in remembered if charge.data == data)
-    return BudgetView(Spending(own, composed(charge.rho for charge in remembered)), ())
+    return BudgetView(spending_of(PrivacyRecord(config.results.dir).standing(), data, now_ms), ())
 
 
 def budget_remarks(config: Config, site: LocalSite, view: BudgetView) -> list[str]:
@@ -55,6 +54,8 @@ def budget_remarks(config: Config, site: LocalSite, view: BudgetView) -> list[st
             said.append(f"{told}; ε = {left:g} is left for one run")
         elif rho:
             said.append(f"has spent ε = {epsilon_of(rho, delta):.3g} {where} at δ = {delta:g}, without a limit")
+    if said and (remark := clock_remark(view.spent)):
+        said.append(f"WARNING: {remark}")
     if said and view.runs_without:
         said.append(without_privacy(view.runs_without))
     if said and delta * site.data.columns >= 1.0:

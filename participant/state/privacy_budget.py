@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from dcfpca.errors import UnusableState
 from dcfpca.privacy.settings import PrivacySettings
@@ -19,6 +19,8 @@ from participant.state.ledger import NO_PRIVACY, PRIVACY_CHARGE, PRIVACY_RETURN,
 from participant.state.privacy_record import Charge, PrivacyRecord, Unit
 
 YEAR_MS = 365 * 86_400_000
+_UNTOLD_MS = 60_000
+"""By so little clocks go back when they are set by a time server: nothing to tell anybody."""
 _SHAPE = re.compile(r"rho=(\S+) delta=(\S+) unit=(column|person)")
 _CHARGES = "SELECT run_id, sha256, shape, at_ms, kind FROM ledger WHERE kind IN (?, ?) ORDER BY sequence"
 _CHARGES_OF_RUN = (
@@ -43,16 +45,23 @@ class PrivacyBudget:
         self._database, self._ledger, self._record = database, ledger, record
 
     def join(self, run_id: str, data: bytes, privacy: PrivacySettings | None, unit: Unit, at_ms: int) -> None:
-        """Enter that the site joins a run, with its charge or without privacy; ends the transaction that is open."""
+        """Enter that the site joins a run, with its charge or without privacy; ends the transaction that is open.
+
+        A charge is dated no earlier than what was entered before it, so that it counts for a year also after a clock
+        that was set back is put right.
+        """
         if privacy is None:
             detail = "joined without differential privacy"
             self._ledger.append(Item(NO_PRIVACY, "", 0, data, run_id, detail=detail), at_ms)
             return
-        charge = Charge(run_id, data, rho_asked(privacy), privacy.delta, unit, at_ms)
+        latest_ms = self._latest_ms()
+        charge = Charge(run_id, data, rho_asked(privacy), privacy.delta, unit, max(at_ms, latest_ms))
         together = composed([charge.rho, *(one.rho for one in self.standing() if one.data == data)])
         told = f"ε = {privacy.epsilon:g} at δ = {privacy.delta:g} for one {unit}"
         detail = f"{told}; ε = {epsilon_of(together, privacy.delta):.4g} with all runs over this data"
-        self._ledger.append(Item(PRIVACY_CHARGE, _shape(charge), 0, data, run_id, detail=detail), at_ms)
+        if at_ms < latest_ms - _UNTOLD_MS:
+            detail += f"; dated like the latest entry, as the clock is {_span(latest_ms - at_ms)} behind it"
+        self._ledger.append(Item(PRIVACY_CHARGE, _shape(charge), 0, data, run_id, detail=detail), charge.at_ms)
         self.reconcile()
 
     def settle(self, run_id: str, at_ms: int) -> None:
@@ -89,16 +98,12 @@ class PrivacyBudget:
         return [*counting, *(charge for charge in remembered if charge.key not in entered)]
 
     def spending(self, data: bytes, now_ms: int) -> Spending:
-        """ρ spent on this data, and on any within the last 365 days.
+        """ρ spent on this data, and on any within the last 365 days or dated later than now.
 
         A run is charged when it is joined, and tells what it tells later: one that is open counts, however old.
         """
-        standing, since = self.standing(), now_ms - YEAR_MS
-        told = {row[0] for row in self._database.execute(_TOLD_SINCE, (since,))}
-        return Spending(
-            composed(charge.rho for charge in standing if charge.data == data),
-            composed(charge.rho for charge in standing if charge.at_ms > since or charge.run_id in told),
-        )
+        told = {row[0] for row in self._database.execute(_TOLD_SINCE, (now_ms - YEAR_MS,))}
+        return spending_of(self.standing(), data, now_ms, told)
 
     def charge_of(self, run_id: str) -> Charge | None:
         """What the ledger has charged for a run; None for one without privacy, or given back."""
@@ -109,6 +114,12 @@ class PrivacyBudget:
         """Runs without privacy over this data of which an update left, in the order of their identifiers."""
         told = {"data": data, "none": NO_PRIVACY, "charge": PRIVACY_CHARGE}
         return tuple(row[0] for row in self._database.execute(_WITHOUT, told))
+
+    def _latest_ms(self) -> int:
+        """The latest time in the ledger or of a charge in the second record; 0 where there is none."""
+        (entered,) = self._database.execute("SELECT MAX(at_ms) FROM ledger").fetchone()
+        remembered = self._record.standing() if self._record else []
+        return max([entered or 0, *(charge.at_ms for charge in remembered)])
 
     def _is_exposed(self, run_id: str) -> bool:
         query = "SELECT 1 FROM exposed_cohorts WHERE run_id = ?"
@@ -135,6 +146,20 @@ class PrivacyBudget:
                 raise UnusableState(f"the ledger's entry of what run {run_id} spends cannot be read", hint)
             unit: Unit = "person" if found[3] == "person" else "column"
             yield kind, Charge(run_id, data, float(found[1]), float(found[2]), unit, at_ms)
+
+
+def spending_of(charges: Sequence[Charge], data: bytes, now_ms: int, told: Collection[str] = frozenset()) -> Spending:
+    """ρ of these charges on this data, and on any of the last 365 days, dated later than now, or of a run in `told`."""
+    return Spending(
+        composed(charge.rho for charge in charges if charge.data == data),
+        composed(charge.rho for charge in charges if charge.at_ms > now_ms - YEAR_MS or charge.run_id in told),
+        sum(charge.at_ms > now_ms for charge in charges),
+    )
+
+
+def _span(milliseconds: int) -> str:
+    days = milliseconds / 86_400_000
+    return f"{days:.0f} days" if days >= 2.0 else f"{milliseconds / 1000:.0f} seconds"
 
 
 def _shape(charge: Charge) -> str:

@@ -19,7 +19,7 @@ from dcfpca.spec import RunSpec, parse_spec
 
 STAGED_MEMORY = {"staged/noise", "staged/closing", "staged/curve"}
 MEMORY = {
-    "private/2": set[str](),
+    "private/3": set[str](),
     "subspace/1": {"schedule", "rest"},
     "gradient/1": {"still"},
     "scaled/1 subspace/1": {"schedule", "rest"},
@@ -32,7 +32,7 @@ MEMORY = {
 STAGED_SUBSPACE = {"U", "V", "keys", "fit/U", "fit/V", "fit/fitted", "fit/answered"}
 STAGED_GRADIENT = {"U", "V", "keys", "fit/V", "fit/fitted_U", "fit/started"}
 SNAPSHOT = {
-    "private/2": set[str](),
+    "private/3": set[str](),
     "subspace/1": {"U", "V", "fitted", "answered"},
     "gradient/1": {"V", "fitted_U", "started"},
     "scaled/1 subspace/1": {"U", "V", "fitted", "answered"},

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dcfpca.rpca.kernels.numba_compiler import compiler
+from dcfpca.rpca.kernels.numba_compiler import RELAXED, compiler
 from dcfpca.rpca.method import FloatArray
 
 
@@ -32,7 +32,7 @@ def sweeps() -> Sweeps:
     compile_one = compiler()
     if compile_one is None:
         return Sweeps(clean, multiply)
-    return Sweeps(compile_one(_clean, True), compile_one(_multiply, True))
+    return Sweeps(compile_one(_clean, RELAXED), compile_one(_multiply, RELAXED))
 
 
 def clean(M: FloatArray, L: FloatArray, threshold: float, out: FloatArray) -> float:

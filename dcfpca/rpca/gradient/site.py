@@ -9,7 +9,7 @@ import scipy
 from numpy.typing import NDArray
 
 from dcfpca.errors import BadMessage
-from dcfpca.rpca.column_blocks import blocks
+from dcfpca.rpca.column_blocks import BLOCK_BYTES, blocks
 from dcfpca.rpca.gradient.local_step import GradientSums, local_answer
 from dcfpca.rpca.gradient.objective import LeftFactor, Penalties, clipped_residual
 from dcfpca.rpca.gradient.settings import GradientPlan, GradientSettings
@@ -81,22 +81,31 @@ class GradientSite:
         """Figures of the last `finish`: the relative residual of ρV = clip(M − UVᵀ, ±λ)ᵀU, and the outlier share."""
         return dict(self._certificate)
 
+    def _blocks(self) -> list[tuple[int, int]]:
+        """Blocks a quarter as wide as U or wider: all of U is read for each."""
+        rows, width = self._fitted_U.shape
+        return blocks(self._columns, max(BLOCK_BYTES, rows * width * 2))
+
     def _slope(self, factor: LeftFactor) -> FloatArray:
         """(U Vᵀ + S − M) V, after fitting V (and with it S) to this U; one pass over the data."""
         slope = np.zeros_like(factor.U)
-        for start, stop in blocks(self._columns):
+        turned = self._fitted_U.T @ factor.U  # once for all blocks: with many directions it costs more than a block
+        for start, stop in self._blocks():
             M = self._columns.read(start, stop)
-            V = self._fit(factor, M, self._V[start:stop])
+            V = self._fit(factor, M, self._V[start:stop], turned)
             slope -= clipped_residual(M, factor.U, V, factor.penalties.lambda_) @ V
             self._V[start:stop] = V
         self._fitted_U, self._started = factor.U, True
         return slope
 
-    def _fit(self, factor: LeftFactor, M: FloatArray, V: FloatArray) -> FloatArray:
-        """The new V of a block: `inner_steps` alternations from the last S, or (0) to the tolerance."""
+    def _fit(self, factor: LeftFactor, M: FloatArray, V: FloatArray, turned: FloatArray) -> FloatArray:
+        """The new V of a block: `inner_steps` alternations from the last S, or (0) to the tolerance.
+
+        `turned` is the product of the transposed U that V was fitted to with the new U.
+        """
         # The authors' start S = 0 is "nothing is clipped"; afterwards S is the one of the U that V was fitted to.
         lambda_ = factor.penalties.lambda_ if self._started else np.inf
-        cleaned = clipped_residual(M, self._fitted_U, V, lambda_).T @ factor.U + V @ (self._fitted_U.T @ factor.U)
+        cleaned = clipped_residual(M, self._fitted_U, V, lambda_).T @ factor.U + V @ turned
         V = factor.solve(cleaned)
         if self._settings.inner_steps == 0:
             return factor.minimize(M, V, self._settings.inner_tolerance)[0]

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from dcfpca.rpca.kernels import elementwise_loops, numpy_loops
 from dcfpca.rpca.kernels.array_types import Directions, WorkArray
-from dcfpca.rpca.kernels.numba_compiler import compiler
+from dcfpca.rpca.kernels.numba_compiler import RELAXED, STRICT, compiler
 from dcfpca.rpca.method import FloatArray
 
 AWAITED_WIDTHS: set[int] = set()
 """Numbers of directions whose own loops are being compiled; see `loop_loading.await_thin_loops`."""
-STRICT = {"add_compensated"}  # about rounding: the compiler must keep to the order of its operations
+ROUNDING = {"add_compensated"}  # about rounding: the compiler must keep to the order of its operations
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,4 +54,5 @@ def compiled_loops() -> Loops | None:
     from dcfpca.rpca.kernels import simd_pass  # noqa: PLC0415 — it needs numba
 
     homes = {field.name: simd_pass if hasattr(simd_pass, field.name) else elementwise_loops for field in fields(Loops)}
-    return Loops(**{name: compile_one(getattr(home, name), name not in STRICT) for name, home in homes.items()})
+    freedoms = {name: STRICT if name in ROUNDING else RELAXED for name in homes}
+    return Loops(**{name: compile_one(getattr(home, name), freedoms[name]) for name, home in homes.items()})

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dcfpca.rpca.kernels.numba_compiler import compiler
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.private import numpy_cleaning
 from dcfpca.rpca.private.column_scales import ColumnUnits, column_units
@@ -70,10 +71,12 @@ def contributions(
 
 def new_cleaner() -> Cleaner:
     """A compiled one where numba is installed, else the one in numpy; not to be shared between threads."""
-    from dcfpca.rpca.private.compiled_cleaning import CompiledCleaner, compiled_loops  # noqa: PLC0415
+    if compiler() is None:
+        return numpy_cleaning.clean
+    from dcfpca.rpca.private.cleaning_loops import compiled_loops  # noqa: PLC0415
+    from dcfpca.rpca.private.compiled_cleaning import CompiledCleaner  # noqa: PLC0415
 
-    loops = compiled_loops()
-    return numpy_cleaning.clean if loops is None else CompiledCleaner(loops)
+    return CompiledCleaner(compiled_loops())
 
 
 def load_cleaning_loops() -> None:

@@ -8,6 +8,8 @@ factor of five (`tests/unit/rpca/private/test_errors.py`). What cleaning changes
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from dcfpca.rpca.method import FloatArray
@@ -27,12 +29,20 @@ def direction_notes(errors: FloatArray) -> tuple[str, ...]:
     if not errors.size:
         return ()
     said = [
-        f"direction {index} is uncertain: sin θ up to about {error:.1g}"
+        f"direction {index} is uncertain: sin θ up to about {_rounded_up(error):.2g}"
         if error > UNCERTAIN
-        else f"direction {index} is within sin θ = {error:.1g}"
+        else f"direction {index} is within sin θ = {_rounded_up(error):.2g}"
         for index, error in enumerate(errors, start=1)
     ]
     return (
         f"How far noise and chance turned them: {'; '.join(said)}. Such bounds hold for nine directions of ten. They"
         " follow from the level of the noise and the noisy singular values, which are public, and cost no privacy.",
     )
+
+
+def _rounded_up(error: float) -> float:
+    """Two digits that are no smaller."""
+    if error <= 0.0:
+        return 0.0
+    unit = 10.0 ** (math.floor(math.log10(error)) - 1)
+    return math.ceil(error / unit - 1e-9) * unit

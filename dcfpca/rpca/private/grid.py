@@ -14,6 +14,7 @@ import numpy as np
 from dcfpca.errors import BadInput
 from dcfpca.privacy.discrete_gaussian import Entropy, Integers, discrete_gaussian
 from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.private.plan import ORTHONORMAL
 from dcfpca.rpca.private.schedule import ROUNDING
 from dcfpca.rpca.private.whole_numbers import FixedPoint
 
@@ -54,12 +55,13 @@ def check_rounding(rows: int, width: int, columns: int, block: int) -> None:
     """BadInput unless all rounding of a site's sum, with and without a column, stays within the allowance.
 
     A sum over n columns in blocks of b is off by at most u·n·(b + n/b + m) in each number, u the unit roundoff; the
-    grid adds half a step. Both sums of an adjacent pair may be off. And a basis that is rounded to whole numbers can
-    make a column longer by as much as it is moved.
+    grid adds half a step. Both sums of an adjacent pair may be off. A basis that is rounded to whole numbers can make a
+    column longer by as much as it is moved, and one that is orthonormal only to ORTHONORMAL by half of that a direction.
     """
     each = _UNIT_ROUNDOFF * columns * (block + columns / block + rows + 8.0) + 2.0 ** -(GRID_BITS + 1)
     moved = 2.0 ** -(FixedPoint(rows).basis_bits + 1)
-    if columns >= MOST_COLUMNS or math.sqrt(rows * max(width, 1)) * (2.0 * each + moved) > ROUNDING:
+    longer = math.sqrt(rows * max(width, 1)) * (2.0 * each + moved) + 0.5 * width * ORTHONORMAL
+    if columns >= MOST_COLUMNS or longer > ROUNDING:
         raise BadInput(
             "the site has too many columns for the rounding that the privacy of its sums allows",
             "split the data over several sites, or lower the rank",

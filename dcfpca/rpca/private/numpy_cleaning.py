@@ -1,14 +1,20 @@
-"""Columns cleaned in numpy: what `cleaning` states, line by line. Serves where there is no compiler."""
+"""Columns cleaned in numpy: what `cleaning` states. Serves where there is no compiler.
+
+As in `compiled_cleaning`, only gross entries are gone over twice.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import scipy
+from numpy.typing import NDArray
 
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.private.column_scales import DEVIATIONS, ColumnUnits, residual_scales, sampled
+from dcfpca.rpca.private.column_scales import DEVIATIONS, ColumnUnits, count_small, residual_scales, sampled
 from dcfpca.rpca.private.whole_numbers import WholeBasis
 
 CONCAVITY = 3.0
@@ -30,26 +36,73 @@ Cleaner = Callable[[FloatArray, ColumnUnits, WholeBasis], Cleaned]
 
 def clean(M: FloatArray, units: ColumnUnits, basis: WholeBasis) -> Cleaned:
     """Columns of M, each in its units, without gross errors."""
-    D = np.rint(M * units.factors)
-    if not basis.rank:
-        Y = np.rint(influence(D, units.scales)) + NO_SIGN
+    D = np.multiply(M, units.factors, order="C")
+    np.rint(D, out=D)
+    if basis.rank:
+        Y, sums = _without_gross(D, units, basis)
     else:
-        E = np.where(np.isnan(D), 0.0, np.clip(D, -units.limits, units.limits)) + NO_SIGN
-        L = _low_rank(E, basis)
-        scales = residual_scales(np.abs(sampled(E) - sampled(L)), units.scales)
-        marked = (D != E) | (np.abs(E - L) > DEVIATIONS * scales)
-        D = np.clip(D, -basis.fixed.farthest, basis.fixed.farthest)
-        for _ in range(2):
-            Y = np.where(marked, np.rint(L + influence(D - L, scales)) + NO_SIGN, E)
-            L = _low_rank(Y, basis)
-    return Cleaned(Y, (Y.T @ basis.whole) * basis.unit + NO_SIGN, np.einsum("ij,ij->j", Y, Y))
+        Y = np.rint(influence(D, units.scales)) + NO_SIGN
+        sums = Y.T @ basis.whole
+    return Cleaned(Y, sums * basis.unit + NO_SIGN, np.einsum("ij,ij->j", Y, Y))
 
 
-def _low_rank(Y: FloatArray, basis: WholeBasis) -> FloatArray:
-    """U a with a = UᵀY rounded to whole numbers; exact but for that."""
-    coefficients = np.rint((Y.T @ basis.entering) * basis.unit)
-    L: FloatArray = basis.entering @ (coefficients * basis.unit).T
+def _without_gross(D: FloatArray, units: ColumnUnits, basis: WholeBasis) -> tuple[FloatArray, FloatArray]:
+    """Y and YᵀU."""
+    E = np.minimum(D, units.limits)
+    np.maximum(E, -units.limits, out=E)
+    E[np.isnan(E)] = 0.0
+    E += NO_SIGN
+    sums = E.T @ basis.whole
+    L = _low_rank(sums[:, : basis.rank], basis)
+    scales = residual_scales(sampled(E), sampled(L), units.scales, count_small)
+    gross = _GrossEntries.of(D, E, np.abs(E - L) > DEVIATIONS * scales, scales, basis.fixed.farthest)
+    _, gained = gross.amended(L, basis.entering)
+    cleaned, gained = gross.amended(_low_rank(sums[:, : basis.rank] + gained, basis), basis.whole)
+    np.put(E, gross.places, cleaned)
+    return E, sums + gained
+
+
+def _low_rank(sums: FloatArray, basis: WholeBasis) -> FloatArray:
+    L: FloatArray = basis.entering @ rounded_coefficients(sums, basis).T
     return L
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _GrossEntries:
+    """The entries that E does not state, or states too far from L: where they are, row by row, and D and E there."""
+
+    shape: tuple[int, int]
+    places: NDArray[np.int64]
+    columns: NDArray[np.int32]
+    starts: NDArray[np.int32]
+    entries: FloatArray
+    own: FloatArray
+    scales: FloatArray
+
+    @staticmethod
+    def of(
+        D: FloatArray, E: FloatArray, marked: NDArray[np.bool_], scales: FloatArray, farthest: float
+    ) -> _GrossEntries:
+        """Those that are marked, or where E is not D."""
+        marked |= D != E
+        places = np.flatnonzero(marked)
+        columns = (places % E.shape[1]).astype(np.int32)
+        starts = np.searchsorted(places, E.shape[1] * np.arange(E.shape[0] + 1)).astype(np.int32)
+        entries = np.clip(D.ravel()[places], -farthest, farthest)
+        rows, count = E.shape
+        return _GrossEntries((rows, count), places, columns, starts, entries, E.ravel()[places], scales[columns])
+
+    def amended(self, L: FloatArray, U: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Y at these places, and what UᵀE gains by it."""
+        low = L.ravel()[self.places]
+        cleaned = np.rint(low + influence(self.entries - low, self.scales)) + NO_SIGN
+        change: Any = scipy.sparse.csr_array((cleaned - self.own, self.columns, self.starts), shape=self.shape)
+        return cleaned, change.T @ U
+
+
+def rounded_coefficients(sums: FloatArray, basis: WholeBasis) -> FloatArray:
+    """UᵀY rounded to whole numbers, in units in which a product with the whole basis is L."""
+    return np.rint(sums * basis.unit) * basis.unit
 
 
 def influence(R: FloatArray, scales: FloatArray) -> FloatArray:

@@ -16,6 +16,8 @@ ROUNDING = 2.0**-10
 """Relative allowance for rounding, to floating point within a sum and to the grid; sites keep to it, see `grid`."""
 WIDE, WIDE_PER_RANK = 50, 10
 NARROW_PER_RANK = 2
+"""With only the directions wanted, sin θ is the same where a gap follows them, and two to three times as large where
+strengths fall off without one: the directions that the first round missed are then not found again."""
 LENGTH_BINS = 256
 """Bins of column lengths, half an octave each, centred on one."""
 

@@ -20,6 +20,8 @@ from dcfpca.rpca.method import FloatArray
 _EXACT_BITS = 53
 FARTHEST_BITS = 6
 """Entries are stated no farther from zero than 2⁶ robust deviations of their column: all beyond are gross anyhow."""
+_MOST_COLUMN_BITS = 18
+"""With which no entry is stated by a number that single precision does not hold exactly (2²⁴)."""
 _LENGTH_BITS = 10
 """A cleaned column has a mean square of at most (15 · 2)² = 2^9.8 squared units of its bits (`cleaning`)."""
 
@@ -33,7 +35,8 @@ class FixedPoint:
     @property
     def column_bits(self) -> int:
         """A column's deviation is at least 2^bits and below 2^(bits + 1); a sum of squares then stays below 2⁵³."""
-        return (_EXACT_BITS - _LENGTH_BITS - math.ceil(math.log2(max(self.rows, 1)))) // 2
+        bits = (_EXACT_BITS - _LENGTH_BITS - math.ceil(math.log2(max(self.rows, 1)))) // 2
+        return min(bits, _MOST_COLUMN_BITS)
 
     @property
     def basis_bits(self) -> int:

@@ -77,6 +77,13 @@ def test_the_limit_of_a_year_counts_runs_over_other_data() -> None:
     assert review(spec(1.0), site(max_epsilon=1.1), spent=spent) == Accept()
 
 
+def test_a_refusal_for_the_year_says_that_charges_are_dated_later_than_now() -> None:
+    spent = Spending(0.0, rho_of(1.0, DELTA), later=2)
+    said = reasons(review(spec(1.0), site(max_epsilon_year=1.1), spent=spent))
+    assert "2 charges are dated later than now" in said
+    assert "dated later" not in reasons(review(spec(1.0), site(max_epsilon=0.5), spent=spent))
+
+
 def test_a_loose_delta_is_refused_so_that_it_cannot_stretch_the_budget() -> None:
     assert "max_delta" in reasons(review(spec(1.0, delta=1e-3), site()))
     assert epsilon_of(rho_of(1.0, 1e-3), 1e-6) > 1.4  # what such a run would really have spent

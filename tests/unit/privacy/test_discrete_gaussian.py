@@ -14,7 +14,7 @@ import dcfpca.privacy
 import dcfpca.rpca.private
 from dcfpca.errors import BadInput
 from dcfpca.privacy import discrete_gaussian as sampler
-from dcfpca.privacy.discrete_gaussian import discrete_gaussian
+from dcfpca.privacy.discrete_gaussian import LazyUniform, discrete_gaussian
 
 DRAWS = 100_000
 
@@ -50,8 +50,8 @@ def test_low_bits_are_uniform() -> None:
 def test_the_exact_decision_agrees_with_the_probability_to_every_bit_drawn() -> None:
     probability = Fraction(math.exp(-0.5)).limit_denominator(10**15)
     below, above = int((probability - Fraction(1, 10**12)) * 2**64), int((probability + Fraction(1, 10**12)) * 2**64)
-    assert sampler._decide(below, Fraction(1, 2), entropy(0))
-    assert not sampler._decide(above, Fraction(1, 2), entropy(0))
+    assert LazyUniform(below, entropy(0)).is_below_exp(Fraction(1, 2))
+    assert not LazyUniform(above, entropy(0)).is_below_exp(Fraction(1, 2))
 
 
 def test_a_draw_that_begins_like_the_probability_is_settled_by_further_bits() -> None:
@@ -62,9 +62,28 @@ def test_a_draw_that_begins_like_the_probability_is_settled_by_further_bits() ->
         return fill * size
 
     first = int(Fraction("0.60653065971263342360379953499118045344191813548718695568289") * 2**64)
-    assert sampler._decide(first, Fraction(1, 2), lambda size: counting(size, b"\x00"))
-    assert not sampler._decide(first, Fraction(1, 2), lambda size: counting(size, b"\xff"))
+    assert LazyUniform(first, lambda size: counting(size, b"\x00")).is_below_exp(Fraction(1, 2))
+    assert not LazyUniform(first, lambda size: counting(size, b"\xff")).is_below_exp(Fraction(1, 2))
     assert asked == [8, 8]
+
+
+def test_all_comparisons_of_one_uniform_number_see_the_same_digits() -> None:
+    draws: list[int] = []
+
+    def once(size: int) -> bytes:
+        draws.append(size)
+        return b"\xff" * size
+
+    number = LazyUniform(int(Fraction("0.60653065971263342360379953499118045344191813548718695568289") * 2**64), once)
+    assert [number.is_below_exp(Fraction(1, 2)) for _ in range(3)] == [False] * 3
+    assert draws == [8]
+
+
+def test_the_number_of_successes_in_a_row_is_geometric() -> None:
+    k = sampler._geometric(DRAWS, entropy(6))
+    expected = np.array([(1 - math.exp(-0.5)) * math.exp(-i / 2) for i in range(12)] + [math.exp(-6)]) * DRAWS
+    assert stats.chisquare(np.bincount(np.minimum(k, 12), minlength=13), expected).pvalue > 1e-4
+    assert [sampler._successes(word, entropy(0)) for word in (2**61, 2**63, 2**64 - 1)] == [4, 1, 0]
 
 
 def test_every_doubtful_draw_goes_through_exact_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ PRIVATE_RUN = """
 import numpy as np
 from dataclasses import fields
 from dcfpca.rpca.private.cleaning import contributions, load_cleaning_loops, new_cleaner
-from dcfpca.rpca.private.compiled_cleaning import CompiledLoops, compiled_loops
+from dcfpca.rpca.private.cleaning_loops import CompiledLoops, compiled_loops
 from dcfpca.rpca.private.whole_numbers import WholeBasis
 
 def versions():

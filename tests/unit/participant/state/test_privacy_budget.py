@@ -87,6 +87,38 @@ def test_a_run_joined_long_ago_counts_for_the_year_in_which_it_told_something(tm
     assert store.privacy.spending(DATA, NOW + YEAR_MS).data == RHO
 
 
+def test_a_charge_made_while_the_clock_was_set_back_counts_for_the_year_when_it_is_right_again(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    join(store, "right", data=OTHER)
+    join(store, "set-back", at_ms=NOW - 5 * YEAR_MS)
+    store.end("right", "finished", "complete")
+    store.end("set-back", "finished", "complete")
+    assert store.privacy.spending(DATA, NOW + 1).year == 2 * RHO
+    assert store.privacy.spending(DATA, NOW + YEAR_MS).year == 0.0
+    (entry,) = store.ledger.entries("set-back")
+    assert entry.at_ms == NOW
+    assert entry.item.detail.endswith("dated like the latest entry, as the clock is 1825 days behind it")
+    verify(store.ledger.entries())
+
+
+def test_a_clock_set_back_under_a_restored_state_is_seen_by_the_record_beside_it(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    join(store, "right")
+    store.close()
+    shutil.rmtree(tmp_path / "state")
+    store = opened(tmp_path)
+    join(store, "set-back", at_ms=NOW - 5 * YEAR_MS)
+    assert store.privacy.spending(DATA, NOW + 1).year == 2 * RHO
+
+
+def test_charges_dated_later_than_now_count_for_the_year_and_are_told_apart(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    join(store, "run-1")
+    spent = store.privacy.spending(OTHER, NOW - 5 * YEAR_MS)
+    assert (spent.year, spent.later) == (RHO, 1)
+    assert store.privacy.spending(OTHER, NOW).later == 0
+
+
 def test_the_ledger_says_what_all_runs_over_the_data_have_spent_together(tmp_path: Path) -> None:
     store = opened(tmp_path)
     join(store, "run-1")

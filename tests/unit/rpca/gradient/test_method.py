@@ -8,8 +8,10 @@ import pytest
 
 from dcfpca.errors import BadInput, BadMessage
 from dcfpca.rpca.column_blocks import ArrayColumns, split
+from dcfpca.rpca.gradient import site as gradient_site
 from dcfpca.rpca.gradient.method import GradientMethod, GradientSettings
 from dcfpca.rpca.gradient.objective import LeftFactor, Penalties, check_penalties, clipped_residual, huber_objective
+from dcfpca.rpca.gradient.site import GradientSite
 from dcfpca.rpca.method import Consensus, FloatArray, Outcome, Site, TensorMessage, Total
 from dcfpca.rpca.metrics import paper_error, relative_error, singular_value_error
 from dcfpca.rpca.simulate import exchange, simulate
@@ -284,3 +286,18 @@ def test_the_models_singular_values_are_those_of_the_result_once_the_run_has_set
     run = simulate(method, problem.sites())
     truth = np.linalg.svd(run.low_rank, compute_uv=False).astype(np.float64)
     assert singular_value_error(method.model(run.consensus)["singular_values"], truth, 6) < 5e-3
+
+
+def test_the_width_of_blocks_changes_nothing_but_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = paper_problem(60, 3, 0.05, 1, 0)
+    (columns,) = problem.sites()
+
+    def sums() -> list[FloatArray]:
+        fitted = GradientSite(columns, 6, GradientSettings(lambda_=0.1, learning_rate=0.01))
+        U = np.random.default_rng(1).standard_normal((60, 6))
+        return [fitted.fit(U + 0.01 * step, Penalties(0.1, 0.1)).slope for step in range(3)]
+
+    whole = sums()
+    monkeypatch.setattr(gradient_site, "BLOCK_BYTES", 1)  # then blocks are a quarter as wide as U
+    for one, other in zip(whole, sums(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-10 * float(np.abs(one).max()))

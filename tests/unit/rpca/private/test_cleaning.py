@@ -84,6 +84,18 @@ def test_the_compiled_loop_gives_the_bits_of_the_one_in_numpy(
     assert first.tobytes() == second.tobytes()
 
 
+@pytest.mark.parametrize("cleaner", CLEANERS)
+def test_bits_do_not_depend_on_how_a_block_lies_in_memory(cleaner: Cleaner) -> None:
+    block = np.stack([column(kind, 7) for kind in KINDS], axis=1)
+    wider = np.full((ROWS, 2 * len(KINDS)), 3.0)
+    wider[:, 3 : 3 + len(KINDS)] = block
+    found = []
+    for M in (block, np.asfortranarray(block), wider[:, 3 : 3 + len(KINDS)]):
+        clean = contributions(M, WholeBasis.of(basis(), RANK), cleaner).cleaned
+        found.append(clean.Y.tobytes() + clean.projections.tobytes() + clean.squares.tobytes())
+    assert found[0] == found[1] == found[2]
+
+
 @pytest.mark.parametrize("rows", [1, 19, 150, 5000])
 def test_whole_numbers_stay_so_small_that_no_sum_of_them_rounds(rows: int) -> None:
     """At the worst: every entry as large as its limit, along one direction, and gross errors where they hurt most."""
@@ -92,6 +104,7 @@ def test_whole_numbers_stay_so_small_that_no_sum_of_them_rounds(rows: int) -> No
     columns = [np.ones(rows), np.where(draws.random(rows) < 0.45, 1e9, 1.0), np.where(draws.random(rows) < 0.5, 3.9, 1)]
     block = contributions(np.stack(columns, axis=1), WholeBasis.of(U, U.shape[1]), CLEANERS[1])
     assert np.array_equal(block.cleaned.Y, np.rint(block.cleaned.Y))
+    assert fixed.farthest <= 2.0**24  # which single precision still holds
     assert block.cleaned.squares.max() < 2.0**53
     bound = np.linalg.norm(np.abs(block.cleaned.Y) + fixed.farthest, axis=0) * 2.0**fixed.basis_bits
     assert bound.max() < 2.0**53

@@ -56,7 +56,8 @@ def test_a_direction_without_gap_to_one_that_is_not_kept_is_uncertain() -> None:
 
 
 def test_notes_name_each_direction_and_say_that_they_cost_no_privacy() -> None:
-    (note,) = direction_notes(np.array([0.004, 0.23]))
-    assert "direction 1 is within sin θ = 0.004" in note
-    assert "direction 2 is uncertain: sin θ up to about 0.2" in note
+    (note,) = direction_notes(np.array([0.004, 0.2301, 0.0]))
+    assert "direction 1 is within sin θ = 0.004;" in note
+    assert "direction 2 is uncertain: sin θ up to about 0.24;" in note  # a bound is rounded up
+    assert "direction 3 is within sin θ = 0." in note
     assert "cost no privacy" in note
