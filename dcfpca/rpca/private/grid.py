@@ -56,7 +56,7 @@ def check_rounding(rows: int, width: int, columns: int, block: int) -> None:
 
     A sum over n columns in blocks of b is off by at most u·n·(b + n/b + m) in each number, u the unit roundoff; the
     grid adds half a step. Both sums of an adjacent pair may be off. A basis that is rounded to whole numbers can make a
-    column longer by as much as it is moved, and one that is orthonormal only to ORTHONORMAL by half of that a direction.
+    column longer by as much as it is moved; one that is not quite orthonormal, by half of ORTHONORMAL a direction.
     """
     each = _UNIT_ROUNDOFF * columns * (block + columns / block + rows + 8.0) + 2.0 ** -(GRID_BITS + 1)
     moved = 2.0 ** -(FixedPoint(rows).basis_bits + 1)
