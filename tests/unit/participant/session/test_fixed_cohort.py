@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dcfpca.chunked_vectors import digested
 from dcfpca.message_fate import Fate
 from dcfpca.secagg import errors
 from dcfpca.secagg.fixed_cohort import PastRun
@@ -140,7 +141,7 @@ def test_an_implausible_consensus_is_refused_before_anything_is_computed() -> No
     session, opened = cohort.sessions["a"], cohort.opened()
     session.handle(opened)
     with pytest.raises(errors.ImplausibleConsensus, match="length one"):
-        session.admit(opened.ref.round, opened.consensus.inline)
+        session.admit(opened.ref.round, digested(opened.consensus.inline))
 
 
 def test_a_site_without_its_keys_says_so_and_answers_nothing() -> None:
