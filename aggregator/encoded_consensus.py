@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from dcfpca.chunked_vectors import header_of, message_bytes
+from dcfpca.chunked_vectors import header_with, message_bytes
 from dcfpca.encoded_chunks import encoded_chunks
 from dcfpca.method_memory import encode_memory, memory_digest
 from dcfpca.rpca.method import Consensus, Method, Stage
@@ -16,10 +17,11 @@ from dcfpca.v1 import types_pb2 as types
 
 @dataclass(frozen=True)
 class EncodedConsensus:
-    """A consensus encoded: its header, and its payload in little-endian doubles."""
+    """A consensus encoded: its header, and its payload in little-endian doubles, with a SHA-256 over it."""
 
     header: types.TensorHeader
     payload: bytes
+    sha: hashlib._Hash = field(repr=False)
     consensus: Consensus = field(repr=False)
 
     def parts(self, offset: int) -> Iterable[bytes]:
@@ -48,11 +50,12 @@ class EncodedConsensus:
     @cached_property
     def told(self) -> bytes:
         """Names everything that a member of a fixed cohort is told with the consensus; see `opening_from_wire`."""
-        return consensus_digest(self.payload, bytes([self.stage]), self.memory_sha256)
+        return consensus_digest(self.sha, bytes([self.stage]), self.memory_sha256)
 
 
 def encoded_consensus(method: Method, consensus: Consensus) -> EncodedConsensus:
     """The consensus as it is sent to the participants."""
     payload = message_bytes(consensus.broadcast)
     layout = method.broadcast_layout(consensus.round, consensus.stage)
-    return EncodedConsensus(header_of(payload, layout, types.DTYPE_FLOAT64), payload, consensus)
+    sha = hashlib.sha256(payload)
+    return EncodedConsensus(header_with(sha.digest(), layout, types.DTYPE_FLOAT64), payload, sha, consensus)

@@ -64,4 +64,5 @@ class FinalConsensus:
     def _release(self) -> None:
         here = self._round_sum
         slim = replace(here.consensus, broadcast=_RELEASED, memory={})
-        here.replace_encoded(EncodedConsensus(here.encoded().header, b"", slim))
+        held = here.encoded()
+        here.replace_encoded(EncodedConsensus(held.header, b"", held.sha, slim))

@@ -10,7 +10,7 @@ from aggregator.run.fixed_cohort import context_of, opening_of, terms_of
 from aggregator.run.state import Attempt, Run
 from aggregator.running_sum import advanced, update_dtype
 from aggregator.store.opened_sums import StoredSum
-from dcfpca.chunked_vectors import header_of
+from dcfpca.chunked_vectors import header_with
 from dcfpca.rpca.method import Consensus, Method
 from dcfpca.secagg.fixed_cohort import OpenedSum, Opening, Tally, open_sum
 from dcfpca.secagg.fixed_cohort.exponents import first_exponents, lifted, next_exponents
@@ -58,12 +58,12 @@ def _next_exponents(
 def _stored(
     spec: RunSpec, method: Method, run: Run, attempt: Attempt, told: EncodedConsensus, total: OpenedSum
 ) -> StoredSum:
-    values = total.values.tobytes()
+    layout = method.update_layout(attempt.ref.round, told.consensus.stage)
     header = pb.SumHeader(
-        tensor=header_of(values, method.update_layout(attempt.ref.round, told.consensus.stage), update_dtype(spec)),
+        tensor=header_with(total.sha256, layout, update_dtype(spec)),
         tag=total.tag,
         opened=round_opened(run, attempt, told, b""),
         memory=told.memory,
         contributors=len(run.cohort),
     )
-    return StoredSum(attempt.ref.round, header.SerializeToString(), values)
+    return StoredSum(attempt.ref.round, header.SerializeToString(), total.values.tobytes())

@@ -13,7 +13,7 @@ from aggregator.participant_directory import ParticipantDirectory
 from aggregator.proposal import Proposal, new_run
 from aggregator.run import events
 from aggregator.run.backup_recovery import ShownTicket, newer_attempt
-from aggregator.run.state import Status
+from aggregator.run.state import Phase, Status
 from aggregator.runner import Runner
 from aggregator.store.store import HeldRun, StoredRun
 from aggregator.store_thread import StoreThread
@@ -190,7 +190,8 @@ class RunRegistry:
             self._enrolments[run_id].restart()
         runner = self.runners[run_id]
         self.telemetry.stage_changed(runner.run, runner.round_sum.finished, self.store.now())
-        self.stage.fire()
+        if runner.run.phase != Phase.SUMMING:  # nobody has an assignment while the sum is formed
+            self.stage.fire()
 
     def _presence_changed(self, name: str) -> None:
         connected = self.directory.presence.is_connected(name)

@@ -30,6 +30,10 @@ class StoreThread:
         """The result of an operation on the store, once it is durable."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._in_thread, operation)
 
+    def later(self, operation: Callable[[Store], None]) -> None:
+        """Queue an operation for whose end nobody waits; should it fail, nothing depends on it."""
+        self._thread.submit(self._in_thread, operation)
+
     def _in_thread(self, operation: Callable[[Store], T]) -> T:
         try:
             return operation(self.store)

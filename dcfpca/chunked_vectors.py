@@ -18,6 +18,23 @@ from dcfpca.wire_constants import CHUNK_BYTES
 Buffer = bytes | bytearray | memoryview
 
 
+class DigestedBytes(NamedTuple):
+    """Bytes and a SHA-256 over all of them, which is taken once and continued by whoever binds more to them."""
+
+    data: Buffer
+    sha: hashlib._Hash
+
+    @property
+    def sha256(self) -> bytes:
+        """The digest."""
+        return self.sha.digest()
+
+
+def digested(data: Buffer) -> DigestedBytes:
+    """The bytes with their digest."""
+    return DigestedBytes(data, hashlib.sha256(data))
+
+
 class ReceivedChunk(Protocol):
     """A chunk as it came: a message of protobuf, or a view of its bytes."""
 
@@ -52,13 +69,13 @@ def size_of(header: pb.TensorHeader) -> int:
 
 def header_of(payload: Buffer, layout: Layout, dtype: pb.Dtype) -> pb.TensorHeader:
     """The header that announces these bytes."""
-    return pb.TensorHeader(
-        dtype=dtype,
-        rows=layout.rows,
-        columns=layout.columns,
-        scalars=len(layout.scalars),
-        sha256=hashlib.sha256(payload).digest(),
-    )
+    return header_with(hashlib.sha256(payload).digest(), layout, dtype)
+
+
+def header_with(sha256: bytes, layout: Layout, dtype: pb.Dtype) -> pb.TensorHeader:
+    """The header that announces bytes of this digest."""
+    rows, columns, scalars = layout.rows, layout.columns, len(layout.scalars)
+    return pb.TensorHeader(dtype=dtype, rows=rows, columns=columns, scalars=scalars, sha256=sha256)
 
 
 def check_header(header: pb.TensorHeader, layout: Layout, dtype: pb.Dtype) -> None:
@@ -137,6 +154,7 @@ class Assembly:
         self._header = header
         self._size = size_of(header)
         self._data = bytearray()
+        self._sha = hashlib.sha256()
 
     @property
     def received(self) -> int:
@@ -151,18 +169,20 @@ class Assembly:
         if len(self._data) + len(data) > self._size:
             raise BadMessage(f"more than the announced {self._size} bytes came")
         self._data += data
+        self._sha.update(data)
 
-    def finish(self) -> bytearray:
+    def finish(self) -> DigestedBytes:
         """All bytes, once complete and matching the digest."""
         if len(self._data) != self._size:
             raise BadMessage(f"{len(self._data)} of {self._size} announced bytes came")
-        check_digest(self._header, self._data)
-        return self._data
+        whole = DigestedBytes(self._data, self._sha)
+        check_digest(self._header, whole)
+        return whole
 
 
-def check_digest(header: pb.TensorHeader, payload: Buffer) -> None:
+def check_digest(header: pb.TensorHeader, payload: DigestedBytes) -> None:
     """Raise BadMessage unless the bytes are those that the header announced."""
-    if hashlib.sha256(payload).digest() != header.sha256:
+    if payload.sha256 != header.sha256:
         raise BadMessage("the bytes do not match their announced digest")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dcfpca.chunked_vectors import Buffer
+from dcfpca.chunked_vectors import DigestedBytes
 from dcfpca.dropout_recovery_wire import names_from_wire
 from dcfpca.secagg.fixed_cohort import Advert, BlockLayout, Misfit, Opening, Roster, SealedShare
 from dcfpca.secagg.fixed_cohort.context import consensus_digest
@@ -66,8 +66,8 @@ def misfit_from_wire(misfit: pb.Misfit) -> Misfit:
     return Misfit(misfit.participant, misfit.context, misfit.certificate, misfit.signature)
 
 
-def opening_from_wire(opened: pb.RoundOpened, layout: BlockLayout, consensus: Buffer) -> Opening:
+def opening_from_wire(opened: pb.RoundOpened, layout: BlockLayout, consensus: DigestedBytes) -> Opening:
     """The opening of a round, with the digest taken over the consensus bytes that were received."""
-    told = consensus_digest(consensus, bytes([opened.stage]), opened.memory_sha256)
+    told = consensus_digest(consensus.sha, bytes([opened.stage]), opened.memory_sha256)
     misfits = tuple(misfit_from_wire(misfit) for misfit in opened.misfits)
     return Opening(opened.ref.round, told, opened.previous_sum, layout, tuple(opened.exponents), misfits)

@@ -95,6 +95,8 @@ class Store:
                 opened_sums.keep(db, run_id, commit.opened_sum)
         for ref in commit.discard:
             self.updates.discard(ref)
+        if commit.checkpoint and commit.run.attempt is not None:
+            self.updates.load(commit.run.attempt.ref)  # so that nobody's update has to wait for it
         if commit.run.status.over:
             self.updates.discard_run(run_id)
             db.fold_log()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ def measure_masking(participants: int, size: int, rounds: int = 10) -> MaskingFi
         vector = np.random.default_rng(round).standard_normal(size)
         opening = Opening(
             round,
-            consensus_digest(bytes([round])),
+            consensus_digest(hashlib.sha256(bytes([round]))),
             previous_sum=NO_SUM,
             layout=layout,
             exponents=first_exponents(layout),

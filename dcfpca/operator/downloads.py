@@ -60,7 +60,7 @@ def model_arrays(operator: Operator, run_id: str) -> tuple[FloatArray, FloatArra
     assembly = chunked_vectors.Assembly(header)
     for part in parts:
         assembly.add(part.chunk)
-    vector = chunked_vectors.to_array(header, assembly.finish()).astype(np.float64)
+    vector = chunked_vectors.to_array(header, assembly.finish().data).astype(np.float64)
     cut = header.rows * header.columns
     return vector[:cut].reshape(header.rows, header.columns), vector[cut:]
 

@@ -32,7 +32,7 @@ async def final_is_verified(
     run, final, method = session.fixed, action.consensus, agreed.method
     if run is None or services.site.facts.policy.verify == "never":
         return False
-    payload = await local.consensus_bytes(agreed, final, action.round, final=True)
+    payload = (await local.consensus_bytes(agreed, final, action.round, final=True)).data
     before, side = run.seen(session.computed), run.closing
     if before is None or side is None:
         return False

@@ -41,7 +41,7 @@ async def answer_round(
     payload = await local.consensus_bytes(agreed, action.consensus, action.round)
     opened, opening, vector = session.admit(action.round, payload)
     if vector is None:
-        await check.announced(opened, payload)
+        await check.announced(opened, payload.data)
         checked = run.digest_of(opening)
         step = await local.step(agreed, action, lambda: not session.finished, len(run.cohort), checked)
         computed = computed_event(step)

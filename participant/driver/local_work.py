@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dcfpca.chunked_vectors import Buffer, check_digest, check_header, message_bytes, message_from
+from dcfpca.chunked_vectors import DigestedBytes, check_digest, check_header, digested, message_bytes, message_from
 from dcfpca.errors import BadMessage
 from dcfpca.privacy.noise_stream import noise_entropy
 from dcfpca.rpca.method import Site, TensorMessage
@@ -39,7 +38,7 @@ class LocalWork:
         self._site: Site | None = None
         self._saved: LocalStep | None = None
         self._lock = asyncio.Lock()
-        self._known: tuple[bytes, Buffer] = (b"", b"")  # the last consensus, by its verified digest
+        self._known: DigestedBytes | None = None  # the last consensus whose digest was verified
         self._meter = ProgressMeter(self._progressed)
         self._cancellation = Cancellation()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -50,8 +49,7 @@ class LocalWork:
 
     def forget(self) -> None:
         """Drop the site; the next piece of work opens it again from the last saved step."""
-        self._site = self._saved = None
-        self._known = (b"", b"")
+        self._site = self._saved = self._known = None
 
     def cancel(self) -> None:
         """Stop the work under way before its next block of columns, which then raises WorkCancelled; drop the site."""
@@ -141,11 +139,8 @@ class LocalWork:
         if isinstance(agreed.method, PrivateSubspaceMethod):
             # Only what has its noise is ever saved or sent, and the step has one noise however often it is computed,
             # whatever digest was announced: of an empty consensus nothing is received that could be held against it.
-            key, told_sha256 = (
-                self._services.store.noise_key(self._run_id),
-                hashlib.sha256(message_bytes(broadcast)).digest(),
-            )
-            entropy = noise_entropy(key, self._run_id, action.round, told_sha256, grid_digest(vector))
+            key, told = self._services.store.noise_key(self._run_id), digested(message_bytes(broadcast))
+            entropy = noise_entropy(key, self._run_id, action.round, told.sha256, grid_digest(vector))
             columns = self._services.site.fitted_columns(agreed.spec).shape[1]
             vector = agreed.method.noised(action.round, vector, columns, sites, entropy)
         # A fixed cohort holds the next consensus against this one. What it answers is pinned for good, so the numbers
@@ -188,28 +183,29 @@ class LocalWork:
     ) -> TensorMessage:
         """The consensus of a round as the method reads it."""
         layout = agreed.method.broadcast_layout(max(round, 1) if final else round, announced.stage)
-        return message_from(layout, await self.consensus_bytes(agreed, announced, round, final=final))
+        return message_from(layout, (await self.consensus_bytes(agreed, announced, round, final=final)).data)
 
     def take_consensus(self, announced: AnnouncedConsensus, derived: bytes) -> None:
         """Use these bytes for the announced consensus if they have its digest; else it is fetched."""
-        digest = hashlib.sha256(derived).digest()
-        if digest == announced.sha256:
-            self._known = digest, derived
+        found = digested(derived)
+        if found.sha256 == announced.sha256:
+            self._known = found
 
     async def consensus_bytes(
         self, agreed: Contract, announced: AnnouncedConsensus, round: int, *, final: bool = False
-    ) -> Buffer:
+    ) -> DigestedBytes:
         """The bytes of a consensus, inline or fetched; its announced shape is checked against the spec first."""
         layout = agreed.method.broadcast_layout(max(round, 1) if final else round, announced.stage)
         check_header(announced.header, layout, types.DTYPE_FLOAT64)
         if layout.size == 0:
-            return b""
-        if announced.sha256 == self._known[0]:
-            return self._known[1]
+            return digested(b"")
+        if self._known is not None and announced.sha256 == self._known.sha256:
+            return self._known
         if announced.inline:
-            check_digest(announced.header, announced.inline)
-            self._known = announced.sha256, announced.inline
+            received = digested(announced.inline)
+            check_digest(announced.header, received)
         else:
             request = pb.FetchConsensusRequest(run_id=self._run_id, round=round, final=final)
-            self._known = announced.sha256, await self._services.link.fetch(request, announced.header)
-        return self._known[1]
+            received = await self._services.link.fetch(request, announced.header)
+        self._known = received
+        return received

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import grpc
 
-from dcfpca.chunked_vectors import Assembly, Buffer, size_of, whole_update
+from dcfpca.chunked_vectors import Assembly, Buffer, DigestedBytes, size_of, whole_update
 from dcfpca.connection_diagnosis import Address
 from dcfpca.encoded_chunks import ChunkView, encoded_chunks, read_tensor_part
 from dcfpca.errors import BadMessage
@@ -269,11 +269,11 @@ class Link:
 
         return await _with_retries(once, Backoff(self.longest_wait))
 
-    async def fetch(self, request: pb.FetchConsensusRequest, expected: types.TensorHeader) -> bytearray:
+    async def fetch(self, request: pb.FetchConsensusRequest, expected: types.TensorHeader) -> DigestedBytes:
         """The complete bytes of an announced consensus, checked against its digest; resumes broken downloads."""
         assembly = Assembly(expected)
 
-        async def once(_: bool) -> bytearray:
+        async def once(_: bool) -> DigestedBytes:
             request.offset = assembly.received
             encode = pb.FetchConsensusRequest.SerializeToString
             stream: Any = self._channel.unary_stream(_FETCH_CONSENSUS, encode, read_tensor_part)
@@ -288,10 +288,10 @@ class Link:
 
         return await _with_retries(once, Backoff(self.longest_wait))
 
-    async def fetch_sum(self, request: pb.FetchSumRequest, most: int) -> tuple[pb.SumHeader, bytearray]:
+    async def fetch_sum(self, request: pb.FetchSumRequest, most: int) -> tuple[pb.SumHeader, Buffer]:
         """An opened sum of at most so many bytes with its header, as the aggregator has it; not yet verified."""
 
-        async def once(_: bool) -> tuple[pb.SumHeader, bytearray]:
+        async def once(_: bool) -> tuple[pb.SumHeader, Buffer]:
             header, assembly = pb.SumHeader(), None
             async for part in self._stub.FetchSum(request, timeout=STREAM_SECONDS):
                 if part.WhichOneof("part") == "header":
@@ -305,7 +305,7 @@ class Link:
                     assembly.add(part.chunk)
             if assembly is None:
                 raise BadMessage("the aggregator streamed no sum")
-            return header, assembly.finish()
+            return header, assembly.finish().data
 
         return await _with_retries(once, Backoff(self.longest_wait))
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.chunked_vectors import Buffer, message_from
+from dcfpca.chunked_vectors import Buffer, DigestedBytes, message_from
 from dcfpca.fixed_cohort_wire import opening_from_wire
 from dcfpca.methods import method_of
 from dcfpca.rpca.broadcast_checks import Seen, implausible
@@ -154,7 +154,9 @@ class FixedCohortRun:
             raise PastLastRound(f"round {opened.ref.round} is beyond the last of the spec, {self.spec.last_round}")
         self.side.check_receipt(opened.ref.round - 1)
 
-    def admit(self, opened: Opened, payload: Buffer, before: Computed | None) -> tuple[Opening, FloatArray | None]:
+    def admit(
+        self, opened: Opened, payload: DigestedBytes, before: Computed | None
+    ) -> tuple[Opening, FloatArray | None]:
         """The opening, and the update if it was computed before. Raises the refusal that it deserves.
 
         `before` is the last local step of this site; its consensus is what the new one is held against.
@@ -169,7 +171,7 @@ class FixedCohortRun:
         if known is not None and known != self.digest_of(opening) and (known or not pinned):
             # The step was computed after a check of what was announced then, and vouches for nothing else.
             raise ChangedConsensus(f"round {round} was announced differently when this site computed its update")
-        numbers = self.side.admit(opening, lambda: self._check_broadcast(opened, payload, before))
+        numbers = self.side.admit(opening, lambda: self._check_broadcast(opened, payload.data, before))
         if before is not None and (before.round, before.consensus_sha256) == (round, opened.consensus.sha256):
             return opening, before.vector
         if numbers is Numbers.SAVED:
@@ -186,7 +188,7 @@ class FixedCohortRun:
         if begins and opening.exponents != first_exponents(opening.layout):
             raise ChangedExponent(f"the exponents of round {opening.round} are not those with which its layout begins")
 
-    def opening_of(self, opened: Opened, consensus: Buffer) -> Opening:
+    def opening_of(self, opened: Opened, consensus: DigestedBytes) -> Opening:
         """The opening that these announced bytes make."""
         if opened.announced is None:
             raise OutOfTurn("the round was announced without what a fixed cohort binds into its masks")

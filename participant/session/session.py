@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.chunked_vectors import Buffer
+from dcfpca.chunked_vectors import DigestedBytes
 from dcfpca.errors import BadInput, BadMessage
 from dcfpca.rpca.method import FloatArray
 from dcfpca.secagg import SigningIdentity
@@ -151,7 +151,7 @@ class Session:
         """Tag and context that go with the update of a fixed cohort; zero and empty elsewhere."""
         return self._round.update_seal(ref)
 
-    def admit(self, round: int, payload: Buffer) -> tuple[Opened, Opening, FloatArray | None]:
+    def admit(self, round: int, payload: DigestedBytes) -> tuple[Opened, Opening, FloatArray | None]:
         """Fixed cohort: whether the round now open, with the consensus bytes that were received, may be answered.
 
         Returns its announcement, the opening that is bound into the masks, and the update if it was computed before.

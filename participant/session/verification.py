@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.chunked_vectors import message_bytes
+from dcfpca.chunked_vectors import digested, message_bytes
 from dcfpca.errors import BadInput, BadMessage
 from dcfpca.fixed_cohort_wire import opening_from_wire
 from dcfpca.method_memory import decode_memory, encode_memory, memory_digest
@@ -22,7 +22,7 @@ from dcfpca.rpca.method import Consensus, FloatArray, Method, Stage, TensorMessa
 from dcfpca.secagg.errors import ChangedExponent, WrongConsensus, WrongSum
 from dcfpca.secagg.evidence import Evidence
 from dcfpca.secagg.fixed_cohort import FixedCohortSide
-from dcfpca.secagg.fixed_cohort.context import context_of, opening_digest, sum_digest
+from dcfpca.secagg.fixed_cohort.context import context_of, opening_digest, sum_digest, values_sha256
 from dcfpca.secagg.fixed_cohort.exponents import first_exponents, lifted, next_exponents
 from dcfpca.secagg.ring_fixed_point import dtype_of
 from dcfpca.secagg_block_layout import block_layout
@@ -68,22 +68,27 @@ def check_announced(
     expected: Consensus,
 ) -> None:
     """Raise WrongConsensus unless the announced round and consensus are what is expected, up to rounding."""
-    mine, theirs = (hashlib.sha256(message_bytes(one)).digest() for one in (expected.broadcast, consensus))
-    proof = _evidence(side, before, theirs, mine)
+    sentence = ""
     if expected.outcome is not None:
         sentence = f"the run is over after round {before.round}, and round {told.ref.round} was opened"
-        raise WrongConsensus(sentence, evidence=proof)
-    if expected.round != told.ref.round:
+    elif expected.round != told.ref.round:
         sentence = f"round {told.ref.round} was opened where round {expected.round} follows"
-        raise WrongConsensus(sentence, evidence=proof)
-    same = mine == theirs
-    apart = 0.0 if same else difference(method, expected.round, expected.broadcast, consensus, expected.stage)
-    if not apart <= TOLERANCE or Stage(int(told.stage)) is not expected.stage:
-        raise WrongConsensus(
-            f"the consensus of round {told.ref.round} ({theirs.hex()[:16]}) does not follow from the sum of round"
-            f" {before.round} ({told.previous_sum.hex()[:16]}); this site computed {mine.hex()[:16]}",
-            evidence=proof,
+    elif not _is_close(method, expected, consensus) or Stage(int(told.stage)) is not expected.stage:
+        sentence = (
+            f"the consensus of round {told.ref.round} does not follow from the sum of round {before.round}"
+            f" ({told.previous_sum.hex()[:16]})"
         )
+    if sentence:
+        mine, theirs = (hashlib.sha256(message_bytes(one)).digest() for one in (expected.broadcast, consensus))
+        found = f"{sentence}; announced was {theirs.hex()[:16]}, this site computed {mine.hex()[:16]}"
+        raise WrongConsensus(found, evidence=_evidence(side, before, theirs, mine))
+
+
+def _is_close(method: Method, expected: Consensus, consensus: TensorMessage) -> bool:
+    """Whether the consensus is, up to rounding, the one that is expected."""
+    if message_bytes(expected.broadcast) == message_bytes(consensus):
+        return True
+    return difference(method, expected.round, expected.broadcast, consensus, expected.stage) <= TOLERANCE
 
 
 def check_final(
@@ -129,14 +134,15 @@ def verified_numbers(
     round."""
     layout = method.update_layout(before.round, before.stage)
     opening = opening_from_wire(
-        shown.header.opened, block_layout(layout, side.terms.precision), message_bytes(before.broadcast)
+        shown.header.opened, block_layout(layout, side.terms.precision), digested(message_bytes(before.broadcast))
     )
     if (other := opening_digest(side.terms, side.state.roster, opening)) != side.state.opening:
         sentence = f"the sum that is shown for round {before.round} is of another opening than this site answered"
         raise WrongSum(sentence, evidence=_evidence(side, before, other, side.state.opening))
     total = np.frombuffer(shown.total, dtype=dtype_of(side.terms.precision))
     context = context_of(side.terms, side.state.roster, opening, len(opening.misfits))
-    found = sum_digest(context, total, shown.header.tag)
+    total_sha256 = values_sha256(total)
+    found = sum_digest(context, total_sha256, shown.header.tag)
     announced = announced or found
     proof = _evidence(side, before, announced, found)
     if total.size != layout.size:
@@ -151,7 +157,7 @@ def verified_numbers(
     try:
         return side.verify_sum(opening, total, shown.header.tag)
     except WrongSum as error:
-        true_tag = sum_digest(context, total, side.tag_of_sum(opening, total))
+        true_tag = sum_digest(context, total_sha256, side.tag_of_sum(opening, total))
         error.evidence = _evidence(side, before, announced, true_tag)
         raise
 

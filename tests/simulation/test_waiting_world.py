@@ -24,7 +24,7 @@ from aggregator.run.state import Run, Status
 from aggregator.store.codec import dump_event, load_event
 from dcfpca import fixed_cohort_wire
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.chunked_vectors import message_from
+from dcfpca.chunked_vectors import digested, message_from
 from dcfpca.message_fate import Fate
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
@@ -90,7 +90,7 @@ class Member:
     def _update(self, opened: pb.RoundOpened, world: World) -> events.Event:
         assert self.side is not None
         round, layout = opened.ref.round, block_layout(METHOD.update_layout(opened.ref.round, Stage(opened.stage)))
-        opening = fixed_cohort_wire.opening_from_wire(opened, layout, opened.inline_consensus)
+        opening = fixed_cohort_wire.opening_from_wire(opened, layout, digested(opened.inline_consensus))
         if round not in self.updates:
             broadcast = message_from(METHOD.broadcast_layout(round, Stage(opened.stage)), opened.inline_consensus)
             # One member's numbers are far too large in round 1, so that every script meets misfits.

@@ -69,7 +69,7 @@ def tensor(folder: Path) -> Decoder:
         size = int.from_bytes(body[:2], "big")
         assembly = chunked_vectors.Assembly(types.TensorPart.FromString(body[2 : 2 + size]).header)
         assembly.add(types.TensorPart.FromString(body[4 + size :]).chunk)
-        return chunked_vectors.to_array(header, assembly.finish())
+        return chunked_vectors.to_array(header, assembly.finish().data)
 
     return Decoder(sound, read)
 

@@ -57,7 +57,7 @@ def begin(terms: RunTerms, name: str, salt: str = "") -> FixedCohortSide:
 
 def opening_of(round: int = 0, consensus: bytes = b"", layout: BlockLayout = LAYOUT, **changes: object) -> Opening:
     fields: dict[str, object] = {"previous_sum": NO_SUM, "exponents": first_exponents(layout)}
-    return Opening(round, consensus_digest(consensus), layout=layout, **{**fields, **changes})  # type: ignore[arg-type]
+    return Opening(round, consensus_digest(hashlib.sha256(consensus)), layout=layout, **{**fields, **changes})  # type: ignore[arg-type]
 
 
 def random_updates(names: Iterable[str], size: int = 5, seed: int = 0) -> dict[str, FloatArray]:

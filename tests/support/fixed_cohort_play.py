@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dcfpca import fixed_cohort_wire as wire
-from dcfpca.chunked_vectors import header_of
+from dcfpca.chunked_vectors import digested, header_of
 from dcfpca.method_memory import encode_memory, memory_digest
 from dcfpca.rpca.method import Consensus, Stage
 from dcfpca.secagg.fixed_cohort import (
@@ -151,7 +151,7 @@ class FixedCohortPlay(PlayedRun):
     def opening(self, opened: pb.RoundOpened) -> Opening:
         """The announcement as the secure sum knows it."""
         layout = block_layout(self.method.update_layout(opened.ref.round, Stage(opened.stage)))
-        return wire.opening_from_wire(opened, layout, opened.inline_consensus)
+        return wire.opening_from_wire(opened, layout, digested(opened.inline_consensus))
 
     def close(self, opened: pb.RoundOpened, total: OpenedSum) -> OpenedSum:
         """Take a sum for that of the round, keep it for those who verify it, and go on to what follows."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.chunked_vectors import header_of, message_bytes
+from dcfpca.chunked_vectors import digested, header_of, message_bytes
 from dcfpca.dropout_recovery_wire import ref_to_wire
 from dcfpca.fixed_cohort_wire import misfit_to_wire
 from dcfpca.method_memory import encode_memory, memory_digest
@@ -139,7 +139,7 @@ class WaitingCohort:
         wanted = session.handle(opened).actions
         if not wanted or not isinstance(wanted[0], actions.Compute):
             return wanted
-        _, opening, vector = session.admit(opened.ref.round, opened.consensus.inline)
+        _, opening, vector = session.admit(opened.ref.round, digested(opened.consensus.inline))
         run = session.fixed
         assert run is not None
         computed = session.computed
@@ -166,7 +166,7 @@ class WaitingCohort:
         opened = self.opened()
         fixed = self.sessions["a"].fixed
         assert fixed is not None
-        opening = fixed.opening_of(opened, opened.consensus.inline)
+        opening = fixed.opening_of(opened, digested(opened.consensus.inline))
         tally = begin_tally(self.terms, self.roster, opening)
         for name in NAMES:
             (sent,) = self.answer(name, opened)

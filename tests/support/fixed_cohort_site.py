@@ -8,7 +8,7 @@ from typing import Any
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from dcfpca import fixed_cohort_wire
-from dcfpca.chunked_vectors import header_of, message_from
+from dcfpca.chunked_vectors import digested, header_of, message_from
 from dcfpca.consent_statement import consent_bytes
 from dcfpca.identity import Role
 from dcfpca.methods import method_of
@@ -100,7 +100,7 @@ class WaitingSite:
     async def _answer(self, opened: pb.RoundOpened) -> None:
         assert self.side is not None
         round, layout = opened.ref.round, self.method.update_layout(opened.ref.round)
-        opening = fixed_cohort_wire.opening_from_wire(opened, block_layout(layout), opened.inline_consensus)
+        opening = fixed_cohort_wire.opening_from_wire(opened, block_layout(layout), digested(opened.inline_consensus))
         self.told[round] = (opened, opening)
         if round not in self._updates:
             broadcast = message_from(self.method.broadcast_layout(round), opened.inline_consensus)

@@ -13,6 +13,8 @@ import grpc
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
+from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
+from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 
 from dcfpca.chunked_vectors import chunks, header_of, message_from, size_of
 from dcfpca.consent_statement import consent_bytes
@@ -81,10 +83,17 @@ class LightSite:
             await self._channel.close(None)
 
     async def use_connection(self, size: int) -> None:
-        """Carry so many bytes to the aggregator, which turns them away and keeps nothing."""
+        """Carry so many bytes to the aggregator, which turns them away and keeps nothing, and some back from it.
+
+        A connection keeps buffers for both directions once more than 10 kB went that way.
+        """
         junk = pb.UpdateHeader(ref=types.RoundRef(run_id="none"), ticket=bytes(size))
         with suppress(grpc.aio.AioRpcError):
             await self._stub.ResumeUpload(junk)
+        question = ServerReflectionRequest(file_by_filename="google/protobuf/descriptor.proto")
+        reflection: Any = ServerReflectionStub(self._channel).ServerReflectionInfo(iter([question] * 2))
+        async for _ in reflection:
+            pass
 
     async def _listen(self) -> str:
         hello = pb.SubscribeRequest(protocol=PROTOCOL, software="light", rows=self._data.shape[0])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dcfpca.chunked_vectors import message_from
+from dcfpca.chunked_vectors import digested, message_from
 from dcfpca.errors import BadMessage
 from dcfpca.rpca.method import FloatArray
 from dcfpca.secagg.fixed_cohort import Advert, Misfit, Opening, SealedShare
@@ -112,7 +112,7 @@ class RecordedSession:
         run = self.session.fixed
         assert run is not None
         try:
-            opened, opening, vector = self.session.admit(action.round, action.consensus.inline)
+            opened, opening, vector = self.session.admit(action.round, digested(action.consensus.inline))
             step = self.session.computed if vector is not None else self._step(action, run.digest_of(opening))
             assert step is not None
             if dies == "step":

@@ -21,11 +21,11 @@ def message(layout: Layout = LAYOUT) -> TensorMessage:
     return TensorMessage.unflatten(layout, np.random.default_rng(1).standard_normal(layout.size))
 
 
-def assembled(payload: bytes, layout: Layout = LAYOUT) -> bytearray:
+def assembled(payload: bytes, layout: Layout = LAYOUT) -> chunked_vectors.Buffer:
     assembly = chunked_vectors.Assembly(chunked_vectors.header_of(payload, layout, F64))
     for chunk in chunked_vectors.chunks(payload):
         assembly.add(chunk)
-    return assembly.finish()
+    return assembly.finish().data
 
 
 @given(st.integers(0, 40), st.integers(0, 5), st.integers(0, 4))
@@ -109,7 +109,7 @@ def test_gaps_overlaps_and_surplus_are_refused_and_change_nothing() -> None:
             assembly.add(wrong)
         assert assembly.received == 10
     assembly.add(pb.Chunk(offset=10, data=payload[10:]))
-    assert assembly.finish() == payload
+    assert assembly.finish().data == payload
 
 
 def test_an_incomplete_vector_is_not_handed_out() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from dcfpca.secagg.errors import ChangedUpdate, OutOfTurn, ReplayedKey, TamperedShare
-from dcfpca.secagg.fixed_cohort.context import context_of, sum_digest
+from dcfpca.secagg.fixed_cohort.context import context_of, sum_digest, values_sha256
 from dcfpca.secagg.fixed_cohort.exponents import lifted
 from dcfpca.secagg.fixed_cohort.fixed_point import decode, from_ring
 from dcfpca.secagg.fixed_cohort.group_secret import check_share
@@ -80,7 +81,7 @@ class Tally:
         self.members.add(masked.name)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class OpenedSum:
     """The opened sum over the whole cohort, which is public; `digest` goes into the next opening."""
 
@@ -89,9 +90,14 @@ class OpenedSum:
     tag: int
     numbers: FloatArray = field(repr=False)
 
+    @cached_property
+    def sha256(self) -> bytes:
+        """SHA-256 of the values."""
+        return values_sha256(self.values)
+
     def digest(self) -> bytes:
         """The digest that the next opening carries as `previous_sum`."""
-        return sum_digest(self.context, self.values, self.tag)
+        return sum_digest(self.context, self.sha256, self.tag)
 
 
 def begin_tally(terms: RunTerms, roster: Roster, opening: Opening) -> Tally:

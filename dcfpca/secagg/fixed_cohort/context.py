@@ -37,14 +37,19 @@ def context_of(terms: RunTerms, roster: bytes, opening: Opening, lifts: int) -> 
     return digest("context", opening_digest(terms, roster, opening), canonical("exponents", *exponents))
 
 
-def consensus_digest(*parts: bytes | bytearray | memoryview) -> bytes:
-    """The digest of a consensus, given as the pieces that make up its bytes."""
-    whole = hashlib.sha256()
-    for part in parts:
+def consensus_digest(consensus: hashlib._Hash, *told: bytes) -> bytes:
+    """The digest of a consensus and of what is told beside it, given a SHA-256 over its bytes, which stays as it is."""
+    whole = consensus.copy()
+    for part in told:
         whole.update(part)
     return digest("consensus", whole.digest())
 
 
-def sum_digest(context: bytes, total: RingArray, tag: int) -> bytes:
+def sum_digest(context: bytes, total_sha256: bytes, tag: int) -> bytes:
     """The digest of an opened sum with its tag; the next opening carries it as `previous_sum`."""
-    return digest("sum", context, hashlib.sha256(np.ascontiguousarray(total).data).digest(), tag)
+    return digest("sum", context, total_sha256, tag)
+
+
+def values_sha256(values: RingArray) -> bytes:
+    """SHA-256 of the residues of a sum."""
+    return hashlib.sha256(np.ascontiguousarray(values).data).digest()

@@ -17,7 +17,7 @@ from aggregator.run.assignments import assignments
 from aggregator.run.rules import step
 from aggregator.run.state import Run
 from aggregator.runner import Runner
-from dcfpca.chunked_vectors import header_of, message_from
+from dcfpca.chunked_vectors import digested, header_of, message_from
 from dcfpca.consent_statement import consent_bytes
 from dcfpca.fixed_cohort_wire import opening_from_wire
 from dcfpca.method_memory import decode_memory, memory_digest
@@ -83,7 +83,7 @@ async def test_a_round_is_one_message_and_every_member_can_check_sum_and_arithme
     header, values = await ann.fetch_sum(run_id, 3)
     layout = ann.method.update_layout(3)
     began = ann.told[3][0]
-    opening = opening_from_wire(header.opened, block_layout(layout), began.inline_consensus)
+    opening = opening_from_wire(header.opened, block_layout(layout), digested(began.inline_consensus))
     assert opening == ann.told[3][1]
     assert memory_digest(header.memory) == began.memory_sha256
     numbers = ann.side.verify_sum(opening, np.frombuffer(values, "<u8"), header.tag)

@@ -241,6 +241,19 @@ def test_an_attempt_that_is_over_takes_its_pieces_and_earlier_ones_along_and_no_
     store.close()
 
 
+def test_what_was_discarded_is_swept_also_where_chunks_came_after_it(tmp_path: Path) -> None:
+    updates = UpdateFiles(tmp_path / "updates")
+    over, open_ = (UpdateKey(AttemptRef("r1", round, 1), "ann", b"d" * 32) for round in (1, 2))
+    for _ in range(2):
+        updates.add(over, 0, b"12345678")
+        updates.add(open_, 0, b"12345678")
+        updates.discard(over.ref)
+        assert [updates.size(key) for key in (over, open_)] == [0, 8]
+    updates.sweep("r1")
+    assert [path.name for path in (tmp_path / "updates" / "r1").iterdir()] == ["2.1"]
+    assert UpdateFiles(tmp_path / "updates").received(open_) == 8
+
+
 def test_updates_of_runs_that_ended_elsewhere_are_not_kept(tmp_path: Path) -> None:
     updates = UpdateFiles(tmp_path / "updates")
     keys = [UpdateKey(AttemptRef(run, 1, 1), "ann", b"d" * 32) for run in ("open", "ended")]

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dcfpca.chunked_vectors import digested
 from dcfpca.message_fate import Fate
 from dcfpca.secagg import errors
 from dcfpca.secagg.fixed_cohort import PastRun
@@ -154,7 +155,7 @@ def test_an_implausible_consensus_is_refused_before_anything_is_computed() -> No
     session, opened = cohort.sessions["a"], cohort.opened()
     session.handle(opened)
     with pytest.raises(errors.ImplausibleConsensus, match="length one"):
-        session.admit(opened.ref.round, opened.consensus.inline)
+        session.admit(opened.ref.round, digested(opened.consensus.inline))
 
 
 def test_a_site_without_its_keys_says_so_and_answers_nothing() -> None:
@@ -250,4 +251,4 @@ def test_no_misfit_is_provoked_where_a_layout_begins(played: int) -> None:
     session = cohort.sessions["a"]
     assert kinds(session.handle(lower)) == ["Compute"]
     with pytest.raises(errors.ChangedExponent, match="with which its layout begins"):
-        session.admit(lower.ref.round, lower.consensus.inline)
+        session.admit(lower.ref.round, digested(lower.consensus.inline))

@@ -9,7 +9,7 @@ import pytest
 
 from dcfpca.secagg.fixed_cohort import RunTerms, fixed_point, group_secret, homomorphic_mac, neighbours, pair_roots
 from dcfpca.secagg.fixed_cohort.block_layout import Block, BlockLayout
-from dcfpca.secagg.fixed_cohort.context import context_of, opening_digest, sum_digest
+from dcfpca.secagg.fixed_cohort.context import context_of, opening_digest, sum_digest, values_sha256
 from dcfpca.secagg.ring_fixed_point import dtype_of
 from tests.support.fixed_cohort import opening_of
 from tests.support.paths import ROOT
@@ -30,7 +30,7 @@ def test_terms_opening_context_and_sum_are_named_as_published() -> None:
     assert opening_digest(terms, ROSTER, opening).hex() == answers["opening"]
     assert context_of(terms, ROSTER, opening, 0).hex() == answers["context"]
     assert context_of(terms, ROSTER, opening, 1).hex() == answers["context_after_one_lift"]
-    assert sum_digest(CONTEXT, np.zeros(2, dtype="<u8"), 5).hex() == answers["sum"]
+    assert sum_digest(CONTEXT, values_sha256(np.zeros(2, dtype="<u8")), 5).hex() == answers["sum"]
 
 
 def test_keys_and_secrets_are_derived_as_published() -> None:
