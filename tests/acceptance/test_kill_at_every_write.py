@@ -84,7 +84,7 @@ def test_a_site_that_fails_at_any_of_its_writes_says_the_same_and_loses_nothing(
         federation.processes[MORTAL].stop()
         mortal = start_mortal(federation, last, error)
         run_id = federation.propose(**SPEC)
-        await_death(federation, run_id, mortal, patience=MOMENT if error else PATIENCE)
+        await_death(federation, run_id, mortal)
         over = mortal.is_alive and FAILED not in mortal.text()
         mortal.stop()
         again = federation.start_site(MORTAL)
@@ -108,8 +108,13 @@ def files_left(federation: Federation, site: Process) -> list[str]:
         site.wait_briefly()
 
 
-def await_death(federation: Federation, run_id: str, mortal: Process, patience: float) -> None:
+def await_death(federation: Federation, run_id: str, mortal: Process) -> None:
     """Return when the run is over or the site is dead; one whose disk failed may wait, and does not have to die."""
-    end = time.monotonic() + patience
-    while mortal.is_alive and time.monotonic() < end and not federation.operator.run(run_id).ended_ms:
+    end, failed = time.monotonic() + PATIENCE, False
+    while mortal.is_alive and not federation.operator.run(run_id).ended_ms:
+        if not failed and FAILED in mortal.text():
+            end, failed = time.monotonic() + MOMENT, True
+        if time.monotonic() > end:
+            assert failed, f"neither did {MORTAL} fail nor did the run end"
+            return
         mortal.wait_briefly()
