@@ -131,6 +131,13 @@ def manifest_of(run: PlayedRun, name: str) -> dict[str, Any]:
     return found
 
 
+def await_results(run: FixedCohortPlay, watch: Watch, checked: bool, names: Iterable[str] = NAMES) -> None:
+    """Wait until these sites have written results, whose manifests call the consensus checked or not."""
+    for name in names:
+        watch.said(name, lambda line: line["action"] == "results_written")
+        assert manifest_of(run, name)["consensus_verified"] is checked
+
+
 def turned(consensus: Consensus, angle: float) -> Consensus:
     """The same consensus with its first two directions turned into each other: as plausible, and another one."""
     tensor = consensus.broadcast.tensor.copy()

@@ -15,8 +15,8 @@ from tests.support.attacked_sites import (
     RANK,
     Watch,
     attacked_sites,
+    await_results,
     begun,
-    manifest_of,
     sent_answers,
     with_broadcast,
 )
@@ -42,6 +42,4 @@ def test_a_run_that_ends_with_what_nobody_in_turn_was_shown_is_not_called_checke
     answered = sent_answers(run, opened, watch, after, told)  # a site that happens to check refuses
     watch = Watch(run)
     run.finish(names=answered)
-    for name in answered:
-        watch.said(name, lambda line: line["action"] == "results_written")
-        assert manifest_of(run, name)["consensus_verified"] is False
+    await_results(run, watch, checked=False, names=answered)

@@ -28,8 +28,8 @@ from tests.support.attacked_sites import (
     NAMES,
     Watch,
     at_round,
+    await_results,
     begun,
-    manifest_of,
     refused,
     sent_answers,
     state_of,
@@ -198,9 +198,7 @@ def test_no_results_are_formed_from_a_final_consensus_that_does_not_follow(liar:
         assert run.liar.await_call("Complain", name, run.run_id).request.error == "WrongConsensus"
     run.consensus = true
     run.finish()
-    for name in NAMES:
-        watch.said(name, lambda line: line["action"] == "results_written")
-        assert manifest_of(run, name)["consensus_verified"] is True
+    await_results(run, watch, checked=True)
 
 
 def test_after_a_false_end_none_is_believed_without_the_last_sum(liar: LyingAggregator) -> None:
@@ -221,9 +219,7 @@ def test_after_a_false_end_none_is_believed_without_the_last_sum(liar: LyingAggr
     liar.sums[run.run_id, 2] = shown
     run.consensus = true
     run.finish()
-    for name in NAMES:
-        watch.said(name, lambda line: line["action"] == "results_written")
-        assert manifest_of(run, name)["consensus_verified"] is True
+    await_results(run, watch, checked=True)
 
 
 def test_results_say_when_the_aggregator_did_not_show_the_last_sum(liar: LyingAggregator) -> None:
@@ -233,8 +229,7 @@ def test_results_say_when_the_aggregator_did_not_show_the_last_sum(liar: LyingAg
     run.finish()
     for name in NAMES:
         watch.said(name, lambda line: line["action"] == "final_consensus_not_checked")
-        watch.said(name, lambda line: line["action"] == "results_written")
-        assert manifest_of(run, name)["consensus_verified"] is False
+    await_results(run, watch, checked=False)
 
 
 @pytest.mark.parametrize("within", [False, True])
@@ -246,9 +241,7 @@ def test_a_run_that_did_not_converge_is_not_called_checked_where_it_is_said_to_h
         run.answers(opened := run.announcement(), run.open(opened))
     watch = Watch(run)
     run.finish(reason=Outcome.CONVERGED.value)
-    for name in NAMES:
-        watch.said(name, lambda line: line["action"] == "results_written")
-        assert manifest_of(run, name)["consensus_verified"] is False
+    await_results(run, watch, checked=False)
 
 
 def test_a_consensus_that_every_site_checked_before_it_answered_may_end_the_run(liar: LyingAggregator) -> None:
@@ -257,9 +250,7 @@ def test_a_consensus_that_every_site_checked_before_it_answered_may_end_the_run(
     run.answers(opened, run.open(opened))
     watch = Watch(run)
     run.finish()
-    for name in NAMES:
-        watch.said(name, lambda line: line["action"] == "results_written")
-        assert manifest_of(run, name)["consensus_verified"] is True
+    await_results(run, watch, checked=True)
 
 
 def test_a_true_consensus_under_a_later_number_is_refused(liar: LyingAggregator) -> None:
