@@ -16,6 +16,7 @@ from dcfpca.rpca.federated_median import BINS, DIGITS
 from dcfpca.rpca.gradient.method import GradientMethod
 from dcfpca.rpca.gradient.settings import GradientPlan
 from dcfpca.rpca.method import FloatArray, Method, Stage, TensorMessage
+from dcfpca.rpca.orthonormality import is_orthonormal
 from dcfpca.rpca.private.method import PrivateSubspaceMethod
 from dcfpca.rpca.private.plan import PrivatePlan
 from dcfpca.rpca.refinement.closing_plan import ClosingPlan, FitEnding
@@ -24,8 +25,6 @@ from dcfpca.rpca.scaling import SCALING_ROUNDS, ScaledMethod, counting_state, sp
 from dcfpca.rpca.subspace.method import SubspaceMethod
 from dcfpca.rpca.subspace.round_plan import RoundPlan
 
-ORTHONORMAL = 1e-8
-"""The largest entry of UᵀU − I over the directions that enter L."""
 UNIT_LENGTH = 1e-6
 """How far from one the length of a direction that rests may be."""
 SAME = 1e-6
@@ -113,8 +112,7 @@ def _implausible_closing(told: TensorMessage, before: Seen | None, precision: in
         return f"the plan of a closing round cannot be read: {error}"
     if plan.stage is not stage or not 0 <= plan.rank <= plan.U.shape[1]:
         return "the plan of a closing round is of another stage than was announced, or of no possible rank"
-    kept = plan.subspace.U
-    if plan.ending is FitEnding.REFINED and np.abs(kept.T @ kept - np.eye(plan.rank)).max(initial=0.0) > ORTHONORMAL:
+    if plan.ending is FitEnding.REFINED and not is_orthonormal(plan.subspace.U):
         return "the directions of U that enter L are not orthonormal"
     if not all((scale > 0.0).all() for scale in (plan.noise, plan.spread, plan.null_scale)):
         return "a feature's noise or spread is not positive"
@@ -184,8 +182,7 @@ def _implausible_directions(plan: RoundPlan) -> str:
     lengths = np.linalg.norm(plan.U, axis=0)
     if np.abs(lengths - 1.0).max(initial=0.0) > UNIT_LENGTH:
         return "the directions of U do not have length one"
-    entering = plan.U[:, plan.entering]
-    if np.abs(entering.T @ entering - np.eye(entering.shape[1])).max(initial=0.0) > ORTHONORMAL:
+    if not is_orthonormal(plan.U[:, plan.entering]):
         return "the directions of U that enter L are not orthonormal"
     if ((plan.weights < 0.0) | (plan.weights > 1.0 + SAME)).any():
         return "a direction's weight is not between zero and one"

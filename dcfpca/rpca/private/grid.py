@@ -14,7 +14,7 @@ import numpy as np
 from dcfpca.errors import BadInput
 from dcfpca.privacy.discrete_gaussian import Entropy, Integers, discrete_gaussian
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.private.plan import ORTHONORMAL
+from dcfpca.rpca.orthonormality import ORTHONORMAL
 from dcfpca.rpca.private.schedule import ROUNDING
 from dcfpca.rpca.private.whole_numbers import FixedPoint
 

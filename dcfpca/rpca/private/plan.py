@@ -9,9 +9,8 @@ import numpy as np
 from dcfpca.errors import BadMessage
 from dcfpca.privacy.settings import LARGEST_CLIP, SMALLEST_CLIP
 from dcfpca.rpca.method import FloatArray, Layout, TensorMessage
+from dcfpca.rpca.orthonormality import is_orthonormal
 from dcfpca.rpca.private.schedule import tensor_width
-
-ORTHONORMAL = 1e-8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +42,7 @@ class PrivatePlan:
         """Why this plan cannot be true; empty when nothing speaks against it."""
         if not np.isfinite(self.U).all() or not np.isfinite([self.clip, self.columns]).all():
             return "the consensus has numbers that are not finite"
-        if np.abs(self.U.T @ self.U - np.eye(self.U.shape[1])).max(initial=0.0) > ORTHONORMAL:
+        if not is_orthonormal(self.U):
             return "the directions of U are not orthonormal"
         if not SMALLEST_CLIP <= self.clip <= LARGEST_CLIP:
             return "the clip is not a length that columns can have"
