@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 
-from dcfpca.chunked_vectors import Buffer, message_bytes, message_from
+from dcfpca.chunked_vectors import DigestedBytes, message_bytes, message_from
 from dcfpca.errors import BadMessage
 from dcfpca.logs import log
 from dcfpca.rpca.broadcast_checks import Seen
@@ -41,7 +40,7 @@ async def answer_round(
     payload = await local.consensus_bytes(agreed, action.consensus, action.round)
     opened, opening, vector = session.admit(action.round, payload)
     if vector is None:
-        await check.announced(opened, payload.data)
+        await check.announced(opened, payload)
         checked = run.digest_of(opening)
         step = await local.step(agreed, action, lambda: not session.finished, len(run.cohort), checked)
         computed = computed_event(step)
@@ -71,7 +70,7 @@ class SumCheck:
         expected = await self._follows()
         return message_bytes(expected.broadcast) if expected is not None else None
 
-    async def announced(self, opened: events.Opened, payload: Buffer) -> None:
+    async def announced(self, opened: events.Opened, payload: DigestedBytes) -> None:
         """Refuse an announcement that does not follow from the sum, if it is checked in this round."""
         if opened is not self._opened:
             self._opened, self._expected = opened, None
@@ -79,9 +78,9 @@ class SumCheck:
         if expected is None or opened.announced is None or before is None:
             return
         told, run, method = opened.announced, self._run, self._agreed.method
-        consensus = message_from(method.broadcast_layout(self._round, opened.consensus.stage), payload)
+        consensus = message_from(method.broadcast_layout(self._round, opened.consensus.stage), payload.data)
         check_announced(method, run.side, before, told, consensus, expected)
-        run.checked = hashlib.sha256(payload).digest()
+        run.checked = payload.sha256
         # A memory that other rounding made another is shown with the next sum, which is then checked as well.
         run.verified = expected if self._is_due(before) and not has_announced_memory(told, expected) else None
         log("sum_verified", level="debug", run=run.run_id, round=before.round)
