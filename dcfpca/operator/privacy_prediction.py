@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dcfpca.errors import Refused
 from dcfpca.methods import schedule_of
-from dcfpca.rpca.private.prediction import predicted_error, prediction_text
+from dcfpca.rpca.private.prediction import expectation_text, predicted_error, prediction_text
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import admin_pb2 as pb
 
@@ -32,12 +32,9 @@ def expected_error(proposed: bytes, columns: float | None, known: Sequence[pb.Pa
     schedule, surplus = schedule_of(privacy), _surplus(spec, privacy.conspirators, known)
     if (error := predicted_error(rows, spec.width, columns, schedule, surplus)) > privacy.max_error:
         hint = "raise epsilon, lower the rank, or raise max_error in [privacy] if such a result is of use"
-        raise Refused(
-            f"at ε = {privacy.epsilon:g} with about {columns:.2g} columns expect sin θ ≈ {error:.2g}, above the"
-            f" {privacy.max_error:g} that the spec allows (privacy.max_error)",
-            hint,
-        )
-    return prediction_text(spec.width, rows, columns, schedule, privacy.epsilon, surplus)
+        expected = expectation_text(privacy.epsilon, columns, error)
+        raise Refused(f"{expected}, above the {privacy.max_error:g} that the spec allows (privacy.max_error)", hint)
+    return prediction_text(privacy.epsilon, columns, error, spec.width)
 
 
 def _reported_rows(known: Sequence[pb.ParticipantView]) -> int:

@@ -29,13 +29,15 @@ def predicted_error(rows: int, rank: int, columns: float, schedule: PrivateSched
     return sine
 
 
-def prediction_text(
-    rank: int, rows: int, columns: float, schedule: PrivateSchedule, epsilon: float, surplus: float = 1.0
-) -> str:
+def expectation_text(epsilon: float, columns: float, error: float) -> str:
+    """What a run under ε lets expect, as the beginning of a sentence."""
+    return f"at ε = {epsilon:g} with about {columns:.2g} columns expect sin θ ≈ {error:.2g}"
+
+
+def prediction_text(epsilon: float, columns: float, error: float, rank: int) -> str:
     """One sentence for the operator, before anything is spent."""
-    error = predicted_error(rows, rank, columns, schedule, surplus)
     return (
-        f"at ε = {epsilon:g} with about {columns:.2g} columns expect sin θ ≈ {error:.2g} for {rank} directions of"
+        f"{expectation_text(epsilon, columns, error)} for {rank} directions of"
         " equal strength; weaker ones turn more, in inverse proportion to their share of the variance;"
         " the verdict of the run states the error of each"
     )
