@@ -84,10 +84,11 @@ class RankRules:
         """The consecutive rounds, including the next, that update only entering directions; 0 for a wide round.
 
         The others rest where a gap in the singular values separates them, and where the rank stands while L moves
-        little. A wide round in between finds what was hidden below the bar.
+        little. A wide round in between finds what was hidden below the bar. Where the rank is given none may rest: a
+        direction that the first sketch has hardly caught looks absent, and rows lock while it is.
         """
         entering = int(np.count_nonzero(weights))
-        if not 0 < entering < self.width or old.narrow >= self.settings.narrow_rounds:
+        if self.fixed_rank or not 0 < entering < self.width or old.narrow >= self.settings.narrow_rounds:
             return 0
         same_rank = entering == np.count_nonzero(old.weights)
         quiet = same_rank and (change < self.settings.narrow_below or old.narrow > 0)

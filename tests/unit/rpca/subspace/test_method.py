@@ -35,6 +35,14 @@ def test_every_kind_of_outlier_is_taken_out_exactly(kind: Outliers, fixed_rank: 
     assert relative_error(run.low_rank, problem.L) <= 1e-9
 
 
+def test_a_direction_that_the_first_sketch_hardly_caught_is_found_where_the_rank_is_given() -> None:
+    """Of 160 draws of this kind, the one whose last direction once rested while a row was locked out."""
+    problem = generate(Recipe(300, 300, 15, 0.05, Outliers.UNIFORM, counts=(30,) * 10), 2)
+    run = solve(problem, 15, fixed_rank=True)
+    assert relative_error(run.low_rank, problem.L) <= 1e-9
+    assert not any(result.certificate["rows_apart"] for result in run.results)
+
+
 @pytest.mark.parametrize("kind", [Outliers.IMPULSE, Outliers.UNIFORM])
 @pytest.mark.parametrize("tolerance", [1e-6, 1e-9, 1e-11])
 @pytest.mark.parametrize("width", [10, 20])
