@@ -16,11 +16,24 @@ from dcfpca.rpca.refinement.closing_plan import ClosingPlan
 from dcfpca.rpca.refinement.method import StagedMethod
 from dcfpca.rpca.simulate import simulate
 from dcfpca.rpca.subspace.method import SubspaceMethod
-from dcfpca.rpca.synthetic import Problem, Recipe, generate
+from dcfpca.rpca.synthetic import Outliers, Problem, Recipe, generate
 
 SEEDS = range(6)
 SITES = 2
 TOLERANCE = 1e-9  # of a spec
+
+# Few strong directions: the large entries of L are no outliers, though they lie far beyond the median.
+FEW_STRONG = {
+    "300 × 100, rank 3, strengths 1 to 1/20, s = .02": Recipe(
+        300, 100, 3, 0.02, condition=20.0, counts=equal_counts(100, SITES)
+    ),
+    "150 × 300, rank 4, strengths 1 to 1/20, one-sided, s = .05": Recipe(
+        150, 300, 4, 0.05, Outliers.ONE_SIDED, condition=20.0, counts=equal_counts(300, SITES)
+    ),
+    "100 × 600, rank 3, a factor a site, gaussian, s = .05": Recipe(
+        100, 600, 3, 0.05, Outliers.GAUSSIAN, third=True, counts=equal_counts(600, 3)
+    ),
+}
 
 
 def strong_level(seed: int) -> Problem:
@@ -38,6 +51,9 @@ def cases() -> Iterator[tuple[str, int, Problem, int, bool]]:
         yield from (("50 × 50, rank 3, s = .1", seed, square, width, width == 3) for width in (3, 6))
         wide = generate(Recipe(30, 60, 2, 0.1, counts=equal_counts(60, SITES)), seed)
         yield "30 × 60, rank 2, s = .1", seed, wide, 4, False
+        for name, recipe in FEW_STRONG.items():
+            few = generate(recipe, seed)
+            yield from ((name, seed, few, times * few.rank, times == 1) for times in (1, 2))
         level = strong_level(seed)
         yield from (("19 × 400, a strong level", seed, level, width, width == 3) for width in (3, 6))
 

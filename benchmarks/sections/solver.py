@@ -120,9 +120,9 @@ def known_failures(results: Path) -> Section | None:
         "The solver: small problems that failed before",
         ("python -m benchmarks.solver known-failures",),
         paragraphs(
-            "Whole runs, six seeds each, two sites. *Allowed* is the error of the best approximation of the true rank "
-            "where there is noise and no outlier. The strong level: 19 rows, one direction ten times as strong as two "
-            "others, 1 % noise.",
+            "Whole runs, six seeds each, two or three sites. *Allowed* is the error of the best approximation of the "
+            "true rank where there is noise and no outlier. The strong level: 19 rows, one direction ten times as "
+            "strong as two others, 1 % noise.",
             table(["case", "told", "rank exact", "worst error of L", "allowed", "most rounds", "wrong flags"], body),
         ),
     )

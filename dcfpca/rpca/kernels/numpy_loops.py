@@ -9,6 +9,7 @@ from dcfpca.rpca.kernels.array_types import Directions, WorkArray
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.thresholds import firm, influence
 
+EXPONENT_SHIFT, EXPONENT_LAST, EXPONENT_BIAS = 52, 2047, 1022  # of a double without its sign
 STRETCH = 8192  # numbers that stay in cache through the steps of an addition
 
 
@@ -96,10 +97,11 @@ def exponent_histogram(sizes: FloatArray, unit: float, lowest: int, bins: int, s
 
     The first and last bins also take what lies beyond. Counts, unlike medians, add up over sites.
     """
-    positive = sizes[sizes > 0.0]
-    _, exponents = np.frexp(positive / unit)
-    places = np.clip((exponents - lowest) // step, 0, bins - 1)
-    return np.bincount(places, minlength=bins).astype(np.float64)
+    # Counted by the bits of the exponent first: NaN and Inf have the last place, zero and what is next to it the first.
+    exponents = np.divide(sizes, unit, dtype=np.float64).view(np.int64) >> EXPONENT_SHIFT
+    counts = np.bincount(exponents.ravel(), minlength=EXPONENT_LAST + 1)
+    places = np.clip((np.arange(1, EXPONENT_LAST) - EXPONENT_BIAS - lowest) // step, 0, bins - 1)
+    return np.bincount(places, counts[1:EXPONENT_LAST], minlength=bins).astype(np.float64)
 
 
 def _beside(M: WorkArray, L: WorkArray) -> WorkArray:

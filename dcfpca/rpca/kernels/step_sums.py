@@ -67,12 +67,17 @@ def count_residuals(M: WorkArray, L: WorkArray, plan: StepPlan, sums: StepSums) 
 
 
 def histogram_median(counts: FloatArray, unit: float, lowest: int, step: int = 1) -> float:
-    """The median of what was counted by `exponent_histogram`, evenly spread within its bin; 0 for no counts."""
+    """The median of what was counted by `exponent_histogram`; 0 for no counts."""
+    return histogram_quantile(0.5, counts, unit, lowest, step)
+
+
+def histogram_quantile(share: float, counts: FloatArray, unit: float, lowest: int, step: int = 1) -> float:
+    """The size that this share of what was counted lies below, sizes evenly spread within a bin; 0 for no counts."""
     cumulative = np.cumsum(counts)
-    half = cumulative[-1] / 2.0
-    if half <= 0.0:
+    wanted = share * cumulative[-1]
+    if wanted <= 0.0:
         return 0.0
-    place = int(np.searchsorted(cumulative, half))
-    share = (half - cumulative[place] + counts[place]) / counts[place]
+    place = int(np.searchsorted(cumulative, wanted))
+    part = (wanted - cumulative[place] + counts[place]) / counts[place]
     low = unit * 2.0 ** (lowest - 1 + place * step)
-    return float(low * (1.0 + share * (2.0**step - 1.0)))
+    return float(low * (1.0 + part * (2.0**step - 1.0)))

@@ -33,7 +33,15 @@ from dcfpca.rpca.subspace.rank_rules import MOVING, RankRules
 from dcfpca.rpca.subspace.rayleigh_ritz import rayleigh_ritz, relative_change, rotate_to_principal
 from dcfpca.rpca.subspace.round_plan import CoefficientStart, RoundPlan
 from dcfpca.rpca.subspace.round_plan import broadcast_layout as _broadcast_layout
-from dcfpca.rpca.subspace.schedule import Measured, Movement, Schedule, next_schedule, opening_schedule, warm_schedule
+from dcfpca.rpca.subspace.schedule import (
+    Measured,
+    Movement,
+    Schedule,
+    first_schedule,
+    next_schedule,
+    opening_schedule,
+    warm_schedule,
+)
 from dcfpca.rpca.subspace.settings import OPENING_LOWEST, OPENING_STEP, SubspaceSettings
 from dcfpca.rpca.subspace.settings import update_layout as _update_layout
 from dcfpca.rpca.subspace.site import SKETCHING_ROUNDS, SubspaceSite
@@ -151,7 +159,7 @@ class SubspaceMethod:
     def _next(self, consensus: Consensus, total: Total) -> Consensus:
         """The state after an ordinary round: thresholds, then the subspace, then what of it enters L, then the pace."""
         old, sums = State.of(consensus), total.sums
-        schedule = self._lower_thresholds(old, sums.scalars, warm=WARM in consensus.memory)
+        schedule = self._lower_thresholds(consensus, old, sums.scalars)
         U, values = next_subspace(old, sums.tensor)
         weights, held = self._weigh(consensus.round, old, values, schedule, sums.scalars[0] * schedule.columns)
         change = relative_change(old.U, old.weights * old.values, U, weights * values)
@@ -179,10 +187,12 @@ class SubspaceMethod:
         at_rest = change < self.tolerance
         return quiet_rounds(old.quiet, at_rest, schedule, old.schedule, self.settings, self.tolerance)
 
-    def _lower_thresholds(self, old: State, scalars: FloatArray, warm: bool) -> Schedule:
+    def _lower_thresholds(self, consensus: Consensus, old: State, scalars: FloatArray) -> Schedule:
         """The schedule after this round. While directions are held back, λ waits with them."""
         cautious = self.settings.adjusted_for_size(min(float(self.rows), old.schedule.columns))
-        settings = cautious.for_warm_start() if warm else cautious
+        settings = cautious.for_warm_start() if WARM in consensus.memory else cautious
+        if consensus.round == 1:
+            return first_schedule(old.schedule, scalars, settings)
         movement = Movement(old.change, at_rest=old.change < self.tolerance)
         schedule = next_schedule(old.schedule, Measured.of(old.schedule, scalars), movement, settings)
         return replace(schedule, level=old.schedule.level, entry=old.schedule.entry) if old.held else schedule

@@ -16,7 +16,7 @@ from dcfpca.rpca.subspace.stopping import noise_governs
 from dcfpca.rpca.thresholds import firm_weights
 
 MOVING = 0.1  # L moved by more than this share of itself in the last round
-DOMINANT = 6.0  # a singular value this many times the median of all
+DOMINANT = 3.5  # a singular value this many times the median of all
 HELD_ROUNDS = 12  # rounds in a row that wait for strong directions to come to rest; some never do
 # Rounding alone makes singular values of about ε √max(m,n) σ_1. A run without a tolerance comes down to them, and they
 # must not pass for directions.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dcfpca.rpca.kernels.step_sums import HISTOGRAM_LOWEST, histogram_median
+from dcfpca.rpca.kernels.step_sums import HISTOGRAM_LOWEST, histogram_median, histogram_quantile
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.subspace.settings import SubspaceSettings
 from dcfpca.rpca.thresholds import NORMAL_MEDIAN
@@ -17,6 +17,15 @@ SINGLE_RANGE = 1e12  # scales whose squares and outliers float32 can hold
 # Narrower products gain no time in float32. What it costs is agreement: data that no low rank fits exactly converges
 # slowly, and carries the rounding of its early rounds, which depends on the split, to the end.
 SINGLE_WIDTH = 16
+
+# λ after round 1, in deviations of the entries: FIRST_LEVEL times `fall_lead`, which is larger for small matrices. And at
+# least LEAST_LEVEL where their sizes, by the 60 % over the 20 % quantile, spread as those of normal numbers do (3.3,
+# and 4.1 with 30 % outliers), RAISED times that where they spread as a product of two normal numbers does (5.6: few
+# strong directions, whose large entries are no outliers).
+FIRST_LEVEL = 1.8
+LEAST_LEVEL = 2.4
+NORMAL_SPREAD, HEAVY_SPREAD = 3.7, 4.6
+RAISED = 3.0
 
 # A warm run's λ begins at this multiple of what the earlier subspace leaves unexplained, and not below this share of
 # the opening scale: lower, columns that the projection got wrong would be locked.
@@ -84,6 +93,22 @@ def warm_schedule(schedule: Schedule, measured: Measured, settings: SubspaceSett
     noise = max(measured.noise, settings.floor * schedule.unit)
     level = max(WARM_NOISE * noise, WARM_LEAST * schedule.unit)
     return replace(schedule, level=level, entry=level, noise=noise, influence=noise)
+
+
+def first_schedule(schedule: Schedule, scalars: FloatArray, settings: SubspaceSettings) -> Schedule:
+    """The thresholds after round 1, in which L was 0, so that the residuals counted were the entries themselves.
+
+    By powers of two they tell what the opening exchange, which counts by powers of sixteen, could not: the scale, and
+    how heavy the tails are. A direction must not wait for the λ that is raised for them.
+    """
+    movement = Movement(change=1.0, at_rest=False)
+    after, sizes = next_schedule(schedule, Measured.of(schedule, scalars), movement, settings), scalars[4:]
+    low, high = (histogram_quantile(share, sizes, schedule.noise, HISTOGRAM_LOWEST) for share in (0.2, 0.6))
+    if low <= 0.0:
+        return after
+    raised = float(np.interp(high / low, (NORMAL_SPREAD, HEAVY_SPREAD), (1.0, RAISED)))
+    entry = FIRST_LEVEL * settings.fall_lead * after.noise
+    return replace(after, level=max(raised * LEAST_LEVEL * after.noise, entry), entry=entry)
 
 
 def next_schedule(schedule: Schedule, measured: Measured, movement: Movement, settings: SubspaceSettings) -> Schedule:

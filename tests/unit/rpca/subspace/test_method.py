@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -33,6 +34,36 @@ def test_every_kind_of_outlier_is_taken_out_exactly(kind: Outliers, fixed_rank: 
     assert run.consensus.outcome is Outcome.CONVERGED
     assert run.consensus.progress.rank == 7
     assert relative_error(run.low_rank, problem.L) <= 1e-9
+
+
+FEW_STRONG_DIRECTIONS = (
+    (Recipe(300, 100, 3, 0.02, condition=20.0, counts=(50, 50)), 736939776),
+    (Recipe(150, 300, 4, 0.02, Outliers.ONE_SIDED, condition=20.0, counts=(30,) * 10), 813564156),
+    (Recipe(200, 600, 6, 0.05, Outliers.GAUSSIAN, condition=20.0, counts=(60,) * 10), 730640702),
+    (Recipe(100, 200, 3, 0.02, Outliers.UNIFORM, third=True, counts=(70, 70, 60)), 687004989),
+    (Recipe(150, 100, 3, 0.1, Outliers.ONE_SIDED, third=True, counts=(10,) * 10), 984801397),
+)
+
+
+@pytest.mark.parametrize(("recipe", "seed"), FEW_STRONG_DIRECTIONS)
+@pytest.mark.parametrize("times", [1, 2], ids=["rank", "bound"])
+def test_large_entries_of_few_strong_directions_are_not_taken_for_outliers(
+    times: int, recipe: Recipe, seed: int
+) -> None:
+    """Draws on which rows were locked, because the first threshold knew only the median entry."""
+    problem = generate(recipe, seed)
+    run = solve(problem, times * problem.rank, fixed_rank=times == 1)
+    assert relative_error(run.low_rank, problem.L) <= 1e-8
+    assert run.consensus.progress.rank == problem.rank
+
+
+@pytest.mark.parametrize("scale", [1.0, 3.0, 7.0])
+def test_the_scale_of_the_data_decides_nothing(scale: float) -> None:
+    """The opening exchange counts by powers of sixteen; the first round makes up for what that does not tell."""
+    problem = generate(Recipe(150, 150, 7, 0.05, Outliers.UNIFORM, counts=(50, 50, 50)), 3)
+    run = solve(replace(problem, M=scale * problem.M, L=scale * problem.L, S=scale * problem.S), 7, fixed_rank=True)
+    assert relative_error(run.low_rank, scale * problem.L) <= 1e-9
+    assert run.consensus.round <= 15
 
 
 def test_a_direction_that_the_first_sketch_hardly_caught_is_found_where_the_rank_is_given() -> None:
