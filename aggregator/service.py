@@ -29,7 +29,7 @@ from aggregator.store_thread import StoreThread
 from aggregator.telemetry import Telemetry
 from aggregator.trust import CHECK_SECONDS, Trust
 from dcfpca import logs
-from dcfpca.freed_memory import keep_freed_memory
+from dcfpca.freed_memory import collect_garbage_rarely, keep_freed_memory
 from dcfpca.pki import sign
 from dcfpca.version import __version__
 from dcfpca.web_server import WebServer, serve_beside
@@ -43,6 +43,7 @@ RETRY_SECONDS = 1.0
 def run_service(config: Config) -> None:
     """Serve until told to stop (SIGTERM or Ctrl-C)."""
     keep_freed_memory()
+    collect_garbage_rarely()
     threadpool_limits(limits=config.server.threads)
     asyncio.run(_serve(config))
 

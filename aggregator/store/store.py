@@ -80,8 +80,7 @@ class Store:
         and no masks are opened twice.
         """
         run_id, db = commit.run.run_id, self.connection
-        for chunk in commit.chunks:
-            self.updates.add(*chunk)
+        self.updates.add_last(commit.chunks)
         with db.transaction(wait_for_disk=commit.checkpoint):
             if commit.checkpoint:
                 run_rows.update_state(db, commit.run, commit.seq)

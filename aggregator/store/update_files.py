@@ -1,8 +1,9 @@
 """Files of the updates of open attempts: written once, read at most once, deleted when their sum is formed.
 
-They lie beside the database and not in it, so that the megabytes of a round do not pass through its log. A file whose
-content matches its digest is a complete update; a shorter one is continued where it stops. After a power cut a file may
-be missing or torn; its digest shows it, and the round is reopened.
+They lie beside the database and not in it, so that the megabytes of a round do not pass through its log. An update that
+comes in several chunks has a file of its own, which is continued where it stops; those that come whole share one file
+(appended_updates.py). An update whose content matches its digest is complete. After a power cut it may be missing or
+torn; its digest shows it, and the round is reopened.
 """
 
 from __future__ import annotations
@@ -10,17 +11,19 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from aggregator.store.appended_updates import AppendedUpdates
 from aggregator.store.sqlite_errors import StoreFailed
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.chunked_vectors import Buffer
 from dcfpca.errors import BadMessage
 from dcfpca.wire_constants import CHUNK_BYTES
 
-_DISCARDED = "discarded-"
+_APPENDED, _DISCARDED = "appended", "discarded-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +35,22 @@ class UpdateKey:
     sha256: bytes
 
 
-Received = dict[str, dict[bytes, int]]
-"""By participant, the digest of each update of which something was received, and how many bytes."""
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """What is known of one attempt: by participant, the digest of each update of which something was received, and how
+    many bytes; and the updates that came whole."""
+
+    received: dict[str, dict[bytes, int]]
+    appended: AppendedUpdates
+
+    def note(self, key: UpdateKey, size: int) -> None:
+        """So many bytes of this update were received."""
+        own = self.received.setdefault(key.participant, {})
+        own[key.sha256] = max(own.get(key.sha256, 0), size)
 
 
 class UpdateFiles:
-    """One directory per run and attempt, one file per update.
+    """One directory per run and attempt: one file for all updates that came whole, and one for each of the others.
 
     The progress of attempts that were loaded is held in memory: for those, `received` and `has_other` answer without
     the disk, from any thread.
@@ -45,7 +58,7 @@ class UpdateFiles:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._loaded: dict[AttemptRef, Received] = {}
+        self._loaded: dict[AttemptRef, _Attempt] = {}
 
     def is_loaded(self, ref: AttemptRef) -> bool:
         """True if the progress of this attempt is in memory."""
@@ -61,48 +74,73 @@ class UpdateFiles:
         self.load(key.ref)
         if offset > self.received(key):
             raise BadMessage(f"a piece at byte {offset} came where byte {self.received(key)} was due")
-        try:
+        with self._writing(key.ref):
             _write(self._path(key), offset, data)
+        self._attempt(key.ref).note(key, offset + len(data))
+
+    def add_last(self, chunks: Sequence[tuple[UpdateKey, int, Buffer]]) -> None:
+        """Write the last chunks of updates; where that is the whole update, all of an attempt together."""
+        whole: dict[AttemptRef, list[tuple[UpdateKey, Buffer]]] = {}
+        for key, offset, data in chunks:
+            if offset:
+                self.add(key, offset, data)
+            else:
+                whole.setdefault(key.ref, []).append((key, data))
+        for ref, updates in whole.items():
+            self._append(ref, updates)
+
+    def _append(self, ref: AttemptRef, updates: Sequence[tuple[UpdateKey, Buffer]]) -> None:
+        self.load(ref)
+        attempt = self._attempt(ref)
+        with self._writing(ref):
+            self._attempt_directory(ref).mkdir(parents=True, exist_ok=True, mode=0o700)
+            attempt.appended.append(((key.participant, key.sha256), data) for key, data in updates)
+        for key, data in updates:
+            attempt.note(key, len(data))
+
+    @contextmanager
+    def _writing(self, ref: AttemptRef) -> Iterator[None]:
+        """Raise StoreFailed when a file cannot be written; what the disk has of the attempt is then read anew."""
+        try:
+            yield
         except OSError as error:
-            self._loaded.pop(key.ref, None)
+            self._loaded.pop(ref, None)
             hint = "free some space; nothing acknowledged is lost"
             raise StoreFailed(f"an update cannot be kept: {error.strerror}", hint) from error
-        own = self._received(key.ref).setdefault(key.participant, {})
-        own[key.sha256] = max(own.get(key.sha256, 0), offset + len(data))
 
     def received(self, key: UpdateKey) -> int:
         """The bytes received of this update, rounded down to whole numbers because a crash may tear a chunk."""
-        return self._received(key.ref).get(key.participant, {}).get(key.sha256, 0) // 8 * 8
+        return self._attempt(key.ref).received.get(key.participant, {}).get(key.sha256, 0) // 8 * 8
 
     def has_other(self, key: UpdateKey) -> bool:
         """True if part of a different update of the same participant was received in this attempt."""
-        return bool(self._received(key.ref).get(key.participant, {}).keys() - {key.sha256})
+        return bool(self._attempt(key.ref).received.get(key.participant, {}).keys() - {key.sha256})
 
-    def _received(self, ref: AttemptRef) -> Received:
+    def _attempt(self, ref: AttemptRef) -> _Attempt:
         loaded = self._loaded.get(ref)
         return self._on_disk(ref) if loaded is None else loaded
 
-    def _on_disk(self, ref: AttemptRef) -> Received:
-        found: Received = {}
-        for path in self._attempt_directory(ref).glob("*@*"):
+    def _on_disk(self, ref: AttemptRef) -> _Attempt:
+        directory = self._attempt_directory(ref)
+        found = _Attempt({}, AppendedUpdates(directory / _APPENDED))
+        for path in directory.glob("*@*"):
             participant, _, digest = path.name.rpartition("@")
-            found.setdefault(participant, {})[bytes.fromhex(digest)] = path.stat().st_size
+            found.note(UpdateKey(ref, participant, bytes.fromhex(digest)), path.stat().st_size)
+        for (participant, sha256), place in found.appended.places.items():
+            found.note(UpdateKey(ref, participant, sha256), place.size)
         return found
 
     def size(self, key: UpdateKey) -> int:
-        """Bytes of the file; 0 when there is none."""
+        """Bytes that are kept of this update; 0 when there are none."""
+        if (place := self._attempt(key.ref).appended.places.get((key.participant, key.sha256))) is not None:
+            return place.size
         path = self._path(key)
         return path.stat().st_size if path.exists() else 0
 
     def chunks(self, key: UpdateKey) -> Iterator[tuple[int, bytes]]:
-        """The content of an update with its offsets, in order; nothing when there is no file."""
-        path, offset = self._path(key), 0
-        if not path.exists():
-            return
-        with path.open("rb") as file:
-            while data := file.read(CHUNK_BYTES):
-                yield offset, data
-                offset += len(data)
+        """The content of an update with its offsets, in order; nothing when nothing is kept of it."""
+        appended, name = self._attempt(key.ref).appended, (key.participant, key.sha256)
+        return appended.chunks(name) if name in appended.places else _file_chunks(self._path(key))
 
     def digest_so_far(self, key: UpdateKey) -> hashlib._Hash:
         """A SHA-256 over the bytes received so far, to be updated with those that follow."""
@@ -121,8 +159,10 @@ class UpdateFiles:
 
     def forget(self, key: UpdateKey) -> None:
         """Delete an update whose content does not match its digest."""
+        attempt = self._attempt(key.ref)
         self._path(key).unlink(missing_ok=True)
-        self._received(key.ref).get(key.participant, {}).pop(key.sha256, None)
+        attempt.appended.forget((key.participant, key.sha256))
+        attempt.received.get(key.participant, {}).pop(key.sha256, None)
 
     def discard(self, ref: AttemptRef) -> None:
         """Set all updates of this run up to this attempt aside for `sweep`; chunks may arrive after an attempt is over.
@@ -164,6 +204,16 @@ class UpdateFiles:
 
     def _path(self, key: UpdateKey) -> Path:
         return self._attempt_directory(key.ref) / f"{key.participant}@{key.sha256.hex()}"
+
+
+def _file_chunks(path: Path) -> Iterator[tuple[int, bytes]]:
+    if not path.exists():
+        return
+    offset = 0
+    with path.open("rb") as file:
+        while data := file.read(CHUNK_BYTES):
+            yield offset, data
+            offset += len(data)
 
 
 def _write(path: Path, offset: int, data: Buffer) -> None:

@@ -1,4 +1,4 @@
-"""Freed memory is kept for the next message, so that it need not be mapped again."""
+"""Freed memory is kept for the next message, and garbage is not looked for among the calls in progress."""
 
 import platform
 import subprocess
@@ -21,11 +21,28 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-def page_faults(word: str) -> int:
-    ended = subprocess.run([sys.executable, "-c", PROGRAM, word], capture_output=True, text=True, check=True)
+COLLECTING = """
+import gc, sys
+from dcfpca.freed_memory import collect_garbage_rarely
+if sys.argv[1] == "rarely":
+    collect_garbage_rarely()
+collections = []
+gc.callbacks.append(lambda phase, info: collections.append(phase) if phase == "start" else None)
+calls = [[] for _ in range(5000)]
+print(len(collections))
+"""
+
+
+def printed_by(program: str, word: str) -> int:
+    ended = subprocess.run([sys.executable, "-c", program, word], capture_output=True, text=True, check=True)
     return int(ended.stdout)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is told")
 def test_the_memory_of_a_message_is_not_mapped_again_for_the_next() -> None:
-    assert page_faults("keep") < page_faults("return") / 10
+    assert printed_by(PROGRAM, "keep") < printed_by(PROGRAM, "return") / 10
+
+
+def test_thousands_of_open_calls_are_not_searched_for_garbage() -> None:
+    assert printed_by(COLLECTING, "rarely") == 0
+    assert printed_by(COLLECTING, "as ever") > 5
