@@ -76,9 +76,7 @@ class Limits(Section):
     max_update_mib: int = Field(1024, ge=1, description="Largest update of a run that is accepted for proposal.")
     max_export_mib: int = Field(16384, ge=1, description="Largest exported file.")
     max_open_runs: int = Field(100, ge=1, description="Most runs at a time that are not over.")
-    max_participants: int = Field(
-        1000, ge=1, description="Most participants connected at a time; up to 256, large updates cost less CPU."
-    )
+    max_participants: int = Field(1000, ge=1, description="Most participants connected at a time.")
     max_connections: int = Field(4000, ge=1, description="Most connections at a time, of whomever; more are closed.")
     handshake_seconds: float = Field(30, gt=0, description="Longest time a peer may take to prove who it is.")
     calls_per_second: float = Field(1000, gt=0, description="Sustained calls of one identity.")
