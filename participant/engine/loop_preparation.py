@@ -13,6 +13,7 @@ from dcfpca.rpca.kernels.loop_loading import await_thin_loops, compiled_here, lo
 from dcfpca.rpca.kernels.loop_selection import compiled_loops
 from dcfpca.rpca.kernels.step_parameters import THIN_WIDTH
 from dcfpca.rpca.private.cleaning import load_cleaning_loops
+from dcfpca.rpca.refinement.hidden_entry_loops import load_hidden_entry_loops
 from dcfpca.rpca.refinement.limits import automatic_bound
 from participant.engine.thread_engine import Engine
 
@@ -24,6 +25,7 @@ async def prepare_loops(engine: Engine, rows: int) -> None:
     began = time.monotonic()
     bound = automatic_bound(rows)
     await engine.run(partial(load_loops, [bound]))
+    await engine.run(load_hidden_entry_loops)
     log("loops_loaded", seconds=round(time.monotonic() - began, 2), compiled=compiled_here())
 
 

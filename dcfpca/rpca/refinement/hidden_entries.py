@@ -13,13 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.rpca.column_blocks import blocks
+from dcfpca.rpca.kernels.scratch_buffers import readable_by_loops
 from dcfpca.rpca.method import Columns, FloatArray
+from dcfpca.rpca.refinement.hidden_entry_loops import FIRST, GOLDEN, SECOND, SHIFTS, Keys, compiled_loops
 
-Keys = NDArray[np.uint64]
 Places = NDArray[np.intp]
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_FIRST = np.uint64(0xBF58476D1CE4E5B9)
-_SECOND = np.uint64(0x94D049BB133111EB)
 MASK = (1 << 64) - 1
 STRIP = 1 << 14  # entries that are drawn at a time: what that takes fits a core's cache
 
@@ -56,12 +54,10 @@ class HiddenColumns:
         """Which entries of columns start … stop − 1 are hidden, observed or not: about this share of them."""
         if self.keys.size != self.shape[1]:
             self.keys = _numbered(np.concatenate([column_keys(self.columns.read(*cut)) for cut in blocks(self)]))
-        keys, count = self.keys[start:stop] + np.uint64(self.seed * int(_SECOND) & MASK), self.shape[0]
-        rows = np.arange(1, count + 1, dtype=np.uint64)[:, None] * _FIRST
-        hidden, most = np.empty((count, keys.size), np.bool_), np.uint64(self.share * 2.0**64)
-        height = max(1, STRIP // max(keys.size, 1))
-        for first in range(0, count, height):
-            np.less(_mixed(keys + rows[first : first + height]), most, out=hidden[first : first + height])
+        keys = self.keys[start:stop] + np.uint64(self.seed * int(SECOND) & MASK)
+        hidden, most = np.empty((self.shape[0], keys.size), np.bool_), np.uint64(self.share * 2.0**64)
+        loops = compiled_loops()
+        (mark_hidden if loops is None else loops.mark_hidden)(keys, most, hidden)
         return hidden
 
     def _hidden_places(self, start: int, stop: int) -> Places:
@@ -73,10 +69,27 @@ class HiddenColumns:
 
 def column_keys(block: FloatArray) -> Keys:
     """A number per column that follows from its content; equal columns have equal keys, others hardly ever."""
-    values: Keys = np.ascontiguousarray(np.where(np.isnan(block), 0.0, block) + 0.0).view(np.uint64)
-    rows = np.arange(1, block.shape[0] + 1, dtype=np.uint64)[:, None]
-    mixed: Keys = np.bitwise_xor.reduce(_mixed(np.add(values, rows * _GOLDEN, dtype=np.uint64)), axis=0)
-    return mixed
+    keys, loops = np.zeros(block.shape[1], np.uint64), compiled_loops()
+    if loops is None:
+        add_to_keys(block, keys)
+    else:
+        loops.add_to_keys(readable_by_loops(block), keys)
+    return keys
+
+
+def add_to_keys(M: FloatArray, keys: Keys) -> None:
+    """The loop of `hidden_entry_loops` in numpy."""
+    values: Keys = np.ascontiguousarray(np.where(np.isnan(M), 0.0, M) + 0.0).view(np.uint64)
+    rows = np.arange(1, M.shape[0] + 1, dtype=np.uint64)[:, None]
+    keys ^= np.bitwise_xor.reduce(_mixed(np.add(values, rows * GOLDEN, dtype=np.uint64)), axis=0)
+
+
+def mark_hidden(keys: Keys, most: np.uint64, hidden: NDArray[np.bool_]) -> None:
+    """The loop of `hidden_entry_loops` in numpy."""
+    rows = np.arange(1, hidden.shape[0] + 1, dtype=np.uint64)[:, None] * FIRST
+    height = max(1, STRIP // max(keys.size, 1))
+    for first in range(0, hidden.shape[0], height):
+        np.less(_mixed(keys + rows[first : first + height]), most, out=hidden[first : first + height])
 
 
 def _numbered(keys: Keys) -> Keys:
@@ -87,14 +100,14 @@ def _numbered(keys: Keys) -> Keys:
     places = np.arange(keys.size)
     before = np.empty(keys.size, np.uint64)
     before[order] = (places - np.maximum.accumulate(np.where(first, places, 0))).astype(np.uint64)
-    return keys + before * _GOLDEN
+    return keys + before * GOLDEN
 
 
 def _mixed(key: Keys) -> Keys:
     """A bijection of 64-bit numbers whose output bits each depend on all input bits (the finalizer of SplitMix64), in
     place."""
-    for shift, factor in ((30, _FIRST), (27, _SECOND)):
-        key ^= key >> np.uint64(shift)
+    for shift, factor in zip(SHIFTS, (FIRST, SECOND), strict=False):
+        key ^= key >> shift
         key *= factor
-    key ^= key >> np.uint64(31)
+    key ^= key >> SHIFTS[-1]
     return key

@@ -26,14 +26,18 @@ from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.kernels.loop_loading import load_loops
 from dcfpca.rpca.kernels.loop_selection import Loops, active_loops
+from dcfpca.rpca.refinement.hidden_entry_loops import HiddenEntryLoops, compiled_loops, load_hidden_entry_loops
 from dcfpca.rpca.simulate import collect, exchange
 from dcfpca.spec import RunSpec
 from dcfpca.rpca.method import TensorMessage
 
 def versions():
-    return {(field.name, str(s)) for field in fields(Loops) for s in getattr(active_loops(), field.name).signatures}
+    kinds = (Loops, active_loops()), (HiddenEntryLoops, compiled_loops())
+    return {(field.name, str(s)) for kind, loops in kinds for field in fields(kind)
+            for s in getattr(loops, field.name).signatures}
 
 load_loops(range(1, 5))
+load_hidden_entry_loops()
 loaded = versions()
 rng = np.random.default_rng(0)
 for spec in ({"max_rank": 4, "scaling": "robust"}, {"rank": 20, "closing_rounds": False}):

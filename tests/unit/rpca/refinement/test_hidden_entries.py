@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
+import pytest
 
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
+from dcfpca.rpca.refinement import hidden_entries
 from dcfpca.rpca.refinement.hidden_entries import HiddenColumns
 from dcfpca.rpca.refinement.site import StagedSite
 from dcfpca.spec import parse_spec
@@ -54,3 +58,22 @@ def test_a_restored_site_hides_the_same_entries_without_reading_all_columns_agai
     assert isinstance(after, StagedSite)
     assert after.hidden.keys.size == 40
     np.testing.assert_array_equal(after.hidden.hidden(0, 40), before.hidden.hidden(0, 40))
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_compiled_loops_hide_what_numpy_hides(order: Literal["C", "F"], monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba", reason="there is nothing to compile without the extra fast")
+    rng = np.random.default_rng(0)
+    M = rng.standard_normal((70, 90))
+    M[rng.random(M.shape) < 0.1] = np.nan
+    M[3, :40], M[3, 40:] = 0.0, -0.0
+    M[:, 50] = M[:, 7]
+    wide = np.zeros((70, 100), order=order)
+    wide[:, 5:95] = M
+    found = HiddenColumns(ArrayColumns(wide[:, 5:95]), 0.1, seed=3)
+    by_loops = found.hidden(0, 90)
+    monkeypatch.setattr(hidden_entries, "compiled_loops", lambda: None)
+    expected = HiddenColumns(ArrayColumns(M), 0.1, seed=3)
+    np.testing.assert_array_equal(by_loops, expected.hidden(0, 90))
+    np.testing.assert_array_equal(found.keys, expected.keys)
+    assert by_loops.any()
