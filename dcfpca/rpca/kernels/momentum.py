@@ -17,7 +17,7 @@ class Momentum:
 
     factor: float  # β
     before: WorkArray  # n_i × p, the coefficients of L_before in …
-    U_before: WorkArray  # … the subspace it was made in
+    U_before: WorkArray  # … the subspace it was made in, in the precision of its round
     turn: WorkArray  # U_beforeᵀ U
     now_sum: WorkArray  # Σ over blocks of the coefficients of L, transposed, times V̂
     before_sum: WorkArray  # the same of L_before
@@ -27,7 +27,7 @@ class Momentum:
         """Nothing added yet."""
         dtype, width = turn.dtype, turn.shape[1]
         sums = np.zeros((width, width), dtype), np.zeros(turn.shape, dtype)
-        return Momentum(factor, before.astype(dtype, copy=False), U_before.astype(dtype, copy=False), turn, *sums)
+        return Momentum(factor, before.astype(dtype, copy=False), U_before, turn, *sums)
 
     def add_to_coefficients(self, first: int, V: FloatArray, fitted: FloatArray) -> None:
         """Add momentum to V of the block that begins at column `first`, whose L has the coefficients `fitted`."""

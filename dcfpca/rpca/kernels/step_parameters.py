@@ -19,7 +19,7 @@ THIN_COLUMNS = 32  # … over blocks of at least so many columns; blocks of a ta
 class StepPlan:
     """The parameters of a site's local passes; all of them come from the broadcast and the settings."""
 
-    U: WorkArray  # m × p, orthonormal columns, in the precision of the round
+    U: WorkArray  # m × p, orthonormal columns, in the precision of the round; contiguous where `thin`, for the loops
     scales: FloatArray  # what each direction's coefficients are divided by in the update, the unit included
     threshold: float  # θ
     a: float  # a of firm thresholding
@@ -55,10 +55,9 @@ class EnteringDirections:
 
     @staticmethod
     def of(U: WorkArray, weights: FloatArray) -> EnteringDirections:
-        """Select them; no copy where all enter."""
+        """Select them; no copy where they are the first ones."""
         places = np.flatnonzero(weights)
-        first = places.size == 0 or places[-1] < places.size
-        where = slice(0, places.size) if first else places
+        where = slice(0, places.size) if are_first(places) else places
         return EnteringDirections(where, select_columns(U, places), weights[where].astype(U.dtype))
 
     @property
@@ -85,5 +84,12 @@ class Coefficients:
 
 
 def select_columns(U: WorkArray, places: NDArray[np.intp]) -> WorkArray:
-    """These columns, contiguous row by row as the loops need them; no copy where it is all of them."""
-    return U if places.size == U.shape[1] else np.take(U, places, axis=1)
+    """These columns: U itself where it is all of them, a view where they are the first ones."""
+    if places.size == U.shape[1]:
+        return U
+    return U[:, : places.size] if are_first(places) else np.take(U, places, axis=1)
+
+
+def are_first(places: NDArray[np.intp]) -> bool:
+    """True if these places, in their order, are 0, 1, 2, …"""
+    return places.size == 0 or bool(places[-1] < places.size)

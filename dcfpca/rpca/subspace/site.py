@@ -16,7 +16,7 @@ from dcfpca.rpca.kernels.loop_selection import active_loops
 from dcfpca.rpca.kernels.momentum import Momentum
 from dcfpca.rpca.kernels.numpy_loops import exponent_histogram
 from dcfpca.rpca.kernels.scratch_buffers import ScratchBuffers, readable_by_loops
-from dcfpca.rpca.kernels.step_parameters import Coefficients, EnteringDirections, StepPlan, select_columns
+from dcfpca.rpca.kernels.step_parameters import THIN_WIDTH, Coefficients, EnteringDirections, StepPlan, select_columns
 from dcfpca.rpca.kernels.step_sums import StepSums
 from dcfpca.rpca.method import Columns, FloatArray, ResultBlock, TensorMessage
 from dcfpca.rpca.robust_projection import project
@@ -96,6 +96,7 @@ class SubspaceSite:
             M, block = self._columns.read(first, last), fit.block(first, last)
             start = carried[first:last] if carried is not None else _first_fit(rule, M, step, scratch)
             block_step(M, start, block, step, sums, scratch, momentum, first)
+        del scratch  # what momentum needs takes its place
         sums.close(step, momentum)
         return fit, sums
 
@@ -131,7 +132,7 @@ class SubspaceSite:
         if plan.narrow or final:
             entering = plan.entering
             U, weights, scales = select_columns(U, entering), weights[entering], scales[entering]
-        work = U.astype(np.float32) if plan.single else np.ascontiguousarray(U)
+        work = U.astype(np.float32) if plan.single else U if U.shape[1] > THIN_WIDTH else np.ascontiguousarray(U)
         return StepPlan(
             U=work,
             entering=EnteringDirections.of(work, weights),

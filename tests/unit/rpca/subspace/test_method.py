@@ -87,7 +87,7 @@ def test_a_run_that_converges_fast_ends_within_its_tolerance_of_the_answer(
     np.testing.assert_array_equal(run.outliers.toarray() != 0.0, problem.S != 0.0)
 
 
-@pytest.mark.parametrize(("width", "usual", "most"), [(25, 1.95, 2.5), (50, 2.5, 3.45)], ids=["rank", "bound"])
+@pytest.mark.parametrize(("width", "usual", "most"), [(25, 1.7, 2.0), (50, 1.95, 2.75)], ids=["rank", "bound"])
 def test_a_local_step_and_a_result_of_a_small_site_take_little_more_than_its_matrix(
     width: int, usual: float, most: float
 ) -> None:
@@ -102,7 +102,7 @@ def test_a_local_step_and_a_result_of_a_small_site_take_little_more_than_its_mat
     taken.append(_peak_bytes(partial(collect, watched, consensus.broadcast)))
     matrix = 8 * 500 * 50
     assert np.median(taken) <= usual * matrix
-    assert max(taken) <= most * matrix  # in the first round of double precision
+    assert max(taken) <= most * matrix  # with the bound, in the rounds that update all directions
 
 
 def _peak_bytes(work: Callable[[], object]) -> int:
