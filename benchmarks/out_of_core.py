@@ -26,6 +26,7 @@ import numpy as np
 
 import participant.daemon  # noqa: F401  so that a daemon's own memory is counted
 from dcfpca.atomic_files import atomic_write
+from dcfpca.freed_memory import keep_freed_memory
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Site, Total
 from dcfpca.spec import parse_spec
@@ -41,6 +42,7 @@ BATCH = 4096
 def main() -> None:
     options = _options()
     if options.worker:
+        keep_freed_memory()  # as the daemon does
         print(json.dumps(measure(options)))
         return
     with tempfile.TemporaryDirectory(dir=options.dir, prefix="out-of-core-") as folder:

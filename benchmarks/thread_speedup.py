@@ -28,6 +28,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.out_of_core import forget, generate, read_once
+from dcfpca.freed_memory import keep_freed_memory
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.kernels.loop_loading import load_loops
@@ -193,6 +194,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--worker", type=int, default=0, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    keep_freed_memory()  # as the daemon does
     load_loops([5])
     if given.worker:
         worker(given.worker)
