@@ -18,8 +18,8 @@ SINGLE_RANGE = 1e12  # scales whose squares and outliers float32 can hold
 # slowly, and carries the rounding of its early rounds, which depends on the split, to the end.
 SINGLE_WIDTH = 16
 
-# λ after round 1, in deviations of the entries: FIRST_LEVEL times `fall_lead`, which is larger for small matrices. And at
-# least LEAST_LEVEL where their sizes, by the 60 % over the 20 % quantile, spread as those of normal numbers do (3.3,
+# λ after round 1, in deviations of the entries: FIRST_LEVEL times `fall_lead`, which is larger for small matrices. And
+# at least LEAST_LEVEL where their sizes, by the 60 % over the 20 % quantile, spread as those of normal numbers do (3.3,
 # and 4.1 with 30 % outliers), RAISED times that where they spread as a product of two normal numbers does (5.6: few
 # strong directions, whose large entries are no outliers).
 FIRST_LEVEL = 1.8
