@@ -111,6 +111,11 @@ def first_schedule(schedule: Schedule, scalars: FloatArray, settings: SubspaceSe
     return replace(after, level=max(raised * LEAST_LEVEL * after.noise, entry), entry=entry)
 
 
+def highest_first_level(settings: SubspaceSettings) -> float:
+    """The most that λ can be after round 1, in deviations of the entries, with settings adjusted for the size."""
+    return max(RAISED * LEAST_LEVEL, FIRST_LEVEL * settings.fall_lead)
+
+
 def next_schedule(schedule: Schedule, measured: Measured, movement: Movement, settings: SubspaceSettings) -> Schedule:
     """The thresholds after a round, by what was measured in it. Step and momentum are plain; see `heavy_ball`.
 

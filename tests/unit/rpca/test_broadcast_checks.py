@@ -13,7 +13,7 @@ from dcfpca.methods import method_of
 from dcfpca.rpca.broadcast_checks import Seen, implausible
 from dcfpca.rpca.method import Method, TensorMessage
 from dcfpca.rpca.simulate import exchange
-from dcfpca.rpca.subspace.round_plan import RoundPlan
+from dcfpca.rpca.subspace.round_plan import CoefficientStart, RoundPlan
 from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.spec import RunSpec
 
@@ -78,6 +78,19 @@ def test_each_lie_about_a_subspace_round_is_named(reason: str, lie: Callable[[Ro
     method, told = broadcasts()
     before, now = told[3], told[4]
     assert reason in implausible(method, now.round, lie(RoundPlan.of(now.broadcast)), before, BITS)
+
+
+def test_a_threshold_begins_anew_after_the_first_round_alone_and_no_higher_than_entries_with_heavy_tails_ask() -> None:
+    method, told = broadcasts()
+    plan = RoundPlan.of(told[2].broadcast)
+    low = Seen(1, bent(RoundPlan.of(told[1].broadcast), threshold=3.0 * plan.noise))
+    for multiple, start, refused in (
+        (7.1, CoefficientStart.SWEPT, False),
+        (7.3, CoefficientStart.SWEPT, True),
+        (7.1, CoefficientStart.CARRIED, True),
+    ):
+        raised = bent(plan, threshold=multiple * plan.noise, start=start)
+        assert ("threshold rose" in implausible(method, 2, raised, low, BITS)) is refused
 
 
 def test_penalties_of_the_gradient_method_do_not_change_and_the_factor_does_not_explode() -> None:
