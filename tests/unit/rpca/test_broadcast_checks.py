@@ -80,7 +80,7 @@ def test_each_lie_about_a_subspace_round_is_named(reason: str, lie: Callable[[Ro
     assert reason in implausible(method, now.round, lie(RoundPlan.of(now.broadcast)), before, BITS)
 
 
-def test_a_threshold_begins_anew_after_the_first_round_alone_and_no_higher_than_entries_with_heavy_tails_ask() -> None:
+def test_a_threshold_begins_anew_after_the_first_round_alone_and_within_its_limit() -> None:
     method, told = broadcasts()
     plan = RoundPlan.of(told[2].broadcast)
     low = Seen(1, bent(RoundPlan.of(told[1].broadcast), threshold=3.0 * plan.noise))
