@@ -1,8 +1,8 @@
 """What becomes of the answer where rounds were closed without a site, as may happen while an aggregator is restored.
 
 The rules of a restored run, with every site in every round, are shown to give the very answer of an undisturbed run.
-A round without a site measures the noise on fewer entries. The threshold may then settle a step or two of its grid away, which
-is another problem with another answer. An independent optimizer tells the two apart from a wrong answer.
+A round without a site measures the noise on fewer entries. The threshold may then settle a step or two of its grid
+away, which is another problem with another answer. An independent optimizer tells the two apart from a wrong answer.
 """
 
 from __future__ import annotations
