@@ -23,7 +23,7 @@ class Patience(NamedTuple):
 FEW_ROWS_OR_COLUMNS = Patience(8, 0.5)  # thresholds fall slowly there, but nothing waits for them
 MANY = Patience(12, 0.5)  # where outliers are many, a direction may wait this long to enter, and the noise with it
 MANY_DIRECTIONS = Patience(18, 0.75)  # where also the rank is a large share of the smaller side, it takes its time
-MANY_SIDE, MANY_SHARE = 100, 0.05
+MANY_SIDE, MANY_SHARE = 100, 0.055
 
 
 def patience(width: int, smaller_side: float) -> Patience:
