@@ -59,7 +59,7 @@ class Federation:
         directory: Path,
         children: Children,
         consortium: str = "demo",
-        place: AggregatorPlace = AggregatorPlace(),  # noqa: B008 (frozen)
+        place: AggregatorPlace = AggregatorPlace(),
     ) -> None:
         self.directory = directory
         self.children = children
