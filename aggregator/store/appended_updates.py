@@ -5,8 +5,8 @@ ext4 does not use the inode of a deleted file again for some seconds, and passes
 file.
 
 Each update follows a line with its participant, digest and size. A line that a crash or a full disk cut off, or whose
-bytes are not all there, ends what is read; the next update is written over it. Of two updates with the same line the
-later one counts.
+bytes are not all there, ends what is read; it is cut away before the next update is written. Of two updates with the
+same line the later one counts.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Place(NamedTuple):
 
 
 class AppendedUpdates:
-    """The file of one attempt. What was appended is held in memory from the first question on."""
+    """The file of one attempt. Where its updates lie is read once, when this is made, and then held in memory."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.places, self._end = _read(path)
 
     def append(self, updates: Iterable[tuple[Name, Buffer]]) -> None:
-        """Write these updates; none of them counts if that fails, and the next attempt overwrites what was written."""
+        """Write these updates; none of them counts if that fails, and the next call cuts away what was written."""
         places, end = {}, self._end
         with os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
             # What is behind the end was sent by participants, and would be read as lines after the next restart.

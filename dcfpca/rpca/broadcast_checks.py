@@ -24,7 +24,7 @@ from dcfpca.rpca.refinement.method import StagedMethod
 from dcfpca.rpca.scaling import SCALING_ROUNDS, ScaledMethod, counting_state, split_broadcast
 from dcfpca.rpca.subspace.method import SubspaceMethod
 from dcfpca.rpca.subspace.round_plan import CoefficientStart, RoundPlan
-from dcfpca.rpca.subspace.schedule import highest_first_level
+from dcfpca.rpca.subspace.schedule import first_level
 
 UNIT_LENGTH = 1e-6
 """How far from one the length of a direction that rests may be."""
@@ -220,7 +220,7 @@ def _implausible_growth(method: SubspaceMethod, plan: RoundPlan, before: RoundPl
     # A run begins anew after its first round, at a multiple of the noise that was measured in it.
     multiple = 2.0 * method.settings.noise_factor
     if plan.start is CoefficientStart.SWEPT:
-        multiple = highest_first_level(method.settings.adjusted_for_size(min(float(method.rows), plan.columns)))
+        multiple = first_level(method.settings.adjusted_for_size(min(float(method.rows), plan.columns)))
     if plan.threshold > max(before.threshold, multiple * plan.noise) * (1.0 + SAME):
         return "the threshold rose though the noise did not"
     largest = max(_largest(before.values), before.threshold * np.sqrt(before.columns))

@@ -108,12 +108,12 @@ def first_schedule(schedule: Schedule, scalars: FloatArray, settings: SubspaceSe
         return after
     raised = float(np.interp(high / low, (NORMAL_SPREAD, HEAVY_SPREAD), (1.0, RAISED)))
     entry = FIRST_LEVEL * settings.fall_lead * after.noise
-    return replace(after, level=max(raised * LEAST_LEVEL * after.noise, entry), entry=entry)
+    return replace(after, level=first_level(settings, raised) * after.noise, entry=entry)
 
 
-def highest_first_level(settings: SubspaceSettings) -> float:
-    """The most that λ can be after round 1, in deviations of the entries, with settings adjusted for the size."""
-    return max(RAISED * LEAST_LEVEL, FIRST_LEVEL * settings.fall_lead)
+def first_level(settings: SubspaceSettings, raised: float = RAISED) -> float:
+    """λ after round 1, in deviations of the entries; by default the most it can be with these adjusted settings."""
+    return max(raised * LEAST_LEVEL, FIRST_LEVEL * settings.fall_lead)
 
 
 def next_schedule(schedule: Schedule, measured: Measured, movement: Movement, settings: SubspaceSettings) -> Schedule:
