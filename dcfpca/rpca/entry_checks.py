@@ -11,7 +11,7 @@ from dcfpca.rpca.method import Columns, FloatArray
 
 LARGEST = 1e140  # squares and their sums stay finite
 SMALLEST = 1e-140  # squares do not vanish
-CHECKED_BYTES = 1 << 22  # a block of columns that is checked at a time
+CHECKED_BYTES = 1 << 24  # a block of columns that is checked at a time
 
 
 def check_entries(columns: Columns) -> None:
@@ -35,7 +35,7 @@ def _is_ordinary(block: FloatArray) -> bool:
     """True if the sum of squares alone shows that nothing is missing or infinite and all sizes are allowed.
 
     It may be False for data that is as good."""
-    squares = float(np.einsum("ij,ij->", block, block))
+    squares = float(np.vdot(block, block) if block.flags.c_contiguous else np.einsum("ij,ij->", block, block))
     return SMALLEST**2 * block.size <= squares <= LARGEST**2
 
 

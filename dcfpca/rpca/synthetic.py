@@ -67,8 +67,8 @@ class Problem:
     counts: tuple[int, ...]
 
     def sites(self) -> list[ArrayColumns]:
-        """M dealt out to its sites, as views."""
-        return split(self.M, self.counts)
+        """M dealt out to its sites: each has its columns as an array of its own, as a daemon does."""
+        return [ArrayColumns(np.ascontiguousarray(part.array)) for part in split(self.M, self.counts)]
 
 
 def paper_problem(size: int, rank: int, sparsity: float, sites: int, seed: int | np.random.Generator) -> Problem:
