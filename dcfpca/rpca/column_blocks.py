@@ -59,9 +59,11 @@ class ColumnRange:
 
 
 def blocks(columns: Columns, block_bytes: int = BLOCK_BYTES) -> list[tuple[int, int]]:
-    """Cut a site's columns into ranges (start, stop) whose float64 block has at most about `block_bytes`."""
+    """Cut a site's columns into ranges (start, stop) of about one width, whose float64 block has at most about
+    `block_bytes`."""
     rows, count = columns.shape
-    width = block_width(rows, block_bytes)
+    widest = block_width(rows, block_bytes)
+    width = min(widest, _whole_lines(-(-count // max(-(-count // widest), 1))))  # no narrow one is left at the end
     return [(start, min(start + width, count)) for start in range(0, count, width)]
 
 
@@ -73,11 +75,16 @@ def grouped(cuts: list[tuple[int, int]], columns: int) -> list[list[tuple[int, i
 
 def block_width(rows: int, block_bytes: int = BLOCK_BYTES) -> int:
     """Columns per block: whole cache lines where there are many, but not a multiple of eight lines, because
-    power-of-two row strides cause cache-set conflicts. Parts of a site hold whole blocks, so that partitioning does
-    not change them."""
+    power-of-two row strides cause cache-set conflicts."""
     width = max(1, block_bytes // (8 * max(rows, 1)))
     lines = width // LINE_NUMBERS
     return LINE_NUMBERS * (lines - (lines % 8 == 0)) if lines else width
+
+
+def _whole_lines(width: int) -> int:
+    """This many columns, rounded up to whole cache lines by the rule of `block_width`."""
+    lines = -(-width // LINE_NUMBERS)
+    return LINE_NUMBERS * (lines + (lines % 8 == 0))
 
 
 def split(matrix: NDArray[Any], counts: tuple[int, ...]) -> list[ArrayColumns]:

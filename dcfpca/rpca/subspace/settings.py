@@ -45,7 +45,7 @@ class SubspaceSettings:
     narrow_gap: float = 2.5  # … and while their singular values are this many times those of the rest …
     narrow_rounds: int = 6  # … for this many rounds in a row
     sampled_rows: int = 150  # residuals are counted on this many rows
-    block_bytes: int = 1 << 22  # a block of columns that stays in cache
+    block_bytes: int = 1 << 23  # a block of columns that stays in the shared cache
     single: float = 2e-5  # work in float32 while residual and movement are above this share of the data
 
     def __post_init__(self) -> None:
