@@ -39,26 +39,36 @@ def block_step(
 
     `first` is the block's first column within the site.
     """
-    Y = local_passes(M, start, fit, plan, scratch, sums)
+    keep = 1.0 if momentum is None else 1.0 + momentum.factor
+    Y = local_passes(M, start, fit, plan, scratch, sums, keep)
     if momentum is not None:
-        momentum.add_to_coefficients(first, fit.V, fit.L)
-    right = (fit.V / plan.scales).astype(plan.U.dtype)
+        momentum.take_from_coefficients(first, fit.V)
+    right = (fit.V / plan.scales).astype(plan.U.dtype, copy=False)
     sums.add_product(Y, right)
     if momentum is not None:
-        momentum.add_block(first, fit.L, right)
+        momentum.add_block(first, right)
 
 
 def local_passes(
-    M: FloatArray, start: WorkArray, fit: Coefficients, plan: StepPlan, scratch: ScratchBuffers, sums: StepSums
+    M: FloatArray,
+    start: WorkArray,
+    fit: Coefficients,
+    plan: StepPlan,
+    scratch: ScratchBuffers,
+    sums: StepSums,
+    keep: float = 1.0,
 ) -> WorkArray | FactoredData:
-    """The local passes on one block: fills `fit`, counts residuals, and returns Y, which is in the scratch buffers."""
+    """The local passes on one block: fills `fit`, counts residuals, and returns Y, which is in the scratch buffers.
+
+    Of L, Y has `keep` times as much as the last pass worked with.
+    """
     shrunk, (data, L) = start * plan.entering.weights, scratch.place(M)
     if plan.uses_thin_passes(M):
         shrunk = thin_passes(data, shrunk, plan, scratch.L)
         few = replace(plan, sample=np.arange(plan.sample.size))
         count_residuals(read_only(M[plan.sample]), plan.entering.U[plan.sample] @ shrunk.T, few, sums)
-        return last_pass(data, shrunk, fit, plan, scratch.L)
-    return _product_passes(data, L, shrunk, fit, plan, sums)
+        return last_pass(data, shrunk, fit, plan, scratch.L, keep)
+    return _product_passes(data, L, shrunk, fit, plan, sums, keep)
 
 
 def fitting_passes(M: FloatArray, start: WorkArray, fit: Coefficients, plan: StepPlan, scratch: ScratchBuffers) -> None:
@@ -77,12 +87,13 @@ def _product_passes(
     fit: Coefficients,
     plan: StepPlan,
     sums: StepSums | None,
+    keep: float = 1.0,
 ) -> WorkArray:
     """The passes as matrix products, with L formed in the scratch buffer."""
     loops, entering = active_loops(), plan.entering
     for _ in range(plan.passes - 1):
         np.matmul(entering.U, shrunk.T, out=L)
-        loops.sweep(data, L, plan.threshold, plan.a, 0.0, plan.relaxation)
+        loops.sweep(*_long_rows(data, L), plan.threshold, plan.a, 0.0, plan.relaxation)
         shrunk = (shrunk + L.T @ entering.U) * entering.weights
     if shrunk.any():
         np.matmul(entering.U, shrunk.T, out=L)
@@ -90,7 +101,12 @@ def _product_passes(
         L.fill(0.0)
     if sums is not None:
         count_residuals(data, L, plan, sums)
-    loops.sweep(data, L, plan.threshold, plan.a, 1.0, plan.step)
+    loops.sweep(*_long_rows(data, L), plan.threshold, plan.a, keep, plan.step)
     fit.V[:] = L.T @ plan.U
     fit.L[:, entering.places] = shrunk
     return L
+
+
+def _long_rows(data: WorkArray, L: WorkArray) -> tuple[WorkArray, WorkArray]:
+    """Both as one row where the data has no gaps between rows: vector code loses time at the end of every row."""
+    return (data.reshape(1, -1), L.reshape(1, -1)) if data.shape == L.shape else (data, L)

@@ -20,7 +20,7 @@ ROWS = 4  # rows of influences per step of the product
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FactoredData:
-    """Y of a block in factored form: ω ψ(R) and L = left · shrunkᵀ."""
+    """Y of a block in factored form: ω ψ(R) and what it has of L, left · shrunkᵀ."""
 
     influences: WorkArray  # rows and columns rounded up
     left: WorkArray
@@ -71,22 +71,24 @@ def thin_first_pass(M: WorkArray, columns: int, plan: StepPlan, room: WorkArray)
     return plan.relaxation * gained
 
 
-def last_pass(M: WorkArray, shrunk: WorkArray, fit: Coefficients, plan: StepPlan, room: WorkArray) -> FactoredData:
-    """The last pass: fills `fit` and keeps the influences."""
+def last_pass(
+    M: WorkArray, shrunk: WorkArray, fit: Coefficients, plan: StepPlan, room: WorkArray, keep: float = 1.0
+) -> FactoredData:
+    """The last pass: fills `fit` and keeps the influences. Y has `keep` times L."""
     influences = _padded_rows(room, round_up(M.shape[0], ROWS), shrunk.shape[0])
     influences[M.shape[0] :] = 0.0
-    _fill(fit, shrunk, _pass(M, shrunk, plan, influences), plan)
-    return FactoredData(influences, plan.entering.U, shrunk, plan.step)
+    _fill(fit, shrunk, _pass(M, shrunk, plan, influences), plan, keep)
+    return FactoredData(influences, plan.entering.U, keep * shrunk, plan.step)
 
 
 def fit_only(M: WorkArray, shrunk: WorkArray, fit: Coefficients, plan: StepPlan, room: WorkArray) -> None:
     """The last pass where nobody asks for Y: only fills `fit`."""
-    _fill(fit, shrunk, _pass(M, shrunk, plan, _padded_rows(room, 2, shrunk.shape[0])), plan)
+    _fill(fit, shrunk, _pass(M, shrunk, plan, _padded_rows(room, 2, shrunk.shape[0])), plan, keep=1.0)
 
 
-def _fill(fit: Coefficients, shrunk: WorkArray, gained: WorkArray, plan: StepPlan) -> None:
+def _fill(fit: Coefficients, shrunk: WorkArray, gained: WorkArray, plan: StepPlan, keep: float) -> None:
     fit.L[:, plan.entering.places] = shrunk
-    fit.V[:] = fit.L + plan.step * gained
+    fit.V[:] = keep * fit.L + plan.step * gained
 
 
 def _pass(M: WorkArray, shrunk: WorkArray, plan: StepPlan, influences: WorkArray) -> WorkArray:

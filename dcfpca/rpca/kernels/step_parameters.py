@@ -56,7 +56,7 @@ class EnteringDirections:
     @staticmethod
     def of(U: WorkArray, weights: FloatArray) -> EnteringDirections:
         """Select them; no copy where they are the first ones."""
-        places = np.flatnonzero(weights)
+        places = weights.nonzero()[0]
         where = slice(0, places.size) if are_first(places) else places
         return EnteringDirections(where, select_columns(U, places), weights[where].astype(U.dtype))
 

@@ -50,13 +50,12 @@ class StepSums:
                 self.tensor[rows] += Y[rows] @ right
         self.empty = False
 
-    def close(self, plan: StepPlan, momentum: Momentum | None) -> None:
-        """After the last block: add momentum to the update, a few rows at a time."""
+    def close(self, momentum: Momentum | None) -> None:
+        """After the last block: take β L_before out of the update, a few rows at a time."""
         if momentum is None:
             return
-        now, before = momentum.factor * momentum.now_sum, momentum.factor * momentum.before_sum
+        before = momentum.factor * momentum.before_sum
         for rows in self._strips():
-            self.tensor[rows] += plan.U[rows] @ now
             self.tensor[rows] -= momentum.U_before[rows].astype(before.dtype, copy=False) @ before
 
     def _strips(self) -> Iterator[slice]:

@@ -151,8 +151,8 @@ class SubspaceMethod:
         """
         old, scalars = State.of(consensus), total.sums.scalars
         schedule = warm_schedule(old.schedule, Measured.of(old.schedule, scalars), self.settings)
-        Z, scales = total.sums.tensor * update_unit(old.values), update_scales(old.values)
-        U, values = rotate_to_principal(old.U, Z, scales)
+        unit = update_unit(old.values)
+        U, values = rotate_to_principal(old.U, total.sums.tensor * unit, update_scales(old.values, unit))
         weights = self._rules.weights(values, schedule, scalars[0] * schedule.columns, stretch=1.0, moving=True)
         return self._close(1, State(U, weights, _kept_alive(values, schedule), schedule))
 
@@ -231,7 +231,8 @@ class SubspaceMethod:
 
 def next_subspace(old: State, tensor: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The next U and singular values; after a narrow round, those of the entering directions beside the old rest."""
-    unit, scales, rough = update_unit(old.values), update_scales(old.values), old.schedule.single > 0.0
+    unit, rough = update_unit(old.values), old.schedule.single > 0.0
+    scales = update_scales(old.values, unit)
     if not old.narrow:
         return rayleigh_ritz(old.U, tensor * unit, scales, rough)
     entering = old.weights > 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dcfpca.rpca.kernels.step_parameters import select_columns
 from dcfpca.rpca.method import FloatArray
 
 NUMERICALLY_ABSENT = 1e-12  # of the largest
@@ -67,6 +68,6 @@ def relative_change(old_U: FloatArray, old: FloatArray, new_U: FloatArray, new: 
     size = np.sqrt(np.sum(new**2))
     if size == 0.0:
         return 0.0 if not old.any() else 1.0
-    there, was = new_U[:, new > 0.0], old_U[:, old > 0.0]
+    there, was = (select_columns(U, sizes.nonzero()[0]) for U, sizes in ((new_U, new), (old_U, old)))
     out = (there - was @ (was.T @ there)) * new[new > 0.0]
     return float(np.sqrt(np.sum(out**2) + np.sum((np.sort(new) - np.sort(old)) ** 2)) / size)

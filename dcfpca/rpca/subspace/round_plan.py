@@ -41,12 +41,12 @@ class RoundPlan:
     @staticmethod
     def of(broadcast: TensorMessage) -> RoundPlan:
         """Read the plan from a broadcast; raises BadMessage where it names no known start."""
-        numbers = dict(zip(PLAN_SCALARS, broadcast.scalars.tolist(), strict=False))
         head, width = len(PLAN_SCALARS), broadcast.tensor.shape[1]
+        threshold, noise, relaxation, step, momentum, single, narrow, start, n = broadcast.scalars[:head].tolist()
+        flags = bool(single), bool(narrow), _start(start)
         weights, values = broadcast.scalars[head : head + width], broadcast.scalars[head + width :]
-        start, single, narrow = _start(numbers.pop("start")), bool(numbers.pop("single")), bool(numbers.pop("narrow"))
         U = np.require(broadcast.tensor, requirements=["C", "W"])  # the only kind that loops are compiled for
-        return RoundPlan(U, **numbers, single=single, narrow=narrow, start=start, weights=weights, values=values)
+        return RoundPlan(U, threshold, noise, relaxation, step, momentum, *flags, n, weights, values)
 
     def broadcast(self) -> TensorMessage:
         """The inverse of `of`."""
@@ -56,7 +56,7 @@ class RoundPlan:
     @property
     def entering(self) -> NDArray[np.intp]:
         """The places of the directions that enter L."""
-        return np.flatnonzero(self.weights)
+        return self.weights.nonzero()[0]
 
 
 STARTS = {float(rule): rule for rule in CoefficientStart}

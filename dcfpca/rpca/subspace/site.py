@@ -97,7 +97,7 @@ class SubspaceSite:
             start = carried[first:last] if carried is not None else _first_fit(rule, M, step, scratch)
             block_step(M, start, block, step, sums, scratch, momentum, first)
         del scratch  # what momentum needs takes its place
-        sums.close(step, momentum)
+        sums.close(momentum)
         return fit, sums
 
     def _opening(self) -> TensorMessage:
@@ -128,7 +128,8 @@ class SubspaceSite:
 
     def _step_plan(self, plan: RoundPlan, passes: int, final: bool = False) -> StepPlan:
         """The round for this site; the final step covers only what enters L, in the precision of the last round."""
-        U, weights, scales = plan.U, plan.weights, update_scales(plan.values) * update_unit(plan.values)
+        unit = update_unit(plan.values)
+        U, weights, scales = plan.U, plan.weights, unit * update_scales(plan.values, unit)
         if plan.narrow or final:
             entering = plan.entering
             U, weights, scales = select_columns(U, entering), weights[entering], scales[entering]
@@ -181,13 +182,13 @@ class SubspaceSite:
 
     def _update(self, sums: StepSums, plan: RoundPlan) -> TensorMessage:
         """Everything is sent in units that make it of order one, so that a fixed-point sum keeps all its digits."""
-        entries = plan.columns * self._sample.size
-        counts = np.array([sums.influence, sums.kept, sums.sampled, *sums.histogram]) / entries
+        sampled = plan.columns * self._sample.size  # over all sites
+        own = [self._columns.shape[1] * self._sample.size, sums.influence, sums.kept, sums.sampled]
         tensor = sums.tensor
         if tensor.shape != plan.U.shape:  # a narrow round: the directions that do not enter rest
             tensor = np.zeros(plan.U.shape)
             tensor[:, plan.entering] = sums.tensor
-        return TensorMessage(tensor, np.array([self._columns.shape[1] / plan.columns, *counts]))
+        return TensorMessage(tensor, np.concatenate([own, sums.histogram]) / sampled)
 
 
 def _first_fit(rule: CoefficientStart, M: FloatArray, plan: StepPlan, scratch: ScratchBuffers) -> WorkArray:

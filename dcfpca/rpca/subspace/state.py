@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -10,6 +10,8 @@ from dcfpca.rpca.method import Consensus, FloatArray
 from dcfpca.rpca.subspace.round_plan import CoefficientStart, RoundPlan
 from dcfpca.rpca.subspace.schedule import Schedule
 from dcfpca.rpca.subspace.settings import SubspaceSettings
+
+SCHEDULE_FIGURES = tuple(field.name for field in fields(Schedule))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +38,8 @@ class State:
     def memory(self) -> dict[str, FloatArray]:
         """The part of the state that the broadcast does not hold; `of` reads both."""
         counters = [self.change, self.quiet, self.narrow, self.held]
-        return {"schedule": np.array(astuple(self.schedule)), "rest": np.array(counters)}
+        figures = [getattr(self.schedule, name) for name in SCHEDULE_FIGURES]
+        return {"schedule": np.array(figures), "rest": np.array(counters)}
 
     def plan(self, start: CoefficientStart, settings: SubspaceSettings) -> RoundPlan:
         """The plan of the next round, with this initial value of V."""

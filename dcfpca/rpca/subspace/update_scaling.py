@@ -15,6 +15,6 @@ def update_unit(values: FloatArray) -> float:
     return largest if largest > 0.0 else 1.0
 
 
-def update_scales(values: FloatArray) -> FloatArray:
-    """The divisors of V that give its columns unit length over all sites together."""
-    return np.maximum(values, SMALLEST_SCALE * update_unit(values))
+def update_scales(values: FloatArray, unit: float) -> FloatArray:
+    """The divisors of V that give its columns unit length over all sites together; `unit` is `update_unit`."""
+    return np.maximum(values, SMALLEST_SCALE * unit)
