@@ -27,7 +27,6 @@ from dcfpca.rpca.subspace.settings import OPENING_BINS, OPENING_LOWEST, OPENING_
 from dcfpca.rpca.subspace.update_scaling import update_scales, update_unit
 
 SKETCHING_ROUNDS = 2  # while U is only a sketch, one pass tells as much as two
-ROUGH_FINISHING_PASSES = 2  # make V as exact as the final U after a round in single precision; else one does
 RESULT_BYTES = 1 << 23  # of L in one block of the result: no site needs to put many small ones together
 STALE = 0.01  # a share of the final subspace that a site which took part in the last rounds has seen
 _PROJECTED = CoefficientStart.PROJECTED
@@ -109,7 +108,7 @@ class SubspaceSite:
 
     def _results(self, plan: RoundPlan, figures: CertificateSums) -> Iterator[tuple[FloatArray, ResultBlock]]:
         """The data and the result of every block, V converged under the final U."""
-        step = self._step_plan(plan, passes=ROUGH_FINISHING_PASSES if plan.single else 1, final=True)
+        step = self._step_plan(plan, passes=1, final=True)
         carried = self._carried_to_the_end(step.entering.U)
         U = select_columns(plan.U, plan.entering) if plan.single else step.U
         for group in grouped(self._blocks, RESULT_BYTES // (8 * max(plan.U.shape[0], 1))):
