@@ -58,8 +58,9 @@ class Engine:
             return method.site(columns)
         return PartitionedSite(method, columns, width, self._part_workers(8 * columns.shape[0] * width, columns))
 
-    def resume(self, site: Site, snapshot: State) -> None:
-        """Restore the site from a snapshot; ignore one from another kind of engine and start from the data."""
+    def resume(self, site: Site, snapshot: State, failed: Site | None = None) -> None:
+        """Restore the site from a snapshot; ignore one from another kind of engine and start from the data. `failed` is
+        the site that the last step failed at, if this one follows it in the same process."""
         if (CUT in snapshot) == (not isinstance(site, PartitionedSite)):
             return
         site.restore(snapshot)
