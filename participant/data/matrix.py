@@ -67,6 +67,11 @@ class JoinedColumns:
         """The largest chunk width of any part."""
         return max(chunk_width_of(part) for part in self.parts)
 
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether all parts do."""
+        return all(reads_ahead(part) for part in self.parts)
+
     def read(self, start: int, stop: int) -> FloatArray:
         """Columns start … stop − 1, from all parts that contain some of them."""
         found, begin = [], 0
@@ -155,6 +160,11 @@ def bounded(columns: Columns, memory_limit: int) -> Columns:
 def chunk_width_of(columns: Columns) -> int:
     """How many columns are read from disk at a time; 0 for columns in memory or mapped."""
     return int(getattr(columns, "chunk_width", 0))
+
+
+def reads_ahead(columns: Columns) -> bool:
+    """Whether reading some columns has the following ones fetched from disk without anybody waiting for them."""
+    return bool(getattr(columns, "reads_ahead", False))
 
 
 def window_width(rows: int, chunk: int = 1, window_bytes: int = WINDOW_BYTES) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,13 @@ class RawFileColumns:
         self._descriptor, self._origin = descriptor, origin
         self._lines, self._length = lines
         self._dtype, self._offset, self._lines_are_columns = dtype, offset, lines_are_columns
-        weakref.finalize(self, os.close, descriptor)
+        self._reader = ThreadPoolExecutor(1, "read-ahead")
+        weakref.finalize(self, _close, descriptor, self._reader)
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether a read has the kernel fetch what follows, so that nobody needs to wait for the disk meanwhile."""
+        return self._lines_are_columns
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -48,26 +55,38 @@ class RawFileColumns:
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Columns start … stop − 1."""
-        if self._lines_are_columns:
-            held = np.empty((stop - start, self._length), self._dtype)
-            # Interleaved reads of several threads look random to the kernel, so its read-ahead is requested explicitly.
-            place, size = self._offset + stop * self._length * self._dtype.itemsize, READ_AHEAD * held.nbytes
-            os.posix_fadvise(self._descriptor, place, size, os.POSIX_FADV_WILLNEED)
-            self._fill(held, start * self._length)
-            return np.asarray(held, np.float64).T
-        held = np.empty((self._lines, stop - start), self._dtype)
+        if not self._lines_are_columns:
+            return self._read_across(start, stop)
+        held, each = np.empty((stop - start, self._length), self._dtype), self._length * self._dtype.itemsize
+        # Interleaved reads of several threads look random to the kernel, so its read-ahead is requested explicitly: by
+        # another thread, because the kernel makes room for all of it before it returns.
+        ahead = self._offset + stop * each, READ_AHEAD * held.nbytes
+        self._reader.submit(os.posix_fadvise, self._descriptor, *ahead, os.POSIX_FADV_WILLNEED)
+        self._fill(_bytes_of(held), self._offset + start * each)
+        return np.asarray(held, np.float64).T
+
+    def _read_across(self, start: int, stop: int) -> FloatArray:
+        """A piece of every line."""
+        held, size = np.empty((self._lines, stop - start), self._dtype), self._dtype.itemsize
+        room, each, place = _bytes_of(held), (stop - start) * size, self._offset + start * size
         for line in range(self._lines):
-            self._fill(held[line], line * self._length + start)
+            self._fill(room[line * each : (line + 1) * each], place + line * self._length * size)
         return np.asarray(held, np.float64)
 
-    def _fill(self, target: NDArray[Any], first: int) -> None:
-        place = self._offset + first * self._dtype.itemsize
-        rest = target.reshape(-1).view(np.uint8).data
-        while rest:
-            done = os.preadv(self._descriptor, [rest], place)
+    def _fill(self, target: memoryview, place: int) -> None:
+        while (done := os.preadv(self._descriptor, [target], place)) < target.nbytes:
             if done == 0:
                 raise BadInput(f"the data {self._origin} is shorter than it was when it was opened", "write it again")
-            rest, place = rest[done:], place + done
+            target, place = target[done:], place + done
+
+
+def _bytes_of(array: NDArray[Any]) -> memoryview:
+    return array.reshape(-1).view(np.uint8).data
+
+
+def _close(descriptor: int, reader: ThreadPoolExecutor) -> None:
+    reader.shutdown(wait=False, cancel_futures=True)
+    os.close(descriptor)
 
 
 def raw_columns_of(path: Path, array: np.memmap[Any, Any], *, turned: bool) -> RawFileColumns:

@@ -36,6 +36,7 @@ class LocalWork:
         """`report` is called on the event loop with the percentage that a long local step has reached."""
         self._run_id, self._services, self._report = run_id, services, report
         self._site: Site | None = None
+        self._failed: Site | None = None  # the site that the last piece of work failed at
         self._saved: LocalStep | None = None
         self._lock = asyncio.Lock()
         self._known: DigestedBytes | None = None  # the last consensus whose digest was verified
@@ -49,7 +50,13 @@ class LocalWork:
 
     def forget(self) -> None:
         """Drop the site; the next piece of work opens it again from the last saved step."""
-        self._site = self._saved = self._known = None
+        self._site = self._failed = self._saved = self._known = None
+
+    def _fail(self) -> None:
+        """Drop the site, which may have taken half a step, but let the next one have what it left in the engine."""
+        left = self._site or self._failed
+        self.forget()
+        self._failed = left
 
     def cancel(self) -> None:
         """Stop the work under way before its next block of columns, which then raises WorkCancelled; drop the site."""
@@ -64,7 +71,7 @@ class LocalWork:
         sites: int = 0,
         opening: bytes = b"",
     ) -> LocalStep:
-        """Compute and save the local step of a round; the site is dropped when that fails.
+        """Compute and save the local step of a round; when that fails, the next one starts from the last saved step.
 
         A step that is no longer wanted is not begun. One that ends after the run has is removed. `sites` is the size of
         the cohort, over which the noise of a private run is shared out; `opening` the digest of what was announced.
@@ -80,9 +87,11 @@ class LocalWork:
                 step = await work
                 if not still_wanted():
                     self._services.store.forget_files(self._run_id)
-        except Exception:
-            # A site that took half a step must not continue from it: the next round starts from the last saved step.
+        except WorkCancelled:
             self.forget()
+            raise
+        except Exception:
+            self._fail()
             raise
         return step
 
@@ -110,8 +119,10 @@ class LocalWork:
                 await self._services.engine.run(
                     lambda: write_results(results, facts, consent.spec, site, final, count, names)
                 )
-            finally:
-                self.forget()
+            except Exception:
+                self._fail()
+                raise
+            self.forget()
 
     def _account(self, consent: Consent) -> dict[str, Any] | None:
         """What the run has cost of the privacy of the site's data; None for a run without privacy."""
@@ -165,8 +176,8 @@ class LocalWork:
             columns = MeteredColumns(fitted, self._meter, self._cancellation)
             site = self._services.engine.site(agreed.method, columns)
             if (step := self._saved or self._services.store.step(self._run_id)) is not None:
-                self._services.engine.resume(site, step.snapshot)
-            self._site, self._saved = site, None
+                self._services.engine.resume(site, step.snapshot, self._failed)
+            self._site, self._failed, self._saved = site, None, None
         return self._site
 
     def _result_site(self, agreed: Contract) -> Site:

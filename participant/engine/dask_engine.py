@@ -2,13 +2,16 @@
 
 Each shard of columns is a small site of the method; `Method.partitioned_answer` combines their answers. Only m × r
 sums, added on the workers, come back; the shards of M_i and V_i stay. When a worker dies, Dask computes its shards on
-others. After a restart of the daemon V_i is gone, and the shards compute theirs from the data, as a site does that
-missed a round.
+others. A step that fails is computed again from the V_i that the last saved step left on the workers. After a restart
+of the daemon V_i is gone, and the shards compute theirs from the data, as a site does that missed a round.
 """
 
 from __future__ import annotations
 
+import asyncio
+import uuid
 from collections.abc import Iterator, Sequence
+from concurrent.futures import wait
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
@@ -17,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.errors import Unreachable
+from dcfpca.logs import log
 from dcfpca.rpca.column_blocks import block_width
 from dcfpca.rpca.method import Columns, FloatArray, Method, PartTask, ResultBlock, Site, TensorMessage
 from participant.data import DataTable, read_matrix
@@ -30,6 +34,7 @@ from participant.engine.progress import MeteredColumns
 
 SHARD_BYTES = 128 << 20
 SHARDS_PER_WORKER = 2
+STATES = "states"  # the snapshot entry that names the states on the workers
 CONNECT_SECONDS = 15
 CANCELLATION_SECONDS = 0.5  # how often a waiting step looks whether it was cancelled
 
@@ -71,8 +76,11 @@ class DaskEngine(Engine):
         shards = [Shard(self._table, rows, samples, start, stop) for start, stop in cut(columns.shape, workers)]
         return DaskSite(self.client, method, columns, shards)
 
-    def resume(self, site: Site, snapshot: State) -> None:
-        """Ignore the snapshot: V_i was on the workers, and is computed from the data again."""
+    def resume(self, site: Site, snapshot: State, failed: Site | None = None) -> None:
+        """Go on from the states that the snapshot names, if the failed site still has them on the workers; else V_i is
+        computed from the data, and a warning is logged."""
+        if isinstance(site, DaskSite) and not (isinstance(failed, DaskSite) and site.take_over(failed, snapshot)):
+            log("state_left_behind", level="warning", reason="the coefficients were on the workers of the Dask cluster")
 
     def close(self) -> None:
         """Disconnect from the cluster, and stop it if it is local."""
@@ -100,6 +108,7 @@ class DaskSite:
         self._shards = tuple(shards)
         self._blocks = [client.submit(load, shard, pure=False) for shard in shards]
         self._states: list[Any] = [{} for _ in shards]
+        self._kept: dict[bytes, list[Any]] = {}  # the states of the last two snapshots, one of which is saved
         self._certificate: dict[str, float] = {}
         self._cancellation = columns.cancellation if isinstance(columns, MeteredColumns) else Cancellation()
 
@@ -128,15 +137,18 @@ class DaskSite:
 
     def _result(self, future: Any, steps: Sequence[Any]) -> Any:
         """The result of `future`; when the work is cancelled first, the `steps` it needs are cancelled too."""
-        while True:
+        # Not `future.result(timeout=…)`: where the timeout falls into the fetching, it cancels a request that the next
+        # call may already share, which then fails.
+        fetching = self._client.gather(future, asynchronous=True)
+        fetched = asyncio.run_coroutine_threadsafe(fetching, self._client.loop.asyncio_loop)
+        while not fetched.done():
             try:
                 self._cancellation.check()
-                return future.result(timeout=CANCELLATION_SECONDS)
-            except TimeoutError:
-                continue
             except WorkCancelled:
                 self._client.cancel(list(steps))
                 raise
+            wait([fetched], CANCELLATION_SECONDS)
+        return fetched.result()
 
     def _done(self, columns: int, step: Any) -> None:
         """Count the columns of a finished shard for the progress report."""
@@ -144,8 +156,25 @@ class DaskSite:
             self.columns.meter.advance(columns)
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
-        """The division of the columns into shards; the state itself is on the workers."""
-        return {CUT: np.array([shard.stop for shard in self._shards])}
+        """The division of the columns into shards, and a name for the states, which stay on the workers."""
+        last = list(self._kept.items())[-1:]
+        if not last or last[0][1] is not self._states:
+            self._kept = dict([*last, (uuid.uuid4().bytes, self._states)])
+        name = np.frombuffer(list(self._kept)[-1], np.uint8)
+        return {CUT: np.array([shard.stop for shard in self._shards]), STATES: name}
+
+    def take_over(self, failed: DaskSite, snapshot: State) -> bool:
+        """Go on from the states of this snapshot of a site whose step failed; False if the workers lost them."""
+        name = snapshot.get(STATES, np.zeros(0, np.uint8)).tobytes()
+        states = failed._kept.get(name)
+        if states is None or not all(_is_alive(state) for state in states):
+            return False
+        self._shards, self._states, self._kept = failed._shards, states, {name: states}
+        self._blocks = [
+            block if _is_alive(block) else self._client.submit(load, shard, pure=False)
+            for block, shard in zip(failed._blocks, failed._shards, strict=True)
+        ]
+        return True
 
     def restore(self, snapshot: State) -> None:
         """Start from the data: the snapshot has no V_i."""
@@ -156,7 +185,7 @@ class DaskSite:
         figures: list[tuple[int, dict[str, float]]] = []
         for shard, block, state in zip(self._shards, self._blocks, self._states, strict=True):
             done = self._client.submit(conclude, block, self._method, state, broadcast, pure=False)
-            parts, certificate = done.result()
+            parts, certificate = self._result(done, [done])
             figures.append((shard.stop - shard.start, certificate))
             yield from (replace(part, start=part.start + shard.start) for part in parts)
         self._certificate = combined(figures)
@@ -164,6 +193,11 @@ class DaskSite:
     def certificate(self) -> dict[str, float]:
         """Figures of the last `finish`, over all shards."""
         return dict(self._certificate)
+
+
+def _is_alive(future: Any) -> bool:
+    """Whether a future has a result or will have one; a state that was never computed is a plain dictionary."""
+    return isinstance(future, dict) or future.status in ("pending", "finished")
 
 
 def load(shard: Shard) -> FloatArray:

@@ -26,7 +26,7 @@ STRIP = 1 << 14  # entries that are drawn at a time: what that takes fits a core
 class HiddenColumns:
     """A site's columns with the hidden entries as unobserved while `hiding`, and as they are afterwards.
 
-    Where entries are hidden is found once for each range that is read, and remembered: it takes longer than reading.
+    For a range that is read more than once, where entries are hidden is remembered: it takes longer than reading.
     """
 
     columns: Columns
@@ -34,7 +34,7 @@ class HiddenColumns:
     seed: int
     hiding: bool = True
     keys: Keys = field(default_factory=lambda: np.zeros(0, np.uint64))  # by column; empty until they are needed
-    _places: dict[tuple[int, int], Places] = field(default_factory=dict, init=False)
+    _places: dict[tuple[int, int], Places | None] = field(default_factory=dict, init=False)  # None: read once so far
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -47,24 +47,31 @@ class HiddenColumns:
         if not self.hiding or self.share <= 0.0:
             return block
         shown = np.array(block, order="C")
-        shown.reshape(-1)[self._hidden_places(start, stop)] = np.nan
+        cut, loops = (start, stop), compiled_loops()
+        if loops is not None and cut not in self._places:
+            self._places[cut] = None
+            loops.hide(*self._drawn(start, stop), shown)
+        else:
+            shown.reshape(-1)[self._hidden_places(cut)] = np.nan
         return shown
 
     def hidden(self, start: int, stop: int) -> NDArray[np.bool_]:
         """Which entries of columns start … stop − 1 are hidden, observed or not: about this share of them."""
-        if self.keys.size != self.shape[1]:
-            self.keys = _numbered(np.concatenate([column_keys(self.columns.read(*cut)) for cut in blocks(self)]))
-        keys = self.keys[start:stop] + np.uint64(self.seed * int(SECOND) & MASK)
-        hidden, most = np.empty((self.shape[0], keys.size), np.bool_), np.uint64(self.share * 2.0**64)
-        loops = compiled_loops()
-        (mark_hidden if loops is None else loops.mark_hidden)(keys, most, hidden)
+        hidden, loops = np.empty((self.shape[0], stop - start), np.bool_), compiled_loops()
+        (mark_hidden if loops is None else loops.mark_hidden)(*self._drawn(start, stop), hidden)
         return hidden
 
-    def _hidden_places(self, start: int, stop: int) -> Places:
-        """The places of the hidden entries in the block start … stop − 1, row by row."""
-        if (start, stop) not in self._places:
-            self._places[start, stop] = np.flatnonzero(self.hidden(start, stop))
-        return self._places[start, stop]
+    def _drawn(self, start: int, stop: int) -> tuple[Keys, np.uint64]:
+        """What an entry is drawn with: the keys of these columns under the seed, and the bound below which it hides."""
+        if self.keys.size != self.shape[1]:
+            self.keys = _numbered(np.concatenate([column_keys(self.columns.read(*cut)) for cut in blocks(self)]))
+        return self.keys[start:stop] + np.uint64(self.seed * int(SECOND) & MASK), np.uint64(self.share * 2.0**64)
+
+    def _hidden_places(self, cut: tuple[int, int]) -> Places:
+        """The places of the hidden entries in the block of these columns, row by row."""
+        if (found := self._places.get(cut)) is None:
+            found = self._places[cut] = np.flatnonzero(self.hidden(*cut))
+        return found
 
 
 def column_keys(block: FloatArray) -> Keys:

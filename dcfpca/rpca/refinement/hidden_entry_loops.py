@@ -29,6 +29,7 @@ class HiddenEntryLoops:
 
     add_to_keys: Callable[[FloatArray, Keys], None]
     mark_hidden: Callable[[Keys, np.uint64, NDArray[np.bool_]], None]
+    hide: Callable[[Keys, np.uint64, FloatArray], None]
 
 
 def add_to_keys(M: FloatArray, keys: Keys) -> None:
@@ -55,13 +56,24 @@ def mark_hidden(keys: Keys, most: np.uint64, hidden: NDArray[np.bool_]) -> None:
             hidden[i, j] = (key ^ (key >> SHIFTS[2])) < most
 
 
+def hide(keys: Keys, most: np.uint64, shown: FloatArray) -> None:
+    """NaN for the entries that `mark_hidden` marks."""
+    for i in range(shown.shape[0]):
+        row = np.uint64(i + 1) * FIRST
+        for j in range(keys.shape[0]):
+            key = keys[j] + row
+            key = (key ^ (key >> SHIFTS[0])) * FIRST
+            key = (key ^ (key >> SHIFTS[1])) * SECOND
+            shown[i, j] = np.nan if (key ^ (key >> SHIFTS[2])) < most else shown[i, j]
+
+
 @lru_cache(maxsize=1)
 def compiled_loops() -> HiddenEntryLoops | None:
     """The compiled loops, or None without numba; fixed for the process."""
     compile_one = compiler()
     if compile_one is None:
         return None
-    return HiddenEntryLoops(compile_one(add_to_keys, STRICT), compile_one(mark_hidden, STRICT))
+    return HiddenEntryLoops(*(compile_one(loop, STRICT) for loop in (add_to_keys, mark_hidden, hide)))
 
 
 def load_hidden_entry_loops() -> None:
@@ -71,3 +83,4 @@ def load_hidden_entry_loops() -> None:
         keys = np.zeros(2, np.uint64)
         loops.add_to_keys(read_only(np.zeros((2, 2))), keys)
         loops.mark_hidden(keys, np.uint64(0), np.zeros((2, 2), np.bool_))
+        loops.hide(keys, np.uint64(0), np.zeros((2, 2)))

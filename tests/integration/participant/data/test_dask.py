@@ -7,21 +7,31 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from dcfpca.chunked_vectors import header_of, message_bytes
 from dcfpca.errors import Unreachable
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import block_width
-from dcfpca.rpca.method import Columns, Consensus, FloatArray, Method, Site, Total
+from dcfpca.rpca.method import Columns, Consensus, FloatArray, Method, Site, TensorMessage, Total
 from dcfpca.rpca.simulate import SiteResult, collect
-from dcfpca.spec import parse_spec
+from dcfpca.spec import RunSpec, parse_spec
+from dcfpca.v1 import types_pb2 as types
+from participant.contract import Contract
 from participant.data import DataTable, open_matrix, select_features
+from participant.driver import SiteServices
+from participant.driver.local_work import LocalWork
+from participant.engine import Engine
 from participant.engine.cancellation import Cancellation, WorkCancelled
 from participant.engine.dask_engine import DaskEngine, cut
 from participant.engine.progress import MeteredColumns, ProgressMeter
+from participant.session import Consent, actions
+from participant.session.events import AnnouncedConsensus
+from participant.state.store import Store
 from tests.support.federation import Federation, relative
 
 pytestmark = [
@@ -30,6 +40,7 @@ pytestmark = [
 ]
 # Early rounds in single precision, the default, agree to single precision only; their limit agrees as well as others.
 EXACT = {"single": 1.0}
+GRADIENT: RunSpec = parse_spec({"rows": 60, "rank": 3, "method": "gradient", "closing_rounds": False})
 NAMES = tuple(f"f{k}" for k in range(60))
 
 
@@ -156,6 +167,80 @@ def _occupy(number: int) -> float:
     """Some seconds of work."""
     rng = np.random.default_rng(number)
     return float(sum(np.linalg.svd(rng.standard_normal((200, 200)), compute_uv=False)[0] for _ in range(40)))
+
+
+def test_results_are_fetched_however_often_the_wait_looks_for_a_cancellation(
+    engine: DaskEngine, table: DataTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look that falls into the fetching of a result, as it does on a busy machine, must not break it off."""
+    monkeypatch.setattr("participant.engine.dask_engine.CANCELLATION_SECONDS", 1e-3)
+    method, columns = method_of(GRADIENT), open_matrix(table).columns
+    _, updates = run(method, engine.site(method, columns), 4)
+    _, expected = run(method, method.site(columns), 4)
+    assert all(close(one, other) for one, other in zip(updates, expected, strict=True))
+
+
+def test_a_step_that_broke_off_is_computed_again_from_the_saved_one(engine: DaskEngine, table: DataTable) -> None:
+    cancellation, there, left = Cancellation(), open_matrix(table).columns, [10**6]
+
+    def count(_: int) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            cancellation.cancel()
+
+    method, meter = method_of(GRADIENT), ProgressMeter(count, every=0.0)
+    site, alone = engine.site(method, MeteredColumns(there, meter, cancellation)), method.site(there)
+    consensus, _ = run(method, site, 3)
+    run(method, alone, 3)
+    saved = site.snapshot()
+    left[0] = 10  # shards: amid the local iterations of the round
+    with pytest.raises(WorkCancelled):
+        site.answer(consensus.round, consensus.broadcast)
+    again = engine.site(method, there)
+    engine.resume(again, saved, site)
+    wanted = alone.answer(consensus.round, consensus.broadcast).flat()
+    assert close(again.answer(consensus.round, consensus.broadcast).flat(), wanted)
+
+
+class Work:
+    """The local work of a run of GRADIENT at a site without network."""
+
+    def __init__(self, directory: Path, engine: Engine, columns: Columns) -> None:
+        self.store = Store(directory)
+        self.store.save_consent("r1", Consent(GRADIENT, GRADIENT.digest(), True, (), False), 1)
+        local = SimpleNamespace(columns=lambda spec: columns, fitted_columns=lambda spec: columns)
+        parts: dict[str, Any] = {"site": local, "store": self.store, "engine": engine, "results": directory}
+        services = SiteServices(**parts, link=cast("Any", None), egress=cast("Any", None))
+        self._local, self._contract = LocalWork("r1", services, lambda percent: None), Contract("r1", "a", GRADIENT)
+
+    async def step(self, consensus: Consensus) -> TensorMessage:
+        layout, payload = self._contract.method.broadcast_layout(consensus.round), message_bytes(consensus.broadcast)
+        told = AnnouncedConsensus(header_of(payload, layout, types.DTYPE_FLOAT64), payload)
+        step = await self._local.step(self._contract, actions.Compute(consensus.round, told), lambda: True)
+        return TensorMessage.unflatten(self._contract.method.update_layout(consensus.round), step.vector)
+
+
+@pytest.mark.parametrize("disk_is_full_in", [0, 1, 3])
+async def test_a_step_that_could_not_be_saved_is_computed_again_alike(
+    engine: DaskEngine, table: DataTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk_is_full_in: int
+) -> None:
+    method, columns = method_of(GRADIENT), open_matrix(table).columns
+    work, alone = Work(tmp_path, engine, columns), method.site(columns)
+    consensus = method.begin()
+    for round in range(5):
+        if round == disk_is_full_in:
+            with monkeypatch.context() as full:
+                full.setattr(work.store, "save_step", _fail)
+                for _ in range(2):
+                    with pytest.raises(OSError, match="full"):
+                        await work.step(consensus)
+        update = await work.step(consensus)
+        assert close(update.flat(), alone.answer(consensus.round, consensus.broadcast).flat())
+        consensus = method.advance(consensus, Total(update, 1))
+
+
+def _fail(*_: object, **__: object) -> None:
+    raise OSError("the disk is full")
 
 
 def test_a_daemon_with_a_cluster_takes_part_like_any_other(tmp_path: Path, table: DataTable) -> None:

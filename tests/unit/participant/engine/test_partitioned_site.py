@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -138,6 +138,20 @@ def test_no_more_parts_compute_at_a_time_than_there_are_threads(tmp_path: Path) 
     site = PartitionedSite(method, WindowedColumns(ArrayColumns(matrix()), 40), 40, workers)
     assert site.total(task)[0] == len(site.parts) > 2
     assert most == 1
+
+
+@pytest.mark.parametrize(("order", "threads"), [("F", 2), ("C", 3)])
+def test_a_thread_more_waits_for_the_disk_only_where_nothing_reads_ahead(
+    order: Literal["C", "F"], threads: int, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "M.npy", np.asarray(np.random.default_rng(0).standard_normal((60, 9000)), order=order))
+    engine, method = Engine(2, memory_limit=1 << 21, scratch=tmp_path), method_of(parse_spec({"rows": 60, "rank": 3}))
+    before = set(threading.enumerate())
+    site = engine.site(method, open_matrix(DataTable(path=tmp_path / "M.npy"), tmp_path, 1 << 21).columns)
+    site.answer(0, method.begin().broadcast)
+    begun = [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("parts")]
+    engine.close()
+    assert len(begun) == threads
 
 
 def test_a_restored_site_goes_on_as_if_nothing_had_happened(columns: Columns, tmp_path: Path) -> None:

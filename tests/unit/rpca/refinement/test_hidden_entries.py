@@ -71,9 +71,11 @@ def test_compiled_loops_hide_what_numpy_hides(order: Literal["C", "F"], monkeypa
     wide = np.zeros((70, 100), order=order)
     wide[:, 5:95] = M
     found = HiddenColumns(ArrayColumns(wide[:, 5:95]), 0.1, seed=3)
-    by_loops = found.hidden(0, 90)
+    by_loops, shown = found.hidden(0, 90), [found.read(0, 90) for _ in range(2)]
     monkeypatch.setattr(hidden_entries, "compiled_loops", lambda: None)
     expected = HiddenColumns(ArrayColumns(M), 0.1, seed=3)
     np.testing.assert_array_equal(by_loops, expected.hidden(0, 90))
     np.testing.assert_array_equal(found.keys, expected.keys)
+    for read in shown:
+        np.testing.assert_array_equal(read, expected.read(0, 90))
     assert by_loops.any()
