@@ -10,6 +10,7 @@ import numpy as np
 from aggregator.encoded_consensus import EncodedConsensus
 from aggregator.round_sum import RoundSum
 from aggregator.store_thread import StoreThread
+from dcfpca.freed_memory import return_freed_memory
 from dcfpca.rpca.method import Consensus, FloatArray, Method, TensorMessage, Verdict
 
 RELEASE_SECONDS = 600.0
@@ -66,3 +67,4 @@ class FinalConsensus:
         slim = replace(here.consensus, broadcast=_RELEASED, memory={})
         held = here.encoded()
         here.replace_encoded(EncodedConsensus(held.header, b"", held.sha, slim))
+        return_freed_memory()

@@ -274,8 +274,8 @@ class Runner:
             self.round_sum.consensus = consensus
         await self._perform(_still_wanted(batch.effects), {chunk[0]: chunk for chunk in commit.chunks})
         self._announce(before)
-        if commit.discard:
-            self._store.later(lambda store: store.updates.sweep(after.run_id))
+        if commit.discard or consensus:
+            self._store.later(lambda store: store.tidy(after.run_id))
 
     def _consensus_after(self, batch: Batch) -> Consensus | None:
         """The new consensus that a batch of events leads to, if any."""

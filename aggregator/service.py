@@ -36,13 +36,16 @@ from dcfpca.web_server import WebServer, serve_beside
 
 T = TypeVar("T")
 
+WORKSPACE_BYTES = 16 << 20
+"""Arrays from this size on are mapped for each use: the workspace of a step is twice the largest message."""
+
 RETRY_SECONDS = 1.0
 """How often a start that found the disk full, or the database silent, is tried again."""
 
 
 def run_service(config: Config) -> None:
     """Serve until told to stop (SIGTERM or Ctrl-C)."""
-    keep_freed_memory()
+    keep_freed_memory(WORKSPACE_BYTES)
     collect_garbage_rarely()
     threadpool_limits(limits=config.server.threads)
     asyncio.run(_serve(config))

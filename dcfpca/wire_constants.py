@@ -8,8 +8,11 @@ PROTOCOL = 2
 CHUNK_BYTES = 1 << 20
 """Largest chunk of a tensor or file in one message; far below gRPC's 4 MiB limit."""
 
-INLINE_BYTES = 1 << 20
-"""A consensus of up to this size is sent inside the assignment, which saves a call."""
+MESSAGE_BYTES = (4 << 20) - (64 << 10)
+"""Largest tensor in one message: gRPC's limit of 4 MiB, less what goes beside it."""
+
+AT_ONCE_BYTES = 64 << 20
+"""The most that the tensors of a cohort may have together to be sent in one message each, if they exceed a chunk."""
 
 SMALL_SUM = 1 << 16
 """The sum of a round of up to this size is sent to every member with the next one, beside the consensus."""
@@ -22,3 +25,11 @@ TURNS = "dcfpca-turns"
 
 STANDBY = "dcfpca-standby"
 """Key in the trailing metadata of a health check that a standby answers: who serves meanwhile."""
+
+
+def fits_one_message(size: int, cohort: int) -> bool:
+    """Whether tensors of so many bytes, one for each member, are sent in one message each and not in chunks.
+
+    A call or a message less is much of what an exchange costs, but what is in one message is in memory as a whole.
+    """
+    return size <= CHUNK_BYTES or (size <= MESSAGE_BYTES and size * cohort <= AT_ONCE_BYTES)

@@ -14,6 +14,7 @@ from typing import Any
 from dcfpca.connection_diagnosis import TlsFiles
 from dcfpca.errors import BadIdentity, BadInput, BadMessage, DcfpcaError
 from dcfpca.feature_names import features_digest
+from dcfpca.freed_memory import return_freed_memory
 from dcfpca.logs import log
 from dcfpca.methods import load_accountant
 from dcfpca.spec import parse_spec
@@ -155,6 +156,7 @@ class Daemon:
         """Keep nothing in memory of a run that is over; a new driver is made if anybody asks about it."""
         if self._drivers.get(driver.run_id) is driver:
             del self._drivers[driver.run_id]
+            return_freed_memory()
 
     async def _restore(self) -> None:
         for row in self._store.runs():

@@ -25,7 +25,7 @@ from dcfpca.secagg.fixed_cohort.checking_turns import members_in_turn
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import TensorHeader
-from dcfpca.wire_constants import INLINE_BYTES, SMALL_SUM
+from dcfpca.wire_constants import SMALL_SUM, fits_one_message
 
 BROADCAST_BYTES = 16 << 20
 """The most that the streams of a run may write at once; a larger broadcast is written to some streams at a time."""
@@ -78,12 +78,13 @@ def stage_facts(
     if run.status is not Status.RUNNING or attempt is None:
         return facts
     opened = round_opened(run, attempt, consensus, ticket_of(run, attempt, consensus.header.sha256))
-    with_sum = None
-    if opened_sum is not None and opened_sum.round + 1 == attempt.ref.round and len(opened_sum.values) <= INLINE_BYTES:
+    with_sum, members = None, len(run.cohort)
+    is_of_round_before = opened_sum is not None and opened_sum.round + 1 == attempt.ref.round
+    if opened_sum is not None and is_of_round_before and fits_one_message(len(opened_sum.values), members):
         with_sum = _showing(opened, opened_sum)
     if with_sum is not None and len(with_sum.inline_sum) <= SMALL_SUM:
         opened, with_sum = with_sum, None
-    if len(consensus.payload) <= INLINE_BYTES:
+    if fits_one_message(len(consensus.payload) + len(opened.inline_sum), members):
         opened.inline_consensus = consensus.payload
     return replace(
         facts,

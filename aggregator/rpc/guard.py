@@ -22,7 +22,7 @@ from dcfpca.access_control import may_call
 from dcfpca.errors import BadIdentity, BadMessage, DcfpcaError, Refused
 from dcfpca.logs import log
 from dcfpca.version import __version__
-from dcfpca.wire_constants import PROTOCOL
+from dcfpca.wire_constants import CHUNK_BYTES, PROTOCOL
 
 _UNDECODABLE = object()
 _WATCHES = frozenset({"/dcfpca.v1.AdminService/WatchRun", "/grpc.health.v1.Health/Watch"})
@@ -130,11 +130,13 @@ class Guard(aio.ServerInterceptor):  # type: ignore[type-arg]
 
     async def _write(self, message: Any, context: aio.ServicerContext[Any, Any]) -> None:
         """Send one message of a stream; raises TooSlow when the caller does not read it in time."""
+        chunks = 1 + len(message) // CHUNK_BYTES if isinstance(message, bytes) else 1
+        seconds = chunks * self._read_seconds
         try:
-            async with asyncio.timeout(self._read_seconds):
+            async with asyncio.timeout(seconds):
                 await context.write(message)
         except TimeoutError:
-            raise TooSlow(f"nothing was read for {self._read_seconds:g} seconds", "read what was asked for") from None
+            raise TooSlow(f"nothing was read for {seconds:g} seconds", "read what was asked for") from None
 
     @contextmanager
     def _admitted(self, method: str, context: aio.ServicerContext[Any, Any]) -> Iterator[None]:

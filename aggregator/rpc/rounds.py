@@ -45,7 +45,7 @@ from dcfpca.pki import verify
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import rounds_pb2_grpc
 from dcfpca.v1.types_pb2 import Receipt, TensorPart
-from dcfpca.wire_constants import CHUNK_BYTES, PROTOCOL, TURNS, WHOLE
+from dcfpca.wire_constants import MESSAGE_BYTES, PROTOCOL, TURNS, WHOLE
 
 Context: TypeAlias = "aio.ServicerContext[Any, Any]"
 Part: TypeAlias = pb.UpdatePart | ChunkView
@@ -91,7 +91,7 @@ class RoundServicer(FixedCohortMethods, rounds_pb2_grpc.RoundServiceServicer):
             raise AlreadyConnected(f"a participant daemon with the identity {who.name} is connected already", hint)
         log("participant_connected", participant=who.name, software=request.software)
         # An idle stream sends nothing for a long time; the metadata tell the daemon that it was admitted.
-        await context.send_initial_metadata(((TURNS, str(TURNS_ABOVE)), (WHOLE, str(CHUNK_BYTES))))
+        await context.send_initial_metadata(((TURNS, str(TURNS_ABOVE)), (WHOLE, str(MESSAGE_BYTES))))
         try:
             async for assignment in self._stream(connection):
                 yield assignment

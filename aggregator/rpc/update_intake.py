@@ -27,7 +27,7 @@ from dcfpca.errors import BadMessage
 from dcfpca.message_fate import Fate
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import DTYPE_FLOAT64, DTYPE_UINT32, Receipt
-from dcfpca.wire_constants import CHUNK_BYTES
+from dcfpca.wire_constants import CHUNK_BYTES, MESSAGE_BYTES
 
 _REJECTED = receipt(Reply(Fate.REJECTED, "a different update has begun to arrive in this attempt before"))
 
@@ -76,7 +76,7 @@ class UpdateIntake:
         """The same for an update in one message."""
         if (answer := await self._answer_to_header()) is not None:
             return answer
-        self._check(UpdateChunk(0, data), 0)
+        self._check(UpdateChunk(0, data), 0, MESSAGE_BYTES)
         if len(data) != self._size:
             raise BadMessage(f"the upload ended after {len(data)} of {self._size} bytes")
         async with self._resources.slots.hold(self._who):
@@ -183,9 +183,9 @@ class UpdateIntake:
                 return
         raise BadMessage(f"the upload ended after {place or kept} of {self._size} bytes")
 
-    def _check(self, chunk: UpdateChunk, place: int) -> None:
+    def _check(self, chunk: UpdateChunk, place: int, most: int = CHUNK_BYTES) -> None:
         size, dtype = len(chunk.data), self._header.tensor.dtype
-        if chunk.offset != place or not 0 < size <= CHUNK_BYTES or size % (4 if dtype == DTYPE_UINT32 else 8):
+        if chunk.offset != place or not 0 < size <= most or size % (4 if dtype == DTYPE_UINT32 else 8):
             raise BadMessage(f"a piece of {size} bytes at {chunk.offset} came where byte {place} was due")
         if place + size > self._size:
             raise BadMessage(f"more than the announced {self._size} bytes came")

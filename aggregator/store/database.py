@@ -28,10 +28,11 @@ class SqliteDatabase(sqlite3.Connection):
     """A connection to the file; `Database` of database_port.py says what its methods do."""
 
     @contextmanager
-    def transaction(self, *, wait_for_disk: bool = True) -> Iterator[None]:
+    def transaction(self, *, wait_for_disk: bool = True, fold: bool = True) -> Iterator[None]:
         """A transaction, rolled back on failure."""
         try:
             self.execute(f"PRAGMA synchronous = {'FULL' if wait_for_disk else 'NORMAL'}")
+            self.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES if fold else 0}")
             self.execute("BEGIN IMMEDIATE")
             yield
             self.execute("COMMIT")
@@ -45,12 +46,15 @@ class SqliteDatabase(sqlite3.Connection):
         """Prove the lock and the permission to write, and with `commit` the space."""
         try:
             self.execute("BEGIN IMMEDIATE")
-            (version,) = self.execute("PRAGMA user_version").fetchone()
-            self.execute(f"PRAGMA user_version = {version}")
+            self._write_version()
             self.execute("COMMIT" if commit else "ROLLBACK")
         except sqlite3.DatabaseError as error:
             self._undo(error)
             raise explained(error) from error
+
+    def _write_version(self) -> None:
+        (version,) = self.execute("PRAGMA user_version").fetchone()
+        self.execute(f"PRAGMA user_version = {version}")
 
     def _undo(self, error: BaseException) -> None:
         if self.in_transaction:
@@ -62,6 +66,11 @@ class SqliteDatabase(sqlite3.Connection):
         """Move the write-ahead log into the database and cut its file to nothing; later, if a reader is in the way."""
         with suppress(sqlite3.OperationalError):
             self.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def fold_long_log(self) -> None:
+        """Move the log into the database if it has grown long, with a transaction that writes a number anew."""
+        with suppress(StoreFailed), self.transaction(wait_for_disk=False):
+            self._write_version()
 
     def damage(self, table: str = "") -> list[str]:
         """What SQLite's own check finds."""

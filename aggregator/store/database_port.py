@@ -37,12 +37,16 @@ class Database(Protocol):
     def executemany(self, statement: str, rows: Iterable[Sequence[Stored]], /) -> object:
         """Run a statement once for each row of values."""
 
-    def transaction(self, *, wait_for_disk: bool = True) -> AbstractContextManager[None]:
+    def transaction(self, *, wait_for_disk: bool = True, fold: bool = True) -> AbstractContextManager[None]:
         """A transaction; a failure rolls it back and raises StoreFailed.
 
         What is committed survives the death of the process in any case. With `wait_for_disk` it survives a power cut
-        too; without, a power cut may undo it together with what was committed since the last one that waited.
+        too; without, a power cut may undo it together with what was committed since the last one that waited. With
+        `fold` a log that has grown long is folded as part of it; without, by the next one or by `fold_long_log`.
         """
+
+    def fold_long_log(self) -> None:
+        """Fold the log of past transactions if it has grown long, where that is ours to do; should it fail, later."""
 
     def fold_log(self) -> None:
         """Give back the space that the log of past transactions takes, where that is ours to do."""

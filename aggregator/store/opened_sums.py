@@ -13,6 +13,8 @@ _UPSERT = (
     "INSERT INTO opened_sums (run_id, round, header, sum) VALUES (?, ?, ?, ?)"
     " ON CONFLICT (run_id, round) DO UPDATE SET header = excluded.header, sum = excluded.sum"
 )
+_SELECT_ROUNDS = "SELECT round FROM opened_sums WHERE run_id = ? ORDER BY round"
+_MOVE = "UPDATE opened_sums SET round = ?, header = ?, sum = ? WHERE run_id = ? AND round = ?"
 _DELETE_OLD = "DELETE FROM opened_sums WHERE run_id = ? AND round <= ?"
 _SELECT = "SELECT header, sum FROM opened_sums WHERE run_id = ? AND round = ?"
 
@@ -27,8 +29,15 @@ class StoredSum:
 
 
 def keep(db: Database, run_id: str, opened: StoredSum) -> None:
-    """Store the sum of a round, and drop those that are no longer kept; part of the caller's transaction."""
-    db.execute(_UPSERT, (run_id, opened.round, opened.header, opened.values))
+    """Store the sum of a round, and drop those that are no longer kept; part of the caller's transaction.
+
+    It replaces one of those: SQLite then writes into the same pages, in a fraction of the time of new ones.
+    """
+    rounds = [round for (round,) in db.execute(_SELECT_ROUNDS, (run_id,))]
+    if opened.round not in rounds and rounds and rounds[0] <= opened.round - KEPT_ROUNDS:
+        db.execute(_MOVE, (opened.round, opened.header, opened.values, run_id, rounds[0]))
+    else:
+        db.execute(_UPSERT, (run_id, opened.round, opened.header, opened.values))
     db.execute(_DELETE_OLD, (run_id, opened.round - KEPT_ROUNDS))
 
 

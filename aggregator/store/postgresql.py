@@ -71,7 +71,7 @@ class PostgresDatabase:
             cursor.executemany(_placeholders(statement), list(rows))
 
     @contextmanager
-    def transaction(self, *, wait_for_disk: bool = True) -> Iterator[None]:
+    def transaction(self, *, wait_for_disk: bool = True, fold: bool = True) -> Iterator[None]:
         """A fenced transaction, rolled back on failure; raises LeaseLost when another aggregator serves."""
         try:
             self._begin(wait_for_disk=wait_for_disk)
@@ -106,6 +106,9 @@ class PostgresDatabase:
         if self._connection.closed and not self._in_transaction:
             self._connection = connect(self._url)
         return self._connection
+
+    def fold_long_log(self) -> None:
+        """Nothing: the log of PostgreSQL is its own."""
 
     def fold_log(self) -> None:
         """Nothing: the log of PostgreSQL is its own."""

@@ -52,6 +52,7 @@ class Store:
         self.updates = UpdateFiles(path.with_name(f"{path.name}.updates"))
         self.exports = ExportFiles(path)
         self.write_failed = False
+        self._is_untidy = False
         self._closing = ExitStack()
         if database is None:
             self.connection: Database = open_sqlite(path, self._closing)
@@ -73,7 +74,7 @@ class Store:
         return run_rows.run_of_request(self.connection, request_id)
 
     def commit(self, commit: Commit) -> None:
-        """Make a batch of events durable with everything they lead to.
+        """Make a batch of events durable with everything they lead to. After a new consensus `tidy` is to be called.
 
         Only checkpoints wait for the disk. A power cut in the middle of a round takes the aggregator back to the
         opening of that attempt, where the participants repeat their messages or the round is reopened: nothing is lost,
@@ -81,7 +82,8 @@ class Store:
         """
         run_id, db = commit.run.run_id, self.connection
         self.updates.add_last(commit.chunks)
-        with db.transaction(wait_for_disk=commit.checkpoint):
+        fold = commit.consensus is None or self._is_untidy
+        with db.transaction(wait_for_disk=commit.checkpoint, fold=fold):
             if commit.checkpoint:
                 run_rows.update_state(db, commit.run, commit.seq)
             else:
@@ -92,6 +94,7 @@ class Store:
                 run_rows.insert_round(db, run_id, *commit.round_view)
             if commit.opened_sum:
                 opened_sums.keep(db, run_id, commit.opened_sum)
+        self._is_untidy = not fold
         for ref in commit.discard:
             self.updates.discard(ref)
         if commit.checkpoint and commit.run.attempt is not None:
@@ -99,6 +102,12 @@ class Store:
         if commit.run.status.over:
             self.updates.discard_run(run_id)
             db.fold_log()
+
+    def tidy(self, run_id: str) -> None:
+        """What a commit leaves to be done once everybody has been told of it: delete updates, fold the log."""
+        self.updates.sweep(run_id)
+        self.connection.fold_long_log()
+        self._is_untidy = False
 
     def load_runs(self) -> list[StoredRun]:
         """Every run that can be served, oldest first, with its journal replayed."""

@@ -240,8 +240,9 @@ class RoundServiceServicer:
 
     def SubmitWhole(self, request, context):
         """The same for an update that fits into one message: of at most as many bytes as Subscribe's initial metadata say
-        under `dcfpca-whole` (without that, there is no such call), in a cohort where nobody waits for a turn.
-        Same key, fates and statuses; a broken call is made again.
+        under `dcfpca-whole` (without that, there is no such call), in a cohort where nobody waits for a turn; if it has more
+        than 1 MiB, those of all members have at most 64 MiB together. Same key, fates and statuses; a broken call is made
+        again, of more than 1 MiB as SubmitUpdate.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -19,7 +19,7 @@ from dcfpca.pki import Credentials
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import rounds_pb2_grpc as stubs
 from dcfpca.v1 import types_pb2 as types
-from dcfpca.wire_constants import CHUNK_BYTES, TURNS, WHOLE
+from dcfpca.wire_constants import CHUNK_BYTES, MESSAGE_BYTES, TURNS, WHOLE, fits_one_message
 
 T = TypeVar("T")
 
@@ -201,11 +201,11 @@ class Link:
         """Send an update; after a broken connection, only the bytes that have not arrived.
 
         In a large cohort the header is sent first, and the bytes once the aggregator is ready for them. In a small
-        cohort a small update is sent as one message.
+        cohort an update that fits is sent as one message; if the call breaks and it is large, in pieces from then on.
         """
 
         async def once(first: bool) -> types.Receipt:
-            if len(payload) <= self._whole_bytes and cohort <= self._turns_above:
+            if self._is_one_message(len(payload), cohort) and (first or len(payload) <= CHUNK_BYTES):
                 return await self._submit_whole(header, payload)
             offset = 0 if first else (await self._stub.ResumeUpload(header, timeout=CALL_SECONDS)).offset
             waits = cohort > self._turns_above
@@ -225,9 +225,13 @@ class Link:
 
         return await _with_retries(once, Backoff(self.longest_wait))
 
+    def _is_one_message(self, size: int, cohort: int) -> bool:
+        return size <= self._whole_bytes and cohort <= self._turns_above and fits_one_message(size, cohort)
+
     async def _submit_whole(self, header: pb.UpdateHeader, payload: Buffer) -> types.Receipt:
         call: Any = self._channel.unary_unary(_SUBMIT_WHOLE, None, types.Receipt.FromString)
-        receipt: types.Receipt = await call(whole_update(header, payload), timeout=CALL_SECONDS)
+        timeout = CALL_SECONDS if len(payload) <= CHUNK_BYTES else STREAM_SECONDS
+        receipt: types.Receipt = await call(whole_update(header, payload), timeout=timeout)
         return receipt
 
     async def export(self, header: pb.ExportHeader, path: Path) -> types.Receipt:
@@ -343,7 +347,7 @@ def upload_limits_of(metadata: Any) -> tuple[float, int]:
     """
     said = dict(metadata or ())
     turns, whole = _number(said.get(TURNS)), _number(said.get(WHOLE))
-    return math.inf if turns is None else turns, min(whole or 0, CHUNK_BYTES)
+    return math.inf if turns is None else turns, min(whole or 0, MESSAGE_BYTES)
 
 
 def _number(said: Any) -> int | None:

@@ -11,7 +11,7 @@ from dcfpca.rpca.kernels.array_types import WorkArray
 from dcfpca.rpca.kernels.loop_selection import AWAITED_WIDTHS
 from dcfpca.rpca.method import FloatArray
 
-THIN_WIDTH = 12  # up to so many directions, passes that never form L are faster than matrix products …
+THIN_WIDTH = 6  # up to so many directions, passes that never form L are faster than matrix products …
 THIN_COLUMNS = 32  # … over blocks of at least so many columns; blocks of a tall matrix have few
 
 

@@ -63,11 +63,13 @@ STARTS = {float(rule): rule for rule in CoefficientStart}
 PLAN_SCALARS = tuple(field.name for field in fields(RoundPlan) if field.name not in ("U", "weights", "values"))
 
 
-@lru_cache(maxsize=64)
 def broadcast_layout(rows: int, width: int, round_number: int) -> Layout:
     """The layout of the broadcast: empty in round 0, then U, the round's parameters, and d and σ by direction."""
-    if round_number == 0:
-        return Layout(0, 0)
+    return Layout(0, 0) if round_number == 0 else _plan_layout(rows, width)
+
+
+@lru_cache(maxsize=64)
+def _plan_layout(rows: int, width: int) -> Layout:
     weights = tuple(f"weight_{j}" for j in range(width))
     values = tuple(f"singular_value_{j}" for j in range(width))
     return Layout(rows, width, (*PLAN_SCALARS, *weights, *values))

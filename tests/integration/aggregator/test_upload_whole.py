@@ -14,7 +14,7 @@ import pytest
 from dcfpca.chunked_vectors import chunks, header_of
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
-from dcfpca.wire_constants import CHUNK_BYTES
+from dcfpca.wire_constants import AT_ONCE_BYTES, CHUNK_BYTES, MESSAGE_BYTES
 from participant.link.calls import upload_limits_of
 from tests.integration.aggregator.test_upload_turns import (
     NAMES,
@@ -54,10 +54,26 @@ async def test_a_large_update_and_a_large_cohort_use_the_stream(tmp_path: Path, 
         assert (await link.upload(pb.UpdateHeader(), bytes(size), cohort)).reason == str(size)
 
 
+async def test_a_large_update_whose_call_breaks_goes_on_in_pieces(tmp_path: Path) -> None:
+    async with bare(tmp_path, Whole(MESSAGE_BYTES)) as link, asyncio.timeout(PATIENCE):
+        size = CHUNK_BYTES + 8
+        assert (await link.upload(pb.UpdateHeader(), bytes(size), 3)).reason == str(size)
+        assert (await link.upload(pb.UpdateHeader(), bytes(size), 3)).reason == f"{size} at once"
+
+
+async def test_updates_that_would_fill_the_memory_together_come_in_pieces(tmp_path: Path) -> None:
+    aggregator = Whole(MESSAGE_BYTES)
+    aggregator.dropped = True
+    async with bare(tmp_path, aggregator) as link, asyncio.timeout(PATIENCE):
+        size, most = 2 * CHUNK_BYTES, AT_ONCE_BYTES // (2 * CHUNK_BYTES)
+        assert (await link.upload(pb.UpdateHeader(), bytes(size), most)).reason == f"{size} at once"
+        assert (await link.upload(pb.UpdateHeader(), bytes(size), most + 1)).reason == str(size)
+
+
 @pytest.mark.parametrize("said", ["", "many", "-1", "1e9", "²"])
 def test_metadata_that_say_no_number_mean_no_updates_in_one_message(said: str) -> None:
     assert upload_limits_of((("dcfpca-whole", said),))[1] == 0
-    assert upload_limits_of((("dcfpca-whole", str(10 * CHUNK_BYTES)),))[1] == CHUNK_BYTES
+    assert upload_limits_of((("dcfpca-whole", str(10 * MESSAGE_BYTES)),))[1] == MESSAGE_BYTES
 
 
 async def opened(aggregator: Service) -> tuple[str, Any, pb.UpdateHeader, bytes]:
@@ -138,6 +154,6 @@ async def test_what_the_spec_does_not_allow_is_turned_away_and_not_counted(
 
 async def test_a_daemon_s_stream_is_told_that_updates_may_come_in_one_message(tmp_path: Path) -> None:
     async with ready_to_upload(tmp_path) as (link, header, payload):
-        assert link._whole_bytes == CHUNK_BYTES
+        assert link._whole_bytes == MESSAGE_BYTES
         fates = [(await link.upload(header, payload, len(NAMES))).fate for _ in range(2)]
         assert fates == [types.FATE_ACCEPTED, types.FATE_DUPLICATE]

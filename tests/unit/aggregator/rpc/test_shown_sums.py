@@ -11,7 +11,7 @@ from aggregator.store.opened_sums import StoredSum
 from dcfpca.methods import method_of
 from dcfpca.secagg.fixed_cohort.checking_turns import members_in_turn
 from dcfpca.v1 import rounds_pb2 as pb
-from dcfpca.wire_constants import INLINE_BYTES, SMALL_SUM
+from dcfpca.wire_constants import MESSAGE_BYTES, SMALL_SUM
 from tests.support.fixed_cohort_rules import WaitingRun
 from tests.support.rules import NAMES
 
@@ -49,7 +49,7 @@ def test_a_larger_sum_goes_to_those_in_turn_and_the_consensus_to_the_others(wait
         assert opened.HasField("sum") is turn
 
 
-@pytest.mark.parametrize(("size", "round"), [(INLINE_BYTES + 8, ROUND - 1), (8, ROUND - 2)])
+@pytest.mark.parametrize(("size", "round"), [(MESSAGE_BYTES + 8, ROUND - 1), (8, ROUND - 2)])
 def test_a_sum_that_is_too_large_or_of_another_round_goes_to_nobody(waiting: WaitingRun, size: int, round: int) -> None:
     facts = facts_of(waiting, size, round)
     assert not any(opened_to(waiting, facts, name).HasField("sum") for name in NAMES)

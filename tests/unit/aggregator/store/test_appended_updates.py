@@ -146,3 +146,64 @@ def test_after_a_full_disk_what_was_kept_is_there_and_the_rest_is_sent_again(
     updates.add_last([BOB, CEM])
     for key, _, data in (ANN, BOB, CEM):
         assert content(updates, key) == data
+
+
+def next_round(updates: UpdateFiles, *given: tuple[UpdateKey, int, bytes]) -> Path:
+    """End the attempt and begin the next one with these updates; returns its file."""
+    updates.discard(REF)
+    updates.sweep("r1")
+    ref = AttemptRef("r1", 2, 1)
+    updates.load(ref)
+    updates.add_last([(UpdateKey(ref, key.participant, key.sha256), offset, data) for key, offset, data in given])
+    (file,) = (updates._directory / "r1" / "2.1").iterdir()
+    return file
+
+
+def test_the_file_of_a_round_that_is_over_is_wiped_and_used_again(tmp_path: Path) -> None:
+    updates = UpdateFiles(tmp_path)
+    updates.add_last([ANN, BOB])
+    before = the_file(tmp_path).stat()
+    file = next_round(updates, CEM)
+    assert (file.stat().st_ino, file.stat().st_size) == (before.st_ino, before.st_size)
+    assert file.read_bytes().rstrip(b"\0").endswith(CEM[2])
+    assert [path.name for path in (tmp_path / "r1").iterdir()] == ["2.1"]
+    again = UpdateFiles(tmp_path)
+    ref = AttemptRef("r1", 2, 1)
+    assert content(again, UpdateKey(ref, "cem", CEM[0].sha256)) == CEM[2]
+    assert [again.received(UpdateKey(ref, key.participant, key.sha256)) for key, *_ in (ANN, BOB)] == [0, 0]
+
+
+def test_an_update_that_a_kill_cut_off_in_a_used_file_does_not_count(tmp_path: Path) -> None:
+    updates = UpdateFiles(tmp_path)
+    updates.add_last([ANN, BOB])
+    file = next_round(updates, CEM, ANN)
+    written = bytearray(file.read_bytes())
+    place = written.index(ANN[2])
+    written[place + 8 : place + len(ANN[2])] = bytes(len(ANN[2]) - 8)
+    file.write_bytes(written)
+    again, ref = UpdateFiles(tmp_path), AttemptRef("r1", 2, 1)
+    ann = UpdateKey(ref, "ann", ANN[0].sha256)
+    assert (again.received(ann), again.size(ann)) == (0, 0)
+    again.add_last([(ann, 0, ANN[2])])
+    for key, data in ((ann, ANN[2]), (UpdateKey(ref, "cem", CEM[0].sha256), CEM[2])):
+        assert content(UpdateFiles(tmp_path), key) == data
+
+
+def test_a_restarted_aggregator_uses_no_file_that_was_wiped_before(tmp_path: Path) -> None:
+    """A power cut may have brought back what was in it."""
+    updates = UpdateFiles(tmp_path)
+    updates.add_last([ANN, BOB])
+    updates.discard(REF)
+    updates.sweep("r1")
+    assert next_round(UpdateFiles(tmp_path), CEM).stat().st_size < 100
+
+
+def test_nothing_is_left_of_a_run_that_is_over(tmp_path: Path) -> None:
+    updates = UpdateFiles(tmp_path)
+    updates.add_last([ANN, BOB])
+    updates.discard(REF)
+    updates.sweep("r1")
+    updates.discard_run("r1")
+    assert not list(tmp_path.iterdir())
+    updates.add_last([ANN])
+    assert content(updates, ANN[0]) == ANN[2]
