@@ -217,7 +217,7 @@ class SubspaceMethod:
     def _close(self, done: int, state: State, start: CoefficientStart = CoefficientStart.CARRIED) -> Consensus:
         """End the round: either the run is over, or the next round opens, in which V begins at `start`."""
         if state.quiet >= QUIET_ROUNDS:
-            state = replace(state, schedule=final_thresholds(state.schedule, self.settings))
+            state = replace(state, schedule=final_thresholds(state.schedule, self.settings, self.tolerance))
         rank = int(np.count_nonzero(state.weights))
         kept_values = (state.weights * state.values)[state.weights > 0.0]
         plan = state.plan(start, self.settings)

@@ -11,7 +11,7 @@ from dcfpca.rpca.subspace.settings import SubspaceSettings
 QUIET_ROUNDS = 2  # one round at rest may be chance
 PULL_LEFT = 10.0  # the deviation of what is not explained, outliers apart, in tolerances
 FAST = 0.25  # figures that fall to this share of themselves or less in a round converge fast
-LAST_LEVEL = 30.0  # deviations of what is left: what is larger is an outlier
+LAST_LEVEL = 30.0  # deviations of what is left, and tolerances: what is larger is an outlier
 
 
 def quiet_rounds(
@@ -41,11 +41,15 @@ def explained(schedule: Schedule, tolerance: float) -> bool:
     return schedule.noise <= largest and schedule.influence <= PULL_LEFT * largest
 
 
-def final_thresholds(schedule: Schedule, settings: SubspaceSettings) -> Schedule:
-    """The schedule that the result of a converged run is made by: λ need not have come down to the noise by then."""
+def final_thresholds(schedule: Schedule, settings: SubspaceSettings, tolerance: float) -> Schedule:
+    """The schedule that the result of a converged run is made by: λ need not have come down to the noise by then.
+
+    L is known to the tolerance: a residual next to it tells of L and not of the data.
+    """
     if noise_governs(schedule, settings):
         return schedule
-    return replace(schedule, level=min(schedule.level, LAST_LEVEL * max(schedule.noise, schedule.influence)))
+    left = max(schedule.noise, schedule.influence, tolerance * schedule.unit)
+    return replace(schedule, level=min(schedule.level, LAST_LEVEL * left))
 
 
 def noise_governs(schedule: Schedule, settings: SubspaceSettings) -> bool:

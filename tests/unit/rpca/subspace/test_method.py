@@ -57,6 +57,14 @@ def test_large_entries_of_few_strong_directions_are_not_taken_for_outliers(
     assert run.consensus.progress.rank == problem.rank
 
 
+def test_what_the_tolerance_leaves_of_l_is_not_taken_for_outliers() -> None:
+    """A run ends with L known to the tolerance, where most residuals can be far smaller still."""
+    problem = generate(Recipe(300, 100, 3, 0.02, condition=20.0, counts=(50, 50)), 2)
+    run = simulate(SubspaceMethod(300, 6, 150, 1e-9, fixed_rank=False), problem.sites())
+    assert run.consensus.outcome is Outcome.CONVERGED
+    assert np.array_equal(run.outliers.toarray() != 0.0, problem.S != 0.0)
+
+
 @pytest.mark.parametrize("scale", [1.0, 3.0, 7.0])
 def test_the_scale_of_the_data_decides_nothing(scale: float) -> None:
     """The opening exchange counts by powers of sixteen; the first round makes up for what that does not tell."""
