@@ -12,18 +12,18 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from aggregator.store.appended_updates import AppendedUpdates, wipe
+from aggregator.store.appended_updates import AppendedUpdates
 from aggregator.store.sqlite_errors import StoreFailed
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.chunked_vectors import Buffer
 from dcfpca.errors import BadMessage
 from dcfpca.wire_constants import CHUNK_BYTES
 
-_APPENDED, _WIPED, _DISCARDED = "appended", "wiped", "discarded-"
+_APPENDED, _DISCARDED = "appended", "discarded-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,6 @@ class UpdateFiles:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._loaded: dict[AttemptRef, _Attempt] = {}
-        self._wiped: dict[str, Path] = {}  # by run; not of an earlier process: a power cut may have undone the wiping
 
     def is_loaded(self, ref: AttemptRef) -> bool:
         """True if the progress of this attempt is in memory."""
@@ -95,8 +94,6 @@ class UpdateFiles:
         attempt = self._attempt(ref)
         with self._writing(ref):
             self._attempt_directory(ref).mkdir(parents=True, exist_ok=True, mode=0o700)
-            if (wiped := self._wiped.pop(ref.run_id, None)) is not None:
-                attempt.appended.use_again(wiped)
             attempt.appended.append(((key.participant, key.sha256), data) for key, data in updates)
         for key, data in updates:
             attempt.note(key, len(data))
@@ -186,17 +183,13 @@ class UpdateFiles:
             shutil.rmtree(directory, ignore_errors=True)
 
     def sweep(self, run_id: str) -> None:
-        """Delete what was discarded of this run, but for one file, which the next attempt uses when it is wiped."""
+        """Delete what was discarded of this run."""
         for directory in (self._directory / run_id).glob(f"{_DISCARDED}*"):
-            with suppress(OSError):
-                wipe(directory / _APPENDED)
-                self._wiped[run_id] = (directory / _APPENDED).replace(self._directory / run_id / _WIPED)
             shutil.rmtree(directory, ignore_errors=True)
 
     def discard_run(self, run_id: str) -> None:
         """Delete all updates of a run that is over, with its directory."""
         shutil.rmtree(self._directory / run_id, ignore_errors=True)
-        self._wiped.pop(run_id, None)
         for loaded in [one for one in self._loaded if one.run_id == run_id]:
             del self._loaded[loaded]
 
