@@ -84,7 +84,9 @@ class Limits(Section):
     concurrent_calls: int = Field(32, ge=1, description="Calls of one identity in progress at a time, watches apart.")
     concurrent_watches: int = Field(32, ge=1, description="Watches of one identity open at a time.")
     upload_seconds: float = Field(30, gt=0, description="Longest pause inside an upload before it is cut.")
-    read_seconds: float = Field(60, gt=0, description="Longest time a peer may leave a piece unread before it is cut.")
+    read_seconds: float = Field(
+        60, gt=0, description="Longest time that a MiB may be left unread before the peer is cut."
+    )
 
 
 class Telemetry(Section):

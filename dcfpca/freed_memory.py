@@ -13,7 +13,7 @@ NEW_OBJECTS = 10_000
 
 
 def keep_freed_memory(mapped_from: int = MAPPED_FROM_BYTES) -> None:
-    """Keep up to 64 MiB of freed memory for the next message; does nothing where the C library is not glibc.
+    """Keep up to 64 MiB of freed memory at the end of each heap for the next message; does nothing without glibc.
 
     By default every tensor's buffer goes back to the kernel and comes back page by page: 770 page faults in a round of
     ten sites with 400 kB each, and with 3.6 MB each a fifth of the round's CPU. Arrays of `mapped_from` bytes and more

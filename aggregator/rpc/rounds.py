@@ -53,7 +53,8 @@ SentKeys: TypeAlias = "WeakKeyDictionary[Runner, frozenset[str]]"
 
 
 TRANSFERS = 32
-"""The most concurrent uploads, and as many downloads and exports: each holds a chunk of at most 1 MiB in memory."""
+"""The most concurrent uploads, and as many downloads and exports: each holds a chunk of at most 1 MiB in memory, or
+in a small cohort a message of at most 3.9."""
 
 TURNS_ABOVE = 2 * TRANSFERS
 """In a larger cohort an update's header is sent first, and its bytes when a slot is free."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +42,7 @@ class RawFileColumns:
         self._descriptor, self._origin = descriptor, origin
         self._lines, self._length = lines
         self._dtype, self._offset, self._lines_are_columns = dtype, offset, lines_are_columns
-        self._reader = ThreadPoolExecutor(1, "read-ahead")
-        weakref.finalize(self, _close, descriptor, self._reader)
+        weakref.finalize(self, os.close, descriptor)
 
     @property
     def reads_ahead(self) -> bool:
@@ -61,7 +62,8 @@ class RawFileColumns:
         # Interleaved reads of several threads look random to the kernel, so its read-ahead is requested explicitly: by
         # another thread, because the kernel makes room for all of it before it returns.
         ahead = self._offset + stop * each, READ_AHEAD * held.nbytes
-        self._reader.submit(os.posix_fadvise, self._descriptor, *ahead, os.POSIX_FADV_WILLNEED)
+        with suppress(RuntimeError):  # no thread can be had, or the process is ending: the file is read all the same
+            _advising_thread().submit(os.posix_fadvise, self._descriptor, *ahead, os.POSIX_FADV_WILLNEED)
         self._fill(_bytes_of(held), self._offset + start * each)
         return np.asarray(held, np.float64).T
 
@@ -84,9 +86,10 @@ def _bytes_of(array: NDArray[Any]) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def _close(descriptor: int, reader: ThreadPoolExecutor) -> None:
-    reader.shutdown(wait=False, cancel_futures=True)
-    os.close(descriptor)
+@lru_cache(maxsize=1)
+def _advising_thread() -> ThreadPoolExecutor:
+    """One thread for all files: a site may have hundreds. Advice on a file that is closed by then does nothing."""
+    return ThreadPoolExecutor(1, "read-ahead")
 
 
 def raw_columns_of(path: Path, array: np.memmap[Any, Any], *, turned: bool) -> RawFileColumns:

@@ -122,6 +122,9 @@ class LocalWork:
             except Exception:
                 self._fail()
                 raise
+            except asyncio.CancelledError:
+                self.forget()
+                raise
             self.forget()
 
     def _account(self, consent: Consent) -> dict[str, Any] | None:
