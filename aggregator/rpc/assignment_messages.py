@@ -79,8 +79,11 @@ def stage_facts(
         return facts
     opened = round_opened(run, attempt, consensus, ticket_of(run, attempt, consensus.header.sha256))
     with_sum, members = None, len(run.cohort)
-    is_of_round_before = opened_sum is not None and opened_sum.round + 1 == attempt.ref.round
-    if opened_sum is not None and is_of_round_before and fits_one_message(len(opened_sum.values), members):
+    if (
+        opened_sum is not None
+        and opened_sum.round + 1 == attempt.ref.round
+        and fits_one_message(len(opened_sum.values), members)
+    ):
         with_sum = _showing(opened, opened_sum)
     if with_sum is not None and len(with_sum.inline_sum) <= SMALL_SUM:
         opened, with_sum = with_sum, None

@@ -47,7 +47,7 @@ from dcfpca.rpca.subspace.settings import update_layout as _update_layout
 from dcfpca.rpca.subspace.site import SKETCHING_ROUNDS, SubspaceSite
 from dcfpca.rpca.subspace.state import State
 from dcfpca.rpca.subspace.stopping import QUIET_ROUNDS, final_thresholds, next_round_explains, quiet_rounds
-from dcfpca.rpca.subspace.update_scaling import update_scales, update_unit
+from dcfpca.rpca.subspace.update_scaling import unit_and_scales
 from dcfpca.rpca.thresholds import NORMAL_MEDIAN
 
 
@@ -151,8 +151,8 @@ class SubspaceMethod:
         """
         old, scalars = State.of(consensus), total.sums.scalars
         schedule = warm_schedule(old.schedule, Measured.of(old.schedule, scalars), self.settings)
-        unit = update_unit(old.values)
-        U, values = rotate_to_principal(old.U, total.sums.tensor * unit, update_scales(old.values, unit))
+        unit, scales = unit_and_scales(old.values)
+        U, values = rotate_to_principal(old.U, total.sums.tensor * unit, scales)
         weights = self._rules.weights(values, schedule, scalars[0] * schedule.columns, stretch=1.0, moving=True)
         return self._close(1, State(U, weights, _kept_alive(values, schedule), schedule))
 
@@ -231,8 +231,7 @@ class SubspaceMethod:
 
 def next_subspace(old: State, tensor: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The next U and singular values; after a narrow round, those of the entering directions beside the old rest."""
-    unit, rough = update_unit(old.values), old.schedule.single > 0.0
-    scales = update_scales(old.values, unit)
+    (unit, scales), rough = unit_and_scales(old.values), old.schedule.single > 0.0
     if not old.narrow:
         return rayleigh_ritz(old.U, tensor * unit, scales, rough)
     entering = old.weights > 0.0

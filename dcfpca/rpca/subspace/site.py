@@ -24,7 +24,7 @@ from dcfpca.rpca.subspace.certificate_sums import CertificateSums
 from dcfpca.rpca.subspace.rejected_columns import UnexplainedSums, free_locked_columns
 from dcfpca.rpca.subspace.round_plan import CoefficientStart, RoundPlan
 from dcfpca.rpca.subspace.settings import OPENING_BINS, OPENING_LOWEST, OPENING_STEP, SubspaceSettings
-from dcfpca.rpca.subspace.update_scaling import update_scales, update_unit
+from dcfpca.rpca.subspace.update_scaling import unit_and_scales
 
 SKETCHING_ROUNDS = 2  # while U is only a sketch, one pass tells as much as two
 RESULT_BYTES = 1 << 23  # of L in one block of the result: no site needs to put many small ones together
@@ -127,8 +127,8 @@ class SubspaceSite:
 
     def _step_plan(self, plan: RoundPlan, passes: int, final: bool = False) -> StepPlan:
         """The round for this site; the final step covers only what enters L, in the precision of the last round."""
-        unit = update_unit(plan.values)
-        U, weights, scales = plan.U, plan.weights, unit * update_scales(plan.values, unit)
+        unit, divisors = unit_and_scales(plan.values)
+        U, weights, scales = plan.U, plan.weights, unit * divisors
         if plan.narrow or final:
             entering = plan.entering
             U, weights, scales = select_columns(U, entering), weights[entering], scales[entering]

@@ -9,12 +9,9 @@ from dcfpca.rpca.method import FloatArray
 SMALLEST_SCALE = 1e-11  # of the largest: below lies rounding, which must not be amplified
 
 
-def update_unit(values: FloatArray) -> float:
-    """The unit of the tensor a site sends: about the largest singular value."""
+def unit_and_scales(values: FloatArray) -> tuple[float, FloatArray]:
+    """The unit of the tensor a site sends, about the largest singular value; and the divisors of V that give its
+    columns unit length over all sites together."""
     largest = float(values.max())
-    return largest if largest > 0.0 else 1.0
-
-
-def update_scales(values: FloatArray, unit: float) -> FloatArray:
-    """The divisors of V that give its columns unit length over all sites together; `unit` is `update_unit`."""
-    return np.maximum(values, SMALLEST_SCALE * unit)
+    unit = largest if largest > 0.0 else 1.0
+    return unit, np.maximum(values, SMALLEST_SCALE * unit)
