@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export PYTHONPATH :=
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check lint coverage protos docs results bench setup clean dist image verify-deploy
+.PHONY: demo test check lint coverage protos docs results bench paper setup clean dist image verify-deploy
 
 demo: $(RUNTIME)
 	$(BIN)/dcfpca demo
@@ -48,7 +48,12 @@ results: $(STAMP)
 	$(BIN)/python -m benchmarks.report
 
 bench: $(STAMP)
-	$(BIN)/dcfpca bench solve --rows 500 --columns 500 --rank 25 --participants 10
+	$(BIN)/python -m benchmarks.solve --rows 500 --columns 500 --rank 25 --participants 10
+
+# The paper's figures and tables, measured again: hours; PAPER="--quick" takes minutes.
+PAPER ?=
+paper: $(STAMP)
+	$(BIN)/python -m benchmarks.paper $(PAPER)
 
 setup: $(STAMP)
 

@@ -1,36 +1,29 @@
-"""The aggregator's configuration file. Errors name the offending key; paths are relative to the file."""
+"""The aggregator's configuration file."""
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
+from dcfpca.config_file import FilePath, Section, read_config
 from dcfpca.errors import BadInput
 from dcfpca.host_port import listening, listening_or_none
-from dcfpca.validation_text import describe
 
 ListenAddress = Annotated[str, AfterValidator(listening)]
 WebAddress = Annotated[str, AfterValidator(listening_or_none)]
 _POSTGRESQL = ("postgresql://", "postgres://")
 
 
-class Section(BaseModel):
-    """A table of the file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
 class Server(Section):
     """The listening address, the service's credentials and the revocation list, threads, and the time to stop."""
 
     listen: ListenAddress = Field("0.0.0.0:7443", description="host:port of the gRPC service; port 0 takes a free one.")
-    ca: Path = Field(description="The consortium's CA certificate, or two of them during a change of CA.")
-    cert: Path = Field(description="The aggregator's certificate; its names must match what participants dial.")
-    key: Path = Field(description="Its private key, readable by the service alone.")
-    crl: Path | None = Field(None, description="The CA's revocation list; read again whenever it changes.")
+    ca: FilePath = Field(description="The consortium's CA certificate, or two of them during a change of CA.")
+    cert: FilePath = Field(description="The aggregator's certificate; its names must match what participants dial.")
+    key: FilePath = Field(description="Its private key, readable by the service alone.")
+    crl: FilePath | None = Field(None, description="The CA's revocation list; read again whenever it changes.")
     threads: int = Field(1, ge=1, description="Threads of the linear algebra; more pay for tensors of many MB only.")
     drain_seconds: float = Field(10, ge=0, description="How long open calls may finish when the service stops.")
 
@@ -38,14 +31,16 @@ class Server(Section):
 class StoreSection(Section):
     """The location of the store."""
 
-    path: Path = Field(description="The SQLite file; open updates and exported files lie in directories beside it.")
+    path: FilePath = Field(description="The SQLite file; open updates and exported files lie in directories beside it.")
     url: str = Field(
         "",
         repr=False,
         description="postgresql://USER@HOST/DATABASE, shared by aggregators that stand by for each other; `path` then "
         "names only the directories. The password is best left to PGPASSFILE or url_file. Empty: SQLite.",
     )
-    url_file: Path | None = Field(None, description="A file that holds the url, password included, in place of `url`.")
+    url_file: FilePath | None = Field(
+        None, description="A file that holds the url, password included, in place of `url`."
+    )
     keep_runs: int = Field(0, ge=0, description="Most runs that are over to keep; the oldest are deleted. 0: all.")
     keep_days: float = Field(0, ge=0, description="Days to keep a run after its end. 0: for ever.")
 
@@ -94,7 +89,7 @@ class Telemetry(Section):
 
     log: Literal["human", "json"] = Field("human", description="Form of the log on standard error.")
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severity that is logged.")
-    ready_file: Path | None = Field(None, description="Written with host:port once the service listens.")
+    ready_file: FilePath | None = Field(None, description="Written with host:port once the service listens.")
     metrics: WebAddress = Field(
         "127.0.0.1:9464", description="host:port where Prometheus finds /metrics; empty: no metrics."
     )
@@ -124,30 +119,4 @@ class Config(Section):
 
 def load_config(path: Path) -> Config:
     """Read and check the file; every failure is one sentence that names the key."""
-    try:
-        raw = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise BadInput(f"the configuration {path} cannot be read: {error.strerror}", "check --config") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"the configuration {path} is not valid TOML: {error}", "correct it at that place") from error
-    try:
-        config = Config.model_validate(raw)
-    except ValidationError as error:
-        hint = "`dcfpca init aggregator` writes an example, docs/configuration.md explains every key"
-        raise BadInput(f"the configuration {path} is not valid: {describe(error)}", hint) from error
-    return _resolved(config, path.resolve().parent)
-
-
-def _resolved(config: Config, base: Path) -> Config:
-    server = config.server
-    files = {name: base / getattr(server, name) for name in ("ca", "cert", "key")}
-    files |= {"crl": base / server.crl} if server.crl else {}
-    ready, url_file = config.telemetry.ready_file, config.store.url_file
-    store = {"path": base / config.store.path, "url_file": base / url_file if url_file else None}
-    return config.model_copy(
-        update={
-            "server": server.model_copy(update=files),
-            "store": config.store.model_copy(update=store),
-            "telemetry": config.telemetry.model_copy(update={"ready_file": base / ready if ready else None}),
-        }
-    )
+    return read_config(path, Config, "aggregator")

@@ -5,7 +5,6 @@ Each command imports what it needs when it is called: container platforms call `
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -42,7 +41,7 @@ def serve(config: ConfigPath) -> None:
     """Serve until SIGTERM or Ctrl-C."""
     settings = _settings(config)
     logs.setup(settings.telemetry.log, settings.telemetry.level)
-    from aggregator.service import run_service
+    from aggregator.service.serve import run_service
 
     run_service(settings)
 
@@ -88,7 +87,7 @@ def health(
 @app.command()
 def backup(config: ConfigPath, out: Annotated[Path, typer.Option("--out", help="The file to write.")]) -> None:
     """Make a consistent copy of the store while the service runs. After a restore, open runs continue or pause."""
-    from aggregator.store.backup import back_up
+    from aggregator.store.examination import back_up
 
     settings = _settings(config).store
     if settings.database_url():
@@ -114,7 +113,6 @@ def _raise_if_damaged(what: str, findings: Findings) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The entry point of `dcfpca-aggregator`."""
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     run_command(app, arguments)
 
 

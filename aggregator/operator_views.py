@@ -1,16 +1,15 @@
-"""Runs and participants as operators see them."""
+"""Runs, their verdicts and participants as operators see them."""
 
 from __future__ import annotations
 
-from aggregator.run import exports, phases, waiting
-from aggregator.run.phases import awaited
-from aggregator.run.records import StoredComplaint
-from aggregator.run.state import Export, Run, Status
+from aggregator.run import exports, waiting
+from aggregator.run.round_rules import awaited, deadline
+from aggregator.run.state import Export, Run, Status, StoredComplaint
 from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.store.participants import ParticipantRecord
 from aggregator.store.store import HeldRun
-from aggregator.verdict_view import rank_curve_view, verdict_view
+from dcfpca.errors import DcfpcaError
 from dcfpca.rpca.method import Consensus
 from dcfpca.spec import RunSpec
 from dcfpca.suggestions import listed
@@ -44,7 +43,7 @@ async def run_view(registry: RunRegistry, runner: Runner, after_round: int = -1,
         waiting=_waiting(registry, run),
         complaints=[_complaint(one) for one in run.complaints],
         round_limit=runner.spec.last_round,
-        deadline_ms=int((phases.deadline(runner.spec, run) or 0) * 1000),
+        deadline_ms=int((deadline(runner.spec, run) or 0) * 1000),
         at_deadline=_at_deadline(runner.spec, run),
         rounds_held=rounds_held(runner.consensus),
     )
@@ -57,27 +56,25 @@ def rounds_held(consensus: Consensus) -> int:
 
 def _at_deadline(spec: RunSpec, run: Run) -> str:
     """What the run does at its deadline; empty where nothing is due."""
-    if phases.deadline(spec, run) is None:
+    if deadline(spec, run) is None:
         return ""
     if run.status is Status.ENROLLING:
         return "enrolment closes"
-    if not spec.waits:
+    if run.secure is None:
         return "the round goes on without those who have not answered, or is tried again"
-    late = [name for name in waiting.missing(run) if run.fixed_cohort and name in run.fixed_cohort.waiting]
+    late = list(waiting.since(run))
     return f"the run pauses unless it hears from {listed(late)}" if late else "who has not answered counts as late"
 
 
 def _waiting(registry: RunRegistry, run: Run) -> list[pb.WaitingView]:
-    since = run.fixed_cohort.waiting if run.fixed_cohort else {}
     return [
         pb.WaitingView(
             participant=name,
-            since_ms=int(since[name] * 1000),
+            since_ms=int(at * 1000),
             connected=registry.directory.presence.is_connected(name),
             said=waiting.last_said(run, name),
         )
-        for name in waiting.missing(run)
-        if name in since
+        for name, at in waiting.since(run).items()
     ]
 
 
@@ -161,6 +158,61 @@ def _export_refusals(export: Export) -> list[pb.Refusal]:
 def _awaited(registry: RunRegistry, runner: Runner) -> list[str]:
     run = runner.run
     if run.status is not Status.ENROLLING:
-        return list(awaited(run))
+        return list(awaited(runner.spec, run))
     invited = set(runner.spec.participants) or set(registry.directory.presence.names())
     return sorted(invited - run.enrolled.keys() - run.refusals.keys())
+
+
+UNJUDGED = "The run ended without the closing rounds that judge an answer"
+
+
+async def verdict_view(runner: Runner) -> pb.VerdictView | None:
+    """The verdict on a finished run; None while it is not finished.
+
+    An answer that cannot be read from the store is not sound: the list of runs must not fail for one of them.
+    """
+    if runner.run.status is not Status.FINISHED:
+        return None
+    try:
+        verdict = (await runner.final.judgement()).verdict
+    except DcfpcaError as error:
+        return pb.VerdictView(sentence=f"The answer cannot be read: {error}.", reasons=[str(error)], advice=error.hint)
+    if verdict is None:
+        reason = runner.run.reason or "no closing round was held"
+        return pb.VerdictView(sentence=f"{UNJUDGED}: {reason}.", reasons=[reason], advice=_unjudged(runner.run.run_id))
+    return pb.VerdictView(
+        sound=verdict.sound,
+        sentence=verdict.sentence,
+        reasons=verdict.reasons,
+        advice=_advice(runner, verdict.reasons),
+        notes=verdict.notes,
+    )
+
+
+async def rank_curve_view(runner: Runner) -> list[pb.RankErrorView]:
+    """The error on hidden entries by rank; empty where the run has not come so far, or its method has none."""
+    if runner.run.status is not Status.FINISHED:
+        return []
+    try:
+        curve = (await runner.final.judgement()).rank_curve
+    except DcfpcaError:
+        return []
+    if curve is None:
+        return []
+    return [
+        pb.RankErrorView(rank=int(rank), error=float(error), standard_error=float(deviation))
+        for rank, error, deviation in curve
+    ]
+
+
+def _unjudged(run_id: str) -> str:
+    """What an operator does about a run whose flags were not judged."""
+    again = f"for flags with a known rate of false alarms, dcfpca run start --warm-start {run_id}"
+    return f"each site: dcfpca-participant results has L and S, not judged; {again}"
+
+
+def _advice(runner: Runner, reasons: tuple[str, ...]) -> str:
+    """What an operator does next about a run with these reasons against it."""
+    if not reasons:
+        return f"dcfpca run report {runner.run.run_id} --out report.html; each site: dcfpca-participant results"
+    return "propose the run again with the change that the reasons name; the sites' results are kept meanwhile"

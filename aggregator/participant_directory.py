@@ -8,12 +8,40 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from aggregator.change_signal import Signal
-from aggregator.presence import Presence
 from aggregator.store import participants
 from aggregator.store.participants import ParticipantRecord
-from aggregator.store_thread import StoreThread
+from aggregator.store.thread import StoreThread
 from dcfpca.errors import BadInput
-from dcfpca.pki.validity import whole_days
+from dcfpca.pki.trust import whole_days
+
+
+class Presence:
+    """Who is connected: each identity has at most one stream of assignments."""
+
+    def __init__(self, changed: Callable[[str], None]) -> None:
+        self._open: set[str] = set()
+        self._changed = changed
+
+    def enter(self, name: str) -> bool:
+        """Register a stream; False when this identity has one already."""
+        if name in self._open:
+            return False
+        self._open.add(name)
+        self._changed(name)
+        return True
+
+    def leave(self, name: str) -> None:
+        """The stream that was registered has ended."""
+        self._open.discard(name)
+        self._changed(name)
+
+    def is_connected(self, name: str) -> bool:
+        """True if this participant has an open stream."""
+        return name in self._open
+
+    def names(self) -> frozenset[str]:
+        """Everybody who is connected."""
+        return frozenset(self._open)
 
 
 class ParticipantDirectory:

@@ -13,22 +13,23 @@ from aggregator.run.state import Run, Status
 from aggregator.runner import Runner
 from aggregator.store.store import StoredRun
 from dcfpca.errors import BadInput
-from dcfpca.methods import load_accountant, method_of
-from dcfpca.rpca.method import Consensus, Stage
+from dcfpca.methods import load_accountant
+from dcfpca.rpca.method import Consensus
 from dcfpca.spec import RunSpec, parse_spec, spec_digest
+from dcfpca.terms import Terms
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A complete spec, who proposed it, and the id that makes a repetition return the same run."""
+    """The terms of a complete spec, who proposed it, and the id that makes a repetition return the same run."""
 
-    spec: RunSpec
+    terms: Terms
     operator: str
     request_id: str
 
 
-async def complete_spec(spec: RunSpec, directory: ParticipantDirectory, max_update_mib: int) -> RunSpec:
-    """The spec with the rows and feature digest of the connected participants where it states none.
+async def complete_terms(spec: RunSpec, directory: ParticipantDirectory, max_update_mib: int) -> Terms:
+    """The terms of the spec, with the rows and feature digest of the connected participants where it states none.
 
     Raises BadInput when they cannot be told, or when an update would be larger than the limit.
     """
@@ -37,13 +38,13 @@ async def complete_spec(spec: RunSpec, directory: ParticipantDirectory, max_upda
     if (rows, features) != (spec.rows, spec.features_sha256):
         spec = parse_spec(spec.model_dump() | {"rows": rows, "features_sha256": features})
     await asyncio.to_thread(load_accountant, spec)
-    _check_update_size(spec, max_update_mib)
-    return spec
+    terms = Terms.of(spec)
+    _check_update_size(terms, max_update_mib)
+    return terms
 
 
-def _check_update_size(spec: RunSpec, max_update_mib: int) -> None:
-    method = method_of(spec)
-    size = max(method.update_layout(1, stage).size for stage in Stage) * 8
+def _check_update_size(terms: Terms, max_update_mib: int) -> None:
+    spec, size = terms.spec, max(stage.up.size for stage in terms.method.stages) * 8
     if size > max_update_mib << 20:
         raise BadInput(
             f"updates of {spec.rows} rows and rank {spec.width} take {size >> 20} MiB, "
@@ -54,7 +55,7 @@ def _check_update_size(spec: RunSpec, max_update_mib: int) -> None:
 
 def new_run(proposal: Proposal, runners: Mapping[str, Runner], now: float) -> StoredRun:
     """The run that a proposal begins; raises BadInput when its warm start does not fit."""
-    spec, spec_bytes = proposal.spec, proposal.spec.canonical()
+    spec_bytes = proposal.terms.spec.canonical()
     run = Run(
         run_id=_new_run_id(),
         created_at=now,
@@ -62,12 +63,12 @@ def new_run(proposal: Proposal, runners: Mapping[str, Runner], now: float) -> St
         operator=proposal.operator,
         seal=secrets.token_bytes(32),
     )
-    return StoredRun(spec, spec_bytes, run, 0, opening_consensus(spec, runners))
+    return StoredRun(proposal.terms, spec_bytes, run, 0, opening_consensus(proposal.terms, runners))
 
 
-def opening_consensus(spec: RunSpec, runners: Mapping[str, Runner]) -> Consensus:
+def opening_consensus(terms: Terms, runners: Mapping[str, Runner]) -> Consensus:
     """The consensus of round 0; a warm start puts the subspace of an earlier run into the method's memory."""
-    begin = method_of(spec).begin()
+    spec, begin = terms.spec, terms.method.begin()
     if not spec.warm_start:
         return begin
     earlier = runners.get(spec.warm_start)
@@ -75,21 +76,21 @@ def opening_consensus(spec: RunSpec, runners: Mapping[str, Runner]) -> Consensus
         hint = "`dcfpca run list` shows the runs; a warm start needs one that is finished"
         raise BadInput(f"there is no finished run {spec.warm_start!r} to start from", hint)
     check_warm_start(spec, earlier.spec)
-    U = earlier.method.model(earlier.consensus)["U"]
+    U = earlier.terms.method.model(earlier.consensus)["U"]
     return replace(begin, memory={**begin.memory, "warm": U})
 
 
 def check_warm_start(spec: RunSpec, earlier: RunSpec) -> None:
     """Raise BadInput unless the earlier run has the same rows, features and scaling."""
     if earlier.rows != spec.rows:
-        told = f"run {spec.warm_start} has {earlier.rows} rows and this one {spec.rows}"
-        raise BadInput(f"the warm start does not fit: {told}", "start from a run about the same features")
+        difference = f"run {spec.warm_start} has {earlier.rows} rows and this one {spec.rows}"
+        raise BadInput(f"the warm start does not fit: {difference}", "start from a run about the same features")
     if "" not in (names := {earlier.features_sha256, spec.features_sha256}) and len(names) > 1:
         hint = "start from a run about the same features, in the same order"
         raise BadInput(f"the warm start does not fit: run {spec.warm_start} is about other features", hint)
     if earlier.scaling != spec.scaling:
-        told = f'run {spec.warm_start} has scaling = "{earlier.scaling}"'
-        raise BadInput(f"the warm start does not fit: {told}", "use the same scaling, or another run")
+        difference = f'run {spec.warm_start} has scaling = "{earlier.scaling}"'
+        raise BadInput(f"the warm start does not fit: {difference}", "use the same scaling, or another run")
 
 
 def _new_run_id() -> str:

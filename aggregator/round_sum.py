@@ -1,29 +1,29 @@
-"""The computation of a run: the running sum of the open attempt, and the consensus that follows from it."""
+"""The computation of a run: the running sum of the open attempt, the consensus that follows, and the final one."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
+import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from aggregator.encoded_consensus import EncodedConsensus, encoded_consensus
-from aggregator.fixed_cohort_sum import OpenedRound, open_round
+from aggregator.announced_round import EncodedConsensus, encoded_consensus
 from aggregator.run import events
-from aggregator.run.fixed_cohort import context_of
-from aggregator.run.secure_sum import closed_roster
 from aggregator.run.state import Attempt, Run
-from aggregator.running_sum import RunningSum, UnusableSum, next_consensus
-from aggregator.store.opened_sums import StoredSum
+from aggregator.running_sum import OpenedRound, RunningSum, UnusableSum, opener_of
+from aggregator.store.run_rows import StoredSum
 from aggregator.store.store import Store
+from aggregator.store.thread import StoreThread
 from aggregator.store.update_files import UpdateKey
 from dcfpca.chunked_vectors import Buffer
 from dcfpca.errors import BadInput, DcfpcaError
+from dcfpca.freed_memory import return_freed_memory
 from dcfpca.logs import log
-from dcfpca.rpca.method import Consensus, Method
-from dcfpca.spec import RunSpec
+from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage, Verdict
+from dcfpca.terms import Terms
 from dcfpca.v1.admin_pb2 import RoundView
 
 ON_LOOP_BYTES = 1 << 19
@@ -31,6 +31,11 @@ ON_LOOP_BYTES = 1 << 19
 
 Post = Callable[[events.Event], None]
 Clock = Callable[[], float]
+
+RELEASE_SECONDS = 600.0
+"""How long after its last use the tensors of a run that is over stay in memory."""
+
+_RELEASED = TensorMessage(np.zeros((0, 0)), np.zeros(0))
 
 
 @dataclass(slots=True)
@@ -60,8 +65,8 @@ class ReachedConsensus:
 class RoundSum:
     """Adds updates as they arrive, and turns their sum into the next consensus."""
 
-    def __init__(self, spec: RunSpec, method: Method, consensus: Consensus) -> None:
-        self._spec, self._method = spec, method
+    def __init__(self, terms: Terms, consensus: Consensus) -> None:
+        self._terms, self._open_round = terms, opener_of(terms.spec)
         self.consensus = consensus
         self.finished: RoundView | None = None
         self.opened_sum: StoredSum | None = None  # that the consensus follows from; None also after a restart
@@ -73,25 +78,24 @@ class RoundSum:
     def encoded(self) -> EncodedConsensus:
         """The consensus that the open round answers, or the final one, encoded once."""
         if self._encoded is None or self._encoded[0] is not self.consensus:
-            self._encoded = (self.consensus, encoded_consensus(self._method, self.consensus))
+            self._encoded = (self.consensus, self._encode(self.consensus))
         return self._encoded[1]
+
+    def _encode(self, consensus: Consensus) -> EncodedConsensus:
+        return encoded_consensus(self._terms.down(consensus.stage), consensus)
 
     def replace_encoded(self, encoded: EncodedConsensus) -> None:
         """Hold this consensus and its encoded form instead."""
         self.consensus, self._encoded = encoded.consensus, (encoded.consensus, encoded)
 
-    def context(self, run: Run) -> bytes:
-        """What every update of the open attempt of a fixed cohort is masked for."""
-        return context_of(self._spec, run, self.encoded().told)
-
-    def add(self, round: int, offset: int, data: Buffer) -> None:
+    def add(self, offset: int, data: Buffer) -> None:
         """Add the chunk of an accepted update that starts at this byte."""
-        self._running_sum(round).add(offset, data)
+        self._running_sum().add(offset, data)
 
     def add_stored(self, store: Store, key: UpdateKey) -> None:
         """Add an accepted update that was verified when it arrived, from the store."""
         for offset, data in store.updates.chunks(key):
-            self.add(key.ref.round, offset, data)
+            self.add(offset, data)
 
     def rebuild(self, store: Store, attempt: Attempt) -> list[str]:
         """After a restart, sum the accepted updates of the open attempt; returns whose updates are missing or torn.
@@ -111,12 +115,12 @@ class RoundSum:
 
     def _add_verified(self, store: Store, key: UpdateKey) -> bool:
         """Add and verify an update in one pass; False, leaving the sum unusable, when it is missing or torn."""
-        running = self._running_sum(key.ref.round)
+        running = self._running_sum()
         return store.updates.size(key) == running.nbytes and store.updates.read_verified(key, running.add)
 
-    def _running_sum(self, round: int) -> RunningSum:
+    def _running_sum(self) -> RunningSum:
         if self.running is None:
-            self.running = RunningSum(self._spec, self._method.update_layout(round, self.consensus.stage))
+            self.running = RunningSum(self._terms.spec, self._terms.up(self.consensus.stage))
         return self.running
 
     def discard(self) -> None:
@@ -146,37 +150,32 @@ class RoundSum:
         after = opened.consensus
         view = round_view(run, attempt, after, traffic.take(), now())
         _log_consensus(ref.run_id, view)
-        encoded = encoded_consensus(self._method, after)
+        encoded = self._encode(after)
         self._pending = ReachedConsensus(after, encoded, view, opened.stored)
-        post(self._reached_event(opened, encoded, attempt, now()))
+        post(self._reached_event(opened, attempt, now()))
 
-    def _reached_event(
-        self, opened: OpenedRound, encoded: EncodedConsensus, attempt: Attempt, at: float
-    ) -> events.ConsensusReached:
+    @staticmethod
+    def _reached_event(opened: OpenedRound, attempt: Attempt, at: float) -> events.ConsensusReached:
         after = opened.consensus
         return events.ConsensusReached(
             at=at,
             outcome=after.outcome.value if after.outcome else "",
             ref=attempt.ref,
-            consensus=encoded.header.sha256,
             sum_digest=opened.sum_digest,
             exponents=opened.exponents,
-            stage=int(after.stage),
+            stage=after.stage,
         )
 
     async def _on_loop_or_thread(self, run: Run, attempt: Attempt) -> OpenedRound:
-        if self._method.update_layout(attempt.ref.round, self.consensus.stage).size * 8 <= ON_LOOP_BYTES:
+        if self._terms.up(self.consensus.stage).size * 8 <= ON_LOOP_BYTES:
             return self._next(run, attempt)
         return await asyncio.to_thread(self._next, run, attempt)
 
     def _next(self, run: Run, attempt: Attempt) -> OpenedRound:
         _limit_blas()
-        running = self._running_sum(attempt.ref.round)
+        running = self._running_sum()
         try:
-            if run.fixed_cohort is not None:
-                return open_round(self._spec, self._method, run, self.encoded(), running.total())
-            closed = closed_roster(self._spec, run, attempt) if attempt.roster else None
-            return OpenedRound(next_consensus(self._spec, self._method, self.consensus, attempt, closed, running))
+            return self._open_round(self._terms, run, self.encoded(), running.total())
         except DcfpcaError:
             raise
         except Exception as error:
@@ -236,3 +235,55 @@ def _log_consensus(run_id: str, view: RoundView) -> None:
         survivors=len(view.survivors),
         dropouts=list(view.dropouts) or None,
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judgement:
+    """The verdict on a finished run, and the error by rank; None where the method has no such."""
+
+    verdict: Verdict | None
+    rank_curve: FloatArray | None
+
+
+class FinalConsensus:
+    """Releases the tensors of one run once it is over, and reads them again when somebody asks for them.
+
+    Figures, round, stage and header of the consensus stay in memory.
+    """
+
+    def __init__(self, run_id: str, terms: Terms, round_sum: RoundSum, store: StoreThread) -> None:
+        self._run_id, self._terms, self._round_sum, self._store = run_id, terms, round_sum, store
+        self._timer: asyncio.TimerHandle | None = None
+        self._judgement: Judgement | None = None
+
+    async def whole(self) -> Consensus:
+        """The consensus with its tensors; raises UnusableState when the store's copy is damaged."""
+        if self._round_sum.consensus.broadcast is _RELEASED:
+            self._round_sum.consensus = await self._store.do(lambda store: store.read_consensus(self._run_id))
+        self.release_later()
+        return self._round_sum.consensus
+
+    async def judgement(self) -> Judgement:
+        """What the method says of its answer, computed once."""
+        if self._judgement is None:
+            held = await self.whole()
+            method, features = self._terms.method, self._terms.spec.features
+            self._judgement = Judgement(method.verdict(held, features), method.model(held).get("curve"))
+        return self._judgement
+
+    def release_later(self) -> None:
+        """Release the tensors RELEASE_SECONDS from now."""
+        self.cancel()
+        self._timer = asyncio.get_running_loop().call_later(RELEASE_SECONDS, self._release)
+
+    def cancel(self) -> None:
+        """Keep what is in memory."""
+        if self._timer:
+            self._timer.cancel()
+
+    def _release(self) -> None:
+        here = self._round_sum
+        slim = replace(here.consensus, broadcast=_RELEASED, memory={})
+        held = here.encoded()
+        here.replace_encoded(EncodedConsensus(held.header, b"", held.sha, slim))
+        return_freed_memory()

@@ -8,15 +8,15 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from aggregator.change_signal import Signal
-from aggregator.enrolment_early_close import EnrolmentTimer
-from aggregator.participant_directory import ParticipantDirectory
+from aggregator.participant_directory import ParticipantDirectory, Presence
 from aggregator.proposal import Proposal, new_run
 from aggregator.run import events
 from aggregator.run.backup_recovery import ShownTicket, newer_attempt
+from aggregator.run.enrolment import fewest_enrolled
 from aggregator.run.state import Phase, Status
 from aggregator.runner import Runner
 from aggregator.store.store import HeldRun, StoredRun
-from aggregator.store_thread import StoreThread
+from aggregator.store.thread import StoreThread
 from aggregator.telemetry import Telemetry
 from dcfpca.errors import DcfpcaError, UnusableState
 from dcfpca.logs import log
@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 ANNOUNCE_ENDED_SECONDS = 7 * 86400
 """How long participants that were away are told that a run has ended."""
+SETTLE_SECONDS = 1.0
+"""The daemons of a consortium start within moments of each other; the first ones must not close the enrolment."""
 
 
 class RunRegistry:
@@ -109,7 +111,7 @@ class RunRegistry:
         return await self._add(stored)
 
     async def _create(self, proposal: Proposal) -> Runner:
-        earlier = self.runners.get(proposal.spec.warm_start)
+        earlier = self.runners.get(proposal.terms.spec.warm_start)
         if earlier and earlier.run.status is Status.FINISHED:
             await earlier.final.whole()
         made = new_run(proposal, self.runners, self.store.now())
@@ -118,7 +120,7 @@ class RunRegistry:
         await self.store.do(lambda store: store.create_run(run, made.spec_bytes, proposal.request_id, begin))
         digest, operator = run.spec_sha256.hex(), proposal.operator
         await self.store.record("run_proposed", actor=operator, run_id=run.run_id, spec_sha256=digest)
-        log("run_proposed", run=run.run_id, method=made.spec.method, operator=operator)
+        log("run_proposed", run=run.run_id, method=made.terms.spec.method, operator=operator)
         runner = await self._add(made)
         self.stage.fire()
         return runner
@@ -218,3 +220,33 @@ class RunRegistry:
 
         timer = asyncio.get_running_loop().call_later(runner.spec.grace_seconds, left)
         self._timers.add(timer)
+
+
+class EnrolmentTimer:
+    """Closes the enrolment of a run whose spec names nobody, SETTLE_SECONDS after everyone connected has answered."""
+
+    def __init__(self, runner: Runner, presence: Presence, now: Callable[[], float]) -> None:
+        self._runner, self._presence, self._now = runner, presence, now
+        self._timer: asyncio.TimerHandle | None = None
+
+    def restart(self) -> None:
+        """Start the wait again after a change; without effect while the enrolment is incomplete."""
+        self.cancel()
+        if self._is_complete():
+            self._timer = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._close)
+
+    def cancel(self) -> None:
+        """Stop the wait."""
+        if self._timer:
+            self._timer.cancel()
+
+    def _is_complete(self) -> bool:
+        run, connected = self._runner.run, self._presence.names()
+        if run.status is not Status.ENROLLING or self._runner.spec.participants:
+            return False
+        answered = run.enrolled.keys() | run.refusals.keys()
+        return len(connected) >= fewest_enrolled(self._runner.spec) and connected <= answered
+
+    def _close(self) -> None:
+        if self._is_complete():
+            self._runner.tell(events.EnrolmentClosed(at=self._now()))

@@ -8,22 +8,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aggregator.change_signal import Signal
-from aggregator.final_consensus import FinalConsensus
-from aggregator.round_sum import RoundSum, Traffic
+from aggregator.round_sum import FinalConsensus, RoundSum, Traffic
 from aggregator.run import events
+from aggregator.run.attempts import Step
 from aggregator.run.backup_recovery import renumbered, ticket_of
 from aggregator.run.effects import Accumulate, Discard, Effect, RenumberConsensus, Reply, Sum
-from aggregator.run.phases import deadline
-from aggregator.run.rules import Step, step
+from aggregator.run.round_rules import deadline
+from aggregator.run.rules import step
 from aggregator.run.state import Run, Status
 from aggregator.store.database import StoreFailed
 from aggregator.store.store import Commit, StoredRun
+from aggregator.store.thread import StoreThread
 from aggregator.store.update_files import UpdateKey
-from aggregator.store_thread import StoreThread
 from dcfpca.chunked_vectors import Buffer
 from dcfpca.logs import log
 from dcfpca.message_fate import Fate
-from dcfpca.methods import method_of
 from dcfpca.rpca.method import Consensus
 
 _STOP = None
@@ -63,12 +62,11 @@ class Runner:
 
     def __init__(self, stored: StoredRun, store: StoreThread, stage_changed: Callable[[], None]) -> None:
         assert stored.consensus is not None
-        self.spec, self.spec_bytes = stored.spec, stored.spec_bytes
+        self.terms, self.spec, self.spec_bytes = stored.terms, stored.terms.spec, stored.spec_bytes
         self.run = stored.run
-        self.method = method_of(stored.spec)
         self.changed = Signal()
-        self.round_sum = RoundSum(self.spec, self.method, stored.consensus)
-        self.final = FinalConsensus(self.run.run_id, self.method, self.round_sum, store)
+        self.round_sum = RoundSum(self.terms, stored.consensus)
+        self.final = FinalConsensus(self.run.run_id, self.terms, self.round_sum, store)
         self._traffic = Traffic()
         self._percent: dict[str, int] = {}
         self._seq = stored.seq
@@ -228,7 +226,7 @@ class Runner:
     def _stepped(self, run: Run, event: events.Event) -> Step:
         """The step of an event. One that fails leaves the run as it was, and is refused: nothing else depends on it."""
         try:
-            return step(self.spec, run, event)
+            return step(self.terms, run, event)
         except Exception as error:
             told = f"{type(error).__name__}: {error}"
             log("step_failed", level="error", run=run.run_id, message=event.kind, reason=told)
@@ -315,7 +313,7 @@ class Runner:
         key = UpdateKey(update.ref, update.participant, update.sha256)
         chunk = at_hand.get(key)
         if chunk and chunk[1] == 0:
-            self.round_sum.add(update.ref.round, 0, chunk[2])
+            self.round_sum.add(0, chunk[2])
             return
         await self._store.do(lambda store: self.round_sum.add_stored(store, key))
 
@@ -371,8 +369,8 @@ def _still_wanted(effects: Sequence[Effect]) -> Sequence[Effect]:
 def needs_checkpoint(before: Run, after: Run) -> bool:
     """Whether to store the full state and restart the journal: at a new attempt, status or export, or a set-up phase.
 
-    Members of a fixed cohort delete the keys that they have used, so a relayed roster or share must never be forgotten.
+    Members of a secure run delete the keys that they have used, so a relayed roster or share must never be forgotten.
     """
     opened, was = after.attempt and after.attempt.ref, before.attempt and before.attempt.ref
-    set_up = after.fixed_cohort is not None and bool(after.fixed_cohort.adverts) and before.phase != after.phase
+    set_up = after.secure is not None and bool(after.secure.adverts) and before.phase != after.phase
     return set_up or opened != was or before.status is not after.status or before.export is not after.export

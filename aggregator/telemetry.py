@@ -19,7 +19,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily as Gauge
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from aggregator.run.phases import awaited
+from aggregator.run.round_rules import awaited
 from aggregator.run.state import Run, Status
 from dcfpca.v1.admin_pb2 import RoundView
 from dcfpca.version import __version__
@@ -185,7 +185,7 @@ def _run_levels(runners: list[Runner]) -> Iterator[Metric]:
             "rank": progress.rank,
             "noise": progress.noise,
             "cohort": len(run.cohort),
-            "awaited": len(awaited(run)) if run.status is Status.RUNNING else 0,
+            "awaited": len(awaited(runner.spec, run)),
         }
         for name, value in figures.items():
             families[name].add_metric([run.run_id], value)

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from aggregator.config import Server
+from dcfpca.atomic_files import file_version
 from dcfpca.errors import BadIdentity, DcfpcaError
 from dcfpca.identity import Identity, Role, fingerprint
 from dcfpca.logs import log
@@ -52,7 +52,7 @@ class Trust:
     def __init__(self, files: Server, revoked: frozenset[str]) -> None:
         self._files = files
         self._revoked_here = revoked
-        self._seen = self._fingerprint_of_files()
+        self._seen = self._versions()
         self.credentials = self._load()
         self.revocation_list, self._revoked_by_ca = self._load_list(self.credentials)
         self._callers: dict[bytes, Caller] = {}
@@ -126,7 +126,7 @@ class Trust:
         """Check the files for ever; `changed` is called after they were reloaded."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
-            seen = self._fingerprint_of_files()
+            seen = self._versions()
             if seen == self._seen:
                 continue
             self._seen = seen
@@ -152,14 +152,6 @@ class Trust:
         pem = read_list_file(self._files.crl)
         return pem, read_lists(pem, str(self._files.crl), mine.authorities, datetime.now(UTC)).marks
 
-    def _fingerprint_of_files(self) -> tuple[tuple[int, int, int], ...]:
-        paths = [self._files.ca, self._files.cert, self._files.key, self._files.crl]
-        return tuple(_stamp(path) for path in paths if path)
-
-
-def _stamp(path: Path) -> tuple[int, int, int]:
-    try:
-        status = path.stat()
-    except OSError:
-        return (0, 0, 0)
-    return (status.st_mtime_ns, status.st_size, status.st_ino)
+    def _versions(self) -> list[tuple[int, int, int] | None]:
+        paths = (self._files.ca, self._files.cert, self._files.key, self._files.crl)
+        return [file_version(path) for path in paths if path]

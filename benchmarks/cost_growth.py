@@ -27,12 +27,11 @@ from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Total
 from dcfpca.rpca.synthetic import Recipe, generate
-from dcfpca.secagg.dropout_recovery.graph import degree_for
-from dcfpca.secagg.dropout_recovery.shamir import SHARE_BYTES
 from dcfpca.secagg.keys import KEY_BYTES
+from dcfpca.secagg.neighbours import degree_for
+from dcfpca.secagg.set_up import SEALED_BYTES
 from dcfpca.spec import parse_spec
 from dcfpca.v1 import rounds_pb2 as pb
-from participant.contract import SEALED_BYTES
 
 BASE = {"rows": 500, "columns": 4000, "rank": 10}
 SERIES = {
@@ -42,6 +41,8 @@ SERIES = {
 }
 COHORTS = [3, 8, 16, 32, 64, 65, 128, 256, 512, 1000]
 ROUNDS = 5
+CERTIFICATE = 600
+"""Bytes of a site's certificate, about."""
 
 
 def main() -> None:
@@ -82,7 +83,7 @@ def site_cost(rows: int, columns: int, rank: int) -> dict[str, Any]:
     site, consensus, spent = method.site(ArrayColumns(problem.sites()[0].array)), method.begin(), []
     while consensus.outcome is None:
         started = time.process_time()
-        update = site.answer(consensus.round, consensus.broadcast)
+        update = site.answer(consensus)
         spent.append(time.process_time() - started)
         consensus = method.advance(consensus, Total(update, 1))
     state = sum(array.nbytes for array in site.snapshot().values())
@@ -91,25 +92,23 @@ def site_cost(rows: int, columns: int, rank: int) -> dict[str, Any]:
 
 
 def bytes_of(cohort: int, rows: int = 1000, rank: int = 20) -> dict[str, Any]:
-    """What one participant sends in a secure round, by message."""
-    peers = cohort - 1 if cohort <= 64 else degree_for(cohort)
-    key, name = bytes(KEY_BYTES), "site-0001.example.org"
-    layout = method_of(parse_spec({"rows": rows, "rank": rank})).update_layout(1)
-    keys = pb.AdvertiseKeysRequest(
-        keys=pb.AdvertisedKeys(
-            participant=name, sealing_key=key, masking_key=key, commitment=key, binding=key, signature=bytes(72)
-        )
+    """What one participant sends in a secure run: the messages of its set-up, once, and its update in each round."""
+    key, name, signature = bytes(KEY_BYTES), "site-0001.example.org", bytes(72)
+    layout = method_of(parse_spec({"rows": rows, "rank": rank})).stages[1].up
+    run_key = pb.RunKey(
+        participant=name, key=key, commitment=key, binding=key, certificate=bytes(CERTIFICATE), signature=signature
     )
-    sealed = pb.SealedShares(sender=name, recipient=name, ciphertext=bytes(SEALED_BYTES))
-    shares = pb.ShareKeysRequest(shares=[sealed] * peers)
-    reveal = pb.UnmaskRequest(survivor_shares=[pb.RevealedShare(owner=name, share=bytes(SHARE_BYTES))] * peers)
-    parts = {
-        "keys": keys.ByteSize(),
-        "shares": shares.ByteSize(),
+    sealed = pb.SealedGroupShare(sender=name, recipient=name, ciphertext=bytes(SEALED_BYTES), signature=signature)
+    set_up = (
+        pb.AdvertiseRunKeyRequest(key=run_key).ByteSize()
+        + pb.ShareGroupSecretRequest(shares=[sealed] * (cohort - 1)).ByteSize()
+    )
+    return {
+        "participants": cohort,
+        "neighbours": degree_for(cohort),
+        "set_up": set_up,
         "update": layout.size * 8,
-        "reveal": reveal.ByteSize(),
     }
-    return {"participants": cohort, "neighbours": peers, **parts, "total": sum(parts.values())}
 
 
 def federation(cohort: int) -> dict[str, Any]:
@@ -160,11 +159,11 @@ def draw_bytes(pyplot: Any, report: dict[str, Any]) -> Any:
     figure, panel = pyplot.subplots(figsize=(5, 3))
     points = report["bytes_per_participant"]
     cohorts = [point["participants"] for point in points]
-    for key in ("total", "update", "shares", "reveal"):
+    for key in ("set_up", "update"):
         panel.loglog(cohorts, [point[key] / 1024 for point in points], "o-", markersize=3, label=key)
     panel.axvline(64, color="gray", linestyle=":")
     panel.set_xlabel("participants $E$ (m = 1000, r = 20; neighbour graph beyond 64)")
-    panel.set_ylabel("KiB sent per round")
+    panel.set_ylabel("KiB sent: update of a round, set-up of a run")
     mark(panel, [3, 8, 16, 32, 64, 128, 256, 512, 1000])
     panel.legend(fontsize=7)
     return figure

@@ -5,7 +5,7 @@
 With `--given`, the rank is told. Other rows that FILE has are kept. Both runs share the fit and the choice of the
 rank, and have the same noise
 per feature. DIR and `tools/injected.py` beside it are those of `benchmarks.real_tables`. The objective is what columns
-are fitted by, over all entries, under each run's own ridge (`dcfpca/rpca/refinement/column_fit.py`).
+are fitted by, over all entries, under each run's own ridge (`dcfpca/rpca/refinement/alternating_fit.py`).
 With rank 0 there is nothing to refine, and both runs are one.
 """
 
@@ -24,10 +24,10 @@ from threadpoolctl import threadpool_limits
 from benchmarks.real_tables import GIVEN, method_for, sizes_of, tool_beside
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.refinement import method
+from dcfpca.rpca.refinement import refine
+from dcfpca.rpca.refinement.alternating_fit import objective_by_column
 from dcfpca.rpca.refinement.closing_plan import ClosingPlan
-from dcfpca.rpca.refinement.column_fit import objective_by_column
-from dcfpca.rpca.refinement.limits import automatic_bound
+from dcfpca.rpca.round_limits import automatic_bound
 from dcfpca.rpca.simulate import Simulation, simulate
 
 LONGER = 400
@@ -70,7 +70,7 @@ def measure(injected: Any, name: str, rank: int | None) -> dict[str, object]:
     columns = [ArrayColumns(own) for own in sites]
     asked = method_for(rows, rank, automatic_bound(rows), "none")
     first = simulate(asked, columns)
-    with patch.multiple(method, MOST_ROUNDS=LONGER, REST=0.0, REST_OF_ERROR=0.0):
+    with patch.multiple(refine, MOST_ROUNDS=LONGER, REST=0.0, REST_OF_ERROR=0.0):
         longer = simulate(asked, columns)
     return {"set": name, "said": "auto" if rank is None else f"rank {rank}", **compared(sites, [first, longer])}
 

@@ -28,13 +28,16 @@ import participant.daemon  # noqa: F401  so that a daemon's own memory is counte
 from dcfpca.atomic_files import atomic_write
 from dcfpca.freed_memory import keep_freed_memory
 from dcfpca.methods import method_of
-from dcfpca.rpca.method import Site, Total
+from dcfpca.rpca.method import Total
+from dcfpca.rpca.stage import Site
 from dcfpca.spec import parse_spec
 from participant.config import EngineTable
-from participant.data import DataTable, open_matrix
-from participant.engine import Engine
-from participant.results import ResultFacts, write_results
-from participant.state.array_file import write_arrays
+from participant.data.data_config import DataTable
+from participant.data.readers import open_matrix
+from participant.engine.thread_engine import Engine
+from participant.results.manifest import ResultFacts
+from participant.results.writing import write_results
+from participant.state.step_files import write_arrays
 
 BATCH = 4096
 
@@ -120,7 +123,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         reading = read_once(path)
         forget(path)
         started, spent = time.perf_counter(), time.process_time()
-        update = site.answer(consensus.round, consensus.broadcast)
+        update = site.answer(consensus)
         save(path.parent / "run.step", site)
         seconds, cpu = time.perf_counter() - started, time.process_time() - spent
         rounds.append({"read_seconds": reading, "seconds": seconds, "ratio": seconds / reading, "cpu_seconds": cpu})

@@ -30,17 +30,17 @@ from dcfpca.methods import method_of, schedule_of
 from dcfpca.privacy.noise_stream import KEY_BYTES, noise_entropy
 from dcfpca.privacy.settings import PrivacySettings
 from dcfpca.rpca.column_blocks import ArrayColumns, equal_counts, split
-from dcfpca.rpca.method import FloatArray, Method
+from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.private import numpy_cleaning
 from dcfpca.rpca.private.cleaning import new_cleaner
-from dcfpca.rpca.private.grid import grid_digest
-from dcfpca.rpca.private.method import PrivateSubspaceMethod
 from dcfpca.rpca.private.numpy_cleaning import Cleaner
 from dcfpca.rpca.private.plan import PrivatePlan
-from dcfpca.rpca.private.prediction import predicted_error
-from dcfpca.rpca.private.simulate import simulate_private
+from dcfpca.rpca.private.schedule import predicted_error
+from dcfpca.rpca.private.stages import PrivateSolver, private_method
+from dcfpca.rpca.private.whole_numbers import grid_digest
 from dcfpca.rpca.robust_projection import project
-from dcfpca.rpca.simulate import exchange
+from dcfpca.rpca.simulate import exchange, simulate_private
+from dcfpca.rpca.stage_list import Method
 from dcfpca.spec import parse_spec
 
 SITES, CONSPIRATORS, DELTA, ROUNDS = 10, 1, 1e-6, 3
@@ -87,16 +87,17 @@ def measure(cell: Cell, epsilons: Sequence[float]) -> Iterator[dict[str, Any]]:
     M, (own, wrong) = cell.data(), cell.drawn(FLAGGED_COLUMNS, 10**9, MODERATE)
     truth, parts = cell.truth(), split(M, equal_counts(cell.columns, SITES))
     for epsilon in epsilons:
-        method = _method(cell, epsilon)
+        solver = _solver(cell, epsilon)
+        method = private_method(solver)
         end = simulate_private(method, parts, np.random.default_rng(7).bytes)
         plan, U = PrivatePlan.of(end.broadcast), method.model(end)["U"]
-        plain = plain_private_pca(M, cell.rank, plan.clip, method.schedule.rho, np.random.default_rng(8))
+        plain = plain_private_pca(M, cell.rank, plan.clip, solver.schedule.rho, np.random.default_rng(8))
         surplus = SITES / (SITES - CONSPIRATORS)
         yield {
             **asdict(cell),
             "epsilon": epsilon,
             "sine": sine(truth, U),
-            "predicted": predicted_error(cell.rows, cell.rank, cell.columns, method.schedule, surplus),
+            "predicted": predicted_error(cell.rows, cell.rank, cell.columns, solver.schedule, surplus),
             "plain_sine": sine(truth, plain),
             "f1": f1(project(U, own).outliers != 0.0, wrong),
             "plain_f1": f1(project(plain, own).outliers != 0.0, wrong),
@@ -105,9 +106,9 @@ def measure(cell: Cell, epsilons: Sequence[float]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _method(cell: Cell, epsilon: float) -> PrivateSubspaceMethod:
+def _solver(cell: Cell, epsilon: float) -> PrivateSolver:
     privacy = PrivacySettings(epsilon=epsilon, delta=DELTA, rounds=ROUNDS)
-    return PrivateSubspaceMethod(
+    return PrivateSolver(
         rows=cell.rows,
         width=cell.rank,
         schedule=schedule_of(privacy),
@@ -171,10 +172,10 @@ def _rounds(method: Method, M: FloatArray, cleaner: Callable[[], Cleaner]) -> It
         clock = time.process_time()
         with patch("dcfpca.rpca.private.site.new_cleaner", cleaner):
             total = exchange(method, consensus, [site])
-        if isinstance(method, PrivateSubspaceMethod):
+        if isinstance(method.solver, PrivateSolver):
             answer = total.sums.flat()
             entropy = noise_entropy(bytes(KEY_BYTES), "run", consensus.round, b"consensus", grid_digest(answer))
-            method.noised(consensus.round, answer, M.shape[1], 3, entropy)
+            method.solver.noised(consensus.stage, answer, M.shape[1], 3, entropy)
         if consensus.round in MEASURED:
             yield time.process_time() - clock
         consensus = method.advance(consensus, total)

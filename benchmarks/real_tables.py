@@ -23,14 +23,17 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from dcfpca.rpca.column_blocks import ArrayColumns
-from dcfpca.rpca.method import FloatArray, Method, Stage
-from dcfpca.rpca.refinement.closing_plan import ClosingPlan
-from dcfpca.rpca.refinement.limits import automatic_bound
-from dcfpca.rpca.refinement.method import CURVE, StagedMethod
+from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.refinement.closing import with_closing_rounds
+from dcfpca.rpca.refinement.closing_plan import NULL, ClosingPlan
+from dcfpca.rpca.refinement.closing_stage import CURVE
 from dcfpca.rpca.refinement.verdict import verdict_of
-from dcfpca.rpca.scaling import ScaledMethod, split_broadcast
+from dcfpca.rpca.round_limits import automatic_bound
+from dcfpca.rpca.scaling import in_robust_units, split_broadcast
 from dcfpca.rpca.simulate import simulate
-from dcfpca.rpca.subspace.method import SubspaceMethod
+from dcfpca.rpca.stage_list import Method
+from dcfpca.rpca.subspace.fit import subspace_method
+from dcfpca.rpca.subspace.solver import SubspaceSolver
 
 GIVEN = {"asd": 3, "prsa": 4, "heart": 3, "highway": 1}
 BOUND = 10
@@ -39,9 +42,9 @@ BOUND = 10
 def method_for(rows: int, rank: int | None, bound: int, scaling: str) -> Method:
     """`subspace` with closing rounds, as a spec with this rank or bound has it."""
     width = rank or bound
-    inner = SubspaceMethod(rows, width, 100, 1e-9, fixed_rank=rank is not None)
-    staged = StagedMethod(inner, rows, width, rank is not None)
-    return ScaledMethod(staged, rows) if scaling == "robust" else staged
+    fit = subspace_method(SubspaceSolver(rows, width, 100, 1e-9, fixed_rank=rank is not None))
+    closed = with_closing_rounds(fit, fixed_rank=rank is not None)
+    return in_robust_units(closed) if scaling == "robust" else closed
 
 
 def ways(name: str, rows: int) -> Iterator[tuple[str, int | None, int]]:
@@ -58,7 +61,7 @@ def measure(injected: Any, name: str, seed: int = 1, default_only: bool = False)
         for said, rank, bound in list(ways(name, rows))[: 1 if default_only else None]:
             began = time.process_time()
             run = simulate(method_for(rows, rank, bound, scaling), [ArrayColumns(own) for own in sites])
-            assert run.consensus.stage is Stage.NULL
+            assert run.consensus.stage == NULL
             plan, _ = _plan(run.consensus.broadcast, rows, scaling)
             pairs = zip(sites, run.results, strict=True)
             scores = [sizes_of(run.consensus.broadcast, own - result.L, scaling) for own, result in pairs]

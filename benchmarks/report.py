@@ -9,18 +9,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks import composed_round_time as composed
+from benchmarks.paper import composed_round_time as composed
+from benchmarks.paper import figures as paper
 from benchmarks.sections import (
     Renderer,
     Section,
     document,
     exchange,
     growth,
-    paper_convergence,
-    paper_costs,
-    paper_recovery,
-    paper_runs,
-    paper_theory,
     peers,
     privacy,
     real_data,
@@ -31,18 +27,18 @@ from benchmarks.sections import (
     threads,
     wrapped,
 )
-from dcfpca.paper import figures as paper
+from benchmarks.sections.paper import convergence, costs, recovery, runs, theory
 
 ROOT = Path(__file__).parents[1]
 RESULTS, PAGE, FIGURES = ROOT / "benchmarks" / "results", ROOT / "docs" / "results.md", ROOT / "docs" / "figures"
 SECTIONS: tuple[Renderer, ...] = (
-    paper_runs.runs,
-    paper_convergence.main,
-    paper_recovery.phase,
-    paper_recovery.spectra,
-    paper_convergence.local_iterations,
-    paper_theory.theorems,
-    paper_costs.costs,
+    runs.runs,
+    convergence.main,
+    recovery.phase,
+    recovery.spectra,
+    convergence.local_iterations,
+    theory.theorems,
+    costs.costs,
     solver.easy,
     solver.cells,
     solver.closing,

@@ -23,8 +23,9 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.real_tables import method_for, sizes_of
 from dcfpca.rpca.column_blocks import ArrayColumns
-from dcfpca.rpca.method import FloatArray, Stage
-from dcfpca.rpca.refinement.limits import automatic_bound
+from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.refinement.closing_plan import NULL
+from dcfpca.rpca.round_limits import automatic_bound
 from dcfpca.rpca.simulate import simulate
 
 COLUMNS = (5, 10, 20, 50, 100, 200, 500, 1000)
@@ -42,7 +43,7 @@ def flags_and_scores(groups: Sequence[list[FloatArray]]) -> tuple[list[FloatArra
     for sites in groups:
         rows = sites[0].shape[0]
         run = simulate(method_for(rows, None, automatic_bound(rows), "none"), [ArrayColumns(own) for own in sites])
-        sized = run.consensus.stage is Stage.NULL
+        sized = run.consensus.stage == NULL
         ranks.append(run.consensus.progress.rank)
         for own, result in zip(sites, run.results, strict=True):
             flags.append(result.S.toarray() != 0.0)

@@ -22,29 +22,28 @@ from pathlib import Path
 
 import numpy as np
 
-from dcfpca.bench.round_cost import cpu_seconds
-from dcfpca.demo.child_processes import Children, ending_in_order
-from dcfpca.demo.federation import AGGREGATOR, Federation, SitePlan
+from benchmarks.local_federation import local_federation, pid_of, planned
+from benchmarks.rounds.round_cost import cpu_seconds
 from dcfpca.operator.client import Operator
-from dcfpca.operator.connection import connect_settings, connected
+from dcfpca.scaffold.background import signals_exit, until
+from dcfpca.scaffold.local_consortium import Consortium
 
 SITES = ("a", "b", "c")
 SHAPE = (100, 60)
-CONNECT_SECONDS = 60.0
 Row = dict[str, object]
 
 
-def commands(federation: Federation) -> dict[str, list[str]]:
+def commands(consortium: Consortium) -> dict[str, list[str]]:
     """By the name that a person would write, with the arguments that this federation needs."""
-    aggregator = federation.directory / AGGREGATOR / "aggregator.toml"
-    site = federation.site_directory(SITES[0]) / "participant.toml"
+    aggregator = consortium.aggregator.directory / "aggregator.toml"
+    site = consortium.sites[SITES[0]].directory / "participant.toml"
     return {
         "dcfpca --help": [],
         "dcfpca-participant --help": [],
         "dcfpca-aggregator --help": [],
         "dcfpca-aggregator health": ["--config", str(aggregator)],
         "dcfpca-participant ledger": ["--config", str(site)],
-        "dcfpca run list": ["--config", str(federation.operator_config)],
+        "dcfpca run list": ["--config", str(consortium.operator_config)],
     }
 
 
@@ -57,31 +56,30 @@ def command_cpu(words: list[str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def aggregator_start(federation: Federation) -> Row:
+def aggregator_start(consortium: Consortium) -> Row:
     """Kill the aggregator and start it again, with its store as it is."""
-    federation.children[AGGREGATOR].kill()
+    consortium.aggregator.kill()
     began = time.monotonic()
-    federation.restart_aggregator()
+    consortium.start_aggregator()
     took = time.monotonic() - began
-    return {"what": "aggregator", "ready_s": took, "cpu_s": cpu_seconds([_pid(federation, AGGREGATOR)])}
+    return {"what": "aggregator", "ready_s": took, "cpu_s": cpu_seconds([pid_of(consortium)])}
 
 
-def site_start(federation: Federation, operator: Operator, name: str) -> Row:
+def site_start(consortium: Consortium, operator: Operator, name: str) -> Row:
     """Kill a daemon, wait until it is missed, and start it again."""
-    children = federation.children
-    children[name].kill()
-    children.until(lambda: not operator.are_connected([name]), "the end of the connection", CONNECT_SECONDS)
+    site = consortium.sites[name]
+    site.kill()
+    until(lambda: not operator.are_connected([name]), [consortium.aggregator], "the end of the connection")
     began = time.monotonic()
-    children.restart(name)
-    children.until(lambda: operator.are_connected([name]), "the site's connection", CONNECT_SECONDS)
+    consortium.start_site(name)
+    until(lambda: operator.are_connected([name]), [site], "the site's connection")
     took = time.monotonic() - began
-    return {"what": "participant", "ready_s": took, "cpu_s": cpu_seconds([_pid(federation, name)])}
+    return {"what": "participant", "ready_s": took, "cpu_s": cpu_seconds([pid_of(consortium, name)])}
 
 
-def idle(federation: Federation, seconds: float) -> list[Row]:
+def idle(consortium: Consortium, seconds: float) -> list[Row]:
     """The share of one core that each service takes while nothing happens."""
-    names = {"aggregator": [AGGREGATOR], "participant": list(SITES)}
-    pids = {what: [_pid(federation, name) for name in found] for what, found in names.items()}
+    pids = {"aggregator": [pid_of(consortium)], "participant": [pid_of(consortium, name) for name in SITES]}
     before = {what: cpu_seconds(found) for what, found in pids.items()}
     time.sleep(seconds)
     return [
@@ -90,27 +88,17 @@ def idle(federation: Federation, seconds: float) -> list[Row]:
     ]
 
 
-def _pid(federation: Federation, name: str) -> int:
-    return federation.children[name].process.pid
-
-
 def measure(directory: Path, repeats: int, idle_seconds: float) -> dict[str, object]:
     """Everything, in one federation."""
-    with Children() as children:
-        federation = Federation(directory, children)
-        federation.start_aggregator()
-        for name in SITES:
-            federation.add_site(SitePlan(name), np.random.default_rng(0).standard_normal(SHAPE))
-        flags = dict.fromkeys(("aggregator", "ca", "cert", "key"))
-        with connected(connect_settings(flags, federation.operator_config)) as operator:
-            children.until(lambda: operator.are_connected(SITES), "the sites' connection", CONNECT_SECONDS)
-            starts = [site_start(federation, operator, SITES[k % len(SITES)]) for k in range(repeats)]
-            cpu = {
-                name: min(command_cpu([*name.split(), *arguments]) for _ in range(repeats))
-                for name, arguments in commands(federation).items()
-            }
-            resting = idle(federation, idle_seconds)
-        starts += [aggregator_start(federation) for _ in range(repeats)]
+    data = dict.fromkeys(SITES, np.random.default_rng(0).standard_normal(SHAPE))
+    with local_federation(directory, planned(directory, list(SITES), {}), data) as (consortium, operator):
+        starts = [site_start(consortium, operator, SITES[k % len(SITES)]) for k in range(repeats)]
+        cpu = {
+            name: min(command_cpu([*name.split(), *arguments]) for _ in range(repeats))
+            for name, arguments in commands(consortium).items()
+        }
+        resting = idle(consortium, idle_seconds)
+        starts += [aggregator_start(consortium) for _ in range(repeats)]
     return {"repeats": repeats, "load": os.getloadavg()[0], "command_cpu_s": cpu, "starts": starts, "idle": resting}
 
 
@@ -121,7 +109,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    with tempfile.TemporaryDirectory(prefix="dcfpca-bench-") as directory, ending_in_order():
+    with tempfile.TemporaryDirectory(prefix="dcfpca-bench-") as directory, signals_exit():
         found = json.dumps(measure(Path(directory), given.repeats, given.idle_seconds), indent=1)
     print(found)
     if given.json:

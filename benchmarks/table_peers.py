@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from benchmarks.baselines.alm import alm
 from benchmarks.real_tables import GIVEN
-from dcfpca.rpca.baselines.alm import alm
 from dcfpca.rpca.method import FloatArray
 
 Found = tuple[NDArray[np.bool_], FloatArray]  # flags, scores

@@ -32,14 +32,16 @@ from dcfpca.freed_memory import keep_freed_memory
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.kernels.loop_loading import load_loops
-from dcfpca.rpca.method import Columns, Consensus, Method, Total
+from dcfpca.rpca.method import Columns, Consensus, Total
+from dcfpca.rpca.stage_list import Method
 from dcfpca.rpca.synthetic import Recipe
 from dcfpca.rpca.synthetic import generate as problem_of
 from dcfpca.spec import parse_spec
 from participant.config import EngineTable
-from participant.data import DataTable, open_matrix
-from participant.engine import Engine
+from participant.data.data_config import DataTable
+from participant.data.readers import open_matrix
 from participant.engine.partitioned_site import PartitionedSite
+from participant.engine.thread_engine import Engine
 
 THREADS = (1, 2)
 RANKS = (5, 50, 150)
@@ -56,7 +58,7 @@ def steps(method: Method, columns: Columns, engine: Engine, answers: list[Consen
     site, seconds = engine.site(method, columns), []
     for consensus in answers:
         began = time.perf_counter()
-        site.answer(consensus.round, consensus.broadcast)
+        site.answer(consensus)
         seconds.append(time.perf_counter() - began)
     return seconds, len(site.parts) if isinstance(site, PartitionedSite) else 1
 
@@ -67,7 +69,7 @@ def played(method: Method, columns: Columns, rounds: int) -> list[Consensus]:
         site, consensus, found = engine.site(method, columns), method.begin(), list[Consensus]()
         while consensus.outcome is None and len(found) < rounds:
             found.append(consensus)
-            update = site.answer(consensus.round, consensus.broadcast)
+            update = site.answer(consensus)
             consensus = method.advance(consensus, Total(update, 1))
     return found
 

@@ -14,8 +14,7 @@ from dcfpca.version import __version__
 if TYPE_CHECKING:
     from dcfpca.errors import DcfpcaError
     from dcfpca.estimator import RobustPCA
-    from dcfpca.operator.federation import FederatedRun, Federation
-    from dcfpca.operator.pooled_model import PooledModel
+    from dcfpca.operator.federation import FederatedRun, Federation, PooledModel
     from dcfpca.operator.run_snapshots import Participant, RankError, Round, RunSnapshot, Verdict
     from dcfpca.result_files import Result, read_result
 
@@ -38,8 +37,7 @@ __all__ = [
 _NAMES = {
     "dcfpca.errors": ("DcfpcaError",),
     "dcfpca.estimator": ("RobustPCA",),
-    "dcfpca.operator.federation": ("FederatedRun", "Federation"),
-    "dcfpca.operator.pooled_model": ("PooledModel",),
+    "dcfpca.operator.federation": ("FederatedRun", "Federation", "PooledModel"),
     "dcfpca.operator.run_snapshots": ("Participant", "RankError", "Round", "RunSnapshot", "Verdict"),
     "dcfpca.result_files": ("Result", "read_result"),
 }

@@ -15,10 +15,19 @@ from dcfpca.errors import BadInput
 T = TypeVar("T")
 
 
+def make_directories(directory: Path) -> None:
+    """Create the directory and those missing above it, each for its owner alone: `mkdir` gives only the last a mode."""
+    try:
+        directory.mkdir(exist_ok=True, mode=0o700)
+    except FileNotFoundError:
+        make_directories(directory.parent)
+        directory.mkdir(exist_ok=True, mode=0o700)
+
+
 def make_private_directory(directory: Path) -> None:
     """Create the directory if needed and restrict it to its owner; BadInput when that is not possible."""
     try:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_directories(directory)
         directory.chmod(0o700)
     except OSError as error:
         hint = "name a directory that this user may write to"
@@ -64,7 +73,7 @@ def atomic_directory(target: Path) -> Iterator[Path]:
     """Yield a temporary directory to fill; it replaces `target` when the block succeeds and is removed otherwise."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True, mode=0o700)
+    make_directories(temporary)
     try:
         yield temporary
         sync_directory(temporary)
@@ -74,6 +83,22 @@ def atomic_directory(target: Path) -> Iterator[Path]:
         sync_directory(target.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def file_version(path: Path) -> tuple[int, int, int] | None:
+    """Differs whenever the file was written or replaced; None when it is not there."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def free_bytes(directory: Path) -> int:
+    """The space that this user may still write below the directory, or below the nearest one that exists."""
+    standing = next(path for path in (directory, *directory.resolve().parents) if path.exists())
+    found = os.statvfs(standing)
+    return found.f_bavail * found.f_frsize
 
 
 def sha256_of_file(path: Path) -> bytes:

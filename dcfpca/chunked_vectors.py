@@ -74,14 +74,14 @@ def header_of(payload: Buffer, layout: Layout, dtype: pb.Dtype) -> pb.TensorHead
 
 def header_with(sha256: bytes, layout: Layout, dtype: pb.Dtype) -> pb.TensorHeader:
     """The header that announces bytes of this digest."""
-    rows, columns, scalars = layout.rows, layout.columns, len(layout.scalars)
+    rows, columns, scalars = layout.rows, layout.columns, layout.scalars
     return pb.TensorHeader(dtype=dtype, rows=rows, columns=columns, scalars=scalars, sha256=sha256)
 
 
 def check_header(header: pb.TensorHeader, layout: Layout, dtype: pb.Dtype) -> None:
     """Raise BadMessage unless the header announces exactly what the spec implies; done before any byte is kept."""
     told = (header.rows, header.columns, header.scalars)
-    expected = (layout.rows, layout.columns, len(layout.scalars))
+    expected = (layout.rows, layout.columns, layout.scalars)
     if told != expected:
         raise BadMessage(
             f"the tensor is announced as {told[0]} × {told[1]} with {told[2]} scalars, "

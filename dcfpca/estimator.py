@@ -12,19 +12,22 @@ from scipy import sparse
 
 from dcfpca.errors import BadInput
 from dcfpca.method_names import MethodName
-from dcfpca.rpca.column_blocks import ArrayColumns, blocks
-from dcfpca.rpca.entry_checks import check_entries
-from dcfpca.rpca.gradient.method import GradientMethod, GradientSettings
-from dcfpca.rpca.method import FloatArray, Method
+from dcfpca.rpca.column_blocks import ArrayColumns, blocks, check_entries
+from dcfpca.rpca.gradient.settings import GradientSettings
+from dcfpca.rpca.gradient.stages import GradientSolver, gradient_method
+from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.refinement.closing import with_closing_rounds
 from dcfpca.rpca.refinement.closing_plan import ClosingPlan
-from dcfpca.rpca.refinement.limits import automatic_bound
-from dcfpca.rpca.refinement.method import CURVE, StagedMethod
+from dcfpca.rpca.refinement.closing_stage import CURVE
 from dcfpca.rpca.refinement.scoring import TransformedColumns, log_p_value, transform_columns
 from dcfpca.rpca.refinement.verdict import verdict_of
+from dcfpca.rpca.round_limits import automatic_bound
 from dcfpca.rpca.simulate import Simulation, simulate
-from dcfpca.rpca.subspace.method import SubspaceMethod
-from dcfpca.rpca.subspace.rejected_columns import unexplained_text
+from dcfpca.rpca.stage_list import Method
+from dcfpca.rpca.subspace.fit import subspace_method
 from dcfpca.rpca.subspace.settings import SubspaceSettings
+from dcfpca.rpca.subspace.site_result import unexplained_text
+from dcfpca.rpca.subspace.solver import SubspaceSolver
 
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -153,29 +156,26 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         tags.input_tags.allow_nan = True
         return tags
 
-    def _method(self, X: FloatArray) -> StagedMethod:
-        width = _bound(self, X)
-        return StagedMethod(
-            inner=self._inner(X.shape[1], width),
-            rows=X.shape[1],
-            width=width,
+    def _method(self, X: FloatArray) -> Method:
+        return with_closing_rounds(
+            self._fit_method(X.shape[1], _bound(self, X)),
             fixed_rank=_is_fixed(self.rank),
             refines=self.method == "subspace",
             seed=self.random_state,
             rate=self.fdr,
         )
 
-    def _inner(self, rows: int, width: int) -> Method:
+    def _fit_method(self, rows: int, width: int) -> Method:
         common = (rows, width, self.max_iter, self.tol, self.random_state)
         if self.method == "gradient":
             if isinstance(self.settings, SubspaceSettings):
                 raise BadInput("settings are those of subspace, the method is gradient.", "Pass GradientSettings.")
-            return GradientMethod(*common, self.settings or GradientSettings())
+            return gradient_method(GradientSolver(*common, self.settings or GradientSettings()))
         if self.method != "subspace":
             raise BadInput(f"There is no method {self.method!r}.", "Choose subspace or gradient.")
         if isinstance(self.settings, GradientSettings):
             raise BadInput("settings are those of gradient, the method is subspace.", "Pass SubspaceSettings.")
-        return SubspaceMethod(*common, self.settings or SubspaceSettings(), _is_fixed(self.rank))
+        return subspace_method(SubspaceSolver(*common, self.settings or SubspaceSettings(), _is_fixed(self.rank)))
 
     def _keep(self, run: Simulation, U: FloatArray) -> None:
         result = run.results[0]
@@ -236,8 +236,8 @@ def _bound(estimator: RobustPCA, X: FloatArray) -> int:
 
 def _apart(certificate: Mapping[str, float]) -> str:
     """The sentence for features or samples that do not follow the low-rank part; empty if there are none."""
-    told = unexplained_text(certificate, "feature", "sample")
-    return told and f"{told}, look at outliers_"
+    sentence = unexplained_text(certificate, "feature", "sample")
+    return sentence and f"{sentence}, look at outliers_"
 
 
 def _at_bound(rank: int, bound: int) -> str:

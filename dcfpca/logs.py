@@ -18,10 +18,19 @@ _FIELDS = "dcfpca_fields"
 
 
 def setup(log_format: LogFormat = "human", level: str = "info", stream: TextIO | None = None) -> None:
-    """Log to `stream` (stderr by default) in this format; a second call replaces the first."""
+    """Log to `stream` (stderr by default) in this format; a second call replaces the first.
+
+    Warnings and errors of libraries come in the same format, with the action `library_message`.
+    """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_Json() if log_format == "json" else _Human())
     _LOGGER.handlers[:] = [handler]
+    of_libraries = _LibraryHandler(stream or sys.stderr)
+    of_libraries.setLevel(logging.WARNING)
+    of_libraries.setFormatter(handler.formatter)
+    root = logging.getLogger()
+    root.handlers[:] = [*(one for one in root.handlers if not isinstance(one, _LibraryHandler)), of_libraries]
+    logging.captureWarnings(True)
     _LOGGER.propagate = False
     _LOGGER.setLevel(level.upper())
 
@@ -42,6 +51,17 @@ def _check(fields: Mapping[str, Any]) -> None:
     for name, value in fields.items():
         if not isinstance(value, str | int | float | list | tuple | None):
             raise TypeError(f"{name} is a {type(value).__name__}; a log line takes text and numbers only")
+
+
+class _LibraryHandler(logging.StreamHandler[TextIO]):
+    def format(self, record: logging.LogRecord) -> str:
+        """The message of a library, and of the exception that it tells of, as fields of one line."""
+        fields = {"library": record.name, "message": record.getMessage()}
+        if record.exc_info and record.exc_info[1] is not None:
+            fields["error"] = repr(record.exc_info[1])
+        event = logging.LogRecord(record.name, record.levelno, "", 0, "library_message", (), None)
+        setattr(event, _FIELDS, fields)
+        return super().format(event)
 
 
 class _Human(logging.Formatter):

@@ -1,4 +1,10 @@
-"""A method's memory as canonical bytes: both sides take its digest, and a site carries out a round again from it."""
+"""What a method keeps between rounds: its memory at the aggregator, as canonical bytes of which both sides take the
+digest, and from which a site carries out a round again; and the formats of memory and of sites' snapshots.
+
+Formats are stored with every run. A run whose memory or snapshot has another format than this software writes is
+paused, not continued: the numbers would be taken for what they are not. Raise a version with every change of the names,
+shapes or meaning of what is kept.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +18,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.errors import BadMessage
+from dcfpca.spec import RunSpec
 
+_MEMORY = {"subspace": 2, "gradient": 2, "private": 4}
+_SNAPSHOT = {"subspace": 2, "gradient": 2, "private": 4}
 _LENGTH = struct.Struct("<I")
 _DTYPES = {"<f8", "<i8", "|b1"}
 _MOST_AXES = 4
 _EXTENT_BYTES = 8
+
+
+def memory_format(spec: RunSpec) -> str:
+    """The format of the memory that the method of this spec keeps at the aggregator, such as `subspace/2 closing`."""
+    return _format(spec, _MEMORY)
+
+
+def snapshot_format(spec: RunSpec) -> str:
+    """The format of the snapshot that the method of this spec keeps at a site.
+
+    Of private runs it is a version though nothing is kept: the noise of a step must stay what it was.
+    """
+    return _format(spec, _SNAPSHOT)
+
+
+def _format(spec: RunSpec, versions: dict[str, int]) -> str:
+    method = spec.method if spec.privacy is None else "private"
+    around = {
+        "closing": spec.closing_rounds,
+        "scaled": spec.scaling == "robust",
+        "counted": spec.missing_features == "allow",
+    }
+    return " ".join([f"{method}/{versions[method]}", *(word for word, there in around.items() if there)])
 
 
 def encode_memory(memory: Mapping[str, NDArray[Any]]) -> bytes:

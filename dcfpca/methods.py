@@ -1,21 +1,24 @@
-"""Builds the method that a spec names.
+"""Builds the method that a spec names: the one place where keys of a spec become a list of stages.
 
-`dcfpca.method_names` lists the methods, and `method_of` is where a name becomes one. What services need to know
-of a method beyond its rounds (`opening_rounds`, `reads_per_round`, `step_flops`) they ask of the method itself.
+`dcfpca.method_names` lists the methods. What services need to know of a run beyond its method is in `dcfpca.terms`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from dcfpca.method_names import MethodName
 from dcfpca.privacy.settings import PrivacySettings
 from dcfpca.privacy.zcdp import accountant_is_installed, rho_of
-from dcfpca.rpca.feature_count import FeatureCountMethod
-from dcfpca.rpca.gradient.method import GradientMethod
-from dcfpca.rpca.method import Method
-from dcfpca.rpca.private.method import PrivateSubspaceMethod
+from dcfpca.rpca.feature_count import counting_features
+from dcfpca.rpca.gradient.stages import GradientSolver, gradient_method
 from dcfpca.rpca.private.schedule import PrivateSchedule
-from dcfpca.rpca.refinement.method import StagedMethod
-from dcfpca.rpca.scaling import ScaledMethod
-from dcfpca.rpca.subspace.method import SubspaceMethod
+from dcfpca.rpca.private.stages import PrivateSolver, private_method
+from dcfpca.rpca.refinement.closing import with_closing_rounds
+from dcfpca.rpca.scaling import in_robust_units
+from dcfpca.rpca.stage_list import Method
+from dcfpca.rpca.subspace.fit import subspace_method
+from dcfpca.rpca.subspace.solver import SubspaceSolver
 from dcfpca.spec import RunSpec
 
 
@@ -23,11 +26,21 @@ def method_of(spec: RunSpec) -> Method:
     """The method of this spec; pure, and the same at the aggregator, at every site and in `simulate`."""
     if spec.privacy is not None:
         return _private(spec, spec.privacy)
-    inner = _staged(spec) if spec.closing_rounds else _inner(spec)
-    scaled = ScaledMethod(inner, spec.rows) if spec.scaling == "robust" else inner
-    if spec.missing_features == "refuse":
-        return scaled
-    return FeatureCountMethod(scaled, spec.features, spec.min_feature_sites)
+    method = _FITS[spec.method](spec)
+    if spec.closing_rounds:
+        method = with_closing_rounds(
+            method,
+            fixed_rank=spec.rank is not None or spec.method == "gradient",
+            refines=spec.method == "subspace",
+            hidden_share=spec.hidden_share,
+            seed=spec.seed,
+            rate=spec.flag_rate,
+        )
+    if spec.scaling == "robust":
+        method = in_robust_units(method)
+    if spec.missing_features == "allow":
+        method = counting_features(method, spec.features, spec.min_feature_sites)
+    return method
 
 
 def schedule_of(privacy: PrivacySettings) -> PrivateSchedule:
@@ -42,51 +55,46 @@ def load_accountant(spec: RunSpec) -> None:
         schedule_of(spec.privacy)
 
 
+def _subspace(spec: RunSpec) -> Method:
+    return subspace_method(
+        SubspaceSolver(
+            rows=spec.rows,
+            width=spec.width,
+            rounds=spec.rounds,
+            tolerance=spec.tolerance,
+            seed=spec.seed,
+            settings=spec.subspace,
+            fixed_rank=spec.rank is not None,
+        )
+    )
+
+
+def _gradient(spec: RunSpec) -> Method:
+    return gradient_method(
+        GradientSolver(
+            rows=spec.rows,
+            width=spec.width,
+            rounds=spec.rounds,
+            tolerance=spec.tolerance,
+            seed=spec.seed,
+            settings=spec.gradient,
+        )
+    )
+
+
 def _private(spec: RunSpec, privacy: PrivacySettings) -> Method:
-    return PrivateSubspaceMethod(
-        rows=spec.rows,
-        width=spec.width,
-        schedule=schedule_of(privacy),
-        conspirators=privacy.conspirators,
-        clip=privacy.fixed_clip,
-        max_error=privacy.max_error,
-        seed=spec.seed,
-        fixed_rank=spec.rank is not None,
+    return private_method(
+        PrivateSolver(
+            rows=spec.rows,
+            width=spec.width,
+            schedule=schedule_of(privacy),
+            conspirators=privacy.conspirators,
+            clip=privacy.fixed_clip,
+            max_error=privacy.max_error,
+            seed=spec.seed,
+            fixed_rank=spec.rank is not None,
+        )
     )
 
 
-def _staged(spec: RunSpec) -> Method:
-    return StagedMethod(
-        _inner(spec),
-        spec.rows,
-        spec.width,
-        fixed_rank=spec.rank is not None or spec.method == "gradient",
-        refines=spec.method == "subspace",
-        seed=spec.seed,
-        hidden_share=spec.hidden_share,
-        rate=spec.flag_rate,
-        features=spec.features,
-    )
-
-
-def _inner(spec: RunSpec) -> Method:
-    match spec.method:
-        case "subspace":
-            return SubspaceMethod(
-                rows=spec.rows,
-                width=spec.width,
-                rounds=spec.rounds,
-                tolerance=spec.tolerance,
-                seed=spec.seed,
-                settings=spec.subspace,
-                fixed_rank=spec.rank is not None,
-            )
-        case "gradient":
-            return GradientMethod(
-                rows=spec.rows,
-                width=spec.width,
-                rounds=spec.rounds,
-                tolerance=spec.tolerance,
-                seed=spec.seed,
-                settings=spec.gradient,
-            )
+_FITS: dict[MethodName, Callable[[RunSpec], Method]] = {"subspace": _subspace, "gradient": _gradient}

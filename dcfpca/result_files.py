@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dcfpca.data_frames import optional_library
 from dcfpca.errors import BadInput, UnusableState
-from dcfpca.result_tables import Table, read_table
+from dcfpca.result_tables import Table, optional_library, read_table
 
 FloatArray = NDArray[np.float64]
 OUTLIERS, SAMPLES = "outliers.csv", "samples.csv"
@@ -42,6 +41,7 @@ class Result:
     def outlier_table(self) -> Table:
         """Every flagged entry with id, feature, observed and expected value, the most significant first.
 
+        Numbers have all their digits if the site has pyarrow, which then wrote outliers.parquet, and otherwise six.
         A run without closing rounds has no noise to measure by: its table has no z and no p-values.
         """
         if (self.folder / OUTLIERS).exists():

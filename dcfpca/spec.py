@@ -7,7 +7,6 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -17,10 +16,8 @@ from dcfpca.feature_names import features_digest
 from dcfpca.identity import MAX_NAME
 from dcfpca.method_names import MethodName
 from dcfpca.privacy.settings import PrivacySettings, check_together, derived_keys
-from dcfpca.rpca.feature_count import COUNT_ROUNDS
 from dcfpca.rpca.gradient.settings import GradientSettings
-from dcfpca.rpca.refinement.limits import CLOSING_ROUNDS, WIDEST_CLOSING, automatic_bound
-from dcfpca.rpca.scaling import SCALING_ROUNDS
+from dcfpca.rpca.round_limits import CLOSING_ROUNDS, COUNT_ROUNDS, SCALING_ROUNDS, WIDEST_CLOSING, automatic_bound
 from dcfpca.rpca.subspace.settings import SubspaceSettings
 from dcfpca.validation_text import describe
 
@@ -33,8 +30,8 @@ FeatureName = Annotated[str, Field(min_length=1, max_length=200)]
 ADDED: tuple[str, ...] = ()
 """Keys that releases after 0.2 added, tables with dots. The default of such a key means what earlier releases do."""
 
-REMOVED = ("subspace.fall_resting", "subspace.sampled_share")
-"""Keys of earlier releases that are gone: specs that were kept may have them, new ones may not."""
+REMOVED = ("dropouts", "threshold", "subspace.fall_resting", "subspace.sampled_share")
+"""Keys of earlier versions that are gone: specs that were kept may have them, new ones may not."""
 
 
 class RunSpec(BaseModel):
@@ -89,16 +86,8 @@ class RunSpec(BaseModel):
     aggregation: Literal["secure", "plain"] = Field(
         "secure", description="secure: the aggregator sees only sums. plain: it sees each site's update."
     )
-    dropouts: Literal["wait", "go-on"] = Field(
-        "wait",
-        description="wait: one cohort for the whole run, a site that is away is waited for. "
-        "go-on: rounds go on without it, if every site allows it.",
-    )
     patience: float = Field(
         3600, gt=0, le=30 * 86400, description="Seconds a site that is away is waited for before the run pauses."
-    )
-    threshold: float = Field(
-        0.5, ge=0.5, lt=1, description="More than this share of the cohort must survive a secure round."
     )
     precision: Literal[64, 32] = Field(64, description="Bits per number in a secure sum; 32 halves the bytes.")
     export: bool = Field(False, description="Public participants will be asked for their reconstructions.")
@@ -154,10 +143,8 @@ class RunSpec(BaseModel):
             raise ValueError('missing_features = "allow" needs the names of all features; give features')
         if not self.missing:
             raise ValueError('missing_features = "allow" leaves entries unobserved; set missing = true')
-        if not self.waits:
-            raise ValueError(
-                'missing_features = "allow" needs a cohort that stays: aggregation = "secure" and dropouts = "wait"'
-            )
+        if self.aggregation == "plain":
+            raise ValueError('missing_features = "allow" needs a cohort that stays: set aggregation = "secure"')
         return self
 
     @model_validator(mode="after")
@@ -192,11 +179,6 @@ class RunSpec(BaseModel):
         return self.rank or self.max_rank or automatic_bound(self.rows)
 
     @property
-    def waits(self) -> bool:
-        """Whether every sum of the run is over the whole cohort, so that a member who is away is waited for."""
-        return self.aggregation == "secure" and self.dropouts == "wait"
-
-    @property
     def last_fit_round(self) -> int:
         """The highest number of a round of the method proper; counting and scaling take rounds before it."""
         return self.rounds + self.rounds_before_fit
@@ -218,14 +200,10 @@ class RunSpec(BaseModel):
         return self.round_seconds / 10
 
     def quorum_of(self, cohort: int) -> int:
-        """Fewest updates that make a round with a cohort of this size; never below the threshold of a secure one."""
-        wanted = max(self.quorum or cohort // 2 + 1, self.privacy.conspirators + 1 if self.privacy else 1)
-        return max(wanted, self.threshold_of(cohort)) if self.aggregation == "secure" else wanted
-
-    def threshold_of(self, cohort: int) -> int:
-        """Fewest survivors from whose shares the masks of a cohort of this size can be removed."""
-        # Decimal, as it was written: 0.57 of 100 is 57, of which the binary product falls short.
-        return int(cohort * Decimal(str(self.threshold))) + 1
+        """Fewest enrolments with which a secure run begins, or updates that make a round of a plain one."""
+        majority = cohort // 2 + 1
+        wanted = max(self.quorum or majority, self.privacy.conspirators + 1 if self.privacy else 1)
+        return max(wanted, majority) if self.aggregation == "secure" else wanted
 
     def canonical(self) -> bytes:
         """The bytes that are signed and digested: JSON with sorted keys, no spaces, every default spelled out.
@@ -279,6 +257,9 @@ def parse_kept_spec(data: bytes | dict[str, Any]) -> RunSpec:
     """A spec that was stored, maybe by an earlier release: keys that are gone since are passed over."""
     keys = copy.deepcopy(data) if isinstance(data, dict) else json.loads(data)
     for path in REMOVED:
-        table, key = path.split(".")
-        keys.get(table, {}).pop(key, None)
+        *tables, key = path.split(".")
+        table = keys
+        for name in tables:
+            table = table.get(name, {})
+        table.pop(key, None)
     return parse_spec(keys)

@@ -36,6 +36,11 @@ _TEXTS = {
     "string_too_long": "it must have at most {max_length} characters",
     "string_too_short": "it must have at least {min_length} characters",
 }
+_REMOVED = dict.fromkeys(
+    ("dropouts", "threshold", "policy.allow_dropouts", "policy.min_threshold"),
+    "there is no such key any more; remove it: a secure run waits for its members",
+)
+"""Keys of earlier versions, and what to do about them."""
 _OTHERWISE = "it is not written as it must be"
 
 
@@ -50,6 +55,8 @@ def _describe_one(loc: tuple[int | str, ...], message: str, kind: str, context: 
     key = ".".join(str(part) for part in loc)
     if kind == "value_error":  # our own words
         text = message.removeprefix("Value error, ")
+    elif kind == "extra_forbidden" and key in _REMOVED:
+        text = _REMOVED[key]
     elif kind in _TEXTS:
         text = _TEXTS[kind].format(key=key, **context)
     else:

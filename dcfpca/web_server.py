@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from dcfpca.errors import BadInput
 from dcfpca.logs import log
@@ -176,7 +176,9 @@ def answers_to(named: str, listens: str, hosts: Sequence[str] | None) -> bool:
         return True
     if hosts is None:
         return not _is_loopback(listens)
-    return named.lower() in {host.lower() for host in hosts} or (_is_address(named) and not _is_loopback(listens))
+    return named.lower() in {host.lower() for host in hosts} or (
+        _address(named) is not None and not _is_loopback(listens)
+    )
 
 
 def _host_named(request: Request) -> str:
@@ -186,21 +188,17 @@ def _host_named(request: Request) -> str:
     return named.rpartition(":")[0] or named
 
 
-def _is_address(host: str) -> bool:
+def _address(host: str) -> IPv4Address | IPv6Address | None:
+    """The address in place of a name; None for a name."""
     try:
-        ip_address(host)
+        return ip_address(host)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+    address = _address(host)
+    return host == "localhost" if address is None else address.is_loopback
 
 
 async def _write(writer: asyncio.StreamWriter, response: Response, *, head_only: bool) -> None:
@@ -214,11 +212,7 @@ async def _write(writer: asyncio.StreamWriter, response: Response, *, head_only:
         if isinstance(response.body, bytes):
             writer.write(response.body)
         else:
-            await _stream(writer, response.body)
+            async for piece in response.body:
+                writer.write(piece)
+                await writer.drain()
     await writer.drain()
-
-
-async def _stream(writer: asyncio.StreamWriter, pieces: AsyncIterator[bytes]) -> None:
-    async for piece in pieces:
-        writer.write(piece)
-        await writer.drain()

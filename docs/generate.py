@@ -62,9 +62,8 @@ DRAWN = {
     "imports": rooms.imports,
     "contracts": rooms.contracts,
     "run status": state_diagrams.run_status,
-    "fixed cohort": state_diagrams.fixed_cohort_phases,
-    "phases": state_diagrams.attempt_phases,
-    "messages": state_diagrams.phase_messages,
+    "secure run": state_diagrams.secure_phases,
+    "plain run": state_diagrams.plain_phases,
     "session": state_diagrams.site_session,
 }
 

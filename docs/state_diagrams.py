@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 from aggregator.run import events as happened
 from aggregator.run import waiting
-from aggregator.run.round_messages import PHASE_OF
 from aggregator.run.state import Phase, Run, Status
 from participant.session import Session
 from participant.session import events as heard
-from tests.support import fixed_cohort_rules, rules, sessions
+from tests.support import rules, secure_rules, sessions
 
 Arrow = tuple[str, str, str]
 Act = Callable[[rules.Machine], object]
@@ -41,15 +39,15 @@ def run_status() -> str:
     return _drawn([arrow for arrow in arrows if arrow[0] != arrow[1]] + ends)
 
 
-def fixed_cohort_phases() -> str:
-    """How a secure run that waits for its cohort is set up once and then goes from round to round."""
-    acts: dict[str, Callable[[fixed_cohort_rules.WaitingRun], object]] = {
+def secure_phases() -> str:
+    """How a secure run is set up once and then goes from round to round."""
+    acts: dict[str, Callable[[secure_rules.WaitingRun], object]] = {
         "RunKeyAdvertised": lambda run: run.advertise(),
         "GroupSecretShared": lambda run: run.share(),
         "UpdateReceived": lambda run: run.update(),
         "ConsensusReached: next round": lambda run: run.summed(),
     }
-    run = fixed_cohort_rules.WaitingRun()
+    run = secure_rules.WaitingRun()
     arrows: list[Arrow] = [("[*]", run.run.phase, "the cohort is enrolled")]
     for label, act in acts.items():
         before = run.run.phase
@@ -65,29 +63,18 @@ def fixed_cohort_phases() -> str:
     return _drawn([*arrows, (Phase.SUMMING.value, "[*]", "ConsensusReached with an outcome")])
 
 
-def attempt_phases() -> str:
-    """How an attempt moves through its phases, dropout recovery and plain, and what opens the next round or attempt."""
-    secure = [rules.secure_until(phase.value) for phase in Phase]
-    plain = [rules.Machine().enrol(*rules.NAMES), rules.Machine().enrol(*rules.NAMES).upload()]
-    arrows: list[Arrow] = []
-    for kind, machines in (("secure", secure), ("plain", plain)):
-        arrows.append(("[*]", machines[0].run.phase, f"{kind} round opens"))
-        prefix = "" if kind == "secure" else "plain: "
-        for before, after in pairwise(machines):
-            arrows.append((before.run.phase, after.run.phase, prefix + _awaited(before.run.phase)))
-        for machine in machines:
-            arrows += _failures(machine, prefix)
-    arrows.append((Phase.SUMMING.value, "[*]", "ConsensusReached with an outcome"))
-    return _drawn(arrows)
-
-
-def phase_messages() -> str:
-    """A table: the messages that each phase waits for, as the rules know them."""
-    rows = []
-    for phase in Phase:
-        named = ", ".join(f"`{kind.__name__}`" for kind, where in PHASE_OF.items() if where is phase)
-        rows.append(f"| {phase.value} | {named or 'nobody: the aggregator adds up'} |\n")
-    return "| phase | waits for |\n|---|---|\n" + "".join(rows)
+def plain_phases() -> str:
+    """How an attempt of a plain run moves through its phases, and what opens the next round or attempt."""
+    open_ = rules.Machine().enrol(*rules.NAMES)
+    summing = _copy(open_).upload()
+    arrows: list[Arrow] = [
+        ("[*]", open_.run.phase, "the cohort is enrolled"),
+        (open_.run.phase, summing.run.phase, "UpdateReceived, of everybody or of a quorum at the deadline"),
+        (open_.run.phase, _copy(open_).overdue().run.phase, "DeadlinePassed, too few: next attempt"),
+        (summing.run.phase, _copy(summing).reach().run.phase, "ConsensusReached: next round"),
+        (summing.run.phase, _sum_failed(_copy(summing)).run.phase, "SumFailed: next attempt"),
+    ]
+    return _drawn([*arrows, (Phase.SUMMING.value, "[*]", "ConsensusReached with an outcome")])
 
 
 def site_session() -> str:
@@ -135,21 +122,6 @@ def _all_upload(machine: rules.Machine) -> None:
     for name in rules.NAMES:
         if machine.run.phase == Phase.UPLOADING:
             machine.say(happened.UpdateReceived, name, sha256=b"d" * 32, size=8)
-
-
-def _awaited(phase: str) -> str:
-    return " and ".join(kind.__name__ for kind, where in PHASE_OF.items() if where == phase)
-
-
-def _failures(machine: rules.Machine, prefix: str) -> Iterable[Arrow]:
-    """Where an attempt goes when its phase is not completed; from the last phase also where a round goes."""
-    run = machine.run
-    if run.phase != Phase.SUMMING:
-        late = _copy(machine).overdue()
-        yield run.phase, late.run.phase, f"{prefix}DeadlinePassed, too few: next attempt"
-        return
-    yield run.phase, _copy(machine).reach().run.phase, f"{prefix}ConsensusReached: next round"
-    yield run.phase, _sum_failed(_copy(machine)).run.phase, f"{prefix}SumFailed: next attempt"
 
 
 def _sum_failed(machine: rules.Machine, fatal: bool = False) -> rules.Machine:

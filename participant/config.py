@@ -1,19 +1,16 @@
-"""The participant's configuration file: TOML, validated as a whole; every error names the key and the file."""
+"""The participant's configuration file."""
 
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic.functional_validators import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from dcfpca.errors import BadInput
+from dcfpca.config_file import FilePath, Section, read_config
 from dcfpca.host_port import all_dialled, listening_or_none
-from dcfpca.validation_text import describe
-from participant.data.data_config import DataTable, FilePath
+from participant.data.data_config import DataTable
 from participant.policy import SitePolicy
 
 _UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
@@ -34,11 +31,7 @@ WebAddress = Annotated[str, AfterValidator(listening_or_none)]
 Addresses = Annotated[str, AfterValidator(all_dialled)]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class AggregatorTable(_Table):
+class AggregatorTable(Section):
     """The aggregator that the daemon connects to."""
 
     address: Addresses = Field(
@@ -47,7 +40,7 @@ class AggregatorTable(_Table):
     )
 
 
-class IdentityTable(_Table):
+class IdentityTable(Section):
     """The site's credentials."""
 
     ca: FilePath = Field(description="The consortium's CA certificate (both during a change of CA).")
@@ -58,7 +51,7 @@ class IdentityTable(_Table):
     )
 
 
-class DirectoryTable(_Table):
+class DirectoryTable(Section):
     """A directory of the daemon."""
 
     dir: FilePath = Field(description="The directory; made if need be, readable by this user alone.")
@@ -71,7 +64,7 @@ class ResultsTable(DirectoryTable):
     keep_days: float = Field(0, ge=0, description="Days to keep a result. 0: for ever.")
 
 
-class TelemetryTable(_Table):
+class TelemetryTable(Section):
     """Log and metrics of the daemon."""
 
     log_format: Literal["human", "json"] = Field("human", description="Form of the log on standard error.")
@@ -81,7 +74,7 @@ class TelemetryTable(_Table):
     metrics: WebAddress = Field("", description="host:port where Prometheus finds /metrics; empty: no metrics.")
 
 
-class EngineTable(_Table):
+class EngineTable(Section):
     """The engine that runs the local step."""
 
     threads: int = Field(0, ge=0, le=1024, description="Threads of the linear algebra; 0: as many as usable cores.")
@@ -94,7 +87,7 @@ class EngineTable(_Table):
     scheduler: str = Field("", description="Of the Dask cluster, such as tcp://host:8786; empty: processes here.")
 
 
-class Config(_Table):
+class Config(Section):
     """The whole configuration."""
 
     aggregator: AggregatorTable
@@ -109,15 +102,4 @@ class Config(_Table):
 
 def load_config(path: Path) -> Config:
     """Read and check the file; anything wrong is one BadInput that names the file and the keys."""
-    try:
-        keys = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        hint = "name the file with --config"
-        raise BadInput(f"the configuration {path} cannot be read: {error.strerror}", hint) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"the configuration {path} is not valid TOML: {error}", "correct it and start again") from None
-    try:
-        return Config.model_validate(keys, context={"directory": str(path.resolve().parent)})
-    except ValidationError as error:
-        hint = "`dcfpca init participant` writes an example, docs/configuration.md explains every key"
-        raise BadInput(f"the configuration {path} is not valid: {describe(error)}", hint) from None
+    return read_config(path, Config, "participant")

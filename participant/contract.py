@@ -8,25 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dcfpca.artifacts import ARTIFACTS
 from dcfpca.chunked_vectors import Buffer, header_of, size_of
 from dcfpca.errors import DcfpcaError
-from dcfpca.methods import method_of
-from dcfpca.rpca.method import Layout, Method, Stage
-from dcfpca.secagg import ring_fixed_point as ring
-from dcfpca.secagg.dropout_recovery.shamir import SHARE_BYTES
-from dcfpca.secagg.fixed_cohort.group_secret import SEALED_BYTES as SEALED_GROUP_SHARE_BYTES
-from dcfpca.secagg.fixed_cohort.homomorphic_mac import P as TAG_FIELD
+from dcfpca.round_wire import update_dtype
+from dcfpca.rpca.refinement.closing_plan import CLOSING
+from dcfpca.rpca.stage_list import Method
+from dcfpca.secagg.homomorphic_mac import P as TAG_FIELD
 from dcfpca.secagg.keys import KEY_BYTES
+from dcfpca.secagg.set_up import SEALED_BYTES as SEALED_GROUP_SHARE_BYTES
 from dcfpca.spec import RunSpec
+from dcfpca.terms import Terms
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from participant.session.actions import SignedEvidence
 from participant.state.ledger import EVIDENCE, Item
 
-SEALED_BYTES = 2 * SHARE_BYTES + 16
 CERTIFICATE_BYTES = 16 << 10
 TICKET_BYTES = 64
 SIGNATURE_BYTES = 104  # ECDSA P-384 in DER
@@ -43,77 +42,56 @@ class Contract:
 
     run_id: str
     name: str
-    spec: RunSpec
-    method: Method = field(init=False, repr=False, compare=False)
+    terms: Terms
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "method", method_of(self.spec))
+    @property
+    def spec(self) -> RunSpec:
+        """The spec that the site signed."""
+        return self.terms.spec
 
-    def dtype(self) -> types.Dtype:
-        """The number format of updates."""
-        if self.spec.aggregation == "plain":
-            return types.DTYPE_FLOAT64
-        return types.DTYPE_UINT64 if self.spec.precision == 64 else types.DTYPE_UINT32
+    @property
+    def method(self) -> Method:
+        """The method of the run."""
+        return self.terms.method
 
-    def layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
-        """The declared shape of the update of a round."""
-        return self.method.update_layout(round, stage)
+    @property
+    def masked(self) -> bool:
+        """Whether updates leave masked, so that key material leaves, too."""
+        return update_dtype(self.spec) != types.DTYPE_FLOAT64
 
 
 def update_item(
     contract: Contract,
     ref: types.RoundRef,
     payload: Buffer,
+    stage: str,
     ticket: bytes = b"",
     seal: tuple[int, bytes] = (0, b""),
-    stage: Stage = Stage.FIT,
 ) -> tuple[Item, pb.UpdateHeader]:
-    """An update of exactly the declared length, and the header that announces it in the declared shape.
+    """An update of exactly the length that its stage declares, and the header that announces it in that shape.
 
-    `seal` is the tag and the context of an update of a fixed cohort.
+    `seal` is the tag and the context of a masked update.
     """
     _check_run(contract, ref)
     _require(len(ticket) <= TICKET_BYTES, "a ticket of an undeclared size")
     tag, context = seal
-    sealed = contract.spec.aggregation == "secure" and contract.spec.dropouts == "wait"
-    _require(len(context) == (32 if sealed else 0), "a context of an undeclared size")
-    _require(0 <= tag < TAG_FIELD if sealed else tag == 0, "a tag out of range")
-    _require(stage is Stage.FIT or contract.spec.closing_rounds, "an update of a stage the spec does not have")
-    last = contract.spec.last_fit_round if stage is Stage.FIT else contract.spec.last_round
-    _require(0 <= ref.round <= last, "an update of a round the spec does not have")
-    tensor = header_of(payload, contract.layout(ref.round, stage), contract.dtype())
+    _require(len(context) == (32 if contract.masked else 0), "a context of an undeclared size")
+    _require(0 <= tag < TAG_FIELD if contract.masked else tag == 0, "a tag out of range")
+    _require(stage in contract.terms.blocks, "an update of a stage the spec does not have")
+    first = 0 if stage == contract.method.stages[0].name else 1
+    last = contract.spec.last_round if stage in CLOSING else contract.spec.last_fit_round
+    _require(first <= ref.round <= last, "an update of a round the spec does not have")
+    tensor = header_of(payload, contract.terms.up(stage), update_dtype(contract.spec))
     _require(len(payload) == size_of(tensor), "more or fewer bytes than the declared shape has")
     shape = f"{tensor.rows} × {tensor.columns} + {tensor.scalars} {_word(tensor.dtype)}"
-    kind = "plain update" if contract.spec.aggregation == "plain" else "masked update"
+    kind = "masked update" if contract.masked else "plain update"
     item = Item(kind, shape, len(payload), tensor.sha256, ref.run_id, ref.round, ref.attempt)
     return item, pb.UpdateHeader(ref=ref, tensor=tensor, ticket=ticket, tag=tag, context=context)
 
 
-def keys_item(contract: Contract, request: pb.AdvertiseKeysRequest) -> Item:
-    """Two public keys, a commitment and a signature."""
-    _check_secure(contract, request.ref)
-    keys = request.keys
-    _require(keys.participant == contract.name, "keys under another name")
-    sizes = {len(keys.sealing_key), len(keys.masking_key), len(keys.commitment), len(keys.binding)}
-    _require(sizes == {KEY_BYTES}, "keys of an undeclared size")
-    _require(len(keys.signature) <= SIGNATURE_BYTES, "a signature of an undeclared size")
-    return _item("public keys", "2 keys", request, request.ref)
-
-
-def shares_item(contract: Contract, request: pb.ShareKeysRequest) -> Item:
-    """One sealed pair of shares for each peer."""
-    _check_secure(contract, request.ref)
-    recipients = [share.recipient for share in request.shares]
-    _require(len(set(recipients)) == len(recipients), "two sealed shares for one peer")
-    _require(contract.name not in recipients, "a sealed share for the site itself")
-    _require(all(share.sender == contract.name for share in request.shares), "a share under another name")
-    _require(all(len(share.ciphertext) == SEALED_BYTES for share in request.shares), "a share of an undeclared size")
-    return _item("sealed shares", f"{len(recipients)} pairs", request, request.ref)
-
-
 def run_key_item(contract: Contract, request: pb.AdvertiseRunKeyRequest) -> Item:
     """The public key of the run, a commitment and a signature."""
-    _check_fixed_cohort(contract, request.run_id)
+    _check_secure(contract, request.run_id)
     key = request.key
     _require(key.participant == contract.name, "a key under another name")
     _require({len(key.key), len(key.commitment), len(key.binding)} == {KEY_BYTES}, "a key of an undeclared size")
@@ -123,7 +101,7 @@ def run_key_item(contract: Contract, request: pb.AdvertiseRunKeyRequest) -> Item
 
 def group_shares_item(contract: Contract, request: pb.ShareGroupSecretRequest) -> Item:
     """One sealed share of the group secret for every other member."""
-    _check_fixed_cohort(contract, request.run_id)
+    _check_secure(contract, request.run_id)
     recipients = [share.recipient for share in request.shares]
     _require(len(set(recipients)) == len(recipients), "two sealed shares for one member")
     _require(contract.name not in recipients, "a sealed share for the site itself")
@@ -136,7 +114,7 @@ def group_shares_item(contract: Contract, request: pb.ShareGroupSecretRequest) -
 
 def misfit_item(contract: Contract, request: pb.ReportMisfitRequest) -> Item:
     """One signed bit."""
-    _check_fixed_cohort(contract, request.ref.run_id)
+    _check_secure(contract, request.ref.run_id)
     _require(request.misfit.participant == contract.name, "a misfit under another name")
     _require(len(request.misfit.context) == 32, "a context of an undeclared size")
     _check_signed(request.misfit.certificate, request.misfit.signature)
@@ -145,7 +123,7 @@ def misfit_item(contract: Contract, request: pb.ReportMisfitRequest) -> Item:
 
 def complaint_item(contract: Contract, request: pb.ComplainRequest) -> Item:
     """The name of a refusal and one sentence, signed."""
-    _check_fixed_cohort(contract, request.run_id)
+    _check_secure(contract, request.run_id)
     _require(len(request.sentence) <= SENTENCE_CHARACTERS, "a complaint longer than a sentence")
     _require(len(request.error) <= 64 and len(request.accused) <= 64, "a complaint with an undeclared name")
     _check_signed(request.certificate, request.signature)
@@ -165,31 +143,6 @@ def evidence_item(contract: Contract, request: pb.ComplainRequest, proof: Signed
     }
     signer = hashlib.sha256(request.certificate).digest()
     return Item(EVIDENCE, request.error, 0, signer, contract.run_id, held.round, None, json.dumps(parts))
-
-
-def bound_item(contract: Contract, request: pb.StateBoundRequest) -> Item:
-    """One small integer."""
-    _check_secure(contract, request.ref)
-    _require(ring.MIN_EXPONENT <= request.exponent <= ring.MAX_EXPONENT, "an exponent out of range")
-    return _item("bound", f"2^{request.exponent}", request, request.ref)
-
-
-def attestation_item(contract: Contract, request: pb.AttestSurvivorsRequest) -> Item:
-    """One signature."""
-    _check_secure(contract, request.ref)
-    _require(0 < len(request.signature) <= SIGNATURE_BYTES, "a signature of an undeclared size")
-    return _item("attestation", "1 signature", request, request.ref)
-
-
-def reveal_item(contract: Contract, request: pb.UnmaskRequest) -> Item:
-    """One share of each peer's secrets, never both kinds for the same peer."""
-    _check_secure(contract, request.ref)
-    shares = [*request.survivor_shares, *request.dropout_shares]
-    owners = [share.owner for share in shares]
-    _require(len(set(owners)) == len(owners), "both kinds of share of one peer")
-    _require(all(len(share.share) == SHARE_BYTES for share in shares), "a share of an undeclared size")
-    shape = f"{len(request.survivor_shares)} seed + {len(request.dropout_shares)} key shares"
-    return _item("revealed shares", shape, request, request.ref)
 
 
 def respond_item(request: pb.RespondRequest) -> Item:
@@ -242,20 +195,14 @@ def _check_run(contract: Contract, ref: types.RoundRef) -> None:
     _require(ref.run_id == contract.run_id, "a message for another run")
 
 
-def _check_fixed_cohort(contract: Contract, run_id: str) -> None:
+def _check_secure(contract: Contract, run_id: str) -> None:
     _require(run_id == contract.run_id, "a message for another run")
-    spec = contract.spec
-    _require(spec.aggregation == "secure" and spec.dropouts == "wait", "key material of a fixed cohort in another run")
+    _require(contract.masked, "key material in a plain run")
 
 
 def _check_signed(certificate: bytes, signature: bytes) -> None:
     _require(0 < len(certificate) <= CERTIFICATE_BYTES, "a certificate of an undeclared size")
     _require(0 < len(signature) <= SIGNATURE_BYTES, "a signature of an undeclared size")
-
-
-def _check_secure(contract: Contract, ref: types.RoundRef) -> None:
-    _check_run(contract, ref)
-    _require(contract.spec.aggregation == "secure", "key material in a plain run")
 
 
 def _require(holds: bool, otherwise: str) -> None:

@@ -26,20 +26,19 @@ from participant import wire_codec
 from participant.config import Config
 from participant.driver import RunDriver, SiteServices
 from participant.egress import Egress
-from participant.engine import Engine
-from participant.engine.loop_preparation import prepare_loops, prepare_private_loops, prepare_widths
+from participant.engine.thread_engine import Engine, prepare_loops, prepare_private_loops, prepare_widths
 from participant.link import Connection, Link
 from participant.local_site import LocalSite, open_site
-from participant.results.retention import delete_expired_results
+from participant.peer_verifier import KeptRevocationList
+from participant.results.reading import delete_expired_results
 from participant.session import events
-from participant.state.directory_lock import only_daemon
-from participant.state.disk import is_disk_full, unusable_state, wait_for_space
-from participant.state.revocation_list import KeptRevocationList
+from participant.state.directory import is_disk_full, only_daemon, unusable_state, wait_for_space
 from participant.state.store import RunRow, Store
 from participant.telemetry import Telemetry
 
 APPROVAL_SECONDS = 1.0
 FLUSH_SECONDS = 1.0
+RESULT_SECONDS = 10.0
 RETENTION_SECONDS = 600.0
 REVOCATION_SECONDS = 60.0
 """How often the revocation list is fetched: a peer that the CA revokes is masked with for no longer than that."""
@@ -104,7 +103,15 @@ class Daemon:
         async for assignment in connection.assignments(self._hello, self._services.egress.subscribed):
             if assignment.WhichOneof("what") == "run_proposed":
                 await _load_accountant(assignment.run_proposed.spec)
+                await self._await_start(assignment.run_proposed.spec)
             self._deliver(assignment)
+
+    async def _await_start(self, spec: bytes) -> None:
+        """Let a run end that a proposal begins at: whether the site knows its result decides whether it asks."""
+        with contextlib.suppress(BadInput, TimeoutError):
+            if (earlier := self._drivers.get(parse_spec(spec).warm_start)) is not None:
+                async with asyncio.timeout(RESULT_SECONDS):
+                    await earlier.until_finished()
 
     def _deliver(self, assignment: pb.Assignment) -> None:
         try:
@@ -264,24 +271,24 @@ async def serve(config: Config) -> None:
 
 async def _serve_through_full_disks(config: Config, site: LocalSite) -> None:
     """Serve; while there is no space for the state, disconnect and wait, then go on from what is saved."""
-    directory, told = config.state.dir, False
+    directory, logged = config.state.dir, False
     while True:
         try:
             await _serve_once(config, site)
         except (sqlite3.Error, OSError) as error:
             if not is_disk_full(error, directory):
                 raise unusable_state(directory, error) from error
-            if not told:
+            if not logged:
                 hint = "free space on its disk; the daemon goes on by itself, and nothing is lost"
                 log("state_held_up", level="error", reason=f"the disk of {directory} is full", hint=hint)
-            told = True
+            logged = True
         await wait_for_space(directory)
 
 
 async def _serve_once(config: Config, site: LocalSite) -> None:
     store = Store(config.state.dir, config.results.dir)
     try:
-        store.discard_seeds_after_reboot()
+        store.forget_openings_after_reboot()
         store.remove_leftovers()
         store.privacy.reconcile()
         await Daemon(config, site, store).serve()

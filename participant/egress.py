@@ -10,9 +10,8 @@ from dcfpca.artifacts import ARTIFACTS
 from dcfpca.atomic_files import sha256_of_file
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.chunked_vectors import Buffer
-from dcfpca.dropout_recovery_wire import ref_to_wire
 from dcfpca.errors import Refused
-from dcfpca.rpca.method import Stage
+from dcfpca.round_wire import ref_to_wire
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
@@ -20,21 +19,9 @@ from participant import contract, wire_codec
 from participant.contract import Contract, EgressViolation
 from participant.link import Link
 from participant.policy import SitePolicy, review_export
-from participant.session.actions import (
-    Advertise,
-    AdvertiseRunKey,
-    Attest,
-    RunMessage,
-    SendBound,
-    SendMisfit,
-    SendReveal,
-    SendShares,
-    ShareGroupSecret,
-)
+from participant.session.actions import AdvertiseRunKey, RunMessage, SendMisfit, ShareGroupSecret
 from participant.session.events import Opened
 from participant.state.ledger import Item, Ledger
-
-SmallMessage = Advertise | SendShares | SendBound | Attest | SendReveal | SendMisfit
 
 
 class Egress:
@@ -54,42 +41,14 @@ class Egress:
         self._record(contract.respond_item(request))
         return await self._link.respond(request)
 
-    async def send(self, agreed: Contract, message: SmallMessage) -> types.Receipt:
-        """Send one small message of an attempt."""
-        ref = ref_to_wire(message.ref)
-        match message:
-            case Advertise():
-                keys = wire_codec.encode_advert(message.ref, message.advert)
-                self._record_once(contract.keys_item(agreed, keys))
-                return await self._link.advertise(keys)
-            case SendShares():
-                shares = wire_codec.encode_shares(message.ref, message.shares)
-                items = [contract.shares_item(agreed, shares)]
-                if message.bound is not None:
-                    bound = pb.StateBoundRequest(ref=ref, exponent=message.bound.exponent)
-                    items.append(contract.bound_item(agreed, bound))
-                    shares.exponent = bound.exponent
-                self._record_once(*items)
-                return await self._link.share(shares)
-            case SendBound():
-                bound = pb.StateBoundRequest(ref=ref, exponent=message.bound.exponent)
-                self._record_once(contract.bound_item(agreed, bound))
-                return await self._link.state_bound(bound)
-            case Attest():
-                signed = pb.AttestSurvivorsRequest(ref=ref, signature=message.attestation.signature)
-                self._record_once(contract.attestation_item(agreed, signed))
-                return await self._link.attest(signed)
-            case SendReveal():
-                reveal = wire_codec.encode_reveal(message.ref, message.reveal)
-                self._record_once(contract.reveal_item(agreed, reveal))
-                return await self._link.unmask(reveal)
-            case SendMisfit():
-                misfit = wire_codec.encode_misfit(message.ref, message.misfit)
-                self._record_once(contract.misfit_item(agreed, misfit))
-                return await self._link.report_misfit(misfit)
+    async def misfit(self, agreed: Contract, message: SendMisfit) -> types.Receipt:
+        """Send the statement that the update of an attempt does not fit."""
+        misfit = wire_codec.encode_misfit(message.ref, message.misfit)
+        self._record_once(contract.misfit_item(agreed, misfit))
+        return await self._link.report_misfit(misfit)
 
     async def tell(self, agreed: Contract, message: RunMessage) -> types.Receipt:
-        """Send one message of a run with a fixed cohort that belongs to no round."""
+        """Send one message of a secure run that belongs to no round."""
         match message:
             case AdvertiseRunKey():
                 key = wire_codec.encode_run_key(agreed.run_id, message.advert)
@@ -112,17 +71,17 @@ class Egress:
         agreed: Contract,
         ref: AttemptRef,
         payload: Buffer,
+        stage: str,
         opened: Opened | None,
         seal: tuple[int, bytes] = (0, b""),
     ) -> types.Receipt:
         """Send the update of an attempt; after a broken connection, only the bytes that have not arrived.
 
-        `opened` is the announcement of the attempt; None when it is no longer the latest. `seal` is the tag and the
-        context of an update of a fixed cohort.
+        `stage` is that of its round. `opened` is the announcement of the attempt; None when it is no longer the latest.
+        `seal` is the tag and the context of a masked update.
         """
         ticket, cohort = (opened.ticket, len(opened.cohort)) if opened else (b"", 0)
-        stage = opened.consensus.stage if opened else Stage.FIT
-        item, header = contract.update_item(agreed, ref_to_wire(ref), payload, ticket, seal, stage)
+        item, header = contract.update_item(agreed, ref_to_wire(ref), payload, stage, ticket, seal)
         self._record_once(item)
         return await self._link.upload(header, payload, cohort)
 

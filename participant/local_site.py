@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+import json
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from dcfpca import secagg
+from dcfpca.errors import BadInput
 from dcfpca.identity import Role
 from dcfpca.logs import log
 from dcfpca.pki import Credentials, load_credentials, sign
 from dcfpca.rpca.method import Columns
 from dcfpca.spec import RunSpec
 from participant.config import Config
-from participant.data import DataFacts, Matrix, measure, open_matrix, without_empty_samples
-from participant.data.matrix_parts import MatrixParts
+from participant.data.facts import DataFacts, MatrixParts, measure, without_empty_samples
+from participant.data.matrix import Matrix
+from participant.data.readers import open_matrix
 from participant.engine.progress import MeteredColumns, ProgressMeter
-from participant.peer_verifier import PeerVerifier
+from participant.peer_verifier import KeptRevocationList, PeerVerifier
 from participant.policy import SiteFacts
-from participant.state.privacy_record import Unit
-from participant.state.revocation_list import KeptRevocationList
+from participant.state.column_sets import column_key
+from participant.state.privacy_budget import Unit
 
 
 @dataclass(slots=True)
@@ -33,11 +36,20 @@ class LocalSite:
     matrix: Matrix = field(repr=False)
     facts: SiteFacts
     data: DataFacts
+    column_set: secagg.ColumnSet = field(repr=False)
     parts: MatrixParts = field(repr=False, init=False)
     _identity: tuple[Credentials, secagg.SigningIdentity] | None = field(repr=False, init=False, default=None)
 
     def __post_init__(self) -> None:
         self.parts = MatrixParts(self.matrix, self.data.missing > 0)
+        self.facts = replace(self.facts, used_columns=self.used_columns)
+
+    def used_columns(self, spec: RunSpec) -> int:
+        """How many columns enter the sums of a run with this spec."""
+        try:
+            return self.fitted_columns(spec).shape[1]
+        except BadInput:  # the site lacks features that the spec names, and refuses it for that
+            return self.data.columns
 
     def columns(self, spec: RunSpec) -> Columns:
         """The local matrix, restricted to the features that the spec names, in the spec's order."""
@@ -61,13 +73,13 @@ class LocalSite:
 
     @property
     def pinned_digest(self) -> bytes:
-        """Of everything that decides a local step, to which an open run is pinned: the data, and whose each sample is.
+        """Of everything that decides a local step, to which an open run is pinned: the data in their order, and whose
+        each sample is.
 
         One noise belongs to a step of a private run: other sums under the same noise would give away their difference.
         """
-        if not self.matrix.persons:
-            return self.data.sha256
-        return hashlib.sha256(self.data.sha256 + "\n".join(self.matrix.persons).encode()).digest()
+        named = json.dumps([self.matrix.features, self.matrix.persons]).encode()
+        return hashlib.sha256(self.column_set.to_bytes() + named).digest()
 
     def part(self, spec: RunSpec) -> Matrix:
         """The features that the spec names, and the samples that have an entry in any of them."""
@@ -101,8 +113,11 @@ class LocalSite:
         self.peer_verifier.renew(credentials)
 
 
-def open_site(config: Config) -> LocalSite:
-    """Load and check everything that the configuration names; raises DcfpcaError at the first thing that is wrong."""
+def open_site(config: Config, *, make_key: bool = True) -> LocalSite:
+    """Load and check everything that the configuration names; raises DcfpcaError at the first thing that is wrong.
+
+    Without `make_key` nothing is written, and a site that has no key yet recognises no columns of earlier runs.
+    """
     identity = config.identity
     credentials = load_credentials(
         identity.ca, identity.cert, identity.key, now=datetime.now(UTC), role=Role.PARTICIPANT
@@ -111,8 +126,10 @@ def open_site(config: Config) -> LocalSite:
     matrix = open_matrix(config.data, config.state.dir / "spool", config.engine.memory_limit)
     meter = ProgressMeter(lambda percent: log("data_checked", path=config.data.origin, percent=percent))
     meter.begin(matrix.columns.shape[1])
-    data = measure(MeteredColumns(matrix.columns, meter), config.data.origin)
+    hasher = secagg.ColumnHasher(column_key(config.state.dir, make=make_key), matrix.features)
+    data = measure(MeteredColumns(matrix.columns, meter), config.data.origin, hasher)
     matrix = without_empty_samples(matrix, data)
+    columns = hasher.columns(data.empty, matrix.persons or matrix.ids)
     facts = SiteFacts(
         name=credentials.identity.name,
         rows=data.rows,
@@ -122,5 +139,7 @@ def open_site(config: Config) -> LocalSite:
         policy=config.policy,
         features=matrix.features,
         entries=data.entries,
+        column_set=columns,
+        id_at=matrix.id_at,
     )
-    return LocalSite(credentials, peer_verifier, matrix, facts, data)
+    return LocalSite(credentials, peer_verifier, matrix, facts, data, columns)

@@ -76,18 +76,17 @@ def check(
     as_json: JsonOption = False,
 ) -> None:
     """Load configuration, credentials and data, and show how the site would take part."""
-    from participant.commands import console_views
-    from participant.commands.privacy_views import budget_of, cost_remarks, read_spec
+    from participant.commands.check import budget_of, cost_remarks, read_spec, show_site, site_document
     from participant.local_site import open_site
 
     settings = _settings(config)
-    site = open_site(settings)
+    site = open_site(settings, make_key=False)
     budget = budget_of(settings, site)
     of_spec = cost_remarks(read_spec(spec, site), settings, site, budget) if spec else []
     if as_json:
-        print_json(console_views.site_document(settings, site, budget, of_spec))
+        print_json(site_document(settings, site, budget, of_spec))
     else:
-        console_views.show_site(settings, site, budget, of_spec)
+        show_site(settings, site, budget, of_spec)
 
 
 @app.command()
@@ -114,7 +113,7 @@ def ledger(
     as_json: JsonOption = False,
 ) -> None:
     """Show what has left this site."""
-    from participant.commands import ledger_views
+    from participant.commands.ledger import ledger_document, show_ledger
     from participant.state.database import open_database, run_names
     from participant.state.ledger import Ledger, verify
 
@@ -125,15 +124,15 @@ def ledger(
     kept, run = Ledger(database), find_run(run, run_names(database)) if run else ""
     verified = verify(kept.entries()) if verify_chain else None
     if seen:
-        from dcfpca.chain_checkpoint import save_checkpoint, verify_checkpoint
+        from dcfpca.audit_chain import save_checkpoint, verify_checkpoint
 
         hashes = {entry.sequence: entry.hash for entry in kept.entries()}
         save_checkpoint(seen, verify_checkpoint(seen, hashes, "the ledger"))
     entries = list(kept.entries(run))
     if as_json:
-        print_json(ledger_views.ledger_document(entries, verified))
+        print_json(ledger_document(entries, verified))
     else:
-        ledger_views.show_ledger(entries, verified, every=every)
+        show_ledger(entries, verified, every=every)
 
 
 @app.command()
@@ -145,17 +144,15 @@ def results(
         typer.Option("--report", help="Write an HTML report of the run (the latest unless --run is given)."),
     ] = None,
     image: Annotated[
-        str,
-        typer.Option("--image", help="Features are pixels: draw images of height x width, such as 60x80."),
+        str, typer.Option("--image", help="Features are pixels: draw images of height x width, such as 60x80.")
     ] = "",
     force: Annotated[bool, typer.Option("--force", help="Replace the report if it exists.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List finished runs and their files."""
-    from dcfpca.report.report_file import write_report
-    from participant.commands import console_views
-    from participant.commands.report import build_report
-    from participant.results import read_manifests
+    from dcfpca.report.page import write_report
+    from participant.commands.results import build_report, results_document, show_results
+    from participant.results.reading import read_manifests
 
     settings = _settings(config)
     every = read_manifests(settings.results.dir)
@@ -168,9 +165,9 @@ def results(
             raise Refused(f"there are no results in {settings.results.dir} yet", "wait for a run to finish")
         write_report(report, build_report(settings, manifests[-1], image), force=force)
     if as_json:
-        print_json(console_views.results_document(settings.results.dir, manifests))
+        print_json(results_document(settings.results.dir, manifests))
     else:
-        console_views.show_results(settings.results.dir, manifests)
+        show_results(settings.results.dir, manifests)
 
 
 @app.command()
@@ -182,23 +179,22 @@ def approve(
     as_json: JsonOption = False,
 ) -> None:
     """Approve a run that waits for a person at the site, once. Approvals and their use are in the ledger."""
-    from participant.commands import approval_views
-    from participant.commands.approve import approve_run
+    from participant.commands.approve import approval_document, approve_run, show_waiting, waiting_document
 
     store, now_ms = _store(config), time.time_ns() // 1_000_000
     waiting = [row for row in store.runs() if row.status == "waiting"]
     if not run:
         standing = store.approvals.standing(now_ms)
-        shown = approval_views.waiting_document(waiting, standing)
-        print_json(shown) if as_json else approval_views.show_waiting(waiting, standing)
+        shown = waiting_document(waiting, standing)
+        print_json(shown) if as_json else show_waiting(waiting, standing)
         return
     run = find_run(run, [row.run_id for row in reversed(waiting)])
-    told = [reason for row in waiting if row.run_id == run for reason in row.reasons]
+    reasons = [reason for row in waiting if row.run_id == run for reason in row.reasons]
     approval = approve_run(store, run, by, expires, now_ms)
     if as_json:
-        print_json({"approved": run, **approval_views.approval_document(approval)})
+        print_json({"approved": run, **approval_document(approval)})
     else:
-        although = f", although {'; '.join(told)}" if told else ""
+        although = f", although {'; '.join(reasons)}" if reasons else ""
         say(f"run {run} is approved {approval.describe()}{although}; the daemon enrols within seconds")
 
 
@@ -211,14 +207,14 @@ def transform(
     as_json: JsonOption = False,
 ) -> None:
     """Clean and score new columns with the model of a finished run. No message leaves the site."""
-    from participant.commands import console_views
+    from participant.commands.transform import show_transform
     from participant.commands.transform import transform as transform_columns
-    from participant.results import read_manifests
+    from participant.results.reading import read_manifests
 
     settings = _settings(config)
     run = _finished(read_manifests(settings.results.dir), run)
     report = transform_columns(settings, run, source, out)
-    print_json(report) if as_json else console_views.show_transform(report, out)
+    print_json(report) if as_json else show_transform(report, out)
 
 
 def _finished(manifests: Sequence[dict[str, Any]], run: str) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 from dcfpca.privacy.settings import PrivacySettings
 from dcfpca.privacy.statement import conspiracy, meaning
 from dcfpca.privacy.zcdp import epsilon_of
+from dcfpca.secagg import ColumnSet
 from participant.policy import SitePolicy
 from participant.privacy_review import epsilon_left, rho_asked, rounded_down
-from participant.state.privacy_budget import PrivacyBudget
-from participant.state.privacy_record import Unit
+from participant.state.privacy_budget import PrivacyBudget, Unit
 
 MOST_NAMED = 5
 
@@ -71,10 +71,9 @@ def without_privacy(runs: tuple[str, ...]) -> str:
 
 
 def account_of(
-    budget: PrivacyBudget, privacy: PrivacySettings, policy: SitePolicy, data: bytes, unit: Unit, now_ms: int
+    budget: PrivacyBudget, privacy: PrivacySettings, policy: SitePolicy, columns: ColumnSet, unit: Unit, now_ms: int
 ) -> PrivacyAccount:
     """The account after a run with these settings has been charged."""
-    spent = budget.spending(data, now_ms)
-    runs = sum(charge.data == data for charge in budget.standing())
-    without = budget.runs_without(data)
+    spent = budget.spending(columns, now_ms)
+    runs, without = len(budget.charges_on(columns)), budget.runs_without(columns)
     return PrivacyAccount(privacy, unit, runs, spent.data, spent.year, without, policy.max_epsilon)

@@ -9,8 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from pydantic import Field
+
+from dcfpca.config_file import Section
 from dcfpca.privacy.settings import PrivacySettings
 from dcfpca.privacy.zcdp import accountant_is_installed, epsilon_of, rho_of
 
@@ -18,33 +21,26 @@ if TYPE_CHECKING:
     from dcfpca.spec import RunSpec
 
 
-class PrivacyLimits(Protocol):
-    """What a site's policy says on differential privacy; `participant.policy.SitePolicy` has the meanings."""
+class PrivacyLimits(Section):
+    """What a site's policy says on differential privacy."""
 
-    @property
-    def require_privacy(self) -> bool:
-        """Join only runs with privacy."""
-        ...
-
-    @property
-    def max_epsilon(self) -> float | None:
-        """Limit of all runs over the same data."""
-        ...
-
-    @property
-    def max_epsilon_year(self) -> float | None:
-        """Limit of all runs of 365 days."""
-        ...
-
-    @property
-    def max_delta(self) -> float:
-        """Largest δ of a run."""
-        ...
-
-    @property
-    def min_conspirators(self) -> int:
-        """Fewest conspirators that the noise withstands."""
-        ...
+    require_privacy: bool = Field(
+        False, description="Take part only in runs with differential privacy (a spec with [privacy])."
+    )
+    max_epsilon: float | None = Field(
+        None,
+        gt=0,
+        description="Largest ε of all runs with differential privacy over the same data together. Absent: no limit.",
+    )
+    max_epsilon_year: float | None = Field(
+        None, gt=0, description="The same for all runs of any 365 days together, over whatever data. Absent: no limit."
+    )
+    max_delta: float = Field(
+        1e-5, gt=0, lt=1, description="Largest δ of a run with privacy; the two limits above hold at this δ."
+    )
+    min_conspirators: int = Field(
+        1, ge=0, description="Fewest conspirators that the noise of such a run must withstand."
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,6 @@ from datetime import UTC, datetime
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from dcfpca.methods import method_of
-from dcfpca.spec import RunSpec
 from dcfpca.version import __version__
 from dcfpca.web_server import Request, Response, not_found
 
@@ -42,11 +40,11 @@ class Telemetry:
         peak = Gauge("dcfpca_peak_memory_bytes", "Largest resident memory so far.", registry=own)
         peak.set_function(peak_memory)
 
-    def step(self, spec: RunSpec, round: int, columns: int, seconds: float) -> None:
-        """A local step was computed."""
+    def step(self, flops: float, round: int, seconds: float) -> None:
+        """A local step of so many operations was computed."""
         self._step_seconds.observe(seconds)
         if round > 0 and seconds > 0:
-            self._rate.set(method_of(spec).step_flops(columns) / seconds)
+            self._rate.set(flops / seconds)
 
     def step_failed(self) -> None:
         """A local step failed; the site misses the round."""

@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dcfpca import dropout_recovery_wire as secagg_wire
-from dcfpca import fixed_cohort_wire
+from dcfpca import round_wire, secagg
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.dropout_recovery_wire import names_from_wire, ref_to_wire
 from dcfpca.errors import BadMessage
 from dcfpca.message_fate import Fate
-from dcfpca.rpca.method import Stage
-from dcfpca.secagg import Advert, Reveal, SealedShare, Survivors, fixed_cohort
+from dcfpca.round_wire import names_from_wire, ref_to_wire
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from participant.session import events
@@ -45,7 +42,7 @@ def decode(assignment: pb.Assignment) -> events.Assigned:
         case "run_key_wanted" | "roster_closed" | "group_shares_relayed":
             return _set_up_step(assignment)
         case _:
-            return _secure_step(assignment)
+            raise BadMessage("the aggregator asks for something that this version does not know", "upgrade this site")
 
 
 def _set_up_step(assignment: pb.Assignment) -> events.SetUpStep:
@@ -54,30 +51,11 @@ def _set_up_step(assignment: pb.Assignment) -> events.SetUpStep:
             wanted = assignment.run_key_wanted
             return events.KeyWanted(wanted.spec_sha256, names_from_wire(wanted.cohort))
         case "roster_closed":
-            return events.RosterClosed(fixed_cohort_wire.roster_from_wire(assignment.roster_closed.keys))
+            return events.RosterClosed(round_wire.roster_from_wire(assignment.roster_closed.keys))
         case _:
             relayed = assignment.group_shares_relayed
-            roster = fixed_cohort_wire.roster_from_wire(relayed.keys)
-            return events.SharesRelayed(roster, fixed_cohort_wire.shares_from_wire(relayed.incoming))
-
-
-def _secure_step(assignment: pb.Assignment) -> events.SecureStep:
-    run_id = assignment.run_id
-    match assignment.WhichOneof("what"):
-        case "keys_relayed":
-            relayed = assignment.keys_relayed
-            return events.RosterRelayed(_ref(relayed.ref, run_id), secagg_wire.roster_from_wire(relayed))
-        case "mask_wanted":
-            wanted = assignment.mask_wanted
-            return events.MaskWanted(_ref(wanted.ref, run_id), secagg_wire.delivery_from_wire(wanted))
-        case "survivors_announced":
-            told = assignment.survivors_announced
-            return events.SurvivorsAnnounced(_ref(told.ref, run_id), Survivors(names_from_wire(told.survivors)))
-        case "unmask_wanted":
-            unmask = assignment.unmask_wanted
-            return events.UnmaskWanted(_ref(unmask.ref, run_id), secagg_wire.unmask_request_from_wire(unmask))
-        case _:
-            raise BadMessage("the aggregator asks for something that this version does not know", "upgrade this site")
+            roster = round_wire.roster_from_wire(relayed.keys)
+            return events.SharesRelayed(roster, round_wire.shares_from_wire(relayed.incoming))
 
 
 def check_run_id(run_id: str) -> str:
@@ -123,13 +101,11 @@ def encode_seen(opened: events.Opened) -> pb.Seen:
     return pb.Seen(ref=ref_to_wire(opened.ref), consensus_sha256=opened.consensus.sha256, ticket=opened.ticket)
 
 
-def _consensus(header: types.TensorHeader, stage: int, inline: bytes = b"") -> AnnouncedConsensus:
+def _consensus(header: types.TensorHeader, stage: str, inline: bytes = b"") -> AnnouncedConsensus:
     """With a copy of the header: a reference to it would keep the whole assignment in memory."""
     own = types.TensorHeader()
     own.CopyFrom(header)
-    if stage not in set(Stage):
-        raise BadMessage("a round was opened in a stage that this version does not know", "upgrade this site")
-    return AnnouncedConsensus(own, inline, Stage(stage))
+    return AnnouncedConsensus(own, inline, stage)
 
 
 def _export_id(text: str) -> str:
@@ -138,33 +114,23 @@ def _export_id(text: str) -> str:
     return text
 
 
-def encode_advert(ref: AttemptRef, advert: Advert) -> pb.AdvertiseKeysRequest:
-    """Step 1 of the secure sum."""
-    return pb.AdvertiseKeysRequest(ref=ref_to_wire(ref), keys=secagg_wire.advert_to_wire(advert))
+def encode_run_key(run_id: str, advert: secagg.Advert) -> pb.AdvertiseRunKeyRequest:
+    """Set-up, step 1."""
+    return pb.AdvertiseRunKeyRequest(run_id=run_id, key=round_wire.advert_to_wire(advert))
 
 
-def encode_shares(ref: AttemptRef, shares: Sequence[SealedShare]) -> pb.ShareKeysRequest:
-    """Step 2."""
-    return pb.ShareKeysRequest(ref=ref_to_wire(ref), shares=secagg_wire.shares_to_wire(shares))
+def encode_group_shares(run_id: str, shares: Sequence[secagg.SealedShare]) -> pb.ShareGroupSecretRequest:
+    """Set-up, step 2."""
+    return pb.ShareGroupSecretRequest(run_id=run_id, shares=round_wire.shares_to_wire(shares))
 
 
-def encode_run_key(run_id: str, advert: fixed_cohort.Advert) -> pb.AdvertiseRunKeyRequest:
-    """Fixed cohort, set-up 1."""
-    return pb.AdvertiseRunKeyRequest(run_id=run_id, key=fixed_cohort_wire.advert_to_wire(advert))
+def encode_misfit(ref: AttemptRef, misfit: secagg.Misfit) -> pb.ReportMisfitRequest:
+    """The update does not fit."""
+    return pb.ReportMisfitRequest(ref=ref_to_wire(ref), misfit=round_wire.misfit_to_wire(misfit))
 
 
-def encode_group_shares(run_id: str, shares: Sequence[fixed_cohort.SealedShare]) -> pb.ShareGroupSecretRequest:
-    """Fixed cohort, set-up 2."""
-    return pb.ShareGroupSecretRequest(run_id=run_id, shares=fixed_cohort_wire.shares_to_wire(shares))
-
-
-def encode_misfit(ref: AttemptRef, misfit: fixed_cohort.Misfit) -> pb.ReportMisfitRequest:
-    """Fixed cohort: the update does not fit."""
-    return pb.ReportMisfitRequest(ref=ref_to_wire(ref), misfit=fixed_cohort_wire.misfit_to_wire(misfit))
-
-
-def encode_complaint(run_id: str, complaint: fixed_cohort.Complaint) -> pb.ComplainRequest:
-    """Fixed cohort: why this site cannot go on."""
+def encode_complaint(run_id: str, complaint: secagg.Complaint) -> pb.ComplainRequest:
+    """Why this site cannot go on."""
     return pb.ComplainRequest(
         run_id=run_id,
         accused=complaint.accused,
@@ -173,11 +139,6 @@ def encode_complaint(run_id: str, complaint: fixed_cohort.Complaint) -> pb.Compl
         certificate=complaint.certificate,
         signature=complaint.signature,
     )
-
-
-def encode_reveal(ref: AttemptRef, reveal: Reveal) -> pb.UnmaskRequest:
-    """Step 6."""
-    return secagg_wire.reveal_to_wire(ref_to_wire(ref), reveal)
 
 
 def fate_of(receipt: types.Receipt) -> Fate:

@@ -6,10 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from dcfpca.tls_version import require_tls_1_3
 
 require_tls_1_3()
+
+# A deadline would make a claim about this machine's load, not about the code: timings belong into benchmarks.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 # The matrices of tests are small: a second BLAS thread only spins, in this process and in those that tests start.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -1,18 +1,29 @@
-"""HTTP routes of the dashboard: three static files, an event stream of the overview, and one per run."""
+"""The dashboard: static files, an event stream of the overview, and one per run.
+
+Its documents hold only what the aggregator knows: sums, names, times and reasons.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from importlib import resources
+from typing import Any
 
 from aggregator.change_signal import Signal
-from aggregator.dashboard.json_documents import Document, overview, run_news
+from aggregator.operator_views import participant_view, rounds_held, run_view
 from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.trust import Trust
+from dcfpca.pki.trust import whole_days
+from dcfpca.privacy.statement import run_line, spec_document
+from dcfpca.spec import RunSpec
+from dcfpca.v1 import admin_pb2 as pb
+from dcfpca.version import __version__
 from dcfpca.web_server import Request, Response, not_found
 
 LOOK_SECONDS = 2.0
@@ -59,14 +70,15 @@ class Dashboard:
 
         One stream carries both, because browsers open only six connections to a host, over all their tabs.
         """
-        told, run_version, after, silent = b"", -1, -1, 0.0
+        sent, run_version, after, silent = b"", -1, -1, 0.0
         while True:
-            seen = [(signal, signal.version) for signal in self._signals(runner)]
+            signals = [self._registry.stage, runner.changed] if runner else [self._registry.stage]
+            seen = [(signal, signal.version) for signal in signals]
             began = time.monotonic()
             news = _message("overview", overview(self._registry, self._trust))
             rest = max(REST_SECONDS, REST_SHARE * (time.monotonic() - began))
-            if news != told:
-                told, silent = news, 0.0
+            if news != sent:
+                sent, silent = news, 0.0
                 yield news
             if runner is not None and runner.changed.version != run_version:
                 run_version, silent = runner.changed.version, 0.0
@@ -77,9 +89,6 @@ class Dashboard:
                 yield b": still here\n\n"
             await asyncio.sleep(rest)
             silent += rest + await _changed(seen, LOOK_SECONDS)
-
-    def _signals(self, runner: Runner | None) -> list[Signal]:
-        return [self._registry.stage, runner.changed] if runner else [self._registry.stage]
 
 
 async def _changed(seen: list[tuple[Signal, int]], seconds: float) -> float:
@@ -95,3 +104,133 @@ async def _changed(seen: list[tuple[Signal, int]], seconds: float) -> float:
 
 def _message(event: str, document: Document) -> bytes:
     return f"event: {event}\ndata: {json.dumps(document, ensure_ascii=False, allow_nan=False)}\n\n".encode()
+
+
+MOST_RUNS = 100
+
+Document = dict[str, Any]
+
+
+def overview(registry: RunRegistry, trust: Trust) -> Document:
+    """Everything but the rounds: small enough to be sent whole at every change."""
+    newest = list(reversed(registry.runners.values()))[:MOST_RUNS]
+    mine, now = trust.credentials, datetime.fromtimestamp(registry.store.now(), UTC)
+    return {
+        "aggregator": {
+            "name": mine.identity.name,
+            "consortium": mine.identity.consortium,
+            "version": __version__,
+            "certificate_days": whole_days(mine.not_after, now),
+        },
+        "runs": [_summary(runner) for runner in newest],
+        "runs_in_all": len(registry.runners),
+        "participants": [
+            _participant(participant_view(registry, who, trust.is_revoked(who.name, who.fingerprint)))
+            for _, who in sorted(registry.directory.records.items())
+        ],
+    }
+
+
+async def run_news(registry: RunRegistry, runner: Runner, after_round: int) -> tuple[Document, int]:
+    """The document of one run with its rounds after `after_round`, and the number of its last round."""
+    view = await run_view(registry, runner, after_round)
+    last = max([after_round, *(one.round for one in view.rounds)])
+    document = _summary(runner) | {
+        "operator": view.operator,
+        "spec_sha256": view.spec_sha256.hex(),
+        "rows": runner.spec.rows,
+        "round_limit": view.round_limit,
+        "deadline_ms": view.deadline_ms,
+        "at_deadline": view.at_deadline,
+        "tolerance": runner.spec.tolerance,
+        "privacy": _privacy(runner.spec),
+        "enrolled": [{"name": one.participant, "private": one.private} for one in view.enrolled],
+        "refusals": [
+            {"name": one.participant, "what": one.what, "reasons": list(one.reasons)} for one in view.refusals
+        ],
+        "awaited": list(view.awaited),
+        "waiting": [
+            {"name": one.participant, "since_ms": one.since_ms, "connected": one.connected, "said": one.said}
+            for one in view.waiting
+        ],
+        "complaints": [
+            {"name": one.participant, "accused": one.accused, "sentence": one.sentence, "at_ms": one.at_ms}
+            for one in view.complaints
+        ],
+        "absent": sorted(runner.run.absent | runner.run.silent),
+        "percent": dict(view.percent),
+        "verdict": _verdict(view),
+        "rank_curve": [[one.rank, one.error, one.standard_error] for one in view.rank_curve],
+        "rounds": [_round(one) for one in view.rounds],
+    }
+    return document, last
+
+
+def _summary(runner: Runner) -> Document:
+    run, spec = runner.run, runner.spec
+    return {
+        "run": run.run_id,
+        "label": spec.label,
+        "status": run.status.value,
+        "reason": run.reason,
+        "phase": run.phase,
+        "round": run.attempt.ref.round if run.attempt else 0,
+        "attempt": run.attempt.ref.attempt if run.attempt else 0,
+        "rounds_held": rounds_held(runner.consensus),
+        "method": spec.method,
+        "aggregation": spec.aggregation,
+        "sites": len(run.cohort) or len(run.enrolled),
+        "refused": len(run.refusals),
+        "created_ms": int(run.created_at * 1000),
+        "ended_ms": int(run.ended_at * 1000),
+    }
+
+
+def _privacy(spec: RunSpec) -> str:
+    """What the run spends of differential privacy at every site, in one line; empty where it has none."""
+    document = spec_document({"privacy": spec.privacy.model_dump() if spec.privacy else None})
+    return run_line(document) if document else ""
+
+
+def _participant(view: pb.ParticipantView) -> Document:
+    return {
+        "name": view.name,
+        "state": view.state,
+        "software": view.software,
+        "last_seen_ms": view.last_seen_ms if view.state != "connected" else 0,
+        "certificate_days": view.certificate_days,
+        "runs": list(view.runs),
+    }
+
+
+def _verdict(view: pb.RunView) -> Document | None:
+    verdict = view.verdict
+    if not view.HasField("verdict"):
+        return None
+    return {
+        "sound": verdict.sound,
+        "sentence": verdict.sentence,
+        "reasons": list(verdict.reasons),
+        "advice": verdict.advice,
+        "notes": list(verdict.notes),
+    }
+
+
+def _round(view: pb.RoundView) -> Document:
+    return {
+        "round": view.round,
+        "attempt": view.attempt,
+        "seconds": view.seconds,
+        "change": _finite(view.change),
+        "rank": view.rank,
+        "noise": _finite(view.noise),
+        "received": view.bytes_received,
+        "sent": view.bytes_sent,
+        "survivors": len(view.survivors),
+        "dropouts": list(view.dropouts),
+        "singular_values": [_finite(value) for value in view.singular_values],
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -13,13 +13,13 @@ from grpc import aio
 
 from aggregator.config import Limits
 from aggregator.operator_views import export_view, held_view, participant_view, run_view
-from aggregator.proposal import Proposal, complete_spec
+from aggregator.proposal import Proposal, complete_terms
 from aggregator.rpc.audit_redaction import shown_to
 from aggregator.rpc.guard import caller
 from aggregator.rpc.open_calls import OpenCalls
 from aggregator.rpc.reconstruction_transfer import read_export
-from aggregator.rpc.run_lookup import runner_of
 from aggregator.rpc.status_errors import Draining, Missing, OutOfTurn, Overloaded
+from aggregator.rpc.wire_events import runner_of
 from aggregator.run import endings, events
 from aggregator.run.state import Status
 from aggregator.run_registry import RunRegistry
@@ -60,8 +60,9 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         if not 8 <= len(request.request_id) <= 100:
             raise BadInput("the request id is missing or not 8 to 100 characters long")
         await self._check_open_runs(request.request_id)
-        spec = await complete_spec(parse_spec(request.spec), self._registry.directory, self._limits.max_update_mib)
-        runner = await self._registry.propose(Proposal(spec, str(caller().identity), request.request_id))
+        limit = self._limits.max_update_mib
+        terms = await complete_terms(parse_spec(request.spec), self._registry.directory, limit)
+        runner = await self._registry.propose(Proposal(terms, str(caller().identity), request.request_id))
         return await run_view(self._registry, runner)
 
     async def _check_open_runs(self, request_id: str) -> None:
@@ -115,7 +116,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         runner = runner_of(self._registry, request.run_id)
         if runner.run.status is not Status.PAUSED:
             raise OutOfTurn(f"run {request.run_id} is {runner.run.status.value}, not paused")
-        if why_not := endings.why_not_resumed(runner.spec, runner.run):
+        if why_not := endings.why_not_resumed(runner.run):
             raise OutOfTurn(f"run {request.run_id} cannot go on: {why_not}", _FINISH)
         await self._act(runner, events.Resumed(at=self._registry.store.now()), "run_resumed")
         return await run_view(self._registry, runner)
@@ -155,10 +156,10 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     async def FetchModel(self, request: pb.FetchModelRequest, context: Context) -> AsyncIterator[TensorPart]:  # noqa: N802
         """U and the singular values of a finished run."""
         runner = self._finished(request.run_id)
-        model = runner.method.model(await runner.final.whole())
+        model = runner.terms.method.model(await runner.final.whole())
         U, values = model["U"], model["singular_values"]
         payload = np.concatenate([np.ascontiguousarray(U).ravel(), values]).astype("<f8", copy=False).tobytes()
-        layout = Layout(U.shape[0], U.shape[1], tuple(f"singular_value_{i}" for i in range(len(values))))
+        layout = Layout(U.shape[0], U.shape[1], len(values))
         await self._record("model_fetched", request.run_id)
         yield TensorPart(header=header_of(payload, layout, DTYPE_FLOAT64))
         for chunk in chunks(payload):

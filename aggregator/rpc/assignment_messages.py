@@ -8,20 +8,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, assert_never
 from weakref import WeakKeyDictionary
 
-from aggregator.encoded_consensus import EncodedConsensus
-from aggregator.round_opening import round_opened
+from aggregator.announced_round import EncodedConsensus, round_opened
 from aggregator.run.assignments import Assignment, Kind
 from aggregator.run.backup_recovery import ticket_of
-from aggregator.run.fixed_cohort import full_roster
-from aggregator.run.phases import deadline
-from aggregator.run.secure_sum import closed_roster, delivery_to, unmask_request_to
-from aggregator.run.state import Attempt, Run, Status
+from aggregator.run.round_rules import deadline
+from aggregator.run.secure_sum import full_roster, opened
+from aggregator.run.state import Run, Status
 from aggregator.runner import Runner
-from aggregator.store.opened_sums import StoredSum
-from dcfpca import dropout_recovery_wire, fixed_cohort_wire, secagg
-from dcfpca.rpca.method import Stage
-from dcfpca.secagg.fixed_cohort import SealedShare, shares_for
-from dcfpca.secagg.fixed_cohort.checking_turns import members_in_turn
+from aggregator.store.run_rows import StoredSum
+from dcfpca import round_wire
+from dcfpca.secagg import SealedShare, shares_for
+from dcfpca.secagg.checking_turns import members_in_turn
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import TensorHeader
@@ -30,7 +27,6 @@ from dcfpca.wire_constants import SMALL_SUM, fits_one_message
 BROADCAST_BYTES = 16 << 20
 """The most that the streams of a run may write at once; a larger broadcast is written to some streams at a time."""
 
-_AttemptKind = Literal[Kind.KEYS_RELAYED, Kind.MASK_WANTED, Kind.SURVIVORS_ANNOUNCED, Kind.UNMASK_WANTED]
 _SetUpKind = Literal[Kind.RUN_KEY_WANTED, Kind.ROSTER_CLOSED, Kind.GROUP_SHARES_RELAYED]
 
 # Assignments that are the same for every participant.
@@ -40,7 +36,6 @@ _SHARED = frozenset(
         Kind.RUN_KEY_WANTED,
         Kind.ROSTER_CLOSED,
         Kind.ROUND_OPENED,
-        Kind.SURVIVORS_ANNOUNCED,
         Kind.RUN_FINISHED,
     }
 )
@@ -59,8 +54,7 @@ class StageFacts:
     opened: pb.RoundOpened | None = None
     with_sum: pb.RoundOpened | None = None
     checking: frozenset[str] = frozenset()
-    stage: Stage = Stage.FIT
-    closed: secagg.ClosedRoster | None = None
+    stage: str = ""
     shared: dict[str, bytes] = field(default_factory=dict)
 
 
@@ -94,7 +88,6 @@ def stage_facts(
         opened=opened,
         with_sum=with_sum,
         checking=members_in_turn(run.cohort, attempt.ref.round) if with_sum is not None else frozenset(),
-        closed=closed_roster(spec, run, attempt) if attempt.roster else None,
     )
 
 
@@ -165,43 +158,25 @@ def _body(facts: StageFacts, run: Run, participant: str, one: Assignment) -> Any
         case Kind.RUN_KEY_WANTED | Kind.ROSTER_CLOSED | Kind.GROUP_SHARES_RELAYED:
             return _set_up_body(run, participant, one.kind)
         case _:
-            assert run.attempt is not None
-            return _attempt_body(facts, run.attempt, participant, one.kind)
+            assert_never(one.kind)
 
 
 def _set_up_body(run: Run, participant: str, kind: _SetUpKind) -> Any:
-    assert run.fixed_cohort is not None
+    secure, _ = opened(run)
     if kind is Kind.RUN_KEY_WANTED:
         return pb.RunKeyWanted(spec_sha256=run.spec_sha256, cohort=run.cohort)
-    keys = fixed_cohort_wire.roster_to_wire(full_roster(run.fixed_cohort))
+    keys = round_wire.roster_to_wire(full_roster(secure))
     if kind is Kind.ROSTER_CLOSED:
         return pb.RosterClosed(keys=keys)
     # Each member's shares are in the order of receivers, and there are as many as the square of the cohort in all.
-    given = run.fixed_cohort.shares.values()
+    given = secure.shares.values()
     sealed = (shares[place] for shares in given if (place := _place(shares, participant)) < len(shares))
-    incoming = fixed_cohort_wire.shares_to_wire(shares_for(participant, sealed))
+    incoming = round_wire.shares_to_wire(shares_for(participant, sealed))
     return pb.GroupSharesRelayed(incoming=incoming, keys=keys)
 
 
 def _place(shares: Sequence[SealedShare], receiver: str) -> int:
     return bisect_left(shares, receiver, key=lambda share: share.receiver)
-
-
-def _attempt_body(facts: StageFacts, attempt: Attempt, participant: str, kind: _AttemptKind) -> Any:
-    ref = dropout_recovery_wire.ref_to_wire(attempt.ref)
-    assert facts.closed is not None
-    match kind:
-        case Kind.KEYS_RELAYED:
-            return dropout_recovery_wire.roster_to_wire(ref, secagg.roster_for(facts.closed, participant))
-        case Kind.MASK_WANTED:
-            return dropout_recovery_wire.delivery_to_wire(ref, delivery_to(attempt, participant))
-        case Kind.SURVIVORS_ANNOUNCED:
-            return pb.SurvivorsAnnounced(ref=ref, survivors=attempt.survivors)
-        case Kind.UNMASK_WANTED:
-            request = unmask_request_to(facts.closed, attempt, participant)
-            return dropout_recovery_wire.unmask_request_to_wire(ref, request)
-        case _:
-            assert_never(kind)
 
 
 def _finished(facts: StageFacts, run: Run) -> pb.RunFinished:
@@ -211,5 +186,5 @@ def _finished(facts: StageFacts, run: Run) -> pb.RunFinished:
         round=run.attempt.ref.round if run.attempt else 0,
         spec_sha256=run.spec_sha256,
         consensus=facts.consensus if run.status is Status.FINISHED else None,
-        stage=f"STAGE_{facts.stage.name}",
+        stage=facts.stage,
     )

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import nullcontext
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
-from google.protobuf.message import Message
 from grpc import aio
 
 from aggregator.config import Limits
-from aggregator.presence import Connection
 from aggregator.rpc import wire_events
 from aggregator.rpc.assignment_messages import BROADCAST_BYTES, StageCache, encoded
-from aggregator.rpc.fixed_cohort import FixedCohortMethods
 from aggregator.rpc.guard import caller
 from aggregator.rpc.reconstruction_transfer import ExportIntake
-from aggregator.rpc.run_lookup import runner_of
+from aggregator.rpc.secure_methods import SecureSumMethods
 from aggregator.rpc.status_errors import AlreadyConnected, Draining, Missing, OutOfTurn, Overloaded
-from aggregator.rpc.stream_timeout import TimedReader
-from aggregator.rpc.transfer_slots import TransferSlots
+from aggregator.rpc.transfers import TimedReader, TransferSlots
 from aggregator.rpc.update_intake import IntakeResources, UpdateChunk, UpdateIntake
-from aggregator.run import events, secure_sum_checks
+from aggregator.rpc.wire_events import runner_of
 from aggregator.run.assignments import assignments
 from aggregator.run.effects import Reply
-from aggregator.run.round_messages import PHASE_OF, out_of_turn
-from aggregator.run.state import Status
 from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.store.participants import ParticipantRecord
@@ -36,12 +29,12 @@ from aggregator.trust import Caller, Trust
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.chunked_vectors import WholeUpdate
 from dcfpca.consent_statement import consent_bytes
-from dcfpca.dropout_recovery_wire import ref_from_wire
 from dcfpca.encoded_chunks import ChunkView
 from dcfpca.errors import BadMessage
 from dcfpca.logs import log
 from dcfpca.message_fate import Fate
 from dcfpca.pki import verify
+from dcfpca.round_wire import ref_from_wire
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import rounds_pb2_grpc
 from dcfpca.v1.types_pb2 import Receipt, TensorPart
@@ -63,7 +56,7 @@ MAX_REASONS, MAX_REASON_CHARACTERS = 100, 20_000
 """Limits on the reasons of one answer, which are stored with the run and shown to operators."""
 
 
-class RoundServicer(FixedCohortMethods, rounds_pb2_grpc.RoundServiceServicer):
+class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
     """The methods of participants; the guard has authenticated the caller."""
 
     def __init__(self, registry: RunRegistry, trust: Trust, limits: Limits) -> None:
@@ -86,27 +79,26 @@ class RoundServicer(FixedCohortMethods, rounds_pb2_grpc.RoundServiceServicer):
             raise Overloaded("as many participants are connected as the aggregator allows", "try again later")
         await self._directory.update(self._introduction(request))
         await self._registry.take_tickets(who.name, wire_events.shown_tickets(request))
-        connection = self._directory.presence.enter(who.name)
-        if connection is None:
+        if not self._directory.presence.enter(who.name):
             hint = "stop the other daemon, or give this one its own certificate"
             raise AlreadyConnected(f"a participant daemon with the identity {who.name} is connected already", hint)
         log("participant_connected", participant=who.name, software=request.software)
         # An idle stream sends nothing for a long time; the metadata tell the daemon that it was admitted.
         await context.send_initial_metadata(((TURNS, str(TURNS_ABOVE)), (WHOLE, str(MESSAGE_BYTES))))
         try:
-            async for assignment in self._stream(connection):
+            async for assignment in self._stream(who.name):
                 yield assignment
         finally:
-            self._directory.presence.leave(connection)
+            self._directory.presence.leave(who.name)
             log("participant_disconnected", participant=who.name)
 
-    async def _stream(self, connection: Connection) -> AsyncIterator[bytes]:
+    async def _stream(self, name: str) -> AsyncIterator[bytes]:
         sent: SentKeys = WeakKeyDictionary()
         while not self._registry.draining:
             seen = self._registry.stage.version
-            for message, in_turn in self._unsent(connection.name, sent):
+            for message, in_turn in self._unsent(name, sent):
                 # The slot is held until the message is written: gRPC keeps a copy for each stream until then.
-                async with self._downloads.hold(connection.name) if in_turn else nullcontext():
+                async with self._downloads.hold(name) if in_turn else nullcontext():
                     yield message
             await self._registry.stage.wait(seen)
         raise Draining("the aggregator is stopping", "connect again in a moment")
@@ -207,30 +199,6 @@ class RoundServicer(FixedCohortMethods, rounds_pb2_grpc.RoundServiceServicer):
                 runner.count_traffic(sent=len(part))
                 yield part
 
-    async def AdvertiseKeys(self, request: pb.AdvertiseKeysRequest, context: Context) -> Receipt:  # noqa: N802
-        """Step 1 of the secure sum."""
-        return await self._receive(request, wire_events.keys_advertised(request, caller().name, self._now()))
-
-    async def ShareKeys(self, request: pb.ShareKeysRequest, context: Context) -> Receipt:  # noqa: N802
-        """Step 2, and step 3 where the request states the exponent, too."""
-        shared = self._receive(request, wire_events.shares_sent(request, caller().name, self._now()))
-        if not request.HasField("exponent"):
-            return await shared
-        stated = self._receive(None, wire_events.bound_stated(request, caller().name, self._now()))
-        return wire_events.worst(await asyncio.gather(shared, stated))
-
-    async def StateBound(self, request: pb.StateBoundRequest, context: Context) -> Receipt:  # noqa: N802
-        """Step 3."""
-        return await self._receive(request, wire_events.bound_stated(request, caller().name, self._now()))
-
-    async def AttestSurvivors(self, request: pb.AttestSurvivorsRequest, context: Context) -> Receipt:  # noqa: N802
-        """Step 5."""
-        return await self._receive(request, wire_events.survivors_attested(request, caller().name, self._now()))
-
-    async def Unmask(self, request: pb.UnmaskRequest, context: Context) -> Receipt:  # noqa: N802
-        """Step 6."""
-        return await self._receive(request, wire_events.shares_revealed(request, caller().name, self._now()))
-
     async def SubmitUpdate(self, request_iterator: AsyncIterator[Part], context: Context) -> Receipt:  # noqa: N802
         """The update, plain or masked."""
         parts = TimedReader(context, self._limits.upload_seconds)
@@ -296,26 +264,6 @@ class RoundServicer(FixedCohortMethods, rounds_pb2_grpc.RoundServiceServicer):
             return wire_events.receipt(Reply(Fate.REJECTED, "not in the run's cohort, or not a percentage"))
         runner.report_progress(who.name, request.percent)
         return wire_events.receipt(None)
-
-    async def _receive(self, request: Message | None, event: events.RoundMessage) -> Receipt:
-        """Check a message of the secure sum if it is in turn, then post it. `request` is counted as traffic."""
-        runner = runner_of(self._registry, event.ref.run_id)
-        runner.count_traffic(received=request.ByteSize() if request is not None else 0)
-        answer = wire_events.receipt(await self._reply_to(runner, event))
-        self._tell_fate(event.kind, event.participant, event.ref, answer)
-        return answer
-
-    async def _reply_to(self, runner: Runner, event: events.RoundMessage) -> Reply | None:
-        refusal = out_of_turn(runner.run, event.participant, event.ref, PHASE_OF[type(event)])
-        if refusal is not None and (refusal.fate is not Fate.LATE or runner.run.status is not Status.RUNNING):
-            # Unchecked, it must not wait among the runner's events until its turn has come; what is late stays so.
-            return refusal
-        try:
-            if refusal is None:
-                secure_sum_checks.check(runner.spec, runner.run, event, self._trust.participant_key)
-        except BadMessage as error:
-            return Reply(Fate.REJECTED, str(error))
-        return await runner.post(event)
 
     def _tell_fate(self, what: str, participant: str, ref: AttemptRef, answer: Receipt) -> None:
         self._registry.telemetry.message(what, wire_events.fate_of(answer))

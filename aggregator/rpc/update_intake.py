@@ -10,21 +10,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aggregator.rpc.transfer_slots import TransferSlots
+from aggregator.rpc.transfers import TransferSlots
 from aggregator.rpc.wire_events import receipt
 from aggregator.run import events
+from aggregator.run.attempts import out_of_turn
 from aggregator.run.effects import Reply
-from aggregator.run.fixed_cohort_checks import check_update
-from aggregator.run.round_messages import out_of_turn
-from aggregator.run.state import Phase
+from aggregator.run.secure_sum import check_update
 from aggregator.runner import Chunk, Runner
-from aggregator.running_sum import update_dtype
+from aggregator.store.thread import StoreThread
 from aggregator.store.update_files import UpdateKey
-from aggregator.store_thread import StoreThread
 from dcfpca.chunked_vectors import Buffer, check_header, size_of
-from dcfpca.dropout_recovery_wire import ref_from_wire
 from dcfpca.errors import BadMessage
 from dcfpca.message_fate import Fate
+from dcfpca.round_wire import ref_from_wire, update_dtype
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import DTYPE_FLOAT64, DTYPE_UINT32, Receipt
 from dcfpca.wire_constants import CHUNK_BYTES, MESSAGE_BYTES
@@ -91,13 +89,14 @@ class UpdateIntake:
         if not self._is_wanted():
             # The rules reply: a repeat of an accepted update must stay a duplicate.
             return receipt(await self.runner.post(self._event()))
-        if not self._is_of_this_opening():
-            return receipt(Reply(Fate.LATE, "this attempt was opened anew by a restored aggregator"))
-        layout = self.runner.method.update_layout(self._key.ref.round, self.runner.consensus.stage)
+        layout = self.runner.terms.up(self.runner.consensus.stage)
         check_header(self._header.tensor, layout, update_dtype(self.runner.spec))
-        if self.runner.run.fixed_cohort is not None:
+        if self.runner.run.secure is not None:
             told = self.runner.round_sum.encoded().told
-            check_update(self.runner.spec, self.runner.run, told, self._header.context, self._header.tag)
+            check_update(self.runner.terms, self.runner.run, told, self._header.context, self._header.tag)
+        elif self._header.ticket not in (b"", self.runner.ticket()):
+            # The context of a masked update says more than a ticket; a plain one has no context.
+            return receipt(Reply(Fate.LATE, "this attempt was opened anew by a restored aggregator"))
         self._size = size_of(self._header.tensor)
         await self._take_over()
         return None
@@ -110,19 +109,9 @@ class UpdateIntake:
 
     def _is_wanted(self) -> bool:
         run = self.runner.run
-        if out_of_turn(run, self._who, self._key.ref, Phase.UPLOADING):
+        if out_of_turn(run, self._who, self._key.ref):
             return False
         return run.attempt is not None and self._who not in run.attempt.updates
-
-    def _is_of_this_opening(self) -> bool:
-        """Whether the ticket is that of the open attempt; in a fixed cohort the context says more than a ticket."""
-        ticket = self._header.ticket
-        return (
-            self.runner.run.fixed_cohort is not None
-            or not ticket
-            or self.runner.run.attempt is None
-            or ticket == self.runner.ticket()
-        )
 
     async def _take_over(self) -> None:
         """Cancel an open upload of this participant, whose connection must have broken as it sends another."""

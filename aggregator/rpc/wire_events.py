@@ -1,16 +1,20 @@
-"""From wire messages to events of a run, and from replies to receipts."""
+"""From wire messages to runs and their events, and from replies to receipts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from aggregator.rpc.guard import caller
+from aggregator.rpc.status_errors import Missing, OutOfTurn
 from aggregator.run import events
 from aggregator.run.backup_recovery import ShownTicket
 from aggregator.run.effects import Reply
-from dcfpca import dropout_recovery_wire, fixed_cohort_wire
-from dcfpca.dropout_recovery_wire import ref_from_wire
+from aggregator.run_registry import RunRegistry
+from aggregator.runner import Runner
+from aggregator.store.database import StoreFailed
+from dcfpca import round_wire
 from dcfpca.errors import BadMessage
+from dcfpca.identity import Role
 from dcfpca.message_fate import Fate
+from dcfpca.round_wire import ref_from_wire
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import (
     FATE_ACCEPTED,
@@ -30,8 +34,6 @@ _FATES = {
     Fate.LATE: FATE_LATE,
 }
 
-_BEST_TO_WORST = (FATE_DUPLICATE, FATE_ACCEPTED, FATE_LATE, FATE_REJECTED)
-
 
 def shown_tickets(request: pb.SubscribeRequest) -> list[ShownTicket]:
     """The tickets that a participant shows when it connects; raises BadMessage when there are too many."""
@@ -46,59 +48,23 @@ def receipt(reply: Reply | None) -> Receipt:
     return Receipt(fate=_FATES[reply.fate], reason=reply.reason)
 
 
-def keys_advertised(request: pb.AdvertiseKeysRequest, who: str, at: float) -> events.KeysAdvertised:
-    """Step 1; the keys must be the caller's own."""
-    advert = dropout_recovery_wire.advert_from_wire(request.keys)
-    if advert.name != who:
-        raise BadMessage(f"the keys are those of {advert.name or 'nobody'}, but {who} sent them")
-    return events.KeysAdvertised(at=at, participant=who, ref=ref_from_wire(request.ref), advert=advert)
-
-
-def shares_sent(request: pb.ShareKeysRequest, who: str, at: float) -> events.SharesSent:
-    """Step 2; one sealed share for each receiver, all from the caller."""
-    sealed = dropout_recovery_wire.shares_from_wire(request.shares)
-    if any(share.sender != who for share in sealed):
-        raise BadMessage(f"shares of somebody else came from {who}")
-    shares = {share.receiver: share.sealed for share in sealed}
-    if len(shares) != len(sealed):
-        raise BadMessage("two shares are for the same recipient")
-    return events.SharesSent(at=at, participant=who, ref=ref_from_wire(request.ref), shares=shares)
-
-
-def bound_stated(request: pb.StateBoundRequest | pb.ShareKeysRequest, who: str, at: float) -> events.BoundStated:
-    """Step 3, by itself or with the shares."""
-    return events.BoundStated(at=at, participant=who, ref=ref_from_wire(request.ref), exponent=request.exponent)
-
-
-def survivors_attested(request: pb.AttestSurvivorsRequest, who: str, at: float) -> events.SurvivorsAttested:
-    """Step 5."""
-    ref = ref_from_wire(request.ref)
-    return events.SurvivorsAttested(at=at, participant=who, ref=ref, signature=request.signature)
-
-
-def shares_revealed(request: pb.UnmaskRequest, who: str, at: float) -> events.SharesRevealed:
-    """Step 6."""
-    reveal = dropout_recovery_wire.reveal_from_wire(request, who)
-    return events.SharesRevealed(at=at, participant=who, ref=ref_from_wire(request.ref), reveal=reveal)
-
-
 def run_key_advertised(request: pb.AdvertiseRunKeyRequest, who: str, at: float) -> events.RunKeyAdvertised:
-    """Fixed cohort, set-up 1; the key must be the caller's own."""
-    key = fixed_cohort_wire.advert_from_wire(request.key)
+    """Set-up of a secure run, step 1; the key must be the caller's own."""
+    key = round_wire.advert_from_wire(request.key)
     if key.name != who:
         raise BadMessage(f"the key is that of {key.name}, but {who} sent it")
     return events.RunKeyAdvertised(at=at, participant=who, run_key=key)
 
 
 def group_secret_shared(request: pb.ShareGroupSecretRequest, who: str, at: float) -> events.GroupSecretShared:
-    """Fixed cohort, set-up 2."""
-    shares = sorted(fixed_cohort_wire.shares_from_wire(request.shares), key=lambda share: share.receiver)
+    """Set-up of a secure run, step 2."""
+    shares = sorted(round_wire.shares_from_wire(request.shares), key=lambda share: share.receiver)
     return events.GroupSecretShared(at=at, participant=who, shares=tuple(shares))
 
 
 def misfit_reported(request: pb.ReportMisfitRequest, who: str, at: float) -> events.MisfitReported:
-    """Fixed cohort: an update that does not fit; the statement must be the caller's own."""
-    misfit = fixed_cohort_wire.misfit_from_wire(request.misfit)
+    """Secure run: an update that does not fit; the statement must be the caller's own."""
+    misfit = round_wire.misfit_from_wire(request.misfit)
     if misfit.name != who:
         raise BadMessage(f"the misfit is not one of {who}, who sent it")
     return events.MisfitReported(at=at, participant=who, ref=ref_from_wire(request.ref), misfit=misfit)
@@ -130,11 +96,20 @@ def responded(request: pb.RespondRequest, who: str, fingerprint: str, at: float)
     )
 
 
-def worst(receipts: Sequence[Receipt]) -> Receipt:
-    """The receipt for a message that held several: the worst of theirs."""
-    return max(receipts, key=lambda one: _BEST_TO_WORST.index(one.fate))
-
-
 def fate_of(answer: Receipt) -> str:
     """The fate as logs and metrics name it."""
     return next(fate.value for fate, number in _FATES.items() if number == answer.fate)
+
+
+def runner_of(registry: RunRegistry, run_id: str) -> Runner:
+    """The run of this id; raises Missing, or what is wrong with a run that cannot be served.
+
+    A participant is told to try again later: a run that is held is not over.
+    """
+    runner = registry.runners.get(run_id)
+    if held := registry.held.get(run_id):
+        kind = StoreFailed if caller().identity.role is Role.PARTICIPANT else OutOfTurn
+        raise kind(f"run {run_id} cannot be served: {held.reason}", held.hint)
+    if runner is None:
+        raise Missing(f"there is no run {run_id[:80]!r}", "`dcfpca run list` shows them")
+    return runner

@@ -1,7 +1,7 @@
 """Which assignments a participant has now: a function of the run's state and nothing else.
 
 Level-triggered: a stream that reconnects receives the same assignments again, and a participant answers a repeat with
-the same bytes, or not at all if its answer was acknowledged; in a fixed cohort only what is missing is asked for, and a
+the same bytes, or not at all if its answer was acknowledged; in a secure run only what is missing is asked for, and a
 repeat is always answered. So there is no outbox that could be lost or sent twice.
 """
 
@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from aggregator.run import exports, waiting
-from aggregator.run.phases import candidates
-from aggregator.run.records import FixedCohort
-from aggregator.run.state import Attempt, Phase, Run, Status
+from aggregator.run.state import Attempt, Phase, Run, SecureSum, Status
 from dcfpca.spec import RunSpec
 
 
@@ -22,10 +20,6 @@ class Kind(StrEnum):
 
     RUN_PROPOSED = "run_proposed"
     ROUND_OPENED = "round_opened"
-    KEYS_RELAYED = "keys_relayed"
-    MASK_WANTED = "mask_wanted"
-    SURVIVORS_ANNOUNCED = "survivors_announced"
-    UNMASK_WANTED = "unmask_wanted"
     RUN_KEY_WANTED = "run_key_wanted"
     ROSTER_CLOSED = "roster_closed"
     GROUP_SHARES_RELAYED = "group_shares_relayed"
@@ -43,17 +37,6 @@ class Assignment:
     reason: str = ""
 
 
-# The assignment with which each phase of an attempt begins, in the order of the phases.
-_KIND_OF_PHASE = {
-    Phase.ADVERTISING: Kind.ROUND_OPENED,
-    Phase.SHARING: Kind.KEYS_RELAYED,
-    Phase.UPLOADING: Kind.MASK_WANTED,
-    Phase.ATTESTING: Kind.SURVIVORS_ANNOUNCED,
-    Phase.UNMASKING: Kind.UNMASK_WANTED,
-}
-_ORDER = tuple(_KIND_OF_PHASE)
-
-
 def assignments(spec: RunSpec, run: Run, participant: str) -> list[Assignment]:
     """Everything that is wanted of this participant in this run, in the order to do it."""
     if run.status is Status.ENROLLING:
@@ -62,9 +45,9 @@ def assignments(spec: RunSpec, run: Run, participant: str) -> list[Assignment]:
     if participant not in (run.cohort or run.enrolled) or participant in run.refusals:
         return []
     if run.status is Status.RUNNING and run.attempt is not None:
-        if run.fixed_cohort is not None:
-            return _in_fixed_cohort(run, run.attempt, run.fixed_cohort, participant)
-        return _in_attempt(run, run.attempt, participant)
+        if run.secure is None:
+            return _in_plain_round(run.attempt)
+        return _in_secure_run(run, run.attempt, run.secure, participant)
     if run.status is Status.PAUSED and run.attempt is not None:
         return [_standby(run.attempt, f"the run is paused: {run.reason}")]
     return [Assignment(f"{run.run_id}/finished", Kind.RUN_FINISHED), *_export(run, participant)]
@@ -77,21 +60,7 @@ def _proposal(spec: RunSpec, run: Run, participant: str) -> list[Assignment]:
     return [Assignment(f"{run.run_id}/proposed", Kind.RUN_PROPOSED)]
 
 
-def _in_attempt(run: Run, attempt: Attempt, participant: str) -> list[Assignment]:
-    """The assignments of this attempt up to its present phase, so that a restarted participant can continue.
-
-    A participant that missed a phase stands by for the next round.
-    """
-    if attempt.phase is Phase.SUMMING:
-        return []
-    if participant not in candidates(run, attempt):
-        return [_standby(attempt, f"round {attempt.ref.round} goes on without this participant")]
-    # A plain attempt is opened in the uploading phase, with one assignment.
-    last = _ORDER.index(attempt.phase) if attempt.roster else 0
-    return [Assignment(_key(attempt, phase.value), _KIND_OF_PHASE[phase]) for phase in _ORDER[: last + 1]]
-
-
-def _in_fixed_cohort(run: Run, attempt: Attempt, fixed: FixedCohort, participant: str) -> list[Assignment]:
+def _in_secure_run(run: Run, attempt: Attempt, secure: SecureSum, participant: str) -> list[Assignment]:
     """The one thing that is wanted of a member; who has done it stands by.
 
     The others' shares of the group secret go before the round until a first update shows that they were opened.
@@ -108,7 +77,14 @@ def _in_fixed_cohort(run: Run, attempt: Attempt, fixed: FixedCohort, participant
         case _:
             relayed = Assignment(f"{run.run_id}/set-up/shares", Kind.GROUP_SHARES_RELAYED)
             opened = Assignment(_key(attempt, "opened"), Kind.ROUND_OPENED)
-            return [opened] if participant in fixed.ready else [relayed, opened]
+            return [opened] if participant in secure.ready else [relayed, opened]
+
+
+def _in_plain_round(attempt: Attempt) -> list[Assignment]:
+    """The round, until it closes; a site whose update was acknowledged does not answer a repeat."""
+    if attempt.phase is Phase.SUMMING:
+        return []
+    return [Assignment(_key(attempt, "opened"), Kind.ROUND_OPENED)]
 
 
 def _standby(attempt: Attempt, reason: str) -> Assignment:

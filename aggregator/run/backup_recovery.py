@@ -1,11 +1,11 @@
 """How a run whose store was restored from a backup catches up with its sites.
 
-A site never goes back: neither to an attempt that is over, because its seeds are spent, nor to another consensus for a
-round that it has seen. So the run goes forward. Every announcement of an attempt carries a ticket that only this run
+A site never goes back: neither to an attempt that is over, nor to another consensus for a round that it has seen. So
+the run goes forward. Every announcement of an attempt carries a ticket that only this run
 can have made, and a site that connects shows the last ticket it received. If the restored store does not contain that
 attempt, the run moves beyond it: to a further attempt at the same round, or, with the consensus it has, to the round
 after the last one that was opened. No number is used twice, and no site takes part in more rounds than it agreed to.
-A run with a fixed cohort pauses instead: its members answer each round once, and go on from no other consensus.
+A secure run pauses instead: its members answer each round once, and go on from no other consensus.
 """
 
 from __future__ import annotations
@@ -14,17 +14,14 @@ import hmac
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from aggregator.run.effects import Discard, Effect, RenumberConsensus
+from aggregator.run.attempts import Step, open_attempt
+from aggregator.run.effects import Discard, RenumberConsensus
 from aggregator.run.events import NewerAttemptShown
-from aggregator.run.phases import open_attempt
 from aggregator.run.state import Attempt, Run, Status, ended, paused
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.methods import method_of
 from dcfpca.rpca.method import Consensus, Outcome
-from dcfpca.secagg.canonical_encoding import canonical
+from dcfpca.secagg.encoding import canonical
 from dcfpca.spec import RunSpec
-
-Step = tuple[Run, tuple[Effect, ...]]
 
 _STAMP_BYTES = 8
 
@@ -92,17 +89,17 @@ def catch_up(spec: RunSpec, run: Run, event: NewerAttemptShown) -> Step:
     here, shown = run.attempt.ref, event.ref
     if _is_past(here, shown, event.same_consensus):
         return run, ()
-    if run.fixed_cohort is not None:
+    if run.secure is not None:
         return _stay_behind(run, here, event), ()
     if shown.round == here.round and event.same_consensus:
         attempt = shown.attempt + 1
-        moved = open_attempt(spec, run, here.round, attempt, event.at, first_attempt=attempt)
+        moved = open_attempt(run, here.round, attempt, event.at, first_attempt=attempt)
         return replace(moved, reason=_restored_before(shown)), (Discard(here),)
     return _continue_after(spec, run, here, event)
 
 
 def _stay_behind(run: Run, here: AttemptRef, event: NewerAttemptShown) -> Run:
-    """A fixed cohort answers each round once, so the run cannot open another in place of those it has forgotten.
+    """A secure run's members answer each round once, so it cannot open another in place of those it has forgotten.
 
     If the forgotten opening was the same in everything but its time, the members repeat their answers to it.
     """
@@ -113,13 +110,11 @@ def _stay_behind(run: Run, here: AttemptRef, event: NewerAttemptShown) -> Run:
 
 def _continue_after(spec: RunSpec, run: Run, here: AttemptRef, event: NewerAttemptShown) -> Step:
     """Give the stored consensus the next round number that no site has seen."""
-    if here.round <= method_of(spec).opening_rounds:
-        return _give_up(run, event, f"of round {here.round}, which is part of the opening")
     gone, number = Discard(here), event.ref.round + 1
     if number > spec.last_round:
         reason = f"{Outcome.OUT_OF_ROUNDS.value}; {_restored_before(event.ref)}, and its rounds are used up"
         return ended(run, Status.FINISHED, reason, event.at), (gone, RenumberConsensus(here.round, final=True))
-    moved = open_attempt(spec, run, number, 1, event.at)
+    moved = open_attempt(run, number, 1, event.at)
     return replace(moved, reason=_restored_before(event.ref)), (gone, RenumberConsensus(number))
 
 

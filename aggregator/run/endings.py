@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 from aggregator.run import events
-from aggregator.run.effects import Discard, Effect, RenumberConsensus
+from aggregator.run.attempts import Step
+from aggregator.run.effects import Discard, RenumberConsensus
 from aggregator.run.state import Run, Status, ended
 from dcfpca.spec import RunSpec
-
-Step = tuple[Run, tuple[Effect, ...]]
-
-FIRST_EDITION = (
-    "the run was begun by version 0.1, whose secure rounds this version does not go on with; "
-    "finish it with the consensus it has (`dcfpca run finish`), or abort it and propose it again"
-)
-
-
-def is_of_first_edition(spec: RunSpec, run: Run) -> bool:
-    """Whether a run that is to wait for its cohort has rounds in which nobody agreed to that: version 0.1 began it."""
-    return spec.waits and run.fixed_cohort is None and run.attempt is not None and not run.status.over
 
 
 def abort(run: Run, event: events.Aborted) -> Step:
@@ -47,11 +36,10 @@ def finish(spec: RunSpec, run: Run, event: events.FinishedByOperator) -> Step:
     return ended(run, Status.FINISHED, event.reason, event.at), effects
 
 
-def why_not_resumed(spec: RunSpec, run: Run) -> str:
+def why_not_resumed(run: Run) -> str:
     """Why a paused run cannot go on; empty if it can."""
-    if is_of_first_edition(spec, run):
-        return FIRST_EDITION
-    if run.fixed_cohort is not None and (gone := sorted(set(run.cohort) & run.refusals.keys())):
+    # A plain run never pauses for a withdrawal: it goes on without, or fails.
+    if run.secure is not None and (gone := sorted(set(run.cohort) & run.refusals.keys())):
         have = "has" if len(gone) == 1 else "have"
         return f"{', '.join(gone)} {have} withdrawn, and every sum of this run is over its whole cohort"
     return ""

@@ -1,17 +1,16 @@
 """What happened to a run, in the past tense. Replaying the journal of events gives the run's state.
 
-`kind` is the name under which an event is stored; `aggregator.store.stored_json` keeps the stored layout stable.
+`kind` is the name under which an event is stored; `aggregator.store.codec` keeps the stored layout stable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from aggregator.run.records import Record
+from aggregator.run.state import Record
+from dcfpca import secagg
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.secagg import Advert, Reveal, fixed_cohort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,32 +55,8 @@ class EnrolmentClosed(RunEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeysAdvertised(AttemptMessage):
-    """Step 1 of the secure sum: the public keys of this attempt."""
-
-    kind: Literal["keys_advertised"] = "keys_advertised"
-    advert: Advert
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharesSent(AttemptMessage):
-    """Step 2: the sealed share for each recipient."""
-
-    kind: Literal["shares_sent"] = "shares_sent"
-    shares: Mapping[str, bytes]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoundStated(AttemptMessage):
-    """Step 3: all values of the update are below 2^exponent in magnitude."""
-
-    kind: Literal["bound_stated"] = "bound_stated"
-    exponent: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateReceived(AttemptMessage):
-    """Step 4: the complete update, plain or masked, arrived and matches its digest. `tag`: only of a fixed cohort."""
+    """The complete update, plain or masked, arrived and matches its digest. `tag`: only of a masked one."""
 
     kind: Literal["update_received"] = "update_received"
     sha256: bytes
@@ -90,43 +65,27 @@ class UpdateReceived(AttemptMessage):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SurvivorsAttested(AttemptMessage):
-    """Step 5: signature over the announced survivors."""
-
-    kind: Literal["survivors_attested"] = "survivors_attested"
-    signature: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharesRevealed(AttemptMessage):
-    """Step 6: shares that remove the masks."""
-
-    kind: Literal["shares_revealed"] = "shares_revealed"
-    reveal: Reveal
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunKeyAdvertised(ParticipantEvent):
-    """Fixed cohort, set-up 1: the public key of the run."""
+    """Set-up of a secure run, step 1: the public key of the run."""
 
     kind: Literal["run_key_advertised"] = "run_key_advertised"
-    run_key: fixed_cohort.Advert
+    run_key: secagg.Advert
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSecretShared(ParticipantEvent):
-    """Fixed cohort, set-up 2: a sealed share of the group secret for every other member."""
+    """Set-up of a secure run, step 2: a sealed share of the group secret for every other member."""
 
     kind: Literal["group_secret_shared"] = "group_secret_shared"
-    shares: tuple[fixed_cohort.SealedShare, ...]
+    shares: tuple[secagg.SealedShare, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MisfitReported(AttemptMessage):
-    """Fixed cohort: an update does not fit under the exponents of this attempt."""
+    """Secure run: an update does not fit under the exponents of this attempt."""
 
     kind: Literal["misfit_reported"] = "misfit_reported"
-    misfit: fixed_cohort.Misfit
+    misfit: secagg.Misfit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,17 +111,15 @@ class MemberRevoked(ParticipantEvent):
 class ConsensusReached(RunEvent):
     """The sum of this attempt was formed and the method advanced; a non-empty outcome ends the run.
 
-    `consensus` is the SHA-256 of the new consensus. Of a fixed cohort: `sum_digest` names the opened sum, and
-    `exponents` and `stage` are those of the next round.
+    Of a secure run: `sum_digest` names the opened sum, and `exponents` and `stage` are those of the next round.
     """
 
     kind: Literal["consensus_reached"] = "consensus_reached"
     ref: AttemptRef
     outcome: str = ""
-    consensus: bytes = b""
     sum_digest: bytes = b""
     exponents: tuple[int, ...] = ()
-    stage: int = 0
+    stage: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +136,7 @@ class SumFailed(RunEvent):
 class UpdatesLost(RunEvent):
     """Accepted updates of this attempt were lost in a power cut or a restore.
 
-    The round needs a new attempt, or, in a fixed cohort, the same updates of these participants again.
+    A secure run awaits the same updates of these participants again, a plain one opens a new attempt.
     """
 
     kind: Literal["updates_lost"] = "updates_lost"
@@ -288,12 +245,11 @@ class ExportRefused(ParticipantEvent):
     reason: str
 
 
-RoundMessage = KeysAdvertised | SharesSent | BoundStated | UpdateReceived | SurvivorsAttested | SharesRevealed
 SetUpMessage = RunKeyAdvertised | GroupSecretShared
 Event = (
     Responded
     | EnrolmentClosed
-    | RoundMessage
+    | UpdateReceived
     | SetUpMessage
     | MisfitReported
     | Complained

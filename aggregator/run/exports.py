@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from aggregator.run.effects import ACCEPTED, DUPLICATE, Effect, Reply
 from aggregator.run.events import ExportRefused, ExportRequested, ExportsLost, FileExported
-from aggregator.run.records import ExportAnswer
-from aggregator.run.state import Export, Run, Status
+from aggregator.run.state import Export, ExportAnswer, Run, Status
 from dcfpca.artifacts import ARTIFACTS
 from dcfpca.message_fate import Fate
 

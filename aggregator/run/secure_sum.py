@@ -1,71 +1,137 @@
-"""The open attempt of a secure run in the types of `dcfpca.secagg`."""
+"""The open round of a secure run in the types of `dcfpca.secagg`, and the checks of its messages at intake.
+
+A check raises BadMessage when its message must not be accepted; what is out of turn is left to the rules.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from aggregator.run.state import Attempt, Run
-from dcfpca import secagg
-from dcfpca.attempt_ref import AttemptRef
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+
+from aggregator.run import events
+from aggregator.run.state import Attempt, Phase, Run, SecureSum, Status
+from dcfpca import secagg as secure
+from dcfpca.errors import BadIdentity, BadMessage
+from dcfpca.secagg import messages as contexts
+from dcfpca.secagg.fixed_point import first_exponents
+from dcfpca.secagg.homomorphic_mac import P
+from dcfpca.secagg.keys import Verify, signed
+from dcfpca.secagg.set_up import roster_digest
 from dcfpca.spec import RunSpec
+from dcfpca.terms import Terms
 
-# Below two the sum would be a single update; larger minimums are the policy of each site, which checks them itself.
-MIN_COHORT = 2
+MOST_SENTENCE, MOST_ERROR = 2000, 100
+"""The most characters of a complaint's sentence and of the name of its error."""
 
 
-def context_of(spec: RunSpec, run: Run, ref: AttemptRef) -> secagg.Context:
-    """What every signature, key and mask of this attempt is bound to."""
-    return secagg.Context(
-        run=run.run_id,
-        spec_digest=run.spec_sha256,
-        round=ref.round,
-        attempt=ref.attempt,
-        cohort=run.cohort,
-        threshold=spec.threshold_of(len(run.cohort)),
-        min_cohort=MIN_COHORT,
-        precision=spec.precision,
-        consensus=run.attempt.consensus if run.attempt else b"",
+def begin(terms: Terms) -> SecureSum:
+    """The state in which the set-up of a run begins."""
+    first = terms.method.stages[0].name
+    return SecureSum(exponents=first_exponents(terms.blocks[first]), stage=first)
+
+
+def opened(run: Run) -> tuple[SecureSum, Attempt]:
+    """The secure sum and the open attempt of a run that is past its enrolment and not over."""
+    assert run.secure is not None
+    assert run.attempt is not None
+    return run.secure, run.attempt
+
+
+def terms_of(spec: RunSpec, run: Run) -> secure.RunTerms:
+    """What every member of the run's cohort agreed to."""
+    return _terms(run.run_id, run.spec_sha256, run.cohort, spec.last_round, spec.precision)
+
+
+@lru_cache(maxsize=64)
+def _terms(run: str, spec: bytes, cohort: tuple[str, ...], last_round: int, precision: int) -> secure.RunTerms:
+    return secure.RunTerms(run, spec, cohort, last_round, precision)
+
+
+def roster_of(spec: RunSpec, run: Run, fixed: SecureSum) -> bytes:
+    """The digest of the adverts of the whole cohort; each was checked when it was accepted."""
+    return roster_digest(terms_of(spec, run), full_roster(fixed))
+
+
+def full_roster(fixed: SecureSum) -> secure.Roster:
+    """The adverts in the order of names."""
+    return secure.Roster(tuple(fixed.adverts[name] for name in sorted(fixed.adverts)))
+
+
+def opening_of(terms: Terms, run: Run, told: bytes) -> secure.Opening:
+    """The opening of the open round; `told` is the digest of the consensus as it is announced."""
+    bound, attempt = opened(run)
+    layout = terms.blocks[bound.stage]
+    return secure.Opening(attempt.ref.round, told, bound.previous_sum, layout, bound.exponents, bound.misfits)
+
+
+def context_of(terms: Terms, run: Run, told: bytes) -> bytes:
+    """What every update of the open attempt is masked for."""
+    opening = opening_of(terms, run, told)
+    return contexts.context_of(terms_of(terms.spec, run), opened(run)[0].roster, opening, len(opening.misfits))
+
+
+def is_in_turn(run: Run, event: events.SetUpMessage) -> bool:
+    """Whether the run is in the phase that this message belongs to, so that it can be checked."""
+    if run.secure is None or run.attempt is None or run.status is not Status.RUNNING:
+        return False
+    phase = Phase.ADVERTISING if isinstance(event, events.RunKeyAdvertised) else Phase.SHARING
+    return run.attempt.phase is phase and event.participant in run.cohort
+
+
+def check_set_up(spec: RunSpec, run: Run, event: events.SetUpMessage, verify: Verify) -> None:
+    """Refuse a key or shares that would spoil the set-up for the others."""
+    if run.secure is None or not is_in_turn(run, event):
+        return
+    match event:
+        case events.RunKeyAdvertised():
+            secure.accept_advert(terms_of(spec, run), run.secure.adverts, event.run_key, verify)
+        case events.GroupSecretShared():
+            _check_shares(run, run.secure, event, verify)
+
+
+def _check_shares(run: Run, fixed: SecureSum, event: events.GroupSecretShared, verify: Verify) -> None:
+    advert = fixed.adverts[event.participant]
+    identity = _verified(verify, advert.certificate, advert.name)
+    secure.accept_shares(fixed.roster, run.cohort, event.participant, identity, event.shares)
+
+
+def check_update(terms: Terms, run: Run, told: bytes, context: bytes, tag: int) -> None:
+    """The update is masked for the open attempt, as all others in its sum are."""
+    if context != context_of(terms, run, told):
+        raise BadMessage(
+            "the update is masked for another round, consensus, previous sum or exponent than the open one"
+        )
+    if not 0 <= tag < P:
+        raise BadMessage("the tag of the update is not in the field")
+
+
+def check_misfit(terms: Terms, run: Run, told: bytes, misfit: secure.Misfit, verify: Verify) -> None:
+    """A member signed that its update does not fit under the exponents of the open attempt."""
+    if misfit.context != context_of(terms, run, told):
+        raise BadMessage("the misfit is about another round, consensus or exponent than the open one")
+    identity = _verified(verify, misfit.certificate, misfit.name)
+    if not signed(identity, misfit.signature, misfit.statement()):
+        raise BadMessage(f"{misfit.name} did not sign that its update does not fit")
+
+
+def check_complaint(spec: RunSpec, run: Run, event: events.Complained, verify: Verify) -> None:
+    """A member of the cohort signed this complaint about this run."""
+    if len(event.sentence) > MOST_SENTENCE or not 0 < len(event.error) <= MOST_ERROR:
+        raise BadMessage("the complaint is too long, or does not name its error")
+    if len(run.cohort) < 2:
+        raise BadMessage("the run has no cohort yet")
+    complaint = secure.Complaint(
+        event.participant, event.accused, event.error, event.sentence, event.certificate, event.signature
     )
+    try:
+        secure.check_complaint(terms_of(spec, run), complaint, verify)
+    except BadIdentity as error:
+        raise BadMessage(f"{event.participant} has no valid certificate: {error}") from error
 
 
-def closed_roster(spec: RunSpec, run: Run, attempt: Attempt) -> secagg.ClosedRoster:
-    """The roster of an attempt that has one, with its neighbour graph."""
-    return _closed(context_of(spec, run, attempt.ref), tuple(attempt.adverts[name] for name in attempt.roster))
-
-
-def close_roster(spec: RunSpec, run: Run, attempt: Attempt) -> secagg.ClosedRoster:
-    """The roster of everybody who advertised; raises BadMessage when they are too few or share a key."""
-    adverts = tuple(attempt.adverts[name] for name in sorted(attempt.adverts))
-    return _closed(context_of(spec, run, attempt.ref), adverts)
-
-
-@lru_cache(maxsize=8)
-def _closed(context: secagg.Context, adverts: tuple[secagg.Advert, ...]) -> secagg.ClosedRoster:
-    """Cached by value: one roster serves the rules, the intake checks and all assignments of its attempt."""
-    return secagg.close_roster(context, adverts)
-
-
-def agreement_of(attempt: Attempt) -> secagg.Agreement:
-    """Who masks, and the common exponent."""
-    return secagg.Agreement(attempt.members, attempt.exponent)
-
-
-def survivors_of(attempt: Attempt) -> secagg.Survivors:
-    """Whose masked updates are in the sum."""
-    return secagg.Survivors(attempt.survivors)
-
-
-def delivery_to(attempt: Attempt, name: str) -> secagg.Delivery:
-    """The agreement with the sealed shares addressed to this participant."""
-    sealed = (
-        secagg.SealedShare(sender, name, shares[name])
-        for sender in attempt.members
-        if name in (shares := attempt.shares[sender])
-    )
-    return secagg.delivery_for(agreement_of(attempt), name, sealed)
-
-
-def unmask_request_to(closed: secagg.ClosedRoster, attempt: Attempt, name: str) -> secagg.UnmaskRequest:
-    """The request for this survivor's shares, with the signatures of its neighbours."""
-    given = {who: secagg.Attestation(who, signature) for who, signature in attempt.attestations.items()}
-    return secagg.request_for(closed, survivors_of(attempt), name, given)
+def _verified(verify: Verify, certificate: bytes, name: str) -> EllipticCurvePublicKey:
+    try:
+        return verify(certificate, name)
+    except BadIdentity as error:
+        raise BadMessage(f"{name} has no valid certificate: {error}") from error

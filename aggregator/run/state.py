@@ -1,6 +1,6 @@
 """The state of a run. All classes are frozen: a step returns a new state.
 
-Stored as JSON in the layout of `aggregator.store.stored_json`.
+Stored as JSON in the layout of `aggregator.store.codec`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,71 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from aggregator.run.records import Consent, ExportAnswer, FixedCohort, Record, StoredComplaint
+from pydantic import ConfigDict
+
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.secagg import Advert, Reveal
+from dcfpca.secagg import Advert, Misfit, SealedShare
+from dcfpca.secagg.messages import NO_SUM
+from dcfpca.spec import RunSpec
+
+
+class Record:
+    """Base of journaled data classes: bytes become base64 in JSON."""
+
+    __slots__ = ()
+    __pydantic_config__ = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+
+
+@dataclass(frozen=True, slots=True)
+class Consent(Record):
+    """A participant's signed answer to the proposal, when it enrolled."""
+
+    private: bool
+    signature: bytes
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExportAnswer(Record):
+    """One participant's answer to an export request: (artifact, size, SHA-256) of each file received, or a refusal."""
+
+    files: tuple[tuple[str, int, bytes], ...] = ()
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredComplaint(Record):
+    """What a participant signed about a run: whom it accuses (empty: nobody in particular) of what."""
+
+    participant: str
+    accused: str
+    error: str
+    sentence: str
+    at: float
+    certificate: bytes = field(default=b"", repr=False)
+    signature: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecureSum(Record):
+    """The secure sum of a run: its set-up, and what the open round is bound to.
+
+    `roster` is the digest of all adverts once everybody has advertised. Adverts and shares are dropped when round 0 is
+    summed: by then every member has completed its set-up. `ready` are those whose first update has shown it.
+    `exponents` are those of the open round before its `misfits`, `stage` is its stage; `lifts` counts earlier misfits.
+    `waiting` has the moment since which each late or absent member is awaited.
+    """
+
+    exponents: tuple[int, ...]
+    adverts: Mapping[str, Advert] = field(default_factory=dict)
+    shares: Mapping[str, tuple[SealedShare, ...]] = field(default_factory=dict)
+    roster: bytes = b""
+    ready: frozenset[str] = frozenset()
+    previous_sum: bytes = NO_SUM
+    misfits: tuple[Misfit, ...] = ()
+    lifts: int = 0
+    stage: str = ""
+    waiting: Mapping[str, float] = field(default_factory=dict)
 
 
 class Status(StrEnum):
@@ -31,13 +93,11 @@ class Status(StrEnum):
 
 
 class Phase(StrEnum):
-    """What the open attempt waits for. A plain round, and one that waits for everybody, is uploading and summing."""
+    """What the open attempt waits for. The first two are the set-up of a secure run; a round is the other two."""
 
     ADVERTISING = "advertising"
     SHARING = "sharing"
     UPLOADING = "uploading"
-    ATTESTING = "attesting"
-    UNMASKING = "unmasking"
     SUMMING = "summing"
 
 
@@ -45,27 +105,17 @@ class Phase(StrEnum):
 class Attempt(Record):
     """The open attempt at a round, or the last one of a run that ended, with the messages accepted in it.
 
-    `first_attempt` is the number from which `max_attempts` counts: 1, or the first attempt after a resume. `consensus`
-    is the SHA-256 of the consensus that the attempt answers. `roster`, `members` and `exponent` stay empty unless
-    the run goes on without dropouts, `tags` unless it waits for them.
+    `first_attempt` is the number from which `max_attempts` counts: 1, or the first attempt after a resume. `tags` stay
+    empty in a plain run.
     """
 
     ref: AttemptRef
     first_attempt: int
     phase: Phase
     opened_at: float
-    consensus: bytes = b""
-    adverts: Mapping[str, Advert] = field(default_factory=dict)
-    roster: tuple[str, ...] = ()
-    shares: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
-    bounds: Mapping[str, int] = field(default_factory=dict)
-    members: tuple[str, ...] = ()
-    exponent: int = 0
     updates: Mapping[str, bytes] = field(default_factory=dict)
     tags: Mapping[str, int] = field(default_factory=dict)
     survivors: tuple[str, ...] = ()
-    attestations: Mapping[str, bytes] = field(default_factory=dict)
-    reveals: Mapping[str, Reveal] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +131,7 @@ class Run(Record):
     """The state of one run. `absent` have no connection, `silent` missed a deadline while connected.
 
     `spec_sha256` is the digest that the participants consented to; it is derived from the stored spec and not stored
-    with the state. `fixed_cohort` is set in a secure run that waits for dropouts, from the end of its enrolment.
+    with the state. `secure` is set in a secure run from the end of its enrolment.
     `seal` is the secret key of the run's tickets. While `restarted_at` is set, the run waits for a quorum to reconnect
     after a restart of the aggregator; `back` are those who have.
     """
@@ -101,7 +151,7 @@ class Run(Record):
     restarted_at: float = 0.0
     back: frozenset[str] = frozenset()
     attempt: Attempt | None = None
-    fixed_cohort: FixedCohort | None = None
+    secure: SecureSum | None = None
     complaints: tuple[StoredComplaint, ...] = ()
     ended_at: float = 0.0
     export: Export | None = None
@@ -128,9 +178,17 @@ def ended(run: Run, status: Status, reason: str, at: float) -> Run:
         opened_at=run.attempt.opened_at,
         survivors=run.attempt.survivors,
     )
-    return replace(run, status=status, reason=reason, ended_at=at, attempt=last, fixed_cohort=None)
+    return replace(run, status=status, reason=reason, ended_at=at, attempt=last, secure=None)
 
 
 def paused(run: Run, reason: str) -> Run:
     """The run until an operator resumes or ends it; what was accepted in the open attempt stays."""
     return replace(run, status=Status.PAUSED, reason=reason)
+
+
+def refusals_told(spec: RunSpec, run: Run) -> str:
+    """Who refused and why, and who has not answered, each after a semicolon."""
+    refused = [f"{name} refused: {'; '.join(reasons)}" for name, reasons in sorted(run.refusals.items())]
+    unheard = sorted(set(spec.participants) - set(run.enrolled) - set(run.refusals))
+    silent = [f"no answer from {', '.join(unheard)}"] if unheard else []
+    return "".join(f"; {text}" for text in refused + silent)

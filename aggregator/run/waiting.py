@@ -1,4 +1,4 @@
-"""For whom a run with a fixed cohort waits, since when, and when its patience ends.
+"""For whom a secure run waits, since when, and when its patience ends.
 
 A member that is away is awaited from the moment its absence is noticed, one that is connected from the moment the
 phase began, once the deadline of the phase has passed. After the spec's `patience` the run pauses; what was accepted
@@ -10,83 +10,81 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from aggregator.run.effects import Effect
-from aggregator.run.records import FixedCohort
-from aggregator.run.state import Attempt, Phase, Run, Status, paused
+from aggregator.run.secure_sum import opened
+from aggregator.run.state import Attempt, Phase, Run, SecureSum, Status, paused
 from dcfpca.spec import RunSpec
 
-Step = tuple[Run, tuple[Effect, ...]]
+
+def missing(run: Run) -> tuple[str, ...]:
+    """The members whose answer the present phase lacks; nobody while the sum is formed, or in a plain run."""
+    if run.secure is None or run.attempt is None or run.status.over or run.attempt.phase is Phase.SUMMING:
+        return ()
+    done = _answered(run.secure, run.attempt)
+    return tuple(name for name in run.cohort if name not in done)
 
 
-def answered(fixed: FixedCohort, attempt: Attempt) -> Collection[str]:
-    """Who has answered in the present phase."""
+def _answered(secure: SecureSum, attempt: Attempt) -> Collection[str]:
     match attempt.phase:
         case Phase.ADVERTISING:
-            return fixed.adverts.keys()
+            return secure.adverts.keys()
         case Phase.SHARING:
-            return fixed.shares.keys()
+            return secure.shares.keys()
         case _:
             return attempt.updates.keys()
 
 
-def missing(run: Run) -> tuple[str, ...]:
-    """The members whose answer the present phase lacks; nobody while the sum is formed."""
-    if run.fixed_cohort is None or run.attempt is None or run.status.over or run.attempt.phase is Phase.SUMMING:
-        return ()
-    done = answered(run.fixed_cohort, run.attempt)
-    return tuple(name for name in run.cohort if name not in done)
+def since(run: Run) -> dict[str, float]:
+    """From which moment each late or absent member whose answer is missing has been awaited."""
+    waiting = run.secure.waiting if run.secure else {}
+    return {name: waiting[name] for name in missing(run) if name in waiting}
 
 
 def deadline(spec: RunSpec, run: Run) -> float | None:
     """When the next member becomes late, or the patience with one ends; None while nobody is awaited."""
-    lacking = missing(run)
-    if run.fixed_cohort is None or run.status is not Status.RUNNING or not lacking:
+    if run.status is not Status.RUNNING or not (lacking := missing(run)):
         return None
-    waiting = run.fixed_cohort.waiting
-    ends = [_patience_ends(spec, run, name) for name in lacking if name in waiting]
+    ends = [_patience_ends(spec, run, name, at) for name, at in since(run).items()]
     return min(ends + ([_due(spec, run)] if len(ends) < len(lacking) else []))
 
 
 def _due(spec: RunSpec, run: Run) -> float:
     """The deadline of the phase; after a restart members have as long to reconnect."""
-    assert run.attempt is not None
-    return max(run.attempt.opened_at, run.restarted_at) + spec.round_seconds
+    return max(opened(run)[1].opened_at, run.restarted_at) + spec.round_seconds
 
 
-def _patience_ends(spec: RunSpec, run: Run, name: str) -> float:
-    assert run.fixed_cohort is not None
-    end = run.fixed_cohort.waiting[name] + spec.patience
+def _patience_ends(spec: RunSpec, run: Run, name: str, at: float) -> float:
+    end = at + spec.patience
     if name not in run.absent:
         return max(end, _due(spec, run))
     return max(end, run.restarted_at + spec.round_seconds) if run.restarted_at else end
 
 
-def overdue(spec: RunSpec, run: Run, at: float) -> Step:
+def overdue(spec: RunSpec, run: Run, at: float) -> Run:
     """The deadline passed: note who is late, and pause when the patience with somebody has ended."""
     due = deadline(spec, run)
-    if due is None or at < due or run.fixed_cohort is None:
-        return run, ()
-    waiting = run.fixed_cohort.waiting
-    if given_up := [name for name in missing(run) if name in waiting and _patience_ends(spec, run, name) <= at]:
-        return paused(run, _pause_reason(run, given_up)), ()
-    assert run.attempt is not None
-    late = {name: run.attempt.opened_at for name in missing(run) if name not in waiting}
-    return _with_waiting(run, {**waiting, **late}), ()
+    if due is None or at < due:
+        return run
+    waiting = since(run)
+    if given_up := [name for name, began in waiting.items() if _patience_ends(spec, run, name, began) <= at]:
+        return paused(run, _pause_reason(run, given_up))
+    late = {name: opened(run)[1].opened_at for name in missing(run) if name not in waiting}
+    return _with_waiting(run, {**waiting, **late})
 
 
 def left(run: Run, participant: str, at: float) -> Run:
     """A member went away; if its answer is missing, it is awaited from now on."""
     run = replace(run, absent=run.absent | {participant})
-    if run.fixed_cohort is None or participant not in missing(run):
+    if participant not in missing(run):
         return run
-    return _with_waiting(run, {participant: at, **run.fixed_cohort.waiting})
+    return _with_waiting(run, {participant: at, **opened(run)[0].waiting})
 
 
 def heard(run: Run, participant: str) -> Run:
     """A member answered."""
-    if run.fixed_cohort is None or participant not in run.fixed_cohort.waiting:
+    waiting = opened(run)[0].waiting
+    if participant not in waiting:
         return run
-    return _with_waiting(run, {name: at for name, at in run.fixed_cohort.waiting.items() if name != participant})
+    return _with_waiting(run, {name: at for name, at in waiting.items() if name != participant})
 
 
 def begun(run: Run, at: float) -> Run:
@@ -96,9 +94,7 @@ def begun(run: Run, at: float) -> Run:
 
 def resumed(run: Run, at: float) -> Run:
     """An operator gives everybody who is awaited the spec's patience again."""
-    assert run.fixed_cohort is not None
-    lacking = missing(run)
-    return _with_waiting(run, {name: at for name in run.fixed_cohort.waiting if name in lacking})
+    return _with_waiting(run, dict.fromkeys(since(run), at))
 
 
 def last_said(run: Run, participant: str) -> str:
@@ -107,12 +103,11 @@ def last_said(run: Run, participant: str) -> str:
 
 
 def _with_waiting(run: Run, waiting: dict[str, float]) -> Run:
-    assert run.fixed_cohort is not None
-    return replace(run, fixed_cohort=replace(run.fixed_cohort, waiting=waiting))
+    return replace(run, secure=replace(opened(run)[0], waiting=waiting))
 
 
 def _pause_reason(run: Run, names: list[str]) -> str:
-    assert run.attempt is not None
-    at = f"round {run.attempt.ref.round}" if run.attempt.phase is Phase.UPLOADING else "the set-up"
+    _, attempt = opened(run)
+    at = f"round {attempt.ref.round}" if attempt.phase is Phase.UPLOADING else "the set-up"
     said = [f"; {name} said: {sentence}" for name in names if (sentence := last_said(run, name))]
     return f"{at} waits for {', '.join(names)}, longer than the spec's patience{''.join(said)}"

@@ -37,14 +37,7 @@ class Signer:
 
 
 def append(
-    db: Database,
-    signer: Signer,
-    *,
-    at_ms: int,
-    actor: str,
-    action: str,
-    run_id: str,
-    detail: Mapping[str, object],
+    db: Database, signer: Signer, *, at_ms: int, actor: str, action: str, run_id: str, detail: Mapping[str, object]
 ) -> AuditEntry:
     """Append an entry; it contains the certificate only where that differs from the one used before."""
     with db.transaction():

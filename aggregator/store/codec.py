@@ -1,4 +1,8 @@
-"""Runs, events and consensus as bytes and back. JSON and npz only; never pickle."""
+"""Runs, events and consensus as bytes and back. JSON and npz only; never pickle.
+
+The JSON stays the same while classes and fields are renamed. An attempt is stored as `round` and `attempt` without its
+run; the row tells the rest.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,8 @@ from pydantic import Field, TypeAdapter
 
 from aggregator.run.events import Event
 from aggregator.run.state import Run
-from aggregator.store.stored_json import Fields, event_from_stored, event_to_stored, run_from_stored, run_to_stored
 from dcfpca.errors import UnusableState
-from dcfpca.rpca.method import Consensus, Outcome, Progress, Stage, TensorMessage
+from dcfpca.rpca.method import Consensus, Outcome, Progress, TensorMessage
 
 HEAD_CHARACTERS = 256
 """More than the head of a stored consensus has."""
@@ -71,7 +74,7 @@ def dump_consensus(consensus: Consensus) -> bytes:
         "change": progress.change,
         "noise": progress.noise,
         "threshold": progress.threshold,
-        "stage": int(consensus.stage),
+        "stage": consensus.stage,
     }
     buffer = io.BytesIO()
     arrays = {f"memory.{name}": value for name, value in consensus.memory.items()}
@@ -102,9 +105,56 @@ def _consensus(arrays: dict[str, np.ndarray[Any, Any]]) -> Consensus:
     )
     return Consensus(
         round=head["round"],
+        stage=str(head.get("stage", "")),  # stores of 0.1 have none
         broadcast=TensorMessage(arrays["tensor"], arrays["scalars"]),
         memory={name.removeprefix("memory."): value for name, value in arrays.items() if name.startswith("memory.")},
         progress=progress,
         outcome=Outcome[head["outcome"]] if head["outcome"] else None,
-        stage=Stage(head.get("stage", 0)),  # stores of 0.1 have none
     )
+
+
+Fields = dict[str, Any]
+
+
+def event_to_stored(fields: Fields) -> Fields:
+    """The stored JSON of an event."""
+    return _without_ref(fields)
+
+
+def event_from_stored(stored: Fields, run_id: str) -> Fields:
+    """The event of this run in its stored JSON."""
+    return _with_ref(stored, run_id) if "attempt" in stored else dict(stored)
+
+
+def run_to_stored(fields: Fields) -> Fields:
+    """The stored JSON of a run's state."""
+    fields = {name: value for name, value in fields.items() if name != "spec_sha256"}
+    attempt, fields["fixed_cohort"] = fields.pop("attempt"), fields.pop("secure")
+    fields["round"] = _without_ref(attempt) if attempt else None
+    return fields
+
+
+def run_from_stored(stored: Fields) -> Fields:
+    """The run's state in its stored JSON; `spec_sha256` is left out."""
+    fields = dict(stored)
+    attempt, fields["secure"] = fields.pop("round", None), fields.pop("fixed_cohort", None)
+    fields["attempt"] = _with_ref(attempt, fields["run_id"]) if attempt else None
+    return fields
+
+
+def is_without_secure_sum(state: bytes) -> bool:
+    """Whether this is the stored state of an open run that has rounds, and not the set-up that secure ones have now."""
+    stored = json.loads(state)
+    is_open = stored["status"] in ("running", "paused")
+    return is_open and bool(stored.get("round")) and not stored.get("fixed_cohort")
+
+
+def _without_ref(fields: Fields) -> Fields:
+    fields = dict(fields)
+    ref = fields.pop("ref", None)
+    return fields | {"round": ref["round"], "attempt": ref["attempt"]} if ref else fields
+
+
+def _with_ref(stored: Fields, run_id: str) -> Fields:
+    fields = dict(stored)
+    return fields | {"ref": {"run_id": run_id, "round": fields.pop("round"), "attempt": fields.pop("attempt")}}

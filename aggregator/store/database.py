@@ -1,4 +1,4 @@
-"""The store in a SQLite file: lock, version, pragmas, and the transactions on it."""
+"""The store in a SQLite file: its errors as sentences, its lock, version and pragmas, and the transactions on it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,64 @@ from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 
-from aggregator.store.checksum import row_checksum
-from aggregator.store.database_port import VERSION
-from aggregator.store.sqlite_errors import StoreFailed, damaged, explained, is_full
-from dcfpca.atomic_files import sync_directory
-from dcfpca.errors import BadInput, UnusableState
+from aggregator.store.database_port import VERSION, row_checksum
+from dcfpca.atomic_files import free_bytes, make_directories, sync_directory
+from dcfpca.errors import BadInput, DcfpcaError, UnusableState
+
+LEAST_FREE = 64 << 10
+"""Bytes of free space below which a disk counts as full."""
+
+_RESTORE = "restore it from a backup (deploy/RUNBOOK.md); it has not been changed"
+_FREE = "free some space; nothing acknowledged is lost"
+
+
+class StoreFailed(DcfpcaError):
+    """The store cannot be written or read any more; nothing that was acknowledged is lost."""
+
+
+def explained(error: sqlite3.DatabaseError, path: Path | None = None) -> DcfpcaError:
+    """What SQLite complains of, as a sentence with a hint."""
+    where = f"the store {path}" if path else "the store"
+    if is_full(error, path):
+        return disk_full(where)
+    match _code(error):
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            hint = "stop the other aggregator, or give each its own store"
+            return UnusableState(f"{where} is in use by another process", hint)
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+            return damaged(where, str(error))
+        case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+            hint = "check that its directory exists and who may write there"
+            return BadInput(f"{where} cannot be written: {error}", hint)
+        case sqlite3.SQLITE_ERROR:
+            hint = "install the version that wrote it, or restore the backup taken before the upgrade"
+            return UnusableState(f"{where} is not laid out as this software expects: {error}", hint)
+    return StoreFailed(f"{where} failed: {error}", "look at the disk; what was acknowledged is safe")
+
+
+def is_full(error: sqlite3.DatabaseError, path: Path | None = None) -> bool:
+    """Whether the disk is full; SQLite calls it an I/O error when the index of its log cannot be made."""
+    code = _code(error)
+    return code == sqlite3.SQLITE_FULL or (
+        code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+        and path is not None
+        and free_bytes(path.parent) < LEAST_FREE
+    )
+
+
+def damaged(where: str, why: str) -> UnusableState:
+    """The error of a file that is no store, or no longer one."""
+    return UnusableState(f"{where} is damaged or is not a store: {why}", _RESTORE)
+
+
+def disk_full(where: str) -> StoreFailed:
+    """The error of a store whose disk has no space left."""
+    return StoreFailed(f"{where} cannot be written: the disk is full", _FREE)
+
+
+def _code(error: sqlite3.DatabaseError) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
 
 __all__ = ["VERSION", "SqliteDatabase", "StoreFailed", "explained", "lock", "open_database", "statements"]
 
@@ -111,7 +164,7 @@ def lock(path: Path) -> int:
     Beside the file and not in it, so that backups can read it meanwhile. The lock ends with the process.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directories(path.parent)
         handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise BadInput(f"the store {path} cannot be opened: {error.strerror}", "check [store] path") from error

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dcfpca.artifacts import ARTIFACTS
+from dcfpca.atomic_files import make_directories
 from dcfpca.errors import BadMessage
 from dcfpca.wire_constants import CHUNK_BYTES
 
@@ -36,7 +37,7 @@ class ExportFiles:
     async def write(self, announced: ExportedFile, chunks: AsyncIterator[tuple[int, bytes]]) -> None:
         """Store a file from its chunks (offset, bytes); raises BadMessage when they are not what was announced."""
         target = self._path(announced.run_id, announced.participant, announced.artifact)
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_directories(target.parent)
         # A name of its own: when a connection broke, the next one may come before the old one is known to be dead.
         partial = target.with_name(f"{target.name}.{secrets.token_hex(4)}.partial")
         try:

@@ -1,21 +1,32 @@
-"""The rows of one run, written with their checksums and read back only if these match."""
+"""The rows of one run, written with their checksums and read back only if these match.
+
+Opened sums carry none: the members of a cohort, for whom they are kept, verify them themselves.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aggregator.run.events import Event
 from aggregator.run.rules import step
 from aggregator.run.state import Run, Status
-from aggregator.store.checksum import Stored, row_checksum
-from aggregator.store.codec import dump_consensus, dump_event, dump_run, load_consensus, load_event, load_run
-from aggregator.store.database_port import Database
+from aggregator.store.codec import (
+    dump_consensus,
+    dump_event,
+    dump_run,
+    is_without_secure_sum,
+    load_consensus,
+    load_event,
+    load_run,
+)
+from aggregator.store.database_port import Database, Stored, row_checksum
 from dcfpca.errors import UnusableState
-from dcfpca.method_formats import memory_format
+from dcfpca.method_memory import memory_format
 from dcfpca.rpca.method import Consensus
-from dcfpca.spec import RunSpec, parse_kept_spec, parse_spec, spec_digest
+from dcfpca.spec import parse_kept_spec, parse_spec, spec_digest
+from dcfpca.terms import Terms
 from dcfpca.version import __version__
 
 DAMAGED = "damaged"
@@ -55,11 +66,33 @@ _DELETIONS = (
 )
 
 
+KEPT_ROUNDS = 2
+"""A member checks the sum that the open round follows from; the one before is kept for a member that is behind."""
+
+_UPSERT_SUM = (
+    "INSERT INTO opened_sums (run_id, round, header, sum) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (run_id, round) DO UPDATE SET header = excluded.header, sum = excluded.sum"
+)
+_SELECT_SUM_ROUNDS = "SELECT round FROM opened_sums WHERE run_id = ? ORDER BY round"
+_MOVE_SUM = "UPDATE opened_sums SET round = ?, header = ?, sum = ? WHERE run_id = ? AND round = ?"
+_DELETE_OLD_SUMS = "DELETE FROM opened_sums WHERE run_id = ? AND round <= ?"
+_SELECT_SUM = "SELECT header, sum FROM opened_sums WHERE run_id = ? AND round = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSum:
+    """The sum of one round: a serialized `SumHeader`, and the residues that it announces."""
+
+    round: int
+    header: bytes = field(repr=False)
+    values: bytes = field(repr=False)
+
+
 @dataclass(frozen=True, slots=True)
 class StoredRun:
     """A run as the store holds it, its journal replayed; `seq` is the number of its last event."""
 
-    spec: RunSpec
+    terms: Terms
     spec_bytes: bytes
     run: Run
     seq: int
@@ -151,7 +184,7 @@ def read_run(db: Database, run_id: str) -> StoredRun | HeldRun:
         hint = "restore a backup (deploy/RUNBOOK.md), or delete the run (`dcfpca run delete`); the others are served"
         return HeldRun(run_id, DAMAGED, f"its rows in the store are damaged: {error}", hint)
     try:
-        stored = _replayed(spec_bytes, state, seq, body, [(number, load_event(one, run_id)) for number, one in journal])
+        stored = _replayed(run_id, spec_bytes, state, seq, body, journal)
     except Exception as error:
         # Every byte is as it was written, so it was written by software that knew what this one does not.
         return _of_other_software(run_id, spec_bytes, created_at, software, str(error))
@@ -197,13 +230,16 @@ def _verify(what: str, checksum: int, *values: Stored) -> None:
 
 
 def _replayed(
-    spec_bytes: bytes, state: bytes, seq: int, body: bytes, journal: Sequence[tuple[int, Event]]
+    run_id: str, spec_bytes: bytes, state: bytes, seq: int, body: bytes, journal: Sequence[tuple[int, bytes]]
 ) -> StoredRun:
-    spec, run = parse_kept_spec(spec_bytes), load_run(state, spec_digest(spec_bytes))
+    terms = Terms.of(parse_kept_spec(spec_bytes))
+    if terms.spec.aggregation == "secure" and is_without_secure_sum(state):
+        raise UnusableState("its secure rounds go on without members that drop out, which no run does any more")
+    run = load_run(state, spec_digest(spec_bytes))
     for number, event in journal:
-        run, _ = step(spec, run, event)
+        run, _ = step(terms, run, load_event(event, run_id))
         seq = number
-    return StoredRun(spec, spec_bytes, run, seq, load_consensus(body))
+    return StoredRun(terms, spec_bytes, run, seq, load_consensus(body))
 
 
 def _of_other_software(run_id: str, spec_bytes: bytes, created_at: float, software: str, why: str) -> HeldRun:
@@ -213,7 +249,7 @@ def _of_other_software(run_id: str, spec_bytes: bytes, created_at: float, softwa
 
 def _with_known_memory(stored: StoredRun, memory: str, software: str) -> StoredRun | HeldRun:
     """The run, unless its method's memory has another format than the one that this software continues."""
-    run, known = stored.run, memory_format(stored.spec)
+    run, known = stored.run, memory_format(stored.terms.spec)
     if memory == known or (not memory and run.status.over):
         return stored
     reason = f"its method's memory has the format {memory or 'of before formats were kept'!r}, written by "
@@ -229,3 +265,22 @@ def _named(software: str) -> str:
 
 def _other_software_hint(software: str) -> str:
     return f"run {_named(software)} to continue it, or delete it (`dcfpca run delete`) and propose it again"
+
+
+def keep_opened_sum(db: Database, run_id: str, opened: StoredSum) -> None:
+    """Store the sum of a round, and drop those that are no longer kept; part of the caller's transaction.
+
+    It replaces one of those: SQLite then writes into the same pages, in a fraction of the time of new ones.
+    """
+    rounds = [round for (round,) in db.execute(_SELECT_SUM_ROUNDS, (run_id,))]
+    if opened.round not in rounds and rounds and rounds[0] <= opened.round - KEPT_ROUNDS:
+        db.execute(_MOVE_SUM, (opened.round, opened.header, opened.values, run_id, rounds[0]))
+    else:
+        db.execute(_UPSERT_SUM, (run_id, opened.round, opened.header, opened.values))
+    db.execute(_DELETE_OLD_SUMS, (run_id, opened.round - KEPT_ROUNDS))
+
+
+def kept_opened_sum(db: Database, run_id: str, round: int) -> StoredSum | None:
+    """The sum of this round, if it is kept."""
+    row = db.execute(_SELECT_SUM, (run_id, round)).fetchone()
+    return StoredSum(round, *row) if row else None

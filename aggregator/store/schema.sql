@@ -9,7 +9,7 @@ CREATE TABLE runs (
     request_id TEXT NOT NULL UNIQUE,     -- the proposer's idempotency key
     spec       BLOB NOT NULL,            -- canonical JSON; its SHA-256 is what the sites signed
     created_at REAL NOT NULL,
-    memory     TEXT NOT NULL,            -- format of the method's memory (dcfpca/method_formats.py); empty: not known
+    memory     TEXT NOT NULL,            -- format of the method's memory (dcfpca/method_memory.py); empty: not known
     checksum   INTEGER NOT NULL,         -- of the columns above
     state      BLOB NOT NULL,            -- JSON of the run after event state_seq
     state_seq  INTEGER NOT NULL,

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from aggregator.run.events import Event
 from aggregator.run.state import Run
-from aggregator.store import opened_sums, run_rows
+from aggregator.store import run_rows
+from aggregator.store.database import LEAST_FREE, disk_full
 from aggregator.store.database_port import Database
+from aggregator.store.examination import damage_in_runs
 from aggregator.store.export_files import ExportFiles
-from aggregator.store.integrity import damage_in_runs
-from aggregator.store.opened_sums import StoredSum
-from aggregator.store.run_rows import HeldRun, StoredRun
-from aggregator.store.sqlite_errors import LEAST_FREE, disk_full, free_bytes
+from aggregator.store.run_rows import HeldRun, StoredRun, StoredSum
 from aggregator.store.sqlite_store import open_sqlite
 from aggregator.store.update_files import UpdateFiles, UpdateKey
+from dcfpca.atomic_files import free_bytes
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.chunked_vectors import Buffer
 from dcfpca.rpca.method import Consensus
@@ -51,6 +51,9 @@ class Store:
         self.path = path
         self.updates = UpdateFiles(path.with_name(f"{path.name}.updates"))
         self.exports = ExportFiles(path)
+        for directory in (self.updates.directory, self.exports.directory):
+            if directory.exists():  # earlier versions made them for everybody to enter
+                directory.chmod(0o700)
         self.write_failed = False
         self._is_untidy = False
         self._closing = ExitStack()
@@ -93,7 +96,7 @@ class Store:
             if commit.round_view:
                 run_rows.insert_round(db, run_id, *commit.round_view)
             if commit.opened_sum:
-                opened_sums.keep(db, run_id, commit.opened_sum)
+                run_rows.keep_opened_sum(db, run_id, commit.opened_sum)
         self._is_untidy = not fold
         for ref in commit.discard:
             self.updates.discard(ref)

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aggregator.store.appended_updates import AppendedUpdates
-from aggregator.store.sqlite_errors import StoreFailed
+from aggregator.store.database import StoreFailed
+from dcfpca.atomic_files import make_directories
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.chunked_vectors import Buffer
 from dcfpca.errors import BadMessage
@@ -57,7 +58,7 @@ class UpdateFiles:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
         self._loaded: dict[AttemptRef, _Attempt] = {}
 
     def is_loaded(self, ref: AttemptRef) -> bool:
@@ -93,7 +94,7 @@ class UpdateFiles:
         self.load(ref)
         attempt = self._attempt(ref)
         with self._writing(ref):
-            self._attempt_directory(ref).mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_directories(self._attempt_directory(ref))
             attempt.appended.append(((key.participant, key.sha256), data) for key, data in updates)
         for key, data in updates:
             attempt.note(key, len(data))
@@ -169,7 +170,7 @@ class UpdateFiles:
 
         Deleting files of megabytes takes milliseconds, for which nobody should have to wait.
         """
-        for directory in (self._directory / ref.run_id).glob("*.*"):
+        for directory in (self.directory / ref.run_id).glob("*.*"):
             round, attempt = (int(part) for part in directory.name.split("."))
             if AttemptRef(ref.run_id, round, attempt) <= ref:
                 self._set_aside(directory)
@@ -184,23 +185,23 @@ class UpdateFiles:
 
     def sweep(self, run_id: str) -> None:
         """Delete what was discarded of this run."""
-        for directory in (self._directory / run_id).glob(f"{_DISCARDED}*"):
+        for directory in (self.directory / run_id).glob(f"{_DISCARDED}*"):
             shutil.rmtree(directory, ignore_errors=True)
 
     def discard_run(self, run_id: str) -> None:
         """Delete all updates of a run that is over, with its directory."""
-        shutil.rmtree(self._directory / run_id, ignore_errors=True)
+        shutil.rmtree(self.directory / run_id, ignore_errors=True)
         for loaded in [one for one in self._loaded if one.run_id == run_id]:
             del self._loaded[loaded]
 
     def keep_only(self, run_ids: Collection[str]) -> None:
         """Delete the updates of all other runs: those that ended while another aggregator served."""
-        for directory in self._directory.glob("*"):
+        for directory in self.directory.glob("*"):
             if directory.name not in run_ids:
                 shutil.rmtree(directory, ignore_errors=True)
 
     def _attempt_directory(self, ref: AttemptRef) -> Path:
-        return self._directory / ref.run_id / f"{ref.round}.{ref.attempt}"
+        return self.directory / ref.run_id / f"{ref.round}.{ref.attempt}"
 
     def _path(self, key: UpdateKey) -> Path:
         return self._attempt_directory(key.ref) / f"{key.participant}@{key.sha256.hex()}"
@@ -221,7 +222,7 @@ def _write(path: Path, offset: int, data: Buffer) -> None:
     try:
         file = os.open(path, flags, 0o600)
     except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_directories(path.parent)
         file = os.open(path, flags, 0o600)
     try:
         rest, place = memoryview(data), offset

@@ -22,7 +22,7 @@ def rounds(results: Path) -> Section | None:
     shape = f"--participants {first['participants']} --rows {first['rows']} --rank {first['rank']}"
     return Section(
         "The exchange",
-        (f"dcfpca bench rounds {shape} --rounds {first['rounds']} --aggregation plain --raw --json",),
+        (f"python -m benchmarks.rounds {shape} --rounds {first['rounds']} --aggregation plain --raw --json",),
         paragraphs(
             "Real processes, mutual TLS, the real protocol, sites that compute nothing; all of them on two cores. The "
             f"tensors alone are {2 * 8 * first['rows'] * first['rank'] / 1000:.0f} kB per participant and round at "
@@ -116,7 +116,10 @@ def flower(results: Path) -> Section | None:
     first = found[0]
     return Section(
         "Against Flower",
-        ("python -m benchmarks.flower_comparison --flower-python PATH --json benchmarks/results/federated.json",),
+        (
+            "python -m benchmarks.rounds.flower_comparison --flower-python PATH "
+            "--json benchmarks/results/federated.json",
+        ),
         paragraphs(
             f"The same {first['rows']} × {first['rank']} float64 exchange with {first['participants']} sites in one "
             "run, "

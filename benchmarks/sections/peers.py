@@ -23,7 +23,7 @@ def peers(results: Path) -> Section | None:
     timed = [row for row in rows if row.get("level") in LEVELS and row["solver"] != FLOOR]
     return Section(
         "Peers: the strongest solvers for one machine",
-        ("python -m benchmarks.peers --sizes 500 1000 3000 --json benchmarks/results/peers.json",),
+        ("python -m benchmarks.peers.record --sizes 500 1000 3000 --json benchmarks/results/peers.json",),
         paragraphs(
             "CPU seconds on one thread to ‖L−L₀‖²/‖L₀‖² of 1e-6 and 1e-10, all in turn in one run; 5 % outliers. "
             "Ours has "

@@ -25,7 +25,7 @@ def secure_rounds(results: Path) -> Section | None:
     loads = sorted(row["load"] for row in rows)
     return Section(
         "The secure sum beside the plain one",
-        ("python -m benchmarks.secure_rounds --json benchmarks/results/secure-rounds.json",),
+        ("python -m benchmarks.rounds.secure --json benchmarks/results/secure-rounds.json",),
         paragraphs(
             "1000 × 50, sites that compute nothing, all processes and all their disks on one machine of two cores; the "
             f"kinds take turns ({rows[0]['turns']} each of ten sites); medians. CPU is that of the process, whatever "
@@ -94,7 +94,7 @@ def delayed_rounds(results: Path) -> Section | None:
     over = [row for row in rows if row["aggregation"] == "secure" and row["round_trips_beyond_transfer"] > TRIPS]
     return Section(
         "Over a line with delay",
-        ("python -m benchmarks.delayed_rounds --netemu PATH --json benchmarks/results/delayed-rounds.json",),
+        ("python -m benchmarks.rounds.delayed --netemu PATH --json benchmarks/results/delayed-rounds.json",),
         paragraphs(
             f"{rows[0]['participants']} sites in one network namespace and the aggregator in another, every frame "
             f"delayed by {rows[0]['one_way_ms']:g} ms each way. Round trips are what the delay adds to a median round, "
@@ -132,7 +132,7 @@ def slow_line(results: Path) -> Section | None:
     first = rows[0]
     return Section(
         "Over a slow line",
-        ("python -m benchmarks.delayed_rounds --netemu PATH --slow-line benchmarks/results/slow-line.json",),
+        ("python -m benchmarks.rounds.delayed --netemu PATH --slow-line benchmarks/results/slow-line.json",),
         paragraphs(
             f"A run of {first['participants']} sites, {first['rows']} × {first['rank']}, {first['rounds']} rounds, "
             f"from its proposal to its end, {first['one_way_ms']:g} ms each way and {first['rate_kbit'] / 1000:g} "

@@ -252,7 +252,7 @@ def closing(results: Path) -> Section | None:
     worst = [max(row["relative_error_L"] for row in some if "oracle" not in row) for some in (kinds_then, kinds_now)]
     return Section(
         "The solver: whole runs on exact data",
-        ("python -m benchmarks.solver closing", "python benchmarks/solver.py kinds"),
+        ("python -m benchmarks.solver closing", "python -m benchmarks.solver kinds"),
         paragraphs(
             "The same 24 cells by whole runs, hidden entries and closing rounds included, tolerance 1e-9 as in a spec:",
             table(["told", "solved to 1e-8", "worst", "most rounds", "rank exact"], body),

@@ -24,9 +24,8 @@ from dcfpca.pki.ca_directory import (
     renew_revocation_list,
     revoke_certificates,
 )
-from dcfpca.pki.certificate_lookup import choose_identity, choose_records
 from dcfpca.pki.credential_files import issue_credentials, place_certificate, request_certificate, site_files
-from dcfpca.pki.index import record_of
+from dcfpca.pki.index import choose_identity, choose_records, record_of
 from dcfpca.pki.keys import key_fingerprint
 from dcfpca.pki.requests import CertificateRequest, read_request, wanted_again
 from dcfpca.pki.trust import load_certificate

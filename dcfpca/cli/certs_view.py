@@ -10,7 +10,7 @@ from cryptography import x509
 from dcfpca.identity import fingerprint
 from dcfpca.pki.authority import consortium_of
 from dcfpca.pki.index import CertificateRecord, Index
-from dcfpca.pki.validity import whole_days
+from dcfpca.pki.trust import whole_days
 from dcfpca.text.console import Json, print_json, result, say, show, table
 
 # Enough digits of a serial to tell certificates apart on one screen, and for `revoke` to accept; --json has them all.

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
-from dcfpca.cli.demo_view import show_outcome
 from dcfpca.cli.runs import Json
-from dcfpca.demo.child_processes import Children, ending_in_order
-from dcfpca.demo.federation import Federation
-from dcfpca.demo.outcome import outcome_document
+from dcfpca.demo.demo_run import DemoOutcome, DemoPlan, run_demo
 from dcfpca.demo.problem import draw
-from dcfpca.demo.scenario import Scenario, play
+from dcfpca.errors import DcfpcaError
 from dcfpca.method_names import MethodName
 from dcfpca.operator.downloads import refuse_unless_empty
-from dcfpca.text.console import print_json
+from dcfpca.scaffold.background import signals_exit
+from dcfpca.text import console
+
+_LEDGER_SECONDS = 60.0
 
 
 def demo(
@@ -34,15 +42,14 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Run a whole federation on this machine: certificates, services, a run, results and a refused export."""
-    scenario = Scenario(participants, method, rows, columns, rank, seed, kill)
     problem = draw(rows, columns, rank, participants, seed)
     home = _home(directory)
-    with ending_in_order(), Children() as children:
-        outcome = play(scenario, problem, Federation(home, children))
+    with signals_exit():
+        outcome = run_demo(DemoPlan(participants, method, rows, rank, kill), problem, home)
     if as_json:
-        print_json(outcome_document(outcome))
+        console.print_json(outcome.document())
     else:
-        show_outcome(outcome)
+        _show(outcome)
 
 
 def _home(directory: Path | None) -> Path:
@@ -51,3 +58,67 @@ def _home(directory: Path | None) -> Path:
     refuse_unless_empty(directory)
     directory.mkdir(parents=True, exist_ok=True)
     return directory.resolve()
+
+
+def _show(outcome: DemoOutcome) -> None:
+    """Print the figures, the sites' results, the refusals and the private site's ledger on stdout."""
+    last, score = outcome.view.rounds[-1], outcome.score
+    private = list(outcome.results)[-1]
+    config = outcome.directory / "sites" / private / "participant.toml"
+    moved = (
+        f"{console.size(outcome.bytes_received)} went to the aggregator, {console.size(outcome.bytes_sent)} came back"
+    )
+    found = "found" if json.loads(outcome.view.spec)["max_rank"] else "as stated"
+    parts: list[RenderableType] = [
+        Text(f"\nrank {last.rank} {found}, {outcome.rounds} rounds, {outcome.seconds:.1f} s in all; {moved}"),
+        Text(f"‖L − L₀‖/‖L₀‖ = {score.low_rank_error:.1e}, the paper's err = {score.error:.1e}\n"),
+        _sites(outcome),
+        *(Text(f"\n{one.participant} did not export: {'; '.join(one.reasons)}") for one in outcome.refusals),
+        Text(f"\neverything that left {private}, by its own ledger:"),
+        _ledger(config),
+        Text(f"\nthe whole run as a page for your browser: {outcome.report}"),
+        Text(f"configs, keys, logs, results and the export are in {outcome.directory}"),
+        Text(f"look again: {command_to_type('dcfpca-participant')} ledger --config {config}"),
+    ]
+    console.show(Group(*parts))
+
+
+def command_to_type(name: str) -> str:
+    """How to call this command of ours here: by its path where the shell would not find it, as after `make demo`."""
+    if shutil.which(name):
+        return name
+    beside = Path(sys.executable).with_name(name)
+    return os.path.relpath(beside) if beside.is_relative_to(Path.cwd()) else str(beside)
+
+
+def _ledger(config: Path) -> Table:
+    """Every kind of message that left a site, most bytes first, by the participant's own command."""
+    command = [sys.executable, "-m", "participant.main", "ledger", "--config", str(config), "--json"]
+    asked = subprocess.run(command, capture_output=True, text=True, timeout=_LEDGER_SECONDS, check=False)  # noqa: S603
+    if asked.returncode:
+        raise DcfpcaError(f"the ledger of {config.parent.name} cannot be read: {asked.stderr.strip()}")
+    sent = [entry for entry in json.loads(asked.stdout)["entries"] if entry["sent"]]
+    kinds = {entry["type"]: entry["shape"] for entry in sent}
+    sizes = {kind: [one["bytes"] for one in sent if one["type"] == kind] for kind in kinds}
+    made = console.table("message", "#count", "#bytes", "shape of the last")
+    for kind, each in sorted(sizes.items(), key=lambda item: -sum(item[1])):
+        console.add_row(made, kind, str(len(each)), console.size(sum(each)), kinds[kind])
+    return made
+
+
+def _sites(outcome: DemoOutcome) -> Table:
+    made = console.table("site", "#columns", "#error of L", "#outliers found", "wrote, at the site", "exported")
+    for one in outcome.score.sites:
+        results = outcome.results[one.name]
+        wrote = ", ".join(sorted(path.name for path in results.iterdir()))
+        exported = outcome.exported / one.name
+        console.add_row(
+            made,
+            one.name,
+            str(one.columns),
+            f"{one.low_rank_error:.1e}",
+            f"{one.found} of {one.outliers}" + (f", {one.invented} wrong" if one.invented else ""),
+            wrote,
+            ", ".join(sorted(path.name for path in exported.iterdir())) if exported.is_dir() else "nothing: private",
+        )
+    return made

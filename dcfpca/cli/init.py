@@ -13,8 +13,14 @@ from dcfpca.connection_diagnosis import Address as Dialled
 from dcfpca.errors import BadInput
 from dcfpca.host_port import listening
 from dcfpca.scaffold.config_texts import DataKeys, aggregator_text, operator_text, participant_text
-from dcfpca.scaffold.local_consortium import LocalPlan, create_consortium, sites_from
-from dcfpca.scaffold.services import find_consortium, start_consortium, stop_consortium
+from dcfpca.scaffold.local_consortium import (
+    LocalPlan,
+    create_consortium,
+    find_consortium,
+    sites_from,
+    start_consortium,
+    stop_consortium,
+)
 from dcfpca.text.console import print_json, result, say
 
 app = typer.Typer(
@@ -51,8 +57,9 @@ def local(
     """Make a consortium on this machine, with certificates and configurations, ready for `dcfpca up DIR`."""
     files = sites or _ask("the data files of the sites, separated by blanks").split()
     keys = DataKeys("", id_column, features or (), exclude or (), missing, dataset)
-    operator = create_consortium(directory, LocalPlan(consortium, sites_from(files), keys, port))
-    configs = sorted(directory.glob("sites/*/participant.toml"))
+    listen = f"127.0.0.1:{port}" if port else ""
+    create_consortium(directory, LocalPlan(consortium, sites_from(files), keys, listen))
+    operator, configs = directory / "operator" / "operator.toml", sorted(directory.glob("sites/*/participant.toml"))
     if as_json:
         print_json({"operator": str(operator), "sites": {path.parent.name: str(path) for path in configs}})
         return
@@ -98,7 +105,7 @@ def aggregator(
         listening(listen)
     except ValueError as error:
         raise BadInput(f"--listen {listen}: {error}", "write it as HOST:PORT, such as 0.0.0.0:7443") from None
-    _write(out, aggregator_text(listen, name, crl=True), force, as_json)
+    _write(out, aggregator_text(listen, name, {"server": {"crl": "crl.pem"}}), force, as_json)
     say(f"check it with `dcfpca-aggregator check --config {out}`")
 
 

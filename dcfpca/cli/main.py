@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated, Any, Self
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from dcfpca.cli.lazy_group import LazyCommand, LazyGroup, lazy_group
 from dcfpca.text.command_runner import EXIT_CODES, run_command
 from dcfpca.text.console import result
 from dcfpca.version import __version__
+
+
+@dataclass(frozen=True, slots=True)
+class LazyCommand:
+    """Where a command is, as module:attribute, and the line that the group's help shows for it."""
+
+    place: str
+    help: str
+
 
 COMMANDS = {
     "doctor": LazyCommand(
@@ -33,17 +44,48 @@ COMMANDS = {
         "Write configurations with comments: for one role, or for a whole consortium on this machine.",
     ),
     "run": LazyCommand(
-        "dcfpca.cli.run_group:app", "Propose, inspect, watch, abort, finish, resume, export and audit runs."
+        "dcfpca.cli.run_results:app", "Propose, inspect, watch, abort, finish, resume, restart, export and audit runs."
     ),
     "participants": LazyCommand("dcfpca.cli.participants:app", "List participants, and revoke one."),
     "certs": LazyCommand(
         "dcfpca.cli.certs:app", "Make a consortium CA, ask for certificates, approve, renew and revoke them."
     ),
-    "bench": LazyCommand("dcfpca.cli.bench:app", "Measure speed on this machine."),
 }
 """Every command, where it is, and its line in `dcfpca --help`: a command's imports are paid by those who call it."""
 
-app = typer.Typer(name="dcfpca", cls=lazy_group(COMMANDS), no_args_is_help=True, pretty_exceptions_enable=False)
+
+class LazyGroup(TyperGroup):
+    """Lists COMMANDS by their help lines; imports a command's module when it is called, completed or asked for help."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        for name, lazy in COMMANDS.items():
+            self.commands.setdefault(name, TyperCommand(name, help=lazy.help))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Load the command that `args` name, then do as any group does."""
+        if args and args[0] in COMMANDS:
+            self._load(args[0])
+        return super().resolve_command(ctx, args)
+
+    def loaded(self) -> Self:
+        """This group, with every command loaded."""
+        for name in COMMANDS:
+            self._load(name)
+        return self
+
+    def _load(self, name: str) -> None:
+        module, _, attribute = COMMANDS[name].place.partition(":")
+        # A callback keeps Typer from folding a group of one command into that command.
+        found, parent = getattr(import_module(module), attribute), typer.Typer(callback=lambda: None)
+        if isinstance(found, typer.Typer):
+            parent.add_typer(found, name=name)
+        else:
+            parent.command(name)(found)
+        self.commands[name] = typer.main.get_group(parent).commands[name]
+
+
+app = typer.Typer(name="dcfpca", cls=LazyGroup, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 def command_tree() -> LazyGroup:

@@ -1,4 +1,4 @@
-"""`dcfpca run`: propose, list, show, watch, abort, finish, resume and delete runs."""
+"""`dcfpca run`: propose, list, show, watch, abort, finish, resume, restart and delete runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from dcfpca.text.run_views import run_document, run_listing, run_picture, runs_t
 from dcfpca.text.run_watch import RunWatch, raise_unless_finished
 from dcfpca.v1 import admin_pb2 as pb
 
-app = typer.Typer(help="Propose, inspect, watch, abort, finish, resume, export and audit runs.", no_args_is_help=True)
+app = typer.Typer(
+    help="Propose, inspect, watch, abort, finish, resume, restart, export and audit runs.", no_args_is_help=True
+)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="The run: its identifier, the beginning of it, or `latest`.")]
@@ -166,7 +168,7 @@ def abort(
 @app.command()
 @with_operator
 def resume(operator: Operator, run: Run, watch: Follow = False, as_json: Json = False) -> None:
-    """Resume a paused run at the same round; updates that were accepted from a fixed cohort stay valid."""
+    """Resume a paused run at the same round; updates that a secure run has accepted stay valid."""
     _proceed(operator, operator.resume(run), watch, as_json)
 
 
@@ -180,6 +182,34 @@ def finish(
 ) -> None:
     """Finish a running or paused run with the consensus it has; the sites form their results from it."""
     _show_status(operator.finish(run, reason), as_json)
+
+
+@app.command()
+@with_operator
+def restart(
+    operator: Operator,
+    run: Run,
+    without: Annotated[
+        list[str] | None, typer.Option("--without", metavar="SITE", help="A site to leave out. Repeatable.")
+    ] = None,
+    watch: Follow = False,
+    as_json: Json = False,
+) -> None:
+    """Propose a run like one that is over or paused, starting from the consensus it reached.
+
+    A paused run is finished with its consensus first, or aborted if it has none. Without a site the cohort shrinks: the
+    command says which sites are asked to approve that.
+    """
+    from dcfpca.operator.restart import end_paused, restart_of  # noqa: PLC0415  imports NumPy
+
+    earlier = operator.run(run)
+    again = restart_of(earlier, without or ())
+    if ended := end_paused(operator, earlier):
+        say(ended)
+    view = operator.propose(again.spec.canonical(), uuid.uuid4().hex)
+    for sentence in again.sentences(view.run_id, run):
+        say(sentence)
+    _proceed(operator, view, watch, as_json)
 
 
 @app.command()
@@ -209,7 +239,7 @@ def _expected_error(proposed: bytes, columns: float | None, known: Sequence[pb.P
     """What to expect of a run with differential privacy; Refused if it is above the spec's limit."""
     if json.loads(proposed).get("privacy") is None:
         return []
-    from dcfpca.operator.privacy_prediction import expected_error  # noqa: PLC0415  imports NumPy and the accountant
+    from dcfpca.operator.spec_from_flags import expected_error  # noqa: PLC0415  imports NumPy and the accountant
 
     return [expected_error(proposed, columns, known)]
 
@@ -251,7 +281,7 @@ class _EnrolmentNote:
             self._enrolling = True
         elif self._enrolling:
             self._enrolling = False
-            for line in enrolment_lines(history.view, self._operator.participants(), refusals_told=True):
+            for line in enrolment_lines(history.view, self._operator.participants(), refusals_shown=True):
                 self._progress.note(line)
 
 

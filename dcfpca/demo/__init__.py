@@ -1,1 +1,1 @@
-"""A federation on one machine, with certificates, configurations and real processes, for the demo and benchmarks."""
+"""What `dcfpca demo` does: a problem of known truth, solved by a consortium on one machine."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,8 +93,3 @@ def _site_score(name: str, result: tuple[FloatArray, sparse.csc_array], L: Float
         found=int((flagged & true).sum()),
         invented=int((flagged & ~true).sum()),
     )
-
-
-def files_below(directory: Path) -> Sequence[Path]:
-    """Every file, in name order."""
-    return sorted(path for path in directory.rglob("*") if path.is_file())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from dcfpca.doctor.check_result import CheckResult, fail, ok, warn
+from dcfpca.doctor import CheckResult, fail, ok, warn
 from dcfpca.errors import DcfpcaError
 from dcfpca.identity import Role
 from dcfpca.pki import SOON_DAYS, Credentials, load_credentials, whole_days
@@ -64,8 +64,8 @@ def check_directory(what: str, directory: Path, needed: int = 0, purpose: str = 
 def _check_space(what: str, directory: Path, free: int, needed: int, purpose: str) -> CheckResult:
     remedy = "free space there, or name a directory on another disk"
     if free < needed:
-        told = f"{directory} has {_gigabytes(free)} free, and {_gigabytes(needed)} are needed for {purpose}"
-        return fail(what, told, remedy)
+        sentence = f"{directory} has {_gigabytes(free)} free, and {_gigabytes(needed)} are needed for {purpose}"
+        return fail(what, sentence, remedy)
     if free < max(LOW_SPACE, 3 * needed):
         return warn(what, f"{directory} has only {_gigabytes(free)} free", remedy)
     return ok(what, f"{directory} can be written and has {_gigabytes(free)} free")

@@ -51,11 +51,11 @@ def check_aggregators(addresses: Sequence[Address], files: TlsFiles, own: Creden
     for address, results in zip(addresses, found, strict=True):
         spare = good is not Level.FAIL and worst(results) is Level.FAIL
         for one in results:
-            told = f"{address}: {one.sentence}" if found[1:] else one.sentence
+            sentence = f"{address}: {one.sentence}" if found[1:] else one.sentence
             if spare and one.level is Level.FAIL:
-                yield ok(one.what, told) if one.what == _STANDBY else warn(one.what, told, one.remedy)
+                yield ok(one.what, sentence) if one.what == _STANDBY else warn(one.what, sentence, one.remedy)
             else:
-                yield replace(one, sentence=told)
+                yield replace(one, sentence=sentence)
 
 
 def check_network(address: Address, files: TlsFiles, own: Credentials) -> Iterator[CheckResult]:
@@ -117,8 +117,8 @@ def _service(address: Address, files: TlsFiles, own: Credentials) -> Iterator[Ch
         remedy = "see its log: the store cannot be written, its certificate has expired, or it is stopping"
         yield fail("service", "the aggregator reports that it is not serving", remedy)
     if answer.held:
-        told = f"{answer.held} runs cannot be served: damaged, or written by other software"
-        yield warn("runs", told, "`dcfpca run list` names them and says why; deploy/RUNBOOK.md says what to do")
+        sentence = f"{answer.held} runs cannot be served: damaged, or written by other software"
+        yield warn("runs", sentence, "`dcfpca run list` names them and says why; deploy/RUNBOOK.md says what to do")
     yield check_clock(answer.skew)
     yield check_version(answer.version, answer.protocol)
 
@@ -129,16 +129,16 @@ def ask_health(channel: grpc.Channel) -> HealthAnswer:
     began = time.time()
     reply, call = stub.Check.with_call(health_pb2.HealthCheckRequest(), timeout=SECONDS)
     middle = (began + time.time()) / 2
-    told = {str(key): str(value) for key, value in call.trailing_metadata() or ()}
-    clock = told.get("dcfpca-time-ms", "")
-    protocol = told.get("dcfpca-protocol", "")
+    metadata = {str(key): str(value) for key, value in call.trailing_metadata() or ()}
+    clock = metadata.get("dcfpca-time-ms", "")
+    protocol = metadata.get("dcfpca-protocol", "")
     return HealthAnswer(
         serving=reply.status == health_pb2.HealthCheckResponse.SERVING,
         skew=int(clock) / 1000 - middle if clock.isdecimal() else None,
-        version=told.get("dcfpca-version", ""),
+        version=metadata.get("dcfpca-version", ""),
         protocol=int(protocol) if protocol.isdecimal() else None,
-        standby_of=told.get(STANDBY),
-        held=int(told["dcfpca-runs-held"]) if told.get("dcfpca-runs-held", "").isdecimal() else 0,
+        standby_of=metadata.get(STANDBY),
+        held=int(metadata["dcfpca-runs-held"]) if metadata.get("dcfpca-runs-held", "").isdecimal() else 0,
     )
 
 
@@ -148,11 +148,11 @@ def check_clock(skew: float | None) -> CheckResult:
         return warn("clock", "the aggregator did not send its time", "upgrade both sides to the same version")
     remedy = "synchronize both clocks with NTP (chrony or systemd-timesyncd)"
     side = "behind" if skew > 0 else "ahead of"
-    told = f"this machine's clock is {abs(skew):.1f} s {side} the aggregator's"
+    sentence = f"this machine's clock is {abs(skew):.1f} s {side} the aggregator's"
     if abs(skew) > SKEW_FAIL:
-        return fail("clock", f"{told}; fresh certificates will not be valid yet", remedy)
+        return fail("clock", f"{sentence}; fresh certificates will not be valid yet", remedy)
     if abs(skew) > SKEW_WARN:
-        return warn("clock", told, remedy)
+        return warn("clock", sentence, remedy)
     return ok("clock", f"both clocks agree within {max(abs(skew), 0.1):.1f} s")
 
 
@@ -164,6 +164,6 @@ def check_version(version: str, protocol: int | None) -> CheckResult:
             "version", f"the aggregator has protocol version {protocol}, this side {PROTOCOL}", f"upgrade {side}"
         )
     if version and version != __version__:
-        told = f"the aggregator runs version {version}, this side {__version__}; the protocol is the same"
-        return warn("version", told, "upgrade the older side when convenient")
+        sentence = f"the aggregator runs version {version}, this side {__version__}; the protocol is the same"
+        return warn("version", sentence, "upgrade the older side when convenient")
     return ok("version", f"both sides run version {__version__}" if version else f"this side runs {__version__}")

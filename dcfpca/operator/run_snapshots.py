@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from dcfpca.v1 import admin_pb2 as pb
+
+Taken = TypeVar("Taken")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,34 +94,18 @@ class Participant:
 
 def round_of(view: pb.RoundView) -> Round:
     """A finished round."""
-    return Round(
-        number=view.round,
-        attempt=view.attempt,
-        seconds=view.seconds,
-        change=view.change,
-        rank=view.rank,
-        noise=view.noise,
-        threshold=view.threshold,
-        bytes_received=view.bytes_received,
-        bytes_sent=view.bytes_sent,
-        survivors=tuple(view.survivors),
-        dropouts=tuple(view.dropouts),
-        singular_values=tuple(view.singular_values),
-    )
+    return _of(Round, view, number=view.round)
 
 
 def snapshot_of(view: pb.RunView) -> RunSnapshot:
     """The run of a view."""
-    return RunSnapshot(
-        run_id=view.run_id,
-        status=view.status,
-        reason=view.reason,
-        phase=view.phase,
+    return _of(
+        RunSnapshot,
+        view,
         rounds=view.rounds_held,
         enrolled=tuple(one.participant for one in view.enrolled),
         refusals={one.participant: tuple(one.reasons) for one in view.refusals if one.what == "enrolment"},
-        awaited=tuple(view.awaited),
-        waiting=tuple(_waiting(one) for one in view.waiting),
+        waiting=tuple(_of(Waiting, one, since=_moment(one.since_ms)) for one in view.waiting),
         deadline=_moment(view.deadline_ms),
         verdict=verdict_of(view),
         spec=json.loads(view.spec or b"{}"),
@@ -127,32 +114,25 @@ def snapshot_of(view: pb.RunView) -> RunSnapshot:
 
 def verdict_of(view: pb.RunView) -> Verdict | None:
     """The verdict; None until the run has finished."""
-    if not view.HasField("verdict"):
-        return None
-    told = view.verdict
-    return Verdict(told.sound, told.sentence, tuple(told.reasons), told.advice)
+    return _of(Verdict, view.verdict) if view.HasField("verdict") else None
 
 
 def rank_curve_of(view: pb.RunView) -> tuple[RankError, ...]:
     """The curve that the rank was chosen by; empty where no such round was held."""
-    return tuple(RankError(one.rank, one.error, one.standard_error) for one in view.rank_curve)
+    return tuple(_of(RankError, one) for one in view.rank_curve)
 
 
 def participant_of(view: pb.ParticipantView) -> Participant:
     """A participant."""
-    return Participant(
-        view.name,
-        view.state,
-        view.software,
-        _moment(view.last_seen_ms),
-        view.certificate_days,
-        view.rows,
-        tuple(view.runs),
-    )
+    return _of(Participant, view, last_seen=_moment(view.last_seen_ms))
 
 
-def _waiting(view: pb.WaitingView) -> Waiting:
-    return Waiting(view.participant, datetime.fromtimestamp(view.since_ms / 1000, UTC), view.connected, view.said)
+def _of(kind: Callable[..., Taken], message: Any, **given: Any) -> Taken:
+    """One of this kind, from the fields of a message that have its names, and those that are given."""
+    for name in inspect.signature(kind).parameters.keys() - given.keys():
+        value = getattr(message, name)
+        given[name] = value if isinstance(value, str | int | float) else tuple(value)
+    return kind(**given)
 
 
 def _moment(milliseconds: int) -> datetime | None:

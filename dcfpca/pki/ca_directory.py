@@ -33,8 +33,7 @@ from dcfpca.pki.authority import (
     sign_certificate,
 )
 from dcfpca.pki.index import CertificateRecord, Index, read_index, record_of, write_index
-from dcfpca.pki.key_files import make_directory, write_file, write_new_key
-from dcfpca.pki.keys import load_private_key, new_private_key, private_pem
+from dcfpca.pki.keys import load_private_key, make_directory, new_private_key, private_pem, write_file, write_new_key
 from dcfpca.pki.requests import CertificateRequest
 from dcfpca.pki.trust import load_certificate
 

@@ -17,7 +17,17 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from dcfpca.errors import BadIdentity
 from dcfpca.identity import Identity, Role, identity_of
 from dcfpca.pki.keys import check_public_key
-from dcfpca.pki.revocation_identifiers import is_revoked
+from dcfpca.pki.revocation import is_revoked
+
+SOON_DAYS = 14
+"""A certificate with fewer days left should be renewed."""
+
+
+def whole_days(until: datetime, now: datetime) -> int:
+    """Days until then, to the nearest: one issued for 90 days shows 90. Negative once it has expired."""
+    left = (until - now) / timedelta(days=1)
+    return round(left) if left >= 0 else min(round(left), -1)
+
 
 MAX_ROLE_DAYS = 398
 # Certificates begin a little before they are made, so that a site whose clock is behind can use them at once.
@@ -198,7 +208,7 @@ def verify_peer(
     """The identity in a peer's certificate (DER or PEM) and its public key; raises unless the certificate is trusted.
 
     `ca_certs` may hold two authorities during a CA change; `revoked` holds identifiers as
-    `pki.revocation_identifiers` makes them.
+    `pki.revocation` makes them.
     """
     certificate = parse_certificate(certificate_der)
     what = f"the certificate of {_who(certificate)}"

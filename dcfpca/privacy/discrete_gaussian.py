@@ -46,7 +46,7 @@ def discrete_gaussian(scale: int, count: int, entropy: Entropy) -> Integers:
 
 
 def _candidates(scale: int, count: int, entropy: Entropy) -> Integers:
-    """The kept ones of `count` candidates."""
+    """Draws `count` candidates, and returns those that are kept."""
     k, (j, uniform) = _geometric(count, entropy), _below(scale, count, entropy)
     whole = k.astype(np.float64)
     rate = ((whole + j / scale) ** 2 - whole) / 2
@@ -99,7 +99,7 @@ def _successes(word: int, entropy: Entropy) -> int:
 
 
 class LazyUniform:
-    """A uniform number below one, of which so many binary digits are drawn as comparisons take."""
+    """A uniform number below one whose binary digits are drawn as comparisons need them."""
 
     def __init__(self, word: int, entropy: Entropy) -> None:
         """Its digits begin with those of `word`."""

@@ -56,7 +56,6 @@ _NEEDED: Mapping[str, tuple[Any, str]] = {
         "secure",
         'noise protects the sum, and plain aggregation shows each site; set aggregation = "secure"',
     ),
-    "dropouts": ("wait", 'the noise is shared out over a cohort that stays whole; set dropouts = "wait"'),
     "precision": (64, "noise in whole steps needs sums of 64 bits; set precision = 64"),
     "closing_rounds": (False, "closing rounds have no private form; leave closing_rounds out"),
     "scaling": ("none", 'medians of features have no private form; set scaling = "none"'),

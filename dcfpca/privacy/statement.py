@@ -34,16 +34,16 @@ def conspiracy(conspirators: int) -> str:
 def run_line(privacy: Mapping[str, Any]) -> str:
     """What a run spends at every site, in one line, from its ε, δ, ρ and number of conspirators."""
     rho = "" if privacy.get("rho") is None else f" (ρ = {privacy['rho']:.3g})"
-    told = f"ε = {privacy['epsilon']:g} at δ = {privacy['delta']:g}{rho} at every site"
-    return f"{told}, c = {privacy['conspirators']} conspirators tolerated"
+    spent = f"ε = {privacy['epsilon']:g} at δ = {privacy['delta']:g}{rho} at every site"
+    return f"{spent}, c = {privacy['conspirators']} conspirators tolerated"
 
 
 def spec_document(spec: Mapping[str, Any]) -> dict[str, Any] | None:
     """ε, δ, c and ρ of a spec's keys; None where it asks for no privacy. ρ is None where the accountant is missing."""
-    if not (told := spec.get("privacy")):
+    if not (stated := spec.get("privacy")):
         return None
     try:
-        rho = rho_of(told["epsilon"], told["delta"])
+        rho = rho_of(stated["epsilon"], stated["delta"])
     except BadInput:
         rho = None
-    return {key: told[key] for key in ("epsilon", "delta", "conspirators")} | {"rho": rho}
+    return {key: stated[key] for key in ("epsilon", "delta", "conspirators")} | {"rho": rho}

@@ -18,16 +18,6 @@ ORDERS = tuple(1.0 + 10.0 ** (k / 60.0) for k in range(-120, 421))
 """Rényi orders that are tried; ε is an upper bound for any choice, and within 1e-3 of the best with these."""
 
 
-def rho_of_release(sensitivity: float, deviation: float) -> float:
-    """ρ of one Gaussian release."""
-    return sensitivity**2 / (2.0 * deviation**2)
-
-
-def deviation_of_release(sensitivity: float, rho: float) -> float:
-    """The deviation with which a release of this sensitivity spends ρ."""
-    return sensitivity / math.sqrt(2.0 * rho)
-
-
 def accountant_is_installed() -> bool:
     """Whether ε can be told here; the library is an extra."""
     return find_spec("dp_accounting") is not None

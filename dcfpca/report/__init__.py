@@ -1,1 +1,1 @@
-"""Reports as self-contained HTML files with embedded images. Everything but `report_file` is pure."""
+"""Reports as self-contained HTML files with embedded images. Everything but `write_report` is pure."""

@@ -1,15 +1,27 @@
-"""The HTML page of a report with its style embedded, for screen, phone and print, light and dark."""
+"""The HTML page of a report with its style embedded, for screen, phone and print, light and dark; and its file."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import html
+import re
 from collections.abc import Iterable, Sequence
-from html import escape
 from importlib import resources
+from pathlib import Path
+
+from dcfpca.errors import BadInput
 
 # A report loads nothing, and runs no script but the one it was written with; every browser enforces this policy.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+# Control characters but for tab and line feed, marks that turn the direction of text, and halves of characters.
+_INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def escape(text: str) -> str:
+    """Text for HTML; what would change how the text around it is shown appears as an escape such as \\u202e."""
+    return html.escape(_INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def _style() -> str:
@@ -47,8 +59,8 @@ def paragraph(text: str, kind: str = "") -> str:
 
 def figure(drawing: str, caption: str = "") -> str:
     """A chart with its caption."""
-    told = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
-    return f"<figure>{drawing}{told}</figure>"
+    text = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    return f"<figure>{drawing}{text}</figure>"
 
 
 def figures(pairs: Sequence[tuple[str, str]]) -> str:
@@ -82,3 +94,18 @@ def folded(summary: str, *parts: str) -> str:
 def status_badge(word: str) -> str:
     """A run's status as a coloured badge with its name."""
     return f'<span class="status {escape(word)}">{escape(word)}</span>'
+
+
+def write_report(out: Path, text: str, *, force: bool) -> None:
+    """Write `text` to `out` atomically; raises BadInput if it exists (unless `force`) or cannot be written."""
+    if out.exists() and not force:
+        raise BadInput(f"{out} exists already", "name another file, or replace it with --force")
+    partial = out.with_name(f".{out.name}.partial")
+    try:
+        partial.unlink(missing_ok=True)
+        # It may show data of a site: readable by this user alone, like the results it is made of.
+        partial.touch(mode=0o600, exist_ok=False)
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(out)
+    except OSError as error:
+        raise BadInput(f"{out} cannot be written: {error.strerror}", "check the directory of --out") from error

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
 
 from dcfpca.operator.run_stream import OVER
 from dcfpca.privacy.statement import run_line, spec_document
 from dcfpca.report import svg
-from dcfpca.report.page import figure, figures, folded, page, paragraph, section, status_badge, table
+from dcfpca.report.page import escape, figure, figures, folded, page, paragraph, section, status_badge, table
 from dcfpca.report.svg import Mark, Series, Titles
 from dcfpca.suggestions import listed
 from dcfpca.text.console import figure as number
@@ -23,7 +22,7 @@ MOST_NAMES = 40
 
 
 _CHOSEN = "label method rows features rank max_rank scaling missing flag_rate rounds tolerance participants quorum"
-_EXCHANGE = "aggregation dropouts export round_seconds patience"
+_EXCHANGE = "aggregation export round_seconds patience"
 PLAIN_KEYS = frozenset(f"{_CHOSEN} {_EXCHANGE}".split())
 """Keys of a spec that people choose; the others are folded away."""
 
@@ -78,10 +77,16 @@ def _verdict(view: pb.RunView) -> list[str]:
     reason = [paragraph(view.reason[:1].upper() + view.reason[1:] + ".", "note")] if view.reason else []
     if not view.HasField("verdict"):
         return [*([paragraph(view.reason, "verdict doubtful")] if view.reason else []), *_next(next_step(view))]
-    told = view.verdict
-    kind = "verdict sound" if told.sound else "verdict doubtful"
-    notes = [paragraph(note, "note") for note in told.notes]
-    return [paragraph(told.sentence, kind), *notes, *_privacy(view), *_next(_beside_this_page(told.advice)), *reason]
+    verdict = view.verdict
+    kind = "verdict sound" if verdict.sound else "verdict doubtful"
+    notes = [paragraph(note, "note") for note in verdict.notes]
+    return [
+        paragraph(verdict.sentence, kind),
+        *notes,
+        *_privacy(view),
+        *_next(_beside_this_page(verdict.advice)),
+        *reason,
+    ]
 
 
 def _privacy(view: pb.RunView) -> list[str]:
@@ -130,8 +135,8 @@ def _expected_errors(rounds: Sequence[pb.RoundView]) -> str:
     """Of a private run, whose rounds state the error to expect in place of a change."""
     titles = Titles("How far noise may have turned the subspace", "round", "expected error, sin θ")
     chart = svg.lines([Series("error", [one.change for one in rounds])], titles, first=rounds[0].round)
-    told = "By the noise of all rounds so far. Every round of the schedule is taken, whatever the error."
-    return section("Expected error", figure(chart, told))
+    sentence = "By the noise of all rounds so far. Every round of the schedule is taken, whatever the error."
+    return section("Expected error", figure(chart, sentence))
 
 
 def _convergence(view: pb.RunView, spec: Mapping[str, Any]) -> str:
@@ -140,7 +145,7 @@ def _convergence(view: pb.RunView, spec: Mapping[str, Any]) -> str:
     tolerance = float(spec.get("tolerance") or 0)
     mark = Mark(tolerance, f"tolerance {tolerance:g}") if tolerance > 0 else None
     titles = Titles("How far the subspace moved in each round", "round", "change of the subspace")
-    parts = [figure(svg.lines([change], titles, first=first, log=True, mark=mark), _told(view, tolerance))]
+    parts = [figure(svg.lines([change], titles, first=first, log=True, mark=mark), _last_change(view, tolerance))]
     noise = Series("noise", [one.noise for one in rounds], 4)
     threshold = Series("threshold", [one.threshold for one in rounds], 2)
     if any(math.isfinite(value) for value in (*noise.values, *threshold.values)):
@@ -150,7 +155,7 @@ def _convergence(view: pb.RunView, spec: Mapping[str, Any]) -> str:
     return section("Convergence", *parts)
 
 
-def _told(view: pb.RunView, tolerance: float) -> str:
+def _last_change(view: pb.RunView, tolerance: float) -> str:
     """The last change beside the tolerance, and why a run may be over before it gets there."""
     last = view.rounds[-1].change
     if not math.isfinite(last):
@@ -191,13 +196,13 @@ def _rank_curve(view: pb.RunView, spec: Mapping[str, Any]) -> str:
         Series("", [one.error - one.standard_error for one in curve], 4),
     ]
     chart = svg.lines(series, titles, places=[one.rank for one in curve], mark=Mark(1.0, "medians"))
-    told = (
+    sentence = (
         f"{_why_this_rank(view, spec)} Below 1 a rank predicts entries that were hidden from it better than the "
         "features' medians do."
     )
     values = [(str(one.rank), f"{one.error:.4g}", f"{one.standard_error:.2g}") for one in curve]
     listed = folded("show the values", table(("#rank", "#error", "#standard error"), values))
-    return section("Choice of the rank", figure(chart, told), listed)
+    return section("Choice of the rank", figure(chart, sentence), listed)
 
 
 def _why_this_rank(view: pb.RunView, spec: Mapping[str, Any]) -> str:
@@ -219,8 +224,8 @@ def _times(rounds: Sequence[pb.RoundView]) -> str:
     titles = Titles("Seconds that each round took", "round", "seconds")
     drawing = svg.bars([Series("seconds", [one.seconds for one in rounds])], titles, first=rounds[0].round)
     repeated = [f"{one.round} ({one.attempt} attempts)" for one in rounds if one.attempt > 1]
-    told = f"Repeated: round {', '.join(repeated)}." if repeated else "No round had to be repeated."
-    return section("Round times", figure(drawing, f"From opening a round to its consensus. {told}"))
+    sentence = f"Repeated: round {', '.join(repeated)}." if repeated else "No round had to be repeated."
+    return section("Round times", figure(drawing, f"From opening a round to its consensus. {sentence}"))
 
 
 def _bytes(rounds: Sequence[pb.RoundView], spec: Mapping[str, Any]) -> str:
@@ -240,13 +245,13 @@ def _survivors(view: pb.RunView) -> str:
     names = sorted({name for one in rounds for name in (*one.survivors, *one.dropouts)})
     if len(names) > MOST_NAMES:
         names = missing[:MOST_NAMES]
-    told = f"Missed a round: {listed(missing, MOST_NAMES)}." if missing else "Everybody took part in every round."
+    sentence = f"Missed a round: {listed(missing, MOST_NAMES)}." if missing else "Everybody took part in every round."
     if not missing or not names:
-        return section("Survivors and dropouts", paragraph(told))
+        return section("Survivors and dropouts", paragraph(sentence))
     titles = Titles("Who took part in which round", "round", "")
     there = [frozenset(one.survivors) for one in rounds]
     drawing = svg.presence(names, there, titles, first=rounds[0].round)
-    return section("Survivors and dropouts", figure(drawing, f"Blue: in the round's sum. Red: not. {told}"))
+    return section("Survivors and dropouts", figure(drawing, f"Blue: in the round's sum. Red: not. {sentence}"))
 
 
 def _rounds(rounds: Sequence[pb.RoundView]) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 import numpy as np
 
-from dcfpca.report.sample_drawings import drawing, noise_text, number, rounded
-from dcfpca.report.site_figures import OddSample, SiteFigures
+from dcfpca.report import png
+from dcfpca.report.page import escape
+from dcfpca.report.site_figures import FloatArray, OddSample, SiteFigures
 
 MOST_CARDS = 24
 MOST_LISTED = 500
@@ -41,12 +41,12 @@ def _card(one: OddSample, found: SiteFigures) -> str:
     unusual = "<p class=note>No single entry is flagged: the sample is unusual as a whole.</p>"
     return (
         f'<article class="card" data-text="{escape(_words(one, names))}" data-flag="{"yes" if one.flagged else "no"}">'
-        f"<h3>{escape(one.sample)}</h3><p class=note>{_told(one, found.flag_rate is not None)}</p>"
+        f"<h3>{escape(one.sample)}</h3><p class=note>{_judgement(one, found.flag_rate is not None)}</p>"
         f"{f'<ul>{lines}{more}</ul>' if one.rows else unusual}{drawing(one, found)}</article>"
     )
 
 
-def _told(one: OddSample, judged: bool) -> str:
+def _judgement(one: OddSample, judged: bool) -> str:
     if not judged:
         return ""
     return "; ".join(filter(None, ("flagged" if one.flagged else "not flagged as a whole", chance_text(one.p_value))))
@@ -61,13 +61,117 @@ def sample_table(found: SiteFigures) -> str:
     names = found.features.names
     lines = []
     for one in found.odd[:MOST_LISTED]:
-        told = "; ".join(
+        odd = "; ".join(
             f"{names[row]}: {number(one.observed[row])} instead of {rounded(one.expected[row])}" for row in one.rows[:3]
         )
         lines.append(
             f'<tr data-text="{escape(_words(one, names))}" data-flag="{"yes" if one.flagged else "no"}">'
             f"<td>{escape(one.sample)}</td><td>{'flagged' if one.flagged else ''}</td>"
-            f"<td class=n>{len(one.rows)}</td><td>{escape(told)}</td><td>{escape(chance_text(one.p_value))}</td></tr>"
+            f"<td class=n>{len(one.rows)}</td><td>{escape(odd)}</td><td>{escape(chance_text(one.p_value))}</td></tr>"
         )
     head = "<th>sample</th><th></th><th class=n>entries</th><th>what was found</th><th>how sure</th>"
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+
+
+MOST_BARS = 16
+CARD_WIDTH, PROFILE_HEIGHT = 300.0, 110.0
+_MARGIN = 46.0
+_BAR, _LABEL = 15.0, 96.0
+_CENTRE = _LABEL + (CARD_WIDTH - _LABEL) / 2
+_CLIP = 12.0  # in noise: longer bars are cut
+
+
+def number(value: float) -> str:
+    """A measurement as people write it."""
+    return f"{value:.4g}" if abs(value) < 1e5 else f"{value:.3g}"
+
+
+def rounded(value: float) -> str:
+    """An estimate, which is not known to more than three digits."""
+    return f"{float(f'{value:.3g}'):.10g}" if abs(value) < 1e5 else f"{value:.3g}"
+
+
+def noise_text(z: float) -> str:
+    """How far off, in noise."""
+    return f"{z:+.1f} noise" if abs(z) < 1000 else f"{'+' if z > 0 else '−'}over 1000 noise"
+
+
+def drawing(one: OddSample, found: SiteFigures) -> str:
+    """The sample as images, as a profile, or as a bar for each entry."""
+    match found.drawing:
+        case "image":
+            assert found.image is not None
+            return _images(one, found.image)
+        case "profile":
+            return _profile(one)
+        case _:
+            return _bars(one, found.features.names)
+
+
+def _images(one: OddSample, shape: tuple[int, int]) -> str:
+    centre = float(np.nanmedian(one.expected))
+    reach = float(np.nanquantile(np.abs(one.expected - centre), 0.99)) or 1.0
+    shown = [("found", one.observed - centre, reach), ("expected", one.expected - centre, reach)]
+    shown.append(("off by, in noise", one.z, max(float(np.nanquantile(np.abs(one.z), 0.999)), 6.0)))
+    pictures = [
+        f'<figure><img alt="{title} at {escape(one.sample)}" '
+        f'src="{png.data_uri(png.levels(values.reshape(shape), span))}">'
+        f"<figcaption>{title}</figcaption></figure>"
+        for title, values, span in shown
+    ]
+    return f'<div class="triple">{"".join(pictures)}</div>'
+
+
+def _profile(one: OddSample) -> str:
+    """Found and expected as two lines over the features, flagged entries as dots."""
+    values = np.concatenate([one.observed, one.expected])
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    across = np.linspace(_MARGIN, CARD_WIDTH - 6, one.observed.size)
+    scale = (PROFILE_HEIGHT - 16) / ((high - low) or 1.0)
+    found, expected = (PROFILE_HEIGHT - 8 - (one - low) * scale for one in (one.observed, one.expected))
+    dots = "".join(f'<circle class="c3" cx="{across[row]:.1f}" cy="{found[row]:.1f}" r="3"/>' for row in one.rows)
+    key = "".join(
+        f'<text class="tick" x="{_MARGIN - 6:.0f}" y="{y:.0f}" text-anchor="end">{number(value)}</text>'
+        for y, value in ((12.0, high), (PROFILE_HEIGHT - 4, low))
+    )
+    lines = _line("l4", across, expected) + _line("l1", across, found)
+    return _small_svg(lines + dots + key, PROFILE_HEIGHT, f"found (blue) and expected (grey) at {one.sample}")
+
+
+def _line(kind: str, across: FloatArray, down: FloatArray) -> str:
+    """A polyline for each stretch without gaps."""
+    gaps = np.flatnonzero(np.isnan(down))
+    made = []
+    for stretch in np.split(np.arange(down.size), gaps):
+        points = " ".join(f"{across[k]:.1f},{down[k]:.1f}" for k in stretch if not np.isnan(down[k]))
+        made.append(f'<polyline class="{kind}" points="{points}"/>' if points else "")
+    return "".join(made)
+
+
+def _bars(one: OddSample, names: Sequence[str]) -> str:
+    """How far off each entry is, in noise; of many features those that are furthest off."""
+    sizes = np.where(np.isnan(one.z), 0.0, np.abs(one.z))
+    chosen = np.sort(np.argsort(-sizes, kind="stable")[:MOST_BARS])
+    high = _BAR * len(chosen)
+    axis = f'<line class="grid" x1="{_CENTRE:.1f}" x2="{_CENTRE:.1f}" y1="0" y2="{high:.0f}"/>'
+    bars = [_bar(names[row], one.z[row], row in one.rows, line * _BAR) for line, row in enumerate(chosen)]
+    return _small_svg(axis + "".join(bars), high, f"how far off each entry of {one.sample} is")
+
+
+def _bar(name: str, z: float, flagged: bool, top: float) -> str:
+    label = name if len(name) < 15 else name[:13] + "…"
+    text = f'<text class="tick" x="{_LABEL - 6:.0f}" y="{top + 11:.1f}" text-anchor="end">{escape(label)}</text>'
+    if np.isnan(z):
+        return text + f'<text class="tick" x="{_CENTRE + 4:.1f}" y="{top + 11:.1f}">missing</text>'
+    half = CARD_WIDTH - _CENTRE
+    long = max(min(abs(z), _CLIP) / _CLIP * half, 0.75)
+    kind, begin = "c3" if flagged else "c4", _CENTRE if z > 0 else _CENTRE - long
+    return (
+        f'{text}<rect class="{kind}" x="{begin:.1f}" y="{top + 2:.1f}" width="{long:.1f}" height="{_BAR - 4:.0f}">'
+        f"<title>{escape(name)}: {noise_text(z)}</title></rect>"
+    )
+
+
+def _small_svg(inside: str, height: float, title: str) -> str:
+    box = f"0 0 {CARD_WIDTH:.0f} {height:.0f}"
+    return f'<svg class="small" viewBox="{box}" role="img" aria-label="{escape(title)}">{inside}</svg>'

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html import escape
 from typing import Any
 
-from dcfpca.report.feature_charts import component_section, feature_section
-from dcfpca.report.heat_maps import heat_map_section
-from dcfpca.report.page import embedded_script, figures, folded, page, paragraph, section, table
-from dcfpca.report.sample_cards import MOST_CARDS, MOST_LISTED, sample_cards, sample_table
-from dcfpca.report.site_figures import SiteFigures
+import numpy as np
+
+from dcfpca.report import png, svg
+from dcfpca.report.page import embedded_script, escape, figure, figures, folded, page, paragraph, section, table
+from dcfpca.report.sample_cards import MOST_CARDS, MOST_LISTED, number, sample_cards, sample_table
+from dcfpca.report.site_figures import FloatArray, SiteFigures
+from dcfpca.report.svg import Series, Titles
 
 _UNCHECKED = (
     "The site could not check that the final U follows from the last sum: compare the SHA-256 of U.npy in the "
@@ -75,22 +76,22 @@ def _samples(found: SiteFigures) -> str:
         return section("Who stands out", paragraph("No sample stands out, and no entry is flagged."))
     shown = len(found.odd[:MOST_CARDS])
     expected = "what the sample's others let expect" if found.components.shares.size else "its typical value"
-    told = (
+    note = (
         f"The {shown} oddest samples first. Each measurement is compared with {expected}; +8 noise is eight times what "
         "ordinary entries of it are off by, above what is expected. Flagged entries are red."
     )
     if found.drawing == "profile":
-        told += " Blue is what was found, grey what was expected."
+        note += " Blue is what was found, grey what was expected."
     rest = f"all {len(found.odd)} as a list" if len(found.odd) < MOST_LISTED else f"the first {MOST_LISTED} as a list"
     return section(
-        "Who stands out", paragraph(told, "note"), _SEARCH, sample_cards(found), folded(rest, sample_table(found))
+        "Who stands out", paragraph(note, "note"), _SEARCH, sample_cards(found), folded(rest, sample_table(found))
     )
 
 
 def _privacy(manifest: Mapping[str, Any]) -> list[str]:
     """What the run has cost of the privacy of the site's data; nothing for a run without differential privacy."""
-    told = manifest.get("privacy")
-    return [section("What privacy was spent", paragraph(str(told["sentence"])))] if told else []
+    spent = manifest.get("privacy")
+    return [section("What privacy was spent", paragraph(str(spent["sentence"])))] if spent else []
 
 
 def _run(manifest: Mapping[str, Any]) -> str:
@@ -103,3 +104,125 @@ def _run(manifest: Mapping[str, Any]) -> str:
     rows = [(name, str(one["bytes"]), one["sha256"]) for name, one in manifest.get("files", {}).items()]
     listed = table(("file", "#bytes", "SHA-256"), rows)
     return section("The run", folded("figures, files and digests", *(paragraph(one, "note") for one in facts), listed))
+
+
+MOST_FEATURES = 60
+MOST_COMPONENTS = 8
+MOST_LOADINGS = 20
+
+
+def feature_section(found: SiteFigures) -> str:
+    """The features with most flags, of many only those with any flag or gap."""
+    features = found.features
+    seen = np.maximum(found.columns * (1.0 - features.missing_share), 1.0)
+    order = np.lexsort((-features.missing_share, -features.flags))[:MOST_FEATURES]
+    widest = max(float(features.flags.max(initial=0.0)), 1.0)
+    lines = "".join(
+        f'<tr data-text="{escape(features.names[row].lower())}"><td>{escape(features.names[row])}</td>'
+        f"<td class=n>{features.flags[row]:.0f}</td>"
+        f'<td class="bar"><div style="width:{100 * features.flags[row] / widest:.0f}%"></div></td>'
+        f"<td class=n>{features.flags[row] / seen[row]:.1%}</td><td class=n>{features.missing_share[row]:.0%}</td>"
+        f"<td class=n>{number(float(features.noise[row]))}</td></tr>"
+        for row in order
+    )
+    head = (
+        "<th>measurement</th><th class=n>flags</th><th></th><th class=n>of its entries</th>"
+        "<th class=n>missing</th><th class=n>noise, in its unit</th>"
+    )
+    table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
+    note = "Noise is how far an ordinary entry lies from what is expected of it"
+    note += "." if found.flag_rate is None else "; a flag is many times that."
+    rest = found.rows - len(order)
+    more = paragraph(f"{rest} measurements with fewer flags are not listed.", "note") if rest else ""
+    return section("Measurements", paragraph(note, "note"), table, more)
+
+
+def component_section(found: SiteFigures) -> str:
+    """What varies together: every component with the names of its features."""
+    loadings = found.components.loadings
+    title = "What is normal"
+    if loadings.shape[1] == 0:
+        note = "Rank 0: no measurement can be predicted from the others. Expected is the typical value of each."
+        return section(title, paragraph(note))
+    note = "A sample's expected entries are a mixture of these patterns, which all sites share."
+    drawn = [_component(found, k) for k in range(min(loadings.shape[1], MOST_COMPONENTS))]
+    return section(title, paragraph(note, "note"), *drawn)
+
+
+def _component(found: SiteFigures, place: int) -> str:
+    loadings, share = found.components.loadings[:, place], found.components.shares[place]
+    caption = f"Component {place + 1}: {share:.0%} of what varies here"
+    if found.image is not None:
+        reach = float(np.abs(loadings).max()) or 1.0
+        picture = png.data_uri(png.levels(loadings.reshape(found.image), reach))
+        return figure(f'<img class="pixels" alt="{caption}" src="{picture}">', caption)
+    titles = Titles(caption, "measurement, in order", "loading")
+    if found.drawing == "profile":
+        return figure(svg.lines([Series("loading", [float(one) for one in loadings])], titles), caption)
+    return figure(_loading_bars(loadings, found), caption)
+
+
+def _loading_bars(loadings: FloatArray, found: SiteFigures) -> str:
+    """The largest loadings with the names of their features, as bars to the left and right."""
+    chosen = np.argsort(-np.abs(loadings), kind="stable")[:MOST_LOADINGS]
+    widest, bar, label, width = float(np.abs(loadings).max()) or 1.0, 18.0, 150.0, 460.0
+    half = (width - label) / 2
+    parts = [f'<line class="grid" x1="{label + half}" x2="{label + half}" y1="0" y2="{bar * len(chosen)}"/>']
+    for line, row in enumerate(chosen):
+        long = abs(loadings[row]) / widest * half
+        begin = label + half - (long if loadings[row] < 0 else 0.0)
+        name = escape(found.features.names[row][:20])
+        parts.append(
+            f'<text class="tick" x="{label - 8}" y="{line * bar + 13:.0f}" text-anchor="end">{name}</text>'
+            f'<rect class="c1" x="{begin:.1f}" y="{line * bar + 3:.0f}" width="{max(long, 0.5):.1f}" '
+            f'height="{bar - 6}">'
+            f"<title>{name}: {loadings[row]:+.2f}</title></rect>"
+        )
+    return f'<svg class="narrow" viewBox="0 0 {width:.0f} {bar * len(chosen):.0f}" role="img">{"".join(parts)}</svg>'
+
+
+MOST_LABELS = 40
+TALL, SHORT = 420, 14  # pixels: of a picture of many rows, and of one row of a few
+
+_MIDDLE = 6.0
+"""Noise at which deviations reach full colour."""
+
+
+def heat_map_section(found: SiteFigures) -> str:
+    """Deviations, the data itself, and where it has gaps."""
+    pictures = found.pictures
+    note = "Measurements downwards, samples to the right, in the order of the data."
+    tiled = pictures.data.shape != (found.rows, found.columns)
+    tiles = " Neighbours share a pixel: their largest deviation, mean, or share of gaps." if tiled else ""
+
+    parts = [
+        _picture("Off by, in noise (blue below, red above what is expected)", pictures.deviation, _MIDDLE, found),
+        _picture("The data, about its centre, in noise", pictures.data, _reach(pictures.data), found),
+    ]
+    if found.missing:
+        parts.append(_picture("Missing (red)", pictures.missing, 1.0, found))
+    return section("The whole matrix", paragraph(note + tiles, "note"), *parts)
+
+
+def _picture(title: str, values: FloatArray, reach: float, found: SiteFigures) -> str:
+    source = png.data_uri(png.levels(values, reach))
+    rows = values.shape[0]
+    high = SHORT * rows if rows <= MOST_LABELS else TALL
+    labels = _labels(found) if rows == found.rows <= MOST_LABELS else ""
+    ends = f'<div class="ends"><span>{-reach:.3g}</span><span>{reach:.3g}</span></div>'
+    return (
+        f'<figure class="map"><figcaption>{escape(title)}</figcaption><div class="labelled">{labels}'
+        f'<img alt="{escape(title)}" src="{source}" height="{high}"></div><div class="ramp"></div>{ends}</figure>'
+    )
+
+
+def _labels(found: SiteFigures) -> str:
+    lines = "".join(f"<li>{escape(name)}</li>" for name in found.features.names)
+    return f'<ul class="rows">{lines}</ul>'
+
+
+def _reach(picture: FloatArray) -> float:
+    """The 99 % quantile of the magnitudes, so that a few large entries do not hide the rest."""
+    sizes = np.abs(picture[np.isfinite(picture)])
+    sizes = sizes[sizes > 0]
+    return float(np.quantile(sizes, 0.99)) if sizes.size else 1.0

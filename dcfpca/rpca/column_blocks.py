@@ -1,4 +1,5 @@
-"""A site's matrix as column blocks: array-backed columns, block ranges, and splitting over sites."""
+"""A site's matrix as column blocks: array-backed columns, block ranges, splitting over sites; and the check of its
+entries where data comes in, which the methods trust afterwards."""
 
 from __future__ import annotations
 
@@ -58,6 +59,26 @@ class ColumnRange:
         return self.columns.read(self.start + start, self.start + stop)
 
 
+@dataclass(slots=True, eq=False)
+class ScaledColumns:
+    """(x − centre)/scale of a site's columns. Centre and scale come with every broadcast."""
+
+    columns: Columns
+    centre: FloatArray
+    scale: FloatArray
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(m, n_i)."""
+        return self.columns.shape
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Columns start … stop − 1, centred and scaled."""
+        block = self.columns.read(start, stop) - self.centre[:, None]
+        block /= self.scale[:, None]
+        return block
+
+
 def blocks(columns: Columns, block_bytes: int = BLOCK_BYTES) -> list[tuple[int, int]]:
     """Cut a site's columns into ranges (start, stop) of about one width, whose float64 block has at most about
     `block_bytes`."""
@@ -103,3 +124,57 @@ def equal_counts(columns: int, sites: int) -> tuple[int, ...]:
         raise BadInput(f"{columns} columns cannot be dealt out to {sites} sites.", "Give each site at least one.")
     least, more = divmod(columns, sites)
     return tuple(least + (index < more) for index in range(sites))
+
+
+LARGEST = 1e140  # squares and their sums stay finite
+SMALLEST = 1e-140  # squares do not vanish
+CHECKED_BYTES = 1 << 24  # a block of columns that is checked at a time
+
+
+def check_entries(columns: Columns) -> None:
+    """Refuse an empty matrix, infinite entries, and magnitudes that arithmetic cannot square; NaN means unobserved."""
+    rows, count = columns.shape
+    if rows == 0 or count == 0:
+        raise BadInput(
+            f"The matrix is {rows} × {count}: there is nothing in it.", "Check the file and its orientation."
+        )
+    largest = 0.0
+    for start, stop in blocks(columns, CHECKED_BYTES):
+        block = columns.read(start, stop)
+        if _is_ordinary(block):
+            continue
+        _refuse_infinity(block, start)
+        largest = max(largest, largest_magnitude(block))
+    check_magnitude(largest)
+
+
+def _is_ordinary(block: FloatArray) -> bool:
+    """True if the sum of squares alone shows that nothing is missing or infinite and all sizes are allowed.
+
+    It may be False for data that is as good."""
+    squares = float(np.vdot(block, block) if block.flags.c_contiguous else np.einsum("ij,ij->", block, block))
+    return SMALLEST**2 * block.size <= squares <= LARGEST**2
+
+
+def largest_magnitude(block: FloatArray) -> float:
+    """The largest absolute value of the observed entries; 0 where nothing is observed."""
+    return float(np.fmax.reduce(np.abs(block), axis=None, initial=0.0))
+
+
+def check_magnitude(largest: float, what: str = "The matrix") -> None:
+    """Refuse data, named in the message, whose largest absolute value arithmetic cannot square."""
+    if largest > LARGEST or 0.0 < largest < SMALLEST:
+        raise BadInput(
+            f"{what} has {largest:.1e} as its largest entry, outside {SMALLEST:.0e} … {LARGEST:.0e}.",
+            "Express the data in another unit; results scale with it.",
+        )
+
+
+def _refuse_infinity(block: FloatArray, start: int) -> None:
+    infinite = np.isinf(block)
+    if infinite.any():
+        row, column = np.argwhere(infinite)[0]
+        raise BadInput(
+            f"{np.count_nonzero(infinite)} entry(ies) are infinite, the first in row {row}, column {start + column}.",
+            "Use NaN (or leave the cell empty) for a value that was not observed.",
+        )

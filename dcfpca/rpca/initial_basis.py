@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
-from dcfpca.rpca.method import Consensus, FloatArray
+from dcfpca.rpca.method import FloatArray
 
 WARM = "warm"  # the key of an earlier U in a consensus' memory
 TALL = 4  # a random matrix with this many times as many rows as columns has a condition number of about 3
@@ -30,11 +29,9 @@ def _cholesky_qr(A: FloatArray) -> FloatArray:
     return basis
 
 
-def keep_warm_mark(before: Consensus, after: Consensus) -> Consensus:
-    """The consensus after a round, marked as that of a warm run; the warm U itself is not kept."""
-    if WARM not in before.memory:
-        return after
-    return replace(after, memory={**after.memory, WARM: np.zeros((0, 0))})
+def warm_mark(memory: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+    """What is kept of a warm start once the run has begun at it: that there was one, and not the U."""
+    return {WARM: np.zeros((0, 0))} if WARM in memory else {}
 
 
 def opening_factor(rows: int, width: int, seed: int, unit: float, memory: Mapping[str, FloatArray]) -> FloatArray:

@@ -1,19 +1,16 @@
-"""The interface between a site and the aggregator, for every method.
-
-A run is a sequence of rounds. Round 0 is the opening exchange: scalars only, from which both sides
-learn the totals they need (the number of columns, a scale). Rounds 1, 2, … exchange one tensor each way.
+"""What sites and the aggregator exchange and keep, whatever the method.
 
 Two rules keep the rooms apart. Everything that leaves a site in a round is one `TensorMessage` whose `Layout`
-both sides know beforehand from the method alone. Everything the aggregator may use is a `Total`: the sum
+both sides know beforehand from the stage alone. Everything the aggregator may use is a `Total`: the sum
 of the updates of those who answered, and how many they were. A method that needs more than sums does not
 fit this system.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
+from enum import Enum
 from typing import Protocol
 
 import numpy as np
@@ -23,22 +20,51 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 
 
+class Kind(Enum):
+    """What the numbers of a block are, which says how large they may be when they are summed in fixed point."""
+
+    COUNT = "whole numbers of columns or entries"
+    SCALE = "in the unit of the data, and wanted to many digits"
+    TENSOR = "of order one, but for directions that few columns have"
+    SHARE = "shares and figures of order one"
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The declared shape of a message: a rows × columns tensor, then scalars in this order, by name.
+    """The declared shape of a message: a rows × columns tensor, then so many scalars.
 
-    With an `exponent` the method promises that every number is below 2^exponent, whatever the data.
+    `kinds` says what the numbers are, block by block, where it is not what the shape tells: counts, or a tensor with
+    shares beside it. With an `exponent` the stage promises that every number is below 2^exponent, whatever the data.
     """
 
     rows: int
     columns: int
-    scalars: tuple[str, ...] = ()
+    scalars: int = 0
+    kinds: tuple[tuple[int, Kind], ...] = ()
     exponent: int | None = None
 
     @property
     def size(self) -> int:
         """The number of float64 values in the message."""
-        return self.rows * self.columns + len(self.scalars)
+        return self.rows * self.columns + self.scalars
+
+    @property
+    def blocks(self) -> tuple[tuple[int, Kind], ...]:
+        """The numbers in order, as blocks of one kind each.
+
+        Scalars beside a tensor are one block: a bin of a histogram that was empty for rounds may fill in the next one,
+        and must find room.
+        """
+        tensor = self.rows * self.columns
+        if self.kinds:
+            return self.kinds
+        if tensor and self.scalars:
+            return (tensor, Kind.TENSOR), (self.scalars, Kind.SHARE)
+        return ((self.size, Kind.COUNT),) if self.size else ()
+
+    def zeros(self) -> TensorMessage:
+        """A message of this shape that says nothing."""
+        return TensorMessage(np.zeros((self.rows, self.columns)), np.zeros(self.scalars))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,19 +87,16 @@ class TensorMessage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Total:
-    """The sum of the updates of one round, and over how many participants it was taken."""
+    """The sum of the updates of one round, and over how many participants it was taken.
+
+    `rounding` bounds how far each number of the tensor and of the scalars is off because updates were rounded to fixed
+    point. `whole` says that every sum of the run is over the same participants, so that counts stay what they were.
+    """
 
     sums: TensorMessage
     contributors: int
-
-
-class Stage(IntEnum):
-    """What the rounds of a run are about. Layouts follow from the round's number and its stage."""
-
-    FIT = 0  # the rounds of the method proper; a method without closing rounds has no others
-    REFINE = 1  # noise per feature, and the subspace under fixed noise
-    VALIDATE = 2  # how well hidden entries are predicted, rank by rank
-    NULL = 3  # sizes of residuals per feature, against which flags and scores are judged
+    rounding: tuple[float, float] = (0.0, 0.0)
+    whole: bool = True
 
 
 class Outcome(Enum):
@@ -109,18 +132,19 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Consensus:
-    """The aggregator's state at the start of `round`: the broadcast that sites answer, and the method's memory.
+    """The state of a run at the start of `round`: its stage, the broadcast that sites answer, and the stages' memory.
 
-    `memory` is the method's own, never sent. With an `outcome` the run is over, `round` is the last round
-    that was summed, and the broadcast is the final one, from which each site forms its result.
+    The rounds of a run are counted through, whatever their stages. `memory` is the aggregator's; as sites are told it,
+    a consensus has none. With an `outcome` the run is over, `round` is the last round that was summed, and the
+    broadcast, of the layout of `stage`, is the final one, from which each site forms its result.
     """
 
     round: int
+    stage: str
     broadcast: TensorMessage
     memory: Mapping[str, FloatArray] = field(default_factory=dict)
     progress: Progress = field(default_factory=Progress)
     outcome: Outcome | None = None
-    stage: Stage = Stage.FIT
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,14 +157,27 @@ class ColumnScores:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Findings:
+    """The flagged entries of a block, in the order of S: what the other entries of their sample say they should be, how
+    far off they are, and how rare that is."""
+
+    expected: FloatArray
+    z: FloatArray  # in units of the feature, on the side of the entry
+    p_value: FloatArray
+    exceeded_by: FloatArray  # at most so many entries of the feature, at all sites, are further off; NaN: many
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ResultBlock:
-    """The result for the site's columns start … start + L.shape[1] − 1; scores where the method has a null."""
+    """The result for the site's columns start … start + L.shape[1] − 1; scores where the method has a null, findings
+    where it flags by it."""
 
     start: int
     L: FloatArray
     S: scipy.sparse.csc_array
     V: FloatArray
     scores: ColumnScores | None = None
+    findings: Findings | None = None
 
 
 class Columns(Protocol):
@@ -153,97 +190,4 @@ class Columns(Protocol):
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Columns start … stop − 1 as an m × (stop − start) array; the caller does not write into it."""
-        ...
-
-
-class Site(Protocol):
-    """One participant's side of a method. Holds V_i and S_i; nothing here leaves except what `answer` returns."""
-
-    def answer(self, round: int, broadcast: TensorMessage) -> TensorMessage:
-        """Do the local step of this round and return the update, of the layout that the method declares for the round
-        and its stage; the stage can be told from the broadcast."""
-        ...
-
-    def snapshot(self) -> dict[str, NDArray[np.generic]]:
-        """The local state as plain arrays, enough for `restore` to go on as if nothing had happened."""
-        ...
-
-    def restore(self, snapshot: Mapping[str, NDArray[np.generic]]) -> None:
-        """Restore an earlier `snapshot` of the same data and method."""
-        ...
-
-    def finish(self, broadcast: TensorMessage) -> Iterable[ResultBlock]:
-        """The local result under the final broadcast, in column blocks."""
-        ...
-
-    def certificate(self) -> dict[str, float]:
-        """Figures that certify the local result (optimality residual, share of outliers, …)."""
-        ...
-
-
-PartTask = Callable[[Site], FloatArray]  # what one part of a partitioned site is asked; can be sent to another process
-
-
-class Partition(Protocol):
-    """A site's columns split into parts, each of which is a smaller site of the same method."""
-
-    @property
-    def columns(self) -> Columns:
-        """The site's whole matrix."""
-        ...
-
-    def total(self, task: PartTask) -> FloatArray:
-        """The sum of what the parts answer, added in their order; each part keeps the state it is left in."""
-        ...
-
-
-class Method(Protocol):
-    """The aggregator's side of a method, and the factory of the sites' side. Pure."""
-
-    @property
-    def opening_rounds(self) -> int:
-        """The last round whose number decides what sites do in it; the rounds after it are all alike."""
-        ...
-
-    @property
-    def reads_per_round(self) -> int:
-        """The number of times a local step reads each column."""
-        ...
-
-    def step_flops(self, columns: int) -> float:
-        """Operations in the matrix products of a local step over `columns` columns; a lower bound where a solve runs to
-        its tolerance."""
-        ...
-
-    def update_layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
-        """What every site sends in this round of this stage; known without any data."""
-        ...
-
-    def broadcast_layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
-        """What the aggregator sends at the start of this round (with the last stage: the final broadcast)."""
-        ...
-
-    def begin(self) -> Consensus:
-        """The consensus of round 0."""
-        ...
-
-    def advance(self, consensus: Consensus, total: Total) -> Consensus:
-        """The consensus after this round's sum; sets `outcome` when the run is over."""
-        ...
-
-    def site(self, columns: Columns) -> Site:
-        """The side of a participant that holds these columns."""
-        ...
-
-    def partitioned_answer(self, partition: Partition, round: int, broadcast: TensorMessage) -> TensorMessage:
-        """The update of a site whose columns are split into parts: equals `Site.answer` over all columns up to
-        rounding."""
-        ...
-
-    def model(self, consensus: Consensus) -> dict[str, FloatArray]:
-        """The model that the operator may fetch after the run: `U` (m × rank) and `singular_values`."""
-        ...
-
-    def verdict(self, consensus: Consensus) -> Verdict | None:
-        """Whether the answer of a finished run can be trusted; None where no closing round could tell."""
         ...

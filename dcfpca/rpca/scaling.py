@@ -1,226 +1,232 @@
 """Robust centring and scaling per feature, agreed in the spec and found by sums alone.
 
-Opening rounds find each feature's median over all sites, then the median distance from it (MAD), both by
-`federated_median`. The rounds of the method proper then run on (x − centre)/scale, and each site maps its result back.
+Stage `median` finds each feature's median over all sites, stage `deviation` the median distance from it (MAD), both
+digit by digit: every float64 has a place in the order of all float64s, a 64-bit number. Sites count how many of their
+entries fall into each of 64 equal intervals of that order; the sum of the counts tells the interval of the median; the
+next round divides that one. Each round fixes six more bits, whatever the size of the numbers and however they are dealt
+out. The stages after these see (x − centre)/scale, and each site maps its result back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
 from dcfpca.rpca.column_blocks import blocks
-from dcfpca.rpca.federated_median import COUNTS, DIGITS, count, refine, value_of_prefix
-from dcfpca.rpca.method import (
-    Columns,
-    Consensus,
-    FloatArray,
-    Layout,
-    Method,
-    Partition,
-    PartTask,
-    ResultBlock,
-    Site,
-    Stage,
-    TensorMessage,
-    Total,
-    Verdict,
-)
-from dcfpca.rpca.partitioned_step import sum_of_answers
-from dcfpca.rpca.preceded_method import PrecededMethod
+from dcfpca.rpca.method import Consensus, FloatArray, Layout, ResultBlock, TensorMessage, Total
+from dcfpca.rpca.round_limits import DIGITS
+from dcfpca.rpca.stage import Stage, StageAround, View
+from dcfpca.rpca.stage_checks import APART, broken_count, of_figures, unequal, worst
+from dcfpca.rpca.stage_list import Method, StagedSite
 from dcfpca.rpca.thresholds import NORMAL_MEDIAN
 
-SCALING_ROUNDS = 2 * DIGITS
+MEDIAN, DEVIATION = "median", "deviation"
+ENTRIES = "entries"  # the key of each feature's number of entries in a consensus' memory
+
+BITS = 6
+BINS = 1 << BITS
+PRECISION = 2.0 ** (12 - BITS * DIGITS)  # relative, of the medians found
+BELOW, ABOVE = BINS, BINS + 1  # two more counts beside the bins
+COUNTS = BINS + 2
+
+_SIGN = np.uint64(1 << 63)
+Keys = NDArray[np.uint64]
 
 
-@dataclass(slots=True, eq=False)
-class ScaledColumns:
-    """(x − centre)/scale of a site's columns. Centre and scale come with every broadcast."""
-
-    columns: Columns
-    centre: FloatArray
-    scale: FloatArray
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(m, n_i)."""
-        return self.columns.shape
-
-    def read(self, start: int, stop: int) -> FloatArray:
-        """Columns start … stop − 1, centred and scaled."""
-        block = self.columns.read(start, stop) - self.centre[:, None]
-        block /= self.scale[:, None]
-        return block
+def keys_of(values: FloatArray) -> Keys:
+    """The rank of each float among all floats, as an integer key; −0 is 0."""
+    bits = np.ascontiguousarray(values + 0.0).view(np.uint64)
+    return np.where(bits & _SIGN, ~bits, bits | _SIGN)
 
 
-@dataclass(frozen=True, slots=True)
-class ScaledMethod(PrecededMethod):
-    """Another method, on centred and scaled data, after rounds that find centre and scale."""
-
-    own_rounds = SCALING_ROUNDS
-    rows: int
-
-    def update_layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
-        """Counts per feature while medians are sought, then what the inner method sends."""
-        if round < SCALING_ROUNDS:
-            return Layout(self.rows, COUNTS)
-        return self.inner.update_layout(round - SCALING_ROUNDS, stage)
-
-    def broadcast_layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
-        """Digits and centre while medians are sought; then the inner broadcast with centre and scale as scalars."""
-        if round < SCALING_ROUNDS:
-            return Layout(self.rows, 2) if round else Layout(0, 0)
-        inner = self.inner.broadcast_layout(round - SCALING_ROUNDS, stage)
-        return Layout(inner.rows, inner.columns, (*inner.scalars, *_names(self.rows)))
-
-    def advance(self, consensus: Consensus, total: Total) -> Consensus:
-        """One more digit of the medians, or one more round of the inner method."""
-        if consensus.round < SCALING_ROUNDS:
-            return self._refine(consensus, total)
-        broadcast, centre, scale = split_broadcast(consensus.broadcast, self.rows)
-        inside = replace(consensus, round=consensus.round - SCALING_ROUNDS, broadcast=broadcast)
-        return self._around(self.inner.advance(inside, total), centre, scale)
-
-    def site(self, columns: Columns) -> ScaledSite:
-        """The side of a participant that holds these columns."""
-        return ScaledSite(self.inner, columns)
-
-    def partitioned_answer(self, partition: Partition, round: int, broadcast: TensorMessage) -> TensorMessage:
-        """The parts' counts added, then what the inner method answers over scaled parts."""
-        if round < SCALING_ROUNDS:
-            return sum_of_answers(partition, self.update_layout(round), round, broadcast)
-        inside, centre, scale = split_broadcast(broadcast, self.rows)
-        scaled = ScaledPartition(partition, ScaledColumns(partition.columns, centre, scale), broadcast)
-        return self.inner.partitioned_answer(scaled, round - SCALING_ROUNDS, inside)
-
-    def model(self, consensus: Consensus) -> dict[str, FloatArray]:
-        """The inner method's model, in scaled units, with the centre and scale by which L = centre + scale · (U Vᵀ)."""
-        broadcast, centre, scale = split_broadcast(consensus.broadcast, self.rows)
-        inner = self.inner.model(replace(consensus, broadcast=broadcast))
-        return inner | {"centre": centre + scale * inner.get("centre", 0.0), "scale": scale}
-
-    def verdict(self, consensus: Consensus) -> Verdict | None:
-        """The inner method's; None while medians are sought."""
-        if consensus.round < SCALING_ROUNDS:
-            return None
-        broadcast, _, _ = split_broadcast(consensus.broadcast, self.rows)
-        return self.inner.verdict(replace(consensus, round=consensus.round - SCALING_ROUNDS, broadcast=broadcast))
-
-    def _refine(self, consensus: Consensus, total: Total) -> Consensus:
-        prefix, centre = counting_state(consensus.broadcast, self.rows)
-        prefix = refine(total.sums.tensor, prefix)
-        done = consensus.round + 1
-        if done == DIGITS:
-            centre, prefix = value_of_prefix(prefix), np.zeros(self.rows)
-        if done < SCALING_ROUNDS:
-            return replace(
-                consensus, round=done, broadcast=TensorMessage(np.column_stack([prefix, centre]), np.zeros(0))
-            )
-        begun = self.inner.begin()
-        kept = replace(begun, memory={**begun.memory, **consensus.memory})
-        return self._around(kept, centre, scale_from_mad(value_of_prefix(prefix)))
-
-    def _around(self, inside: Consensus, centre: FloatArray, scale: FloatArray) -> Consensus:
-        scalars = np.concatenate([inside.broadcast.scalars, centre, scale])
-        return replace(
-            inside, round=inside.round + SCALING_ROUNDS, broadcast=TensorMessage(inside.broadcast.tensor, scalars)
-        )
+def values_of(keys: Keys) -> FloatArray:
+    """Inverse of `keys_of`."""
+    return np.ascontiguousarray(np.where(keys & _SIGN, keys & ~_SIGN, ~keys)).view(np.float64)
 
 
-class ScaledSite:
-    """Answers the counting rounds, then delegates to the inner method's site on scaled columns."""
+def count(values: FloatArray, prefix: FloatArray, digit: int) -> FloatArray:
+    """For each row, the number of entries with its prefix by next digit, and the number below or above the prefix.
 
-    def __init__(self, inner: Method, columns: Columns) -> None:
-        rows = columns.shape[0]
-        self._columns = columns
-        self._scaled = ScaledColumns(columns, np.zeros(rows), np.ones(rows))
-        self.inner: Site = inner.site(self._scaled)
+    `prefix` are the digits found so far, as whole numbers; NaN entries are not counted.
+    """
+    rows = values.shape[0]
+    keys = keys_of(values) >> np.uint64(64 - BITS * (digit + 1))
+    first = (prefix.astype(np.uint64) << np.uint64(BITS))[:, None]
+    place = np.where(keys < first, BELOW, np.minimum(keys - first, ABOVE)).astype(np.intp)
+    place[(keys >= first) & (keys - first >= BINS)] = ABOVE
+    flat = (place + COUNTS * np.arange(rows)[:, None])[~np.isnan(values)]
+    return np.bincount(flat, minlength=rows * COUNTS).reshape(rows, COUNTS).astype(np.float64)
 
-    def answer(self, round: int, broadcast: TensorMessage) -> TensorMessage:
-        """Counts of the site's entries by feature, or the inner site's update."""
-        if round < SCALING_ROUNDS:
-            return self._count(round, broadcast)
-        return self.inner.answer(round - SCALING_ROUNDS, self.take_scaling(broadcast))
 
-    def snapshot(self) -> dict[str, NDArray[np.generic]]:
-        """The inner site's state; centre and scale come with every broadcast."""
-        return self.inner.snapshot()
+def refine(counts: FloatArray, prefix: FloatArray) -> FloatArray:
+    """The prefix with one more digit: the interval in which half of all entries is reached.
 
-    def restore(self, snapshot: Mapping[str, NDArray[np.generic]]) -> None:
-        """Restore an earlier snapshot."""
-        self.inner.restore(snapshot)
+    Counts outside the prefix are taken anew each round, so that a site that drops out moves the median, as it should,
+    and does not break the count.
+    """
+    counted = np.rint(counts)
+    wanted = np.ceil(counted.sum(axis=1) / 2.0) - counted[:, BELOW]
+    reached = np.cumsum(counted[:, :BINS], axis=1) >= np.maximum(wanted, 1.0)[:, None]
+    digit = np.where(reached.any(axis=1), reached.argmax(axis=1), BINS - 1)
+    return prefix * BINS + digit
 
-    def finish(self, broadcast: TensorMessage) -> Iterator[ResultBlock]:
-        """The inner result in the data's own units: L = centre + scale · U Vᵀ."""
-        inside = self.take_scaling(broadcast)
-        centre, scale = self._scaled.centre, self._scaled.scale
-        units = scipy.sparse.diags_array(scale, format="csc")
-        for block in self.inner.finish(inside):
-            L = block.L * scale[:, None] + centre[:, None]
-            yield ResultBlock(block.start, L, scipy.sparse.csc_array(units @ block.S), block.V, block.scores)
 
-    def certificate(self) -> dict[str, float]:
-        """The certificate of the inner site, in scaled units."""
-        return self.inner.certificate()
+def value_of_prefix(prefix: FloatArray) -> FloatArray:
+    """The median once all digits are found: of the numbers that begin with them, the one nearest to zero."""
+    spare = np.uint64(64 - BITS * DIGITS)
+    low = prefix.astype(np.uint64) << spare
+    last = low | ((np.uint64(1) << spare) - np.uint64(1))
+    return values_of(np.where(low & _SIGN, low, last))
 
-    def take_scaling(self, broadcast: TensorMessage) -> TensorMessage:
-        """Apply the scaling of this broadcast to the inner site's columns, and return the inner method's broadcast."""
-        inside, self._scaled.centre, self._scaled.scale = split_broadcast(broadcast, self._columns.shape[0])
-        return inside
 
-    def _count(self, round: int, broadcast: TensorMessage) -> TensorMessage:
-        rows = self._columns.shape[0]
-        prefix, centre = counting_state(broadcast, rows)
-        counts = np.zeros((rows, COUNTS))
-        for start, stop in blocks(self._columns):
-            values = self._columns.read(start, stop)
-            if round >= DIGITS:
+class MedianSearch(Stage):
+    """The rounds of one median: of the entries, or of their distances from a centre that was found before.
+
+    The broadcast has the digits found so far, the centre, and how many digits there are.
+    """
+
+    def __init__(self, name: str, rows: int, then: str) -> None:
+        super().__init__(name, down=Layout(rows, 2, 1), up=Layout(rows, COUNTS), then=(name, then))
+
+    def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
+        """Counts of the site's entries by feature and next digit."""
+        (prefix, centre), digit = asked.broadcast.tensor.T, int(asked.broadcast.scalars[0])
+        columns, counts = site.view.own, np.zeros((self.up.rows, COUNTS))
+        for start, stop in blocks(columns):
+            values = columns.read(start, stop)
+            if self.name == DEVIATION:
                 values = np.abs(values - centre[:, None])
-            counts += count(values, prefix, round % DIGITS)
+            counts += count(values, prefix, digit)
         return TensorMessage(counts, np.zeros(0))
 
+    def advance(self, consensus: Consensus, total: Total) -> Consensus:
+        """One more digit, or with the last one the stage that follows."""
+        (prefix, centre), digit = consensus.broadcast.tensor.T, int(consensus.broadcast.scalars[0]) + 1
+        prefix, counts = refine(total.sums.tensor, prefix), np.rint(total.sums.tensor)
+        memory = {**consensus.memory, ENTRIES: counts.sum(axis=1)}
+        after = replace(consensus, round=consensus.round + 1, memory=memory)
+        if digit < DIGITS:
+            return replace(after, broadcast=_state(prefix, centre, digit))
+        found, then = value_of_prefix(prefix), self.then[-1]
+        if self.name == MEDIAN:
+            return replace(after, stage=then, broadcast=_state(np.zeros_like(prefix), found, 0))
+        units = np.concatenate([centre, scale_from_mad(found)])
+        return replace(after, stage=then, broadcast=TensorMessage(np.zeros((0, 0)), units))
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ScaledPartition:
-    """A partition for the inner method: scaled columns, and the inner sites as parts."""
+    def plausible(self, told: Consensus, before: Consensus | None, precision: int) -> str:
+        """The digits of a median only ever gain one, and the centre is settled once."""
+        (digits, centre), number = told.broadcast.tensor.T, float(told.broadcast.scalars[0])
+        if number not in range(DIGITS):
+            return "the number of a median's digits is none that it can have"
+        whole = np.array_equal(digits, np.rint(digits)) and ((digits >= 0) & (digits < BINS**number)).all()
+        if not whole:
+            return "the digits of a median are not whole numbers of the round's length"
+        if before is None or before.stage != self.name or before.round == told.round:
+            return ""
+        (digits_before, centre_before), number_before = before.broadcast.tensor.T, float(before.broadcast.scalars[0])
+        if number - number_before != told.round - before.round:
+            return "the digits of a median do not grow by one each round"
+        if not np.array_equal(np.floor(digits / BINS ** (number - number_before)), digits_before):
+            return "the digits of a median do not go on from those of the round before"
+        same = np.array_equal(centre, centre_before)
+        return "" if same else "the features' centres are not those of the round before"
 
-    partition: Partition
-    columns: ScaledColumns
-    broadcast: TensorMessage
+    def difference(self, expected: Consensus, announced: TensorMessage) -> float:
+        """Digits follow from whole numbers, and centres from digits: nothing is rounded."""
+        true = expected.broadcast
+        same = np.array_equal(true.tensor, announced.tensor) and np.array_equal(true.scalars, announced.scalars)
+        return 0.0 if same else APART
 
-    def total(self, task: PartTask) -> FloatArray:
-        """The sum of what the inner sites answer."""
-        return self.partition.total(InnerTask(task, self.broadcast))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class InnerTask:
-    """Asks the inner site of a part, with the scaling of this broadcast."""
-
-    task: PartTask
-    broadcast: TensorMessage
-
-    def __call__(self, site: Site) -> FloatArray:
-        """The inner site's answer."""
-        assert isinstance(site, ScaledSite)  # parts are sites of the method that asks
-        site.take_scaling(self.broadcast)
-        return self.task(site.inner)
+    def conserved(self, consensus: Consensus, total: Total) -> str:
+        """Every entry of a feature is counted once in every round, so that the counts always add up to the same."""
+        counts, rounding = total.sums.tensor, total.rounding[0]
+        if reason := broken_count(counts, rounding, what="a count of entries"):
+            return reason
+        entries = consensus.memory.get(ENTRIES)
+        if entries is not None and total.whole and unequal(counts.sum(axis=1), entries, COUNTS * rounding):
+            return "the counts of a feature do not add up to its entries in the round before"
+        return ""
 
 
-def counting_state(broadcast: TensorMessage, rows: int) -> tuple[FloatArray, FloatArray]:
-    """The digits found so far and the centre, from the broadcast of a counting round; zeros in round 0."""
-    if broadcast.tensor.size == 0:
-        return np.zeros(rows), np.zeros(rows)
-    return broadcast.tensor[:, 0], broadcast.tensor[:, 1]
+class InUnits(StageAround):
+    """A stage on (x − centre)/scale: both stand at the end of its broadcast, so that a site needs no earlier one."""
+
+    def __init__(self, inner: Stage, rows: int) -> None:
+        down = inner.down
+        super().__init__(inner, down=Layout(down.rows, down.columns, down.scalars + 2 * rows))
+        self._rows = rows
+
+    def inside(self, consensus: Consensus) -> Consensus:
+        """Without centre and scale; a consensus from before they were found stays as it is."""
+        if consensus.stage in BEFORE_UNITS:
+            return consensus
+        return replace(consensus, broadcast=split_broadcast(consensus.broadcast, self._rows)[0])
+
+    def prepare(self, view: View, told: Consensus) -> Consensus:
+        """Apply the units of this broadcast to the site's columns."""
+        assert view.scaled is not None  # a method with such stages is `scaled`
+        _, view.scaled.centre, view.scaled.scale = split_broadcast(told.broadcast, self._rows)
+        return super().prepare(view, told)
+
+    def advance(self, consensus: Consensus, total: Total) -> Consensus:
+        """What the inner stage has follow, in the same units."""
+        after = super().advance(consensus, total)
+        scalars = np.concatenate([after.broadcast.scalars, consensus.broadcast.scalars[-2 * self._rows :]])
+        return replace(after, broadcast=TensorMessage(after.broadcast.tensor, scalars))
+
+    def plausible(self, told: Consensus, before: Consensus | None, precision: int) -> str:
+        """Scales are positive, and settled once."""
+        _, centre, scale = split_broadcast(told.broadcast, self._rows)
+        if not (scale > 0.0).all():
+            return "a feature's scale is not positive"
+        if before is not None and before.stage not in BEFORE_UNITS:
+            _, centre_before, scale_before = split_broadcast(before.broadcast, self._rows)
+            if not (np.array_equal(centre, centre_before) and np.array_equal(scale, scale_before)):
+                return "the features' centres or scales are not those of the round before"
+        return super().plausible(told, before, precision)
+
+    def difference(self, expected: Consensus, announced: TensorMessage) -> float:
+        """Each feature's centre and scale in its own size, and what the inner stage compares."""
+        _, *units = split_broadcast(expected.broadcast, self._rows)
+        _, *others = split_broadcast(announced, self._rows)
+        apart = (of_figures(one, other) for one, other in zip(units, others, strict=True))
+        return worst(*apart, super().difference(expected, announced))
+
+    def finish(self, site: StagedSite, asked: Consensus) -> Iterator[ResultBlock]:
+        """The inner result in the data's own units: L = centre + scale · U Vᵀ."""
+        assert site.view.scaled is not None
+        centre, scale = site.view.scaled.centre, site.view.scaled.scale
+        units = scipy.sparse.diags_array(scale, format="csc")
+        for block in super().finish(site, asked):
+            L = block.L * scale[:, None] + centre[:, None]
+            S, found = scipy.sparse.csc_array(units @ block.S), block.findings
+            if found is not None:
+                found = replace(found, expected=found.expected * scale[S.indices] + centre[S.indices])
+            yield replace(block, L=L, S=S, findings=found)
+
+    def model(self, consensus: Consensus) -> dict[str, FloatArray]:
+        """The inner stage's model, in scaled units, with the centre and scale by which L = centre + scale · (U Vᵀ)."""
+        _, centre, scale = split_broadcast(consensus.broadcast, self._rows)
+        inner = super().model(consensus)
+        return inner | {"centre": centre + scale * inner.get("centre", 0.0), "scale": scale}
+
+
+BEFORE_UNITS = frozenset({"count", MEDIAN, DEVIATION})
+
+
+def in_robust_units(method: Method) -> Method:
+    """The method on centred and scaled data, after rounds that find centre and scale."""
+    rows, first = method.solver.rows, method.stages[0].name
+    found = (MedianSearch(MEDIAN, rows, DEVIATION), MedianSearch(DEVIATION, rows, first))
+    return replace(method, stages=(*found, *(InUnits(stage, rows) for stage in method.stages)), scaled=True)
 
 
 def split_broadcast(broadcast: TensorMessage, rows: int) -> tuple[TensorMessage, FloatArray, FloatArray]:
-    """The inner method's broadcast, the centre and the scale."""
+    """The inner stage's broadcast, the centre and the scale."""
     scalars, centre, scale = np.split(broadcast.scalars, [-2 * rows, -rows])
     return TensorMessage(broadcast.tensor, scalars), centre, scale
 
@@ -230,6 +236,5 @@ def scale_from_mad(deviation: FloatArray) -> FloatArray:
     return np.where(deviation > 0.0, NORMAL_MEDIAN * deviation, 1.0)
 
 
-@lru_cache(maxsize=8)
-def _names(rows: int) -> tuple[str, ...]:
-    return (*(f"centre_{k}" for k in range(rows)), *(f"scale_{k}" for k in range(rows)))
+def _state(prefix: FloatArray, centre: FloatArray, digit: int) -> TensorMessage:
+    return TensorMessage(np.column_stack([prefix, centre]), np.array([float(digit)]))

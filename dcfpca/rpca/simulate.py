@@ -9,21 +9,24 @@ import numpy as np
 from scipy import sparse
 
 from dcfpca.errors import BadMessage
-from dcfpca.rpca.entry_checks import check_entries
+from dcfpca.privacy.discrete_gaussian import Entropy
+from dcfpca.rpca.column_blocks import check_entries
 from dcfpca.rpca.kernels.loop_selection import active_loops
+from dcfpca.rpca.kernels.order_independent_sum import OrderIndependentSum
 from dcfpca.rpca.method import (
     Columns,
     Consensus,
     FloatArray,
     Layout,
-    Method,
     Progress,
     ResultBlock,
-    Site,
     TensorMessage,
     Total,
 )
-from dcfpca.rpca.order_independent_sum import OrderIndependentSum
+from dcfpca.rpca.private.stages import NUMBERS, PrivateSolver
+from dcfpca.rpca.private.whole_numbers import noised
+from dcfpca.rpca.stage import Site
+from dcfpca.rpca.stage_list import Method
 
 Observe = Callable[[Consensus, Sequence[Site]], None]
 
@@ -72,27 +75,30 @@ def simulate(method: Method, columns: Sequence[Columns], observe: Observe | None
     history = []
     while consensus.outcome is None:
         consensus = method.advance(consensus, exchange(method, consensus, sites))
+        if not np.isfinite(consensus.broadcast.flat()).all():
+            # As sites do when it arrives: a simulation must not go on where a run would end.
+            raise BadMessage(f"the broadcast of stage {consensus.stage} holds numbers that are not finite")
         history.append(consensus.progress)
         if observe is not None:
             observe(consensus, sites)
-    results = tuple(collect(site, consensus.broadcast) for site in sites)
+    results = tuple(collect(site, consensus) for site in sites)
     return Simulation(consensus, results, tuple(history))
 
 
 def exchange(method: Method, consensus: Consensus, sites: Sequence[Site]) -> Total:
     """One round: every site answers the broadcast, and the updates are added as the aggregator adds them."""
-    layout = method.update_layout(consensus.round, consensus.stage)
+    layout = method.stage(consensus.stage).up
     running = OrderIndependentSum(layout.size, active_loops().add_compensated)
     for site in sites:
-        update = _checked(site.answer(consensus.round, consensus.broadcast), layout)
+        update = _checked(site.answer(consensus), layout)
         running.add(update.tensor.ravel())
         running.add(update.scalars, update.tensor.size)
     return Total(TensorMessage.unflatten(layout, running.total()), len(sites))
 
 
-def collect(site: Site, broadcast: TensorMessage) -> SiteResult:
-    """A site's result under this broadcast, put together from its blocks."""
-    parts = list(site.finish(broadcast))
+def collect(site: Site, final: Consensus) -> SiteResult:
+    """A site's result under this consensus, put together from its blocks."""
+    parts = list(site.finish(final))
     if len(parts) == 1:
         return SiteResult(parts[0].L, parts[0].S, parts[0].V, site.certificate(), _p_values(parts))
     return SiteResult(
@@ -110,7 +116,37 @@ def _p_values(parts: Sequence[ResultBlock]) -> FloatArray:
 
 
 def _checked(update: TensorMessage, layout: Layout) -> TensorMessage:
-    declared = ((layout.rows, layout.columns), (len(layout.scalars),))
+    declared = ((layout.rows, layout.columns), (layout.scalars,))
     if (update.tensor.shape, update.scalars.shape) != declared:
         raise BadMessage(f"An update has shapes {update.tensor.shape} and {update.scalars.shape}, not {declared}.")
     return update
+
+
+@dataclass(frozen=True, slots=True)
+class NoisySum:
+    """Answers of sites, noised as by a service and added. `silent` sites, the first ones, add no noise."""
+
+    method: Method
+    entropy: Entropy
+    silent: int = 0
+
+    def of(self, consensus: Consensus, sites: Sequence[Site]) -> Total:
+        """The opened sum of a round; sums on the grid are exact in any order."""
+        layout, solver = self.method.stage(consensus.stage).up, self.method.solver
+        assert isinstance(solver, PrivateSolver)
+        deviation, honest = solver.schedule.deviation(NUMBERS[consensus.stage]), len(sites) - solver.conspirators
+        total = None
+        for index, site in enumerate(sites):
+            exact = site.answer(consensus).flat()
+            sent = exact if index < self.silent else noised(exact, deviation, honest, self.entropy)
+            total = sent if total is None else total + sent
+        assert total is not None
+        return Total(TensorMessage.unflatten(layout, total), len(sites))
+
+
+def simulate_private(method: Method, columns: Sequence[Columns], entropy: Entropy) -> Consensus:
+    """The final consensus of a whole private run over these sites."""
+    sites, consensus, sums = [method.site(own) for own in columns], method.begin(), NoisySum(method, entropy)
+    while consensus.outcome is None:
+        consensus = method.advance(consensus, sums.of(consensus, sites))
+    return consensus

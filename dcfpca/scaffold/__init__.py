@@ -1,1 +1,1 @@
-"""What `dcfpca init`, `up` and `down` do: configurations with comments, and a consortium on one machine."""
+"""Configurations with comments, and a consortium on one machine: for `dcfpca init`, `up`, `down` and `demo`."""

@@ -5,18 +5,21 @@ The lock tells a live process from a stale pid file, whose number may belong to 
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import signal
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 from dcfpca.errors import DcfpcaError
 
+READY_SECONDS = 90.0
 _STOP_SECONDS = 30.0
 _LOOK_SECONDS = 0.05
 _TAIL_LINES = 5
@@ -40,7 +43,7 @@ class Background:
 
     def is_running(self) -> bool:
         """Whether the process lives."""
-        return self._pid() is not None
+        return self.pid() is not None
 
     def start(self, arguments: Sequence[str]) -> bool:
         """Start `python -m …` unless it runs already; returns whether it was started."""
@@ -77,19 +80,36 @@ class Background:
 
     def stop(self) -> bool:
         """Tell the process to stop and wait until it has; kill it after a while. Returns whether it was running."""
-        pid = self._pid()
-        if pid is None:
-            return False
-        os.kill(pid, signal.SIGTERM)
+        running = self.tell_to_stop()
+        self.await_end()
+        return running
+
+    def tell_to_stop(self) -> bool:
+        """Send SIGTERM, without waiting for the end; returns whether it was running."""
+        return self._signal(signal.SIGTERM)
+
+    def await_end(self) -> None:
+        """Wait for the end of a process that was told to stop; kill it after a while."""
         deadline = time.monotonic() + _STOP_SECONDS
         while self.is_running():
             if time.monotonic() > deadline:
-                os.kill(pid, signal.SIGKILL)
-                deadline = float("inf")
+                self.kill()
             time.sleep(_LOOK_SECONDS)
-        return True
 
-    def _pid(self) -> int | None:
+    def kill(self) -> None:
+        """Kill it with SIGKILL and wait until it is gone."""
+        self._signal(signal.SIGKILL)
+        while self.is_running():
+            time.sleep(_LOOK_SECONDS)
+
+    def _signal(self, number: signal.Signals) -> bool:
+        pid = self.pid()
+        if pid is not None:
+            os.kill(pid, number)
+        return pid is not None
+
+    def pid(self) -> int | None:
+        """The number of the live process; None if there is none."""
         try:
             descriptor = os.open(self.directory / "pid", os.O_RDWR)
         except FileNotFoundError:
@@ -102,6 +122,36 @@ class Background:
             return None
         finally:
             os.close(descriptor)
+
+
+def until(done: Callable[[], bool], processes: Iterable[Background], what: str, seconds: float = READY_SECONDS) -> None:
+    """Wait until `done()` holds; ProcessEnded when one of these processes ends before, or the time is up."""
+    deadline, watched = time.monotonic() + seconds, list(processes)
+    while not done():
+        for process in watched:
+            process.require_running()
+        if time.monotonic() > deadline:
+            logs = ", ".join(str(process.log) for process in watched)
+            raise ProcessEnded(f"{what} did not happen within {seconds:g} s", f"the logs: {logs}")
+        time.sleep(_LOOK_SECONDS)
+
+
+@contextmanager
+def signals_exit() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into SystemExit, so that contexts exit and stop the processes they started."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _last_words(log: Sequence[str]) -> tuple[str, str]:
@@ -119,5 +169,5 @@ def _keep_open_files_here() -> None:
     for name in os.listdir("/dev/fd"):  # noqa: PTH208 numbers, not paths
         number = int(name)
         if number > 2:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.set_inheritable(number, False)

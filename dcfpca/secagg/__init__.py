@@ -1,104 +1,86 @@
-"""The secure sum: the aggregator learns the total of the updates and nothing else.
+"""The secure sum: the aggregator learns the total of the updates over the whole cohort, and nothing else.
 
-Two protocols. `fixed_cohort` is the default: every sum is over the whole cohort of the run. `dropout_recovery`, whose
-names are exported here, goes on without participants that drop out (`dropouts = "go-on"`).
+Every sum of a run is over the same cohort; docs/protocol.md argues why that hides single updates.
+Set-up, once a run, is two relays; a round is one message each way. `terms` is the same at both sides.
 
-One attempt at one round with dropout recovery, both sides. `context` is the same at both (see `Context`); `identity` is
-the participant's certificate with its signing and verifying functions; `seed` is 32 bytes of fresh entropy, which the
-participant saves before use.
+    participant                                             aggregator
+    side = SecureSite.begin(terms, identity, entropy)
+    side.advert()                                      →    accept_advert(terms, known, advert, verify)
+                                                       ←    roster = close_roster(terms, known, verify)
+    side.share(roster)                                 →    accept_shares(roster_digest, cohort, sender, key, shares)
+                                                       ←    shares_for(receiver, all_shares)
+    side.complete(roster, shares)
+                                                       ←    Opening;  tally = begin_tally(terms, roster, opening)
+    side.admit(opening, check) is Numbers.NEW: compute the update and save it
+    side.answer(opening, update): Masked               →    tally.add(masked)
+                                  Misfit               →    the same opening with one more lift
+                                                            open_sum(terms, opening, tally)
 
-    participant                                        aggregator
-    side = ParticipantSide(context, identity, seed)
-    advert = side.advertise()                     →    accept_advert(context, advert, verify)
-                                                       closed = close_roster(context, adverts)
-                                                  ←    roster_for(closed, name)
-    shares = side.share(roster)                   →    accept_shares(closed, name, shares)
-      … the local step ends …
-    bound = side.state_bound(vector)              →    agreement = agree(closed, shared_names, {name: exponent})
-                                                  ←    delivery_for(agreement, name, all_shares)
-    side.agree(delivery)
-    masked = side.mask(vector)                    →    total += masked          (uint64, wraps around)
-                                                       survivors = close_survivors(closed, agreement, delivered_names)
-                                                  ←    survivors
-    attestation = side.attest(survivors)          →    accept_attestation(closed, agreement, survivors, …, verify)
-                                                       enough(closed, survivors.members, attestations)
-                                                  ←    request_for(closed, survivors, name, attestations)
-    reveal = side.reveal(request)                 →    accept_reveal(closed, agreement, survivors, reveal)
-                                                       enough(closed, agreement.members, reveals)
-                                                       masks = recover(closed, agreement, survivors, reveals)
-                                                       remove_masks(total, masks)
-                                                       sum = open_sum(context, agreement, total)
-
-The participant saves the seed and every message it accepts before it sends an answer. After a crash it makes a new side
-from the saved seed and gives it the saved messages again, which yields the same bytes and binds it as before; a message
-that contradicts them is refused by name (see `errors`). When a round is reopened, the new side is given
-`opened_before=old_side.opened`.
+The participant saves `side.record` before it sends any answer: a side restored from it says the same bytes again.
 """
 
-from dcfpca.secagg.dropout_recovery.aggregator import (
-    ClosedRoster,
+from dcfpca.secagg.aggregator import (
+    OpenedSum,
+    Tally,
     accept_advert,
-    accept_attestation,
-    accept_reveal,
     accept_shares,
-    agree,
+    begin_tally,
     close_roster,
-    close_survivors,
-    delivery_for,
-    enough,
-    request_for,
-    roster_for,
+    open_sum,
+    shares_for,
 )
-from dcfpca.secagg.dropout_recovery.context import Context
-from dcfpca.secagg.dropout_recovery.messages import (
+from dcfpca.secagg.column_sets import ColumnHasher, ColumnSet
+from dcfpca.secagg.differencing_check import ColumnExposure, Exposure, PastRun, column_exposure, exposure
+from dcfpca.secagg.fixed_point import Block, BlockLayout, dtype_of
+from dcfpca.secagg.keys import SigningIdentity
+from dcfpca.secagg.messages import (
     Advert,
-    Agreement,
-    Attestation,
-    Bound,
-    Delivery,
-    Reveal,
+    Complaint,
+    Masked,
+    Misfit,
+    Opening,
     Roster,
+    RunTerms,
     SealedShare,
-    Share,
-    Survivors,
-    UnmaskRequest,
+    check_complaint,
+    check_evidence,
+    complain,
+    evidence_statement,
 )
-from dcfpca.secagg.dropout_recovery.participant import ParticipantSide, Pinned
-from dcfpca.secagg.dropout_recovery.unmask import Masks, open_sum, recover, remove_masks
-from dcfpca.secagg.identity import SigningIdentity
-from dcfpca.secagg.ring_fixed_point import dtype_of
+from dcfpca.secagg.site import Numbers, SecureSite
 
 __all__ = [
     "Advert",
-    "Agreement",
-    "Attestation",
-    "Bound",
-    "ClosedRoster",
-    "Context",
-    "Delivery",
-    "Masks",
-    "ParticipantSide",
-    "Pinned",
-    "Reveal",
+    "Block",
+    "BlockLayout",
+    "ColumnExposure",
+    "ColumnHasher",
+    "ColumnSet",
+    "Complaint",
+    "Exposure",
+    "Masked",
+    "Misfit",
+    "Numbers",
+    "OpenedSum",
+    "Opening",
+    "PastRun",
     "Roster",
+    "RunTerms",
     "SealedShare",
-    "Share",
+    "SecureSite",
     "SigningIdentity",
-    "Survivors",
-    "UnmaskRequest",
+    "Tally",
     "accept_advert",
-    "accept_attestation",
-    "accept_reveal",
     "accept_shares",
-    "agree",
+    "begin_tally",
+    "check_complaint",
+    "check_evidence",
     "close_roster",
-    "close_survivors",
-    "delivery_for",
+    "column_exposure",
+    "complain",
     "dtype_of",
-    "enough",
+    "evidence_statement",
+    "exposure",
     "open_sum",
-    "recover",
-    "remove_masks",
-    "request_for",
-    "roster_for",
+    "shares_for",
 ]

@@ -5,8 +5,23 @@ Every one of these fails closed: nothing is sent in answer, and the state of the
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dcfpca.errors import BadMessage
-from dcfpca.secagg.evidence import Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a site keeps when it catches the aggregator in something untrue: two digests that should be one.
+
+    `context` is the digest of the opening that the site answered in `round`, which names run, roster, consensus, sum
+    before, layout and exponents.
+    """
+
+    round: int
+    context: bytes
+    announced: bytes
+    found: bytes
 
 
 class SecureSumRefusal(BadMessage):
@@ -35,20 +50,8 @@ class ReplayedKey(SecureSumRefusal):
     """Something signed for another run, round or attempt, or one participant's keys under two names."""
 
 
-class CohortTooSmall(SecureSumRefusal):
-    """Fewer participants than this site's policy demands."""
-
-
-class BelowThreshold(SecureSumRefusal):
-    """Fewer participants, signatures or shares than the threshold: the round cannot go on and must be reopened."""
-
-
 class ChangedRoster(SecureSumRefusal):
     """A second, different roster in one attempt, or one without this participant."""
-
-
-class ChangedAgreement(SecureSumRefusal):
-    """A second, different set of masking participants in one attempt, or one without this participant."""
 
 
 class ChangedExponent(SecureSumRefusal):
@@ -57,22 +60,6 @@ class ChangedExponent(SecureSumRefusal):
 
 class ChangedUpdate(SecureSumRefusal):
     """A second, different update under one mask."""
-
-
-class SurvivorDropped(SecureSumRefusal):
-    """The aggregator names a participant a dropout to its face, although that participant delivered."""
-
-
-class InconsistentSurvivors(SecureSumRefusal):
-    """Not everybody was shown the same survivors."""
-
-
-class DifferencedSum(SecureSumRefusal):
-    """A round that was opened for some survivors is to be opened for others: the difference would be single updates."""
-
-
-class BothShares(SecureSumRefusal):
-    """Both kinds of share of one participant are wanted, which together would open its update."""
 
 
 class TamperedShare(SecureSumRefusal):
@@ -111,8 +98,16 @@ class UpdateTooLarge(SecureSumRefusal):
     """An update that still does not fit after the exponents were raised as often as a run allows."""
 
 
+class RoundedAway(SecureSumRefusal):
+    """A sum of which the exponents, raised for a member's misfit, left nothing."""
+
+
 class WrongSum(SecureSumRefusal):
     """A sum that its tag contradicts: the aggregator announced something that the sites did not send."""
+
+
+class ImpossibleSum(SecureSumRefusal):
+    """A sum of what the sites sent that no true updates can have: one of them sent something else."""
 
 
 class WrongConsensus(SecureSumRefusal):

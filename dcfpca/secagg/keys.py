@@ -1,8 +1,12 @@
-"""Key operations of both protocols; each protocol has its own labels and statements."""
+"""Key agreement, sealing and signatures: what the secure sum asks of the cryptographic library."""
 
 from __future__ import annotations
 
-from cryptography.exceptions import InvalidTag
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -11,6 +15,31 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from dcfpca.secagg.errors import SwappedKey, TamperedShare
 
 KEY_BYTES = 32
+
+Sign = Callable[[bytes], bytes]
+# (certificate DER, name) → the certificate's public key, or BadIdentity. Callers cache it: one chain, one check a run.
+Verify = Callable[[bytes, str], EllipticCurvePublicKey]
+
+_ECDSA = ECDSA(SHA256())
+
+
+@dataclass(frozen=True, slots=True)
+class SigningIdentity:
+    """A participant's certificate, its signing function (deterministic, RFC 6979), and its verifier of others."""
+
+    name: str
+    certificate: bytes
+    sign: Sign
+    verify: Verify
+
+
+def signed(identity: EllipticCurvePublicKey, signature: bytes, statement: bytes) -> bool:
+    """True if the signature over the statement verifies under this key."""
+    try:
+        identity.verify(signature, statement, _ECDSA)
+    except InvalidSignature:
+        return False
+    return True
 
 
 def hkdf(secret: bytes, info: bytes) -> bytes:

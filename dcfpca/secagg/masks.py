@@ -1,4 +1,8 @@
-"""Mask expansion: AES-256 in counter mode, one key per mask, added to a ring vector block by block."""
+"""Masks between two members: their common root, the keys derived from it, and the expansion of a key to a mask.
+
+The root of a round is the root of the round before, ratcheted: whoever takes a later one cannot go back. A mask is the
+stream of AES-256 in counter mode, one key per mask, added to a vector block by block.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,42 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from dcfpca.secagg.ring_fixed_point import RingArray
+from dcfpca.secagg.encoding import derive
+from dcfpca.secagg.fixed_point import RingArray
 
 # Small enough to stay in the second-level cache between the cipher and the addition.
 BLOCK_BYTES = 1 << 17
 _ZEROS: NDArray[np.uint8] = np.zeros(BLOCK_BYTES, dtype=np.uint8)
+
+
+def pair_root(shared: bytes, roster: bytes, one: str, other: str) -> bytes:
+    """The root of round 0 from the X25519 secret of two members, symmetric in both."""
+    return derive(shared, "pair-root", roster, min(one, other), max(one, other))
+
+
+def ratchet(root: bytes, rounds: int) -> bytes:
+    """The root after `rounds` more rounds."""
+    for _ in range(rounds):
+        root = derive(root, "ratchet")
+    return root
+
+
+def sealing_key(root: bytes, sender: str, receiver: str) -> bytes:
+    """The key that seals the single share from this sender to this receiver."""
+    return derive(root, "seal-share", sender, receiver)
+
+
+def mask_key(root: bytes, context: bytes) -> bytes:
+    """The key of a pair's mask in one context."""
+    return derive(root, "pair-mask", context)
+
+
+def mask_values(values: RingArray, key: bytes, name: str, peer: str) -> None:
+    """Mask `name`'s numbers against `peer` in place: of a pair, the first in order adds and the second subtracts."""
+    if name < peer:
+        add_mask(values, key)
+    else:
+        subtract_mask(values, key)
 
 
 def add_mask(vector: RingArray, key: bytes) -> None:

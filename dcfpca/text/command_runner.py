@@ -27,6 +27,8 @@ def run_command(
     A DcfpcaError, or what `explain` makes one of, prints `error:` and `hint:` on stderr. Any other exception is a bug
     and propagates with its traceback.
     """
+    # gRPC's C core writes lines of its own to stderr, in no format of ours; what matters of them we log ourselves.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         app(args=None if arguments is None else list(arguments))
     except BrokenPipeError:

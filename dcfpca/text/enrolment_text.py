@@ -14,17 +14,17 @@ def unknown_names(wanted: Sequence[str], known: Sequence[pb.ParticipantView]) ->
     names = [one.name for one in known]
     for name in wanted:
         if name not in names:
-            told = f"{name} has never connected to this aggregator"
+            sentence = f"{name} has never connected to this aggregator"
             suggestion = did_you_mean(name, names)
-            yield f"{told}; {suggestion}" if suggestion else told
+            yield f"{sentence}; {suggestion}" if suggestion else sentence
 
 
 def enrolment_lines(
-    view: pb.RunView, known: Sequence[pb.ParticipantView], refusals_told: bool = False
+    view: pb.RunView, known: Sequence[pb.ParticipantView], refusals_shown: bool = False
 ) -> Iterator[str]:
     """Who has enrolled, and for everyone else that the spec names (or that is known, if it names none) why not.
 
-    Where the refusals were told before, sites that refused are named without their reasons.
+    Where the refusals were shown before, sites that refused are named without their reasons.
     """
     states = {one.name: one.state for one in known}
     refusals = {one.participant: "; ".join(one.reasons) for one in view.refusals if one.what == "enrolment"}
@@ -33,7 +33,7 @@ def enrolment_lines(
     yield f"enrolled: {', '.join(enrolled) or 'nobody'}"
     for name in json.loads(view.spec or b"{}").get("participants") or sorted(states):
         if name not in enrolled:
-            why = "refused" if refusals_told and name in refusals else _why(name, refusals, states)
+            why = "refused" if refusals_shown and name in refusals else _why(name, refusals, states)
             yield f"not enrolled: {name} ({why})"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from contextlib import AbstractContextManager
-from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -36,9 +35,7 @@ class RunProgress(AbstractContextManager["RunProgress"]):
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._live.stop()
 
     @property

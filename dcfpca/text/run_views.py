@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from dcfpca.operator.run_stream import OVER
-from dcfpca.pki.validity import SOON_DAYS
+from dcfpca.pki.trust import SOON_DAYS
 from dcfpca.privacy.statement import run_line, spec_document
 from dcfpca.text.console import Json, add_row, figure, moment, plain, size, span, table
 from dcfpca.v1 import admin_pb2 as pb
@@ -29,57 +30,46 @@ _COLOURS = {
 }
 
 
+def message_fields(message: Any, names: str) -> dict[str, Json]:
+    """These fields of a message: repeated ones as lists, bytes in hex, and milliseconds `x_ms` as the time `x`."""
+    found: dict[str, Json] = {}
+    for name in names.split():
+        value = getattr(message, name)
+        if name.endswith("_ms"):
+            found[name.removesuffix("_ms")] = moment(value)
+        elif isinstance(value, bytes):
+            found[name] = value.hex()
+        else:
+            found[name] = value if isinstance(value, str | int | float) else list(value)
+    return found
+
+
 def run_document(view: pb.RunView) -> dict[str, Json]:
     """A run with its rounds."""
+    waiting, complaint = "participant since_ms connected said", "participant accused error sentence at_ms"
+    round = (
+        "round attempt seconds change rank noise threshold bytes_received bytes_sent survivors dropouts singular_values"
+    )
     return run_summary(view) | {
         "spec": json.loads(view.spec or b"{}"),
         "privacy": spec_document(json.loads(view.spec or b"{}")),
         "spec_sha256": view.spec_sha256.hex(),
-        "enrolled": [_enrolled(one) for one in view.enrolled],
-        "refusals": [refusal_document(one) for one in view.refusals],
+        "enrolled": [message_fields(one, "participant private signature fingerprint") for one in view.enrolled],
+        "refusals": [message_fields(one, "participant what reasons") for one in view.refusals],
         "awaited": list(view.awaited),
-        "waiting": [_waiting(one) for one in view.waiting],
-        "complaints": [_complaint(one) for one in view.complaints],
+        "waiting": [message_fields(one, waiting) for one in view.waiting],
+        "complaints": [message_fields(one, complaint) for one in view.complaints],
         "percent": dict(view.percent),
-        "rounds": [_round(one) for one in view.rounds],
-        "rank_curve": [
-            {"rank": one.rank, "error": one.error, "standard_error": one.standard_error} for one in view.rank_curve
-        ],
+        "rounds": [message_fields(one, round) for one in view.rounds],
+        "rank_curve": [message_fields(one, "rank error standard_error") for one in view.rank_curve],
     }
 
 
 def run_summary(view: pb.RunView) -> dict[str, Json]:
-    """A run without its rounds, spec and participants."""
-    return {
-        "run_id": view.run_id,
-        "status": view.status,
-        "reason": view.reason,
-        "round": view.round,
-        "rounds_held": view.rounds_held,
-        "round_limit": view.round_limit,
-        "attempt": view.attempt,
-        "phase": view.phase,
-        "deadline": moment(view.deadline_ms),
-        "at_deadline": view.at_deadline,
-        "created": moment(view.created_ms),
-        "ended": moment(view.ended_ms),
-        "operator": view.operator,
-        "verdict": verdict_document(view),
-    }
-
-
-def verdict_document(view: pb.RunView) -> dict[str, Json] | None:
-    """Whether the answer can be trusted and why not; None until the run has finished."""
-    if not view.HasField("verdict"):
-        return None
-    told = view.verdict
-    return {
-        "sound": told.sound,
-        "sentence": told.sentence,
-        "reasons": list(told.reasons),
-        "advice": told.advice,
-        "notes": list(told.notes),
-    }
+    """A run without its rounds, spec and participants; the verdict is None until the run has finished."""
+    where = "round rounds_held round_limit attempt phase deadline_ms at_deadline"
+    verdict = message_fields(view.verdict, "sound sentence reasons advice notes") if view.HasField("verdict") else None
+    return message_fields(view, f"run_id status reason {where} created_ms ended_ms operator") | {"verdict": verdict}
 
 
 def run_listing(view: pb.RunView) -> dict[str, Json]:
@@ -93,44 +83,11 @@ def run_listing(view: pb.RunView) -> dict[str, Json]:
     }
 
 
-def _enrolled(one: pb.EnrolledView) -> dict[str, Json]:
-    return {
-        "participant": one.participant,
-        "private": one.private,
-        "signature": one.signature.hex(),
-        "fingerprint": one.fingerprint,
-    }
-
-
-def refusal_document(one: pb.Refusal) -> dict[str, Json]:
-    """A refusal, with every reason."""
-    return {"participant": one.participant, "what": one.what, "reasons": list(one.reasons)}
-
-
-def _waiting(one: pb.WaitingView) -> dict[str, Json]:
-    return {
-        "participant": one.participant,
-        "since": moment(one.since_ms),
-        "connected": one.connected,
-        "said": one.said,
-    }
-
-
 def waiting_line(one: pb.WaitingView) -> str:
     """For whom a run waits, since when, and what the site said last."""
     state = "connected" if one.connected else "away"
     said = f'; it said: "{one.said}"' if one.said else ""
     return f"{one.participant} since {moment(one.since_ms)} ({state}){said}"
-
-
-def _complaint(one: pb.ComplaintView) -> dict[str, Json]:
-    return {
-        "participant": one.participant,
-        "accused": one.accused,
-        "error": one.error,
-        "sentence": one.sentence,
-        "at": moment(one.at_ms),
-    }
 
 
 def complaint_line(one: pb.ComplaintView) -> str:
@@ -139,35 +96,9 @@ def complaint_line(one: pb.ComplaintView) -> str:
     return f"{one.participant}{about}: {one.sentence} ({one.error}, {moment(one.at_ms)})"
 
 
-def _round(one: pb.RoundView) -> dict[str, Json]:
-    return {
-        "round": one.round,
-        "attempt": one.attempt,
-        "seconds": one.seconds,
-        "change": one.change,
-        "rank": one.rank,
-        "noise": one.noise,
-        "threshold": one.threshold,
-        "bytes_received": one.bytes_received,
-        "bytes_sent": one.bytes_sent,
-        "survivors": list(one.survivors),
-        "dropouts": list(one.dropouts),
-        "singular_values": list(one.singular_values),
-    }
-
-
 def participant_document(one: pb.ParticipantView) -> dict[str, Json]:
     """A participant, as operators see it."""
-    return {
-        "name": one.name,
-        "state": one.state,
-        "software": one.software,
-        "last_seen": moment(one.last_seen_ms),
-        "certificate_days": one.certificate_days,
-        "fingerprint": one.fingerprint,
-        "rows": one.rows,
-        "runs": list(one.runs),
-    }
+    return message_fields(one, "name state software last_seen_ms certificate_days fingerprint rows runs")
 
 
 def runs_table(runs: Iterable[pb.RunView]) -> Table:

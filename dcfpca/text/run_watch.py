@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from dcfpca.errors import Refused
@@ -11,7 +14,6 @@ from dcfpca.operator.run_stream import RetryPolicy, run_views
 from dcfpca.text.enrolment_text import reason_without_refusals
 from dcfpca.text.run_history import RunHistory
 from dcfpca.text.run_progress import RunProgress
-from dcfpca.text.silence_watchdog import SilenceWatchdog
 from dcfpca.v1 import admin_pb2 as pb
 
 _SILENCE_SECONDS = 15.0
@@ -77,3 +79,32 @@ def raise_unless_finished(view: pb.RunView, hint: str = "") -> None:
             raise Refused(f"run {view.run_id} is paused: {reason}", hint or usual)
         case _:
             raise Refused(f"run {view.run_id} {view.status}: {reason or 'no reason was given'}", hint)
+
+
+class SilenceWatchdog(AbstractContextManager["SilenceWatchdog"]):
+    """Calls `report` with the seconds since the last `reset`, every `every` seconds, from a thread of its own."""
+
+    def __init__(self, report: Callable[[float], None], every: float) -> None:
+        self._report = report
+        self._every = every
+        self._last_reset = time.monotonic()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="silence-watchdog", daemon=True)
+
+    def __enter__(self) -> SilenceWatchdog:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def reset(self) -> None:
+        """Start counting again from now."""
+        self._last_reset = time.monotonic()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._every):
+            silence = time.monotonic() - self._last_reset
+            if silence >= self._every:
+                self._report(silence)

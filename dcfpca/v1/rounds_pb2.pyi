@@ -1,23 +1,11 @@
 from dcfpca.v1 import types_pb2 as _types_pb2
 from google.protobuf.internal import containers as _containers
-from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
-
-class Stage(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-    __slots__ = ()
-    STAGE_FIT: _ClassVar[Stage]
-    STAGE_REFINE: _ClassVar[Stage]
-    STAGE_VALIDATE: _ClassVar[Stage]
-    STAGE_NULL: _ClassVar[Stage]
-STAGE_FIT: Stage
-STAGE_REFINE: Stage
-STAGE_VALIDATE: Stage
-STAGE_NULL: Stage
 
 class FetchRevocationListRequest(_message.Message):
     __slots__ = ()
@@ -56,16 +44,12 @@ class Seen(_message.Message):
     def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., consensus_sha256: _Optional[bytes] = ..., ticket: _Optional[bytes] = ...) -> None: ...
 
 class Assignment(_message.Message):
-    __slots__ = ("run_id", "key", "deadline_ms", "run_proposed", "round_opened", "keys_relayed", "mask_wanted", "survivors_announced", "unmask_wanted", "run_finished", "export_wanted", "standby", "run_key_wanted", "roster_closed", "group_shares_relayed")
+    __slots__ = ("run_id", "key", "deadline_ms", "run_proposed", "round_opened", "run_finished", "export_wanted", "standby", "run_key_wanted", "roster_closed", "group_shares_relayed")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
     RUN_PROPOSED_FIELD_NUMBER: _ClassVar[int]
     ROUND_OPENED_FIELD_NUMBER: _ClassVar[int]
-    KEYS_RELAYED_FIELD_NUMBER: _ClassVar[int]
-    MASK_WANTED_FIELD_NUMBER: _ClassVar[int]
-    SURVIVORS_ANNOUNCED_FIELD_NUMBER: _ClassVar[int]
-    UNMASK_WANTED_FIELD_NUMBER: _ClassVar[int]
     RUN_FINISHED_FIELD_NUMBER: _ClassVar[int]
     EXPORT_WANTED_FIELD_NUMBER: _ClassVar[int]
     STANDBY_FIELD_NUMBER: _ClassVar[int]
@@ -77,17 +61,13 @@ class Assignment(_message.Message):
     deadline_ms: int
     run_proposed: RunProposed
     round_opened: RoundOpened
-    keys_relayed: KeysRelayed
-    mask_wanted: MaskWanted
-    survivors_announced: SurvivorsAnnounced
-    unmask_wanted: UnmaskWanted
     run_finished: RunFinished
     export_wanted: ExportWanted
     standby: Standby
     run_key_wanted: RunKeyWanted
     roster_closed: RosterClosed
     group_shares_relayed: GroupSharesRelayed
-    def __init__(self, run_id: _Optional[str] = ..., key: _Optional[str] = ..., deadline_ms: _Optional[int] = ..., run_proposed: _Optional[_Union[RunProposed, _Mapping]] = ..., round_opened: _Optional[_Union[RoundOpened, _Mapping]] = ..., keys_relayed: _Optional[_Union[KeysRelayed, _Mapping]] = ..., mask_wanted: _Optional[_Union[MaskWanted, _Mapping]] = ..., survivors_announced: _Optional[_Union[SurvivorsAnnounced, _Mapping]] = ..., unmask_wanted: _Optional[_Union[UnmaskWanted, _Mapping]] = ..., run_finished: _Optional[_Union[RunFinished, _Mapping]] = ..., export_wanted: _Optional[_Union[ExportWanted, _Mapping]] = ..., standby: _Optional[_Union[Standby, _Mapping]] = ..., run_key_wanted: _Optional[_Union[RunKeyWanted, _Mapping]] = ..., roster_closed: _Optional[_Union[RosterClosed, _Mapping]] = ..., group_shares_relayed: _Optional[_Union[GroupSharesRelayed, _Mapping]] = ...) -> None: ...
+    def __init__(self, run_id: _Optional[str] = ..., key: _Optional[str] = ..., deadline_ms: _Optional[int] = ..., run_proposed: _Optional[_Union[RunProposed, _Mapping]] = ..., round_opened: _Optional[_Union[RoundOpened, _Mapping]] = ..., run_finished: _Optional[_Union[RunFinished, _Mapping]] = ..., export_wanted: _Optional[_Union[ExportWanted, _Mapping]] = ..., standby: _Optional[_Union[Standby, _Mapping]] = ..., run_key_wanted: _Optional[_Union[RunKeyWanted, _Mapping]] = ..., roster_closed: _Optional[_Union[RosterClosed, _Mapping]] = ..., group_shares_relayed: _Optional[_Union[GroupSharesRelayed, _Mapping]] = ...) -> None: ...
 
 class RunProposed(_message.Message):
     __slots__ = ("spec", "spec_sha256")
@@ -122,10 +102,10 @@ class RoundOpened(_message.Message):
     exponents: _containers.RepeatedScalarFieldContainer[int]
     misfits: _containers.RepeatedCompositeFieldContainer[Misfit]
     memory_sha256: bytes
-    stage: Stage
+    stage: str
     sum: SumHeader
     inline_sum: bytes
-    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., spec_sha256: _Optional[bytes] = ..., cohort: _Optional[_Iterable[str]] = ..., consensus: _Optional[_Union[_types_pb2.TensorHeader, _Mapping]] = ..., inline_consensus: _Optional[bytes] = ..., ticket: _Optional[bytes] = ..., previous_sum: _Optional[bytes] = ..., exponents: _Optional[_Iterable[int]] = ..., misfits: _Optional[_Iterable[_Union[Misfit, _Mapping]]] = ..., memory_sha256: _Optional[bytes] = ..., stage: _Optional[_Union[Stage, str]] = ..., sum: _Optional[_Union[SumHeader, _Mapping]] = ..., inline_sum: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., spec_sha256: _Optional[bytes] = ..., cohort: _Optional[_Iterable[str]] = ..., consensus: _Optional[_Union[_types_pb2.TensorHeader, _Mapping]] = ..., inline_consensus: _Optional[bytes] = ..., ticket: _Optional[bytes] = ..., previous_sum: _Optional[bytes] = ..., exponents: _Optional[_Iterable[int]] = ..., misfits: _Optional[_Iterable[_Union[Misfit, _Mapping]]] = ..., memory_sha256: _Optional[bytes] = ..., stage: _Optional[str] = ..., sum: _Optional[_Union[SumHeader, _Mapping]] = ..., inline_sum: _Optional[bytes] = ...) -> None: ...
 
 class RunKeyWanted(_message.Message):
     __slots__ = ("spec_sha256", "cohort")
@@ -261,86 +241,6 @@ class ComplainRequest(_message.Message):
     signature: bytes
     def __init__(self, run_id: _Optional[str] = ..., accused: _Optional[str] = ..., error: _Optional[str] = ..., sentence: _Optional[str] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
-class AdvertisedKeys(_message.Message):
-    __slots__ = ("participant", "sealing_key", "masking_key", "signature", "certificate", "commitment", "binding")
-    PARTICIPANT_FIELD_NUMBER: _ClassVar[int]
-    SEALING_KEY_FIELD_NUMBER: _ClassVar[int]
-    MASKING_KEY_FIELD_NUMBER: _ClassVar[int]
-    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
-    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
-    COMMITMENT_FIELD_NUMBER: _ClassVar[int]
-    BINDING_FIELD_NUMBER: _ClassVar[int]
-    participant: str
-    sealing_key: bytes
-    masking_key: bytes
-    signature: bytes
-    certificate: bytes
-    commitment: bytes
-    binding: bytes
-    def __init__(self, participant: _Optional[str] = ..., sealing_key: _Optional[bytes] = ..., masking_key: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., commitment: _Optional[bytes] = ..., binding: _Optional[bytes] = ...) -> None: ...
-
-class KeysRelayed(_message.Message):
-    __slots__ = ("ref", "roster", "keys", "root", "path")
-    REF_FIELD_NUMBER: _ClassVar[int]
-    ROSTER_FIELD_NUMBER: _ClassVar[int]
-    KEYS_FIELD_NUMBER: _ClassVar[int]
-    ROOT_FIELD_NUMBER: _ClassVar[int]
-    PATH_FIELD_NUMBER: _ClassVar[int]
-    ref: _types_pb2.RoundRef
-    roster: _containers.RepeatedScalarFieldContainer[str]
-    keys: _containers.RepeatedCompositeFieldContainer[AdvertisedKeys]
-    root: bytes
-    path: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., roster: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[_Union[AdvertisedKeys, _Mapping]]] = ..., root: _Optional[bytes] = ..., path: _Optional[_Iterable[bytes]] = ...) -> None: ...
-
-class SealedShares(_message.Message):
-    __slots__ = ("sender", "recipient", "ciphertext")
-    SENDER_FIELD_NUMBER: _ClassVar[int]
-    RECIPIENT_FIELD_NUMBER: _ClassVar[int]
-    CIPHERTEXT_FIELD_NUMBER: _ClassVar[int]
-    sender: str
-    recipient: str
-    ciphertext: bytes
-    def __init__(self, sender: _Optional[str] = ..., recipient: _Optional[str] = ..., ciphertext: _Optional[bytes] = ...) -> None: ...
-
-class MaskWanted(_message.Message):
-    __slots__ = ("ref", "members", "exponent", "incoming")
-    REF_FIELD_NUMBER: _ClassVar[int]
-    MEMBERS_FIELD_NUMBER: _ClassVar[int]
-    EXPONENT_FIELD_NUMBER: _ClassVar[int]
-    INCOMING_FIELD_NUMBER: _ClassVar[int]
-    ref: _types_pb2.RoundRef
-    members: _containers.RepeatedScalarFieldContainer[str]
-    exponent: int
-    incoming: _containers.RepeatedCompositeFieldContainer[SealedShares]
-    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., members: _Optional[_Iterable[str]] = ..., exponent: _Optional[int] = ..., incoming: _Optional[_Iterable[_Union[SealedShares, _Mapping]]] = ...) -> None: ...
-
-class SurvivorsAnnounced(_message.Message):
-    __slots__ = ("ref", "survivors")
-    REF_FIELD_NUMBER: _ClassVar[int]
-    SURVIVORS_FIELD_NUMBER: _ClassVar[int]
-    ref: _types_pb2.RoundRef
-    survivors: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., survivors: _Optional[_Iterable[str]] = ...) -> None: ...
-
-class Attestation(_message.Message):
-    __slots__ = ("participant", "signature")
-    PARTICIPANT_FIELD_NUMBER: _ClassVar[int]
-    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
-    participant: str
-    signature: bytes
-    def __init__(self, participant: _Optional[str] = ..., signature: _Optional[bytes] = ...) -> None: ...
-
-class UnmaskWanted(_message.Message):
-    __slots__ = ("ref", "survivors", "attestations")
-    REF_FIELD_NUMBER: _ClassVar[int]
-    SURVIVORS_FIELD_NUMBER: _ClassVar[int]
-    ATTESTATIONS_FIELD_NUMBER: _ClassVar[int]
-    ref: _types_pb2.RoundRef
-    survivors: _containers.RepeatedScalarFieldContainer[str]
-    attestations: _containers.RepeatedCompositeFieldContainer[Attestation]
-    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., survivors: _Optional[_Iterable[str]] = ..., attestations: _Optional[_Iterable[_Union[Attestation, _Mapping]]] = ...) -> None: ...
-
 class RunFinished(_message.Message):
     __slots__ = ("status", "reason", "round", "spec_sha256", "consensus", "stage")
     STATUS_FIELD_NUMBER: _ClassVar[int]
@@ -354,8 +254,8 @@ class RunFinished(_message.Message):
     round: int
     spec_sha256: bytes
     consensus: _types_pb2.TensorHeader
-    stage: Stage
-    def __init__(self, status: _Optional[str] = ..., reason: _Optional[str] = ..., round: _Optional[int] = ..., spec_sha256: _Optional[bytes] = ..., consensus: _Optional[_Union[_types_pb2.TensorHeader, _Mapping]] = ..., stage: _Optional[_Union[Stage, str]] = ...) -> None: ...
+    stage: str
+    def __init__(self, status: _Optional[str] = ..., reason: _Optional[str] = ..., round: _Optional[int] = ..., spec_sha256: _Optional[bytes] = ..., consensus: _Optional[_Union[_types_pb2.TensorHeader, _Mapping]] = ..., stage: _Optional[str] = ...) -> None: ...
 
 class ExportWanted(_message.Message):
     __slots__ = ("export_id",)
@@ -397,32 +297,6 @@ class FetchConsensusRequest(_message.Message):
     offset: int
     def __init__(self, run_id: _Optional[str] = ..., round: _Optional[int] = ..., final: _Optional[bool] = ..., offset: _Optional[int] = ...) -> None: ...
 
-class AdvertiseKeysRequest(_message.Message):
-    __slots__ = ("ref", "keys")
-    REF_FIELD_NUMBER: _ClassVar[int]
-    KEYS_FIELD_NUMBER: _ClassVar[int]
-    ref: _types_pb2.RoundRef
-    keys: AdvertisedKeys
-    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., keys: _Optional[_Union[AdvertisedKeys, _Mapping]] = ...) -> None: ...
-
-class ShareKeysRequest(_message.Message):
-    __slots__ = ("ref", "shares", "exponent")
-    REF_FIELD_NUMBER: _ClassVar[int]
-    SHARES_FIELD_NUMBER: _ClassVar[int]
-    EXPONENT_FIELD_NUMBER: _ClassVar[int]
-    ref: _types_pb2.RoundRef
-    shares: _containers.RepeatedCompositeFieldContainer[SealedShares]
-    exponent: int
-    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., shares: _Optional[_Iterable[_Union[SealedShares, _Mapping]]] = ..., exponent: _Optional[int] = ...) -> None: ...
-
-class StateBoundRequest(_message.Message):
-    __slots__ = ("ref", "exponent")
-    REF_FIELD_NUMBER: _ClassVar[int]
-    EXPONENT_FIELD_NUMBER: _ClassVar[int]
-    ref: _types_pb2.RoundRef
-    exponent: int
-    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., exponent: _Optional[int] = ...) -> None: ...
-
 class UpdateHeader(_message.Message):
     __slots__ = ("ref", "tensor", "ticket", "tag", "context")
     REF_FIELD_NUMBER: _ClassVar[int]
@@ -458,32 +332,6 @@ class ResumeUploadResponse(_message.Message):
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     offset: int
     def __init__(self, offset: _Optional[int] = ...) -> None: ...
-
-class AttestSurvivorsRequest(_message.Message):
-    __slots__ = ("ref", "signature")
-    REF_FIELD_NUMBER: _ClassVar[int]
-    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
-    ref: _types_pb2.RoundRef
-    signature: bytes
-    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., signature: _Optional[bytes] = ...) -> None: ...
-
-class RevealedShare(_message.Message):
-    __slots__ = ("owner", "share")
-    OWNER_FIELD_NUMBER: _ClassVar[int]
-    SHARE_FIELD_NUMBER: _ClassVar[int]
-    owner: str
-    share: bytes
-    def __init__(self, owner: _Optional[str] = ..., share: _Optional[bytes] = ...) -> None: ...
-
-class UnmaskRequest(_message.Message):
-    __slots__ = ("ref", "survivor_shares", "dropout_shares")
-    REF_FIELD_NUMBER: _ClassVar[int]
-    SURVIVOR_SHARES_FIELD_NUMBER: _ClassVar[int]
-    DROPOUT_SHARES_FIELD_NUMBER: _ClassVar[int]
-    ref: _types_pb2.RoundRef
-    survivor_shares: _containers.RepeatedCompositeFieldContainer[RevealedShare]
-    dropout_shares: _containers.RepeatedCompositeFieldContainer[RevealedShare]
-    def __init__(self, ref: _Optional[_Union[_types_pb2.RoundRef, _Mapping]] = ..., survivor_shares: _Optional[_Iterable[_Union[RevealedShare, _Mapping]]] = ..., dropout_shares: _Optional[_Iterable[_Union[RevealedShare, _Mapping]]] = ...) -> None: ...
 
 class ExportHeader(_message.Message):
     __slots__ = ("run_id", "export_id", "artifact", "size", "sha256")

@@ -75,21 +75,6 @@ class RoundServiceStub:
                 request_serializer=dcfpca_dot_v1_dot_rounds__pb2.ComplainRequest.SerializeToString,
                 response_deserializer=dcfpca_dot_v1_dot_types__pb2.Receipt.FromString,
                 _registered_method=True)
-        self.AdvertiseKeys = channel.unary_unary(
-                '/dcfpca.v1.RoundService/AdvertiseKeys',
-                request_serializer=dcfpca_dot_v1_dot_rounds__pb2.AdvertiseKeysRequest.SerializeToString,
-                response_deserializer=dcfpca_dot_v1_dot_types__pb2.Receipt.FromString,
-                _registered_method=True)
-        self.ShareKeys = channel.unary_unary(
-                '/dcfpca.v1.RoundService/ShareKeys',
-                request_serializer=dcfpca_dot_v1_dot_rounds__pb2.ShareKeysRequest.SerializeToString,
-                response_deserializer=dcfpca_dot_v1_dot_types__pb2.Receipt.FromString,
-                _registered_method=True)
-        self.StateBound = channel.unary_unary(
-                '/dcfpca.v1.RoundService/StateBound',
-                request_serializer=dcfpca_dot_v1_dot_rounds__pb2.StateBoundRequest.SerializeToString,
-                response_deserializer=dcfpca_dot_v1_dot_types__pb2.Receipt.FromString,
-                _registered_method=True)
         self.SubmitUpdate = channel.stream_unary(
                 '/dcfpca.v1.RoundService/SubmitUpdate',
                 request_serializer=dcfpca_dot_v1_dot_rounds__pb2.UpdatePart.SerializeToString,
@@ -104,16 +89,6 @@ class RoundServiceStub:
                 '/dcfpca.v1.RoundService/ResumeUpload',
                 request_serializer=dcfpca_dot_v1_dot_rounds__pb2.UpdateHeader.SerializeToString,
                 response_deserializer=dcfpca_dot_v1_dot_rounds__pb2.ResumeUploadResponse.FromString,
-                _registered_method=True)
-        self.AttestSurvivors = channel.unary_unary(
-                '/dcfpca.v1.RoundService/AttestSurvivors',
-                request_serializer=dcfpca_dot_v1_dot_rounds__pb2.AttestSurvivorsRequest.SerializeToString,
-                response_deserializer=dcfpca_dot_v1_dot_types__pb2.Receipt.FromString,
-                _registered_method=True)
-        self.Unmask = channel.unary_unary(
-                '/dcfpca.v1.RoundService/Unmask',
-                request_serializer=dcfpca_dot_v1_dot_rounds__pb2.UnmaskRequest.SerializeToString,
-                response_deserializer=dcfpca_dot_v1_dot_types__pb2.Receipt.FromString,
                 _registered_method=True)
         self.ExportReconstruction = channel.stream_unary(
                 '/dcfpca.v1.RoundService/ExportReconstruction',
@@ -149,7 +124,7 @@ class RoundServiceServicer:
         """Enrols in a proposed run or refuses it, with reasons. Key: (run, participant); the first answer stands,
         except that an enrolled participant may withdraw at any time by refusing, e.g. when the cohort turns out
         smaller than its policy allows. NOT_FOUND: no such run. Fate LATE: enrolment is closed.
-        Fate REJECTED: digest or signature wrong, or not in the run's fixed cohort.
+        Fate REJECTED: digest or signature wrong, or not among the participants that the spec names.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -164,7 +139,7 @@ class RoundServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AdvertiseRunKey(self, request, context):
-        """Fixed cohort, set-up 1: the run's public key and the commitment to the share of the group secret, signed.
+        """Secure run, set-up 1: the run's public key and the commitment to the share of the group secret, signed.
         Key: (run, participant); another key than before is REJECTED: a site that lost its keys cannot rejoin the run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -172,14 +147,14 @@ class RoundServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ShareGroupSecret(self, request, context):
-        """Fixed cohort, set-up 2: one sealed share of the group secret for every other member. Key: (run, participant).
+        """Secure run, set-up 2: one sealed share of the group secret for every other member. Key: (run, participant).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReportMisfit(self, request, context):
-        """Fixed cohort: the update of the open round does not fit under its exponents. At most three lifts a run.
+        """Secure run: the update of the open round does not fit under its exponents. At most three lifts a run.
         Key: (run, round, attempt, participant).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -198,29 +173,6 @@ class RoundServiceServicer:
     def Complain(self, request, context):
         """Why this site cannot go on with a run: a signed accusation of a member or of the aggregator, or the site's own
         trouble (disk full, data unreadable). Shown to operators word for word. Key: (run, participant, digest).
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def AdvertiseKeys(self, request, context):
-        """Secure sum, step 1: this attempt's public keys, signed. Key: (run, round, attempt, participant).
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ShareKeys(self, request, context):
-        """Secure sum, step 2: sealed shares for the peers of the roster; with them step 3, where the local step is done by
-        then. Key: (run, round, attempt, participant).
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def StateBound(self, request, context):
-        """Secure sum, step 3: the power of two that bounds the update, unless it went with the shares.
-        Key: (run, round, attempt, participant).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -250,20 +202,6 @@ class RoundServiceServicer:
 
     def ResumeUpload(self, request, context):
         """How many bytes of this very update have arrived, so that a broken upload goes on there. Reading only.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def AttestSurvivors(self, request, context):
-        """Secure sum, step 5: signs the announced set of survivors. Key: (run, round, attempt, participant).
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def Unmask(self, request, context):
-        """Secure sum, step 6: reveals the shares that remove the masks. Key: (run, round, attempt, participant).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -335,21 +273,6 @@ def add_RoundServiceServicer_to_server(servicer, server):
                     request_deserializer=dcfpca_dot_v1_dot_rounds__pb2.ComplainRequest.FromString,
                     response_serializer=dcfpca_dot_v1_dot_types__pb2.Receipt.SerializeToString,
             ),
-            'AdvertiseKeys': grpc.unary_unary_rpc_method_handler(
-                    servicer.AdvertiseKeys,
-                    request_deserializer=dcfpca_dot_v1_dot_rounds__pb2.AdvertiseKeysRequest.FromString,
-                    response_serializer=dcfpca_dot_v1_dot_types__pb2.Receipt.SerializeToString,
-            ),
-            'ShareKeys': grpc.unary_unary_rpc_method_handler(
-                    servicer.ShareKeys,
-                    request_deserializer=dcfpca_dot_v1_dot_rounds__pb2.ShareKeysRequest.FromString,
-                    response_serializer=dcfpca_dot_v1_dot_types__pb2.Receipt.SerializeToString,
-            ),
-            'StateBound': grpc.unary_unary_rpc_method_handler(
-                    servicer.StateBound,
-                    request_deserializer=dcfpca_dot_v1_dot_rounds__pb2.StateBoundRequest.FromString,
-                    response_serializer=dcfpca_dot_v1_dot_types__pb2.Receipt.SerializeToString,
-            ),
             'SubmitUpdate': grpc.stream_unary_rpc_method_handler(
                     servicer.SubmitUpdate,
                     request_deserializer=dcfpca_dot_v1_dot_rounds__pb2.UpdatePart.FromString,
@@ -364,16 +287,6 @@ def add_RoundServiceServicer_to_server(servicer, server):
                     servicer.ResumeUpload,
                     request_deserializer=dcfpca_dot_v1_dot_rounds__pb2.UpdateHeader.FromString,
                     response_serializer=dcfpca_dot_v1_dot_rounds__pb2.ResumeUploadResponse.SerializeToString,
-            ),
-            'AttestSurvivors': grpc.unary_unary_rpc_method_handler(
-                    servicer.AttestSurvivors,
-                    request_deserializer=dcfpca_dot_v1_dot_rounds__pb2.AttestSurvivorsRequest.FromString,
-                    response_serializer=dcfpca_dot_v1_dot_types__pb2.Receipt.SerializeToString,
-            ),
-            'Unmask': grpc.unary_unary_rpc_method_handler(
-                    servicer.Unmask,
-                    request_deserializer=dcfpca_dot_v1_dot_rounds__pb2.UnmaskRequest.FromString,
-                    response_serializer=dcfpca_dot_v1_dot_types__pb2.Receipt.SerializeToString,
             ),
             'ExportReconstruction': grpc.stream_unary_rpc_method_handler(
                     servicer.ExportReconstruction,
@@ -618,87 +531,6 @@ class RoundService:
             _registered_method=True)
 
     @staticmethod
-    def AdvertiseKeys(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/dcfpca.v1.RoundService/AdvertiseKeys',
-            dcfpca_dot_v1_dot_rounds__pb2.AdvertiseKeysRequest.SerializeToString,
-            dcfpca_dot_v1_dot_types__pb2.Receipt.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ShareKeys(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/dcfpca.v1.RoundService/ShareKeys',
-            dcfpca_dot_v1_dot_rounds__pb2.ShareKeysRequest.SerializeToString,
-            dcfpca_dot_v1_dot_types__pb2.Receipt.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def StateBound(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/dcfpca.v1.RoundService/StateBound',
-            dcfpca_dot_v1_dot_rounds__pb2.StateBoundRequest.SerializeToString,
-            dcfpca_dot_v1_dot_types__pb2.Receipt.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
     def SubmitUpdate(request_iterator,
             target,
             options=(),
@@ -769,60 +601,6 @@ class RoundService:
             '/dcfpca.v1.RoundService/ResumeUpload',
             dcfpca_dot_v1_dot_rounds__pb2.UpdateHeader.SerializeToString,
             dcfpca_dot_v1_dot_rounds__pb2.ResumeUploadResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def AttestSurvivors(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/dcfpca.v1.RoundService/AttestSurvivors',
-            dcfpca_dot_v1_dot_rounds__pb2.AttestSurvivorsRequest.SerializeToString,
-            dcfpca_dot_v1_dot_types__pb2.Receipt.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Unmask(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/dcfpca.v1.RoundService/Unmask',
-            dcfpca_dot_v1_dot_rounds__pb2.UnmaskRequest.SerializeToString,
-            dcfpca_dot_v1_dot_types__pb2.Receipt.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,12 +1,14 @@
-"""What `dcfpca-participant approve RUN` does: checks the approver and the expiry, and records them."""
+"""`dcfpca-participant approve`: lists the runs that wait, and records who approves one and until when."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from dcfpca.errors import BadInput, Refused
+from dcfpca.text.console import Json, add_row, moment, say, show, table
 from participant.state.approvals import Approval
-from participant.state.store import Store
+from participant.state.store import RunRow, Store
 
 _UNIT_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _LONGEST_MS = 366 * _UNIT_MS["d"]
@@ -42,3 +44,37 @@ def milliseconds(text: str) -> int:
     if not 0 < length <= _LONGEST_MS:
         raise BadInput(f"--expires {text} is not a duration of at most 366 days", "write 7d, 12h or 30m")
     return length
+
+
+def approval_document(approval: Approval) -> dict[str, Json]:
+    """One approval, for scripts."""
+    return {
+        "by": approval.approver,
+        "expires": moment(approval.expires_ms),
+        "used": approval.used,
+        "spec_sha256": approval.digest.hex(),
+    }
+
+
+def waiting_document(rows: Sequence[RunRow], standing: Sequence[Approval]) -> Json:
+    """What `approve --json` prints."""
+    return {
+        "waiting": [{"run": row.run_id, "spec_sha256": row.digest.hex(), "reasons": list(row.reasons)} for row in rows],
+        "approvals": [{"run": one.run_id, **approval_document(one)} for one in standing],
+    }
+
+
+def show_waiting(rows: Sequence[RunRow], standing: Sequence[Approval]) -> None:
+    """What `approve` prints."""
+    if rows:
+        made = table("run", "proposed", "spec")
+        for row in rows:
+            add_row(made, row.run_id, moment(row.proposed_ms), row.spec.decode())
+        show(made)
+        for row in rows:
+            for reason in row.reasons:
+                say(f"run {row.run_id} waits because {reason}")
+    else:
+        say("no run waits for approval")
+    for one in standing:
+        say(f"in force: run {one.run_id} is approved {one.describe()}")

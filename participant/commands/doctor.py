@@ -14,10 +14,10 @@ from dcfpca.identity import Role
 from dcfpca.pki import SOON_DAYS, Credentials
 from dcfpca.pki.revocation import RevocationLists, read_list_file, read_lists
 from participant.config import Config
-from participant.data import DataFacts, measure, open_matrix
-from participant.data.orientation import orientation_doubt
+from participant.data.facts import DataFacts, measure, orientation_doubt
+from participant.data.readers import open_matrix
+from participant.peer_verifier import KeptRevocationList
 from participant.policy import LEAST_COLUMNS, SitePolicy
-from participant.state.revocation_list import KeptRevocationList
 
 _NUMBER_BYTES = 8
 _STATE_BYTES = 64 << 20
@@ -62,18 +62,18 @@ def _revocations(config: Config, own: Credentials, now: datetime) -> Iterator[Ch
         if (fetched := kept.read(own.authorities, now)) is not None:
             yield judge_list(str(kept.path), fetched, now)
         elif named is None:
-            told = "no revocation list has been fetched from the aggregator yet"
-            yield warn("revocation list", told, "start the daemon once; the aggregator's [server] crl must be set")
+            sentence = "no revocation list has been fetched from the aggregator yet"
+            yield warn("revocation list", sentence, "start the daemon once; the aggregator's [server] crl must be set")
     except DcfpcaError as error:
         yield fail("revocation list", error)
 
 
 def judge_list(where: str, lists: RevocationLists, now: datetime) -> CheckResult:
-    """Whether a list that is in force will be for long: once it has run out, no peer is believed."""
+    """Warn if the revocation list expires soon: after that, no peer's certificate is accepted."""
     if lists.until is not None and lists.until - now < timedelta(days=SOON_DAYS):
-        told = f"{where} runs out on {lists.until:%Y-%m-%d}; after that this site believes no peer"
+        sentence = f"{where} runs out on {lists.until:%Y-%m-%d}; after that this site accepts no peer"
         remedy = "the holder of the CA renews it with `dcfpca certs crl` and gives it to the aggregator"
-        return warn("revocation list", told, remedy)
+        return warn("revocation list", sentence, remedy)
     return ok(
         "revocation list", f"{where} is signed by the CA and in force; {len(lists.marks)} certificates are revoked"
     )
@@ -84,11 +84,11 @@ def judge_data(config: Config, facts: DataFacts) -> Iterator[CheckResult]:
     policy = config.policy
     size = f"{facts.rows} rows × {facts.columns} columns"
     if facts.missing and config.data.missing == "refuse":
-        told = f"{size}, of which {facts.missing} entries are missing: this site refuses every run"
-        yield fail("data", told, 'set missing = "allow" in [data], or fill the gaps')
+        sentence = f"{size}, of which {facts.missing} entries are missing: this site refuses every run"
+        yield fail("data", sentence, 'set missing = "allow" in [data], or fill the gaps')
     elif facts.columns < (needed := policy.columns_needed(rank=1)):
-        told = f"{size}, fewer columns than the {needed} of [policy] min_columns: this site refuses every run"
-        yield fail("data", told, "bring more columns, or set min_columns in [policy] if the columns tell little")
+        sentence = f"{size}, fewer columns than the {needed} of [policy] min_columns: this site refuses every run"
+        yield fail("data", sentence, "bring more columns, or set min_columns in [policy] if the columns tell little")
     else:
         gaps = f", {facts.missing} entries missing" if facts.missing else ""
         yield ok("data", f"{config.data.origin} is readable: {size}{gaps}")
@@ -114,17 +114,19 @@ def _doubts(policy: SitePolicy) -> Iterator[CheckResult]:
     if not policy.methods:
         yield fail("policy", "no method is allowed: this site refuses every run", "name some in [policy] methods")
     if policy.private and policy.allow_export:
-        told = "private and allow_export are both set; private wins, and nothing is exported"
-        yield warn("policy", told, "remove the one that is not meant")
+        sentence = "private and allow_export are both set; private wins, and nothing is exported"
+        yield warn("policy", sentence, "remove the one that is not meant")
     if policy.min_cohort < 3:
-        told = "min_cohort = 2: in a cohort of two, each can subtract its own update from the sum"
-        yield warn("policy", told, "set min_cohort to 3 or more unless both sites agree to that")
+        sentence = "min_cohort = 2: in a cohort of two, each can subtract its own update from the sum"
+        yield warn("policy", sentence, "set min_cohort to 3 or more unless both sites agree to that")
     if 0 < policy.min_columns < LEAST_COLUMNS:
-        told = f"min_columns = {policy.min_columns}: with no more columns than the rank, an update gives them away"
-        yield warn("policy", told, "set min_columns to 0 (three times the rank, and at least 20) unless that is known")
+        sentence = f"min_columns = {policy.min_columns}: with no more columns than the rank, an update gives them away"
+        yield warn(
+            "policy", sentence, "set min_columns to 0 (three times the rank, and at least 20) unless that is known"
+        )
     if policy.allow_plain:
-        told = "allow_plain: in a plain run the aggregator sees this site's own updates"
-        yield warn("policy", told, "remove allow_plain unless such runs are meant")
+        sentence = "allow_plain: in a plain run the aggregator sees this site's own updates"
+        yield warn("policy", sentence, "remove allow_plain unless such runs are meant")
 
 
 def _network(config: Config, own: Credentials) -> Iterator[CheckResult]:

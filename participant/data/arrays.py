@@ -69,11 +69,22 @@ def read_hdf5(path: Path, table: DataTable, memory_limit: int) -> Columns:
         raise BadInput(f"the data {path} is not an HDF5 file, or is damaged", "write it again") from None
     found: list[str] = []
     try:
+        linked = file.visititems_links(lambda name, link: name if isinstance(link, h5py.ExternalLink) else None)
+        _refuse_other_files(path, linked, linked is not None)
         file.visititems(lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) else None)
         dataset = file[name := _only(path, found, table.dataset.strip("/"))]
+        _refuse_other_files(path, name, dataset.is_virtual or dataset.external is not None)
         return _chunked(path, name, dataset, table)
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError):
+    # SystemError: a link that cannot be decoded ends the visit with an error that h5py does not expect.
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError, SystemError):
         raise BadInput(f"the data {path} is damaged", "write it again, or restore it from a backup") from None
+
+
+def _refuse_other_files(path: Path, name: str | None, refers: bool) -> None:
+    """Whoever wrote the file must not choose which other files of this machine are read as data."""
+    if refers:
+        hint = "write the numbers into the file itself"
+        raise BadInput(f"the data {path} refers to other files ({name}), which are never read", hint)
 
 
 def read_zarr(path: Path, table: DataTable, memory_limit: int) -> Columns:

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
-from pydantic.functional_validators import BeforeValidator
+from pydantic import Field, model_validator
+
+from dcfpca.config_file import FilePath, Section
 
 Orientation = Literal["features-in-rows", "samples-in-rows"]
 MISSING_MARKERS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "-nan", "#N/A")
 
 
-def _beside_the_file(value: Any, info: ValidationInfo) -> Any:
-    """Relative paths are relative to the configuration file, wherever the daemon is started."""
-    if isinstance(value, str) and info.context:
-        return Path(info.context["directory"]) / Path(value).expanduser()
-    return value
-
-
-FilePath = Annotated[Path, BeforeValidator(_beside_the_file)]
-
-
-class DataTable(BaseModel):
+class DataTable(Section):
     """The local matrix: a file, a folder of part files, or what a query returns."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: FilePath | None = Field(None, description="The file, or a folder whose files are parts of one matrix.")
     format: str = Field("", description="How to read it; empty: by the file's ending.")

@@ -1,17 +1,94 @@
-"""Which columns of a table are features, which one holds ids, and whether its lines are samples. Pure."""
+"""What the columns of a table hold, which are features, which one holds ids, and whether lines are samples. Pure.
+
+An id or a person's label never becomes part of a sentence.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
 from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+import numpy as np
 
 from dcfpca.errors import BadInput
 from dcfpca.suggestions import did_you_mean, listed
-from participant.data.column_kinds import ColumnKind
 from participant.data.data_config import DataTable
-from participant.data.matrix import check_names
+from participant.data.matrix import Indices, Matrix, check_names
+
+Kind = Literal["number", "date", "text", "empty"]
+
+_DATE = re.compile(
+    r"\d{4}([-/])\d{1,2}\1\d{1,2}([T ]\d{1,2}:\d{2}.*)?|\d{1,2}([./-])\d{1,2}\3(\d{4}|\d{2})( \d{1,2}:\d{2}.*)?"
+)
+
+# Laboratories write "<0.1" and spreadsheets "1,234": wrong entries of a column of numbers, not text.
+_LIKE_A_NUMBER = re.compile(r"[<>≤≥~]?\s*[+-]?\d[\d.,' ]*%?")
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnKind:
+    """The kind of a column; for text also how many different values were seen, and whether no two are equal."""
+
+    kind: Kind
+    values: int = 0
+    distinct: bool = False
+
+    def __str__(self) -> str:
+        if self.kind == "date":
+            return "dates"
+        if self.kind != "text" or not self.values:
+            return {"number": "numbers", "empty": "nothing"}.get(self.kind, self.kind)
+        return "text, different in every line" if self.distinct else f"text with {self.values} values"
+
+
+def kind_of(entries: Iterable[Any], decimal: str, missing_markers: Sequence[str]) -> ColumnKind:
+    """The kind that most entries have: a single wrong entry is an error in that cell, not another kind of column."""
+    absent = set(missing_markers)
+    there = [entry for entry in entries if not (isinstance(entry, str) and entry.strip() in absent)]
+    if not there:
+        return ColumnKind("empty")
+    if 2 * sum(is_number(entry, decimal) for entry in there) >= len(there):
+        return ColumnKind("number")
+    if 2 * sum(_is_date(entry) for entry in there) >= len(there):
+        return ColumnKind("date")
+    if 2 * sum(is_number(entry, decimal) or _is_like_a_number(entry) for entry in there) >= len(there):
+        return ColumnKind("number")
+    values = len({str(entry) for entry in there})
+    return ColumnKind("text", values, values == len(there) > 2)
+
+
+def number_in(entry: Any, decimal: str) -> float:
+    """The entry as a number; ValueError if it is none."""
+    if isinstance(entry, int | float):
+        return float(entry)
+    if not isinstance(entry, str) or "_" in entry or (decimal != "." and "." in entry):
+        raise ValueError(entry)
+    return float(entry if decimal == "." else entry.replace(decimal, "."))
+
+
+def is_number(entry: Any, decimal: str) -> bool:
+    """Whether the entry is a number, in text with this decimal point."""
+    try:
+        number_in(entry, decimal)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_like_a_number(entry: Any) -> bool:
+    return isinstance(entry, str) and _LIKE_A_NUMBER.fullmatch(entry.strip()) is not None
+
+
+def _is_date(entry: Any) -> bool:
+    if isinstance(entry, str):
+        return _DATE.fullmatch(entry.strip()) is not None
+    return isinstance(entry, date | datetime | time | timedelta)
+
 
 _WILD = ("*", "?", "[")
 
@@ -111,8 +188,8 @@ def _orientation(
     if named:
         return True, f"read with samples in rows, because {named[0]} is one of its columns"
     if _names_features(names, kinds) and lines > len(names):
-        told = f"read with samples in rows, because its columns are named like features ({listed(names, 3)})"
-        return True, f"{told}; set orientation if that is wrong"
+        reason = f"read with samples in rows, because its columns are named like features ({listed(names, 3)})"
+        return True, f"{reason}; set orientation if that is wrong"
     return False, ""
 
 
@@ -138,8 +215,8 @@ def _require_names(names: Sequence[str], numbers: Sequence[str], origin: str) ->
 
 def _not_numbers(unusable: Mapping[str, ColumnKind], table: DataTable, origin: str, in_rows: bool) -> BadInput:
     """One error for all columns that are not numbers, with the lines to write in `[data]`."""
-    told = "; ".join(f"column {name} holds {kind}" for name, kind in list(unusable.items())[:12])
-    sentence = f"the data {origin} has columns that are not numbers: {told}"
+    listed_columns = "; ".join(f"column {name} holds {kind}" for name, kind in list(unusable.items())[:12])
+    sentence = f"the data {origin} has columns that are not numbers: {listed_columns}"
     if not in_rows:
         first = json.dumps(next(iter(unusable)), ensure_ascii=False)
         hint = f'write feature_column = {first} in [data], or orientation = "samples-in-rows" if a line is a sample'
@@ -149,3 +226,53 @@ def _not_numbers(unusable: Mapping[str, ColumnKind], table: DataTable, origin: s
     keys = [f"id_column = {json.dumps(name, ensure_ascii=False)}" for name in ids]
     keys += [f"exclude = {json.dumps(rest, ensure_ascii=False)}"] if len(rest) > len(table.exclude) else []
     return BadInput(sentence, f"write {' and '.join(keys)} in [data], or store the categories as numbers")
+
+
+@dataclass(frozen=True, slots=True)
+class RowLabels:
+    """The texts of a table's lines: ids of samples or names of features, and whose each sample is."""
+
+    names: list[str | None] = field(default_factory=list)
+    persons: list[str | None] = field(default_factory=list)
+
+    def extend(self, layout: Layout, read: Callable[[str], Sequence[Any]]) -> None:
+        """Take up further lines; `read` gives their entries in a column by its name."""
+        for name, into in ((layout.label, self.names), (layout.person, self.persons)):
+            if name:
+                into.extend(None if entry is None else str(entry) for entry in read(name))
+
+
+def check_ids(labels: Sequence[str | None], origin: str, column: str = "") -> tuple[str, ...]:
+    """The labels without surrounding blanks; BadInput names the place of one that is empty or occurs twice.
+
+    A label may identify a person: it is never part of the sentence.
+    """
+    seen: dict[str, int] = {}
+    where = f", column {column}" if column else ""
+    for place, label in enumerate(labels, start=1):
+        text = (label or "").strip()
+        if not text:
+            raise BadInput(f"the data {origin} has no id in entry {place}{where}", "give every sample an id")
+        if text in seen:
+            problem = f"the same id in entries {seen[text]} and {place}{where}"
+            raise BadInput(f"the data {origin} has {problem}", "give every sample an id of its own")
+        seen[text] = place
+    return tuple(seen)
+
+
+def check_persons(labels: Sequence[str | None], origin: str) -> tuple[str, ...]:
+    """Whose each sample is, without surrounding blanks; BadInput names the place of one that is not said.
+
+    A label identifies a person: it is never part of the sentence.
+    """
+    found = tuple((label or "").strip() for label in labels)
+    if "" in found:
+        problem = f"does not say whose sample {found.index('') + 1} is ([data] person_column, persons)"
+        raise BadInput(f"the data {origin} {problem}", "name a person for every sample, the same one for all of theirs")
+    return found
+
+
+def first_of_each_person(matrix: Matrix) -> Indices:
+    """The first sample of each person, in order: which one it is depends on that person's samples alone."""
+    _, first = np.unique(np.asarray(matrix.persons, dtype=object), return_index=True)
+    return np.sort(first).astype(np.intp)

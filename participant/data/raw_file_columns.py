@@ -1,24 +1,28 @@
-"""Columns of a matrix in a file of raw numbers, read with `pread` instead of a memory map.
+"""Columns of a matrix in a file of raw numbers, and tables spilled to such files.
 
-Pages of a memory map that were read count as the process's memory; here the only memory is what `read` returns. Several
-threads may read at the same time.
+Under a memory limit they are read with `pread` instead of a memory map: pages of a map that were read count as the
+process's memory; here the only memory is what `read` returns. Several threads may read at the same time.
 """
 
 from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dcfpca.atomic_files import make_directories
 from dcfpca.errors import BadInput
-from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.column_blocks import ArrayColumns
+from dcfpca.rpca.method import Columns, FloatArray
 
 READ_AHEAD = 3  # times the bytes of a read
 
@@ -104,3 +108,29 @@ def raw_columns_of(path: Path, array: np.memmap[Any, Any], *, turned: bool) -> R
         offset=array.offset,
         lines_are_columns=by_columns != turned,
     )
+
+
+def spill(
+    batches: Iterable[FloatArray], origin: str, directory: Path | None, *, turned: bool, memory_limit: int
+) -> Columns:
+    """Batches of table rows, each lines × entries, as columns of a temporary file; `turned`: a row is a sample.
+
+    A run reads the matrix many times; text and compressed columns are decoded only once. The file has no name, so
+    nothing of it remains when the process ends, in whatever way.
+    """
+    if directory is not None:
+        make_directories(directory)
+    lines = width = 0
+    with TemporaryFile(dir=directory) as file:
+        for batch in batches:
+            file.write(np.ascontiguousarray(batch, np.float64).data)
+            lines, width = lines + batch.shape[0], batch.shape[1]
+        if lines == 0 or width == 0:
+            raise BadInput(f"the data {origin} is empty: it has no rows of numbers", "check how it was written")
+        file.flush()
+        if memory_limit:
+            kind = np.dtype(np.float64)
+            place = os.dup(file.fileno())
+            return RawFileColumns(place, origin, (lines, width), dtype=kind, offset=0, lines_are_columns=turned)
+        array = np.memmap(file, np.float64, "r", shape=(lines, width))
+    return ArrayColumns(array.T if turned else array)

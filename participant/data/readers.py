@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.method import Columns
 from participant.data.arrays import read_hdf5, read_npy, read_npz, read_zarr
-from participant.data.data_config import DataTable, Orientation
-from participant.data.excel import read_excel
-from participant.data.layout import choose_features
+from participant.data.csv_files import read_csv
+from participant.data.data_config import DataTable
+from participant.data.layout import check_ids, check_persons, choose_features
 from participant.data.matrix import JoinedColumns, Matrix, bounded, check_names, select_features
-from participant.data.sample_ids import check_ids, check_persons
 from participant.data.sql import read_query
-from participant.data.tables import SpillSettings, read_arrow, read_csv, read_parquet
+from participant.data.tables import SpillSettings, read_arrow, read_excel, read_parquet
 
 ARRAYS: dict[str, Callable[[Path, DataTable, int], Columns]] = {
     "npy": read_npy,
@@ -80,11 +78,6 @@ def _read_path(table: DataTable, place: SpillSettings) -> Matrix:
         raise BadInput(f"the data {table.path} cannot be read: {error.strerror or error}", hint) from None
 
 
-def open_columns(path: Path, format: str = "", orientation: Orientation | Literal[""] = "") -> Columns:
-    """The matrix in a file, m × n_i, without feature names."""
-    return open_matrix(DataTable(path=path, format=format, orientation=orientation)).columns
-
-
 def _read_any(path: Path, table: DataTable, place: SpillSettings) -> Matrix:
     kind = table.format or path.suffix.removeprefix(".").lower()
     if path.is_dir() and kind != "zarr" and not (path / "zarr.json").exists() and not (path / ".zarray").exists():
@@ -111,8 +104,8 @@ def _read_folder(path: Path, table: DataTable, place: SpillSettings) -> Matrix:
     first = parts[0]
     for file, part in zip(files, parts, strict=True):
         if part.columns.shape[0] != first.columns.shape[0]:
-            told = f"{part.columns.shape[0]} features, {files[0].name} has {first.columns.shape[0]}"
-            raise BadInput(f"the part {file} has {told}", "all parts must have the same features")
+            problem = f"{part.columns.shape[0]} features, {files[0].name} has {first.columns.shape[0]}"
+            raise BadInput(f"the part {file} has {problem}", "all parts must have the same features")
         if set(part.features) != set(first.features):
             differing = sorted(set(part.features) ^ set(first.features))
             raise BadInput(f"the part {file} differs from {files[0].name} in {', '.join(differing[:8])}", "rename them")
@@ -136,8 +129,8 @@ def _with_persons(matrix: Matrix, table: DataTable) -> Matrix:
     except (OSError, UnicodeDecodeError):
         raise BadInput(f"the persons {table.persons} cannot be read", "check the path") from None
     if len(lines) != (count := matrix.columns.shape[1]):
-        told = f"{len(lines)} lines for the {count} samples of {table.origin}"
-        raise BadInput(f"{table.persons} has {told}", "give one line per sample, in their order")
+        problem = f"{len(lines)} lines for the {count} samples of {table.origin}"
+        raise BadInput(f"{table.persons} has {problem}", "give one line per sample, in their order")
     return replace(matrix, persons=check_persons(lines, str(table.persons)))
 
 
@@ -154,6 +147,6 @@ def _read_names(path: Path) -> tuple[str, ...]:
 def _named(matrix: Matrix, names: tuple[str, ...], table: DataTable) -> Matrix:
     """The matrix with the names from the file `feature_names`."""
     if len(names) != matrix.columns.shape[0]:
-        told = f"{len(names)} names for the {matrix.columns.shape[0]} features of {table.origin}"
-        raise BadInput(f"{table.feature_names} has {told}", "give one name per line, and check [data] orientation")
+        problem = f"{len(names)} names for the {matrix.columns.shape[0]} features of {table.origin}"
+        raise BadInput(f"{table.feature_names} has {problem}", "give one name per line, and check [data] orientation")
     return replace(matrix, features=names)

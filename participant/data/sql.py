@@ -13,10 +13,9 @@ from dcfpca.errors import BadInput
 from dcfpca.rpca.method import FloatArray
 from participant.data.arrays import require_extra
 from participant.data.data_config import DataTable
-from participant.data.layout import Layout, plan_layout
+from participant.data.layout import Layout, RowLabels, plan_layout
 from participant.data.matrix import Matrix
-from participant.data.sample_ids import RowLabels
-from participant.data.table_spill import spill
+from participant.data.raw_file_columns import spill
 from participant.data.tables import BATCH_ROWS, SpillSettings, collect, named_matrix, plan_arrow
 
 

@@ -1,8 +1,7 @@
-"""Tables: CSV, Parquet and Arrow files, streamed in batches. Every error names the file and the place in it."""
+"""Tables: Parquet and Arrow files in batches, Excel sheets whole. Every error names the file and the place in it."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +10,23 @@ from typing import Any
 import numpy as np
 
 from dcfpca.errors import BadInput
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray
+from dcfpca.suggestions import did_you_mean, listed
 from participant.data.arrays import require_extra
-from participant.data.column_kinds import ColumnKind
-from participant.data.csv_dialect import Dialect, sample_csv
 from participant.data.data_config import DataTable
-from participant.data.layout import Layout, plan_layout
+from participant.data.layout import (
+    ColumnKind,
+    Layout,
+    RowLabels,
+    check_ids,
+    check_persons,
+    kind_of,
+    number_in,
+    plan_layout,
+)
 from participant.data.matrix import Matrix
-from participant.data.sample_ids import RowLabels, check_ids, check_persons
-from participant.data.table_spill import spill
+from participant.data.raw_file_columns import spill
 
 BATCH_ROWS = 4096
 
@@ -30,67 +37,6 @@ class SpillSettings:
 
     directory: Path | None
     memory_limit: int
-
-
-def read_csv(path: Path, table: DataTable, place: SpillSettings) -> Matrix:
-    """CSV or TSV with one line per sample, or per feature."""
-    csv = require_extra("pyarrow.csv", "data")
-    if path.stat().st_size == 0:
-        raise BadInput(f"the data {path} is empty", "check how it was written")
-    with path.open("rb") as file:
-        if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):
-            raise BadInput(f"the data {path} is text in UTF-16", "save it as CSV in UTF-8")
-    sample = sample_csv(path, table)
-    reader = _CsvReader(path, table, sample.dialect, csv)
-    layout = plan_layout(reader.names, sample.kinds(reader.names, table), table, str(path), sample.count)
-    notes = tuple(note for note in (sample.dialect.note, layout.note) if note)
-    return collect(reader.batches(layout), layout, table, str(path), place, notes)
-
-
-class _CsvReader:
-    def __init__(self, path: Path, table: DataTable, dialect: Dialect, csv: Any) -> None:
-        self._path, self._table, self._dialect, self._csv = path, table, dialect, csv
-        self.names: list[str] = []
-        try:
-            self.names = list(self._open({}).schema.names)
-        except Exception as error:
-            raise self._bad_input(error) from None
-
-    def batches(self, layout: Layout) -> Iterator[Any]:
-        pa = require_extra("pyarrow", "data")
-        kinds = dict.fromkeys(layout.numbers, pa.float64()) | dict.fromkeys(layout.texts, pa.string())
-        try:
-            yield from self._open({"column_types": kinds, "include_columns": list(kinds)})
-        except Exception as error:
-            raise self._bad_input(error) from None
-
-    def _open(self, conversion: dict[str, Any]) -> Any:
-        csv, table = self._csv, self._table
-        return csv.open_csv(
-            self._path,
-            read_options=csv.ReadOptions(use_threads=False, autogenerate_column_names=not table.header),
-            parse_options=csv.ParseOptions(delimiter=self._dialect.delimiter),
-            convert_options=csv.ConvertOptions(
-                null_values=list(table.missing_markers), decimal_point=self._dialect.decimal, **conversion
-            ),
-        )
-
-    def _bad_input(self, error: Exception) -> BadInput:
-        """An error with line and column, but never the entry itself: data must not appear in logs."""
-        if isinstance(error, BadInput):
-            return error
-        ragged = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", str(error))
-        if ragged:
-            sentence = f"has {ragged[3]} entries in line {ragged[1]}, not {ragged[2]}"
-            return BadInput(f"the data {self._path} {sentence}", "check delimiters and quotes there")
-        found = re.search(r"In CSV column #(\d+): Row #(\d+)", str(error))
-        if found:
-            column, line = int(found[1]), found[2]
-            name = self.names[column] if column < len(self.names) else f"number {column + 1}"
-            hint = "correct it, leave the column out with [data] exclude, or add the entry to missing_markers"
-            return BadInput(f"the data {self._path} has no number in line {line}, column {name}", hint)
-        hint = "check its encoding (UTF-8) and [data] delimiter"
-        return BadInput(f"the data {self._path} is not a CSV file, or is damaged", hint)
 
 
 def read_parquet(path: Path, table: DataTable, place: SpillSettings) -> Matrix:
@@ -167,8 +113,8 @@ def collect(
     labels = RowLabels()
     numbers = (_numbers(batch, layout, labels) for batch in batches)
     columns = spill(numbers, origin, place.directory, turned=layout.samples_in_rows, memory_limit=place.memory_limit)
-    told = tuple(notes) if notes is not None else (layout.note,) if layout.note else ()
-    return named_matrix(columns, layout, labels, table, origin, told)
+    sentences = tuple(notes) if notes is not None else (layout.note,) if layout.note else ()
+    return named_matrix(columns, layout, labels, table, origin, sentences)
 
 
 def named_matrix(
@@ -201,3 +147,80 @@ def _entries(column: Any) -> FloatArray:
 
 def _castable(pa: Any, kind: Any) -> bool:
     return bool(pa.types.is_decimal(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind))
+
+
+Line = tuple[int, Sequence[Any]]
+
+
+def read_excel(path: Path, table: DataTable, place: SpillSettings) -> Matrix:
+    """The sheet `[data] dataset`, or the only one; loaded as a whole, since a sheet has a million lines at most."""
+    header, body = _sheet_lines(path, table)
+    columns = {name: [line[k] for _, line in body] for k, name in enumerate(header)}
+    kinds = {name: kind_of(entries, _decimal(table), table.missing_markers) for name, entries in columns.items()}
+    layout = plan_layout(header, kinds, table, str(path), len(body))
+    labels = RowLabels()
+    labels.extend(layout, lambda name: [None if entry == "" else _cell_text(entry) for entry in columns[name]])
+    numbers = np.column_stack([_cell_numbers(path, header.index(name), body, table) for name in layout.numbers])
+    read = ArrayColumns(numbers.T if layout.samples_in_rows else numbers)
+    return named_matrix(read, layout, labels, table, str(path), (layout.note,) if layout.note else ())
+
+
+def _sheet_lines(path: Path, table: DataTable) -> tuple[list[str], list[Line]]:
+    """The names of the columns, and the lines below them with their numbers; empty lines are left out."""
+    rows = _sheet(path, table.dataset)
+    lines = [(number, row) for number, row in enumerate(rows, start=1) if any(entry != "" for entry in row)]
+    width = max((k + 1 for _, row in lines for k, entry in enumerate(row) if entry != ""), default=0)
+    if len(lines) < 1 + table.header:
+        raise BadInput(f"the data {path} is empty: it has no rows of numbers", "check [data] dataset, the sheet")
+    cut = [(number, row[:width]) for number, row in lines]
+    if not table.header:
+        return [f"f{k}" for k in range(width)], cut
+    return [_cell_text(entry) for entry in cut[0][1]], cut[1:]
+
+
+def _sheet(path: Path, wanted: str) -> Sequence[Sequence[Any]]:
+    calamine = require_extra("python_calamine", "data")
+    path.stat()
+    try:
+        book = calamine.CalamineWorkbook.from_path(str(path))
+        names = list(book.sheet_names)
+    except Exception:  # the reader's errors have no common base
+        raise BadInput(f"the data {path} is not an Excel workbook, or is damaged", "save it again as .xlsx") from None
+    if wanted and wanted not in names:
+        hint = did_you_mean(wanted, names) or f"it has {listed(names)}"
+        raise BadInput(f"the data {path} has no sheet {wanted}", hint)
+    if not wanted and len(names) != 1:
+        raise BadInput(f"the data {path} has the sheets {listed(names)}", "name one in [data] dataset")
+    found: Sequence[Sequence[Any]] = book.get_sheet_by_name(wanted or names[0]).to_python(skip_empty_area=False)
+    return found
+
+
+def _cell_numbers(path: Path, column: int, body: Sequence[Line], table: DataTable) -> FloatArray:
+    absent = set(table.missing_markers)
+    found = np.full(len(body), np.nan)
+    for place, (number, line) in enumerate(body):
+        entry = line[column]
+        if isinstance(entry, str) and entry.strip() in absent:
+            continue
+        try:
+            found[place] = number_in(entry, _decimal(table))
+        except ValueError:
+            hint = "correct it, leave the column out with [data] exclude, or add the entry to missing_markers"
+            raise BadInput(f"the data {path} has no number in cell {_letters(column)}{number}", hint) from None
+    return found
+
+
+def _decimal(table: DataTable) -> str:
+    return table.decimal or "."
+
+
+def _cell_text(entry: Any) -> str:
+    """Text of a cell; Excel keeps 17 as 17.0."""
+    return str(int(entry)) if isinstance(entry, float) and entry.is_integer() else str(entry).strip()
+
+
+def _letters(column: int) -> str:
+    letters = ""
+    while column >= 0:
+        letters, column = chr(65 + column % 26) + letters, column // 26 - 1
+    return letters

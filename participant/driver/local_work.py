@@ -12,21 +12,24 @@ import numpy as np
 
 from dcfpca.chunked_vectors import DigestedBytes, check_digest, check_header, digested, message_bytes, message_from
 from dcfpca.errors import BadMessage
+from dcfpca.method_memory import encode_memory, memory_digest
 from dcfpca.privacy.noise_stream import noise_entropy
-from dcfpca.rpca.method import Site, TensorMessage
-from dcfpca.rpca.private.grid import grid_digest
-from dcfpca.rpca.private.method import PrivateSubspaceMethod
+from dcfpca.rpca.initial_basis import WARM
+from dcfpca.rpca.method import Consensus
+from dcfpca.rpca.private.stages import PrivateSolver
+from dcfpca.rpca.private.whole_numbers import grid_digest
+from dcfpca.rpca.stage import Site
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from participant.contract import Contract
 from participant.driver.site_services import SiteServices
-from participant.engine.cancellation import Cancellation, WorkCancelled
-from participant.engine.progress import MeteredColumns, ProgressMeter, passes_of
+from participant.engine.progress import Cancellation, MeteredColumns, ProgressMeter, WorkCancelled
 from participant.privacy_account import account_of
-from participant.results import FinalBroadcast, ResultFacts, ResultNames, write_results
-from participant.session import Consent, actions, is_fixed_cohort
+from participant.results.manifest import ResultFacts
+from participant.results.writing import ResultNames, write_results
+from participant.session import Consent, actions
 from participant.session.events import AnnouncedConsensus
-from participant.state.step_file import LocalStep
+from participant.state.step_files import LocalStep
 
 
 class LocalWork:
@@ -79,11 +82,11 @@ class LocalWork:
         self._loop = asyncio.get_running_loop()
         try:
             async with self._lock:
-                broadcast = await self._consensus(agreed, action.consensus, action.round)
+                told = await self._consensus(agreed, action.consensus, action.round)
                 if not still_wanted():
                     raise WorkCancelled("the site takes part in the run no longer")
                 site = self._open_site(agreed)
-                work = self._services.engine.run(lambda: self._compute(agreed, site, action, broadcast, sites, opening))
+                work = self._services.engine.run(lambda: self._compute(agreed, site, action, told, sites, opening))
                 step = await work
                 if not still_wanted():
                     self._services.store.forget_files(self._run_id)
@@ -112,12 +115,11 @@ class LocalWork:
         part, results = self._services.site.part(consent.spec), self._services.results
         names = ResultNames(part.features, part.all_ids(), self._services.site.orientation)
         async with self._lock:
-            broadcast = await self._consensus(agreed, action.consensus, action.round, final=True)
-            site = self._result_site(agreed)
-            final, count = FinalBroadcast(broadcast, action.consensus.stage), part.columns.shape[1]
+            final = await self._consensus(agreed, action.consensus, action.round, final=True)
+            site, count = self._result_site(agreed), part.columns.shape[1]
             try:
-                await self._services.engine.run(
-                    lambda: write_results(results, facts, consent.spec, site, final, count, names)
+                U = await self._services.engine.run(
+                    lambda: write_results(results, facts, agreed.terms, site, final, count, names)
                 )
             except Exception:
                 self._fail()
@@ -126,44 +128,43 @@ class LocalWork:
                 self.forget()
                 raise
             self.forget()
+        if verified:
+            self._services.store.save_result(self._run_id, memory_digest(encode_memory({WARM: U})), _now_ms())
 
     def _account(self, consent: Consent) -> dict[str, Any] | None:
         """What the run has cost of the privacy of the site's data; None for a run without privacy."""
         if consent.spec.privacy is None:
             return None
         site, budget = self._services.site, self._services.store.privacy
-        now_ms = time.time_ns() // 1_000_000
         terms, policy = consent.spec.privacy, site.facts.policy
-        return account_of(budget, terms, policy, site.data.sha256, site.unit, now_ms).document()
+        return account_of(budget, terms, policy, site.column_set, site.unit, _now_ms()).document()
 
     def _compute(
         self,
         agreed: Contract,
         site: Site,
         action: actions.Compute,
-        broadcast: TensorMessage,
+        told: Consensus,
         sites: int,
         opening: bytes,
     ) -> LocalStep:
         """Runs in a thread of the engine; the step is saved when this returns."""
-        self._meter.begin(passes_of(agreed.spec) * self._services.site.fitted_columns(agreed.spec).shape[1])
-        vector = site.answer(action.round, broadcast).flat()
+        columns, solver = self._services.site.fitted_columns(agreed.spec).shape[1], agreed.method.solver
+        self._meter.begin(solver.reads_per_round * columns)
+        vector = site.answer(told).flat()
         if not np.isfinite(vector).all():
             raise BadMessage("the local step gave numbers that are not finite")
-        if isinstance(agreed.method, PrivateSubspaceMethod):
+        if isinstance(solver, PrivateSolver):
             # Only what has its noise is ever saved or sent, and the step has one noise however often it is computed,
             # whatever digest was announced: of an empty consensus nothing is received that could be held against it.
-            key, told = self._services.store.noise_key(self._run_id), digested(message_bytes(broadcast))
-            entropy = noise_entropy(key, self._run_id, action.round, told.sha256, grid_digest(vector))
-            columns = self._services.site.fitted_columns(agreed.spec).shape[1]
-            vector = agreed.method.noised(action.round, vector, columns, sites, entropy)
-        # A fixed cohort holds the next consensus against this one. What it answers is pinned for good, so the numbers
+            key, asked = self._services.store.noise_key(self._run_id), digested(message_bytes(told.broadcast))
+            entropy = noise_entropy(key, self._run_id, action.round, asked.sha256, grid_digest(vector))
+            vector = solver.noised(told.stage, vector, columns, sites, entropy)
+        # A secure run holds the next consensus against this one. What it answers is pinned for good, so the numbers
         # must outlive a power cut.
-        fixed = is_fixed_cohort(agreed.spec)
-        computed_on = broadcast.flat() if fixed else np.zeros(0)
-        announced = action.consensus
-        step = LocalStep(action.round, announced.sha256, vector, site.snapshot(), computed_on, announced.stage, opening)
-        self._services.store.save_step(self._run_id, agreed.spec, step, durable=fixed)
+        computed_on, sha256 = told.broadcast.flat() if agreed.masked else np.zeros(0), action.consensus.sha256
+        step = LocalStep(action.round, sha256, vector, site.snapshot(), computed_on, told.stage, opening)
+        self._services.store.save_step(self._run_id, agreed.spec, step, durable=agreed.masked)
         return step
 
     def _progressed(self, percent: int) -> None:
@@ -194,10 +195,10 @@ class LocalWork:
 
     async def _consensus(
         self, agreed: Contract, announced: AnnouncedConsensus, round: int, *, final: bool = False
-    ) -> TensorMessage:
+    ) -> Consensus:
         """The consensus of a round as the method reads it."""
-        layout = agreed.method.broadcast_layout(max(round, 1) if final else round, announced.stage)
-        return message_from(layout, (await self.consensus_bytes(agreed, announced, round, final=final)).data)
+        payload = await self.consensus_bytes(agreed, announced, round, final=final)
+        return Consensus(round, announced.stage, message_from(agreed.terms.down(announced.stage), payload.data))
 
     def take_consensus(self, announced: AnnouncedConsensus, derived: bytes) -> None:
         """Use these bytes for the announced consensus if they have its digest; else it is fetched."""
@@ -209,7 +210,7 @@ class LocalWork:
         self, agreed: Contract, announced: AnnouncedConsensus, round: int, *, final: bool = False
     ) -> DigestedBytes:
         """The bytes of a consensus, inline or fetched; its announced shape is checked against the spec first."""
-        layout = agreed.method.broadcast_layout(max(round, 1) if final else round, announced.stage)
+        layout = agreed.terms.down(announced.stage)
         check_header(announced.header, layout, types.DTYPE_FLOAT64)
         if layout.size == 0:
             return digested(b"")
@@ -223,3 +224,7 @@ class LocalWork:
             received = await self._services.link.fetch(request, announced.header)
         self._known = received
         return received
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

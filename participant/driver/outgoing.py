@@ -9,13 +9,12 @@ from dcfpca.chunked_vectors import Buffer
 from dcfpca.consent_statement import consent_bytes
 from dcfpca.logs import log
 from dcfpca.message_fate import Fate
-from dcfpca.rpca.method import Stage
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from participant import wire_codec
 from participant.contract import Contract
 from participant.driver.site_services import SiteServices
-from participant.results import has_result
+from participant.results.reading import has_result
 from participant.session import Session, actions
 from participant.session.events import Kind
 
@@ -50,23 +49,24 @@ async def send(
 ) -> types.Receipt:
     """Send one message of an attempt."""
     if not isinstance(action, actions.Submit):
-        return await services.egress.send(agreed, action)
-    payload = await _update_bytes(services, agreed, session, action.ref)
+        return await services.egress.misfit(agreed, action)
+    stage = session.latest.consensus.stage if session.latest is not None else ""
+    payload = await _update_bytes(services, agreed, session, action.ref, stage)
     latest = session.latest
     opened = latest if latest is not None and latest.ref == action.ref else None
-    return await services.egress.submit(agreed, action.ref, payload, opened, session.update_seal(action.ref))
+    return await services.egress.submit(agreed, action.ref, payload, stage, opened, session.update_seal(action.ref))
 
 
-async def _update_bytes(services: SiteServices, agreed: Contract, session: Session, ref: AttemptRef) -> Buffer:
-    latest = session.latest
-    stage = latest.consensus.stage if latest is not None else Stage.FIT
-    if agreed.layout(ref.round, stage).size * 8 <= INLINE_UPDATE_BYTES:
+async def _update_bytes(
+    services: SiteServices, agreed: Contract, session: Session, ref: AttemptRef, stage: str
+) -> Buffer:
+    if not stage or agreed.terms.update_bytes(stage) <= INLINE_UPDATE_BYTES:
         return session.update_bytes(ref)
     return await services.engine.run(lambda: session.update_bytes(ref))
 
 
 def log_receipt(services: SiteServices, ref: AttemptRef, kind: Kind, fate: Fate, reason: str) -> None:
-    """Log and count what became of a message. LATE is ordinary: a threshold of messages suffices, others are last."""
+    """Log and count what became of a message. LATE is ordinary: a plain round closes without whoever is last."""
     usual: Literal["info", "debug"] = "info" if kind is Kind.UPDATE else "debug"
     log(
         f"{kind.value}_sent",

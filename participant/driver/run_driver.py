@@ -9,25 +9,23 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from dcfpca.attempt_ref import AttemptRef
 from dcfpca.logs import log
 from dcfpca.message_fate import Fate
 from dcfpca.secagg.errors import SecureSumRefusal, SiteFailure
-from dcfpca.secagg.fixed_cohort.site import ENTROPY_BYTES
+from dcfpca.secagg.site import ENTROPY_BYTES
 from dcfpca.v1 import rounds_pb2 as pb
 from participant import wire_codec
 from participant.contract import Contract
 from participant.driver import outgoing
-from participant.driver.final_check import final_is_verified
-from participant.driver.fixed_cohort_round import answer_round, refusal_of
 from participant.driver.local_work import LocalWork
 from participant.driver.named_tasks import NamedTasks
 from participant.driver.saved_events import computed_event, save_event, saved_events
+from participant.driver.secure_round import answer_round, final_is_verified, refusal_of
 from participant.driver.site_services import SiteServices
-from participant.engine.cancellation import WorkCancelled
+from participant.engine.progress import WorkCancelled
 from participant.privacy_review import Spending
-from participant.results.retry import until_written
-from participant.session import Consent, Session, actions, events
+from participant.results.writing import until_written
+from participant.session import Consent, History, Session, actions, events
 from participant.state.store import RunRow
 
 COMPUTE, FINISH, MESSAGE, RETRY = "compute", "finish", "message ", "retry"
@@ -53,13 +51,14 @@ class RunDriver:
         self._services = services
         finished = row is not None and row.status in ("finished", "ended")
         consent, approved = (row.consent, row.approved) if row else (None, False)
-        site, data = services.site, services.site.data.sha256
-        past = partial(services.store.past_runs, data, site.pinned_digest, run_id)
-        self.session = Session(run_id, site.facts, site.identity, consent, finished, past, approved, self._spent)
+        site, store = services.site, services.store
+        past = partial(store.past_runs, run_id)
+        history = History(past, self._spent, store.result_digest, lambda: store.data_refusals(_now_ms()))
+        self.session = Session(run_id, site.facts, site.identity, consent, finished, history, approved)
         if row is not None and row.cohort:
             self.session.restore_keys(row.cohort, services.store.key_slots(run_id))
-        if self.session.fixed is not None and services.store.has_other_data(run_id, site.pinned_digest):
-            self.session.fixed.stop_for_other_data()
+        if self.session.secure is not None and services.store.has_other_data(run_id, site.pinned_digest):
+            self.session.secure.stop_for_other_data()
         self._agreed: Contract | None = None
         self._unsaved = False  # the session knows what is not saved, so nothing it says may leave
         self._tasks = NamedTasks(run_id, services.store.note, lambda: over(self) if self.is_over else None)
@@ -82,11 +81,6 @@ class RunDriver:
             return
         if isinstance(event, events.KeyWanted):
             event = replace(event, entropy=os.urandom(ENTROPY_BYTES))
-        if isinstance(event, events.Opened) and self._recovers_dropouts():
-            if self._is_spent(event.ref):
-                log("attempt_sat_out", run=self.run_id, round=event.ref.round, attempt=event.ref.attempt)
-                return
-            event = replace(event, seed=os.urandom(32), opened_before=self._opened_before(event))
         consent, ref = self.session.consent, self.session.ref
         reaction = self.session.handle(event)
         if self.session.ref != ref:
@@ -111,6 +105,10 @@ class RunDriver:
         """Whether nothing is left to do; the driver may then be dropped, and made again from what is saved."""
         return self.session.finished and not self._tasks
 
+    async def until_finished(self) -> None:
+        """Return once results are written, if that is under way."""
+        await self._tasks.wait_for(FINISH)
+
     async def stop(self) -> None:
         """Cancel all work under way; a driver made from what is saved continues it."""
         self._local.cancel()
@@ -118,25 +116,7 @@ class RunDriver:
 
     def _spent(self) -> Spending:
         """What runs have spent of the site's privacy budget until now."""
-        return self._services.store.privacy.spending(self._services.site.data.sha256, time.time_ns() // 1_000_000)
-
-    def _recovers_dropouts(self) -> bool:
-        """Whether attempts of this run have seeds: a plain one has no secrets, a fixed cohort has its keys."""
-        consent = self.session.consent
-        return consent is not None and consent.spec.aggregation == "secure" and self.session.fixed is None
-
-    def _opened_before(self, event: events.Opened) -> tuple[str, ...]:
-        """For whom the sum of this round, or of this consensus under another number, was opened, before or
-        after the last restart."""
-        opened = self._services.store.opened_sums(self.run_id)
-        if (pinned := opened.get(event.ref.round)) is None and event.ref.round > self._contract().method.opening_rounds:
-            # What is announced in opening rounds is short, and may be the same twice for different questions.
-            pinned = next((one for one in opened.values() if one[0] == event.consensus.sha256), None)
-        return pinned[1] if pinned else self.session.opened_for(event.ref.round)
-
-    def _is_spent(self, ref: AttemptRef) -> bool:
-        """Whether this attempt had a seed before the restart, and that seed may not be used again."""
-        return ref != self.session.ref and self._services.store.had_seed(ref)
+        return self._services.store.privacy.spending(self._services.site.column_set, _now_ms())
 
     def _takes_part(self) -> bool:
         """Whether the run goes on at this site: it has not ended, and the site has not withdrawn."""
@@ -165,7 +145,7 @@ class RunDriver:
                 case actions.AdvertiseRunKey() | actions.ShareGroupSecret() | actions.Complain():
                     self._tasks.start(f"tell {type(action).__name__}", partial(self._tell, action))
                 case _:
-                    name = f"{MESSAGE}{action.ref} {actions.kinds_of(action)[0].value}"
+                    name = f"{MESSAGE}{action.ref} {actions.kind_of(action).value}"
                     self._tasks.start(name, partial(self._send, action))
 
     def _cancel_messages(self) -> None:
@@ -173,10 +153,9 @@ class RunDriver:
         self._tasks.cancel(MESSAGE)
 
     def _contract(self) -> Contract:
-        consent = self.session.consent
-        assert consent is not None
-        if self._agreed is None or self._agreed.spec is not consent.spec:
-            self._agreed = Contract(self.run_id, self._services.site.name, consent.spec)
+        if self._agreed is None:
+            assert self.session.terms is not None
+            self._agreed = Contract(self.run_id, self._services.site.name, self.session.terms)
         return self._agreed
 
     async def _respond(self, action: actions.Respond) -> None:
@@ -189,9 +168,9 @@ class RunDriver:
     async def _send(self, action: actions.RoundMessage) -> None:
         receipt = await outgoing.send(self._services, self._contract(), self.session, action)
         fate = wire_codec.fate_of(receipt)
-        for kind in actions.kinds_of(action):
-            outgoing.log_receipt(self._services, action.ref, kind, fate, receipt.reason)
-            self.take(events.Acknowledged(action.ref, kind, fate, receipt.reason))
+        kind = actions.kind_of(action)
+        outgoing.log_receipt(self._services, action.ref, kind, fate, receipt.reason)
+        self.take(events.Acknowledged(action.ref, kind, fate, receipt.reason))
 
     async def _tell(self, action: actions.RunMessage) -> None:
         receipt = await self._services.egress.tell(self._contract(), action)
@@ -199,7 +178,7 @@ class RunDriver:
         log("run_message_sent", run=self.run_id, message=what, fate=fate.value, reason=receipt.reason or None)
 
     async def _answer(self, action: actions.Compute) -> None:
-        """A round of a fixed cohort. Whatever goes wrong while the run is open becomes a refusal that operators see."""
+        """A round of a secure run. Whatever goes wrong while the run is open becomes a refusal that operators see."""
         started, agreed = time.monotonic(), self._contract()
         event: events.Answered | events.RoundRefused
         try:
@@ -216,7 +195,7 @@ class RunDriver:
                 self._tasks.start(RETRY, self._retry)
         else:
             seconds, columns = time.monotonic() - started, self._services.site.facts.columns
-            self._services.telemetry.step(agreed.spec, action.round, columns, seconds)
+            self._services.telemetry.step(agreed.method.solver.step_flops(columns), action.round, seconds)
             log("step_computed", level="debug", run=self.run_id, round=action.round, seconds=seconds)
         self._tasks.release(COMPUTE)
         self.take(event)
@@ -226,7 +205,7 @@ class RunDriver:
         self._perform(self.session.resume())
 
     async def _compute(self, action: actions.Compute) -> None:
-        if self.session.fixed is not None:
+        if self.session.secure is not None:
             await self._answer(action)
             return
         started, agreed = time.monotonic(), self._contract()
@@ -244,7 +223,8 @@ class RunDriver:
         if not self._takes_part():
             return
         seconds = time.monotonic() - started
-        self._services.telemetry.step(agreed.spec, action.round, self._services.site.facts.columns, seconds)
+        flops = agreed.method.solver.step_flops(self._services.site.facts.columns)
+        self._services.telemetry.step(flops, action.round, seconds)
         log("step_computed", level="debug", run=self.run_id, round=action.round, seconds=seconds)
         # The session may ask for the next step at once, and it has the same name.
         self._tasks.release(COMPUTE)
@@ -264,11 +244,11 @@ class RunDriver:
         consent = self.session.consent
         assert consent is not None
         agreed, verified = self._contract(), None
-        if self.session.fixed is not None:
+        if self.session.secure is not None:
             try:
                 verified = await final_is_verified(self._services, self._local, agreed, self.session, action)
-                if not verified and self.session.fixed.end_refusal is not None:
-                    raise self.session.fixed.end_refusal
+                if not verified and self.session.secure.end_refusal is not None:
+                    raise self.session.secure.end_refusal
             except SecureSumRefusal as error:
                 self._perform(self.session.refuse_end(error))
                 return
@@ -283,3 +263,7 @@ class RunDriver:
     async def _export(self, action: actions.Export | actions.RefuseExport) -> None:
         await self._tasks.wait_for(FINISH)
         await outgoing.export(self._services, self.session, action)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

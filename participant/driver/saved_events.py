@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import replace
 
-from dcfpca.errors import BadMessage
 from dcfpca.privacy.noise_stream import KEY_BYTES
 from dcfpca.v1 import rounds_pb2 as pb
 from participant import wire_codec
 from participant.driver.site_services import SiteServices
-from participant.session import Consent, Session, events, is_fixed_cohort
-from participant.session.fixed_cohort import FixedCohortRun
-from participant.state.step_file import LocalStep
+from participant.session import Consent, Session, events
+from participant.session.secure_run import SecureRun
+from participant.state.step_files import LocalStep
 from participant.state.store import RunRow, Store
 
 
@@ -26,13 +24,14 @@ def save_event(
 ) -> None:
     """Save what the session, whose consent was `before`, made of the event; a killed process loses nothing of it.
 
-    What a fixed cohort pins survives a power cut as well, see `Store`.
+    What a secure run pins survives a power cut as well, see `Store`.
 
     `source` is the assignment that the event was decoded from, if it came from the aggregator.
     """
     store, run_id = services.store, session.run_id
-    if session.fixed is not None and session.fixed.record and not isinstance(event, events.Opened):
-        _save_fixed(services, session.fixed, event)
+    secure = session.secure
+    if secure is not None and secure.record and not isinstance(event, events.Opened):
+        _save_keys(services, secure, event)
     if session.consent is not None and session.consent is not before:
         _save_consent(services, run_id, session.consent)
         return
@@ -42,11 +41,8 @@ def save_event(
             store.save_waiting(run_id, event.spec, event.digest, private, _now_ms(), why)
         case events.Opened():
             # A plain attempt has no secrets and only one possible answer, so there is nothing to keep unchanged.
-            if session.fixed is not None:
+            if secure is not None:
                 store.save_opening(run_id, _saved(source))
-            elif session.consent is not None and session.consent.spec.aggregation == "secure":
-                store.save_cohort(run_id, event.cohort)
-                store.open_attempt(event.ref, event.seed, _saved(source), event.opened_before)
         case events.Answered() | events.KeyWanted() | events.RosterClosed() | events.SharesRelayed():
             pass  # the key record says it all
         case events.Ended(status="finished") if session.consent is not None and session.consent.accept:
@@ -56,14 +52,8 @@ def save_event(
             store.privacy.settle(run_id, _now_ms())
         case events.ResultsWritten():
             store.end(run_id, "finished", event.outcome)
-        case events.UnmaskWanted():
-            latest = session.latest
-            survivors = event.request.survivors.members
-            store.save_opened_sum(event.ref, latest.consensus.sha256 if latest else b"", survivors)
-            store.save_exposure(services.site.data.sha256, run_id, survivors)
-            store.save_inbox(run_id, source.SerializeToString() if source else b"")
         case _:
-            store.save_inbox(run_id, source.SerializeToString() if source else b"")
+            raise AssertionError(f"nothing is saved of {type(event).__name__}")
 
 
 def _save_consent(services: SiteServices, run_id: str, consent: Consent) -> None:
@@ -73,15 +63,15 @@ def _save_consent(services: SiteServices, run_id: str, consent: Consent) -> None
         site = services.site
         if consent.spec.privacy is not None:
             store.pin_data(run_id, site.pinned_digest)  # the data that is charged is the data that answers
-        store.save_joining(run_id, consent, site.data.sha256, site.unit, now_ms)
+        store.save_joining(run_id, consent, site.column_set, site.unit, now_ms)
         return
     store.save_consent(run_id, consent, now_ms)
     store.privacy.settle(run_id, now_ms)
 
 
-def _save_fixed(services: SiteServices, run: FixedCohortRun, event: events.Event) -> None:
+def _save_keys(services: SiteServices, run: SecureRun, event: events.Event) -> None:
     if isinstance(event, events.Answered):
-        services.store.save_exposure(services.site.data.sha256, run.run_id, run.cohort)
+        services.store.save_exposure(services.site.column_set.digest, run.run_id, run.cohort)
     if isinstance(event, events.KeyWanted):
         services.store.pin_data(run.run_id, services.site.pinned_digest)
         if run.spec.privacy is not None:
@@ -96,11 +86,7 @@ def saved_events(store: Store, row: RunRow, step: LocalStep | None) -> list[even
         past.append(events.Proposed(row.spec, row.digest))
     if step is not None:
         past.append(computed_event(step))
-    inbox = [_decoded(body) for body in store.inbox(row.run_id)]
-    if row.consent is not None and is_fixed_cohort(row.consent.spec):
-        return past + inbox
-    seed, opened_before = store.seed(row.run_id)
-    return past + [_with_seed(event, seed, opened_before) for event in inbox]
+    return past + [_decoded(body) for body in store.inbox(row.run_id)]
 
 
 def computed_event(step: LocalStep) -> events.Computed:
@@ -115,14 +101,6 @@ def _saved(source: pb.Assignment | None) -> bytes:
 
 def _decoded(body: bytes) -> events.Assigned:
     return wire_codec.decode(pb.Assignment.FromString(body))
-
-
-def _with_seed(event: events.Assigned, seed: bytes, opened_before: tuple[str, ...]) -> events.Event:
-    if isinstance(event, events.Opened):
-        if not seed:
-            raise BadMessage("the seed of the open attempt is gone")
-        return replace(event, seed=seed, opened_before=opened_before)
-    return event
 
 
 def _now_ms() -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from participant.egress import Egress
-from participant.engine import Engine
+from participant.engine.thread_engine import Engine
 from participant.link import Link
 from participant.local_site import LocalSite
 from participant.state.store import Store

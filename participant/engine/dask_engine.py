@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -22,15 +23,16 @@ from numpy.typing import NDArray
 from dcfpca.errors import Unreachable
 from dcfpca.logs import log
 from dcfpca.rpca.column_blocks import block_width
-from dcfpca.rpca.method import Columns, FloatArray, Method, PartTask, ResultBlock, Site, TensorMessage
-from participant.data import DataTable, read_matrix
+from dcfpca.rpca.method import Columns, Consensus, FloatArray, ResultBlock, TensorMessage
+from dcfpca.rpca.stage import PartTask, Site
+from dcfpca.rpca.stage_list import Method
 from participant.data.arrays import require_extra
-from participant.data.selection import Indices, Selection, read_samples, take_rows
-from participant.engine import Engine
-from participant.engine.cancellation import Cancellation, WorkCancelled
-from participant.engine.part_states import State
-from participant.engine.partitioned_site import CUT, combined, conclude, step
-from participant.engine.progress import MeteredColumns
+from participant.data.data_config import DataTable
+from participant.data.matrix import Indices, Selection, read_samples, take_rows
+from participant.data.readers import read_matrix
+from participant.engine.partitioned_site import CUT, State, combined, conclude, step
+from participant.engine.progress import Cancellation, MeteredColumns, WorkCancelled
+from participant.engine.thread_engine import Engine
 
 SHARD_BYTES = 128 << 20
 SHARDS_PER_WORKER = 2
@@ -112,9 +114,9 @@ class DaskSite:
         self._certificate: dict[str, float] = {}
         self._cancellation = columns.cancellation if isinstance(columns, MeteredColumns) else Cancellation()
 
-    def answer(self, round: int, broadcast: TensorMessage) -> TensorMessage:
+    def answer(self, told: Consensus) -> TensorMessage:
         """The combined answer of the shards."""
-        return self._method.partitioned_answer(self, round, broadcast)
+        return self._method.partitioned_answer(self, told)
 
     def total(self, task: PartTask) -> FloatArray:
         """The sum over the shards, added up on the workers.
@@ -122,15 +124,15 @@ class DaskSite:
         A cancelled step leaves no shard to be begun; those that workers have begun run to their end.
         """
         # Submitted, not scattered: scattered data is lost with the worker that holds it.
-        told = self._client.submit(_same, task, pure=False)
+        sent = self._client.submit(_same, task, pure=False)
         steps = [
-            self._client.submit(step, block, self._method, state, told, pure=False)
+            self._client.submit(step, block, self._method, state, sent, pure=False)
             for block, state in zip(self._blocks, self._states, strict=True)
         ]
         for shard, one in zip(self._shards, steps, strict=True):
             one.add_done_callback(partial(self._done, shard.stop - shard.start))
-        vectors = [self._client.submit(_vector_of, one, pure=False) for one in steps]
-        states = [self._client.submit(_state_of, one, pure=False) for one in steps]
+        vectors = [self._client.submit(itemgetter(0), one, pure=False) for one in steps]
+        states = [self._client.submit(itemgetter(1), one, pure=False) for one in steps]
         total: FloatArray = self._result(self._client.submit(add, vectors, pure=False), steps)
         self._states = states
         return total
@@ -152,8 +154,9 @@ class DaskSite:
 
     def _done(self, columns: int, step: Any) -> None:
         """Count the columns of a finished shard for the progress report."""
-        if isinstance(self.columns, MeteredColumns) and step.status == "finished":
-            self.columns.meter.advance(columns)
+        meter = self.columns.meter if isinstance(self.columns, MeteredColumns) else None
+        if meter is not None and step.status == "finished":
+            meter.advance(columns)
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
         """The division of the columns into shards, and a name for the states, which stay on the workers."""
@@ -180,11 +183,11 @@ class DaskSite:
         """Start from the data: the snapshot has no V_i."""
         self._states = [{} for _ in self._shards]
 
-    def finish(self, broadcast: TensorMessage) -> Iterator[ResultBlock]:
+    def finish(self, told: Consensus) -> Iterator[ResultBlock]:
         """The shards' results, one after the other."""
         figures: list[tuple[int, dict[str, float]]] = []
         for shard, block, state in zip(self._shards, self._blocks, self._states, strict=True):
-            done = self._client.submit(conclude, block, self._method, state, broadcast, pure=False)
+            done = self._client.submit(conclude, block, self._method, state, told, pure=False)
             parts, certificate = self._result(done, [done])
             figures.append((shard.stop - shard.start, certificate))
             yield from (replace(part, start=part.start + shard.start) for part in parts)
@@ -213,11 +216,3 @@ def add(vectors: Sequence[FloatArray]) -> FloatArray:
 
 def _same(task: PartTask) -> PartTask:
     return task
-
-
-def _vector_of(step: tuple[FloatArray, Any]) -> FloatArray:
-    return step[0]
-
-
-def _state_of(step: tuple[Any, State]) -> State:
-    return step[1]

@@ -8,25 +8,128 @@ the sites of its parts.
 
 from __future__ import annotations
 
+import mmap
+import os
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from threading import Semaphore
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dcfpca.atomic_files import make_directories
 from dcfpca.logs import log
 from dcfpca.rpca.column_blocks import ArrayColumns, ColumnRange
-from dcfpca.rpca.method import Columns, FloatArray, Method, PartTask, ResultBlock, Site, TensorMessage
-from participant.engine.cancellation import CancellableColumns, Cancellation
-from participant.engine.part_states import PartStates, State, shared_once, unshared
-from participant.engine.progress import MeteredColumns
-from participant.state.array_file import release_pages
+from dcfpca.rpca.method import Columns, Consensus, FloatArray, ResultBlock, TensorMessage
+from dcfpca.rpca.stage import PartTask
+from dcfpca.rpca.stage_list import Method, StagedSite
+from participant.engine.progress import Cancellation, MeteredColumns
+from participant.state.step_files import release_pages
+
+State = Mapping[str, NDArray[np.generic]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    offset: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return self.dtype.itemsize * int(np.prod(self.shape, dtype=np.int64))
+
+
+class PartStates:
+    """The states of a site's parts, in the order they were added, in an unnamed temporary file: V_i has a row a column.
+
+    An array that is equal in every part, such as U, is stored once.
+    """
+
+    def __init__(self, directory: Path | None) -> None:
+        if directory is not None:
+            make_directories(directory)
+        self._file = TemporaryFile(dir=directory)  # noqa: SIM115  it lives as long as this object
+        weakref.finalize(self, self._file.close)
+        self._size = 0
+        self._slots: list[dict[str, _Slot]] = []
+        self._first: dict[str, NDArray[np.generic]] = {}
+
+    def put(self, state: State) -> None:
+        """Add the state of the next part."""
+        if not self._slots:
+            self._first = {name: np.array(array) for name, array in state.items()}
+        self._slots.append({name: self._slot(name, array) for name, array in state.items()})
+
+    def get(self, place: int) -> dict[str, NDArray[np.generic]]:
+        """The state of a part; empty if none was added for it."""
+        if place >= len(self._slots):
+            return {}
+        self._file.flush()
+        return {name: self._read(slot) for name, slot in self._slots[place].items()}
+
+    def mapped(self) -> dict[str, NDArray[np.generic]]:
+        """All arrays as "part.name", memory-mapped; an array that a part shares with the first one is left out."""
+        self._file.flush()
+        if self._size == 0:
+            return {}
+        buffer = mmap.mmap(self._file.fileno(), self._size, access=mmap.ACCESS_READ)
+        shared = set(self._slots[0].values())
+        return {
+            f"{place}.{name}": np.ndarray(slot.shape, slot.dtype, buffer, slot.offset)
+            for place, slots in enumerate(self._slots)
+            for name, slot in slots.items()
+            if place == 0 or slot not in shared
+        }
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _slot(self, name: str, array: NDArray[np.generic]) -> _Slot:
+        if self._slots and name in self._first and np.array_equal(self._first[name], array):
+            return self._slots[0][name]
+        return self._append(array)
+
+    def _append(self, array: NDArray[np.generic]) -> _Slot:
+        content = np.ascontiguousarray(array)
+        slot = _Slot(self._size, content.dtype, array.shape)
+        self._file.write(content.reshape(-1).view(np.uint8).data)
+        self._size += slot.size
+        return slot
+
+    def _read(self, slot: _Slot) -> NDArray[np.generic]:
+        content = os.pread(self._file.fileno(), slot.size, slot.offset)
+        return np.frombuffer(content, slot.dtype).reshape(slot.shape)
+
+
+def shared_once(states: Sequence[State]) -> dict[str, NDArray[np.generic]]:
+    """All arrays as "part.name"; an array that equals the first part's is left out."""
+    first = states[0]
+    return {
+        f"{place}.{name}": array
+        for place, state in enumerate(states)
+        for name, array in state.items()
+        if place == 0 or not (name in first and np.array_equal(first[name], array))
+    }
+
+
+def unshared(snapshot: State, parts: int) -> list[dict[str, NDArray[np.generic]]]:
+    """Inverse of `mapped` and `shared_once`: the states, one for each part."""
+    states: list[dict[str, NDArray[np.generic]]] = [{} for _ in range(parts)]
+    for key, array in snapshot.items():
+        place, dot, name = key.partition(".")
+        if dot:
+            states[int(place)][name] = array
+    return [{**states[0], **state} for state in states]
+
 
 T = TypeVar("T")
 CUT = "cut"  # the snapshot entry that describes how the columns were divided into parts
@@ -58,9 +161,9 @@ class PartitionedSite:
         self._states = PartStates(workers.scratch)
         self._certificate: dict[str, float] = {}
 
-    def answer(self, round: int, broadcast: TensorMessage) -> TensorMessage:
+    def answer(self, told: Consensus) -> TensorMessage:
         """The combined answer of the parts."""
-        return self._method.partitioned_answer(self, round, broadcast)
+        return self._method.partitioned_answer(self, told)
 
     def total(self, task: PartTask) -> FloatArray:
         """The sum over the parts, added in their order, so that it does not depend on the number of threads."""
@@ -91,10 +194,10 @@ class PartitionedSite:
             for array in state.values():
                 release_pages(array)
 
-    def finish(self, broadcast: TensorMessage) -> Iterator[ResultBlock]:
+    def finish(self, told: Consensus) -> Iterator[ResultBlock]:
         """The parts' results, in order."""
         figures: list[tuple[int, dict[str, float]]] = []
-        for place, (blocks, certificate) in enumerate(self._over_parts(partial(self._conclude, broadcast))):
+        for place, (blocks, certificate) in enumerate(self._over_parts(partial(self._conclude, told))):
             start, stop = self.parts[place]
             figures.append((stop - start, certificate))
             yield from (replace(block, start=block.start + start) for block in blocks)
@@ -119,12 +222,12 @@ class PartitionedSite:
         with self._workers.cores:
             return step(block, self._method, state, task, self._cancellation)
 
-    def _conclude(self, broadcast: TensorMessage, place: int) -> tuple[list[ResultBlock], dict[str, float]]:
+    def _conclude(self, told: Consensus, place: int) -> tuple[list[ResultBlock], dict[str, float]]:
         if self._held:
-            return list(self._held[place].finish(broadcast)), self._held[place].certificate()
+            return list(self._held[place].finish(told)), self._held[place].certificate()
         block, state = self._read(place)
         with self._workers.cores:
-            return conclude(block, self._method, state, broadcast, self._cancellation)
+            return conclude(block, self._method, state, told, self._cancellation)
 
     def _read(self, place: int) -> tuple[FloatArray, State]:
         return self.columns.read(*self.parts[place]), self._states.get(place)
@@ -166,15 +269,11 @@ def step(
 
 
 def conclude(
-    block: FloatArray,
-    method: Method,
-    state: State,
-    broadcast: TensorMessage,
-    cancellation: Cancellation | None = None,
+    block: FloatArray, method: Method, state: State, told: Consensus, cancellation: Cancellation | None = None
 ) -> tuple[list[ResultBlock], dict[str, float]]:
     """The result blocks and the certificate of a part."""
     site = _site(block, method, state, cancellation)
-    return list(site.finish(broadcast)), site.certificate()
+    return list(site.finish(told)), site.certificate()
 
 
 def combined(figures: Sequence[tuple[int, Mapping[str, float]]]) -> dict[str, float]:
@@ -192,9 +291,9 @@ def combined(figures: Sequence[tuple[int, Mapping[str, float]]]) -> dict[str, fl
     return found
 
 
-def _site(block: FloatArray, method: Method, state: State, cancellation: Cancellation | None) -> Site:
+def _site(block: FloatArray, method: Method, state: State, cancellation: Cancellation | None) -> StagedSite:
     columns = ArrayColumns(block)
-    site = method.site(CancellableColumns(columns, cancellation) if cancellation else columns)
+    site = method.site(MeteredColumns(columns, None, cancellation) if cancellation else columns)
     if state:
         site.restore(state)
     return site

@@ -1,28 +1,48 @@
-"""Progress of long local work: a percentage at intervals, and nothing else about the data."""
+"""Progress and cancellation of long local work.
+
+Every local step reads its columns block by block: progress is counted there, as a percentage and nothing else about the
+data, and a cancelled step ends before the next block. How long one block takes is bounded by the passes that the site's
+policy allows (`max_local_passes`).
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import Event, Lock
 
-from dcfpca.methods import method_of
+from dcfpca.errors import DcfpcaError
 from dcfpca.rpca.method import Columns, FloatArray
-from dcfpca.spec import RunSpec
-from participant.engine.cancellation import Cancellation
 
 REPORT_SECONDS = 5.0
+
+
+class WorkCancelled(DcfpcaError):
+    """The local work was cancelled: the run ended, the site withdrew, or the daemon stops."""
+
+
+class Cancellation:
+    """A flag that one thread sets and the threads that compute look at. It is never taken back."""
+
+    def __init__(self) -> None:
+        self._event = Event()
+
+    def cancel(self) -> None:
+        """Cancel the work; may be called from any thread and more than once."""
+        self._event.set()
+
+    def check(self) -> None:
+        """Raise WorkCancelled once the work is cancelled."""
+        if self._event.is_set():
+            raise WorkCancelled("the local work was cancelled")
 
 
 class ProgressMeter:
     """Counts columns as they are read and calls `report` with the percentage, at most once in `every` seconds."""
 
     def __init__(
-        self,
-        report: Callable[[int], None],
-        every: float = REPORT_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
+        self, report: Callable[[int], None], every: float = REPORT_SECONDS, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._report, self._every, self._clock = report, every, clock
         self._wanted, self._done, self._last = 1, 0, clock()
@@ -42,17 +62,12 @@ class ProgressMeter:
                 self._report(min(99, 100 * self._done // self._wanted))
 
 
-def passes_of(spec: RunSpec) -> int:
-    """The number of times a local step reads each column."""
-    return method_of(spec).reads_per_round
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class MeteredColumns:
-    """Columns whose reading is counted, and which raise WorkCancelled once the work is cancelled."""
+    """Columns whose reading is counted, if there is a meter, and raises WorkCancelled once the work is cancelled."""
 
     columns: Columns
-    meter: ProgressMeter
+    meter: ProgressMeter | None = None
     cancellation: Cancellation = field(default_factory=Cancellation)
 
     @property
@@ -63,5 +78,6 @@ class MeteredColumns:
     def read(self, start: int, stop: int) -> FloatArray:
         """Columns start … stop − 1."""
         self.cancellation.check()
-        self.meter.advance(stop - start)
+        if self.meter is not None:
+            self.meter.advance(stop - start)
         return self.columns.read(start, stop)

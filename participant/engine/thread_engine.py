@@ -1,26 +1,43 @@
-"""Runs local steps in threads of their own, so that the daemon's event loop stays responsive."""
+"""Runs local steps in threads of their own, so that the daemon's event loop stays responsive.
+
+The loops of the extra `fast` are loaded or compiled before a round needs them; without numba there are none. Every
+number of directions up to THIN_WIDTH has loops of its own.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TypeVar
 
+import numpy as np
+import scipy
+from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from dcfpca.logs import log
 from dcfpca.rpca.column_blocks import block_width
-from dcfpca.rpca.method import Columns, Method, Site
-from participant.data.matrix import WindowedColumns, reads_ahead
-from participant.data.selection import Selection
-from participant.engine.noop_site import IdleSite
-from participant.engine.part_states import State
-from participant.engine.partitioned_site import CUT, PartitionedSite, PartWorkers
+from dcfpca.rpca.kernels.loop_loading import await_thin_loops, compiled_here, load_loops, load_thin_loops
+from dcfpca.rpca.kernels.loop_selection import compiled_loops
+from dcfpca.rpca.kernels.step_parameters import THIN_WIDTH
+from dcfpca.rpca.method import Columns, Consensus, ResultBlock, TensorMessage
+from dcfpca.rpca.private.cleaning import load_cleaning_loops
+from dcfpca.rpca.refinement.hidden_entries import load_hidden_entry_loops
+from dcfpca.rpca.round_limits import automatic_bound
+from dcfpca.rpca.stage import Site
+from dcfpca.rpca.stage_list import Method
+from dcfpca.rpca.subspace.round_plan import RoundPlan
+from dcfpca.rpca.subspace.solver import OPEN
+from participant.data.matrix import Selection, WindowedColumns, reads_ahead
+from participant.engine.partitioned_site import CUT, PartitionedSite, PartWorkers, State
 from participant.engine.progress import MeteredColumns
-from participant.engine.usable_cores import usable_cores
 
 T = TypeVar("T")
 Job = Callable[[], None]
@@ -31,6 +48,7 @@ COLUMNS_PER_DIRECTION = 5
 LARGEST_PART_BYTES = 32 << 20
 PARTS = 16
 LARGEST_HELD_BYTES = 4 << 30  # of a matrix whose parts' states, some percent of it, are held in memory
+CGROUP = Path("/sys/fs/cgroup")
 MEMORY_PER_PART = 4  # times its size: the part, its result, and as much again for finished parts not yet taken
 
 
@@ -53,7 +71,7 @@ class Engine:
         """The local half of the method, over the whole matrix or part by part."""
         if self._idle:
             return IdleSite(method, columns)
-        width = self._part_width(columns, method.update_layout(method.opening_rounds).columns)
+        width = self._part_width(columns, method.solver.width)
         if width >= columns.shape[1]:
             return method.site(columns)
         return PartitionedSite(method, columns, width, self._part_workers(8 * columns.shape[0] * width, columns))
@@ -140,3 +158,84 @@ def _windowed(columns: Columns) -> WindowedColumns | None:
     while isinstance(columns, MeteredColumns | Selection):
         columns = columns.columns
     return columns if isinstance(columns, WindowedColumns) else None
+
+
+def usable_cores(cgroup: Path = CGROUP) -> int:
+    """The cores of the affinity mask, bounded by the CPU quota of the process's cgroup (v2), rounded up; at least 1."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = _quota(cgroup / "cpu.max")
+    return max(1, allowed if quota is None else min(allowed, quota))
+
+
+def _quota(file: Path) -> int | None:
+    """Whole cores of a `cpu.max` file, "QUOTA PERIOD" in microseconds; None without a limit."""
+    try:
+        quota, period = file.read_text().split()
+        return -(-int(quota) // int(period))
+    except (OSError, ValueError, ZeroDivisionError):  # no such controller, or the word "max"
+        return None
+
+
+class IdleSite:
+    """Answers the rounds of `subspace` immediately, with zeros in the declared layout."""
+
+    def __init__(self, method: Method, columns: Columns) -> None:
+        self._method = method
+        self._shape = columns.shape
+
+    def answer(self, told: Consensus) -> TensorMessage:
+        """Zeros, but for counts of columns that are large enough for any rank: no sum without them can be true."""
+        update, columns = self._method.stage(told.stage).up.zeros(), float(self._shape[0])
+        if told.stage == OPEN:
+            update.scalars[0] = columns
+        else:
+            update.scalars[[0, 3]] = columns / RoundPlan.of(told.broadcast).columns
+        return update
+
+    def snapshot(self) -> dict[str, NDArray[np.generic]]:
+        """Nothing to keep."""
+        return {}
+
+    def restore(self, snapshot: Mapping[str, NDArray[np.generic]]) -> None:
+        """Nothing to restore."""
+
+    def finish(self, told: Consensus) -> Iterator[ResultBlock]:
+        """An empty result of the right shape."""
+        width = told.broadcast.tensor.shape[1]
+        yield ResultBlock(
+            0, np.zeros(self._shape), scipy.sparse.csc_array(self._shape), np.zeros((self._shape[1], width))
+        )
+
+    def certificate(self) -> dict[str, float]:
+        """No figures."""
+        return {}
+
+
+async def prepare_loops(engine: Engine, rows: int) -> None:
+    """Load or compile the loops that every run needs, and those of the bound that a run without one has here."""
+    if await engine.run(compiled_loops) is None:
+        return
+    began = time.monotonic()
+    bound = automatic_bound(rows)
+    await engine.run(partial(load_loops, [bound]))
+    await engine.run(load_hidden_entry_loops)
+    log("loops_loaded", seconds=round(time.monotonic() - began, 2), compiled=compiled_here())
+
+
+async def prepare_private_loops(engine: Engine) -> None:
+    """Load or compile the loops of private runs."""
+    await engine.run(load_cleaning_loops)
+
+
+async def prepare_widths(engine: Engine, widest: int) -> None:
+    """Load or compile the loops of this many directions, then of fewer, to which a run may narrow. Rounds do without
+    those that are not there yet."""
+    if await engine.run(compiled_loops) is None:
+        return
+    began, before = time.monotonic(), compiled_here()
+    widths = range(min(widest, THIN_WIDTH), 0, -1)
+    await_thin_loops(widths)
+    for width in widths:
+        await engine.run(partial(load_thin_loops, width))
+    if compiled := compiled_here() - before:
+        log("loops_compiled", seconds=round(time.monotonic() - began, 2), compiled=compiled)

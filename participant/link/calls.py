@@ -157,40 +157,20 @@ class Link:
         """Answer a proposal."""
         return await self._call("Respond", request)
 
-    async def advertise(self, request: pb.AdvertiseKeysRequest) -> types.Receipt:
-        """Step 1 of the secure sum."""
-        return await self._call("AdvertiseKeys", request)
-
-    async def share(self, request: pb.ShareKeysRequest) -> types.Receipt:
-        """Step 2."""
-        return await self._call("ShareKeys", request)
-
-    async def state_bound(self, request: pb.StateBoundRequest) -> types.Receipt:
-        """Step 3."""
-        return await self._call("StateBound", request)
-
-    async def attest(self, request: pb.AttestSurvivorsRequest) -> types.Receipt:
-        """Step 5."""
-        return await self._call("AttestSurvivors", request)
-
-    async def unmask(self, request: pb.UnmaskRequest) -> types.Receipt:
-        """Step 6."""
-        return await self._call("Unmask", request)
-
     async def advertise_run_key(self, request: pb.AdvertiseRunKeyRequest) -> types.Receipt:
-        """Fixed cohort, set-up 1."""
+        """Set-up, step 1."""
         return await self._call("AdvertiseRunKey", request)
 
     async def share_group_secret(self, request: pb.ShareGroupSecretRequest) -> types.Receipt:
-        """Fixed cohort, set-up 2."""
+        """Set-up, step 2."""
         return await self._call("ShareGroupSecret", request)
 
     async def report_misfit(self, request: pb.ReportMisfitRequest) -> types.Receipt:
-        """Fixed cohort: the update does not fit."""
+        """The update does not fit."""
         return await self._call("ReportMisfit", request)
 
     async def complain(self, request: pb.ComplainRequest) -> types.Receipt:
-        """Fixed cohort: why this site cannot go on."""
+        """Why this site cannot go on."""
         return await self._call("Complain", request)
 
     async def report(self, request: pb.ReportProgressRequest) -> types.Receipt:

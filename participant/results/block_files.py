@@ -1,86 +1,124 @@
-"""Result files written block by block, so that no matrix has to be in memory as a whole."""
+"""L, V, S and the scores of a result, written block by block, so that no matrix has to be in memory as a whole."""
 
 from __future__ import annotations
 
 import io
 import shutil
 import zipfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryFile
-from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, TypeVar
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.method import ColumnScores, FloatArray, ResultBlock
+
+SCORES = "scores.npz"
+"""Of every sample: its p-value, its largest |z| and its squared distance within the subspace."""
 
 
-class ColumnsFile:
-    """An .npy file of a matrix to which blocks of columns are appended; with `turned`, of its transpose."""
+@dataclass(frozen=True, slots=True, eq=False)
+class FlaggedEntries:
+    """The entries of S, column by column: where they are, what was expected there, and how far the data is off."""
 
-    def __init__(self, path: Path, rows: int, columns: int, *, turned: bool = False) -> None:
-        self._file = path.open("wb")
+    rows: NDArray[np.integer[Any]]
+    columns: NDArray[np.integer[Any]]
+    expected: FloatArray
+    off: FloatArray
+    z: FloatArray  # NaN, as the next two, where a method has no null
+    p_value: FloatArray
+    exceeded_by: FloatArray
+
+
+PerColumn = TypeVar("PerColumn", FlaggedEntries, ColumnScores)
+
+
+def write_blocks(
+    target: Path, blocks: Iterable[ResultBlock], shape: tuple[int, int], kept: NDArray[np.bool_]
+) -> tuple[FlaggedEntries, ColumnScores | None]:
+    """Write L.npy, V.npy with the `kept` directions, S.npz and, if the blocks have them, scores.npz.
+
+    Returns what the tables of flags are made from, so that nothing has to be read back.
+    """
+    rows, columns = shape
+    flags, scores = list[FlaggedEntries](), list[ColumnScores]()
+    with (
+        columns_file(target / "L.npy", rows, columns) as append_L,
+        columns_file(target / "V.npy", int(kept.sum()), columns, turned=True) as append_V,
+        outliers_file(target / "S.npz", rows, columns) as append_S,
+    ):
+        for block in blocks:
+            append_L(block.L)
+            append_V(block.V[:, kept].T)
+            append_S(block.S)
+            flags.append(flagged_entries(block))
+            if block.scores is not None:
+                scores.append(block.scores)
+    if not scores:
+        return _joined(flags), None
+    np.savez(target / SCORES, **asdict(_joined(scores)))
+    return _joined(flags), _joined(scores)
+
+
+def flagged_entries(block: ResultBlock) -> FlaggedEntries:
+    """The entries of S in one block."""
+    S = block.S
+    S.sort_indices()
+    columns = np.repeat(np.arange(S.shape[1]), np.diff(S.indptr))
+    here, L, found = block.start + columns, np.asarray(block.L[S.indices, columns]), block.findings
+    if found is None:
+        return FlaggedEntries(S.indices, here, L, S.data, *3 * [np.full(S.nnz, np.nan)])
+    off = L + S.data - found.expected
+    return FlaggedEntries(S.indices, here, found.expected, off, found.z, found.p_value, found.exceeded_by)
+
+
+def _joined(parts: Sequence[PerColumn]) -> PerColumn:
+    names = [field.name for field in fields(parts[0])]
+    return type(parts[0])(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+@contextmanager
+def columns_file(
+    path: Path, rows: int, columns: int, *, turned: bool = False
+) -> Iterator[Callable[[FloatArray], object]]:
+    """Yield a function that appends blocks of columns to an .npy file of a matrix; `turned`: of its transpose."""
+    with path.open("wb") as file:
         shape = (columns, rows) if turned else (rows, columns)
-        header = {"descr": "<f8", "fortran_order": not turned, "shape": shape}
-        np.lib.format.write_array_header_1_0(self._file, header)
-
-    def append(self, block: FloatArray) -> None:
-        """The next columns."""
-        self._file.write(np.ascontiguousarray(block.T).data)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": not turned, "shape": shape})
+        yield lambda block: file.write(np.ascontiguousarray(block.T).data)
 
 
-class OutliersFile:
-    """An .npz file of a sparse matrix as scipy.sparse.load_npz reads it, to which blocks of columns are appended.
+@contextmanager
+def outliers_file(path: Path, rows: int, columns: int) -> Iterator[Callable[[scipy.sparse.csc_array], None]]:
+    """Yield a function that appends blocks of columns to a sparse matrix as scipy.sparse.load_npz reads it.
 
     Entries are kept in two temporary files until the end, and not compressed: that would take longer than the rest.
     """
+    counts: list[NDArray[np.int64]] = []
+    with TemporaryFile(dir=path.parent) as data, TemporaryFile(dir=path.parent) as indices:
 
-    def __init__(self, path: Path, rows: int, columns: int) -> None:
-        self._path, self._shape = path, (rows, columns)
-        self._data, self._indices = TemporaryFile(dir=path.parent), TemporaryFile(dir=path.parent)  # noqa: SIM115
-        self._counts: list[NDArray[np.int64]] = []
+        def append(block: scipy.sparse.csc_array) -> None:
+            block.sort_indices()
+            data.write(np.ascontiguousarray(block.data, np.float64).data)
+            indices.write(np.ascontiguousarray(block.indices, np.int32).data)
+            counts.append(np.diff(block.indptr).astype(np.int64))
 
-    def append(self, block: scipy.sparse.csc_array) -> None:
-        """The next columns."""
-        block.sort_indices()
-        self._data.write(np.ascontiguousarray(block.data, np.float64).data)
-        self._indices.write(np.ascontiguousarray(block.indices, np.int32).data)
-        self._counts.append(np.diff(block.indptr).astype(np.int64))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None:
-                self._write()
-        finally:
-            self._data.close()
-            self._indices.close()
-
-    def _write(self) -> None:
-        pointers = np.concatenate([[0], *self._counts]).cumsum()
+        yield append
+        pointers = np.concatenate([[0], *counts]).cumsum()
         entries = int(pointers[-1])
         small = np.int32 if entries < 2**31 else np.int64
-        with zipfile.ZipFile(self._path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
             _put_array(archive, "format", np.array(b"csc"))
-            _put_array(archive, "shape", np.array(self._shape))
+            _put_array(archive, "shape", np.array((rows, columns)))
             _put_array(archive, "_is_array", np.array(True))
             _put_array(archive, "indptr", pointers.astype(small))
-            _put_file(archive, "indices", self._indices, "<i4", entries)
-            _put_file(archive, "data", self._data, "<f8", entries)
+            _put_file(archive, "indices", indices, "<i4", entries)
+            _put_file(archive, "data", data, "<f8", entries)
 
 
 def _put_array(archive: zipfile.ZipFile, name: str, array: NDArray[Any]) -> None:

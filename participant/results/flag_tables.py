@@ -1,22 +1,28 @@
-"""The flags of a result as tables for people: one line for each flagged entry, one for each sample."""
+"""The flags of a result as tables for people: one line for each flagged entry, one for each sample.
+
+They are opened in spreadsheets, and whoever wrote an id or the name of a feature must not thereby write a formula: in
+CSV, text that begins like one gets a leading apostrophe. Parquet has the text as it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import csv
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
+from dcfpca.result_tables import escaped_cell
 from dcfpca.rpca.method import ColumnScores, FloatArray
-from dcfpca.rpca.refinement.null import two_sided
-from participant.results.table_files import Chunk, Table, can_write_parquet, write_csv, write_parquet
+from participant.results.block_files import FlaggedEntries
 
 OUTLIERS, SAMPLES = "outliers.csv", "samples.csv"
-SCHEMA = 1
+SCHEMA = 2
 """Raised when a column of a table is added, removed or changes its meaning, from one release to the next."""
 OUTLIER_COLUMNS = {
     "id": "string",
@@ -26,6 +32,7 @@ OUTLIER_COLUMNS = {
     "deviation": "double",
     "z": "double",
     "p_value": "double",
+    "exceeded_by": "double",
     "flag": "string",
 }
 SAMPLE_COLUMNS = {
@@ -40,14 +47,17 @@ SAMPLE_COLUMNS = {
 TOP_FEATURES = 3
 CHUNK = 1 << 16
 WITHOUT_PARQUET = "Parquet files were left out, because pyarrow is not installed: pip install 'dcfpca[data]'"
+_ARROW = {"string": "string", "double": "float64", "bool": "bool_", "int64": "int64"}
+
+Chunk = list[Sequence[Any] | NDArray[Any]]
+"""Some lines of a table: one sequence per column."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlaggedResult:
     """What the tables are made from. `deviation` is the null's deviation of each feature, in the data's units."""
 
-    L: FloatArray
-    S: scipy.sparse.csc_array
+    entries: FlaggedEntries
     deviation: FloatArray
     scores: ColumnScores
     ids: Sequence[str]
@@ -57,20 +67,13 @@ class FlaggedResult:
 
 def write_flag_tables(target: Path, result: FlaggedResult) -> tuple[str, ...]:
     """Write both tables, the most significant lines first, as CSV and, if pyarrow is there, as Parquet; their names."""
-    tables = (
-        (OUTLIERS, Table(OUTLIER_COLUMNS, lambda: _entries(result))),
-        (
-            SAMPLES,
-            Table(SAMPLE_COLUMNS, lambda: _samples(result)),
-        ),
-    )
     written = []
-    for name, table in tables:
-        write_csv(target / name, table)
+    for name, columns, lines in ((OUTLIERS, OUTLIER_COLUMNS, _entries), (SAMPLES, SAMPLE_COLUMNS, _samples)):
+        _write_csv(target / name, columns, lines(result))
         written.append(name)
-        if can_write_parquet():
+        if find_spec("pyarrow") is not None:
             parquet = Path(name).with_suffix(".parquet").name
-            write_parquet(target / parquet, table)
+            _write_parquet(target / parquet, columns, lines(result))
             written.append(parquet)
     return tuple(written)
 
@@ -94,28 +97,31 @@ def significant(p_values: FloatArray, rate: float) -> NDArray[np.bool_]:
 
 
 def _entries(result: FlaggedResult) -> Iterator[Chunk]:
-    places = scipy.sparse.coo_array(result.S)
-    z = places.data / result.deviation[places.row]
+    found = result.entries
+    z = np.where(np.isnan(found.z), found.off / result.deviation[found.rows], found.z)
     order = np.argsort(-np.abs(z), kind="stable")
     for start in range(0, order.size, CHUNK):
         chosen = order[start : start + CHUNK]
-        rows, columns, off = places.row[chosen], places.col[chosen], places.data[chosen]
-        expected = np.asarray(result.L[rows, columns], dtype=np.float64)
+        expected, off = found.expected[chosen], found.off[chosen]
         yield [
-            [result.ids[column] for column in columns],
-            [_feature(result, int(row)) for row in rows],
+            [result.ids[column] for column in found.columns[chosen]],
+            [_feature(result, int(row)) for row in found.rows[chosen]],
             expected + off,
             expected,
             off,
             z[chosen],
-            two_sided(z[chosen]),
+            found.p_value[chosen],
+            found.exceeded_by[chosen],
             np.where(off > 0, "high", "low").tolist(),
         ]
 
 
 def _samples(result: FlaggedResult) -> Iterator[Chunk]:
-    scores, S = result.scores, scipy.sparse.csc_array(result.S)
-    odd, counts = significant(scores.p_value, result.rate), np.diff(S.indptr)
+    scores, count = result.scores, result.scores.p_value.size
+    odd, bounds = (
+        significant(scores.p_value, result.rate),
+        np.searchsorted(result.entries.columns, np.arange(count + 1)),
+    )
     # A p-value may be zero in doubles; the largest z goes on telling samples apart.
     order = np.lexsort((-scores.largest_z, scores.p_value))
     for start in range(0, order.size, CHUNK):
@@ -124,19 +130,44 @@ def _samples(result: FlaggedResult) -> Iterator[Chunk]:
             [result.ids[column] for column in chosen],
             scores.p_value[chosen],
             odd[chosen],
-            counts[chosen],
+            np.diff(bounds)[chosen],
             scores.largest_z[chosen],
             scores.distance[chosen],
-            [_top_features(result, S, int(column)) for column in chosen],
+            [_top_features(result, slice(bounds[column], bounds[column + 1])) for column in chosen],
         ]
 
 
-def _top_features(result: FlaggedResult, S: scipy.sparse.csc_array, column: int) -> str:
-    own = slice(S.indptr[column], S.indptr[column + 1])
-    rows = S.indices[own]
-    sizes = np.abs(S.data[own]) / result.deviation[rows]
+def _top_features(result: FlaggedResult, own: slice) -> str:
+    rows = result.entries.rows[own]
+    sizes = np.abs(result.entries.off[own]) / result.deviation[rows]
     return "; ".join(_feature(result, int(row)) for row in rows[np.argsort(-sizes)[:TOP_FEATURES]])
 
 
 def _feature(result: FlaggedResult, row: int) -> str:
     return result.features[row] if result.features else str(row)
+
+
+def _write_csv(path: Path, columns: Mapping[str, str], chunks: Iterator[Chunk]) -> None:
+    """Numbers have six digits, truth is yes or no."""
+    texts: dict[str, Callable[[Any], str]] = {
+        "double": lambda value: f"{value:.6g}",
+        "bool": lambda value: "yes" if value else "no",
+        "int64": str,
+        "string": escaped_cell,
+    }
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        for chunk in chunks:
+            cells = [map(texts[kind], values) for kind, values in zip(columns.values(), chunk, strict=True)]
+            writer.writerows(zip(*cells, strict=True))
+
+
+def _write_parquet(path: Path, columns: Mapping[str, str], chunks: Iterator[Chunk]) -> None:
+    """Numbers in full precision, texts as they are."""
+    pa, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    schema = pa.schema([(name, getattr(pa, _ARROW[kind])()) for name, kind in columns.items()])
+    with parquet.ParquetWriter(path, schema) as writer:
+        for chunk in chunks:
+            arrays = [pa.array(values, type=field.type) for values, field in zip(chunk, schema, strict=True)]
+            writer.write_table(pa.Table.from_arrays(arrays, schema=schema))

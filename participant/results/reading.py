@@ -1,8 +1,9 @@
-"""Reads the results of finished runs; files that were damaged since raise UnusableState."""
+"""Reads the results of finished runs, and deletes old ones; damaged files raise UnusableState."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import numpy as np
 from dcfpca.errors import UnusableState
 from dcfpca.rpca.method import FloatArray
 from dcfpca.spec import RunSpec, parse_kept_spec
+from participant.results.manifest import MANIFEST
 
-MANIFEST = "manifest.json"
 _NPY = b"\x93NUMPY\x01"  # the only version that this package writes
 _MANIFEST_KEYS = {"run", "method", "rounds", "rank", "outcome", "files", "spec"}
 
@@ -76,3 +77,23 @@ def load_features(directory: Path, run_id: str) -> tuple[str, ...]:
 def load_spec(directory: Path, run_id: str) -> RunSpec:
     """The spec of a finished run, as its manifest has it."""
     return parse_kept_spec(_read_manifest(directory / run_id / MANIFEST)["spec"])
+
+
+DAY_SECONDS = 86400.0
+
+
+def expired_results(directory: Path, keep_runs: int, keep_days: float, now: float) -> list[Path]:
+    """The result directories beyond the newest `keep_runs`, or written `keep_days` ago; 0 keeps all."""
+    written = {path.parent: path.stat().st_mtime for path in directory.glob(f"[!.]*/{MANIFEST}")}
+    newest = sorted(written, key=written.__getitem__, reverse=True)
+    beyond = newest[keep_runs:] if keep_runs else []
+    old = [path for path in newest if keep_days and written[path] < now - keep_days * DAY_SECONDS]
+    return sorted({*beyond, *old})
+
+
+def delete_expired_results(directory: Path, keep_runs: int, keep_days: float, now: float) -> list[str]:
+    """Delete them; returns the runs whose results are gone."""
+    expired = expired_results(directory, keep_runs, keep_days, now)
+    for path in expired:
+        shutil.rmtree(path, ignore_errors=True)
+    return [path.name for path in expired]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from dcfpca.errors import UnusableState
-from dcfpca.rpca.method import FloatArray, Stage, TensorMessage
-from dcfpca.rpca.refinement.closing_plan import ClosingPlan
+from dcfpca.rpca.method import FloatArray, TensorMessage
+from dcfpca.rpca.refinement.closing_plan import CHECK, NULL, ClosingPlan
 from dcfpca.rpca.refinement.scoring import TransformedColumns, transform_columns
 from dcfpca.rpca.scaling import split_broadcast
 
@@ -33,12 +33,14 @@ class ScoringModel:
     def transform(self, M: FloatArray) -> TransformedColumns:
         """New columns in the units of the data, fitted and scored; L comes in the units of the data, too."""
         found = transform_columns(self.plan, (M - self.centre[:, None]) / self.scale[:, None])
-        return TransformedColumns(found.V, self.centre[:, None] + self.scale[:, None] * found.L, found.scored)
+        expected = self.centre[:, None] + self.scale[:, None] * found.scored.expected
+        scored = replace(found.scored, expected=expected)
+        return TransformedColumns(found.V, self.centre[:, None] + self.scale[:, None] * found.L, scored)
 
 
-def scoring_model(broadcast: TensorMessage, stage: Stage, *, scaled: bool) -> ScoringModel | None:
+def scoring_model(broadcast: TensorMessage, stage: str, *, scaled: bool) -> ScoringModel | None:
     """The model in a final broadcast; None where the run ended without the round that has it."""
-    if stage is not Stage.NULL:
+    if stage not in (NULL, CHECK):
         return None
     rows = broadcast.tensor.shape[0]
     centre, scale = np.zeros(rows), np.ones(rows)
@@ -55,7 +57,7 @@ def load_scoring_model(directory: Path, run_id: str, *, scaled: bool) -> Scoring
     try:
         with np.load(path, allow_pickle=False) as kept:
             message = TensorMessage(kept["tensor"], kept["scalars"])
-            return scoring_model(message, Stage(int(kept["stage"])), scaled=scaled)
+            return scoring_model(message, str(kept["stage"]), scaled=scaled)
     except Exception as error:  # numpy and zipfile raise many kinds of error on damaged files
         hint = "restore the result from a backup, or take part in the run again"
         raise UnusableState(f"{path} is damaged", hint) from error

@@ -2,64 +2,27 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import scipy
+from numpy.typing import NDArray
 
-from dcfpca.atomic_files import atomic_directory, sha256_of_file
-from dcfpca.methods import method_of
-from dcfpca.rpca.method import (
-    ColumnScores,
-    Consensus,
-    FloatArray,
-    Outcome,
-    ResultBlock,
-    Site,
-    Stage,
-    TensorMessage,
-)
-from dcfpca.rpca.subspace.rejected_columns import unexplained_text
-from dcfpca.spec import RunSpec
-from dcfpca.version import __version__
-from participant.results.block_files import ColumnsFile, OutliersFile
+from dcfpca.atomic_files import atomic_directory, make_directories
+from dcfpca.logs import log
+from dcfpca.rpca.method import Consensus, FloatArray, Outcome
+from dcfpca.rpca.stage import Site
+from dcfpca.terms import Terms
+from participant.results.block_files import SCORES, write_blocks
 from participant.results.flag_tables import FlaggedResult, tables_entry, write_flag_tables
-from participant.results.reading import MANIFEST
-from participant.results.scoring_model import CONSENSUS, ScoringModel, scoring_model
-from participant.results.verdict_entry import site_standing, verdict_entry
+from participant.results.manifest import ResultFacts, manifest_entries, site_standing, verdict_entry, write_manifest
+from participant.results.scoring_model import CONSENSUS, scoring_model
 
 FILES = ("L.npy", "S.npz", "V.npy", "U.npy")
 FEATURES, IDS = "features.txt", "ids.txt"
-SCORES = "scores.npz"
-"""Of every sample: its p-value, its largest |z| and its squared distance within the subspace."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FinalBroadcast:
-    """The last broadcast of a run, and the stage in which it ended."""
-
-    broadcast: TensorMessage
-    stage: Stage = Stage.FIT
-
-
-@dataclass(frozen=True, slots=True)
-class ResultFacts:
-    """What the manifest says besides figures: participant, run, outcome and time."""
-
-    run_id: str
-    participant: str
-    digest: bytes
-    rounds: int
-    outcome: str
-    written: str
-    privacy: Mapping[str, Any] | None = None
-    """What a run with differential privacy has cost here."""
-    verified: bool | None = None
-    """Whether the site has checked that the final consensus follows from the last sum; None where it cannot be."""
+FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,67 +40,46 @@ class ResultNames:
 def write_results(
     directory: Path,
     facts: ResultFacts,
-    spec: RunSpec,
+    terms: Terms,
     site: Site,
-    final: FinalBroadcast,
+    final: Consensus,
     columns: int,
     names: ResultNames | None = None,
-) -> None:
-    """Compute the result from the final broadcast, block by block, and write it to `directory`/RUN."""
+) -> FloatArray:
+    """Compute the result from the final consensus, block by block, and write it to `directory`/RUN; returns the U that
+    a later run may begin at."""
+    spec, method = terms.spec, terms.method
     names = names or ResultNames(spec.features)
-    directory.mkdir(parents=True, exist_ok=True)
-    named = spec if spec.features else spec.model_copy(update={"features": tuple(names.features)})  # for the verdict
-    method, consensus = method_of(named), _final_consensus(facts, final)
-    model = method.model(consensus)
+    make_directories(directory)
+    final = replace(final, outcome=next((one for one in Outcome if one.value == facts.outcome), None))
+    model = method.model(final)
     factor = final.broadcast.tensor[:, : spec.width]  # closing broadcasts have columns for the features beside it
-    kept = _entering(model["U"], factor)
+    kept, files = _entering(model["U"], factor), [*FILES, CONSENSUS]
     with atomic_directory(directory / facts.run_id) as target:
         np.save(target / "U.npy", factor[:, kept])
         np.savez(target / CONSENSUS, tensor=final.broadcast.tensor, scalars=final.broadcast.scalars, stage=final.stage)
-        scored = _write_blocks(target, site.finish(final.broadcast), (spec.rows, columns), kept)
-        manifest = _manifest(facts, spec, int(np.count_nonzero(kept)), columns, site.certificate())
-        scaling = _write_scaling(target, model)
-        if scaling:
+        flags, scores = write_blocks(target, site.finish(final), (spec.rows, columns), kept)
+        files += [SCORES] if scores else []
+        manifest = manifest_entries(facts, spec, int(np.count_nonzero(kept)), columns, site.certificate())
+        if scaling := _write_scaling(target, model):
             manifest["scaling"] = scaling
+            files += [scaling["centre"], scaling["scale"]]
         manifest["site_orientation"] = names.orientation
-        if facts.verified is not None:
-            manifest["consensus_verified"] = facts.verified
-        if facts.privacy is not None:
-            manifest["privacy"] = dict(facts.privacy)
-        more = (*(scaling[name] for name in ("centre", "scale") if scaling), *write_names(target, names, columns))
-        more = (CONSENSUS, *([SCORES] if scored else []), *more)
-        judge = scoring_model(final.broadcast, final.stage, scaled=spec.scaling == "robust")
-        standing = site_standing(judge, site.certificate())
-        manifest["verdict"] = verdict_entry(method.verdict(consensus), facts.outcome, standing)
-        if scored and judge is not None:
-            tables = write_flag_tables(target, _flagged(target, judge, names, spec.flag_rate))
-            more, manifest["tables"] = (*more, *tables), tables_entry(tables)
-        manifest["files"] = files_entry(target, (*FILES, *more))
-        (target / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        ids = one_lines(names.ids or map(str, range(columns)))
+        files += write_names(target, names.features, ids)
+        judge = scoring_model(final.broadcast, final.stage, scaled=method.scaled)
+        verdict = method.verdict(final, spec.features or tuple(names.features))
+        manifest["verdict"] = verdict_entry(verdict, facts.outcome, site_standing(judge, site.certificate()))
+        if scores and judge:
+            flagged = FlaggedResult(flags, judge.deviation, scores, ids, names.features, spec.flag_rate)
+            tables = write_flag_tables(target, flagged)
+            files += tables
+            manifest["tables"] = tables_entry(tables)
+        write_manifest(target, manifest, files)
+    return model["U"]
 
 
-def _flagged(target: Path, judge: ScoringModel, names: ResultNames, rate: float) -> FlaggedResult:
-    """The result as the tables need it, from the files just written."""
-    with np.load(target / SCORES, allow_pickle=False) as kept:
-        scores = ColumnScores(kept["p_value"], kept["largest_z"], kept["distance"])
-    ids = (target / IDS).read_text(encoding="utf-8").splitlines()
-    return FlaggedResult(
-        np.load(target / "L.npy", mmap_mode="r", allow_pickle=False),
-        scipy.sparse.csc_array(scipy.sparse.load_npz(target / "S.npz")),
-        judge.deviation,
-        scores,
-        ids,
-        names.features,
-        rate,
-    )
-
-
-def _final_consensus(facts: ResultFacts, final: FinalBroadcast) -> Consensus:
-    outcome = next((one for one in Outcome if one.value == facts.outcome), None)
-    return Consensus(facts.rounds, final.broadcast, outcome=outcome, stage=final.stage)
-
-
-def _entering(model: FloatArray, factor: FloatArray) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _entering(model: FloatArray, factor: FloatArray) -> NDArray[np.bool_]:
     """Which columns of the broadcast's U belong to the model; columns without weight do not contribute to L = U Vᵀ."""
     remaining = iter(model.T)
     wanted = next(remaining, None)
@@ -148,33 +90,6 @@ def _entering(model: FloatArray, factor: FloatArray) -> np.ndarray[Any, np.dtype
             wanted = next(remaining, None)
     # A model that is not a selection of the broadcast's columns does not tell which of them matter: all are kept.
     return kept if wanted is None else np.ones_like(kept)
-
-
-def _write_blocks(
-    target: Path, blocks: Iterable[ResultBlock], shape: tuple[int, int], kept: np.ndarray[Any, np.dtype[np.bool_]]
-) -> bool:
-    """Write each block as it is computed, because the matrix may be larger than memory; whether there are scores."""
-    rows, columns = shape
-    width, scores = int(kept.sum()), list[ColumnScores]()
-    with (
-        ColumnsFile(target / "L.npy", rows, columns) as L,
-        ColumnsFile(target / "V.npy", width, columns, turned=True) as V,
-        OutliersFile(target / "S.npz", rows, columns) as S,
-    ):
-        for block in blocks:
-            L.append(block.L)
-            V.append(block.V[:, kept].T)
-            S.append(block.S)
-            if block.scores is not None:
-                scores.append(block.scores)
-    if scores:
-        np.savez(
-            target / SCORES,
-            p_value=np.concatenate([one.p_value for one in scores]),
-            largest_z=np.concatenate([one.largest_z for one in scores]),
-            distance=np.concatenate([one.distance for one in scores]),
-        )
-    return bool(scores)
 
 
 def _write_scaling(target: Path, model: Mapping[str, FloatArray]) -> dict[str, str]:
@@ -188,44 +103,30 @@ def _write_scaling(target: Path, model: Mapping[str, FloatArray]) -> dict[str, s
     return {"centre": "centre.npy", "scale": "scale.npy", "meaning": meaning}
 
 
-def write_names(target: Path, names: ResultNames, columns: int) -> tuple[str, ...]:
+def write_names(target: Path, features: Sequence[str], ids: Sequence[str]) -> list[str]:
     """Write ids.txt and, if the features have names, features.txt: one per line, in the order of L and S."""
-    with (target / IDS).open("w", encoding="utf-8") as file:
-        file.writelines(f"{one_line(name)}\n" for name in names.ids or (str(number) for number in range(columns)))
-    if not names.features:
-        return (IDS,)
-    (target / FEATURES).write_text("".join(f"{one_line(name)}\n" for name in names.features), encoding="utf-8")
-    return IDS, FEATURES
+    written = {IDS: ids, FEATURES: one_lines(features)} if features else {IDS: ids}
+    for name, lines in written.items():
+        with (target / name).open("w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines)
+    return list(written)
 
 
-def one_line(name: str) -> str:
-    """A name without line ends, so that line k of the file is name k."""
-    return " ".join(name.splitlines())
+def one_lines(names: Iterable[str]) -> list[str]:
+    """The names without line ends, so that line k of a file is name k."""
+    return [" ".join(name.splitlines()) for name in names]
 
 
-def _manifest(
-    facts: ResultFacts, spec: RunSpec, rank: int, columns: int, certificate: dict[str, float]
-) -> dict[str, Any]:
-    return {
-        "run": facts.run_id,
-        "label": spec.label,
-        "participant": facts.participant,
-        "spec_sha256": facts.digest.hex(),
-        "spec": json.loads(spec.canonical()),
-        "method": spec.method,
-        "rounds": facts.rounds,
-        "outcome": facts.outcome + unexplained_text(certificate),
-        "rank": rank,
-        "rows": spec.rows,
-        "columns": columns,
-        "orientation": "features-in-rows",
-        "certificate": certificate,
-        "software": f"dcfpca {__version__}",
-        "written": facts.written,
-    }
-
-
-def files_entry(target: Path, names: Iterable[str]) -> dict[str, Any]:
-    """What the manifest says about files: size and digest of each."""
-    paths = {name: target / name for name in names}
-    return {name: {"bytes": at.stat().st_size, "sha256": sha256_of_file(at).hex()} for name, at in paths.items()}
+async def until_written(run_id: str, write: Callable[[], Awaitable[None]]) -> None:
+    """Write the results of a run, again and again while the operating system refuses; each new reason is logged."""
+    pause, said = FIRST_PAUSE, ""
+    while True:
+        try:
+            return await write()
+        except OSError as error:
+            if str(error) != said:
+                hint = "free space at [results] dir or correct its permissions; it is tried again"
+                log("results_not_written", level="error", run=run_id, reason=str(error), hint=hint)
+            said = str(error)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)

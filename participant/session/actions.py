@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dcfpca import secagg
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.secagg import Advert, Attestation, Bound, Reveal, SealedShare, fixed_cohort
-from dcfpca.secagg.evidence import Evidence
+from dcfpca.secagg.errors import Evidence
 from participant.session.events import AnnouncedConsensus, Kind
 
 
@@ -36,51 +36,10 @@ class Compute:
 
 
 @dataclass(frozen=True, slots=True)
-class Advertise:
-    """Send the keys of the attempt."""
-
-    ref: AttemptRef
-    advert: Advert
-
-
-@dataclass(frozen=True, slots=True)
-class SendShares:
-    """Send the sealed shares, together with the bound if the local step is done."""
-
-    ref: AttemptRef
-    shares: tuple[SealedShare, ...]
-    bound: Bound | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SendBound:
-    """Send the power of two that bounds the update."""
-
-    ref: AttemptRef
-    bound: Bound
-
-
-@dataclass(frozen=True, slots=True)
 class Submit:
-    """Send the update. `Session.update_bytes` gives its bytes; for a large update that takes long."""
+    """Send the update, whose bytes `Session.update_bytes` gives."""
 
     ref: AttemptRef
-
-
-@dataclass(frozen=True, slots=True)
-class Attest:
-    """Send the signature over the survivors."""
-
-    ref: AttemptRef
-    attestation: Attestation
-
-
-@dataclass(frozen=True, slots=True)
-class SendReveal:
-    """Send the shares that remove the masks."""
-
-    ref: AttemptRef
-    reveal: Reveal
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +47,21 @@ class SendMisfit:
     """Send the signed statement that the update does not fit under the announced exponents."""
 
     ref: AttemptRef
-    misfit: fixed_cohort.Misfit
+    misfit: secagg.Misfit
 
 
 @dataclass(frozen=True, slots=True)
 class AdvertiseRunKey:
     """Send the key of the run."""
 
-    advert: fixed_cohort.Advert
+    advert: secagg.Advert
 
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupSecret:
     """Send the share of the group secret, sealed for every other member."""
 
-    shares: tuple[fixed_cohort.SealedShare, ...]
+    shares: tuple[secagg.SealedShare, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +76,7 @@ class SignedEvidence:
 class Complain:
     """Send a signed complaint; the run waits, and the operator sees it. `proof` stays in the site's ledger."""
 
-    complaint: fixed_cohort.Complaint
+    complaint: secagg.Complaint
     proof: SignedEvidence | None = None
 
 
@@ -161,26 +120,12 @@ class LogRefusal:
     reason: str
 
 
-def kinds_of(action: RoundMessage) -> tuple[Kind, ...]:
-    """The kinds that the message carries; its receipt acknowledges all of them."""
-    match action:
-        case Advertise():
-            return (Kind.KEYS,)
-        case SendShares():
-            return (Kind.SHARES,) if action.bound is None else (Kind.SHARES, Kind.BOUND)
-        case SendBound():
-            return (Kind.BOUND,)
-        case Submit():
-            return (Kind.UPDATE,)
-        case Attest():
-            return (Kind.ATTESTATION,)
-        case SendReveal():
-            return (Kind.REVEAL,)
-        case SendMisfit():
-            return (Kind.MISFIT,)
+def kind_of(action: RoundMessage) -> Kind:
+    """What the message is; its receipt acknowledges it."""
+    return Kind.UPDATE if isinstance(action, Submit) else Kind.MISFIT
 
 
-RoundMessage = Advertise | SendShares | SendBound | Submit | Attest | SendReveal | SendMisfit
+RoundMessage = Submit | SendMisfit
 RunMessage = AdvertiseRunKey | ShareGroupSecret | Complain
 LocalAction = AwaitApproval | Compute | Finish | Forget | LogRefusal
 Action = Respond | RoundMessage | RunMessage | LocalAction | Export | RefuseExport

@@ -6,16 +6,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from dcfpca.errors import BadMessage
-from dcfpca.secagg.fixed_cohort import PastRun
+from dcfpca.secagg import PastRun
 from dcfpca.spec import RunSpec, parse_spec, spec_digest
-from participant.policy import NOTHING_SPENT, Accept, Refuse, SiteFacts, check_cohort, check_exposure, review
+from participant.policy import Accept, Reasons, Refuse, SiteFacts
 from participant.privacy_review import Spending
-from participant.session.actions import AwaitApproval, Reaction, Respond
+from participant.review import NOTHING_SPENT, check_cohort, check_exposure, review
+from participant.session.actions import AwaitApproval, LogRefusal, Reaction, Respond
 from participant.session.events import Proposed
 
 OVER = "the run is over at this site; it is not taken up again"
 """Sent when a round of an ended run is opened, as by an aggregator whose store was restored from an older backup."""
 
+_TOO_OFTEN = (
+    "several proposals of the last 24 hours were refused for reasons about the data, by which one could ask about it"
+    " ([policy] max_data_refusals)"
+)
 _PROPOSE_AGAIN = "that became so after a person was asked; propose the run again"
 _WHAT_TO_CHANGE = (
     "propose it when all are there, or name the participants in the spec, so that a person here may approve"
@@ -41,21 +46,28 @@ class Consent:
         return replace(self, accept=False, reasons=reasons)
 
 
+@dataclass(frozen=True, slots=True)
+class History:
+    """What the site remembers of other runs; asked each time that a proposal is judged."""
+
+    past: Callable[[], Sequence[PastRun]] = tuple
+    """Runs in which sums were opened, or may yet be."""
+    spent: Callable[[], Spending] = Spending
+    result_of: Callable[[str], bytes] = lambda _: b""
+    """The digest of the subspace that a run ended with, if this site has verified it; empty if not."""
+    data_refusals: Callable[[], int] = lambda: 0
+    """How many proposals of the last 24 hours the site refused for reasons about its data."""
+
+
 class Enrolment:
     """Whether this site takes part in one run; `consent` is None until the proposal is answered."""
 
     def __init__(
-        self,
-        site: SiteFacts,
-        past: Callable[[], Sequence[PastRun]],
-        consent: Consent | None = None,
-        approved: bool = False,
-        spent: Callable[[], Spending] = Spending,
+        self, site: SiteFacts, history: History, consent: Consent | None = None, approved: bool = False
     ) -> None:
         self.consent = consent
         self._site = site
-        self._past = past
-        self._spent = spent
+        self._history = history
         self._person_approved = approved
         self._waiting: Proposed | None = None
         self.told = ""
@@ -77,14 +89,21 @@ class Enrolment:
         if spec_digest(event.spec) != event.digest:
             raise BadMessage("the proposed spec does not match its digest")
         spec = parse_spec(event.spec)
-        match self._review(spec):
-            case Refuse(reasons):
-                return self._answer(spec, event.digest, reasons)
+        verdict = self._review(spec)
+        if not verdict.why.public and self._history.data_refusals() >= self._site.policy.max_data_refusals:
+            # Whatever the verdict: if only refusals waited, waiting would be one.
+            return self._ask(event, f"{_TOO_OFTEN}; {verdict.why}" if verdict.why else _TOO_OFTEN)
+        match verdict:
+            case Refuse(why):
+                return self._answer(spec, event.digest, why)
             case Accept(needs_approval=True, why=why):
-                self._waiting, self.told = event, why
-                return Reaction((AwaitApproval(why),), save=True)
+                return self._ask(event, str(why))
             case Accept():
-                return self._answer(spec, event.digest, ())
+                return self._answer(spec, event.digest, Reasons())
+
+    def _ask(self, event: Proposed, why: str) -> Reaction:
+        self._waiting, self.told = event, why
+        return Reaction((AwaitApproval(why),), save=True)
 
     def approve(self) -> Reaction:
         """Take a person's approval, which answers the proposal that waits for it."""
@@ -95,21 +114,21 @@ class Enrolment:
         # Reviewed again: other runs may have spent the privacy budget while this one waited for a person, or have been
         # joined with a cohort that differs too little from this one's, of which that person was not told.
         match self._review(spec):
-            case Refuse(reasons):
-                return self._answer(spec, self._waiting.digest, reasons)
+            case Refuse(why):
+                return self._answer(spec, self._waiting.digest, why)
             case Accept(why=why):
-                untold = (f"{why}; {_PROPOSE_AGAIN}",) if why and why != self.told else ()
+                untold = Reasons() if str(why) in self.told else why.with_advice(_PROPOSE_AGAIN)
                 return self._answer(spec, self._waiting.digest, untold)
 
     def stop_waiting(self) -> None:
         """The run is over; a later approval answers nothing."""
         self._waiting = None
 
-    def withdraw(self, reasons: tuple[str, ...]) -> Reaction:
+    def withdraw(self, reasons: Reasons) -> Reaction:
         """Leave a run that this site had enrolled in."""
         assert self.consent is not None
-        self.consent = self.consent.withdrawn(*reasons)
-        return Reaction((self.consent.response(),), save=True)
+        self.consent = self.consent.withdrawn(*reasons.told)
+        return self._responded(reasons)
 
     def signed(self, digest: bytes) -> Consent:
         """The answer, if it was given to the spec with this digest; BadMessage otherwise."""
@@ -119,18 +138,27 @@ class Enrolment:
             raise BadMessage("a round was opened under another spec than the one this site signed")
         return self.consent
 
-    def objections(self, spec: RunSpec, cohort: tuple[str, ...]) -> tuple[str, ...]:
+    def objections(self, spec: RunSpec, cohort: tuple[str, ...]) -> Reasons:
         """Why the site does not let its update into sums over this cohort; empty when it does.
 
         A person approves of the cohort that the spec names, and of no other.
         """
         approved = self._person_approved and frozenset(cohort) == frozenset(spec.participants)
-        exposed = () if approved else check_exposure(self._site, cohort, self._past())
-        return (*check_cohort(spec, self._site, cohort), *(f"{why}; {_WHAT_TO_CHANGE}" for why in exposed))
+        exposed = Reasons() if approved else check_exposure(spec, self._site, cohort, self._history.past())
+        exposed = exposed.with_advice(_WHAT_TO_CHANGE)
+        return Reasons((*check_cohort(spec, self._site, cohort), *exposed.public), exposed.about_data)
 
     def _review(self, spec: RunSpec) -> Accept | Refuse:
-        return review(spec, self._site, self._past(), self._spent() if spec.privacy else NOTHING_SPENT)
+        history, knows_start = self._history, bool(self._history.result_of(spec.warm_start))
+        spent = history.spent() if spec.privacy else NOTHING_SPENT
+        return review(spec, self._site, history.past(), spent, knows_start=knows_start)
 
-    def _answer(self, spec: RunSpec, digest: bytes, reasons: tuple[str, ...]) -> Reaction:
-        self.consent = Consent(spec, digest, not reasons, reasons, self._site.policy.private)
-        return Reaction((self.consent.response(),), save=True)
+    def _answer(self, spec: RunSpec, digest: bytes, reasons: Reasons) -> Reaction:
+        self.consent = Consent(spec, digest, not reasons, reasons.told, self._site.policy.private)
+        return self._responded(reasons)
+
+    def _responded(self, reasons: Reasons) -> Reaction:
+        """The answer, and for the site's own log what it does not say."""
+        assert self.consent is not None
+        here = tuple(LogRefusal("AboutData", sentence) for sentence in reasons.about_data)
+        return Reaction((*here, self.consent.response()), save=True)

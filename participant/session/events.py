@@ -7,11 +7,11 @@ from enum import StrEnum
 
 import numpy as np
 
+from dcfpca import secagg
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.chunked_vectors import Buffer
 from dcfpca.message_fate import Fate
-from dcfpca.rpca.method import FloatArray, Stage
-from dcfpca.secagg import Delivery, Roster, Survivors, UnmaskRequest, fixed_cohort
+from dcfpca.rpca.method import FloatArray
 from dcfpca.secagg.errors import SecureSumRefusal
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
@@ -20,12 +20,7 @@ from dcfpca.v1 import types_pb2 as types
 class Kind(StrEnum):
     """The messages that a site sends in a round, at most one of each per attempt."""
 
-    KEYS = "keys"
-    SHARES = "shares"
-    BOUND = "bound"
     UPDATE = "update"
-    ATTESTATION = "attestation"
-    REVEAL = "reveal"
     MISFIT = "misfit"
 
 
@@ -35,7 +30,7 @@ class AnnouncedConsensus:
 
     header: types.TensorHeader
     inline: bytes = field(default=b"", repr=False)
-    stage: Stage = Stage.FIT
+    stage: str = ""
 
     @property
     def sha256(self) -> bytes:
@@ -66,11 +61,10 @@ class Approved:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A round is open. `seed` is fresh entropy from the driver, used if the attempt is new; a fixed cohort needs none.
+    """A round is open.
 
-    `opened_before` are the survivors for whom the sum of an earlier attempt at this round was opened, if one was.
     `ticket` is opaque: the site returns it, and a restored aggregator recognizes its own announcement by it.
-    `announced` is the announcement itself, without the tensors; a fixed cohort binds all of it into the masks.
+    `announced` is the announcement itself, without the tensors; a secure run binds all of it into the masks.
     `shown` is the sum of the round before, where it came with the announcement.
     """
 
@@ -78,8 +72,6 @@ class Opened:
     digest: bytes
     cohort: tuple[str, ...]
     consensus: AnnouncedConsensus
-    seed: bytes = field(repr=False, default=b"")
-    opened_before: tuple[str, ...] = ()
     ticket: bytes = b""
     announced: pb.RoundOpened | None = None
     shown: ShownSum | None = None
@@ -87,7 +79,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class KeyWanted:
-    """Fixed cohort: the set-up begins. `entropy` is fresh from the driver, used only if the site has no key yet."""
+    """Secure run: the set-up begins. `entropy` is fresh from the driver, used only if the site has no key yet."""
 
     digest: bytes
     cohort: tuple[str, ...]
@@ -96,49 +88,17 @@ class KeyWanted:
 
 @dataclass(frozen=True, slots=True)
 class RosterClosed:
-    """Fixed cohort: the keys of the whole cohort."""
+    """Secure run: the keys of the whole cohort."""
 
-    roster: fixed_cohort.Roster
+    roster: secagg.Roster
 
 
 @dataclass(frozen=True, slots=True)
 class SharesRelayed:
-    """Fixed cohort: the shares of the group secret that the others sealed for this site, and the roster again."""
+    """Secure run: the shares of the group secret that the others sealed for this site, and the roster again."""
 
-    roster: fixed_cohort.Roster
-    shares: tuple[fixed_cohort.SealedShare, ...] = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class RosterRelayed:
-    """The roster of the attempt, with the keys of this site's neighbours."""
-
-    ref: AttemptRef
-    roster: Roster
-
-
-@dataclass(frozen=True, slots=True)
-class MaskWanted:
-    """The masking participants and their exponent, with the sealed shares addressed to this site."""
-
-    ref: AttemptRef
-    delivery: Delivery
-
-
-@dataclass(frozen=True, slots=True)
-class SurvivorsAnnounced:
-    """The participants whose masked updates were accepted."""
-
-    ref: AttemptRef
-    survivors: Survivors
-
-
-@dataclass(frozen=True, slots=True)
-class UnmaskWanted:
-    """Enough survivors signed the same set; shares are wanted."""
-
-    ref: AttemptRef
-    request: UnmaskRequest
+    roster: secagg.Roster
+    shares: tuple[secagg.SealedShare, ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +130,7 @@ class ExportWanted:
 class Computed:
     """The local step of a round is done; its update and the site's state are saved.
 
-    In a fixed cohort, `broadcast` is the consensus it was computed on, as one vector, and `opening` the digest of all
+    In a secure run, `broadcast` is the consensus it was computed on, as one vector, and `opening` the digest of all
     that was announced of the round when that consensus was checked. Elsewhere both are empty.
     """
 
@@ -178,22 +138,22 @@ class Computed:
     consensus_sha256: bytes
     vector: FloatArray = field(repr=False)
     broadcast: FloatArray = field(repr=False, default_factory=lambda: np.zeros(0))
-    stage: Stage = Stage.FIT
+    stage: str = ""
     opening: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """Fixed cohort: what a site says to an opening, and its side once it has said it."""
+    """Secure run: what a site says to an opening, and its side once it has said it."""
 
     ref: AttemptRef
-    side: fixed_cohort.FixedCohortSide = field(repr=False)
-    message: fixed_cohort.Masked | fixed_cohort.Misfit = field(repr=False)
+    side: secagg.SecureSite = field(repr=False)
+    message: secagg.Masked | secagg.Misfit = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answered:
-    """Fixed cohort: the saved update of a round was masked, or does not fit."""
+    """Secure run: the saved update of a round was masked, or does not fit."""
 
     computed: Computed
     answer: Answer
@@ -201,7 +161,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class RoundRefused:
-    """Fixed cohort: what was announced for a round may not be answered, or the site cannot answer it."""
+    """Secure run: what was announced for a round may not be answered, or the site cannot answer it."""
 
     round: int
     error: SecureSumRefusal
@@ -240,7 +200,6 @@ class TurnedDown:
 
 
 SetUpStep = KeyWanted | RosterClosed | SharesRelayed
-SecureStep = RosterRelayed | MaskWanted | SurvivorsAnnounced | UnmaskWanted
-Assigned = Proposed | Opened | SetUpStep | SecureStep | StoodBy | Ended | ExportWanted
+Assigned = Proposed | Opened | SetUpStep | StoodBy | Ended | ExportWanted
 Outcome = Computed | ComputeFailed | Answered | RoundRefused | Acknowledged | ResultsWritten | TurnedDown
 Event = Assigned | Approved | Outcome

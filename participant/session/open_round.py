@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadMessage
-from dcfpca.spec import RunSpec
 from participant.session.actions import Action, Compute, Reaction
-from participant.session.attempt import Attempt, bytes_of
-from participant.session.events import Acknowledged, Answered, Computed, Opened, SecureStep
-from participant.session.fixed_cohort import FixedCohortAttempt, FixedCohortRun
+from participant.session.events import Acknowledged, Answered, Computed, Opened
+from participant.session.plain_run import PlainAttempt
+from participant.session.secure_run import SecureAttempt, SecureRun
 
 
 class OpenRound:
     """`attempt` is the latest that was opened, `computed` the last local step; both are None before the first."""
 
     def __init__(self) -> None:
-        self.attempt: Attempt | FixedCohortAttempt | None = None
+        self.attempt: SecureAttempt | PlainAttempt | None = None
         self.computed: Computed | None = None
         self._computing = False
 
@@ -35,11 +34,11 @@ class OpenRound:
         """No local step is running: it failed, or the process that ran it is gone."""
         self._computing = False
 
-    def begin(self, attempt: Attempt | FixedCohortAttempt) -> tuple[Action, ...]:
-        """Open this attempt. In a run with dropout recovery, an update computed in an earlier attempt is used again."""
+    def begin(self, attempt: SecureAttempt | PlainAttempt) -> tuple[Action, ...]:
+        """Open this attempt. A plain one uses an update again that was computed in an earlier attempt at its round."""
         self.attempt = attempt
-        if isinstance(attempt, Attempt) and self.computed and _answers(self.computed, attempt.opened):
-            attempt.vector = self.computed.vector
+        if self.computed is not None:
+            attempt.take(self.computed)
         return self.due()
 
     def due(self) -> tuple[Action, ...]:
@@ -47,14 +46,9 @@ class OpenRound:
         return (*self.compute(), *self.attempt.start()) if self.attempt else ()
 
     def announced_again(self, event: Opened) -> tuple[Action, ...]:
-        """What is due when the open attempt is announced again.
-
-        A fixed cohort's round is announced only to members whose answer is missing. One that was acknowledged was lost
-        with the aggregator that took it, and its successor on another machine waits for it: the same bytes go out. An
-        announcement that differs from the one that was answered gets nothing.
-        """
-        if isinstance(self.attempt, FixedCohortAttempt) and self.attempt.repeats(event):
-            self.attempt.done.clear()
+        """What is due when the open attempt is announced again."""
+        if self.attempt is not None:
+            self.attempt.announced_again(event)
         return self.due()
 
     def compute(self) -> tuple[Action, ...]:
@@ -65,81 +59,33 @@ class OpenRound:
         return (Compute(self.attempt.ref.round, self.attempt.opened.consensus),)
 
     def take_computed(self, event: Computed) -> Reaction:
-        """Take the local step of a plain run or one with dropout recovery."""
+        """Take the local step of a plain run, or after a restart the one that was saved."""
         self._computing = False
         self.computed = event
-        attempt = self.attempt
-        if not isinstance(attempt, Attempt):
+        if self.attempt is None:
             return Reaction()
-        if not _answers(event, attempt.opened):
-            return Reaction(self.compute())
-        return Reaction(attempt.computed(event.vector))
+        return Reaction(self.attempt.start() if self.attempt.take(event) else self.compute())
 
-    def take_answer(self, event: Answered, fixed: FixedCohortRun | None) -> Reaction:
-        """Take the masked update of a fixed cohort, and pin it if its attempt is still the one that is open."""
+    def take_answer(self, event: Answered, run: SecureRun) -> Reaction:
+        """Take the masked update of a secure run, and pin it if its attempt is still the one that is open."""
         self._computing = False
         self.computed = event.computed
         attempt = self.attempt
-        if not isinstance(attempt, FixedCohortAttempt) or fixed is None:
+        if not isinstance(attempt, SecureAttempt):
             return Reaction()
         if attempt.ref != event.answer.ref or attempt.is_answered:
             return Reaction(self.compute())
-        fixed.adopt(event.answer)
+        run.adopt(event.answer)
         attempt.answer = event.answer
         return Reaction(attempt.start(), save=True)
-
-    def hear(self, event: SecureStep) -> Reaction:
-        """Take a step of the sum with dropout recovery; BadMessage when its attempt was not opened to this site."""
-        attempt = self.attempt
-        if not isinstance(attempt, Attempt) or event.ref < attempt.ref:
-            return Reaction()
-        if event.ref > attempt.ref:
-            raise BadMessage(f"{event.ref} is under way, but was never opened to this site; it is ignored")
-        new = type(event) not in attempt.heard
-        return Reaction(attempt.hear(event), save=new)
 
     def acknowledge(self, event: Acknowledged) -> None:
         """Note that a message of the open attempt need not be sent again."""
         if self.attempt is not None and self.attempt.ref == event.ref:
             self.attempt.done.add(event.kind)
 
-    def opened_for(self, round: int) -> tuple[str, ...]:
-        """The survivors for whom this site revealed shares in this round; empty when it did not."""
-        attempt = self.attempt
-        if not isinstance(attempt, Attempt) or attempt.side is None or attempt.ref.round != round:
-            return ()
-        return attempt.side.opened.members if attempt.side.opened else ()
-
-    def update_bytes(self, ref: AttemptRef) -> memoryview:
-        """The bytes of the update of this attempt; raises BadMessage when the attempt is no longer open."""
-        attempt = self.attempt
-        if attempt is None or attempt.ref != ref:
+    def update(self, ref: AttemptRef) -> SecureAttempt | PlainAttempt:
+        """The attempt whose update is to be sent; raises BadMessage when it is no longer open."""
+        if self.attempt is None or self.attempt.ref != ref:
             raise BadMessage(f"{ref} is not open any more")
-        return attempt.update_bytes() if isinstance(attempt, Attempt) else bytes_of(attempt.masked().values)
-
-    def update_seal(self, ref: AttemptRef) -> tuple[int, bytes]:
-        """Tag and context that go with the update of a fixed cohort; zero and empty elsewhere."""
-        attempt = self.attempt
-        if not isinstance(attempt, FixedCohortAttempt) or attempt.ref != ref:
-            return 0, b""
-        masked = attempt.masked()
-        return masked.tag, masked.context
-
-
-def check_same_run(spec: RunSpec, cohort: tuple[str, ...], before: Opened | None, event: Opened) -> None:
-    """Raise BadMessage when a cohort gained members, that of a secure run lost some, a round has a second, different
-    consensus, or the round is beyond the last. `cohort` and `before` are what was announced earlier in the run."""
-    if event.ref.round > spec.last_round:
-        raise BadMessage(f"round {event.ref.round} is beyond the last of the spec, {spec.last_round}")
-    gone, added = sorted(set(cohort) - set(event.cohort)), sorted(set(event.cohort) - set(cohort))
-    if spec.aggregation == "secure" and gone:
-        raise BadMessage(f"the cohort of a secure run does not shrink: {', '.join(gone)} was left out")
-    if cohort and added:
-        raise BadMessage(f"the cohort grew after the run began: {', '.join(added)}")
-    if before and before.ref.round == event.ref.round and before.consensus.sha256 != event.consensus.sha256:
-        raise BadMessage(f"a second, different consensus was announced for round {event.ref.round}")
-
-
-def _answers(computed: Computed, opened: Opened) -> bool:
-    """Whether this local step was computed for the round and the consensus of this attempt."""
-    return (computed.round, computed.consensus_sha256) == (opened.ref.round, opened.consensus.sha256)
+        return self.attempt

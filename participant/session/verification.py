@@ -14,55 +14,57 @@ from numpy.typing import NDArray
 
 from dcfpca.chunked_vectors import digested, message_bytes
 from dcfpca.errors import BadInput, BadMessage
-from dcfpca.fixed_cohort_wire import opening_from_wire
 from dcfpca.method_memory import decode_memory, encode_memory, memory_digest
-from dcfpca.rpca.broadcast_checks import Seen
-from dcfpca.rpca.consensus_difference import APART, TOLERANCE, difference
-from dcfpca.rpca.method import Consensus, FloatArray, Method, Stage, TensorMessage, Total
-from dcfpca.secagg.errors import ChangedExponent, WrongConsensus, WrongSum
-from dcfpca.secagg.evidence import Evidence
-from dcfpca.secagg.fixed_cohort import FixedCohortSide
-from dcfpca.secagg.fixed_cohort.context import context_of, opening_digest, sum_digest, values_sha256
-from dcfpca.secagg.fixed_cohort.exponents import first_exponents, lifted, next_exponents
-from dcfpca.secagg.ring_fixed_point import dtype_of
-from dcfpca.secagg_block_layout import block_layout
+from dcfpca.round_wire import opening_from_wire
+from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage, Total
+from dcfpca.rpca.stage_checks import TOLERANCE
+from dcfpca.secagg import SecureSite
+from dcfpca.secagg.errors import ChangedExponent, Evidence, ImpossibleSum, WrongConsensus, WrongSum
+from dcfpca.secagg.fixed_point import dtype_of, first_exponents, lifted, next_exponents
+from dcfpca.secagg.messages import context_of, opening_digest, sum_digest, values_sha256
+from dcfpca.terms import Terms
 from dcfpca.v1 import rounds_pb2 as pb
 from participant.session.events import ShownSum
 
 
 def verify_round(
-    method: Method,
-    side: FixedCohortSide,
-    before: Seen,
+    terms: Terms,
+    side: SecureSite,
+    before: Consensus,
     shown: ShownSum,
     told: pb.RoundOpened,
     consensus: TensorMessage,
     known: Consensus | None = None,
 ) -> Consensus:
     """What follows from the sum of the round before; WrongSum or WrongConsensus unless it is what was announced."""
-    expected = following(method, side, before, shown, told, known)
-    check_announced(method, side, before, told, consensus, expected)
+    expected = following(terms, side, before, shown, told, known)
+    check_announced(terms, side, before, told, consensus, expected)
     return expected
 
 
 def following(
-    method: Method, side: FixedCohortSide, before: Seen, shown: ShownSum, told: pb.RoundOpened, known: Consensus | None
+    terms: Terms,
+    side: SecureSite,
+    before: Consensus,
+    shown: ShownSum,
+    told: pb.RoundOpened,
+    known: Consensus | None,
 ) -> Consensus:
     """What follows from the sum that is shown of the round before; WrongSum unless the members sent it.
 
     `known` is what this function gave in the round before, if it did: the memory that goes with `before` must be the
     one that followed then. Otherwise an aggregator could steer a consensus by the memory it is computed from.
     """
-    numbers = verified_numbers(method, side, before, shown, told.previous_sum)
-    _check_exponents(method, side, before, shown.header, numbers, told)
+    numbers = verified_numbers(terms, side, before, shown, told.previous_sum)
+    _check_exponents(terms, side, before, shown.header, numbers, told)
     _check_memory(side, before, shown.header, known)
-    return _advanced(method, side, before, shown.header, numbers)
+    return _advanced(terms, side, before, shown.header, numbers)
 
 
 def check_announced(
-    method: Method,
-    side: FixedCohortSide,
-    before: Seen,
+    terms: Terms,
+    side: SecureSite,
+    before: Consensus,
     told: pb.RoundOpened,
     consensus: TensorMessage,
     expected: Consensus,
@@ -73,7 +75,7 @@ def check_announced(
         sentence = f"the run is over after round {before.round}, and round {told.ref.round} was opened"
     elif expected.round != told.ref.round:
         sentence = f"round {told.ref.round} was opened where round {expected.round} follows"
-    elif not _is_close(method, expected, consensus) or Stage(int(told.stage)) is not expected.stage:
+    elif told.stage != expected.stage or not _is_close(terms, expected, consensus):
         sentence = (
             f"the consensus of round {told.ref.round} does not follow from the sum of round {before.round}"
             f" ({told.previous_sum.hex()[:16]})"
@@ -84,31 +86,27 @@ def check_announced(
         raise WrongConsensus(found, evidence=_evidence(side, before, theirs, mine))
 
 
-def _is_close(method: Method, expected: Consensus, consensus: TensorMessage) -> bool:
+def _is_close(terms: Terms, expected: Consensus, consensus: TensorMessage) -> bool:
     """Whether the consensus is, up to rounding, the one that is expected."""
     if message_bytes(expected.broadcast) == message_bytes(consensus):
         return True
-    return difference(method, expected.round, expected.broadcast, consensus, expected.stage) <= TOLERANCE
+    return terms.method.difference(expected, consensus) <= 1.0
 
 
 def check_final(
-    method: Method,
-    side: FixedCohortSide,
-    before: Seen,
+    terms: Terms,
+    side: SecureSite,
+    before: Consensus,
     shown: ShownSum,
-    final: tuple[TensorMessage, Stage],
+    final: tuple[TensorMessage, str],
     known: Consensus | None,
 ) -> Consensus:
     """What follows from the sum that is shown of a run's last round. Raises WrongSum or WrongConsensus unless it is the
     consensus and stage with which the run ends."""
-    numbers = verified_numbers(method, side, before, shown)
+    numbers = verified_numbers(terms, side, before, shown)
     _check_memory(side, before, shown.header, known)
-    expected, (consensus, stage) = _advanced(method, side, before, shown.header, numbers), final
-    try:
-        apart = difference(method, expected.round, expected.broadcast, consensus, expected.stage)
-    except (BadMessage, ValueError):  # nothing that the method reads as a consensus
-        apart = APART
-    if not apart <= TOLERANCE or stage is not expected.stage:
+    expected, (consensus, stage) = _advanced(terms, side, before, shown.header, numbers), final
+    if stage != expected.stage or not _is_close(terms, expected, consensus):
         mine, theirs = (hashlib.sha256(message_bytes(one)).digest() for one in (expected.broadcast, consensus))
         raise WrongConsensus(
             f"the final consensus ({theirs.hex()[:16]}) does not follow from the sum of round {before.round}; this"
@@ -123,19 +121,17 @@ def has_announced_memory(told: pb.RoundOpened, expected: Consensus) -> bool:
     return memory_digest(encode_memory(expected.memory)) == told.memory_sha256
 
 
-def _evidence(side: FixedCohortSide, before: Seen, announced: bytes, found: bytes) -> Evidence:
+def _evidence(side: SecureSite, before: Consensus, announced: bytes, found: bytes) -> Evidence:
     return Evidence(before.round, side.state.opening, announced, found)
 
 
 def verified_numbers(
-    method: Method, side: FixedCohortSide, before: Seen, shown: ShownSum, announced: bytes = b""
+    terms: Terms, side: SecureSite, before: Consensus, shown: ShownSum, announced: bytes = b""
 ) -> FloatArray:
     """The numbers of the sum whose digest was announced, of any without; WrongSum unless the members sent them in that
     round."""
-    layout = method.update_layout(before.round, before.stage)
-    opening = opening_from_wire(
-        shown.header.opened, block_layout(layout, side.terms.precision), digested(message_bytes(before.broadcast))
-    )
+    layout = terms.blocks[before.stage]
+    opening = opening_from_wire(shown.header.opened, layout, digested(message_bytes(before.broadcast)))
     if (other := opening_digest(side.terms, side.state.roster, opening)) != side.state.opening:
         sentence = f"the sum that is shown for round {before.round} is of another opening than this site answered"
         raise WrongSum(sentence, evidence=_evidence(side, before, other, side.state.opening))
@@ -163,20 +159,23 @@ def verified_numbers(
 
 
 def _check_exponents(
-    method: Method, side: FixedCohortSide, before: Seen, header: pb.SumHeader, numbers: FloatArray, told: pb.RoundOpened
+    terms: Terms,
+    side: SecureSite,
+    before: Consensus,
+    header: pb.SumHeader,
+    numbers: FloatArray,
+    told: pb.RoundOpened,
 ) -> None:
     """The exponents of a round follow from the sum before, so that no misfit can be provoked."""
-    precision = side.terms.precision
-    layout = block_layout(method.update_layout(told.ref.round, Stage(int(told.stage))), precision)
+    layout = terms.blocks[terms.method.stage(told.stage).name]
     wanted = first_exponents(layout)
-    if layout == block_layout(method.update_layout(before.round, before.stage), precision):
-        ended = lifted(layout, tuple(header.opened.exponents), len(header.opened.misfits), precision)
-        wanted = next_exponents(layout, ended, numbers, precision)
+    if layout == terms.blocks[before.stage]:
+        wanted = next_exponents(layout, _ended_with(terms, before, header), numbers, side.terms.precision)
     if tuple(told.exponents) != wanted:
         raise ChangedExponent(f"the exponents of round {told.ref.round} do not follow from the sum before")
 
 
-def _check_memory(side: FixedCohortSide, before: Seen, header: pb.SumHeader, known: Consensus | None) -> None:
+def _check_memory(side: SecureSite, before: Consensus, header: pb.SumHeader, known: Consensus | None) -> None:
     """The memory that is shown is the one that was announced, and the one that followed where this site knows it."""
     announced, shown = header.opened.memory_sha256, memory_digest(header.memory)
     if shown != announced:
@@ -197,14 +196,29 @@ def _close(one: NDArray[Any], other: NDArray[Any]) -> bool:
     return one.shape == other.shape and bool(np.allclose(one, other, rtol=TOLERANCE, atol=1e-9))
 
 
+def _ended_with(terms: Terms, before: Consensus, header: pb.SumHeader) -> tuple[int, ...]:
+    """The exponents of the sum that is shown."""
+    opened, precision = header.opened, terms.spec.precision
+    return lifted(terms.blocks[before.stage], tuple(opened.exponents), len(opened.misfits), precision)
+
+
 def _advanced(
-    method: Method, side: FixedCohortSide, before: Seen, header: pb.SumHeader, numbers: FloatArray
+    terms: Terms, side: SecureSite, before: Consensus, header: pb.SumHeader, numbers: FloatArray
 ) -> Consensus:
-    """The consensus that follows, with the memory that was announced for the round before."""
-    sums = TensorMessage.unflatten(method.update_layout(before.round, before.stage), numbers)
+    """The consensus that follows, with the memory that was announced for the round before.
+
+    The members sent this sum; whether it can be one of true updates is asked before anything is computed from it.
+    """
+    members, stage = len(side.terms.cohort), before.stage
+    rounding = terms.rounding(stage, _ended_with(terms, before, header), members)
+    total = Total(TensorMessage.unflatten(terms.up(stage), numbers), members, rounding)
     try:
-        consensus = Consensus(before.round, before.broadcast, decode_memory(header.memory), stage=before.stage)
-        return method.advance(consensus, Total(sums, len(side.terms.cohort)))
+        consensus = Consensus(before.round, stage, before.broadcast, decode_memory(header.memory))
+        if broken := terms.method.conserved(consensus, total):
+            raise ImpossibleSum(f"the sum of round {before.round} cannot be true: {broken}")
+        return terms.method.advance(consensus, total)
+    except ImpossibleSum:
+        raise
     except (BadInput, BadMessage, KeyError, TypeError, ValueError) as error:
         sentence = f"nothing follows from the sum and the memory that are shown for round {before.round}: {error}"
         raise WrongConsensus(sentence) from error

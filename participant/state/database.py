@@ -8,18 +8,22 @@ from importlib.resources import files as package_files
 from pathlib import Path
 
 from dcfpca.errors import UnusableState
-from participant.state.disk import is_disk_full, unusable_state
+from participant.state.directory import is_disk_full, unusable_state
 
 DATABASE = "state.db"
 """Its name in the site's state directory."""
-VERSION = 2
+VERSION = 3
 LOG_PAGES = 256
 """Pages of 4 KiB in the write-ahead log before SQLite folds it into the database."""
-_ADDED = (
-    ("runs", "cohort", "TEXT NOT NULL DEFAULT '[]'"),
-    ("seeds", "opened_before", "TEXT NOT NULL DEFAULT '[]'"),
-)
+_ADDED = (("runs", "cohort", "TEXT NOT NULL DEFAULT '[]'"),)
 """Columns that a file of an earlier version lacks."""
+_DROPPED = """
+DROP TABLE IF EXISTS seeds;
+DROP TABLE IF EXISTS opened_sums;
+DELETE FROM inbox;
+"""
+"""What earlier versions kept of secure runs that went on without members: no such run goes on. Announcements are
+deleted with it, because some are of such runs; the aggregator repeats the others."""
 
 
 def open_database(path: Path) -> sqlite3.Connection:
@@ -65,7 +69,7 @@ def _prepare(path: Path, database: sqlite3.Connection) -> None:
 def _upgrade(database: sqlite3.Connection) -> None:
     """Make what is missing, all or nothing; columns are compared one by one, as versions were not always raised."""
     script = package_files("participant.state").joinpath("schema.sql").read_text(encoding="utf-8")
-    database.executescript(f"BEGIN IMMEDIATE;\n{script}\nCOMMIT;")
+    database.executescript(f"BEGIN IMMEDIATE;\n{script}\n{_DROPPED}\nCOMMIT;")
     with database:
         for table, column, kind in _ADDED:
             present = {row[1] for row in database.execute(f"PRAGMA table_info({table})")}

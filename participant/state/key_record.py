@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 
 from dcfpca.atomic_files import sync_directory, sync_file
-from dcfpca.secagg.fixed_cohort.state import newest_slot
+from dcfpca.secagg.state import newest_slot
 
 SLOTS = 2
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from dcfpca.errors import Refused, UnusableState
 
 LABEL = "dcfpca/v1/ledger"
-APPROVAL, APPROVAL_USED, EVIDENCE = "approval", "approval used", "evidence"
+APPROVAL, APPROVAL_USED, EVIDENCE, RESULT = "approval", "approval used", "evidence", "result"
 PRIVACY_CHARGE, PRIVACY_RETURN, NO_PRIVACY = "privacy charge", "privacy return", "no privacy"
-NOT_SENT = frozenset({APPROVAL, APPROVAL_USED, EVIDENCE, PRIVACY_CHARGE, PRIVACY_RETURN, NO_PRIVACY})
+NOT_SENT = frozenset({APPROVAL, APPROVAL_USED, EVIDENCE, RESULT, PRIVACY_CHARGE, PRIVACY_RETURN, NO_PRIVACY})
 """Kinds of entries that are no messages."""
 FIRST = hashlib.sha256(LABEL.encode()).digest()
 _INSERT = (
@@ -34,7 +34,7 @@ _ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 @dataclass(frozen=True, slots=True)
 class Item:
     """One message that is about to leave; or an approval (then `sha256` is the digest of the spec), or evidence, or
-    what joining a run means for the privacy of the data with the digest `sha256`."""
+    what joining a run means for the privacy of the data with the digest `sha256`, or a verified result (its digest)."""
 
     kind: str
     shape: str

@@ -14,25 +14,15 @@ CREATE TABLE IF NOT EXISTS runs (
     cohort      TEXT NOT NULL DEFAULT '[]' -- JSON list: everyone in the run, once it is known; it never changes
 ) STRICT;
 
--- Rounds of runs that go on without members: for which survivors the site revealed shares. Kept for good, through the end
--- of the run, restarts and reboots: a round, or its consensus under another number, is opened for no others.
-CREATE TABLE IF NOT EXISTS opened_sums (
-    run_id    TEXT NOT NULL,
-    round     INTEGER NOT NULL,
-    consensus BLOB NOT NULL,               -- SHA-256 of the consensus of the round
-    survivors TEXT NOT NULL,               -- JSON list of names
-    PRIMARY KEY (run_id, round)
-) STRICT;
-
--- The data with which a run of a fixed cohort began. Its masks hide one update a round, so no other data may answer.
+-- The data with which a secure run began. Its masks hide one update a round, so no other data may answer.
 CREATE TABLE IF NOT EXISTS pinned_data (
     run_id TEXT PRIMARY KEY,
-    data   BLOB NOT NULL                   -- SHA-256 of the local matrix
+    data   BLOB NOT NULL                   -- SHA-256 of the hashes of its columns, in order
 ) STRICT;
 
 -- Over which cohorts sums were opened that contain this data.
 CREATE TABLE IF NOT EXISTS exposed_cohorts (
-    data   BLOB NOT NULL,                  -- SHA-256 of the local matrix
+    data   BLOB NOT NULL,                  -- digest of its set of columns; the set is in a file (column_sets.py)
     run_id TEXT NOT NULL,
     cohort TEXT NOT NULL,                  -- JSON list of names
     PRIMARY KEY (data, run_id, cohort)
@@ -49,18 +39,7 @@ CREATE TABLE IF NOT EXISTS approvals (
     used       INTEGER NOT NULL DEFAULT 0 CHECK (used IN (0, 1))  -- how often it was used
 ) STRICT;
 
--- The entropy of one attempt. All keys and masks of the attempt derive from it; deleted once the attempt is over.
-CREATE TABLE IF NOT EXISTS seeds (
-    run_id  TEXT NOT NULL,
-    round   INTEGER NOT NULL,
-    attempt INTEGER NOT NULL,
-    seed    BLOB,                          -- NULL once deleted; the row stays, so that the attempt is not joined again
-    -- JSON list: the survivors for whom an earlier attempt at this round was opened; the site reveals shares for no others.
-    opened_before TEXT NOT NULL DEFAULT '[]',
-    PRIMARY KEY (run_id, round, attempt)
-) STRICT;
-
--- Assignments received for the open attempt, in order; replayed after a restart, so that the answers are the same.
+-- The announcement of the open round of each run; replayed after a restart, so that the answer is the same.
 CREATE TABLE IF NOT EXISTS inbox (
     position INTEGER PRIMARY KEY,
     run_id   TEXT NOT NULL,

@@ -1,4 +1,5 @@
-"""The local steps of open runs, each in a file of its own that carries its checksum.
+"""The local steps of open runs, each in a file of its own that carries its checksum: a line of JSON with the names,
+types and shapes of arrays, their raw bytes, and a CRC-32.
 
 The latest step of a run is the whole file with the highest number. A step is written over a file that nobody needs any
 more: neither the latest, nor the last one that is known to be on the disk. A write that is cut short leaves both as
@@ -7,17 +8,134 @@ they are. Overwriting changes no directory, so putting a step on the disk is one
 
 from __future__ import annotations
 
+import json
+import mmap
 import os
 import re
-from collections.abc import Collection
+import zlib
+from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dcfpca.atomic_files import sync_directory
 from dcfpca.errors import BadInput
 from dcfpca.logs import log
-from participant.state.step_file import LocalStep, StepLabel, read_step, write_step
+from dcfpca.rpca.method import FloatArray
+
+Arrays = Mapping[str, NDArray[np.generic]]
+CHECKSUM_CHUNK = 4 << 20
+CHECKSUM_BYTES = 4
+
+
+def write_arrays(file: BinaryIO, arrays: Arrays) -> None:
+    """Write the arrays, and last a CRC-32 of everything before, which detects damage but not tampering."""
+    flat = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    listed = [[name, array.dtype.str, array.shape] for name, array in flat.items()]
+    head = json.dumps(listed).encode() + b"\n"
+    file.write(head)
+    checksum = zlib.crc32(head)
+    for array in flat.values():
+        content = array.reshape(-1).view(np.uint8).data
+        file.write(content)
+        checksum = zlib.crc32(content, checksum)
+        release_pages(array)
+    file.write(checksum.to_bytes(CHECKSUM_BYTES, "little"))
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Memory-mapped arrays of a file; BadInput when it cannot be read or its checksum is not that of its content."""
+    try:
+        with path.open("rb") as file:
+            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:  # an empty file cannot be mapped
+        raise BadInput(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if not _is_whole(content):
+        raise BadInput(f"{path} is damaged")
+    head = content.readline()
+    offset, arrays = len(head), {}
+    for name, kind, shape in json.loads(head):
+        arrays[name] = np.ndarray(shape, np.dtype(kind), content, offset)
+        offset += arrays[name].nbytes
+    return arrays
+
+
+def _is_whole(content: mmap.mmap) -> bool:
+    found, size = 0, len(content) - CHECKSUM_BYTES
+    with memoryview(content) as view:
+        for start in range(0, max(size, 0), CHECKSUM_CHUNK):
+            found = zlib.crc32(view[start : min(start + CHECKSUM_CHUNK, size)], found)
+            content.madvise(mmap.MADV_DONTNEED)
+    return size > 0 and content[size:] == found.to_bytes(CHECKSUM_BYTES, "little")
+
+
+def release_pages(array: NDArray[Any]) -> None:
+    """Release the resident pages of a memory-mapped array; a later read maps them again. Others are left alone."""
+    owner: Any = array
+    while isinstance(owner, np.ndarray | memoryview):
+        owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
+    if isinstance(owner, mmap.mmap):
+        owner.madvise(mmap.MADV_DONTNEED)
+
+
+_ABOUT, _SITE = "about", "site."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LocalStep:
+    """The outcome of a local step: the update, the state from which the site computes the next step, and in a fixed
+    cohort the consensus that the step was computed on, as one vector, and the digest of the round's opening."""
+
+    round: int
+    consensus: bytes
+    vector: FloatArray = field(repr=False)
+    snapshot: Mapping[str, NDArray[np.generic]] = field(repr=False)
+    broadcast: FloatArray = field(repr=False, default_factory=lambda: np.zeros(0))
+    stage: str = ""
+    opening: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class StepLabel:
+    """Which of a run's steps a file holds, counted from 1, and the format of the site's state in it."""
+
+    number: int
+    format: str
+
+
+def write_step(path: Path, label: StepLabel, step: LocalStep) -> None:
+    """Write the file, in place where there is one. Until it is written whole, its checksum is wrong."""
+    about = {"number": label.number, "format": label.format, "round": step.round, "stage": step.stage}
+    text = json.dumps(about | {"consensus": step.consensus.hex(), "opening": step.opening.hex()}).encode()
+    arrays: dict[str, NDArray[np.generic]] = {
+        _ABOUT: np.frombuffer(text, np.uint8),
+        "update": step.vector,
+        "broadcast": step.broadcast,
+        **{f"{_SITE}{key}": value for key, value in step.snapshot.items()},
+    }
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+        write_arrays(file, arrays)
+        file.truncate()
+
+
+def read_step(path: Path) -> tuple[StepLabel, LocalStep]:
+    """The step in this file, memory-mapped; BadInput when the file is incomplete, damaged, or of an earlier version."""
+    arrays = read_arrays(path)
+    try:
+        about = json.loads(arrays.pop(_ABOUT).tobytes())
+        vector, broadcast = arrays.pop("update"), arrays.pop("broadcast")
+        snapshot = {key.removeprefix(_SITE): arrays[key] for key in arrays}
+        label = StepLabel(int(about["number"]), str(about["format"]))
+        consensus, opening = bytes.fromhex(about["consensus"]), bytes.fromhex(about.get("opening", ""))
+        stage = str(about["stage"])
+        return label, LocalStep(int(about["round"]), consensus, vector, snapshot, broadcast, stage, opening)
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"{path} is no step file of this version: {error!r}") from None
 
 
 class StepFiles:

@@ -18,23 +18,22 @@ from pathlib import Path
 from typing import Any
 
 from dcfpca.atomic_files import make_private_directory
-from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import UnusableState
-from dcfpca.method_formats import snapshot_format
+from dcfpca.method_memory import snapshot_format
 from dcfpca.privacy.noise_stream import KEY_BYTES
+from dcfpca.secagg import ColumnSet, PastRun
 from dcfpca.secagg.errors import LostState
-from dcfpca.secagg.fixed_cohort import PastRun
 from dcfpca.spec import RunSpec, parse_kept_spec
+from participant.policy import ABOUT_DATA
 from participant.session import Consent
 from participant.state.approvals import Approvals
+from participant.state.column_sets import ColumnSets
 from participant.state.database import DATABASE, open_database
-from participant.state.disk import is_disk_full
+from participant.state.directory import is_disk_full
 from participant.state.key_record import KeyRecord, forget_record, key_file, noise_file, read_slots
-from participant.state.ledger import Ledger
-from participant.state.privacy_budget import PrivacyBudget
-from participant.state.privacy_record import PrivacyRecord, Unit
-from participant.state.step_file import LocalStep
-from participant.state.step_files import StepFiles
+from participant.state.ledger import NO_PRIVACY, PRIVACY_CHARGE, RESULT, Item, Ledger
+from participant.state.privacy_budget import PrivacyBudget, PrivacyRecord, Unit
+from participant.state.step_files import LocalStep, StepFiles
 
 _SELECT_RUNS = (
     "SELECT run_id, spec, digest, status, reasons, private, approved, proposed_ms, outcome, cohort"
@@ -43,6 +42,13 @@ _SELECT_RUNS = (
 _SELECT_RUN = (
     "SELECT run_id, spec, digest, status, reasons, private, approved, proposed_ms, outcome, cohort"
     " FROM runs WHERE run_id = ?"
+)
+
+DAY_MS = 86_400_000
+_EXPOSED = "SELECT run_id, cohort, data FROM exposed_cohorts ORDER BY rowid"
+_JOINED = (
+    "SELECT run_id, sha256, EXISTS (SELECT 1 FROM ledger AS sent WHERE sent.run_id = joined.run_id"
+    " AND sent.kind LIKE '% update') FROM ledger AS joined WHERE kind IN (?, ?)"
 )
 
 
@@ -72,8 +78,8 @@ class RunRow:
 class Store:
     """The site's state. What a method writes survives a killed process once the method returns.
 
-    It survives a power cut only after `flush`, which is why `discard_seeds_after_reboot` exists; but what a fixed
-    cohort pins (`save_keys`, and steps saved as durable) is on the disk at once.
+    It survives a power cut only after `flush`; but what a secure run pins (`save_keys`, and steps saved as durable) is
+    on the disk at once.
     """
 
     def __init__(self, directory: Path, results: Path | None = None) -> None:
@@ -84,7 +90,8 @@ class Store:
         self.ledger = Ledger(self._database)
         self.approvals = Approvals(self._database, self.ledger)
         record = None if results is None else PrivacyRecord(results)
-        self.privacy = PrivacyBudget(self._database, self.ledger, record)
+        self.column_sets = ColumnSets(directory)
+        self.privacy = PrivacyBudget(self._database, self.ledger, self.column_sets, record)
         self._steps = StepFiles(directory)
         self._keys: dict[str, KeyRecord] = {}
         self._exposed: set[tuple[bytes, str, tuple[str, ...]]] = set()
@@ -134,14 +141,15 @@ class Store:
         with self._database as database:
             self._put_consent(database, run_id, consent, at_ms)
 
-    def save_joining(self, run_id: str, consent: Consent, data: bytes, unit: Unit, at_ms: int) -> None:
-        """Save that the site joins a run with this data, and what that spends of the privacy budget, all or none.
+    def save_joining(self, run_id: str, consent: Consent, columns: ColumnSet, unit: Unit, at_ms: int) -> None:
+        """Save that the site joins a run with these columns, and what that spends of the privacy budget, all or none.
 
         On the disk when this returns, and called before the answer is sent: no power cut forgets what was spent.
         """
+        self.column_sets.keep(columns)
         with self._durable() as database:
             self._put_consent(database, run_id, consent, at_ms)
-            self.privacy.join(run_id, data, consent.spec.privacy, unit, at_ms)
+            self.privacy.join(run_id, columns, consent.spec.privacy, unit, at_ms)
 
     def save_keys(self, run_id: str, cohort: tuple[str, ...], record: bytes) -> None:
         """Save the key record of a run, over the one before, and the cohort; on the disk when this returns.
@@ -177,12 +185,6 @@ class Store:
         slots = read_slots(noise_file(self.directory, run_id))
         return slots[0] if slots and slots[0] == slots[1] and len(slots[0]) == KEY_BYTES else None
 
-    def save_cohort(self, run_id: str, cohort: tuple[str, ...]) -> None:
-        """Save the cohort of a run, once."""
-        with self._database as database:
-            change = "UPDATE runs SET cohort = ? WHERE run_id = ? AND cohort = '[]'"
-            database.execute(change, (json.dumps(cohort), run_id))
-
     def save_opening(self, run_id: str, body: bytes) -> None:
         """Save the announcement of the round now open, in place of the one before."""
         with self._database as database:
@@ -193,18 +195,6 @@ class Store:
         """Delete the announcement of the last round: the run is over."""
         with self._database as database:
             database.execute("DELETE FROM inbox WHERE run_id = ?", (run_id,))
-
-    def save_opened_sum(self, ref: AttemptRef, consensus: bytes, survivors: tuple[str, ...]) -> None:
-        """Save for which survivors the sum of a round is opened; called before the shares leave, and never undone."""
-        with self._durable() as database:
-            insert = "INSERT OR IGNORE INTO opened_sums (run_id, round, consensus, survivors) VALUES (?, ?, ?, ?)"
-            values = (ref.run_id, ref.round, consensus, json.dumps(survivors))
-            database.execute(insert, values)
-
-    def opened_sums(self, run_id: str) -> dict[int, tuple[bytes, tuple[str, ...]]]:
-        """By round: the digest of the consensus, and the survivors for whom the sum was opened."""
-        query = "SELECT round, consensus, survivors FROM opened_sums WHERE run_id = ?"
-        return {row[0]: (row[1], tuple(json.loads(row[2]))) for row in self._database.execute(query, (run_id,))}
 
     def save_exposure(self, data: bytes, run_id: str, cohort: tuple[str, ...]) -> None:
         """Save that a sum over this cohort contains this data; on the disk before the update leaves, as what the run
@@ -227,21 +217,43 @@ class Store:
         query = "SELECT 1 FROM pinned_data WHERE run_id = ? AND data != ?"
         return self._database.execute(query, (run_id, data)).fetchone() is not None
 
-    def past_runs(self, data: bytes, pinned: bytes, but: str) -> list[PastRun]:
-        """The runs, except one, with sums that contain this data, or whose cohort is settled and may yet give some.
+    def save_result(self, run_id: str, digest: bytes, at_ms: int) -> None:
+        """Save the digest of the subspace with which a run ended, as this site has verified it."""
+        self.ledger.append(Item(RESULT, "", 0, digest, run_id, detail="verified: it follows from the sums"), at_ms)
+
+    def result_digest(self, run_id: str) -> bytes:
+        """The digest of the verified result of a run; empty where there is none."""
+        query = "SELECT sha256 FROM ledger WHERE run_id = ? AND kind = ? ORDER BY sequence DESC"
+        found = self._database.execute(query, (run_id, RESULT)).fetchone()
+        return found[0] if found else b""
+
+    def data_refusals(self, now_ms: int) -> int:
+        """How many proposals of the last 24 hours were refused for reasons about the data."""
+        query = "SELECT COUNT(*) FROM runs WHERE status = 'refused' AND proposed_ms > ? AND reasons LIKE ?"
+        (count,) = self._database.execute(query, (now_ms - DAY_MS, f"%{ABOUT_DATA}%")).fetchone()
+        return int(count)
+
+    def past_runs(self, but: str) -> list[PastRun]:
+        """The runs, except one, that gave sums or updates, or whose cohort is settled and may yet give some.
 
         Without the latter, two runs that are set up side by side would each find nothing to be compared with. A run
-        that a person approved is settled with its spec. One that began with other data than `pinned` answers nothing.
+        that a person approved is settled with its spec.
         """
-        exposed = "SELECT run_id, cohort FROM exposed_cohorts WHERE data = ? AND run_id != ? ORDER BY rowid"
-        settled = (
-            "SELECT run_id, cohort, spec FROM runs LEFT JOIN pinned_data USING (run_id) WHERE status = 'enrolled'"
-            " AND (cohort != '[]' OR approved) AND run_id != ?1 AND coalesce(pinned_data.data, ?2) = ?2"
-        )
-        past = [(run, json.loads(names)) for run, names in self._database.execute(exposed, (data, but))]
-        for run, names, spec in self._database.execute(settled, (but, pinned)):
-            past.append((run, json.loads(names) or json.loads(spec)["participants"]))
-        return [PastRun(run, frozenset(names)) for run, names in past if names]
+        kinds = (NO_PRIVACY, PRIVACY_CHARGE)
+        exposed = {run: (cohort, data) for run, cohort, data in self._database.execute(_EXPOSED)}
+        joined = {run: (data, bool(told)) for run, data, told in self._database.execute(_JOINED, kinds)}
+        past = []
+        for row in self.runs():
+            spec, (data, told) = json.loads(row.spec), joined.get(row.run_id, (b"", False))
+            cohort = row.cohort or (spec["participants"] if row.approved else ())
+            if row.run_id in exposed:
+                names, data = exposed[row.run_id]
+                cohort = json.loads(names)
+            elif not (told or (row.status == "enrolled" and cohort)):
+                continue
+            noisy = spec.get("privacy") is not None
+            past.append(PastRun(row.run_id, frozenset(cohort), self.column_sets.find(data), noisy))
+        return [one for one in past if one.run != but]
 
     @staticmethod
     def _put_consent(database: sqlite3.Connection, run_id: str, consent: Consent, at_ms: int) -> None:
@@ -264,39 +276,8 @@ class Store:
         finally:
             self._database.execute("PRAGMA synchronous = NORMAL")
 
-    def open_attempt(self, ref: AttemptRef, seed: bytes, body: bytes, opened_before: tuple[str, ...] = ()) -> None:
-        """Save a new attempt: its seed, the assignment that opened it, and the survivors it was `opened_before` for.
-
-        The seed and the assignments of the run's earlier attempt are deleted.
-        """
-        with self._database as database:
-            self._wipe(ref.run_id)
-            values = (ref.run_id, ref.round, ref.attempt, seed, json.dumps(opened_before))
-            database.execute(
-                "INSERT INTO seeds (run_id, round, attempt, seed, opened_before) VALUES (?, ?, ?, ?, ?)", values
-            )
-            database.execute("INSERT INTO inbox (run_id, body) VALUES (?, ?)", (ref.run_id, body))
-        # The log still has the pages with the earlier seed; emptied, it does not.
-        self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    def seed(self, run_id: str) -> tuple[bytes, tuple[str, ...]]:
-        """The seed of the open attempt (empty if there is none), and the survivors its round was opened for before."""
-        query = "SELECT seed, opened_before FROM seeds WHERE run_id = ? AND seed IS NOT NULL"
-        row = self._database.execute(query, (run_id,)).fetchone()
-        return (row[0], tuple(json.loads(row[1]))) if row else (b"", ())
-
-    def had_seed(self, ref: AttemptRef) -> bool:
-        """Whether this attempt was ever given a seed, deleted since or not."""
-        query = "SELECT 1 FROM seeds WHERE run_id = ? AND round = ? AND attempt = ?"
-        return self._database.execute(query, (ref.run_id, ref.round, ref.attempt)).fetchone() is not None
-
-    def save_inbox(self, run_id: str, body: bytes) -> None:
-        """Save an assignment of the open attempt; called before it is answered."""
-        with self._database as database:
-            database.execute("INSERT INTO inbox (run_id, body) VALUES (?, ?)", (run_id, body))
-
     def inbox(self, run_id: str) -> list[bytes]:
-        """The saved assignments of the open attempt, in the order they came."""
+        """The saved announcement of the open round, if there is one."""
         query = "SELECT body FROM inbox WHERE run_id = ? ORDER BY position"
         return [row[0] for row in self._database.execute(query, (run_id,))]
 
@@ -327,14 +308,14 @@ class Store:
     def _check_format(self, run_id: str, found: str) -> None:
         known = self._snapshot_format(run_id)
         if found != known:
-            told = f"the state of run {run_id} has the format {found or 'of before formats were kept'!r}"
+            sentence = f"the state of run {run_id} has the format {found or 'of before formats were kept'!r}"
             hint = "install the version that wrote it to go on; else the run goes on without this site"
-            raise UnusableState(f"{told}, and this software continues {known!r}", hint)
+            raise UnusableState(f"{sentence}, and this software continues {known!r}", hint)
 
     def end(self, run_id: str, status: str, outcome: str) -> None:
-        """Record that the run is `finished` or `ended`, and delete its seeds and local state."""
+        """Record that the run is `finished` or `ended`, and delete its local state."""
         with self._database as database:
-            self._wipe(run_id)
+            database.execute("DELETE FROM inbox WHERE run_id = ?", (run_id,))
             database.execute("DELETE FROM computed WHERE run_id = ?", (run_id,))
             change = "UPDATE runs SET status = ?, outcome = ? WHERE run_id = ? AND status != 'refused'"
             database.execute(change, (status, outcome, run_id))
@@ -365,21 +346,16 @@ class Store:
                 forget_record(path)
         self._steps.forget_all_but(open_runs)
 
-    def _wipe(self, run_id: str) -> None:
-        self._database.execute("UPDATE seeds SET seed = NULL WHERE run_id = ? AND seed IS NOT NULL", (run_id,))
-        self._database.execute("DELETE FROM inbox WHERE run_id = ?", (run_id,))
+    def forget_openings_after_reboot(self) -> None:
+        """Delete the announcements of open rounds if the machine went down; the daemon calls this at its start.
 
-    def discard_seeds_after_reboot(self) -> None:
-        """Delete the seeds of attempts that were open when the machine went down; the daemon calls this at its start.
-
-        Commits survive a killed process at once, but a power cut only after the next flush. What was sent in between
-        is unknown, so no earlier seed may be used again: two different updates under one mask would reveal both.
+        Commits survive a killed process at once, but a power cut only after the next flush: what is saved may be the
+        announcement of an earlier round. The aggregator sends that of the open one again.
         """
         boot = _boot_id()
         row = self._database.execute("SELECT boot_id FROM boot").fetchone()
         with self._database as database:
             if row is not None and (not boot or row[0] != boot):
-                database.execute("UPDATE seeds SET seed = NULL")
                 database.execute("DELETE FROM inbox")
             database.execute("INSERT OR REPLACE INTO boot (one, boot_id) VALUES (1, ?)", (boot,))
 

@@ -27,7 +27,7 @@ def _moveable(root: Path) -> Iterator[tuple[Federation, Proxy]]:
         federation.address = proxy.address
         try:
             for name, own in zip(NAMES, problem.sites(), strict=True):
-                federation.add_site(name, own.array, allow_dropouts=True)
+                federation.add_site(name, own.array)
             federation.start_sites(NAMES)
             yield federation, proxy
         finally:
@@ -56,9 +56,7 @@ def _restore(federation: Federation, proxy: Proxy, copy: Path) -> Process:
 
 def _start_and_copy(federation: Federation, copy: Path) -> str:
     """A run under way, and a copy of the store; a site that is stopped meanwhile keeps it in its round."""
-    run_id = federation.propose(
-        rank=2, rounds=400, tolerance=1e-9, round_seconds=60, quorum=3, dropouts="go-on", closing_rounds=False
-    )
+    run_id = federation.propose(rank=2, rounds=400, tolerance=1e-9, round_seconds=60, quorum=3, closing_rounds=False)
     federation.aggregator.await_action("consensus_reached", run=run_id, round=2)
     federation.processes["beta"].signal(signal.SIGSTOP)
     _back_up(federation, copy)

@@ -22,7 +22,7 @@ NAMES = ("alpha", "beta", "delta", "gamma")
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
     problem = generate(Recipe(rows=24, columns=40, rank=2, sparsity=0.05, noise=0.05, counts=(10, 10, 10, 10)), 3)
     sites = {name: own.array for name, own in zip(NAMES, problem.sites(), strict=True)}
-    with running_federation(tmp_path_factory.mktemp("federation"), sites, allow_dropouts=True) as made:
+    with running_federation(tmp_path_factory.mktemp("federation"), sites, allow_plain=True) as made:
         yield made
 
 
@@ -30,7 +30,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
 def test_a_hung_participant_is_left_out_and_joins_again_when_it_wakes(federation: Federation) -> None:
     run_id = federation.propose(
         closing_rounds=False,
-        dropouts="go-on",
+        aggregation="plain",
         method="gradient",
         rank=2,
         rounds=400,
@@ -55,7 +55,7 @@ def test_a_hung_participant_is_left_out_and_joins_again_when_it_wakes(federation
 def test_too_few_for_a_quorum_pause_the_run_and_resume_takes_it_up(federation: Federation) -> None:
     run_id = federation.propose(
         closing_rounds=False,
-        dropouts="go-on",
+        aggregation="plain",
         method="gradient",
         rank=2,
         rounds=60,

@@ -7,6 +7,7 @@ import sqlite3
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,10 @@ from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage
 from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.v1 import rounds_pb2 as pb
 from tests.support.federation import Federation, relative
-from tests.support.fixed_cohort_play import FixedCohortPlay
 from tests.support.lying_aggregator import Heard, LyingAggregator
 from tests.support.played_run import PlayedRun
 from tests.support.processes import Line
+from tests.support.secure_play import FixedCohortPlay
 
 NAMES = ("ann", "bob", "cem", "dea")
 VICTIM = "dea"
@@ -80,7 +81,7 @@ def _export_answer(name: str, export_id: str) -> Callable[[Heard], bool]:
 
 def refused(opened: pb.RoundOpened, liar: LyingAggregator, after: int = 0) -> list[str]:
     """The sites that sent no update and no misfit for a round from place `after` on."""
-    calls = ("SubmitUpdate", "ReportMisfit", "AdvertiseKeys")
+    calls = ("SubmitUpdate", "ReportMisfit")
     sent = {one.site for one in liar.heard[after:] if one.call in calls and one.request.ref == opened.ref}
     return [name for name in NAMES if name not in sent]
 
@@ -149,12 +150,12 @@ def turned(consensus: Consensus, angle: float) -> Consensus:
 
 def with_broadcast(consensus: Consensus, broadcast: TensorMessage) -> Consensus:
     """The same consensus but for what is announced."""
-    return Consensus(consensus.round, broadcast, consensus.memory, consensus.progress, consensus.outcome)
+    return replace(consensus, broadcast=broadcast)
 
 
 def at_round(consensus: Consensus, round: int) -> Consensus:
     """The same consensus under another number."""
-    return Consensus(round, consensus.broadcast, consensus.memory, consensus.progress, consensus.outcome)
+    return replace(consensus, round=round)
 
 
 def restart(liar: LyingAggregator, name: str, *, rebooted: bool = False) -> None:

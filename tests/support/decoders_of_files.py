@@ -23,9 +23,10 @@ from dcfpca.pki.index import read_index
 from dcfpca.pki.keys import new_private_key
 from dcfpca.pki.requests import CertificateRequest, new_request, read_request
 from participant.config import load_config as load_participant_config
-from participant.data import measure, open_matrix
 from participant.data.data_config import DataTable
-from participant.results import load_features, load_model, read_manifests
+from participant.data.facts import measure
+from participant.data.readers import open_matrix
+from participant.results.reading import load_features, load_model, read_manifests
 from tests.support.decoding import Decoder, from_file
 from tests.support.paths import ROOT
 

@@ -13,16 +13,15 @@ from aggregator.run.state import Run
 from aggregator.store import codec as store_codec
 from dcfpca import chunked_vectors
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.audit_chain import entry_hash, verify_log
-from dcfpca.chain_checkpoint import verify_checkpoint
+from dcfpca.audit_chain import entry_hash, verify_checkpoint, verify_log
 from dcfpca.methods import method_of
 from dcfpca.spec import parse_spec, parse_spec_toml
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.admin_pb2 import AuditEntry
-from participant.state.array_file import read_arrays, write_arrays
 from participant.state.database import DATABASE
 from participant.state.ledger import Item, verify
+from participant.state.step_files import read_arrays, write_arrays
 from participant.state.store import Store
 from participant.wire_codec import decode, fate_of
 from tests.support.decoding import Decoder, from_file
@@ -32,10 +31,10 @@ NOW = datetime.now(UTC)
 
 
 def assignment(folder: Path) -> Decoder:
-    ref = types.RoundRef(run_id="run-1", round=2, attempt=1)
-    keys = pb.AdvertisedKeys(participant="ann", sealing_key=bytes(32), masking_key=bytes(32), signature=bytes(70))
-    relayed = pb.KeysRelayed(ref=ref, roster=["ann", "bob"], root=bytes(32), path=[bytes(32)], keys=[keys])
-    sound = pb.Assignment(run_id="run-1", key="k", keys_relayed=relayed).SerializeToString()
+    key = pb.RunKey(participant="ann", key=bytes(32), commitment=bytes(32), binding=bytes(32), signature=bytes(70))
+    share = pb.SealedGroupShare(sender="bob", recipient="ann", ciphertext=bytes(48), signature=bytes(70))
+    relayed = pb.GroupSharesRelayed(incoming=[share], keys=[key])
+    sound = pb.Assignment(run_id="run-1", key="k", group_shares_relayed=relayed).SerializeToString()
     return Decoder(sound, lambda body: decode(pb.Assignment.FromString(body)))
 
 
@@ -56,7 +55,7 @@ def receipt(folder: Path) -> Decoder:
 
 def tensor(folder: Path) -> Decoder:
     payload = np.arange(8.0).tobytes()
-    layout = method_of(parse_spec({"rows": 4, "rank": 2})).update_layout(1)
+    layout = method_of(parse_spec({"rows": 4, "rank": 2})).stages[1].up
     header = chunked_vectors.header_of(payload, layout, types.DTYPE_FLOAT64)
     header.rows, header.columns, header.scalars = 4, 2, 0
     parts = [

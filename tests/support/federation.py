@@ -26,7 +26,7 @@ from dcfpca.pki import SiteFiles, create_authority, issue_credentials, load_cred
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.simulate import Simulation, simulate
-from dcfpca.scaffold.listening_ports import free_ports
+from dcfpca.scaffold.local_consortium import free_ports
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub

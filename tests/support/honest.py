@@ -33,7 +33,7 @@ async def honest_sites(service: Service, data: Mapping[str, FloatArray]) -> Asyn
                     "aggregator": {"address": f"127.0.0.1:{service.port}"},
                     "identity": {"ca": str(files.ca), "cert": str(files.certificate), "key": str(files.key)},
                     "data": {"path": "data.npy"},
-                    "policy": {"allow_plain": True, "allow_dropouts": True, "min_cohort": 2, "min_columns": 2},
+                    "policy": {"allow_plain": True, "min_cohort": 2, "min_columns": 2},
                     "state": {"dir": "state"},
                     "results": {"dir": "results"},
                     "engine": {"threads": 1},

@@ -26,7 +26,8 @@ from dcfpca.pki.ca_directory import Authority
 from dcfpca.pki.keys import new_private_key, private_pem
 from dcfpca.pki.requests import CertificateRequest
 from dcfpca.rpca.column_blocks import ArrayColumns
-from dcfpca.rpca.method import FloatArray, Site, Stage
+from dcfpca.rpca.method import Consensus, FloatArray
+from dcfpca.rpca.stage import Site
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
@@ -127,12 +128,13 @@ class LightSite:
         assert self._spec is not None
         assert self._site is not None
         method, round = method_of(self._spec), opened.ref.round
-        broadcast = message_from(method.broadcast_layout(round, Stage(opened.stage)), await self._consensus(opened))
+        stage = method.stage(opened.stage)
+        told = Consensus(round, stage.name, message_from(stage.down, await self._consensus(opened)))
         if self._last[0] != round:
             # A round is computed once, whatever becomes of the connection: the site's state moves on with it.
-            self._last = (round, self._site.answer(round, broadcast).flat().astype("<f8").tobytes())
+            self._last = (round, self._site.answer(told).flat().astype("<f8").tobytes())
         payload = self._last[1]
-        tensor = header_of(payload, method.update_layout(round, Stage(opened.stage)), types.DTYPE_FLOAT64)
+        tensor = header_of(payload, stage.up, types.DTYPE_FLOAT64)
 
         async def parts() -> AsyncIterator[pb.UpdatePart]:
             yield pb.UpdatePart(header=pb.UpdateHeader(ref=opened.ref, tensor=tensor))

@@ -1,7 +1,7 @@
 """An aggregator that says whatever a test wants: RoundService over mutual TLS, with a genuine certificate.
 
 It decides nothing. `tell` puts an assignment on a site's stream, `heard` is everything that sites sent, in order, and
-`await_call` waits for more. `tests.support.fixed_cohort_play` and `tests.support.dropout_play` make an honest
+`await_call` waits for more. `tests.support.secure_play` makes an honest
 aggregator of it, whose messages a test changes site by site.
 """
 
@@ -212,18 +212,13 @@ def _recording(call: str) -> Callable[..., types.Receipt]:
     return take
 
 
-# Calls that are kept and acknowledged, of both editions.
+# Calls that are kept and acknowledged.
 for _call in (
     "Respond",
     "AdvertiseRunKey",
     "ShareGroupSecret",
     "ReportMisfit",
     "Complain",
-    "AdvertiseKeys",
-    "ShareKeys",
-    "StateBound",
-    "AttestSurvivors",
-    "Unmask",
     "ReportProgress",
 ):
     setattr(LyingAggregator, _call, _recording(_call))

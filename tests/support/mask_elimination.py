@@ -8,8 +8,9 @@ from typing import Protocol
 
 import pytest
 
-from dcfpca.secagg.fixed_cohort import Opening, pair_roots
-from dcfpca.secagg.ring_fixed_point import FloatArray
+from dcfpca.secagg import Opening
+from dcfpca.secagg import masks as pair_roots
+from dcfpca.secagg.fixed_point import FloatArray
 
 PRIME = (1 << 61) - 1
 

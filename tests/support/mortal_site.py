@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any, BinaryIO
 
 from participant.main import main
-from participant.state import array_file, step_file
+from participant.state import step_files
 
 DIES_AT, DIES_OF = "DCFPCA_TEST_DIES_AT", "DCFPCA_TEST_DIES_OF"
 FAILED = "a write fails now"
@@ -48,15 +48,15 @@ def _mortal(last: int, error: int) -> None:
             die()
         return written(descriptor, data, offset)
 
-    def write_arrays(file: BinaryIO, arrays: array_file.Arrays) -> None:
+    def write_arrays(file: BinaryIO, arrays: step_files.Arrays) -> None:
         if is_last():
             file.write(b"cut off")
             file.flush()
             die()
-        array_file.write_arrays(file, arrays)
+        write_whole(file, arrays)
 
     written, os.pwrite = os.pwrite, pwrite  # type: ignore[assignment]
-    step_file.write_arrays = write_arrays  # type: ignore[attr-defined]
+    write_whole, step_files.write_arrays = step_files.write_arrays, write_arrays
     for name in ("fsync", "fdatasync", "ftruncate", "replace", "rename", "unlink"):
         before(name)
 

@@ -53,9 +53,9 @@ class PlayedRun:
             ref=types.RoundRef(run_id=self.run_id, round=told.round, attempt=attempt),
             spec_sha256=self.spec.digest(),
             cohort=self.names,
-            consensus=header_of(payload, self.method.broadcast_layout(told.round, told.stage), types.DTYPE_FLOAT64),
+            consensus=header_of(payload, self.method.stage(told.stage).down, types.DTYPE_FLOAT64),
             inline_consensus=payload,
-            stage=f"STAGE_{told.stage.name}",
+            stage=told.stage,
         )
 
     def open(self, opened: pb.RoundOpened | Mapping[str, pb.RoundOpened]) -> int:
@@ -70,16 +70,14 @@ class PlayedRun:
 
     def advance(self, round: int, numbers: FloatArray, contributors: int) -> None:
         """Go on to what follows from this sum."""
-        sums = TensorMessage.unflatten(self.method.update_layout(round, self.consensus.stage), numbers)
+        sums = TensorMessage.unflatten(self.method.stage(self.consensus.stage).up, numbers)
         with threadpool_limits(1):
             self.consensus = self.method.advance(self.consensus, Total(sums, contributors))
 
     def finish(self, status: str = "finished", names: Iterable[str] = (), reason: str = "as the test says") -> None:
         """Tell these sites, or all, that the run is over, with the consensus it has."""
         payload, round = message_bytes(self.consensus.broadcast), self.consensus.round
-        header = header_of(
-            payload, self.method.broadcast_layout(max(1, round), self.consensus.stage), types.DTYPE_FLOAT64
-        )
+        header = header_of(payload, self.method.stage(self.consensus.stage).down, types.DTYPE_FLOAT64)
         self.liar.consensus[self.run_id, round, True] = (header, payload)
         told = pb.RunFinished(
             status=status,
@@ -87,7 +85,7 @@ class PlayedRun:
             round=round,
             spec_sha256=self.spec.digest(),
             consensus=header if status == "finished" else None,
-            stage=f"STAGE_{self.consensus.stage.name}",
+            stage=self.consensus.stage,
         )
         for name in names or self.names:
             self.tell(name, run_finished=told)
@@ -99,7 +97,7 @@ class PlayedRun:
             for name in self.names:
                 site = self.method.site(ArrayColumns(self.liar.federation.data[name]))
                 for one in history:
-                    found[name] = site.answer(one.round, one.broadcast).flat()
+                    found[name] = site.answer(one).flat()
         return found
 
 

@@ -35,7 +35,7 @@ class Process:
         self.module = module
         self.lines: list[str] = []
         self._news = threading.Condition()
-        environment = {"GRPC_VERBOSITY": "NONE"} | os.environ | {"OMP_NUM_THREADS": "1"}
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
         context = _FRESH if fresh else _FORKED
         self._output, output = context.Pipe(duplex=False)
         self._child = context.Process(target=_run_into_pipe, args=(module, arguments, environment, output))

@@ -10,9 +10,9 @@ import numpy as np
 from dcfpca.chunked_vectors import digested, message_from
 from dcfpca.errors import BadMessage
 from dcfpca.rpca.method import FloatArray
-from dcfpca.secagg.fixed_cohort import Advert, Misfit, Opening, SealedShare
+from dcfpca.secagg import Advert, Misfit, Opening, SealedShare
 from dcfpca.spec import RunSpec
-from participant.driver.fixed_cohort_round import refusal_of
+from participant.driver.secure_round import refusal_of
 from participant.policy import SiteFacts, SitePolicy
 from participant.session import Session, actions, events
 from tests.support.mask_elimination import recorded_masks
@@ -85,7 +85,7 @@ class RecordedSession:
         if isinstance(event, events.Opened):
             self.disk = replace(self.disk, opened=event)
             return
-        run = self.session.fixed
+        run = self.session.secure
         if run is not None:
             self.disk = replace(self.disk, cohort=run.cohort, record=run.record)
         if isinstance(event, events.Ended):
@@ -109,7 +109,7 @@ class RecordedSession:
                     yield from self._answer(action, dies)
 
     def _answer(self, action: actions.Compute, dies: str | None) -> Iterator[object]:
-        run = self.session.fixed
+        run = self.session.secure
         assert run is not None
         try:
             opened, opening, vector = self.session.admit(action.round, digested(action.consensus.inline))
@@ -129,13 +129,13 @@ class RecordedSession:
 
     def _step(self, action: actions.Compute, opening: bytes) -> events.Computed:
         """A local step, on the disk before it is masked."""
-        assert self.session.fixed is not None
-        method = self.session.fixed.method
-        told = message_from(method.broadcast_layout(action.round), action.consensus.inline)
+        assert self.session.secure is not None
+        stage = self.session.secure.agreed.method.stage(action.consensus.stage)
+        told = message_from(stage.down, action.consensus.inline)
         self._computed += 1
         draw = np.random.default_rng([self._computed, *self.name.encode()])
-        numbers = draw.standard_normal(method.update_layout(action.round).size)
-        step = events.Computed(action.round, action.consensus.sha256, numbers, told.flat(), opening=opening)
+        numbers = draw.standard_normal(stage.up.size)
+        step = events.Computed(action.round, action.consensus.sha256, numbers, told.flat(), stage.name, opening)
         self.disk = replace(self.disk, step=step)
         return step
 

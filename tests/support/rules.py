@@ -11,8 +11,8 @@ from aggregator.run.rules import step
 from aggregator.run.state import Run
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.message_fate import Fate
-from dcfpca.secagg import Advert, Reveal, Share
 from dcfpca.spec import RunSpec, parse_spec
+from dcfpca.terms import Terms
 
 NAMES = ("ann", "bob", "cem", "dag")
 
@@ -24,22 +24,12 @@ def spec_of(**keys: Any) -> RunSpec:
     )
 
 
-def advert_of(name: str, salt: str = "") -> Advert:
-    """An advert with keys that nobody else has; its signature is not checked by the rules."""
-    seal, mask, commitment = (f"{name} {purpose} {salt}".encode() for purpose in ("seal", "mask", "commitment"))
-    return Advert(name, seal, mask, commitment, binding=b"b", certificate=b"x", signature=b"g")
-
-
-def reveal_of(name: str) -> Reveal:
-    """A reveal with one share; whether it fits is not checked by the rules."""
-    return Reveal(name, (Share("ann", b"1"),), ())
-
-
 class Machine:
     """A run with its spec; every event is applied and what came of it kept."""
 
     def __init__(self, spec: RunSpec | None = None) -> None:
         self.spec = spec or spec_of()
+        self.terms = Terms.of(self.spec)
         self.run = Run(run_id="r1", created_at=0.0)
         self.at = 0.0
         self.effects: tuple[Effect, ...] = ()
@@ -48,7 +38,7 @@ class Machine:
         """Apply an event of this kind; `round` and `attempt` make its `ref`."""
         if "round" in fields:
             fields["ref"] = AttemptRef("r1", fields.pop("round"), fields.pop("attempt"))
-        self.run, self.effects = step(self.spec, self.run, kind(at=self.at, **fields))
+        self.run, self.effects = step(self.terms, self.run, kind(at=self.at, **fields))
         return self
 
     def say(self, kind: type[Any], who: str, **fields: Any) -> Reply:
@@ -94,28 +84,3 @@ class Machine:
             here.ref.attempt if here else 0,
             here.phase.value if here else "",
         )
-
-
-def secure_until(phase: str, names: tuple[str, ...] = NAMES, **keys: Any) -> Machine:
-    """A secure run that goes on without dropouts, in round 0 in this phase, everybody having answered so far."""
-    return on_to(phase, Machine(spec_of(aggregation="secure", dropouts="go-on", **keys)).enrol(*names), names)
-
-
-def on_to(phase: str, machine: Machine, names: tuple[str, ...] = NAMES) -> Machine:
-    """The same run in this phase of the open attempt, which has just begun."""
-    steps: list[tuple[str, list[tuple[type[Any], dict[str, Any]]]]] = [
-        ("advertising", [(events.KeysAdvertised, {"advert": advert_of})]),
-        ("sharing", [(events.SharesSent, {"shares": {"x": b"y"}}), (events.BoundStated, {"exponent": 3})]),
-        ("uploading", [(events.UpdateReceived, {"sha256": b"d" * 32, "size": 8})]),
-        ("attesting", [(events.SurvivorsAttested, {"signature": b"s"})]),
-        ("unmasking", [(events.SharesRevealed, {"reveal": reveal_of})]),
-    ]
-    for name, messages in steps:
-        assert machine.run.phase == name
-        if name == phase:
-            break
-        for kind, fields in messages:
-            for who in names:
-                if machine.run.phase == name:
-                    machine.say(kind, who, **fields)
-    return machine

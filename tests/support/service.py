@@ -20,7 +20,7 @@ from aggregator.run_registry import RunRegistry
 from aggregator.store import participants
 from aggregator.store.audit import Signer
 from aggregator.store.store import Store
-from aggregator.store_thread import StoreThread
+from aggregator.store.thread import StoreThread
 from aggregator.trust import Trust
 from dcfpca.identity import Role
 from dcfpca.pki import Authority, Credentials, SiteFiles, create_authority, issue_credentials, load_credentials, sign

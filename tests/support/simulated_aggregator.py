@@ -1,4 +1,4 @@
-"""The aggregator's rules with a disk that survives and a memory that does not: no clock, no network, no threads."""
+"""The aggregator's rules of a plain run with a disk that survives and a memory that does not. No clock, no network."""
 
 from __future__ import annotations
 
@@ -7,27 +7,23 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from aggregator.encoded_consensus import EncodedConsensus, encoded_consensus
+from aggregator.announced_round import EncodedConsensus, encoded_consensus
 from aggregator.rpc.assignment_messages import encoded, stage_facts
-from aggregator.run import events, secure_sum_checks
+from aggregator.run import events
 from aggregator.run.assignments import assignments
 from aggregator.run.backup_recovery import ShownTicket, newer_attempt, renumbered, ticket_of
 from aggregator.run.effects import Discard, RenumberConsensus, Reply, Sum
-from aggregator.run.round_messages import PHASE_OF, out_of_turn
 from aggregator.run.rules import step
-from aggregator.run.secure_sum import closed_roster
 from aggregator.run.state import Phase, Run, Status
-from aggregator.running_sum import RunningSum, UnusableSum, next_consensus
+from aggregator.running_sum import RunningSum, UnusableSum, opener_of
 from aggregator.store.codec import dump_event, load_event
 from dcfpca.attempt_ref import AttemptRef
-from dcfpca.errors import BadMessage
 from dcfpca.message_fate import Fate
-from dcfpca.methods import method_of
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage, Total
 from dcfpca.spec import RunSpec
+from dcfpca.terms import Terms
 from dcfpca.v1 import rounds_pb2 as pb
 from participant.session import events as site_events
-from tests.support.secagg import verify
 
 START = Run(run_id="r1", created_at=0.0, seal=bytes(32))
 
@@ -65,17 +61,18 @@ class SimulatedAggregator:
 
     def __post_init__(self) -> None:
         self.spec_bytes = self.spec.canonical()
-        self.method = method_of(self.spec)
+        self.terms = Terms.of(self.spec)
+        self.method = self.terms.method
         self.consensus = self.method.begin()
         self.run = replace(self.run, spec_sha256=self.spec.digest())
 
     def encoded(self) -> EncodedConsensus:
         """The consensus as it is announced."""
-        return encoded_consensus(self.method, self.consensus)
+        return encoded_consensus(self.terms.down(self.consensus.stage), self.consensus)
 
     def tell(self, event: events.Event, update: bytes = b"") -> Reply | None:
         """One event, durable with all it leads to before anybody is answered."""
-        after, effects = step(self.spec, self.run, event)
+        after, effects = step(self.terms, self.run, event)
         if after is not self.run:
             self.journal.append(dump_event(event))
         accepted = any(isinstance(effect, Reply) and effect.fate is Fate.ACCEPTED for effect in effects)
@@ -92,16 +89,11 @@ class SimulatedAggregator:
                     self.updates = {key: data for key, data in self.updates.items() if key[0] > ref}
         return next((effect for effect in effects if isinstance(effect, Reply)), None)
 
-    def receive(self, event: events.RoundMessage, update: bytes = b"", ticket: bytes = b"") -> Reply:
+    def receive(self, event: events.UpdateReceived, update: bytes = b"", ticket: bytes = b"") -> Reply:
         """A message of a participant, checked as at the service's door."""
-        phase, here = PHASE_OF[type(event)], self.run.attempt
+        here = self.run.attempt
         if ticket and here and ticket != ticket_of(self.run, here, self.encoded().header.sha256):
             return Reply(Fate.LATE, "this attempt was opened anew")
-        if out_of_turn(self.run, event.participant, event.ref, phase) is None:
-            try:
-                secure_sum_checks.check(self.spec, self.run, event, verify)
-            except BadMessage as error:
-                return Reply(Fate.REJECTED, str(error))
         reply = self.tell(event, update)
         assert reply is not None
         return reply
@@ -114,12 +106,11 @@ class SimulatedAggregator:
             return
         if here.ref != effect.ref:
             return
-        running = RunningSum(self.spec, self.method.update_layout(here.ref.round, self.consensus.stage))
+        running = RunningSum(self.spec, self.terms.up(self.consensus.stage))
         for name in here.survivors:
             running.add(0, self.updates[here.ref, name])
-        closed = closed_roster(self.spec, self.run, here) if here.roster else None
         try:
-            after = next_consensus(self.spec, self.method, self.consensus, here, closed, running)
+            after = opener_of(self.terms.spec)(self.terms, self.run, self.encoded(), running.total()).consensus
         except UnusableSum as error:
             self.tell(events.SumFailed(at=self.clock, ref=here.ref, reason=str(error)))
             return
@@ -127,12 +118,11 @@ class SimulatedAggregator:
         self._check_sum(after, [vectors[name, here.ref.round, begun_with] for name in here.survivors])
         self.reached.append(Summed(here.ref.round, here.ref.attempt, here.survivors))
         outcome = after.outcome.value if after.outcome else ""
-        told = encoded_consensus(self.method, after).header.sha256
-        self.tell(events.ConsensusReached(at=self.clock, ref=here.ref, outcome=outcome, consensus=told))
+        self.tell(events.ConsensusReached(at=self.clock, ref=here.ref, outcome=outcome))
         self.consensus = after
 
     def _check_sum(self, after: Consensus, vectors: list[FloatArray]) -> None:
-        layout = self.method.update_layout(self.consensus.round, self.consensus.stage)
+        layout = self.method.stage(self.consensus.stage).up
         message = TensorMessage.unflatten(layout, np.sum(vectors, axis=0))
         wanted = self.method.advance(self.consensus, Total(message, len(vectors)))
         assert np.allclose(after.broadcast.flat(), wanted.broadcast.flat(), rtol=1e-9, atol=1e-9)
@@ -141,7 +131,7 @@ class SimulatedAggregator:
         """The run as its journal tells it."""
         run = replace(START, spec_sha256=self.spec.digest())
         for body in self.journal:
-            run, _ = step(self.spec, run, load_event(body, "r1"))
+            run, _ = step(self.terms, run, load_event(body, "r1"))
         return run
 
     def crash(self) -> None:

@@ -1,15 +1,14 @@
-"""A participant's session with a disk that survives and a memory that does not."""
+"""A participant's session of a plain run with a disk that survives and a memory that does not."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, get_args
 
 import numpy as np
 
-from aggregator.rpc import wire_events
 from aggregator.run import events as told
 from aggregator.run.effects import Reply
 from dcfpca.chunked_vectors import message_from
@@ -17,7 +16,8 @@ from dcfpca.consent_statement import consent_bytes
 from dcfpca.message_fate import Fate
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
-from dcfpca.rpca.method import FloatArray, Site
+from dcfpca.rpca.method import Consensus, FloatArray
+from dcfpca.rpca.stage import Site
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from participant import wire_codec
@@ -45,11 +45,10 @@ class SimulatedSite:
     def __init__(self, name: str, spec: RunSpec, data: FloatArray) -> None:
         self.name, self.spec, self.data = name, spec, data
         self.disk = Disk()
-        policy = SitePolicy(allow_plain=True, allow_dropouts=True, min_cohort=2, min_columns=1)
+        policy = SitePolicy(allow_plain=True, min_cohort=2, min_columns=1)
         self._facts = SiteFacts(name, data.shape[0], data.shape[1], False, False, policy)
-        self._seeds = 0
         self.vectors: dict[tuple[int, bytes], FloatArray] = {}
-        self.left: dict[tuple[int, int, str], bytes] = {}
+        self.left: dict[tuple[int, int], bytes] = {}
         self._shadow = method_of(spec).site(ArrayColumns(data))
         self._begin()
 
@@ -68,11 +67,7 @@ class SimulatedSite:
 
     def hear(self, assignment: pb.Assignment) -> None:
         """An assignment arrives."""
-        event: events.Event = wire_codec.decode(assignment)
-        if isinstance(event, events.Opened):
-            self._seeds += 1
-            event = replace(event, seed=hashlib.sha256(f"{self.name} {self._seeds}".encode()).digest())
-        self.take(event)
+        self.take(wire_codec.decode(assignment))
 
     def take(self, event: events.Event) -> None:
         before, ref = self.session.consent, self.session.ref
@@ -111,15 +106,16 @@ class SimulatedSite:
         if action is None:
             return
         method = method_of(self.spec)
-        broadcast = message_from(method.broadcast_layout(action.round, action.consensus.stage), action.consensus.inline)
+        stage = method.stage(action.consensus.stage)
+        told = Consensus(action.round, stage.name, message_from(stage.down, action.consensus.inline))
         if self._site is None:
             self._site = method.site(ArrayColumns(self.data))
             if self.disk.step:
                 self._site.restore(self.disk.step[1])
-        vector = self._site.answer(action.round, broadcast).flat()
+        vector = self._site.answer(told).flat()
         asked = (action.round, action.consensus.sha256)
         if asked not in self.vectors:
-            self.vectors[asked] = self._shadow.answer(action.round, broadcast).flat()
+            self.vectors[asked] = self._shadow.answer(told).flat()
         assert np.array_equal(vector, self.vectors[asked]), "a restart changed the update"
         computed = events.Computed(action.round, action.consensus.sha256, vector)
         self.disk.step = (computed, self._site.snapshot())
@@ -136,8 +132,7 @@ class SimulatedSite:
             self.outbox.remove(action)
             if type(action) in _IN_ROUND:
                 fate = Fate(reply.fate.value)
-                for kind in actions.kinds_of(action):  # type: ignore[arg-type]
-                    self.take(events.Acknowledged(action.ref, kind, fate))  # type: ignore[union-attr]
+                self.take(events.Acknowledged(action.ref, events.Kind.UPDATE, fate))  # type: ignore[union-attr]
 
     def _respond(self, action: actions.Respond, aggregator: SimulatedAggregator) -> Reply:
         identity = identity_of(self.name)
@@ -152,42 +147,14 @@ class SimulatedSite:
         return reply
 
     def _message(self, action: Any, aggregator: SimulatedAggregator) -> Reply:
-        if isinstance(action, actions.SendShares) and action.bound is not None:
-            shares = self._message(replace(action, bound=None), aggregator)
-            bound = self._message(actions.SendBound(action.ref, action.bound), aggregator)
-            return max(shares, bound, key=lambda reply: reply.fate in (Fate.LATE, Fate.REJECTED))
-        update, ticket = b"", b""
-        place: dict[str, Any] = {"at": aggregator.clock, "participant": self.name, "ref": action.ref}
-        event: told.RoundMessage
-        match action:
-            case actions.Advertise():
-                event = wire_events.keys_advertised(
-                    wire_codec.encode_advert(action.ref, action.advert), self.name, aggregator.clock
-                )
-            case actions.SendShares():
-                event = wire_events.shares_sent(
-                    wire_codec.encode_shares(action.ref, action.shares), self.name, aggregator.clock
-                )
-            case actions.SendBound():
-                event = told.BoundStated(**place, exponent=action.bound.exponent)
-            case actions.Submit():
-                update, latest = bytes(self.session.update_bytes(action.ref)), self.session.latest
-                ticket = latest.ticket if latest else b""
-                event = told.UpdateReceived(**place, sha256=hashlib.sha256(update).digest(), size=len(update))
-            case actions.Attest():
-                event = told.SurvivorsAttested(**place, signature=action.attestation.signature)
-            case actions.SendReveal():
-                event = wire_events.shares_revealed(
-                    wire_codec.encode_reveal(action.ref, action.reveal), self.name, aggregator.clock
-                )
-            case _:
-                raise AssertionError(action)
-        self._never_two(event, update)
-        return aggregator.receive(event, update, ticket)
-
-    def _never_two(self, event: told.RoundMessage, update: bytes) -> None:
-        """Of each kind at most one message leaves in an attempt, byte for byte; else masks would give way."""
-        key = (event.ref.round, event.ref.attempt, event.kind)
-        # Signatures are not deterministic everywhere; what they sign is.
-        body = update or repr(replace(event, at=0.0)).encode()
-        assert self.left.setdefault(key, body) == body, f"two different {event.kind} left in one attempt"
+        assert isinstance(action, actions.Submit)
+        update, latest = bytes(self.session.update_bytes(action.ref)), self.session.latest
+        event = told.UpdateReceived(
+            at=aggregator.clock,
+            participant=self.name,
+            ref=action.ref,
+            sha256=hashlib.sha256(update).digest(),
+            size=len(update),
+        )
+        assert self.left.setdefault((action.ref.round, action.ref.attempt), update) == update, "two updates left"
+        return aggregator.receive(event, update, latest.ticket if latest else b"")

@@ -13,7 +13,7 @@ from dcfpca.identity import Role
 from dcfpca.operator.client import Operator
 from dcfpca.operator.connection import ConnectionSettings, serving_channel
 from dcfpca.pki import load_credentials
-from dcfpca.scaffold.listening_ports import free_ports
+from dcfpca.scaffold.local_consortium import free_ports
 from dcfpca.v1 import admin_pb2 as pb
 from tests.support.federation import Federation, Toml, to_toml
 from tests.support.processes import Process

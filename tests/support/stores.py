@@ -6,8 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from aggregator.store.lease import Lease
-from aggregator.store.postgresql import PostgresDatabase, connect, prepare
+from aggregator.store.postgresql import Lease, PostgresDatabase, connect, prepare
 from aggregator.store.store import Store
 from tests.support.postgresql import Server
 

@@ -14,7 +14,7 @@ from dcfpca.v1 import types_pb2 as pb
 from dcfpca.wire_constants import CHUNK_BYTES
 
 F64 = pb.DTYPE_FLOAT64
-LAYOUT = Layout(3, 2, ("n", "scale"))
+LAYOUT = Layout(3, 2, 2)
 
 
 def message(layout: Layout = LAYOUT) -> TensorMessage:
@@ -30,7 +30,7 @@ def assembled(payload: bytes, layout: Layout = LAYOUT) -> chunked_vectors.Buffer
 
 @given(st.integers(0, 40), st.integers(0, 5), st.integers(0, 4))
 def test_a_message_survives_the_wire_bit_by_bit(rows: int, columns: int, scalars: int) -> None:
-    layout = Layout(rows, columns, tuple(f"s{k}" for k in range(scalars)))
+    layout = Layout(rows, columns, scalars)
     sent = message(layout)
     received = chunked_vectors.message_from(layout, assembled(chunked_vectors.message_bytes(sent), layout))
     np.testing.assert_array_equal(received.tensor, sent.tensor)

@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dcfpca import RobustPCA
 from dcfpca.errors import BadInput
-from dcfpca.rpca.gradient.method import GradientSettings
+from dcfpca.rpca.gradient.settings import GradientSettings
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.metrics import relative_error
 from dcfpca.rpca.subspace.settings import SubspaceSettings

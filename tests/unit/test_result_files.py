@@ -16,7 +16,9 @@ from dcfpca.result_tables import read_table
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.simulate import exchange
 from dcfpca.spec import RunSpec
-from participant.results import FinalBroadcast, ResultFacts, ResultNames, write_results
+from dcfpca.terms import Terms
+from participant.results.manifest import ResultFacts
+from participant.results.writing import ResultNames, write_results
 
 FACTS = ResultFacts("r1", "hospital-a", b"d" * 32, 3, "converged", "2026-01-01T00:00:00+00:00")
 
@@ -33,7 +35,7 @@ def written(tmp_path: Path) -> Path:
     while consensus.outcome is None:
         consensus = method.advance(consensus, exchange(method, consensus, [site]))
     names = ResultNames(tuple("abcde"), (f"P{k}" for k in range(30)), "samples-in-rows")
-    write_results(tmp_path, FACTS, spec, site, FinalBroadcast(consensus.broadcast, consensus.stage), 30, names)
+    write_results(tmp_path, FACTS, Terms.of(spec), site, consensus, 30, names)
     return tmp_path / "r1"
 
 
@@ -56,6 +58,13 @@ def test_tables_name_the_wrong_entry_with_what_was_expected_and_found(written: P
     assert len(samples) == len(result.ids)
     assert sorted(samples["id"]) == sorted(result.ids)
     assert samples["flagged"].dtype == bool
+
+
+def test_the_table_of_outliers_has_every_digit_of_the_arrays(written: Path) -> None:
+    result = dcfpca.read_result(written)
+    first = next(result.outlier_table().rows())
+    assert first["expected"] == result.L[2, 7]
+    assert first["deviation"] == result.S[2, 7]
 
 
 def test_ids_that_look_like_numbers_stay_text_in_tables(tmp_path: Path) -> None:

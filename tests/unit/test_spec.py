@@ -22,7 +22,6 @@ SPECS = st.fixed_dictionaries(
         "tolerance": st.floats(0, 0.5),
         "seed": st.integers(0, 2**63 - 1),
         "aggregation": st.sampled_from(["secure", "plain"]),
-        "threshold": st.floats(0.5, 0.99),
         "export": st.booleans(),
         "enrol_seconds": st.integers(1, 1000) | st.floats(0.1, 1000),
         "participants": st.lists(st.sampled_from(["a", "b-1", "c.example.org"]), unique=True),
@@ -72,8 +71,6 @@ def test_every_key_is_in_the_canonical_bytes_so_that_a_site_signs_all_of_them() 
         (SMALL | {"method": "magic"}, "method: .*subspace.*gradient"),
         (SMALL | {"aggregation": "none"}, "aggregation"),
         (SMALL | {"precision": 16}, "precision"),
-        (SMALL | {"threshold": 0.4}, "threshold"),
-        (SMALL | {"threshold": 1.0}, "threshold"),
         (SMALL | {"round_seconds": 0}, "round_seconds"),
         (SMALL | {"round_seconds": float("inf")}, "round_seconds"),
         (SMALL | {"participants": ["a", "a"]}, "names somebody twice"),
@@ -99,7 +96,6 @@ def test_every_key_is_in_the_canonical_bytes_so_that_a_site_signs_all_of_them() 
         (SMALL | {"privacy": {"epsilon": 1, "conspirators": 2}, "quorum": 2}, "no honest site"),
         ({"privacy": {"epsilon": 1}}, "give rank or max_rank"),
         (SMALL | PRIVATE | {"aggregation": "plain"}, "privacy: .*plain aggregation shows each site"),
-        (SMALL | PRIVATE | {"dropouts": "go-on"}, 'privacy: .*dropouts = "wait"'),
         (SMALL | PRIVATE | {"precision": 32}, "privacy: .*precision = 64"),
         (SMALL | PRIVATE | {"method": "gradient"}, "privacy: .*subspace"),
         (SMALL | PRIVATE | {"closing_rounds": True}, "privacy: closing rounds"),
@@ -145,18 +141,10 @@ def test_a_cohort_takes_exactly_the_names_that_certificates_may_carry(name: str)
     assert in_spec == accepted_by(lambda: check_name(name, "participant"))
 
 
-@given(st.integers(1, 1000), st.integers(50, 99))
-def test_the_threshold_is_the_least_number_above_its_share(roster: int, percent: int) -> None:
-    threshold = parse_spec(SMALL | {"threshold": percent / 100}).threshold_of(roster)
-    assert threshold * 100 > roster * percent
-    assert (threshold - 1) * 100 <= roster * percent
-    assert threshold <= roster
-
-
 @given(st.integers(1, 50), st.integers(1, 50))
-def test_a_secure_quorum_is_never_below_the_threshold(cohort: int, wanted: int) -> None:
+def test_a_secure_run_needs_a_majority_of_its_cohort_whatever_its_quorum(cohort: int, wanted: int) -> None:
     made = parse_spec(SMALL | {"quorum": wanted})
-    assert made.quorum_of(cohort) == max(wanted, made.threshold_of(cohort))
+    assert made.quorum_of(cohort) == max(wanted, cohort // 2 + 1)
     assert parse_spec(SMALL | {"quorum": wanted, "aggregation": "plain"}).quorum_of(cohort) == wanted
 
 
@@ -191,3 +179,12 @@ def test_a_key_that_is_gone_is_passed_over_in_a_kept_spec_and_refused_in_a_new_o
     assert parse_kept_spec(kept) == parse_kept_spec(old) == parse_spec({"rows": 5})
     with pytest.raises(BadInput, match=r"subspace\.sampled_share: there is no such key"):
         parse_spec(kept)
+
+
+@pytest.mark.parametrize("key", [{"dropouts": "go-on"}, {"dropouts": "wait"}, {"threshold": 0.6}])
+def test_a_key_of_the_sum_that_went_on_without_members_says_what_to_do(key: dict[str, Any]) -> None:
+    (name,) = key
+    with pytest.raises(BadInput) as caught:
+        parse_spec(SMALL | key)
+    assert f"{name}: there is no such key any more; remove it: a secure run waits for its members" in str(caught.value)
+    assert parse_kept_spec(json.dumps({"rank": 3} | key).encode()) == parse_spec({"rank": 3})

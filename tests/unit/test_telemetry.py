@@ -12,6 +12,7 @@ from aggregator.run.state import Attempt, Phase, Run, Status
 from aggregator.telemetry import Telemetry
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.spec import parse_spec
+from dcfpca.terms import Terms
 from dcfpca.v1.admin_pb2 import RoundView
 from dcfpca.web_server import Request
 from participant import telemetry as at_site
@@ -91,7 +92,7 @@ async def test_only_the_metrics_path_is_answered() -> None:
 async def test_the_rate_is_the_products_of_the_step_by_its_seconds(keys: dict[str, object], products: int) -> None:
     spec = parse_spec({"rows": 30, "rank": 4, **keys})
     telemetry = at_site.Telemetry()
-    telemetry.step(spec, 1, 50, 0.5)
+    telemetry.step(Terms.of(spec).method.solver.step_flops(50), 1, 0.5)
     got = await _samples(telemetry)
     assert got["dcfpca_local_step_flops"] == products * 2 * 30 * 4 * 50 / 0.5
     assert got["dcfpca_local_step_seconds_count"] == 1
@@ -99,7 +100,7 @@ async def test_the_rate_is_the_products_of_the_step_by_its_seconds(keys: dict[st
 
 async def test_the_opening_round_has_no_products_and_leaves_the_rate_alone() -> None:
     telemetry = at_site.Telemetry()
-    telemetry.step(parse_spec({"rows": 30, "rank": 4}), 0, 50, 0.5)
+    telemetry.step(1.0, 0, 0.5)
     got = await _samples(telemetry)
     assert got["dcfpca_local_step_flops"] == 0
     assert got["dcfpca_local_step_seconds_count"] == 1

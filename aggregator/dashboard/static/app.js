@@ -3,8 +3,7 @@
 
 import { bytes, convergence, figure, make, rankCurve, span, spectrum, times } from "/drawing.js";
 
-const SECURE = ["advertising", "sharing", "uploading", "attesting", "unmasking", "summing"];
-const FIXED = ["advertising", "sharing", "uploading", "summing"];
+const SECURE = ["advertising", "sharing", "uploading", "summing"];
 const PLAIN = ["uploading", "summing"];
 const SOON_DAYS = 14;
 const TABLE_ROUNDS = 12;
@@ -172,7 +171,7 @@ function details(told) {
 }
 
 function phases(told) {
-  const names = ["enrolling", ...(told.aggregation !== "secure" ? PLAIN : told.waits ? FIXED : SECURE)];
+  const names = ["enrolling", ...(told.aggregation === "plain" ? PLAIN : SECURE)];
   const items = names.map((name) => make("li", { "aria-current": name === told.phase ? "step" : null }, name));
   return make("ol", { class: "phases", "aria-label": "phases of a round" }, ...items);
 }

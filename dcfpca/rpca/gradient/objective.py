@@ -5,6 +5,9 @@ With H_λ the Huber loss (quadratic inside ±λ, slope λ outside), eliminating 
     h(V) = ρ/2 ‖V‖² + H_λ(M − U Vᵀ),     S = soft(M − U Vᵀ, λ),     ∇h(V) = ρV − Cᵀ U,    C = clip(M − U Vᵀ, ±λ).
 
 Unobserved entries (NaN) have loss zero, so C is zero there and nothing else changes.
+
+L = U Vᵀ has the singular values of U (VᵀV)^½, and VᵀV = Σ V_iᵀV_i is a sum over sites of p × p matrices: no site's V is
+needed, and it tells the aggregator no more than `subspace` does, which has the same figures from UᵀG.
 """
 
 from __future__ import annotations
@@ -102,3 +105,24 @@ class LeftFactor:
             ahead = following + ((momentum - 1.0) / grown)[:, None] * (following - V)
             V, momentum = following, grown
         return ahead, residual
+
+
+def unit_of_strengths(U: FloatArray) -> float:
+    """The size of an entry of U. VᵀV in this unit is of U's own size, so that a fixed-point sum keeps U's digits."""
+    return float(np.sqrt(np.mean(U * U))) or 1.0
+
+
+def packed(V: FloatArray, unit: float) -> FloatArray:
+    """VᵀV/unit as the upper triangle by rows; it is symmetric."""
+    gram = V.T @ V
+    return np.asarray(gram[np.triu_indices_from(gram)] / unit)
+
+
+def singular_values(U: FloatArray, upper: FloatArray) -> FloatArray:
+    """The singular values of U Vᵀ in descending order, with `upper` the upper triangle of VᵀV by rows."""
+    width = U.shape[1]
+    gram = np.zeros((width, width))
+    gram[np.triu_indices(width)] = upper
+    strengths, directions = np.linalg.eigh(gram, UPLO="U")
+    triangle = np.linalg.qr(U, mode="r")
+    return np.linalg.svd(triangle @ (directions * np.sqrt(np.maximum(strengths, 0.0))), compute_uv=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -12,10 +11,6 @@ from dcfpca.errors import BadInput
 from dcfpca.rpca.gradient.objective import INNER_LIMIT, Penalties
 from dcfpca.rpca.method import FloatArray, TensorMessage
 
-OPENING = ("columns", "columns_scale")  # n_i and n_i × scale_i
-ROUND = ("share of columns", "diverged")  # then the strengths, see `round_scalars`
-PLAN = ("columns", "lambda", "rho", "learning_rate")
-
 # λ and η in units of the data, fitted to the authors' values for their problems (λ: 0.1 to 0.2 where the entries of
 # L deviate by 5 to 12; K η n_i: 15 to 100).
 MEASURED_LAMBDA = 0.02
@@ -23,12 +18,6 @@ MEASURED_STEP = 15.0
 # ρ‖L‖_* balances λ‖S‖₁ at ρ = λ√max(m, n). With the paper's ρ, hundreds of times smaller, columns of U beyond the true
 # rank go on to explain outliers for as long as the run lasts; half the balance keeps them at zero and biases L little.
 MEASURED_BALANCE = 0.5
-
-
-@lru_cache(maxsize=8)
-def round_scalars(width: int) -> tuple[str, ...]:
-    """The scalars beside U_i: ROUND, and the site's part of VᵀV, upper triangle by rows (see `singular_values`)."""
-    return (*ROUND, *(f"strength_{j}_{k}" for j in range(width) for k in range(j, width)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +58,9 @@ class GradientSettings:
 
 @dataclass(frozen=True, slots=True)
 class GradientPlan:
-    """The scalars of every broadcast: n, λ, ρ and η_0."""
+    """The scalars of every broadcast: which round of the fit it is, from 1, then n, λ, ρ and η_0."""
 
+    number: float
     columns: float
     lambda_: float
     rho: float
@@ -86,9 +76,9 @@ class GradientPlan:
         """λ and ρ."""
         return Penalties(self.lambda_, self.rho)
 
-    def step(self, round: int, decay: Literal["sqrt", "constant"]) -> float:
-        """η of this round; round 1 is the paper's t = 0."""
-        return self.learning_rate / float(np.sqrt(round)) if decay == "sqrt" else self.learning_rate
+    def step(self, decay: Literal["sqrt", "constant"]) -> float:
+        """η of this round; the first round is the paper's t = 0."""
+        return self.learning_rate / float(np.sqrt(self.number)) if decay == "sqrt" else self.learning_rate
 
     def broadcast(self, U: FloatArray) -> TensorMessage:
         """The inverse of `of`, with the left factor of the round."""
@@ -120,6 +110,7 @@ def plan_of(settings: GradientSettings, opening: Opening, unit: float) -> Gradie
         lambda_, rho = settings.lambda_, 1.0 / float(np.sqrt(shorter))
     rate = MEASURED_STEP * opening.sites / (settings.local_iterations * opening.columns * unit)
     return GradientPlan(
+        number=1.0,
         columns=opening.columns,
         lambda_=lambda_,
         rho=rho if settings.rho is None else settings.rho,

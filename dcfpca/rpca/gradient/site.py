@@ -1,26 +1,112 @@
-"""A participant's side of `gradient`: K local iterations on U, with V_i and S_i staying here."""
+"""A participant's side of `gradient`: K iterations on U from the slope over all its columns; V_i and S_i stay here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dcfpca.errors import BadMessage
+from dcfpca.errors import BadInput, BadMessage
 from dcfpca.rpca.column_blocks import BLOCK_BYTES, blocks
-from dcfpca.rpca.gradient.local_step import GradientSums, local_answer
-from dcfpca.rpca.gradient.objective import LeftFactor, Penalties, clipped_residual
+from dcfpca.rpca.gradient.objective import LeftFactor, Penalties, clipped_residual, packed, unit_of_strengths
 from dcfpca.rpca.gradient.settings import GradientPlan, GradientSettings
-from dcfpca.rpca.gradient.singular_values import packed
 from dcfpca.rpca.method import Columns, FloatArray, ResultBlock, TensorMessage
-from dcfpca.rpca.thresholds import soft
+from dcfpca.rpca.thresholds import NORMAL_MEDIAN, soft
+
+SCALE_SAMPLE = 1 << 18  # entries that the site's scale is taken from
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GradientSums:
+    """The sums of one pass over the columns; both add up over columns."""
+
+    slope: FloatArray  # (U Vᵀ + S − M) V, m × p
+    gram: FloatArray  # the upper triangle of VᵀV, by rows
+
+
+class LocalProblem(Protocol):
+    """The interface of a site's columns to the local iterations, wherever the columns are stored."""
+
+    @property
+    def columns(self) -> Columns:
+        """The site's matrix."""
+        ...
+
+    def fit(self, U: FloatArray, penalties: Penalties) -> GradientSums:
+        """Fit V (and with it S) to this U, and the sums that follow; LinAlgError where U is beyond all bounds."""
+        ...
+
+
+def local_opening(columns: Columns) -> TensorMessage:
+    """The update of the opening: n_i and n_i × scale_i."""
+    count = float(columns.shape[1])
+    return TensorMessage(np.zeros((0, 0)), np.array([count, count * scale_of(columns)]))
+
+
+def local_answer(problem: LocalProblem, settings: GradientSettings, broadcast: TensorMessage) -> TensorMessage:
+    """The update of a round of Algorithm 1: K local iterations from the broadcast U, then U_i, the share of columns, a
+    mark of divergence, and the site's part of VᵀV, upper triangle by rows."""
+    plan = GradientPlan.of(broadcast)
+    # A share, not a count: all that is sent is of order one, so that a fixed-point sum keeps its digits.
+    share = float(problem.columns.shape[1]) / plan.columns
+    weight = share if settings.weights == "columns" else 1.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = _local_iterations(problem, settings, broadcast.tensor, plan, plan.step(settings.decay))
+        gram = found[1] / (plan.columns * unit_of_strengths(broadcast.tensor)) if found else np.zeros(0)
+    if found is None or not np.isfinite(gram).all():
+        width = broadcast.tensor.shape[1]
+        return TensorMessage(
+            weight * broadcast.tensor, np.concatenate([[share, 1.0], np.zeros(width * (width + 1) // 2)])
+        )
+    return TensorMessage(weight * found[0], np.concatenate([[share, 0.0], gram]))
+
+
+def _local_iterations(
+    problem: LocalProblem, settings: GradientSettings, U: FloatArray, plan: GradientPlan, step: float
+) -> tuple[FloatArray, FloatArray] | None:
+    """U after K iterations, and VᵀV of the last; None when U is no longer finite."""
+    share, gram = problem.columns.shape[1] / plan.columns, np.zeros(0)
+    for _ in range(settings.local_iterations):
+        try:
+            sums = problem.fit(U, plan.penalties)
+        except np.linalg.LinAlgError:
+            return None
+        U, gram = U - step * (sums.slope + share * plan.penalties.rho * U), sums.gram
+        if not np.isfinite(U).all():
+            return None
+    return U, gram
+
+
+def scale_of(columns: Columns) -> float:
+    """A robust deviation of the observed entries, from a sample that is the same every time."""
+    rows, count = columns.shape
+    stride = max(1, rows * count // SCALE_SAMPLE) | 1  # odd, so that it does not walk along a row of a block
+    sizes = np.concatenate([_sizes(columns, start, stop)[::stride] for start, stop in blocks(columns)])
+    middle = NORMAL_MEDIAN * float(np.median(sizes)) if sizes.size else 0.0
+    if middle > 0.0 or not sizes.any():
+        return middle
+    return float(np.sqrt(np.mean(sizes[sizes > 0] ** 2)))  # more than half of the entries are zero
+
+
+def _sizes(columns: Columns, start: int, stop: int) -> FloatArray:
+    block = columns.read(start, stop)
+    sizes = np.abs(block[~np.isnan(block)])
+    if np.isinf(sizes).any():
+        raise BadInput(
+            f"The matrix holds an infinite value in columns {start} to {stop - 1}.",
+            "Replace it, or mark the entry as missing (NaN).",
+        )
+    return sizes
+
 
 RESULT_TOLERANCE = 1e-10  # the result is solved at least this well for V, whatever the rounds did
 
 
-class GradientSite:
+class GradientFit:
     """Holds V_i and the U it was last fitted to, which determine S_i = soft(M_i − U Vᵀ, λ) without storing it."""
 
     def __init__(self, columns: Columns, width: int, settings: GradientSettings) -> None:
@@ -36,10 +122,6 @@ class GradientSite:
     def columns(self) -> Columns:
         """The site's matrix."""
         return self._columns
-
-    def answer(self, round: int, broadcast: TensorMessage) -> TensorMessage:
-        """Round 0: column count and scale. Then: U after K local iterations, or a mark that it is no longer finite."""
-        return local_answer(self, self._settings, round, broadcast)
 
     def fit(self, U: FloatArray, penalties: Penalties) -> GradientSums:
         """Fit V (and with it S) to this U; one pass over the data. LinAlgError where U is beyond all bounds."""

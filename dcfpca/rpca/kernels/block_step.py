@@ -17,9 +17,8 @@ import numpy as np
 from dcfpca.rpca.kernels.array_types import WorkArray
 from dcfpca.rpca.kernels.fused_low_rank_pass import FactoredData, fit_only, last_pass, thin_passes
 from dcfpca.rpca.kernels.loop_selection import active_loops
-from dcfpca.rpca.kernels.momentum import Momentum
 from dcfpca.rpca.kernels.scratch_buffers import ScratchBuffers, read_only
-from dcfpca.rpca.kernels.step_parameters import Coefficients, StepPlan
+from dcfpca.rpca.kernels.step_parameters import Coefficients, Momentum, StepPlan
 from dcfpca.rpca.kernels.step_sums import StepSums, count_residuals
 from dcfpca.rpca.method import FloatArray
 

@@ -10,8 +10,7 @@ import numpy as np
 from dcfpca.rpca.kernels.array_types import WorkArray
 from dcfpca.rpca.kernels.fused_low_rank_pass import FactoredData
 from dcfpca.rpca.kernels.loop_selection import active_loops
-from dcfpca.rpca.kernels.momentum import Momentum
-from dcfpca.rpca.kernels.step_parameters import StepPlan
+from dcfpca.rpca.kernels.step_parameters import Momentum, StepPlan
 from dcfpca.rpca.method import FloatArray
 
 # Residual sizes are counted in powers of two around the last known noise, from 2⁻¹⁴ to 2⁵ times it.

@@ -73,8 +73,7 @@ def new_cleaner() -> Cleaner:
     """A compiled one where numba is installed, else the one in numpy; not to be shared between threads."""
     if compiler() is None:
         return numpy_cleaning.clean
-    from dcfpca.rpca.private.cleaning_loops import compiled_loops  # noqa: PLC0415
-    from dcfpca.rpca.private.compiled_cleaning import CompiledCleaner  # noqa: PLC0415
+    from dcfpca.rpca.private.compiled_cleaning import CompiledCleaner, compiled_loops  # noqa: PLC0415
 
     return CompiledCleaner(compiled_loops())
 

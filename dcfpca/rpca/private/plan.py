@@ -9,8 +9,9 @@ import numpy as np
 from dcfpca.errors import BadMessage
 from dcfpca.privacy.settings import LARGEST_CLIP, SMALLEST_CLIP
 from dcfpca.rpca.method import FloatArray, Layout, TensorMessage
-from dcfpca.rpca.orthonormality import is_orthonormal
-from dcfpca.rpca.private.schedule import tensor_width
+from dcfpca.rpca.stage_checks import is_orthonormal
+
+FIGURES = 4  # clip, columns, rank and error; then values and errors by direction
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,8 +32,8 @@ class PrivatePlan:
     @staticmethod
     def of(broadcast: TensorMessage) -> PrivatePlan:
         """Read it from a broadcast. BadMessage unless U is orthonormal: the sensitivity of the answer rests on it."""
-        clip, columns, rank, error = (float(figure) for figure in broadcast.scalars[:4])
-        values, errors = np.split(broadcast.scalars[4:], 2)
+        clip, columns, rank, error = (float(figure) for figure in broadcast.scalars[:FIGURES])
+        values, errors = np.split(broadcast.scalars[FIGURES:], 2)
         plan = PrivatePlan(broadcast.tensor, clip, columns, int(rank), error, values, errors)
         if reason := plan.fault():
             raise BadMessage(reason)
@@ -62,10 +63,6 @@ class PrivatePlan:
         return TensorMessage(self.U, np.concatenate([figures, self.values, self.errors, unknown]))
 
 
-def broadcast_layout(rows: int, rank: int, round: int) -> Layout:
-    """Of the plan of a round; the final broadcast has the layout of the last round."""
-    if round == 0:
-        return Layout(0, 0)
-    figures = ("clip", "columns", "rank", "error")
-    told = (f"{what}_{index}" for what in ("value", "error") for index in range(rank))
-    return Layout(rows, tensor_width(rows, rank, round), (*figures, *told))
+def plan_layout(rows: int, rank: int, width: int) -> Layout:
+    """Of a plan with so many directions."""
+    return Layout(rows, width, FIGURES + 2 * rank)

@@ -14,15 +14,14 @@ from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.method import Columns, FloatArray, ResultBlock, TensorMessage
 from dcfpca.rpca.private.cleaning import Contributions, contributions, new_cleaner
 from dcfpca.rpca.private.column_scales import ColumnUnits
-from dcfpca.rpca.private.grid import check_rounding
 from dcfpca.rpca.private.plan import PrivatePlan
 from dcfpca.rpca.private.schedule import LENGTH_BINS
-from dcfpca.rpca.private.whole_numbers import WholeBasis
+from dcfpca.rpca.private.whole_numbers import WholeBasis, check_rounding
 from dcfpca.rpca.robust_projection import project
 
 
-class PrivateSite:
-    """A site of `PrivateSubspaceMethod`."""
+class PrivateFit:
+    """The local half of a private run."""
 
     def __init__(self, columns: Columns, width: int) -> None:
         self._columns, self._width = columns, width
@@ -30,14 +29,18 @@ class PrivateSite:
         self._units: dict[int, ColumnUnits] = {}
         self._certificate: dict[str, float] = {}
 
-    def answer(self, round: int, broadcast: TensorMessage) -> TensorMessage:
-        """Round 0: the number of columns and a histogram of their lengths. Later: Σ ỹ(ỹᵀU) in units of the clip."""
+    def opening(self) -> TensorMessage:
+        """The number of columns and a histogram of their lengths."""
+        self._check_rounding(1)
         rows, count = self._columns.shape
-        plan = None if round == 0 else PrivatePlan.of(broadcast)
-        width = plan.U.shape[1] if plan else 1
-        check_rounding(rows, width, count, max((stop - start for start, stop in self._blocks), default=1))
-        if plan is None:
-            return self._opening(rows)
+        basis, lengths = WholeBasis.of(np.zeros((rows, 0)), 0), np.zeros(LENGTH_BINS)
+        for block in self._contributions(basis):
+            lengths += block.length_counts()
+        return TensorMessage(np.zeros((0, 0)), np.concatenate([[float(count)], lengths]))
+
+    def answer(self, plan: PrivatePlan) -> TensorMessage:
+        """Σ ỹ(ỹᵀU) in units of the clip."""
+        self._check_rounding(plan.U.shape[1])
         total, basis = np.zeros(plan.U.shape), WholeBasis.of(plan.U, plan.rank)
         for block in self._contributions(basis):
             total += block.total(plan.clip)
@@ -75,11 +78,9 @@ class PrivateSite:
             self._units[start] = block.units
             yield block
 
-    def _opening(self, rows: int) -> TensorMessage:
-        basis, lengths = WholeBasis.of(np.zeros((rows, 0)), 0), np.zeros(LENGTH_BINS)
-        for block in self._contributions(basis):
-            lengths += block.length_counts()
-        return TensorMessage(np.zeros((0, 0)), np.concatenate([[float(self._columns.shape[1])], lengths]))
+    def _check_rounding(self, width: int) -> None:
+        rows, count = self._columns.shape
+        check_rounding(rows, width, count, max((stop - start for start, stop in self._blocks), default=1))
 
 
 def _low_rank(U: FloatArray, V: FloatArray) -> FloatArray:

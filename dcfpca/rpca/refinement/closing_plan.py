@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dcfpca.rpca.method import FloatArray, Layout, Stage, TensorMessage
-from dcfpca.rpca.refinement.column_fit import ColumnModel
-from dcfpca.rpca.refinement.row_step import Subspace, ridge_of
+from dcfpca.rpca.calibration.calibration import FIGURES, ONE_VALUE, TWO_VALUES, Calibration, calibration_width
+from dcfpca.rpca.method import FloatArray, Layout, TensorMessage
+from dcfpca.rpca.refinement.alternating_fit import ColumnModel, Subspace, ridge_of
 
 FEATURE_COLUMNS = ("centre", "noise", "median", "spread", "reach", "one_value", "two_values", "null_scale")
-HEAD = ("stage", "ending", "hiding", "fresh", "rank", "columns", "cut", "distance_scale")
+HEAD = ("ending", "hiding", "fresh", "rank", "columns", "cut", "distance_scale")
 VERDICT = (
     "predicted",
     "flagged",
@@ -25,7 +26,13 @@ VERDICT = (
     "unexplained_features",
     "far_entries",
     "odd_columns",
+    "ordinary",
+    "ordinary_most",
 )
+
+
+REFINE, VALIDATE, SHAPE, COVARIANCE, NULL, CHECK = "refine", "validate", "shape", "covariance", "null", "check"
+CLOSING = (REFINE, VALIDATE, SHAPE, COVARIANCE, NULL, CHECK)  # the stages that have such a plan
 
 
 class FitEnding(IntEnum):
@@ -40,7 +47,6 @@ class FitEnding(IntEnum):
 class ClosingPlan:
     """The state of the closing rounds, all of which every site may know."""
 
-    stage: Stage
     ending: FitEnding
     hiding: bool  # whether hidden entries are hidden in this round
     fresh: bool  # whether coefficients begin at a Huber fit, rather than at those of the round before
@@ -60,11 +66,17 @@ class ClosingPlan:
     distance_scale: float
     verdict: FloatArray  # the figures named in VERDICT; zeros until the end
     fit: TensorMessage  # the method's own last broadcast
+    calibration: Calibration | None = None  # from the rounds that find it on
 
     @property
     def has_null(self) -> bool:
         """Whether the null round was held; a run that an operator finishes earlier flags and scores nothing by it."""
         return self.cut > 0.0
+
+    @property
+    def few(self) -> NDArray[np.bool_]:
+        """Features of few values."""
+        return (self.one_value > ONE_VALUE) | (self.two_values > TWO_VALUES)
 
     @property
     def model(self) -> ColumnModel:
@@ -80,29 +92,28 @@ class ClosingPlan:
     def broadcast(self) -> TensorMessage:
         """As a message."""
         features = [getattr(self, name) for name in FEATURE_COLUMNS]
-        head = [
-            self.stage,
-            self.ending,
-            self.hiding,
-            self.fresh,
-            self.rank,
-            self.columns,
-            self.cut,
-            self.distance_scale,
-        ]
-        scalars = [np.array(head, dtype=np.float64), self.verdict, self.variance, self.fit.scalars]
-        return TensorMessage(np.column_stack([self.U, *features]), np.concatenate(scalars))
+        head = [float(getattr(self, name)) for name in HEAD]
+        scalars = [np.array(head), self.verdict, self.variance, self.fit.scalars]
+        tensor = np.column_stack([self.U, *features])
+        if self.calibration is not None:
+            tensor = np.column_stack([tensor, self.calibration.tensor()])
+            scalars = [self.calibration.scalars(), *scalars]
+        return TensorMessage(tensor, np.concatenate([[float(self.calibration is not None)], *scalars]))
 
     @staticmethod
     def of(message: TensorMessage) -> ClosingPlan:
         """Inverse of `broadcast`."""
-        width = message.tensor.shape[1] - len(FEATURE_COLUMNS)
-        head, verdict, variance, fit = np.split(message.scalars, np.cumsum([len(HEAD), len(VERDICT), width]))
-        stage, ending, hiding, fresh, rank, columns, cut, distance_scale = head
-        U = np.ascontiguousarray(message.tensor[:, :width])
-        features = dict(zip(FEATURE_COLUMNS, message.tensor[:, width:].T, strict=True))
+        tensor, scalars, calibration = message.tensor, message.scalars[1:], None
+        if message.scalars[0]:
+            tensor, found = np.split(tensor, [tensor.shape[1] - calibration_width(tensor.shape[0])], axis=1)
+            figures, scalars = np.split(scalars, [len(FIGURES)])
+            calibration = Calibration.of(found, figures)
+        width = tensor.shape[1] - len(FEATURE_COLUMNS)
+        head, verdict, variance, fit = np.split(scalars, np.cumsum([len(HEAD), len(VERDICT), width]))
+        ending, hiding, fresh, rank, columns, cut, distance_scale = head
+        U = np.ascontiguousarray(tensor[:, :width])
+        features = dict(zip(FEATURE_COLUMNS, tensor[:, width:].T, strict=True))
         return ClosingPlan(
-            stage=Stage(int(stage)),
             ending=FitEnding(int(ending)),
             hiding=bool(hiding),
             fresh=bool(fresh),
@@ -115,10 +126,13 @@ class ClosingPlan:
             distance_scale=float(distance_scale),
             verdict=verdict,
             fit=TensorMessage(U, fit),
+            calibration=calibration,
         )
 
 
-def closing_layout(rows: int, width: int, fit: Layout) -> Layout:
-    """The layout of `ClosingPlan.broadcast`."""
-    variance = tuple(f"variance_{j}" for j in range(width))
-    return Layout(rows, width + len(FEATURE_COLUMNS), (*HEAD, *VERDICT, *variance, *fit.scalars))
+def closing_layout(rows: int, width: int, fit: Layout, calibrated: bool) -> Layout:
+    """The layout of `ClosingPlan.broadcast`, with or without a calibration."""
+    columns, scalars = width + len(FEATURE_COLUMNS), 1 + len(HEAD) + len(VERDICT) + width + fit.scalars
+    if calibrated:
+        columns, scalars = columns + calibration_width(rows), scalars + len(FIGURES)
+    return Layout(rows, columns, scalars)

@@ -3,19 +3,94 @@
 Which entries are hidden follows from the seed of the run, the entry's row and the content of its column, not from the
 column's place: the same columns dealt out to other sites have the same entries hidden. Columns that are equal are
 numbered within their site, so that not all of them hide the same entries.
+
+Loops are compiled where numba is installed. All is arithmetic of whole numbers modulo 2⁶⁴, so that they give the bits
+that numpy gives.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.rpca.column_blocks import blocks
-from dcfpca.rpca.kernels.scratch_buffers import readable_by_loops
+from dcfpca.rpca.kernels.numba_compiler import STRICT, compiler
+from dcfpca.rpca.kernels.scratch_buffers import read_only, readable_by_loops
 from dcfpca.rpca.method import Columns, FloatArray
-from dcfpca.rpca.refinement.hidden_entry_loops import FIRST, GOLDEN, SECOND, SHIFTS, Keys, compiled_loops
+
+Keys = NDArray[np.uint64]
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+FIRST = np.uint64(0xBF58476D1CE4E5B9)
+SECOND = np.uint64(0x94D049BB133111EB)
+SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenEntryLoops:
+    """The compiled loops."""
+
+    add_to_keys: Callable[[FloatArray, Keys], None]
+    mark_hidden: Callable[[Keys, np.uint64, NDArray[np.bool_]], None]
+    hide: Callable[[Keys, np.uint64, FloatArray], None]
+
+
+def add_to_keys(M: FloatArray, keys: Keys) -> None:
+    """Mix the entries of M into the keys of its columns, which are zero before. M may have more columns."""
+    for i in range(M.shape[0]):
+        row = np.uint64(i + 1) * GOLDEN
+        for j in range(keys.shape[0]):
+            entry = np.float64(M[i, j] + 0.0 if M[i, j] == M[i, j] else 0.0)  # one zero, and missing entries are zero
+            bits = entry.view(np.uint64)
+            key = bits + row
+            key = (key ^ (key >> SHIFTS[0])) * FIRST
+            key = (key ^ (key >> SHIFTS[1])) * SECOND
+            keys[j] ^= key ^ (key >> SHIFTS[2])
+
+
+def mark_hidden(keys: Keys, most: np.uint64, hidden: NDArray[np.bool_]) -> None:
+    """hidden ← whether an entry's row, mixed with the key of its column, is below `most`."""
+    for i in range(hidden.shape[0]):
+        row = np.uint64(i + 1) * FIRST
+        for j in range(keys.shape[0]):
+            key = keys[j] + row
+            key = (key ^ (key >> SHIFTS[0])) * FIRST
+            key = (key ^ (key >> SHIFTS[1])) * SECOND
+            hidden[i, j] = (key ^ (key >> SHIFTS[2])) < most
+
+
+def hide(keys: Keys, most: np.uint64, shown: FloatArray) -> None:
+    """NaN for the entries that `mark_hidden` marks."""
+    for i in range(shown.shape[0]):
+        row = np.uint64(i + 1) * FIRST
+        for j in range(keys.shape[0]):
+            key = keys[j] + row
+            key = (key ^ (key >> SHIFTS[0])) * FIRST
+            key = (key ^ (key >> SHIFTS[1])) * SECOND
+            shown[i, j] = np.nan if (key ^ (key >> SHIFTS[2])) < most else shown[i, j]
+
+
+@lru_cache(maxsize=1)
+def compiled_loops() -> HiddenEntryLoops | None:
+    """The compiled loops, or None without numba; fixed for the process."""
+    compile_one = compiler()
+    if compile_one is None:
+        return None
+    return HiddenEntryLoops(*(compile_one(loop, STRICT) for loop in (add_to_keys, mark_hidden, hide)))
+
+
+def load_hidden_entry_loops() -> None:
+    """Call every loop once, which loads it from numba's cache or compiles it; without numba it does nothing."""
+    loops = compiled_loops()
+    if loops is not None:
+        keys = np.zeros(2, np.uint64)
+        loops.add_to_keys(read_only(np.zeros((2, 2))), keys)
+        loops.mark_hidden(keys, np.uint64(0), np.zeros((2, 2), np.bool_))
+        loops.hide(keys, np.uint64(0), np.zeros((2, 2)))
+
 
 Places = NDArray[np.intp]
 MASK = (1 << 64) - 1
@@ -58,7 +133,7 @@ class HiddenColumns:
     def hidden(self, start: int, stop: int) -> NDArray[np.bool_]:
         """Which entries of columns start … stop − 1 are hidden, observed or not: about this share of them."""
         hidden, loops = np.empty((self.shape[0], stop - start), np.bool_), compiled_loops()
-        (mark_hidden if loops is None else loops.mark_hidden)(*self._drawn(start, stop), hidden)
+        (numpy_mark_hidden if loops is None else loops.mark_hidden)(*self._drawn(start, stop), hidden)
         return hidden
 
     def _drawn(self, start: int, stop: int) -> tuple[Keys, np.uint64]:
@@ -78,21 +153,21 @@ def column_keys(block: FloatArray) -> Keys:
     """A number per column that follows from its content; equal columns have equal keys, others hardly ever."""
     keys, loops = np.zeros(block.shape[1], np.uint64), compiled_loops()
     if loops is None:
-        add_to_keys(block, keys)
+        numpy_add_to_keys(block, keys)
     else:
         loops.add_to_keys(readable_by_loops(block), keys)
     return keys
 
 
-def add_to_keys(M: FloatArray, keys: Keys) -> None:
-    """The loop of `hidden_entry_loops` in numpy."""
+def numpy_add_to_keys(M: FloatArray, keys: Keys) -> None:
+    """The same loop in numpy, where there is no compiler."""
     values: Keys = np.ascontiguousarray(np.where(np.isnan(M), 0.0, M) + 0.0).view(np.uint64)
     rows = np.arange(1, M.shape[0] + 1, dtype=np.uint64)[:, None]
     keys ^= np.bitwise_xor.reduce(_mixed(np.add(values, rows * GOLDEN, dtype=np.uint64)), axis=0)
 
 
-def mark_hidden(keys: Keys, most: np.uint64, hidden: NDArray[np.bool_]) -> None:
-    """The loop of `hidden_entry_loops` in numpy."""
+def numpy_mark_hidden(keys: Keys, most: np.uint64, hidden: NDArray[np.bool_]) -> None:
+    """The same loop in numpy, where there is no compiler."""
     rows = np.arange(1, hidden.shape[0] + 1, dtype=np.uint64)[:, None] * FIRST
     height = max(1, STRIP // max(keys.size, 1))
     for first in range(0, hidden.shape[0], height):

@@ -1,8 +1,14 @@
-"""Scales per feature from summed counts, guarded so that no feature's scale can vanish while its residuals do not.
+"""Scales per feature from summed counts: of the noise that weighs entries in the fit, and of the null that flags them.
 
 A median-based scale implodes when half of a feature's entries can be explained exactly by a few directions. Here the
 scale of the fit comes from the median, raised until at most a quarter of the entries is without weight; the
-scale of flags comes from the 85 % quantile. So a feature's scale stays that of most of its entries.
+scale of flags comes from the 85 % quantile. So a feature's scale stays that of most of its entries. Sizes are counted
+in logarithmic bins, whose sums over sites give every feature's quantiles.
+
+Real residuals have heavier tails than normal noise: the scale of the null is raised until hardly any of the feature's
+entries lies in the shoulder from 3 to 5 scales, where a normal tail has run out and scattered gross errors are rare. It
+is raised at most to half of the feature's own spread. An entry's p-value is that of z = R/scale under the normal
+distribution; the cut is Benjamini and Hochberg's over all entries of all sites.
 """
 
 from __future__ import annotations
@@ -13,16 +19,79 @@ import numpy as np
 import scipy
 
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.refinement.column_fit import TUKEY
-from dcfpca.rpca.refinement.size_histogram import MARGINAL_BINS, RESIDUAL_BINS, Bins, quantile
+from dcfpca.rpca.refinement.alternating_fit import TUKEY
 
 FIT_LEVEL = 0.5  # of the sizes of residuals: errors in a tenth or a fifth of a feature hardly widen it
 WEIGHED_LEVEL = 0.75  # at most a quarter of a feature's entries is without weight in the fit
 FLAG_LEVEL = 0.85  # at most 15 % of a feature's entries can be flagged by their size alone
-HIGHER_LEVELS = (0.9, 0.95, 0.99)  # where one value makes up so much of a feature that the level's quantile is zero
+HIGHER_LEVELS = (0.9, 0.95, 0.99, 0.999, 0.9999)  # where one value makes up so much that the level's quantile is zero
 REACH_LEVEL = 0.99
 LEAST_FREEDOM = 0.02
 LEAST_OF_SPREAD = 1e-3  # the noise of a feature is not taken to be smaller than this share of its spread
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """Bins from 2^−octaves to 2^octaves times a feature's unit; the first also counts below, the last also above."""
+
+    octaves: int
+    per_octave: int
+
+    @property
+    def count(self) -> int:
+        """How many bins."""
+        return 2 * self.octaves * self.per_octave
+
+    @property
+    def edges(self) -> FloatArray:
+        """The upper edges of all bins but the last, in units of the feature."""
+        return np.asarray(2.0 ** (np.arange(1, self.count) / self.per_octave - self.octaves))
+
+    def place(self, sizes: FloatArray) -> FloatArray:
+        """Where sizes lie on the scale of bins, as real numbers: bin j holds what lies in (j, j + 1]."""
+        with np.errstate(divide="ignore"):
+            return np.asarray((np.log2(sizes) + self.octaves) * self.per_octave)
+
+
+ON_EDGE = 1e-7  # of a bin
+RESIDUAL_BINS = Bins(octaves=7, per_octave=4)
+MARGINAL_BINS = Bins(octaves=7, per_octave=2)
+
+
+def count_sizes(sizes: FloatArray, unit: FloatArray, bins: Bins) -> FloatArray:
+    """Row by row, how many sizes (NaN: none) lie in each bin; bins are in units of the row's `unit`."""
+    rows, known = sizes.shape[0], ~np.isnan(sizes)
+    # Values on an edge, as discrete data has them, must not change bins by rounding: then the split would show.
+    place = np.ceil(bins.place(np.where(known, sizes, 1.0) / unit[:, None]) - ON_EDGE) - 1.0
+    place = np.clip(place, 0, bins.count - 1).astype(np.intp)
+    flat = (place + bins.count * np.arange(rows)[:, None])[known]
+    return np.bincount(flat, minlength=rows * bins.count).reshape(rows, bins.count).astype(np.float64)
+
+
+def quantile(counts: FloatArray, unit: FloatArray, level: float, bins: Bins) -> FloatArray:
+    """Each row's quantile, evenly spread within its bin; 0 where it lies in the first bin, or nothing was counted."""
+    cumulative, rows = np.cumsum(counts, axis=1), np.arange(counts.shape[0])
+    wanted = level * cumulative[:, -1]
+    place = np.minimum((cumulative < wanted[:, None] * (1.0 - 1e-12)).sum(axis=1), bins.count - 1)
+    here = np.maximum(counts[rows, place], np.finfo(np.float64).tiny)
+    share = np.clip(1.0 - (cumulative[rows, place] - wanted) / here, 0.0, 1.0)
+    edges = bins.edges
+    low, high = edges[np.clip(place - 1, 0, None)], edges[np.clip(place, 0, bins.count - 2)]
+    value = np.where(place == 0, 0.0, low + share * (high - low))
+    return np.where(cumulative[:, -1] > 0.0, value * unit, 0.0)
+
+
+def count_above(counts: FloatArray, unit: FloatArray, size: FloatArray, bins: Bins) -> FloatArray:
+    """How many of each row lie above this size, spread evenly over the logarithm within bins.
+
+    What the last bin counts lies above any size below its end: nothing is known of how far.
+    """
+    beyond = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1]  # how many lie in this bin or above
+    position = np.clip(bins.place(np.maximum(size / unit, np.finfo(np.float64).tiny)), 0.0, bins.count - 1.0)
+    place, rows = np.floor(position).astype(np.intp), np.arange(counts.shape[0])
+    last = place == bins.count - 1
+    above = np.where(last, 0.0, beyond[rows, np.minimum(place + 1, bins.count - 1)])
+    return np.asarray(above + np.where(last, 1.0, place + 1.0 - position) * counts[rows, place])
 
 
 def normal_quantile(level: float) -> float:
@@ -101,5 +170,40 @@ def _median(above: FloatArray, below: FloatArray, unit: FloatArray) -> FloatArra
 def _quantile_of_rows(counts: FloatArray, unit: FloatArray, levels: FloatArray) -> FloatArray:
     cumulative = np.cumsum(counts, axis=1) / np.maximum(counts.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
     edges = np.concatenate([[0.0], MARGINAL_BINS.edges, [2.0**MARGINAL_BINS.octaves]])
+    # What lies in the first bin is the value itself: a step within it would put a feature of few values between them.
+    edges[1] = 0.0
     rows = zip(cumulative, np.clip(levels, 0.0, 1.0), strict=True)
     return np.array([np.interp(level, np.concatenate([[0.0], row]), edges) for row, level in rows]) * unit
+
+
+DOMINATED = 0.8  # of a feature's entries have one value
+DISTANCE_LEVELS = ((0.85, 0.85), (0.98, 0.99))  # of the counts, and of χ²: coefficients of real tables have heavy tails
+DISTANCE_BINS = Bins(octaves=10, per_octave=4)
+
+
+def distance_scale(counts: FloatArray, unit: float, rank: int) -> float:
+    """What T² is divided by to be no larger than χ² of as many degrees of freedom, at its 85 % quantile and far out."""
+    if rank == 0:
+        return 1.0
+    excess = [
+        float(quantile(counts[None, :], np.array([unit]), level, DISTANCE_BINS)[0])
+        / float(scipy.special.chdtri(rank, 1.0 - normal))
+        for level, normal in DISTANCE_LEVELS
+    ]
+    return max(1.0, *excess)
+
+
+def distance_p_value(distance: FloatArray, rank: int, scale: float) -> FloatArray:
+    """The probability of a T² at least as large."""
+    if rank == 0:
+        return np.ones_like(distance)
+    return np.asarray(scipy.special.chdtrc(rank, distance / scale))
+
+
+def column_p_value(p_values: FloatArray) -> FloatArray:
+    """Simes' combination of the p-values of each column's entries (NaN: unobserved); 1 for a column without any."""
+    p = np.sort(np.where(np.isnan(p_values), 2.0, p_values), axis=0)
+    seen = np.maximum(np.count_nonzero(~np.isnan(p_values), axis=0), 1)
+    place = np.arange(1, p.shape[0] + 1)[:, None]
+    combined = np.where(p <= 1.0, p * seen / place, 1.0)
+    return np.asarray(np.minimum(combined.min(axis=0, initial=1.0), 1.0))

@@ -1,27 +1,41 @@
-"""Scores of columns against the null of a run: those of the run itself, and new ones. Pure."""
+"""Scores of entries and columns against the null of a run: those of the run itself, and new ones. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
-from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.calibration.expectation import TRUSTED, ScoreModel, chunks, expect
+from dcfpca.rpca.calibration.normal_scores import NormalScores
+from dcfpca.rpca.method import Findings, FloatArray
+from dcfpca.rpca.refinement.alternating_fit import fit_columns
 from dcfpca.rpca.refinement.closing_plan import ClosingPlan, FitEnding
-from dcfpca.rpca.refinement.column_fit import fit_columns
-from dcfpca.rpca.refinement.null import column_p_value, distance_p_value, two_sided
+from dcfpca.rpca.refinement.noise_scale import column_p_value, distance_p_value
 from dcfpca.rpca.robust_projection import project
 
 SMALLEST_P = 1e-290
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Expected:
+    """Entries (m × n) as the other entries of their sample say, in the data's units, and how many deviations they lie
+    off; NaN where unobserved."""
+
+    value: FloatArray
+    z: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Scored:
     """Entries (m × n) and columns (n) held against the null."""
 
-    z: FloatArray  # residual over the feature's null scale; NaN where unobserved
+    expected: FloatArray
+    z: FloatArray  # deviation from what is expected, in units of the feature and side; NaN where unobserved
     entry_p_value: FloatArray
+    exceeded_by: FloatArray  # at most so many entries of the feature are further off; NaN: more than is told
     flagged: NDArray[np.bool_]
     distance: FloatArray  # T²
     largest_z: FloatArray
@@ -48,15 +62,54 @@ def squared_distance(plan: ClosingPlan, V: FloatArray) -> FloatArray:
     return np.asarray(np.sum(V[:, : plan.rank] ** 2 / variance, axis=1))
 
 
+def expect_entries(plan: ClosingPlan, M: FloatArray, L: FloatArray) -> Expected:
+    """What the others say of every entry: by the whole covariance of scores where the run has it, by the directions of
+    a refined L where features are many, and by L itself where a fit was not refined."""
+    calibration = plan.calibration
+    if plan.ending is not FitEnding.REFINED or calibration is None:
+        return Expected(L, (M - L) / plan.noise[:, None])
+    if not calibration.factor.shape[1]:
+        kept = plan.subspace
+        model = ScoreModel(kept.centre, kept.U * np.sqrt(kept.variance), plan.noise**2, np.zeros(len(M), dtype=bool))
+        near: NDArray[np.bool_] = np.abs(M - L) <= TRUSTED * plan.noise[:, None]
+        parts = [(M[:, cut], expect(model, M[:, cut], near[:, cut])) for cut in _chunks(model, M)]
+        return Expected(
+            np.concatenate([found.score for _, found in parts], axis=1),
+            np.concatenate([found.z(own) for own, found in parts], axis=1),
+        )
+    shape, model = NormalScores(calibration.knots), calibration.model(plan.few)
+    scores = shape.forward(M)
+    parts = [(scores[:, cut], expect(model, scores[:, cut])) for cut in _chunks(model, M)]
+    value = shape.backward(np.concatenate([found.score for _, found in parts], axis=1))
+    return Expected(value, np.concatenate([found.z(own) for own, found in parts], axis=1))
+
+
+def _chunks(model: ScoreModel, M: FloatArray) -> tuple[slice, ...]:
+    rows, width = model.factor.shape
+    return tuple(chunks(rows, width, M.shape[1])) or (slice(0, 0),)
+
+
 def score_columns(plan: ClosingPlan, M: FloatArray, L: FloatArray, V: FloatArray) -> Scored:
     """Hold columns, with the normal part L and coefficients V, against the null of the plan."""
-    z = (M - L) / np.maximum(plan.null_scale, np.finfo(np.float64).tiny)[:, None]
-    distance = squared_distance(plan, V)
+    assert plan.calibration is not None  # a plan with a null has one
+    found, null = expect_entries(plan, M, L), plan.calibration.null
+    z = found.z / np.where(found.z > 0.0, plan.calibration.above[:, None], plan.calibration.below[:, None])
+    distance, p = squared_distance(plan, V), null.tail(z)
     within = distance_p_value(distance, plan.rank, plan.distance_scale)
-    both = np.minimum(2.0 * np.minimum(column_p_value(z), within), 1.0)
+    both = np.minimum(2.0 * np.minimum(column_p_value(p), within), 1.0)
     sizes = np.where(np.isnan(z), 0.0, np.abs(z))
-    flagged = (sizes > plan.cut) & plan.has_null
-    return Scored(z, two_sided(z), flagged, distance, sizes.max(axis=0, initial=0.0), both)
+    rank = plan.calibration.rank_of(sizes)
+    return Scored(found.value, z, p, rank, sizes > null.cut, distance, sizes.max(axis=0, initial=0.0), both)
+
+
+def findings_of(scored: Scored, M: FloatArray, L: FloatArray) -> tuple[scipy.sparse.csc_array, Findings]:
+    """S of columns with the normal part L, which has every flagged entry, and what is found of those."""
+    columns, rows = np.nonzero(scored.flagged.T)
+    S = scipy.sparse.csc_array((M[rows, columns] - L[rows, columns], (rows, columns)), shape=M.shape)
+    places = rows, columns
+    return S, Findings(
+        scored.expected[places], scored.z[places], scored.entry_p_value[places], scored.exceeded_by[places]
+    )
 
 
 def transform_columns(plan: ClosingPlan, M: FloatArray) -> TransformedColumns:

@@ -1,34 +1,50 @@
-"""Whether the answer of a run can be trusted, and why not, in one sentence; from sums that everybody has."""
+"""Whether the answer of a run can be trusted, and why not, in one sentence; from sums that everybody has.
+
+Its notes say what a reader should know of features: which cannot carry a low-rank part, which stay unexplained. The
+shares are of the pooled counts of all sites, so a feature that is constant at one site alone is not named.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dcfpca.rpca.method import FloatArray, Outcome, Verdict
 from dcfpca.rpca.refinement.closing_plan import VERDICT, ClosingPlan, FitEnding
-from dcfpca.rpca.refinement.feature_notes import feature_notes, named, unexplained
-from dcfpca.rpca.refinement.noise_scale import LEAST_OF_SPREAD
-from dcfpca.rpca.refinement.size_histogram import RESIDUAL_BINS, count_above
+from dcfpca.rpca.refinement.identifiability import MOSTLY, local_features
+from dcfpca.rpca.refinement.noise_scale import DOMINATED, LEAST_OF_SPREAD
 
 POOR_PREDICTION = 0.1  # of the hidden entries' spread
 MANY_FLAGGED, MANY_IN_FEATURE = 0.15, 0.2
 MANY_FAR, MANY_ODD = 1e-3, 0.05
 FEWEST_TOLD = 5  # samples: a smaller count over all sites is told as none, for it might point at persons
 MANY_NOISELESS = 0.5  # of the features
+CONSTANT, TWO_VALUED = 0.999, 0.9
+UNEXPLAINED = 0.95  # residuals of a feature as wide as this share of its spread
+MOST_NAMED = 8
 
 
-def figures_of(plan: ClosingPlan, counts: FloatArray, null_counts: FloatArray) -> FloatArray:
+class FlagCounts(NamedTuple):
+    """Per feature: flagged entries, those far off in an exact run, and all."""
+
+    flagged: FloatArray
+    outlying: FloatArray
+    entries: FloatArray
+
+
+def figures_of(plan: ClosingPlan, flags: FlagCounts, null_counts: FloatArray) -> FloatArray:
     """The figures named in VERDICT, from the counts of the null round."""
     figures = plan.verdict.copy()
-    entries = np.maximum(counts.sum(axis=1), 1e-300)
-    by_feature = count_above(counts, plan.noise, plan.cut * plan.null_scale, RESIDUAL_BINS)
+    by_feature, entries = flags.flagged, np.maximum(flags.entries, 1e-300)
+    shares = (flags.outlying if plan.ending is FitEnding.EXACT else by_feature) / entries
     columns, far, _, odd = null_counts
     found = {
         "flagged": float(by_feature.sum() / entries.sum()),
-        "worst_flagged": float((by_feature / entries).max(initial=0.0)),
-        "worst_feature": float(np.argmax(by_feature / entries)),
+        "worst_flagged": float(shares.max(initial=0.0)),
+        "worst_feature": float(np.argmax(shares)),
         "unexplained_features": float(np.count_nonzero(unexplained(plan))),
         "far_entries": float(far / max(columns, 1e-300)),
         "odd_columns": float(odd / max(columns, 1e-300)) if np.rint(odd) >= FEWEST_TOLD else 0.0,
@@ -42,18 +58,29 @@ def verdict_of(plan: ClosingPlan, outcome: Outcome, bound: int | None = None, fe
     """The verdict on a finished run; `bound` is the bound on the rank, where the rank was to be found."""
     figures = dict(zip(VERDICT, (float(value) for value in plan.verdict), strict=True))
     reasons = (*_of_the_run(plan, outcome, bound),)
-    if plan.ending is not FitEnding.EXACT:
-        reasons = (*reasons, *_of_the_answer(plan, figures, features))
-    return Verdict(not reasons, _found(plan, figures) + _told(reasons), reasons, feature_notes(plan, features))
+    exact = plan.ending is FitEnding.EXACT
+    against = (*(_other_splits if exact else _of_the_answer)(plan, figures, features),)
+    reasons, found = (*reasons, *against), _found(plan, figures, unique=not against)
+    return Verdict(not reasons, found + _told(reasons), reasons, feature_notes(plan, features))
 
 
-def _found(plan: ClosingPlan, figures: dict[str, float]) -> str:
-    if plan.ending is FitEnding.EXACT:
+def _found(plan: ClosingPlan, figures: dict[str, float], unique: bool) -> str:
+    if plan.ending is FitEnding.EXACT and unique:
         return f"Exact: rank {plan.rank} and sparse outliers explain the data to the tolerance"
-    share = f"{100.0 * figures['flagged']:.1f} % of the entries are flagged"
+    if plan.ending is FitEnding.EXACT:
+        return f"Rank {plan.rank} and outliers explain the data to the tolerance, but so do other splits"
+    share = f"{100.0 * figures['flagged']:.1f} % of the entries are flagged{_ordinary(figures)}"
     if plan.rank == 0:
         return f"Rank 0: no direction predicts hidden entries better than the features' medians do; {share}"
     return f"Rank {plan.rank} predicts {100.0 * figures['predicted']:.0f} % of the hidden entries' spread; {share}"
+
+
+def _ordinary(figures: dict[str, float]) -> str:
+    """How many of the flagged entries are expected to be ordinary; nothing where that was not checked."""
+    if figures["ordinary_most"] <= 0.0:
+        return ""
+    some, most = figures["ordinary"], figures["ordinary_most"]
+    return f", of which some {some:.0f} (up to {most:.0f}) are expected to be ordinary"
 
 
 def _of_the_run(plan: ClosingPlan, outcome: Outcome, bound: int | None) -> Iterator[str]:
@@ -63,6 +90,18 @@ def _of_the_run(plan: ClosingPlan, outcome: Outcome, bound: int | None) -> Itera
         yield "the run diverged"
     if bound is not None and plan.rank >= bound:
         yield f"the rank is as large as its bound {bound}, raise max_rank"
+
+
+def _other_splits(plan: ClosingPlan, figures: dict[str, float], features: Sequence[str]) -> Iterator[str]:
+    """What makes an exact split one of several."""
+    worst, odd = figures["worst_flagged"], figures["odd_columns"]
+    if worst > MOSTLY:
+        feature = named([int(figures["worst_feature"])], features)
+        yield f"{100.0 * worst:.0f} % of the entries of {feature} are outliers"
+    if odd > 0.0:
+        yield f"most entries of {odd * plan.columns:.0f} samples are outliers"
+    if local := local_features(np.linalg.qr(plan.subspace.U)[0]).tolist():
+        yield f"a direction lives on {named(local, features)} alone, where outliers cannot be told from it"
 
 
 def _of_the_answer(plan: ClosingPlan, figures: dict[str, float], features: Sequence[str]) -> Iterator[str]:
@@ -89,3 +128,31 @@ def _noiseless(plan: ClosingPlan) -> float:
 
 def _told(reasons: tuple[str, ...]) -> str:
     return "." if not reasons else f". Not to be trusted as it is: {'; '.join(reasons)}."
+
+
+def feature_notes(plan: ClosingPlan, features: Sequence[str] = ()) -> tuple[str, ...]:
+    """A sentence for each kind of feature that there is; none where the run held no round that counts values."""
+    constant = plan.one_value >= CONSTANT
+    dominated = ~constant & (plan.one_value > DOMINATED)
+    two_valued = ~constant & ~dominated & (plan.two_values > TWO_VALUED)
+    kinds = {
+        "Constant, so of no use to the others": constant,
+        "One value in more than 80 % of the entries, so only values far from all others are flagged": dominated,
+        "Two values, which a low-rank part follows poorly": two_valued,
+        "Not explained by the other features": unexplained(plan) & ~constant & ~dominated,
+    }
+    return tuple(
+        f"{text}: {named(np.flatnonzero(which).tolist(), features)}." for text, which in kinds.items() if which.any()
+    )
+
+
+def unexplained(plan: ClosingPlan) -> NDArray[np.bool_]:
+    """Features whose residuals are as wide as their values; none with rank 0, where all are."""
+    return (plan.null_scale >= UNEXPLAINED * plan.spread) & (plan.rank > 0)
+
+
+def named(rows: Sequence[int], features: Sequence[str] = ()) -> str:
+    """The features of these rows, by name or number; of many only the first."""
+    shown = [features[row] if features else str(row) for row in rows[:MOST_NAMED]]
+    told = ", ".join(shown) + (f" and {len(rows) - MOST_NAMED} more" if len(rows) > MOST_NAMED else "")
+    return told if features else f"feature {told} (counted from 0)"

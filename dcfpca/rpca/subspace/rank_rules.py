@@ -9,14 +9,20 @@ from numpy.typing import NDArray
 
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.subspace.rayleigh_ritz import NUMERICALLY_ABSENT
-from dcfpca.rpca.subspace.schedule import Schedule
+from dcfpca.rpca.subspace.round_plan import State
+from dcfpca.rpca.subspace.schedule import Schedule, noise_governs
 from dcfpca.rpca.subspace.settings import SubspaceSettings
-from dcfpca.rpca.subspace.state import State
-from dcfpca.rpca.subspace.stopping import noise_governs
 from dcfpca.rpca.thresholds import firm_weights
 
 MOVING = 0.1  # L moved by more than this share of itself in the last round
 DOMINANT = 3.5  # a singular value this many times the median of all
+STANDING = 1e-2  # L moved by less than this share of itself, and …
+STANDING_NOISE = 0.7  # … the noise fell to no less than this share: what is left unexplained waits for a direction
+WELL_ABOVE = 15.0  # noises: a λ this high has not come down to the noise, which may be a direction that rests
+EVIDENT = 2.0  # a singular value this many times what noise alone makes
+EVIDENT_AS_LAST = 3.0  # … of the last direction, which no smaller one is there to compare with
+DENSE = 4.0  # the largest ratio of a singular value to that of a matrix with the median residual in every entry
+LOCAL = 0.1  # Σu⁴ of a direction; 3/m for one spread over all m features, 1/k for one on k of them
 HELD_ROUNDS = 12  # rounds in a row that wait for strong directions to come to rest; some never do
 # Rounding alone makes singular values of about ε √max(m,n) σ_1. A run without a tolerance comes down to them, and they
 # must not pass for directions.
@@ -53,11 +59,43 @@ class RankRules:
             weights[:entering] = 1.0
         return weights
 
+    def with_evident_directions(
+        self, weights: FloatArray, U: FloatArray, values: FloatArray, old: State, schedule: Schedule, columns: float
+    ) -> FloatArray:
+        """d with the directions that enter before λ has come down to them, because only L can have made them.
+
+        While L stands, a weak direction would otherwise wait for a λ that waits for the residual it leaves. What
+        outliers below λ make is told from it by three marks: they do not raise the median residual, a single one makes
+        a direction of one feature, and many make singular values that no gap parts from the next. A direction that
+        entered so stays while a gap follows it.
+        """
+        stretch, entering = old.schedule.step / old.schedule.relaxation, int(np.count_nonzero(weights))
+        least = self._noise_bar(stretch * schedule.influence, columns)
+        evident = values > max(EVIDENT * least, self._rounding_bar(values[0], columns))
+        evident[entering:] &= np.sum(U[:, entering:] ** 4, axis=0) <= LOCAL
+        more = int(np.argmin(np.append(evident, False)))
+        kept = min(more, int(np.count_nonzero(old.weights == 1.0)))
+        entered = max(entering, kept) if self._parted(values, kept, least) else entering
+        dense = DENSE * np.sqrt(self.rows * columns) * schedule.noise
+        if standing(old, old.change, schedule.noise) and entered < more and values[entered] <= dense:
+            entered = more if self._parted(values, more, least) else entered
+        return np.where(np.arange(self.width) < entered, 1.0, weights) if entered > entering else weights
+
+    def _parted(self, values: FloatArray, entering: int, least: float) -> bool:
+        """True if a gap parts the first `entering` singular values from the rest; from noise, where the rank is given
+        and there is no rest."""
+        if 0 < entering < self.width:
+            return self._gap_after(values, entering)
+        return self.fixed_rank and entering > 0 and bool(values[-1] > EVIDENT_AS_LAST * least)
+
     def _outlier_bar(self, largest: float, schedule: Schedule, columns: float) -> float:
         """While λ falls, a direction that outliers under λ could have made must wait, also where the rank is given; one
         that rounding could have made never enters."""
         side = np.sqrt(max(self.rows, columns))
-        return float(max(self.settings.rank_entry * side * schedule.entry, ROUNDING * side * largest))
+        return max(float(self.settings.rank_entry * side * schedule.entry), self._rounding_bar(largest, columns))
+
+    def _rounding_bar(self, largest: float, columns: float) -> float:
+        return float(ROUNDING * np.sqrt(max(self.rows, columns)) * largest)
 
     def _noise_bar(self, deviation: float, columns: float) -> float:
         """The largest singular value that noise of this deviation makes, times a margin.
@@ -67,7 +105,7 @@ class RankRules:
         """
         return float(self.settings.rank_noise * (np.sqrt(self.rows) + np.sqrt(columns)) * deviation)
 
-    def deferred_directions(self, values: FloatArray, old: State, round: int) -> slice:
+    def deferred_directions(self, values: FloatArray, old: State) -> slice:
         """The directions beyond the first gap; they may enter L only after the stronger ones have converged.
 
         Until then, what is not yet explained of the strong ones looks like directions of its own; once these are in L,
@@ -77,18 +115,21 @@ class RankRules:
         at_rest = old.change <= MOVING or old.held >= HELD_ROUNDS
         if at_rest or not gaps.size or (self.fixed_rank and not has_dominant_value(values)):
             return slice(self.width, None)
-        entered = int(np.count_nonzero(old.weights)) if round > 1 else 0
+        entered = int(np.count_nonzero(old.weights)) if old.number > 1 else 0
         return slice(max(int(gaps[0]) + 1, entered), None)
 
-    def narrow_rounds(self, old: State, weights: FloatArray, values: FloatArray, change: float) -> int:
+    def narrow_rounds(self, old: State, weights: FloatArray, values: FloatArray, change: float, noise: float) -> int:
         """The consecutive rounds, including the next, that update only entering directions; 0 for a wide round.
 
         The others rest where a gap in the singular values separates them, and where the rank stands while L moves
-        little. A wide round in between finds what was hidden below the bar. Where the rank is given none may rest: a
-        direction that the first sketch has hardly caught looks absent, and rows lock while it is.
+        little. A wide round in between finds what was hidden below the bar; where L and the noise stand it comes at
+        once, for then they wait for a direction that rests. Where the rank is given none may rest: a direction that the
+        first sketch has hardly caught looks absent, and rows lock while it is.
         """
         entering = int(np.count_nonzero(weights))
         if self.fixed_rank or not 0 < entering < self.width or old.narrow >= self.settings.narrow_rounds:
+            return 0
+        if old.narrow and standing(old, change, noise) and old.schedule.level > WELL_ABOVE * noise:
             return 0
         same_rank = entering == np.count_nonzero(old.weights)
         quiet = same_rank and (change < self.settings.narrow_below or old.narrow > 0)
@@ -102,6 +143,11 @@ class RankRules:
         """For each singular value but the last, whether a gap follows it."""
         gaps: NDArray[np.bool_] = values[:-1] / self.settings.narrow_gap >= values[1:]
         return gaps
+
+
+def standing(old: State, change: float, noise: float) -> bool:
+    """True if L hardly moved, and the noise hardly fell from that of the state before."""
+    return change < STANDING and noise > STANDING_NOISE * old.schedule.noise
 
 
 def has_dominant_value(values: FloatArray) -> bool:

@@ -49,11 +49,11 @@ def _via_gram(gram: FloatArray, Z: FloatArray) -> tuple[FloatArray, FloatArray] 
     """
     try:
         factor = np.linalg.cholesky(gram, upper=True)
-    except np.linalg.LinAlgError:
+        spread = (np.diag(factor).min() / np.diag(factor).max()) ** 2
+        inverse = np.linalg.inv(factor)
+        squares, vectors = np.linalg.eigh(inverse.T @ (Z.T @ Z) @ inverse)
+    except np.linalg.LinAlgError:  # of a factor that is zero, or so small that its inverse is not finite
         return None
-    spread = (np.diag(factor).min() / np.diag(factor).max()) ** 2
-    inverse = np.linalg.inv(factor)
-    squares, vectors = np.linalg.eigh(inverse.T @ (Z.T @ Z) @ inverse)
     if spread * squares[0] <= DEPENDENT * squares[-1]:
         return None
     values = np.sqrt(squares[::-1])

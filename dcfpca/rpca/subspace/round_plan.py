@@ -1,16 +1,19 @@
-"""The parameters that the aggregator of `subspace` broadcasts at the start of a round, and their encoding."""
+"""What the aggregator of `subspace` broadcasts at the start of a round of the fit, and its own state between rounds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.errors import BadMessage
-from dcfpca.rpca.method import FloatArray, Layout, TensorMessage
+from dcfpca.rpca.method import Consensus, FloatArray, Layout, TensorMessage
+from dcfpca.rpca.subspace.schedule import Schedule
+from dcfpca.rpca.subspace.settings import SubspaceSettings
+
+SMALLEST_SCALE = 1e-11  # of the largest: below lies rounding, which must not be amplified
 
 
 class CoefficientStart(IntEnum):
@@ -26,6 +29,7 @@ class RoundPlan:
     """A subspace, how far each of its directions enters L, and the parameters of the local passes."""
 
     U: FloatArray  # m × p, orthonormal columns
+    number: int  # which round of the fit this is, from 1
     threshold: float  # θ
     noise: float  # σ̄, the unit in which residuals are counted
     relaxation: float  # ω of all passes but the last
@@ -42,11 +46,12 @@ class RoundPlan:
     def of(broadcast: TensorMessage) -> RoundPlan:
         """Read the plan from a broadcast; raises BadMessage where it names no known start."""
         head, width = len(PLAN_SCALARS), broadcast.tensor.shape[1]
-        threshold, noise, relaxation, step, momentum, single, narrow, start, n = broadcast.scalars[:head].tolist()
-        flags = bool(single), bool(narrow), _start(start)
+        number, threshold, noise, relaxation, step, momentum, *flags, start, n = broadcast.scalars[:head].tolist()
         weights, values = broadcast.scalars[head : head + width], broadcast.scalars[head + width :]
         U = np.require(broadcast.tensor, requirements=["C", "W"])  # the only kind that loops are compiled for
-        return RoundPlan(U, threshold, noise, relaxation, step, momentum, *flags, n, weights, values)
+        single, narrow = map(bool, flags)
+        passes = threshold, noise, relaxation, step, momentum, single, narrow, _start(start)
+        return RoundPlan(U, int(number), *passes, n, weights, values)
 
     def broadcast(self) -> TensorMessage:
         """The inverse of `of`."""
@@ -63,19 +68,71 @@ STARTS = {float(rule): rule for rule in CoefficientStart}
 PLAN_SCALARS = tuple(field.name for field in fields(RoundPlan) if field.name not in ("U", "weights", "values"))
 
 
-def broadcast_layout(rows: int, width: int, round_number: int) -> Layout:
-    """The layout of the broadcast: empty in round 0, then U, the round's parameters, and d and σ by direction."""
-    return Layout(0, 0) if round_number == 0 else _plan_layout(rows, width)
+def plan_layout(rows: int, width: int) -> Layout:
+    """The layout of the broadcast: U, the round's parameters, and d and σ by direction."""
+    return Layout(rows, width, len(PLAN_SCALARS) + 2 * width)
 
 
-@lru_cache(maxsize=64)
-def _plan_layout(rows: int, width: int) -> Layout:
-    weights = tuple(f"weight_{j}" for j in range(width))
-    values = tuple(f"singular_value_{j}" for j in range(width))
-    return Layout(rows, width, (*PLAN_SCALARS, *weights, *values))
+def unit_and_scales(values: FloatArray) -> tuple[float, FloatArray]:
+    """The unit of the tensor a site sends, about the largest singular value; and the divisors of V that give its
+    columns unit length over all sites together. They make its entries of order one, and follow from the broadcast."""
+    largest = float(values.max())
+    unit = largest if largest > 0.0 else 1.0
+    return unit, np.maximum(values, SMALLEST_SCALE * unit)
 
 
 def _start(number: float) -> CoefficientStart:
     if number not in STARTS:
         raise BadMessage(f"The broadcast asks for coefficients to start by rule {number:g}, which does not exist.")
     return STARTS[number]
+
+
+SCHEDULE_FIGURES = tuple(field.name for field in fields(Schedule))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class State:
+    """The subspace, its singular values and weights, and the counters that the rules of a round need."""
+
+    U: FloatArray
+    weights: FloatArray
+    values: FloatArray
+    schedule: Schedule
+    number: int = 1  # of the round of the fit that begins with this state
+    change: float = 1.0  # how far L moved in the last round, relatively
+    quiet: int = 0  # rounds in a row in which L was at rest, under final thresholds
+    narrow: int = 0  # rounds in a row, the next included, in which only entering directions are updated
+    held: int = 0  # rounds in a row in which directions were held back for stronger ones
+
+    @staticmethod
+    def of(consensus: Consensus) -> State:
+        """Read it from a consensus of the fit."""
+        plan = RoundPlan.of(consensus.broadcast)
+        change, *counts = consensus.memory["rest"]
+        schedule = Schedule(*consensus.memory["schedule"])
+        return State(plan.U, plan.weights, plan.values, schedule, plan.number, float(change), *map(int, counts))
+
+    def memory(self) -> dict[str, FloatArray]:
+        """The part of the state that the broadcast does not hold; `of` reads both."""
+        counters = [self.change, self.quiet, self.narrow, self.held]
+        figures = [getattr(self.schedule, name) for name in SCHEDULE_FIGURES]
+        return {"schedule": np.array(figures), "rest": np.array(counters)}
+
+    def plan(self, start: CoefficientStart, settings: SubspaceSettings) -> RoundPlan:
+        """The plan of the next round, with this initial value of V."""
+        schedule = self.schedule
+        return RoundPlan(
+            U=self.U,
+            number=self.number,
+            threshold=schedule.threshold(settings),
+            noise=schedule.noise,
+            relaxation=schedule.relaxation,
+            step=schedule.step,
+            momentum=schedule.momentum,
+            single=schedule.single > 0.0,
+            narrow=self.narrow > 0,
+            start=start,
+            columns=schedule.columns,
+            weights=self.weights,
+            values=self.values,
+        )

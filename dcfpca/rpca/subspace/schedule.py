@@ -1,4 +1,9 @@
-"""The threshold schedule: it follows the residuals that the sites measured, not the round number."""
+"""The schedule of `subspace`: it follows the residuals that the sites measured, not the round number.
+
+It has the thresholds of the next round; step and momentum of the heavy-ball method, from two shares that the aggregator
+knows; and when the run is over: L at rest twice running, under thresholds that the noise and not λ governs, or with all
+that is not an outlier explained to the tolerance.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +36,22 @@ RAISED = 3.0
 # the opening scale: lower, columns that the projection got wrong would be locked.
 WARM_NOISE = 4.0
 WARM_LEAST = 0.3
+
+
+# Near the solution a pass multiplies the error by 1 − ω A, where A = P_T P_Ω P_T: onto the tangent space T of the
+# matrices of this rank, onto the entries Ω whose residuals have influence (ψ ≠ 0), and back. For a random Ω the
+# spectrum of A is known (free probability), and with it the best step and momentum. For any other Ω they are safe as
+# long as ω < 2 (1 + β), which holds here.
+RESTART = 2.0  # L moved this many times as far as in the round before: its direction is no longer the one to follow
+ROUNDING = 1e-13  # movements below this are rounding, which must not decide anything: it differs between two runs
+SMALLEST_EIGENVALUE = 0.05  # of A; a pattern that is not random may have any
+MORE_MOMENTUM = 1.2  # times the momentum of a random pattern
+MOST_MOMENTUM = 0.5
+
+QUIET_ROUNDS = 2  # one round at rest may be chance
+PULL_LEFT = 10.0  # the deviation of what is not explained, outliers apart, in tolerances
+FAST = 0.25  # figures that fall to this share of themselves or less in a round converge fast
+LAST_LEVEL = 30.0  # deviations of what is left, and tolerances: what is larger is an outlier
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +138,7 @@ def first_level(settings: SubspaceSettings, raised: float = RAISED) -> float:
 
 
 def next_schedule(schedule: Schedule, measured: Measured, movement: Movement, settings: SubspaceSettings) -> Schedule:
-    """The thresholds after a round, by what was measured in it. Step and momentum are plain; see `heavy_ball`.
+    """The thresholds after a round, by what was measured in it. Step and momentum are plain; see `accelerated`.
 
     While L is at rest a low threshold can do no harm, and λ falls as fast as it may. The λ that singular values are
     compared with waits then, because values that are only rounding must not enter L.
@@ -162,3 +183,81 @@ def _with_hysteresis(new: float, old: float) -> float:
         return new
     gridded = (1.0 + HYSTERESIS) ** round(math.log(new) / math.log1p(HYSTERESIS))
     return old if abs(gridded - old) <= 1.5 * HYSTERESIS * old else gridded
+
+
+def accelerated(
+    schedule: Schedule, tangent: float, change: float, change_before: float, settings: SubspaceSettings
+) -> Schedule:
+    """The schedule with step and momentum, once L moves little and not suddenly further than in the round before."""
+    if change > settings.momentum_below or change > RESTART * max(change_before, ROUNDING):
+        return schedule
+    largest, smallest = spectrum_ends(tangent, idle=1.0 - 1.0 / schedule.relaxation)
+    step = 4.0 / (largest + smallest) ** 2
+    momentum = MORE_MOMENTUM * ((largest - smallest) / (largest + smallest)) ** 2
+    return replace(schedule, step=min(step, settings.largest_relaxation), momentum=min(momentum, MOST_MOMENTUM))
+
+
+def spectrum_ends(tangent: float, idle: float) -> tuple[float, float]:
+    """Square roots of the largest and smallest eigenvalue of A on T.
+
+    The share `idle` of the entries, at random, has no influence, and T has the share `tangent` of all dimensions.
+    """
+    one, other = math.sqrt(idle * (1.0 - tangent)), math.sqrt(tangent * (1.0 - idle))
+    largest = math.sqrt(max(1.0 - (one - other) ** 2, 0.0))
+    if idle + tangent >= 1.0:
+        return largest, SMALLEST_EIGENVALUE**0.5
+    return largest, math.sqrt(max(1.0 - (one + other) ** 2, SMALLEST_EIGENVALUE))
+
+
+def tangent_share(rank: int, rows: int, columns: float) -> float:
+    """The dimension of the manifold of rows × columns matrices of this rank, as a share of all dimensions."""
+    return rank * (rows + columns - rank) / (rows * max(columns, 1.0))
+
+
+def quiet_rounds(
+    before: int, at_rest: bool, schedule: Schedule, old: Schedule, settings: SubspaceSettings, tolerance: float
+) -> int:
+    """Rounds in a row, `before` of them before this one, in which L was at rest for good."""
+    governed = noise_governs(schedule, settings) and not threshold_lowered(schedule, old, settings)
+    return before + 1 if at_rest and (governed or explained(schedule, tolerance)) else 0
+
+
+def next_round_explains(change: float, before: float, schedule: Schedule, old: Schedule, tolerance: float) -> bool:
+    """Whether a next round would find L at rest and the data explained, as its figures converge fast.
+
+    L moved by `change` in this round and by `before` in the last. Its error is what all rounds to come would move it
+    by: at such a rate no more than twice what the next one would. Single precision cannot tell.
+    """
+    if old.single or min(before, old.noise, old.influence) <= 0.0:
+        return False
+    rate = max(change / before, schedule.noise / old.noise, schedule.influence / old.influence)
+    ahead = replace(schedule, noise=rate * schedule.noise, influence=rate * schedule.influence)
+    return rate <= FAST and 2.0 * rate * change < tolerance and explained(ahead, tolerance)
+
+
+def explained(schedule: Schedule, tolerance: float) -> bool:
+    """Whether the data is explained to the tolerance: half of the entries, and nearly all that are no outliers."""
+    largest = tolerance * schedule.unit
+    return schedule.noise <= largest and schedule.influence <= PULL_LEFT * largest
+
+
+def final_thresholds(schedule: Schedule, settings: SubspaceSettings, tolerance: float) -> Schedule:
+    """The schedule that the result of a converged run is made by: λ need not have come down to the noise by then.
+
+    L is known to the tolerance: a residual next to it tells of L and not of the data.
+    """
+    if noise_governs(schedule, settings):
+        return schedule
+    left = max(schedule.noise, schedule.influence, tolerance * schedule.unit)
+    return replace(schedule, level=min(schedule.level, LAST_LEVEL * left))
+
+
+def noise_governs(schedule: Schedule, settings: SubspaceSettings) -> bool:
+    """Whether the noise and not λ sets the threshold, so that a subspace at rest means the run is over."""
+    return schedule.level <= 2.0 * max(settings.noise_factor * schedule.noise, settings.floor * schedule.unit)
+
+
+def threshold_lowered(schedule: Schedule, old: Schedule, settings: SubspaceSettings) -> bool:
+    """Whether θ came down though the noise did not: what is at rest under the old one may move under this one."""
+    same_noise = schedule.noise >= old.noise / (1.0 + HYSTERESIS) ** 2
+    return same_noise and schedule.threshold(settings) < old.threshold(settings) / (1.0 + HYSTERESIS) ** 2

@@ -1,21 +1,15 @@
-"""The tunables of `subspace` and the layouts of its messages."""
+"""The tunables of `subspace`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.kernels.step_sums import HISTOGRAM_BINS
-from dcfpca.rpca.method import Layout
 
 # The opening exchange counts entry sizes by powers of two over the range in which squares stay finite.
 OPENING_LOWEST = -480
 OPENING_STEP = 4
 OPENING_BINS = 240
-OPENING = ("columns", *(f"size_{k}" for k in range(OPENING_BINS)))
-ROUND = ("columns", "pull", "kept", "sampled", *(f"residual_{k}" for k in range(HISTOGRAM_BINS)))
-
-
 WARM_FASTEST = 0.03  # `fall_fastest` of a run that begins at a known subspace
 LARGEST_BLOCK = 1 << 28  # of `block_bytes`; every thread of a site works in a few buffers of this size
 
@@ -70,8 +64,3 @@ class SubspaceSettings:
     def for_warm_start(self) -> SubspaceSettings:
         """These settings for a run that begins at a known subspace: λ may fall as fast as the residual does."""
         return replace(self, fall_fastest=WARM_FASTEST)
-
-
-def update_layout(rows: int, width: int, round_number: int) -> Layout:
-    """The layout of a site's update: counts in round 0, then one rows × width tensor and counts."""
-    return Layout(0, 0, OPENING) if round_number == 0 else Layout(rows, width, ROUND)

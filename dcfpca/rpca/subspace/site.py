@@ -13,18 +13,22 @@ from dcfpca.rpca.kernels.array_types import WorkArray
 from dcfpca.rpca.kernels.block_step import block_step, fitting_passes
 from dcfpca.rpca.kernels.fused_low_rank_pass import thin_first_pass
 from dcfpca.rpca.kernels.loop_selection import active_loops
-from dcfpca.rpca.kernels.momentum import Momentum
 from dcfpca.rpca.kernels.numpy_loops import exponent_histogram
 from dcfpca.rpca.kernels.scratch_buffers import ScratchBuffers, readable_by_loops
-from dcfpca.rpca.kernels.step_parameters import THIN_WIDTH, Coefficients, EnteringDirections, StepPlan, select_columns
+from dcfpca.rpca.kernels.step_parameters import (
+    THIN_WIDTH,
+    Coefficients,
+    EnteringDirections,
+    Momentum,
+    StepPlan,
+    select_columns,
+)
 from dcfpca.rpca.kernels.step_sums import StepSums
 from dcfpca.rpca.method import Columns, FloatArray, ResultBlock, TensorMessage
 from dcfpca.rpca.robust_projection import project
-from dcfpca.rpca.subspace.certificate_sums import CertificateSums
-from dcfpca.rpca.subspace.rejected_columns import UnexplainedSums, free_locked_columns
-from dcfpca.rpca.subspace.round_plan import CoefficientStart, RoundPlan
+from dcfpca.rpca.subspace.round_plan import CoefficientStart, RoundPlan, unit_and_scales
 from dcfpca.rpca.subspace.settings import OPENING_BINS, OPENING_LOWEST, OPENING_STEP, SubspaceSettings
-from dcfpca.rpca.subspace.update_scaling import unit_and_scales
+from dcfpca.rpca.subspace.site_result import CertificateSums, UnexplainedSums, free_locked_columns
 
 SKETCHING_ROUNDS = 2  # while U is only a sketch, one pass tells as much as two
 RESULT_BYTES = 1 << 23  # of L in one block of the result: no site needs to put many small ones together
@@ -32,8 +36,8 @@ STALE = 0.01  # a share of the final subspace that a site which took part in the
 _PROJECTED = CoefficientStart.PROJECTED
 
 
-class SubspaceSite:
-    """A site of `subspace`: keeps U, V and L of the last round it answered, and resumes from them."""
+class SubspaceFit:
+    """The fit at one site: keeps U, V and L of the last round it answered, and resumes from them."""
 
     def __init__(self, columns: Columns, rows: int, width: int, seed: int, settings: SubspaceSettings) -> None:
         self._columns = columns
@@ -46,14 +50,21 @@ class SubspaceSite:
         self._blocks = blocks(columns, settings.block_bytes)
         self._certificate: dict[str, float] = {}
 
-    def answer(self, round: int, broadcast: TensorMessage) -> TensorMessage:
-        """Round 0: counts of entry sizes. Later: the local passes, then Z = Y V̂ and counts of residual sizes."""
-        if round == 0:
-            return self._opening()
-        plan = RoundPlan.of(broadcast)
-        # In round 1 U is random: one pass from L = 0 leaves the rows that nobody observed at exactly zero for good.
-        step = self._step_plan(plan, passes=1 if round <= SKETCHING_ROUNDS else self._settings.passes)
-        rule = self._start(round, plan.start)
+    def opening(self) -> TensorMessage:
+        """The number of columns and counts of entry sizes."""
+        sizes = np.zeros(OPENING_BINS)
+        for start, stop in self._blocks:
+            entries = np.abs(self._columns.read(start, stop)[self._sample])
+            sizes += exponent_histogram(entries, 1.0, OPENING_LOWEST, OPENING_BINS, OPENING_STEP)
+        return TensorMessage(np.zeros((0, 0)), np.concatenate([[float(self._columns.shape[1])], sizes]))
+
+    def answer(self, round: int, plan: RoundPlan) -> TensorMessage:
+        """The local passes of this round of the run, then Z = Y V̂ and counts of residual sizes."""
+        if plan.number == 1:
+            self._answered = 0  # also where a site has answered before: the run was set back to its beginning
+        # In its first round U is random: one pass from L = 0 leaves rows that nobody observed at exactly zero for good.
+        step = self._step_plan(plan, passes=1 if plan.number <= SKETCHING_ROUNDS else self._settings.passes)
+        rule = self._start(round, plan)
         fit, sums = self._work(rule, plan.momentum, step)
         self._U, self._V, self._fitted = step.U, fit.V, fit.L
         self._answered = round
@@ -99,13 +110,6 @@ class SubspaceSite:
         sums.close(momentum)
         return fit, sums
 
-    def _opening(self) -> TensorMessage:
-        sizes = np.zeros(OPENING_BINS)
-        for start, stop in self._blocks:
-            entries = np.abs(self._columns.read(start, stop)[self._sample])
-            sizes += exponent_histogram(entries, 1.0, OPENING_LOWEST, OPENING_BINS, OPENING_STEP)
-        return TensorMessage(np.zeros((0, 0)), np.concatenate([[float(self._columns.shape[1])], sizes]))
-
     def _results(self, plan: RoundPlan, figures: CertificateSums) -> Iterator[tuple[FloatArray, ResultBlock]]:
         """The data and the result of every block, V converged under the final U."""
         step = self._step_plan(plan, passes=1, final=True)
@@ -146,11 +150,11 @@ class SubspaceSite:
             sample=self._sample,
         )
 
-    def _start(self, round: int, planned: CoefficientStart) -> CoefficientStart:
+    def _start(self, round: int, plan: RoundPlan) -> CoefficientStart:
         """Where V begins. A site that missed the last round has a V that the low threshold of a late round would call
         an outlier throughout: it begins at a projection."""
-        was_away = round > 1 and self._answered not in (round - 1, round)
-        return _PROJECTED if planned is CoefficientStart.CARRIED and was_away else planned
+        was_away = plan.number > 1 and self._answered not in (round - 1, round)
+        return _PROJECTED if plan.start is CoefficientStart.CARRIED and was_away else plan.start
 
     def _scratch(self, plan: StepPlan) -> ScratchBuffers:
         widest = max((stop - start for start, stop in self._blocks), default=0)

@@ -11,7 +11,7 @@ import pytest
 
 from dcfpca.cli.main import main
 from dcfpca.rpca.synthetic import Recipe, generate
-from dcfpca.scaffold.listening_ports import free_ports
+from dcfpca.scaffold.local_consortium import free_ports
 from participant.main import main as participant_main
 from tests.support.browser import CHROMIUM, WHY_NOT, Browser, Page, chromium
 from tests.support.federation import Federation

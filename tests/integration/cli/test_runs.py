@@ -17,12 +17,12 @@ from rich.console import Console
 
 import dcfpca
 from dcfpca.cli.main import main
-from dcfpca.demo.child_processes import Children
-from dcfpca.demo.federation import AGGREGATOR, Federation, SitePlan
 from dcfpca.demo.problem import draw, score
 from dcfpca.operator.client import Operator
 from dcfpca.operator.connection import connect_settings, connected
 from dcfpca.rpca.synthetic import Problem
+from dcfpca.scaffold.background import until
+from dcfpca.scaffold.local_consortium import Consortium, LocalPlan, create_consortium, start_consortium, stop_consortium
 from dcfpca.text.run_history import RunHistory
 from dcfpca.text.run_progress import RunProgress
 from dcfpca.text.run_watch import RunWatch
@@ -38,32 +38,32 @@ START = ("run", "start", "--rank", "3", "--rounds", "40", "--participants", ",".
 
 @dataclass(frozen=True)
 class Stage:
-    federation: Federation
+    consortium: Consortium
     problem: Problem
 
     @property
     def config(self) -> str:
-        return str(self.federation.operator_config)
+        return str(self.consortium.operator_config)
 
     def operator(self) -> AbstractContextManager[Operator]:
         flags = dict.fromkeys(("aggregator", "ca", "cert", "key"))
-        return connected(connect_settings(flags, self.federation.operator_config))
+        return connected(connect_settings(flags, self.consortium.operator_config))
 
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     problem = draw(rows=100, columns=150, rank=3, sites=3, seed=1)
-    with Children() as children:
-        federation = Federation(tmp_path_factory.mktemp("federation"), children)
-        federation.start_aggregator()
-        for name, own in zip(NAMES, problem.sites(), strict=True):
-            federation.add_site(
-                SitePlan(name, {"private": name == PRIVATE, "allow_export": True, "allow_dropouts": True}), own.array
-            )
-        made = Stage(federation, problem)
-        with made.operator() as operator:
-            children.until(lambda: _connected(operator) == set(NAMES), "the sites' connection", 60)
-        yield made
+    directory = tmp_path_factory.mktemp("federation")
+    data = {name: directory / "sites" / name / "data.npy" for name in NAMES}
+    policies = {name: {"policy": {"private": name == PRIVATE, "allow_export": True}} for name in NAMES}
+    consortium = create_consortium(directory, LocalPlan("demo", data, participants=policies))
+    for name, own in zip(NAMES, problem.sites(), strict=True):
+        np.save(data[name], own.array)
+    try:
+        start_consortium(consortium, lambda _: None)
+        yield Stage(consortium, problem)
+    finally:
+        stop_consortium(consortium, lambda _: None)
 
 
 def _connected(operator: Operator) -> set[str]:
@@ -120,10 +120,9 @@ def test_a_watched_run_finishes_and_is_one_json_document(terminal: Terminal, sta
     assert run["spec"]["aggregation"] == "secure"
     assert {one["participant"]: one["private"] for one in run["enrolled"]} == {"a": False, "b": False, "c": True}
     assert "round 1 " in said.err
-    results = {name: stage.federation.results_directory(name, run["run_id"]) for name in NAMES}
-    stage.federation.children.until(
-        lambda: all((p / "manifest.json").exists() for p in results.values()), "results", 30
-    )
+    results = {name: stage.consortium.results(name, run["run_id"]) for name in NAMES}
+    sites = stage.consortium.sites.values()
+    until(lambda: all((p / "manifest.json").exists() for p in results.values()), sites, "results", 30)
     assert score(stage.problem, results).low_rank_error < 1e-6
 
 
@@ -199,7 +198,7 @@ def test_export_brings_the_model_and_public_reconstructions_and_names_the_refusa
     assert not (out / PRIVATE).exists()
     U = np.load(out / "U.npy")
     assert U.shape == (100, 3)
-    site = stage.federation.results_directory("a", run_id)
+    site = stage.consortium.results("a", run_id)
     assert (out / "a" / "L.npy").read_bytes() == (site / "L.npy").read_bytes()
     again = terminal.type("run", "export", run_id, "--out", str(out))
     assert again.code == 2
@@ -262,8 +261,8 @@ def test_a_running_run_can_be_aborted_with_a_reason(terminal: Terminal) -> None:
 
 
 def test_a_participants_certificate_is_not_permitted_to_operate(stage: Stage) -> None:
-    site = stage.federation.site_directory("a")
-    address = stage.federation.address
+    site = stage.consortium.sites["a"].directory
+    address = stage.consortium.address
     credentials = grpc.ssl_channel_credentials(*((site / name).read_bytes() for name in ("ca.crt", "a.key", "a.crt")))
     with grpc.secure_channel(address, credentials) as channel, pytest.raises(grpc.RpcError) as caught:
         # As somebody whose software does not look at the table first.
@@ -274,13 +273,13 @@ def test_a_participants_certificate_is_not_permitted_to_operate(stage: Stage) ->
 def test_a_watch_survives_the_death_of_the_aggregator_and_says_so_once(terminal: Terminal, stage: Stage) -> None:
     words = ("run", "start", "--rank", "2", "--participants", "a,b,absent", "--enrol-seconds", "600")
     run_id = terminal.type(*words).out.strip()
-    federation, told = stage.federation, io.StringIO()
+    consortium, told = stage.consortium, io.StringIO()
     strikes = iter((True,))
 
     def strike(history: RunHistory) -> None:
         if next(strikes, False):
-            federation.children[AGGREGATOR].kill()
-            federation.restart_aggregator()
+            consortium.aggregator.kill()
+            consortium.start_aggregator()
             with stage.operator() as other:
                 other.abort(run_id, "enough")
 
@@ -289,37 +288,39 @@ def test_a_watch_survives_the_death_of_the_aggregator_and_says_so_once(terminal:
         assert (view.status, view.reason) == ("aborted", "aborted by operator: enough")
         assert told.getvalue().count("was lost; trying again") == 1
         assert told.getvalue().count("connected again") == 1
-        federation.children.until(lambda: _connected(operator) == set(NAMES), "the sites' return", 60)
+        sites = consortium.sites.values()
+        until(lambda: _connected(operator) == set(NAMES), sites, "the sites' return", 60)
 
 
-def test_a_run_without_a_quorum_pauses_with_the_reason_and_resumes_in_the_same_round(
+def test_a_run_that_waits_in_vain_pauses_with_the_reason_and_resumes_in_the_same_round(
     terminal: Terminal, stage: Stage
 ) -> None:
     # Long enough that a busy machine closes every round in time: only the killed sites may miss it.
-    words = (*START, "--tolerance", "0", "--rounds", "25", "--round-seconds", "15", "--set", "max_attempts=1")
-    run_id = terminal.type(*words, "--set", "dropouts=go-on", "--set", "closing_rounds=false").out.strip()
-    children = stage.federation.children
+    words = (*START, "--tolerance", "0", "--rounds", "25", "--round-seconds", "15", "--set", "patience=1")
+    run_id = terminal.type(*words, "--set", "closing_rounds=false").out.strip()
+    sites = stage.consortium.sites
     strikes = iter((True,))
 
     def strike(history: RunHistory) -> None:
         if history.last_round >= 2 and next(strikes, False):
             for name in ("a", "b"):
-                children[name].kill()
+                sites[name].kill()
 
     with stage.operator() as operator, RunProgress(Console(file=io.StringIO())) as progress:
         paused = RunWatch(operator, run_id, progress).follow(strike)
         assert paused.status == "paused"
-        assert all(children[name].killed for name in ("a", "b")), "the run paused before they were killed"
+        assert "longer than the spec's patience" in paused.reason
+        assert not any(sites[name].is_running() for name in ("a", "b")), "the run paused before they were killed"
         watched = terminal.type("run", "watch", run_id)
         assert watched.code == 1
         assert f"hint: when the cause is removed: `dcfpca run resume {run_id}`" in watched.err
         for name in ("a", "b"):
-            children.restart(name)
-        children.until(lambda: _connected(operator) == set(NAMES), "the sites' return", 60)
+            stage.consortium.start_site(name)
+        until(lambda: _connected(operator) == set(NAMES), sites.values(), "the sites' return", 60)
     resumed = terminal.type("run", "resume", run_id, "--watch", "--json")
     assert resumed.code == 0, resumed.err
     assert [one["round"] for one in resumed.document["rounds"]] == list(range(26))
-    assert resumed.document["rounds"][paused.round]["attempt"] == paused.attempt + 1
+    assert resumed.document["rounds"][paused.round]["attempt"] == paused.attempt
 
 
 def test_a_revoked_participant_is_cut_off_and_named(terminal: Terminal, stage: Stage) -> None:

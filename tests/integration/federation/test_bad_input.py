@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,6 +17,7 @@ from dcfpca.identity import Role
 from dcfpca.pki import create_authority, issue_credentials
 from dcfpca.text.command_runner import FAILED, MISUSED
 from participant.main import main as participant_main
+from participant.policy import ABOUT_DATA
 from tests.support.federation import Federation
 
 NAMES = ("alpha", "beta", "gamma")
@@ -249,8 +251,8 @@ def test_missing_values_where_the_spec_or_the_site_forbids_them(federation: Fede
     cohort = (*NAMES, "holes", "strict")
     run = federation.propose(rank=1, rounds=1, rows=ROWS, missing=False, participants=cohort)
     reasons = {one.participant: list(one.reasons) for one in federation.finish(run).refusals}
-    assert set(reasons) == {"holes", "strict"}
-    assert reasons["holes"] == ["the local matrix has missing values (NaN), and the spec does not allow them"]
-    assert any('missing = "refuse"' in reason for reason in reasons["strict"])
-    for name in ("holes", "strict"):
+    assert reasons == {"holes": [ABOUT_DATA], "strict": [ABOUT_DATA]}
+    for name, reason in (("holes", "the spec does not allow them"), ("strict", 'missing = "refuse"')):
+        said = [line for line in federation.processes[name].lines if '"AboutData"' in line]
+        assert any(reason in json.loads(line)["reason"] for line in said)
         federation.processes[name].stop()

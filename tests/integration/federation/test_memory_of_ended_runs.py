@@ -12,8 +12,7 @@ import grpc
 import numpy as np
 import pytest
 
-from aggregator import final_consensus
-from aggregator.final_consensus import FinalConsensus
+from aggregator.round_sum import FinalConsensus
 from aggregator.runner import Runner
 from dcfpca.rpca.method import Consensus
 from dcfpca.spec import parse_spec
@@ -72,7 +71,7 @@ async def test_tensors_of_an_ended_run_are_in_the_store_alone_until_somebody_ask
         run_id = await finished_run(operator)
         runner = made.run_registry.runners[run_id]
         kept, before = runner.round_sum.encoded(), await model_of(operator, run_id)
-        monkeypatch.setattr(final_consensus, "RELEASE_SECONDS", 0.0)
+        monkeypatch.setattr("aggregator.round_sum.RELEASE_SECONDS", 0.0)
         # Whoever asks, from now on the tensors are released in the next turn of the event loop.
         assert await model_of(operator, run_id) == before
         assert runner.consensus.broadcast.tensor.size == 0
@@ -89,7 +88,7 @@ async def test_a_consensus_damaged_in_the_store_is_told_in_its_verdict_and_spoil
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = {name: np.random.default_rng(8).standard_normal((6, 5)) for name in NAMES}
-    monkeypatch.setattr(final_consensus, "RELEASE_SECONDS", 0.0)
+    monkeypatch.setattr("aggregator.round_sum.RELEASE_SECONDS", 0.0)
     async with service(tmp_path) as made, honest_sites(made, data):
         operator = made.operator()
         damaged, sound = await finished_run(operator), await finished_run(operator)
@@ -98,7 +97,7 @@ async def test_a_consensus_damaged_in_the_store_is_told_in_its_verdict_and_spoil
             lambda it: it.connection.execute("UPDATE consensus SET body = x'00' WHERE run_id = ?", (damaged,))
         )
         # As after a restart: no verdict has been formed yet.
-        runner.final = FinalConsensus(damaged, runner.method, runner.round_sum, store)
+        runner.final = FinalConsensus(damaged, runner.terms, runner.round_sum, store)
         told = {view.run_id: view.verdict.sentence for view in (await operator.ListRuns(pb.ListRunsRequest())).runs}
         assert "cannot be read" in told[damaged]
         assert "cannot be read" not in told[sound]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.real_data import Dataset, asd, highway
+from benchmarks.real_data.datasets import Dataset, asd, highway
+from benchmarks.real_data.detection_scores import area_under_curve, best_f1
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.metrics import area_under_curve, best_f1
 from dcfpca.rpca.simulate import simulate
 from tests.support.paths import SHARED
 
@@ -17,7 +17,7 @@ DATA = SHARED / "data"
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not DATA.exists(), reason=f"the data sets of benchmarks/real_data.py are not in {DATA}"),
+    pytest.mark.skipif(not DATA.exists(), reason=f"the data sets of benchmarks/real_data are not in {DATA}"),
 ]
 
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dcfpca import fixed_cohort_wire
-from dcfpca.secagg.fixed_cohort import FixedCohortSide, Roster, SealedShare
-from dcfpca.secagg.fixed_cohort.group_secret import SEALED_BYTES, share_statement
+from dcfpca import round_wire
+from dcfpca.secagg import Roster, SealedShare, SecureSite
+from dcfpca.secagg.set_up import SEALED_BYTES, share_statement
 from dcfpca.spec import parse_spec
 from dcfpca.v1 import admin_pb2 as admin
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
-from tests.support.fixed_cohort_site import WaitingSite
 from tests.support.honest import honest_sites
+from tests.support.secure_site import WaitingSite
 from tests.support.service import Service, service
 
 HONEST, CULPRIT = ("ann", "bob", "cem"), "mallory"
@@ -27,7 +27,7 @@ ROWS = 6
 DATA = {name: np.random.default_rng(7).standard_normal((ROWS, 5)) for name in (*HONEST, CULPRIT)}
 
 
-class HostileSide(FixedCohortSide):
+class HostileSide(SecureSite):
     """Signs shares that it never committed to: bytes of the right length at random."""
 
     def share(self, roster: Roster) -> tuple[SealedShare, ...]:
@@ -62,7 +62,7 @@ class ZeroKeySite(WaitingSite):
         self._begin(told.run_id, told.run_key_wanted)
         assert self.side is not None
         zero = replace(self.side.advert(), key=bytes(32))
-        key = fixed_cohort_wire.advert_to_wire(replace(zero, signature=self.identity.sign(zero.statement())))
+        key = round_wire.advert_to_wire(replace(zero, signature=self.identity.sign(zero.statement())))
         request = pb.AdvertiseRunKeyRequest(run_id=told.run_id, key=key)
         self.receipts.put_nowait(await self.stub.AdvertiseRunKey(request))
 

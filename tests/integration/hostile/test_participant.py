@@ -25,13 +25,13 @@ from dcfpca.consent_statement import consent_bytes
 from dcfpca.identity import Role
 from dcfpca.methods import method_of
 from dcfpca.pki import Credentials, sign
+from dcfpca.round_wire import update_dtype
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.simulate import simulate
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import admin_pb2, types_pb2
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
-from participant.contract import Contract
 from tests.support.federation import relative
 from tests.support.honest import honest_sites
 from tests.support.hostile_calls import PATIENCE, attack, failures_told, is_defect, memory_kib
@@ -44,11 +44,7 @@ ROWS, RANK = 6, 2
 CASES = int(os.environ.get("DCFPCA_FUZZ_CASES", "400"))
 SEED = int(os.environ.get("DCFPCA_FUZZ_SEED", "1"))
 CASES_A_RUN = 200
-# A fixed cohort waits for the hostile one and pauses: test_fixed_cohort.py attacks its calls.
-AGGREGATIONS: dict[str, dict[str, str]] = {
-    "plain": {"aggregation": "plain"},
-    "dropout-recovery": {"aggregation": "secure", "dropouts": "go-on"},
-}
+# A secure run waits for the hostile one and pauses: test_secure_run.py attacks its calls.
 
 
 def spec_of(aggregation: str, rounds: int) -> RunSpec:
@@ -60,7 +56,7 @@ def spec_of(aggregation: str, rounds: int) -> RunSpec:
             "rounds": rounds,
             "tolerance": 0,
             "closing_rounds": False,
-            **AGGREGATIONS[aggregation],
+            "aggregation": aggregation,
             "participants": (*HONEST, HOSTILE),
             "quorum": 3,
             "round_seconds": 4,
@@ -89,10 +85,10 @@ async def fuzz(attacked: Attacked, channels: list[grpc.aio.Channel], draw: rando
     """One hostile call, whatever the run does meanwhile; what it got."""
     runner = attacked.runner
     here = runner.run.attempt
-    layout = runner.method.update_layout(here.ref.round if here else 0)
+    layout = runner.terms.up(runner.consensus.stage)
     place = (here.ref.round, here.ref.attempt) if here else (0, 1)
-    dtype = Contract("", "", runner.spec).dtype()
-    shape = (layout.rows, layout.columns, len(layout.scalars))
+    dtype = update_dtype(runner.spec)
+    shape = (layout.rows, layout.columns, layout.scalars)
     scene = Scene(runner.run.run_id, *place, *shape, HOSTILE, dtype, attacked.other_run)
     one = case(draw, scene, attacked.tape)
     code, details = await attack(draw.choice(channels), one)
@@ -131,11 +127,10 @@ async def attack_run(attacked: Attacked, channels: list[grpc.aio.Channel], draw:
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200 if CASES > 10_000 else 240)
-@pytest.mark.parametrize("aggregation", AGGREGATIONS)
 async def test_whatever_it_sends_the_honest_ones_finish_with_the_right_answer(
-    tmp_path: Path, aggregation: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec, data, levels = spec_of(aggregation, rounds=2), honest_data(), []
+    spec, data, levels = spec_of("plain", rounds=2), honest_data(), []
     alone = simulate(method_of(spec), [ArrayColumns(data[name]) for name in HONEST])
     limits: dict[str, Any] = {"upload_seconds": 1, "calls_per_second": 1e6, "call_burst": 10**6}
     tape, other, draw, told = Tape(monkeypatch), "another", random.Random(SEED), Counter[str]()
@@ -160,19 +155,16 @@ async def test_whatever_it_sends_the_honest_ones_finish_with_the_right_answer(
 
 
 async def test_messages_that_name_another_participant_are_rejected(tmp_path: Path) -> None:
-    spec = spec_of("dropout-recovery", rounds=2)
+    spec = spec_of("secure", rounds=2)
     async with service(tmp_path) as aggregator:
         proposal = admin_pb2.ProposeRunRequest(spec=spec.canonical(), request_id=uuid.uuid4().hex)
         run_id = (await aggregator.operator().ProposeRun(proposal)).run_id
         ann, stub = aggregator.credentials(Role.PARTICIPANT, "ann"), aggregator.participant(HOSTILE)
         ref = types_pb2.RoundRef(run_id=run_id, round=0, attempt=1)
-        keys = pb.AdvertisedKeys(participant="ann", sealing_key=bytes(32), masking_key=bytes(32))
+        key, misfit = pb.RunKey(participant="ann", key=bytes(32)), pb.Misfit(participant="ann", context=bytes(32))
         for call, words in (
-            (stub.AdvertiseKeys(pb.AdvertiseKeysRequest(ref=ref, keys=keys)), "the keys are those of ann"),
-            (
-                stub.ShareKeys(pb.ShareKeysRequest(ref=ref, shares=[pb.SealedShares(sender="ann", recipient="bob")])),
-                "shares of somebody else",
-            ),
+            (stub.AdvertiseRunKey(pb.AdvertiseRunKeyRequest(run_id=run_id, key=key)), "the key is that of ann"),
+            (stub.ReportMisfit(pb.ReportMisfitRequest(ref=ref, misfit=misfit)), "the misfit is not one of mallory"),
         ):
             assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
             assert words in (await call.details() or "")
@@ -194,14 +186,14 @@ async def test_an_upload_that_says_no_more_is_cut_and_costs_the_others_nothing(t
         own = aggregator.credentials(Role.PARTICIPANT, HOSTILE)
         stub = RoundServiceStub(await enrol(aggregator, run_id, spec, own))
         runner = aggregator.run_registry.runners[run_id]
-        layout = runner.method.update_layout(0)
+        layout = runner.terms.method.stages[0].up
         call = stub.SubmitUpdate(timeout=PATIENCE)
         header = pb.UpdateHeader()
         header.ref.run_id, header.ref.attempt = run_id, 1
         header.tensor.dtype, header.tensor.rows = types_pb2.DTYPE_FLOAT64, layout.rows
         header.tensor.columns, header.tensor.scalars, header.tensor.sha256 = (
             layout.columns,
-            len(layout.scalars),
+            layout.scalars,
             bytes(32),
         )
         await call.write(pb.UpdatePart(header=header))

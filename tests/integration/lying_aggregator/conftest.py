@@ -13,5 +13,5 @@ from tests.support.lying_aggregator import LyingAggregator
 @pytest.fixture(scope="module")
 def liar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LyingAggregator]:
     """The sites allow both kinds of run."""
-    with attacked_sites(tmp_path_factory.mktemp("sites"), allow_dropouts=True) as made:
+    with attacked_sites(tmp_path_factory.mktemp("sites")) as made:
         yield made

@@ -7,11 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dcfpca import fixed_cohort_wire as wire
+from dcfpca import round_wire as wire
 from dcfpca.rpca.method import Consensus, TensorMessage
 from dcfpca.rpca.subspace.round_plan import PLAN_SCALARS
-from dcfpca.secagg.fixed_cohort.exponents import lifted
-from dcfpca.secagg.fixed_cohort.fixed_point import decode, encode
+from dcfpca.secagg.fixed_point import decode, encode, lifted
 from dcfpca.v1 import rounds_pb2 as pb
 from tests.support.attacked_sites import (
     NAMES,
@@ -24,9 +23,9 @@ from tests.support.attacked_sites import (
     sent_answers,
     with_broadcast,
 )
-from tests.support.fixed_cohort_play import FixedCohortPlay
 from tests.support.lying_aggregator import LyingAggregator
 from tests.support.played_run import changed
+from tests.support.secure_play import FixedCohortPlay
 
 
 def huge_scales(consensus: Consensus) -> Consensus:
@@ -76,7 +75,7 @@ def larger_exponents(opened: pb.RoundOpened) -> None:
 
 
 def other_stage(opened: pb.RoundOpened) -> None:
-    opened.stage = pb.STAGE_REFINE
+    opened.stage = "refine"
 
 
 @pytest.mark.parametrize("lie", [shuffled_memory, other_previous_sum, larger_exponents, other_stage])

@@ -17,9 +17,9 @@ from tests.support.attacked_sites import (
     sent_answers,
     settled,
 )
-from tests.support.fixed_cohort_play import FixedCohortPlay
 from tests.support.lying_aggregator import LyingAggregator, run_of
 from tests.support.played_run import changed
+from tests.support.secure_play import FixedCohortPlay
 
 
 @pytest.mark.parametrize("status", ["finished", "aborted", "failed"])

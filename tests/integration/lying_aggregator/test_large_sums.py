@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dcfpca.rpca.method import TensorMessage
-from dcfpca.secagg.fixed_cohort.checking_turns import members_in_turn
+from dcfpca.secagg.checking_turns import members_in_turn
 from dcfpca.wire_constants import SMALL_SUM
 from tests.support.attacked_sites import (
     NAMES,

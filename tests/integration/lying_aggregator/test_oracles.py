@@ -7,41 +7,21 @@ from dataclasses import replace
 
 from dcfpca.rpca.subspace.round_plan import RoundPlan
 from dcfpca.v1 import rounds_pb2 as pb
-from dcfpca.v1 import types_pb2 as types
 from tests.support.attacked_sites import NAMES, VICTIM, Watch, begun, refused, with_broadcast
-from tests.support.fixed_cohort_play import FixedCohortPlay, with_lift
 from tests.support.lying_aggregator import LyingAggregator
 from tests.support.played_run import changed
-
-FIRST_EDITION = ("AdvertiseKeys", "ShareKeys", "StateBound", "AttestSurvivors", "Unmask")
+from tests.support.secure_play import FixedCohortPlay, with_lift
 
 
 def test_no_bound_is_stated_in_a_whole_run(liar: LyingAggregator) -> None:
     run = begun(liar, played=4)
     said = {one.call for one in liar.heard if of_run(one.request, run)}
-    assert said.isdisjoint(FIRST_EDITION)
     assert said <= {"Respond", "AdvertiseRunKey", "ShareGroupSecret", "SubmitUpdate", "FetchSum", "FetchConsensus"}
 
 
 def of_run(request: object, run: FixedCohortPlay) -> bool:
     ref = getattr(request, "ref", request)
     return getattr(ref, "run_id", "") == run.run_id
-
-
-def test_steps_of_the_other_edition_are_refused(liar: LyingAggregator) -> None:
-    run = begun(liar, played=1)
-    ref = types.RoundRef(run_id=run.run_id, round=0, attempt=1)
-    steps = {
-        "keys_relayed": pb.KeysRelayed(ref=ref, roster=NAMES),
-        "mask_wanted": pb.MaskWanted(ref=ref, members=NAMES, exponent=3),
-        "survivors_announced": pb.SurvivorsAnnounced(ref=ref, survivors=NAMES),
-        "unmask_wanted": pb.UnmaskWanted(ref=ref, survivors=NAMES),
-    }
-    for step, told in steps.items():
-        watch, after = Watch(run), len(liar.heard)
-        run.tell(VICTIM, **{step: told})
-        watch.refusal(VICTIM)
-        assert not [one for one in liar.heard[after:] if one.call in FIRST_EDITION]
 
 
 def test_nothing_is_said_beyond_the_last_round_of_the_spec(liar: LyingAggregator) -> None:

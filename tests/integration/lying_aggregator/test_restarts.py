@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dcfpca.secagg.errors import LostState
-from dcfpca.secagg.fixed_cohort.state import NOTHING, SiteState, Step, from_record, to_record
+from dcfpca.secagg.state import NOTHING, SiteState, Step, from_record, to_record
 from tests.support.attacked_sites import (
     NAMES,
     OTHERS,
@@ -23,9 +23,9 @@ from tests.support.attacked_sites import (
     settled,
     state_of,
 )
-from tests.support.fixed_cohort_play import FixedCohortPlay
 from tests.support.lying_aggregator import Heard, LyingAggregator, run_of
 from tests.support.played_run import changed
+from tests.support.secure_play import FixedCohortPlay
 
 pytestmark = pytest.mark.slow
 

@@ -14,14 +14,11 @@ import pytest
 from dcfpca.method_memory import encode_memory, memory_digest
 from dcfpca.rpca.method import FloatArray, Outcome, TensorMessage
 from dcfpca.rpca.subspace.round_plan import PLAN_SCALARS
-from dcfpca.secagg.errors import SwappedKey
-from dcfpca.secagg.evidence import Evidence
-from dcfpca.secagg.fixed_cohort import Complaint, OpenedSum, check_complaint, check_evidence
-from dcfpca.secagg.fixed_cohort.context import opening_digest
-from dcfpca.secagg.fixed_cohort.exponents import lifted
-from dcfpca.secagg.fixed_cohort.fixed_point import decode, from_ring
-from dcfpca.secagg.fixed_cohort.roster import roster_digest
-from dcfpca.secagg_block_layout import block_layout
+from dcfpca.secagg import Complaint, OpenedSum, check_complaint, check_evidence
+from dcfpca.secagg.errors import Evidence, SwappedKey
+from dcfpca.secagg.fixed_point import block_layout, decode, from_ring, lifted
+from dcfpca.secagg.messages import opening_digest
+from dcfpca.secagg.set_up import roster_digest
 from dcfpca.v1 import rounds_pb2 as pb
 from participant.state.ledger import EVIDENCE, Ledger
 from tests.support.attacked_sites import (
@@ -35,16 +32,16 @@ from tests.support.attacked_sites import (
     state_of,
     with_broadcast,
 )
-from tests.support.fixed_cohort_play import FixedCohortPlay
 from tests.support.lying_aggregator import LyingAggregator
 from tests.support.played_run import changed
+from tests.support.secure_play import FixedCohortPlay
 
 
 def forged(run: FixedCohortPlay, opened: pb.RoundOpened, total: OpenedSum, place: int, by: int) -> OpenedSum:
     """The sum with one number changed by so many units of fixed point, and the tag that goes with the true one."""
     values = total.values.copy()
     values[place] += np.array(by, np.int64).astype(values.dtype)
-    precision, layout = run.spec.precision, block_layout(run.method.update_layout(opened.ref.round))
+    precision, layout = run.spec.precision, block_layout(run.method.stage(opened.stage).up)
     exponents = lifted(layout, tuple(opened.exponents), len(opened.misfits), precision)
     numbers = decode(from_ring(values, precision), layout, exponents, len(NAMES), precision)
     return OpenedSum(total.context, values, total.tag, numbers)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from participant.state.revocation_list import FILE
+from participant.peer_verifier import FILE
 from tests.support.federation import Federation
 
 

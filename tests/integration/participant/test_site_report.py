@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from participant.commands.report import build_report
+from participant.commands.results import build_report
 from tests.support.browser import CHROMIUM, WHY_NOT, Browser, chromium
 from tests.support.site_report import manifest, site_with
 

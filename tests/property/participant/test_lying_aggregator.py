@@ -19,36 +19,27 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.chunked_vectors import header_of, message_bytes
-from dcfpca.dropout_recovery_wire import ref_to_wire
-from dcfpca.fixed_cohort_wire import misfit_to_wire
+from dcfpca.method_memory import encode_memory, memory_digest
 from dcfpca.methods import method_of
+from dcfpca.round_wire import misfit_to_wire, ref_to_wire
 from dcfpca.rpca.method import Consensus, TensorMessage
 from dcfpca.rpca.simulate import simulate
 from dcfpca.rpca.synthetic import Recipe, generate
+from dcfpca.secagg import Advert, Misfit, Opening, Roster, RunTerms, SealedShare, SecureSite
+from dcfpca.secagg import masks as pair_roots
+from dcfpca.secagg import messages as context
+from dcfpca.secagg import site as secure_site
 from dcfpca.secagg.errors import SecureSumRefusal
-from dcfpca.secagg.fixed_cohort import (
-    Advert,
-    FixedCohortSide,
-    Misfit,
-    Opening,
-    Roster,
-    RunTerms,
-    SealedShare,
-    context,
-    pair_roots,
-)
-from dcfpca.secagg.fixed_cohort import site as secure_site
-from dcfpca.secagg.fixed_cohort.exponents import first_exponents
-from dcfpca.secagg_block_layout import block_layout
+from dcfpca.secagg.fixed_point import block_layout, first_exponents
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from participant.session import events
-from tests.support.fixed_cohort import begin
 from tests.support.lying_scripts import play
 from tests.support.mask_elimination import check_one_answer_per_round_and_mask, check_only_whole_sums_are_free
 from tests.support.recorded_session import RecordedSession, Sent
 from tests.support.secagg import site_names
+from tests.support.secure_relay import begin
 
 MEMBERS, MOST_CONSPIRATORS, ROWS = 5, 3, 4
 COHORT = site_names(MEMBERS)
@@ -96,13 +87,14 @@ def announced(round: int, lie: dict[str, object], misfits: Sequence[Misfit]) -> 
         tensor *= 1e200
     payload = message_bytes(TensorMessage(tensor, told.broadcast.scalars))
     number = int(lie.get("number", round))  # type: ignore[call-overload]
-    layout = block_layout(METHOD.update_layout(number), SPEC.precision)
+    stage = METHOD.stage(told.stage)
+    layout = block_layout(stage.up, SPEC.precision)
     raised = tuple(one + int(lie.get("exponents", 0)) for one in first_exponents(layout))  # type: ignore[call-overload]
     kept = misfits[-int(lie["misfits"]) :] if "misfits" in lie else ()  # type: ignore[call-overload]
     attempt = int(lie.get("attempt", 1 + len(kept)))  # type: ignore[call-overload]
     ref = AttemptRef("run-1", number, attempt)
     cohort = tuple(name for place, name in enumerate(COHORT) if place != lie.get("left_out"))
-    header = header_of(payload, METHOD.broadcast_layout(round), types.DTYPE_FLOAT64)
+    header = header_of(payload, stage.down, types.DTYPE_FLOAT64)
     opened = pb.RoundOpened(
         ref=ref_to_wire(ref),
         spec_sha256=lie.get("spec", SPEC.digest()),  # type: ignore[arg-type]
@@ -111,9 +103,10 @@ def announced(round: int, lie: dict[str, object], misfits: Sequence[Misfit]) -> 
         previous_sum=lie.get("previous_sum", bytes([round]) * 32),  # type: ignore[arg-type]
         exponents=raised,
         misfits=[misfit_to_wire(one) for one in kept],
-        memory_sha256=bytes(32),
+        memory_sha256=memory_digest(encode_memory({})),
+        stage=stage.name,
     )
-    consensus = events.AnnouncedConsensus(header, payload)
+    consensus = events.AnnouncedConsensus(header, payload, stage.name)
     return events.Opened(ref, opened.spec_sha256, cohort, consensus, announced=opened)
 
 
@@ -175,7 +168,7 @@ class LyingAggregator(RuleBasedStateMachine):
             clone = begin(TERMS, name, "another key" if salt else "")
             self._adopt(clone, self.rosters[which % len(self.rosters)])
 
-    def _adopt(self, clone: FixedCohortSide, roster: Roster) -> None:
+    def _adopt(self, clone: SecureSite, roster: Roster) -> None:
         try:
             shares = clone.share(roster)
         except SecureSumRefusal:

@@ -25,25 +25,13 @@ from hypothesis.stateful import (
     rule,
 )
 
+from dcfpca.secagg import Advert, Masked, Misfit, Numbers, Opening, Roster, SealedShare, SecureSite
+from dcfpca.secagg import masks as pair_roots
+from dcfpca.secagg import messages as context
 from dcfpca.secagg.errors import SecureSumRefusal
-from dcfpca.secagg.fixed_cohort import (
-    Advert,
-    FixedCohortSide,
-    Masked,
-    Misfit,
-    Numbers,
-    Opening,
-    Roster,
-    SealedShare,
-    context,
-    pair_roots,
-)
-from dcfpca.secagg.fixed_cohort.context import consensus_digest
-from dcfpca.secagg.fixed_cohort.exponents import lifted
-from dcfpca.secagg.fixed_cohort.fixed_point import decode, from_ring
-from dcfpca.secagg.fixed_cohort.state import Step
-from dcfpca.secagg.ring_fixed_point import FloatArray, RingArray
-from tests.support.fixed_cohort import LAYOUT, begin, opening_of, terms_of
+from dcfpca.secagg.fixed_point import FloatArray, RingArray, decode, from_ring, lifted
+from dcfpca.secagg.messages import consensus_digest
+from dcfpca.secagg.state import Step
 from tests.support.lying_scripts import play
 from tests.support.mask_elimination import (
     check_one_answer_per_round_and_mask,
@@ -51,6 +39,7 @@ from tests.support.mask_elimination import (
     recorded_masks,
 )
 from tests.support.secagg import identity_of
+from tests.support.secure_relay import LAYOUT, begin, opening_of, terms_of
 
 HONEST, CONSPIRING = 3, 2
 TERMS = terms_of(HONEST + CONSPIRING, last_round=9)
@@ -82,7 +71,7 @@ class HonestSite:
         self.computed = 0
 
     def restart(self) -> None:
-        self.side = FixedCohortSide.restore(TERMS, identity_of(self.side.name), self.side.record)
+        self.side = SecureSite.restore(TERMS, identity_of(self.side.name), self.side.record)
 
     def answer(self, opening: Opening) -> Masked | Misfit:
         if self.side.admit(opening) is Numbers.SAVED:
@@ -119,7 +108,7 @@ class LyingAggregator(RuleBasedStateMachine):
     def begin(self, properly: bool) -> None:
         self.sites = {name: HonestSite(name) for name in HONEST_NAMES}
         self.adverts: dict[str, list[Advert]] = {name: [site.side.advert()] for name, site in self.sites.items()}
-        self.conspirators: dict[str, list[FixedCohortSide]] = {}
+        self.conspirators: dict[str, list[SecureSite]] = {}
         for name in CONSPIRATORS:
             self.conspirators[name] = [begin(TERMS, name, salt) for salt in ("", "another key")]
             self.adverts[name] = [side.advert() for side in self.conspirators[name]]
@@ -134,7 +123,7 @@ class LyingAggregator(RuleBasedStateMachine):
     def _resume(self, done: SetUp) -> None:
         """Go on from a set-up that was carried out as it should."""
         for name, record in done.records.items():
-            self.sites[name].side = FixedCohortSide.restore(TERMS, identity_of(name), record)
+            self.sites[name].side = SecureSite.restore(TERMS, identity_of(name), record)
         self.rosters, self.shares, self.known_keys = dict(done.rosters), list(done.shares), set(done.known_keys)
 
     def _attempt(self, name: str, act: Callable[[], object]) -> object | None:

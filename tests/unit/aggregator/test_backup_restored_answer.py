@@ -17,13 +17,15 @@ from scipy.optimize import minimize
 
 from dcfpca.rpca.method import Consensus, FloatArray, Outcome
 from dcfpca.rpca.simulate import collect, exchange
-from dcfpca.rpca.subspace.method import SubspaceMethod
+from dcfpca.rpca.subspace.fit import subspace_method
 from dcfpca.rpca.subspace.schedule import HYSTERESIS
+from dcfpca.rpca.subspace.solver import SubspaceSolver
 from dcfpca.rpca.synthetic import Problem, Recipe, generate
 from tests.support.federation import relative
 
 RANK, SITES = 2, (0, 1, 2)
-METHOD = SubspaceMethod(rows=24, width=RANK, rounds=400, tolerance=1e-9)
+SOLVER = SubspaceSolver(rows=24, width=RANK, rounds=400, tolerance=1e-9)
+METHOD = subspace_method(SOLVER)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +61,7 @@ def played(problem: Problem, missing: Mapping[int, int], copied: int = -1, lost:
         present = [sites[k] for k in SITES if missing.get(consensus.round) != k]
         consensus = METHOD.advance(consensus, exchange(METHOD, consensus, present))
     assert consensus.outcome is Outcome.CONVERGED
-    L = np.concatenate([collect(site, consensus.broadcast).L for site in sites], axis=1)
+    L = np.concatenate([collect(site, consensus).L for site in sites], axis=1)
     return Answer(L, consensus.progress.threshold)
 
 
@@ -85,7 +87,7 @@ def optimum(M: FloatArray, start: FloatArray, threshold: float, a: float) -> Flo
 
 
 @pytest.mark.parametrize("last", [0, 1, 2, 3])
-@pytest.mark.parametrize(("copied", "lost"), [(3, 4), (4, 7), (6, 11)])
+@pytest.mark.parametrize(("copied", "lost"), [(0, 3), (1, 2), (2, 4), (3, 4), (4, 7), (6, 11)])
 def test_a_restored_run_that_has_every_site_has_the_very_answer(
     problem: Problem, undisturbed: Answer, copied: int, lost: int, last: int
 ) -> None:
@@ -100,7 +102,7 @@ def test_a_round_without_a_site_may_end_steps_of_the_threshold_away_with_the_rig
     problem: Problem, undisturbed: Answer, round: int, site: int, steps: int
 ) -> None:
     """Two steps at most: the noise is kept while it is measured within one and a half, above or below."""
-    other, a = played(problem, {round: site}), METHOD.settings.a
+    other, a = played(problem, {round: site}), SOLVER.settings.a
     assert abs(np.log(other.threshold / undisturbed.threshold)) == pytest.approx(steps * np.log1p(HYSTERESIS))
     assert relative(optimum(problem.M, undisturbed.L, undisturbed.threshold, a), undisturbed.L) <= 1e-7
     assert relative(optimum(problem.M, undisturbed.L, other.threshold, a), other.L) <= 1e-7

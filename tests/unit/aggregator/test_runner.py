@@ -19,8 +19,8 @@ from aggregator.runner import Chunk, Runner
 from aggregator.store.audit import Signer
 from aggregator.store.database import StoreFailed
 from aggregator.store.store import Store, StoredRun
+from aggregator.store.thread import StoreThread
 from aggregator.store.update_files import UpdateKey
-from aggregator.store_thread import StoreThread
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadInput
 from dcfpca.message_fate import Fate
@@ -60,7 +60,7 @@ def update_of(made: Runner, who: str, value: float) -> tuple[events.UpdateReceiv
     """An update of the open round, all of one value, in one piece."""
     here = made.run.attempt
     assert here is not None
-    body = np.full(made.method.update_layout(here.ref.round).size, value).tobytes()
+    body = np.full(made.terms.up(made.consensus.stage).size, value).tobytes()
     digest = hashlib.sha256(body).digest()
     event = events.UpdateReceived(at=0.0, sha256=digest, size=len(body), ref=here.ref, participant=who)
     return event, (UpdateKey(here.ref, who, event.sha256), 0, body)

@@ -86,7 +86,7 @@ def test_a_health_probe_loads_neither_numerics_nor_terminal() -> None:
     assert NEEDLESS_FOR_A_PROBE.isdisjoint(done.stdout.split())
 
 
-@pytest.mark.parametrize("service", ["aggregator.service", "participant.daemon", "dcfpca"])
+@pytest.mark.parametrize("service", ["aggregator.service.serve", "participant.daemon", "dcfpca"])
 def test_services_start_without_the_slow_parts_of_the_numerics(service: str) -> None:
     code = f"import sys, {service}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
@@ -100,7 +100,7 @@ def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
 
 
 def test_a_late_command_is_loaded_when_it_is_called_and_speaks_for_itself() -> None:
-    words = [sys.executable, "-m", "dcfpca.cli.main", "bench", "solve", "--help"]
+    words = [sys.executable, "-m", "dcfpca.cli.main", "run", "start", "--help"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
-    assert "Usage: dcfpca bench solve" in done.stdout.replace("python -m dcfpca.cli.main", "dcfpca")
+    assert "Usage: dcfpca run start" in done.stdout.replace("python -m dcfpca.cli.main", "dcfpca")
     assert "--rank" in done.stdout

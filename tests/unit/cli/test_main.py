@@ -53,7 +53,7 @@ def test_misuse_exits_with_two_and_says_so_on_stderr(
 def test_all_commands_of_the_contract_are_there() -> None:
     runs = {("run", verb) for verb in ("start", "list", "show", "watch", "abort", "resume", "export")}
     certs = {("certs", verb) for verb in ("init", "request", "approve", "issue", "renew", "revoke", "crl", "list")}
-    others = {("demo",), ("doctor",), ("participants", "list"), ("participants", "revoke"), ("bench", "rounds")}
+    others = {("demo",), ("doctor",), ("participants", "list"), ("participants", "revoke")}
     assert runs | certs | others <= {path for path, _ in COMMANDS}
 
 

@@ -1,8 +1,4 @@
-import os
-import signal
-import tomllib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,14 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from dcfpca.cli.demo_view import command_to_type
-from dcfpca.demo.child_processes import Child, ChildFailed, Children, ending_in_order
-from dcfpca.demo.federation import toml
+from dcfpca.cli.demo import command_to_type
 from dcfpca.demo.problem import draw, score, site_names, unequal_counts
 from dcfpca.errors import BadInput
 from dcfpca.identity import check_name
-
-SLEEPER = ("timeit", "-n", "1", "-s", "import time", "time.sleep(600)")
 
 
 @given(st.integers(2, 40), st.integers(0, 500))
@@ -78,68 +70,6 @@ def test_a_damaged_site_is_the_one_that_is_shown(tmp_path: Path) -> None:
     wrong[:, -1] += 1.0
     found = score(problem, written(tmp_path, wrong, problem.S, problem.counts))
     assert [site.low_rank_error > 0 for site in found.sites] == [False, False, True]
-
-
-def test_toml_reads_back(tmp_path: Path) -> None:
-    tables: dict[str, dict[str, Any]] = {
-        "a": {"text": 'quo"te\\ü', "number": 3, "share": 0.5, "yes": True},
-        "b": {"list": ["x", "y"]},
-    }
-    assert tomllib.loads(toml(tables)) == tables
-
-
-def test_children_end_with_the_context_even_on_failure(tmp_path: Path) -> None:
-    started: list[Child] = []
-
-    def fail() -> None:
-        with Children() as children:
-            started.append(children.start("sleeper", SLEEPER, tmp_path / "log"))
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail()
-    assert started[0].process.returncode == -signal.SIGTERM
-
-
-def test_children_end_when_the_parent_is_told_to(tmp_path: Path) -> None:
-    started: list[Child] = []
-
-    def be_told() -> None:
-        with ending_in_order(), Children() as children:
-            started.append(children.start("sleeper", SLEEPER, tmp_path / "log"))
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    with pytest.raises(SystemExit) as caught:
-        be_told()
-    assert caught.value.code == 128 + signal.SIGTERM
-    assert started[0].process.returncode is not None
-
-
-def test_a_child_that_fails_is_named_with_its_last_words_and_its_log(tmp_path: Path) -> None:
-    with Children() as children:
-        children.start("daemon", ("no_such_module",), tmp_path / "log")
-        with pytest.raises(
-            ChildFailed, match=r"daemon ended with status 1: .*No module named no_such_module"
-        ) as caught:
-            children.until(lambda: False, "something", 30)
-    assert str(tmp_path / "log") in caught.value.hint
-
-
-def test_a_killed_child_is_no_failure_and_can_be_started_again(tmp_path: Path) -> None:
-    with Children() as children:
-        children.start("sleeper", SLEEPER, tmp_path / "log").kill()
-        children.check()
-        again = children.restart("sleeper")
-        children.check()
-        assert again.process.poll() is None
-
-
-def test_waiting_has_an_end_that_names_the_logs(tmp_path: Path) -> None:
-    with Children() as children:
-        children.start("sleeper", SLEEPER, tmp_path / "log")
-        with pytest.raises(ChildFailed, match="the tide did not happen within") as caught:
-            children.until(lambda: False, "the tide", 0.05)
-    assert "log" in caught.value.hint
 
 
 def test_a_command_that_the_shell_would_not_find_is_named_by_its_path(

@@ -10,6 +10,7 @@ import pytest
 from aggregator.proposal import Proposal
 from aggregator.run import events
 from aggregator.store.database import StoreFailed
+from dcfpca.terms import Terms
 from tests.support.rules import spec_of
 from tests.support.service import service
 
@@ -17,7 +18,7 @@ from tests.support.service import service
 async def test_an_order_that_waits_for_room_on_the_disk_does_not_keep_the_service_from_stopping(tmp_path: Path) -> None:
     async with service(tmp_path) as made:
         registry, store = made.run_registry, made.run_registry.store.store
-        runner = await registry.propose(Proposal(spec_of(), "op", "request-1"))
+        runner = await registry.propose(Proposal(Terms.of(spec_of()), "op", "request-1"))
         pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
         store.connection.execute(f"PRAGMA max_page_count = {pages}")
         order = asyncio.create_task(registry.complete(runner.post(events.Aborted(at=0.0, reason="x" * 100_000))))

@@ -19,7 +19,7 @@ from dcfpca.version import __version__
 from dcfpca.wire_constants import PROTOCOL
 from participant.commands.doctor import examine, judge_data, judge_policy
 from participant.config import Config, load_config
-from participant.data import DataFacts
+from participant.data.facts import DataFacts
 from participant.main import app
 from participant.policy import SitePolicy
 

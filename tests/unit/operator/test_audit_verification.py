@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from aggregator.store import audit
 from aggregator.store.audit import Signer
 from aggregator.store.store import Store
+from dcfpca.cli.run_results import verify_audit_log
 from dcfpca.errors import BadMessage, DcfpcaError, Refused
 from dcfpca.identity import Role
-from dcfpca.operator.audit_verification import verify_audit_log
 from dcfpca.pki import Authority, create_authority, issue_credentials, load_certificates, load_credentials, sign
 from dcfpca.v1.admin_pb2 import AuditEntry
 

@@ -129,7 +129,7 @@ def model_parts(vector: np.ndarray, layout: Layout) -> list[types_pb2.TensorPart
 
 def test_the_model_is_written_as_u_and_singular_values(tmp_path: Path) -> None:
     vector = np.random.default_rng(2).standard_normal(7 * 3 + 3)
-    with served(Aggregator(honest, model_parts(vector, Layout(7, 3, ("a", "b", "c"))))) as operator:
+    with served(Aggregator(honest, model_parts(vector, Layout(7, 3, 3)))) as operator:
         saved = fetch_model(operator, "r", tmp_path)
     np.testing.assert_array_equal(np.load(tmp_path / "U.npy"), vector[:21].reshape(7, 3))
     np.testing.assert_array_equal(np.load(tmp_path / "singular_values.npy"), vector[21:])
@@ -138,7 +138,7 @@ def test_the_model_is_written_as_u_and_singular_values(tmp_path: Path) -> None:
 
 
 def damaged(change: str) -> list[types_pb2.TensorPart]:
-    parts = model_parts(np.ones(7 * 3 + 3), Layout(7, 3, ("a", "b", "c")))
+    parts = model_parts(np.ones(7 * 3 + 3), Layout(7, 3, 3))
     match change:
         case "no header":
             return parts[1:]

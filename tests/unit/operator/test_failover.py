@@ -11,9 +11,9 @@ import pytest
 
 from dcfpca.connection_diagnosis import Address
 from dcfpca.identity import Identity, Role
-from dcfpca.operator import failover
+from dcfpca.operator import connection
 from dcfpca.operator.client import Operator
-from dcfpca.operator.failover import FailoverChannel
+from dcfpca.operator.connection import FailoverChannel
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.v1.admin_pb2_grpc import AdminServiceServicer, add_AdminServiceServicer_to_server
 
@@ -82,8 +82,8 @@ def test_a_refusal_is_an_answer(pair: tuple[Aggregator, Aggregator], operator: O
 
 
 def test_when_nobody_serves_for_long_that_is_said(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failover, "PATIENCE_SECONDS", 0.5)
-    monkeypatch.setattr(failover, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(connection, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(connection, "PAUSE_SECONDS", 0.01)
     with pytest.raises(grpc.RpcError) as caught:
         operator.run("r")
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE

@@ -13,6 +13,7 @@ from participant import daemon
 from participant.daemon import Daemon
 from participant.session import Consent
 from participant.state.store import RunRow, Store
+from tests.support.columns import column_set
 
 
 def test_the_accountant_of_an_open_private_run_is_loaded_off_the_event_loop_before_the_run_is_restored(
@@ -20,7 +21,7 @@ def test_the_accountant_of_an_open_private_run_is_loaded_off_the_event_loop_befo
 ) -> None:
     store = Store(tmp_path / "state", tmp_path / "results")
     spec = RunSpec.model_validate({"rows": 5, "rank": 2, "privacy": {"epsilon": 1.0}})
-    store.save_joining("run-1", Consent(spec, spec.digest(), True, (), False), b"d" * 32, "column", 1)
+    store.save_joining("run-1", Consent(spec, spec.digest(), True, (), False), column_set(5), "column", 1)
     done: list[tuple[str, bool]] = []
 
     def note(what: str) -> None:

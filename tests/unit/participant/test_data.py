@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 
 from dcfpca.errors import BadInput
-from participant.data import measure, open_columns
+from dcfpca.rpca.method import Columns
+from participant.data.data_config import DataTable
+from participant.data.facts import measure
+from participant.data.readers import open_matrix
+
+
+def open_columns(path: Path, orientation: Literal["", "samples-in-rows"] = "") -> Columns:
+    return open_matrix(DataTable(path=path, orientation=orientation)).columns
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int16", "uint8", "bool"])

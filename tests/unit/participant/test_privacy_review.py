@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from dcfpca.privacy import zcdp
 from dcfpca.privacy.zcdp import epsilon_of, rho_of
 from dcfpca.spec import RunSpec
-from participant.policy import Accept, Refuse, SiteFacts, SitePolicy, check_cohort, review, review_export
+from participant.policy import Accept, Refuse, SiteFacts, SitePolicy, review_export
 from participant.privacy_review import Spending, composed, epsilon_left, rounded_down
+from participant.review import check_cohort, review
 
 DELTA = 1e-6
 RHOS = st.lists(st.floats(1e-6, 2.0), min_size=1, max_size=6)

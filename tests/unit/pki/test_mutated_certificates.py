@@ -29,7 +29,7 @@ from dcfpca.pki import Authority, create_authority, identity_mark, is_revoked, k
 from dcfpca.pki.ca_directory import issue_certificate
 from dcfpca.pki.keys import new_private_key
 from dcfpca.pki.requests import CertificateRequest
-from dcfpca.pki.revocation_identifiers import marks_of
+from dcfpca.pki.revocation import marks_of
 from tests.support.certificates import damaged, other_encodings, twisted, with_signature
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

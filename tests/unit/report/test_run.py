@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcfpca.errors import BadInput
-from dcfpca.report.report_file import write_report
+from dcfpca.report.page import write_report
 from dcfpca.report.run import run_report
-from dcfpca.report.scale import linear, logarithmic
+from dcfpca.report.svg import linear, logarithmic
 from dcfpca.spec import parse_spec
 from dcfpca.v1 import admin_pb2 as pb
 

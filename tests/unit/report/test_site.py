@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from dcfpca.errors import BadInput
-from dcfpca.report.sample_drawings import noise_text, rounded
+from dcfpca.report.sample_cards import noise_text, rounded
 from dcfpca.report.site import site_report
-from participant.commands.report import build_report, measure_result
-from participant.commands.report_tiles import LARGEST_PICTURE, TiledPictures
+from participant.commands.results import LARGEST_PICTURE, TiledPictures, build_report, measure_result
 from participant.config import Config
 from tests.support.site_report import NAMES, manifest, site_with
 

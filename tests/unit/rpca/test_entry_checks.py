@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.column_blocks import ArrayColumns
-from dcfpca.rpca.entry_checks import check_entries
+from dcfpca.rpca.column_blocks import ArrayColumns, check_entries
 from dcfpca.rpca.simulate import simulate
-from dcfpca.rpca.subspace.method import SubspaceMethod
+from dcfpca.rpca.subspace.fit import subspace_method
+from dcfpca.rpca.subspace.solver import SubspaceSolver
 
 
 def test_infinity_is_refused_with_its_place() -> None:
@@ -41,5 +41,5 @@ def test_simulate_refuses_magnitudes_under_which_the_rank_would_vanish() -> None
     rng = np.random.default_rng(0)
     M = 1e160 * rng.standard_normal((20, 2)) @ rng.standard_normal((2, 30))
     with pytest.raises(BadInput, match="as its largest entry") as caught:
-        simulate(SubspaceMethod(20, 2, 30, 1e-9), [ArrayColumns(M)])
+        simulate(subspace_method(SubspaceSolver(20, 2, 30, 1e-9)), [ArrayColumns(M)])
     assert "another unit" in caught.value.hint

@@ -9,14 +9,12 @@ import pytest
 
 from dcfpca.errors import BadInput
 from dcfpca.methods import method_of
-from dcfpca.rpca.broadcast_checks import Seen, implausible
 from dcfpca.rpca.column_blocks import ArrayColumns
-from dcfpca.rpca.consensus_difference import difference
-from dcfpca.rpca.feature_count import FeatureCountMethod
-from dcfpca.rpca.method import FloatArray, Method
+from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.simulate import collect, exchange, simulate
+from dcfpca.rpca.stage_list import Method
 from dcfpca.spec import RunSpec, parse_spec
-from participant.engine import Engine
+from participant.engine.thread_engine import Engine
 
 NAMES = tuple(f"f{k}" for k in range(12))
 
@@ -52,7 +50,7 @@ def test_a_feature_that_too_few_sites_have_is_named_before_anything_else_is_summ
 def test_after_the_count_the_run_is_the_one_without_it(scaling: str) -> None:
     data = sites_lacking(1, 0, 1)
     counted, plain = (method_of(spec(missing_features=word, scaling=scaling)) for word in ("allow", "refuse"))
-    assert isinstance(counted, FeatureCountMethod)
+    assert [counted.stages[0].name, *(one.name for one in plain.stages)] == [one.name for one in counted.stages]
     mine, alone = run(counted, data), run(plain, data)
     assert mine.consensus.round == alone.consensus.round + 1
     np.testing.assert_array_equal(mine.low_rank, alone.low_rank)
@@ -72,23 +70,21 @@ def test_a_site_worked_in_parts_counts_once() -> None:
     method, own = method_of(spec()), ArrayColumns(sites_lacking(1, 1)[0])
     begin = method.begin()
     parts = Engine(1, memory_limit=64 * 8 * 12 * 5).site(method, own)
-    told = parts.answer(0, begin.broadcast).tensor
-    np.testing.assert_array_equal(told, method.site(own).answer(0, begin.broadcast).tensor)
+    told = parts.answer(begin).tensor
+    np.testing.assert_array_equal(told, method.site(own).answer(begin).tensor)
     np.testing.assert_array_equal(told[:, 0], [0, 0, *[1] * 10])
 
 
-def test_a_consensus_is_judged_as_the_inner_method_judges_it() -> None:
+def test_nothing_speaks_against_the_rounds_of_an_honest_run_that_counts() -> None:
     method = method_of(spec(scaling="robust"))
     sites = [method.site(ArrayColumns(own)) for own in sites_lacking(1)]
     consensus, before = method.begin(), None
     while consensus.outcome is None:
-        told = consensus.broadcast
-        assert implausible(method, consensus.round, told, before, 64, consensus.stage) == ""
-        if consensus.round:
-            assert difference(method, consensus.round, told, told, consensus.stage) == 0.0
-        before = Seen(consensus.round, told, consensus.stage)
+        assert method.plausible(consensus, before, 64) == ""
+        assert method.difference(consensus, consensus.broadcast) == 0.0
+        before = consensus
         consensus = method.advance(consensus, exchange(method, consensus, sites))
-    assert collect(sites[0], consensus.broadcast).L.shape == (12, 60)
+    assert collect(sites[0], consensus).L.shape == (12, 60)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +92,6 @@ def test_a_consensus_is_judged_as_the_inner_method_judges_it() -> None:
     [
         ({"features": []}, "give features"),
         ({"missing": False}, "set missing = true"),
-        ({"dropouts": "go-on"}, "a cohort that stays"),
         ({"aggregation": "plain"}, "a cohort that stays"),
         ({"min_feature_sites": 1}, "min_feature_sites: it must be 2 or more"),
     ],

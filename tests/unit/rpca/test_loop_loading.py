@@ -26,7 +26,7 @@ from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.kernels.loop_loading import load_loops
 from dcfpca.rpca.kernels.loop_selection import Loops, active_loops
-from dcfpca.rpca.refinement.hidden_entry_loops import HiddenEntryLoops, compiled_loops, load_hidden_entry_loops
+from dcfpca.rpca.refinement.hidden_entries import HiddenEntryLoops, compiled_loops, load_hidden_entry_loops
 from dcfpca.rpca.simulate import collect, exchange
 from dcfpca.spec import RunSpec
 from dcfpca.rpca.method import TensorMessage
@@ -54,7 +54,7 @@ for spec in ({"max_rank": 4, "scaling": "robust"}, {"rank": 20, "closing_rounds"
         broadcast = TensorMessage(*(np.frombuffer(part.tobytes()).reshape(part.shape) for part in
                                     (consensus.broadcast.tensor, consensus.broadcast.scalars)))
         consensus = method.advance(consensus, exchange(method, replace(consensus, broadcast=broadcast), sites))
-    results = [collect(site, consensus.broadcast) for site in sites]
+    results = [collect(site, consensus) for site in sites]
 print(*sorted(versions() - loaded), sep="\\n")
 """
 
@@ -62,7 +62,7 @@ PRIVATE_RUN = """
 import numpy as np
 from dataclasses import fields
 from dcfpca.rpca.private.cleaning import contributions, load_cleaning_loops, new_cleaner
-from dcfpca.rpca.private.cleaning_loops import CompiledLoops, compiled_loops
+from dcfpca.rpca.private.compiled_cleaning import CompiledLoops, compiled_loops
 from dcfpca.rpca.private.whole_numbers import WholeBasis
 
 def versions():

@@ -6,17 +6,19 @@ import numpy as np
 import pytest
 
 from dcfpca.errors import BadMessage
-from dcfpca.rpca.column_blocks import split
-from dcfpca.rpca.gradient.method import GradientMethod
+from dcfpca.methods import method_of
+from dcfpca.rpca.column_blocks import equal_counts, split
+from dcfpca.rpca.gradient.stages import GradientSolver, gradient_method
 from dcfpca.rpca.kernels import numpy_loops
 from dcfpca.rpca.kernels.loop_selection import active_loops
-from dcfpca.rpca.method import Layout, Stage, TensorMessage
-from dcfpca.rpca.order_independent_sum import Add, OrderIndependentSum
+from dcfpca.rpca.kernels.order_independent_sum import Add, OrderIndependentSum
+from dcfpca.rpca.method import Layout, TensorMessage
 from dcfpca.rpca.simulate import exchange, simulate
 from dcfpca.rpca.synthetic import Recipe, generate
+from dcfpca.spec import parse_spec
 
 PROBLEM = generate(Recipe(rows=30, columns=40, rank=2, counts=(5, 20, 15)), seed=1)
-METHOD = GradientMethod(rows=30, width=2, rounds=6)
+METHOD = gradient_method(GradientSolver(rows=30, width=2, rounds=6))
 
 
 def test_history_has_one_entry_per_round_and_the_observer_sees_each() -> None:
@@ -42,18 +44,16 @@ def test_the_total_is_the_sum_of_the_updates_and_their_number() -> None:
 
 
 def test_an_update_of_another_shape_than_declared_is_rejected() -> None:
-    class Careless(GradientMethod):
-        def update_layout(self, round: int, stage: Stage = Stage.FIT) -> Layout:
-            return Layout(1, 1)
-
     sites = [METHOD.site(own) for own in PROBLEM.sites()]
+    other = gradient_method(GradientSolver(rows=30, width=3, rounds=6))
+    asked = METHOD.advance(METHOD.begin(), exchange(METHOD, METHOD.begin(), sites))
     with pytest.raises(BadMessage):
-        exchange(Careless(rows=30, width=2, rounds=6), METHOD.begin(), sites)
+        exchange(other, asked, sites)
 
 
 def test_a_message_survives_flattening() -> None:
     message = TensorMessage(np.arange(6.0).reshape(2, 3), np.array([7.0]))
-    again = TensorMessage.unflatten(Layout(2, 3, ("n",)), message.flat())
+    again = TensorMessage.unflatten(Layout(2, 3, 1), message.flat())
     np.testing.assert_array_equal(again.tensor, message.tensor)
     np.testing.assert_array_equal(again.scalars, message.scalars)
 
@@ -85,3 +85,13 @@ def test_a_number_that_is_not_finite_stays_visible_in_the_sum(add: Add) -> None:
     running.add(np.array([np.inf, np.nan, 1.0]))
     running.add(np.ones(3))
     np.testing.assert_array_equal(running.total(), [np.inf, np.nan, 2.0])
+
+
+@pytest.mark.parametrize("outliers", [0.0, 0.05, 0.3])
+def test_every_broadcast_can_be_sent(outliers: float) -> None:
+    """`simulate` raises at numbers that a site refuses, such as the size of a tail that nothing exceeds."""
+    draw = np.random.default_rng(0)
+    L = draw.standard_normal((100, 3)) @ draw.standard_normal((3, 150))
+    M = L + np.where(draw.random(L.shape) < outliers, 50.0, 0.0)
+    run = simulate(method_of(parse_spec({"rows": 100, "max_rank": 6})), split(M, equal_counts(150, 3)))
+    assert run.consensus.outcome is not None

@@ -9,6 +9,7 @@ import pytest
 
 from aggregator.config import load_config as load_aggregator
 from dcfpca.cli.main import main
+from dcfpca.scaffold.config_texts import DataKeys, Tables, aggregator_text, participant_text
 from participant.config import load_config as load_participant
 
 
@@ -79,3 +80,15 @@ def test_a_consortium_that_cannot_be_is_refused_before_anything_is_written(
     assert typed("local", "there", *sites) == 2
     assert said in " ".join(capsys.readouterr().err.split())
     assert not Path("there").exists()
+
+
+def test_further_keys_replace_and_add_and_keep_the_comment() -> None:
+    more: Tables = {"policy": {"private": False, "max_rank": 3}, "engine": {"kind": "idle"}}
+    text = participant_text("agg:7443", "a", DataKeys('quo"te\\ü'), more)
+    found = tomllib.loads(text)
+    assert found["data"]["path"] == 'quo"te\\ü'
+    assert found["policy"] == {"private": False, "min_cohort": 3, "max_rank": 3}
+    assert found["engine"] == {"kind": "idle"}
+    assert "private = false  # the reconstruction" in text
+    server = tomllib.loads(aggregator_text("agg:1", "a", {"limits": {"share": 0.5}, "server": {"crl": "x"}}))
+    assert (server["limits"], server["server"]["crl"]) == ({"share": 0.5}, "x")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dcfpca.scaffold import listening_ports
-from dcfpca.scaffold.listening_ports import free_ports
+from dcfpca.scaffold import local_consortium
+from dcfpca.scaffold.local_consortium import free_ports
 
 
 def test_ports_are_different_and_can_be_listened_on() -> None:
@@ -27,7 +27,7 @@ def test_no_port_is_one_that_an_outgoing_connection_may_be_given() -> None:
 def test_where_every_port_may_be_given_away_any_free_one_serves(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening_ports, "_OUTGOING", tmp_path / "range")
+    monkeypatch.setattr(local_consortium, "_OUTGOING_PORTS", tmp_path / "range")
     (tmp_path / "range").write_text(text)
     (port,) = free_ports(1)
     assert port > 0

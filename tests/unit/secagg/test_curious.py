@@ -8,14 +8,32 @@ import pytest
 from scipy import stats
 
 from dcfpca.rpca.column_blocks import ArrayColumns
-from dcfpca.rpca.gradient.method import GradientMethod
 from dcfpca.rpca.gradient.settings import GradientSettings
-from dcfpca.rpca.method import Site, TensorMessage
-from dcfpca.secagg import ring_fixed_point
-from tests.support.secagg import Attempt, context_of, site_names
+from dcfpca.rpca.gradient.stages import GradientSolver, gradient_method
+from dcfpca.rpca.method import Consensus, TensorMessage
+from dcfpca.rpca.stage import Site
+from dcfpca.rpca.stage_list import Method
+from dcfpca.secagg import Masked, fixed_point
+from dcfpca.secagg.fixed_point import FloatArray, first_exponents
+from tests.support.secagg import site_names
+from tests.support.secure_relay import Relay, layout_of, opening_of, terms_of
 
 ROWS, RANK, SITES = 60, 4, 5
 VICTIM = site_names(SITES)[0]
+
+
+def masked_by(relay: Relay, round: int, vectors: Mapping[str, FloatArray]) -> dict[str, Masked]:
+    """What the aggregator receives in this round."""
+    layout = layout_of(len(next(iter(vectors.values()))))
+    answers = relay.answers(opening_of(round, layout=layout), vectors)
+    return {one.name: one for one in answers if isinstance(one, Masked)}
+
+
+def decoded(masked: Masked) -> FloatArray:
+    """The masked numbers, read as if they had no mask."""
+    layout = layout_of(len(masked.values))
+    integers = fixed_point.from_ring(masked.values, 64)
+    return fixed_point.decode(integers, layout, first_exponents(layout), SITES, 64)
 
 
 def byte_uniformity(raw: bytes) -> float:
@@ -32,10 +50,9 @@ def correlation(one: np.ndarray, other: np.ndarray) -> float:
 def test_masked_updates_of_a_whole_run_look_uniform_by_chi_square_over_bytes(precision: int) -> None:
     # Updates as far from uniform as can be: all zero, all one, one tiny number, the same at every round.
     vectors = {name: value * np.ones(4096) for name, value in zip(site_names(4), (0.0, 1.0, 1e-9, -1.0), strict=True)}
-    received = []
-    for round_number in range(4):
-        made = Attempt(context_of(4, round=round_number, precision=precision), vectors).run_to("mask")
-        received += [masked.tobytes() for masked in made.masked.values()]
+    relay, received = Relay(terms_of(4, precision=precision)).set_up(), []
+    for number in range(4):
+        received += [masked.values.tobytes() for masked in masked_by(relay, number, vectors).values()]
     everything = b"".join(received)
     assert byte_uniformity(everything) > 1e-3
     width = precision // 8
@@ -43,7 +60,9 @@ def test_masked_updates_of_a_whole_run_look_uniform_by_chi_square_over_bytes(pre
         assert byte_uniformity(everything[position::width]) > 1e-3 / width
     pairs = [np.frombuffer(one, np.uint8) ^ np.frombuffer(two, np.uint8) for one, two in pairwise(received)]
     assert byte_uniformity(np.concatenate(pairs).tobytes()) > 1e-3
-    bare = b"".join(ring_fixed_point.encode(vector, 1, 4, precision).tobytes() for vector in vectors.values())
+    layout = layout_of(4096)
+    encoded = [fixed_point.encode(one, layout, first_exponents(layout), 4, precision) for one in vectors.values()]
+    bare = b"".join(fixed_point.to_ring(integers, precision).tobytes() for integers in encoded)
     assert byte_uniformity(bare) < 1e-100, "the measure sees what is not masked"
 
 
@@ -57,15 +76,15 @@ def test_the_attack_on_one_update_finds_a_column_in_the_clear_and_nothing_under_
     U = np.linalg.qr(rng.standard_normal((ROWS, RANK)))[0]
     columns = {name: rng.standard_normal((ROWS, 1)) for name in site_names(SITES)}
     updates = {name: (Y @ (Y.T @ U)) for name, Y in columns.items()}
-    made = Attempt(context_of(SITES), {name: G.ravel() for name, G in updates.items()}).run_to("reveal")
+    relay, vectors = Relay(terms_of(SITES)).set_up(), {name: G.ravel() for name, G in updates.items()}
+    masked, total = masked_by(relay, 0, vectors), relay.opened(opening_of(0, layout=layout_of(ROWS * RANK)), vectors)
     secret = columns[VICTIM] @ columns[VICTIM].T
 
     assert correlation(covariance_attack(updates[VICTIM], U), secret) == pytest.approx(1.0, abs=1e-9)
-    seen = ring_fixed_point.decode(made.masked[VICTIM], made.agreement.exponent, SITES, 64).reshape(ROWS, RANK)
+    seen = decoded(masked[VICTIM]).reshape(ROWS, RANK)
     chance = [correlation(covariance_attack(rng.standard_normal((ROWS, RANK)), U), secret) for _ in range(200)]
     assert correlation(covariance_attack(seen, U), secret) < np.quantile(chance, 0.99)
-    total = made.unmask().reshape(ROWS, RANK)
-    assert np.allclose(total, sum(updates.values()), atol=1e-12), "while the sum is right"
+    assert np.allclose(total.numbers.reshape(ROWS, RANK), sum(updates.values()), atol=1e-12), "while the sum is right"
 
 
 def row_space_attack(update: np.ndarray, U: np.ndarray) -> np.ndarray:
@@ -76,26 +95,26 @@ def row_space_attack(update: np.ndarray, U: np.ndarray) -> np.ndarray:
 def test_the_attack_on_algorithm_1_finds_a_one_column_site_in_the_clear_and_nothing_under_the_mask() -> None:
     rng = np.random.default_rng(2)
     settings = GradientSettings(local_iterations=1, learning_rate=0.05, lambda_=0.2, rho=1e-3)
-    method = GradientMethod(rows=ROWS, width=RANK, rounds=3, settings=settings)
+    method = gradient_method(GradientSolver(rows=ROWS, width=RANK, rounds=3, settings=settings))
     sites = {name: method.site(ArrayColumns(rng.standard_normal((ROWS, 1)))) for name in site_names(SITES)}
-    broadcast = _first_broadcast(method, sites)
-    updates = {name: site.answer(1, broadcast) for name, site in sites.items()}
+    opened = _first_round(method, sites)
+    updates = {name: site.answer(opened) for name, site in sites.items()}
     vectors = {name: message.flat() for name, message in updates.items()}
-    U = broadcast.tensor
-    V: np.ndarray = sites[VICTIM].snapshot()["V"]
+    U = opened.broadcast.tensor
+    V: np.ndarray = sites[VICTIM].snapshot()["fit/V"]
     secret = U @ V.T
 
     assert correlation(row_space_attack(updates[VICTIM].tensor, U), secret) > 0.999
-    attempts = [Attempt(context_of(SITES, attempt=number), vectors).run_to("mask") for number in range(1, 41)]
-    decoded = [ring_fixed_point.decode(one.masked[VICTIM], one.agreement.exponent, SITES, 64) for one in attempts]
-    tensors = [TensorMessage.unflatten(method.update_layout(1), vector).tensor for vector in decoded]
+    relay = Relay(terms_of(SITES, last_round=40)).set_up()
+    received = [decoded(masked_by(relay, number, vectors)[VICTIM]) for number in range(1, 41)]
+    tensors = [TensorMessage.unflatten(method.stage("fit").up, vector).tensor for vector in received]
     seen = [correlation(row_space_attack(tensor, U), secret) for tensor in tensors]
     chance = [correlation(row_space_attack(rng.standard_normal((ROWS, RANK)), U), secret) for _ in range(400)]
     assert stats.ks_2samp(seen, chance, alternative="less").pvalue > 1e-3, "guesses are no better than chance"
 
 
-def _first_broadcast(method: GradientMethod, sites: Mapping[str, Site]) -> TensorMessage:
+def _first_round(method: Method, sites: Mapping[str, Site]) -> Consensus:
     from dcfpca.rpca.simulate import exchange  # noqa: PLC0415
 
     opening = method.begin()
-    return method.advance(opening, exchange(method, opening, list(sites.values()))).broadcast
+    return method.advance(opening, exchange(method, opening, list(sites.values())))

@@ -56,7 +56,7 @@ def test_refusals_that_were_told_are_not_told_again() -> None:
         ],
     )
     sites = known(a="connected", b="connected", c="connected", d="away")
-    assert list(enrolment_lines(view, sites, refusals_told=True)) == [
+    assert list(enrolment_lines(view, sites, refusals_shown=True)) == [
         "enrolled: a",
         "not enrolled: b (refused)",
         "not enrolled: c (refused)",

@@ -4,7 +4,7 @@ import threading
 from rich.console import Console
 
 from dcfpca.text.run_progress import RunProgress
-from dcfpca.text.silence_watchdog import SilenceWatchdog
+from dcfpca.text.run_watch import SilenceWatchdog
 from dcfpca.v1 import admin_pb2 as pb
 
 

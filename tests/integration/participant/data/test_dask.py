@@ -17,18 +17,22 @@ from dcfpca.chunked_vectors import header_of, message_bytes
 from dcfpca.errors import Unreachable
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import block_width
-from dcfpca.rpca.method import Columns, Consensus, FloatArray, Method, Site, TensorMessage, Total
+from dcfpca.rpca.method import Columns, Consensus, FloatArray, TensorMessage, Total
 from dcfpca.rpca.simulate import SiteResult, collect
+from dcfpca.rpca.stage import Site
+from dcfpca.rpca.stage_list import Method
 from dcfpca.spec import RunSpec, parse_spec
+from dcfpca.terms import Terms
 from dcfpca.v1 import types_pb2 as types
 from participant.contract import Contract
-from participant.data import DataTable, open_matrix, select_features
+from participant.data.data_config import DataTable
+from participant.data.matrix import select_features
+from participant.data.readers import open_matrix
 from participant.driver import SiteServices
 from participant.driver.local_work import LocalWork
-from participant.engine import Engine
-from participant.engine.cancellation import Cancellation, WorkCancelled
 from participant.engine.dask_engine import DaskEngine, cut
-from participant.engine.progress import MeteredColumns, ProgressMeter
+from participant.engine.progress import Cancellation, MeteredColumns, ProgressMeter, WorkCancelled
+from participant.engine.thread_engine import Engine
 from participant.session import Consent, actions
 from participant.session.events import AnnouncedConsensus
 from participant.state.store import Store
@@ -67,7 +71,7 @@ def engine(table: DataTable) -> Iterator[DaskEngine]:
 def run(method: Method, site: Site, rounds: int = 6) -> tuple[Consensus, list[FloatArray]]:
     consensus, updates = method.begin(), []
     for _ in range(rounds + 1):
-        update = site.answer(consensus.round, consensus.broadcast)
+        update = site.answer(consensus)
         updates.append(update.flat())
         consensus = method.advance(consensus, Total(update, 1))
     return consensus, updates
@@ -77,8 +81,8 @@ def ending(method: Method, site: Site) -> tuple[Consensus, SiteResult]:
     """A run to its end."""
     consensus = method.begin()
     while consensus.outcome is None:
-        consensus = method.advance(consensus, Total(site.answer(consensus.round, consensus.broadcast), 1))
-    return consensus, collect(site, consensus.broadcast)
+        consensus = method.advance(consensus, Total(site.answer(consensus), 1))
+    return consensus, collect(site, consensus)
 
 
 def close(one: FloatArray, other: FloatArray) -> bool:
@@ -97,7 +101,7 @@ def test_the_cluster_gives_the_local_engines_result(
     ours, updates = run(method, spread, rounds)
     theirs, expected = run(method, alone, rounds)
     assert all(close(one, other) for one, other in zip(updates, expected, strict=True))
-    found, wanted = collect(spread, ours.broadcast), collect(alone, theirs.broadcast)
+    found, wanted = collect(spread, ours), collect(alone, theirs)
     assert close(found.L, wanted.L)
     assert close(found.S.toarray(), wanted.S.toarray())
     assert found.certificate.keys() == wanted.certificate.keys()
@@ -115,7 +119,7 @@ def test_the_percentage_of_a_step_on_the_workers_is_told(engine: DaskEngine, tab
     method, columns = method_of(parse_spec({"rows": 60, "rank": 3})), open_matrix(table).columns
     meter = ProgressMeter(told.append, every=0.0)
     meter.begin(columns.shape[1])
-    engine.site(method, MeteredColumns(columns, meter)).answer(0, method.begin().broadcast)
+    engine.site(method, MeteredColumns(columns, meter)).answer(method.begin())
     assert told == sorted(told)
     assert told[-1] >= 50
 
@@ -139,9 +143,9 @@ def test_a_daemon_that_restarts_finds_its_coefficients_again(engine: DaskEngine,
     engine.resume(fresh, site.snapshot())
     assert sum(array.nbytes for array in site.snapshot().values()) < 1000
     while consensus.outcome is None:
-        consensus = method.advance(consensus, Total(fresh.answer(consensus.round, consensus.broadcast), 1))
+        consensus = method.advance(consensus, Total(fresh.answer(consensus), 1))
     _, alone = ending(method, method.site(columns))
-    assert close(collect(fresh, consensus.broadcast).L, alone.L)
+    assert close(collect(fresh, consensus).L, alone.L)
 
 
 def test_a_worker_killed_in_mid_round_does_not_lose_the_round(engine: DaskEngine, table: DataTable) -> None:
@@ -153,13 +157,13 @@ def test_a_worker_killed_in_mid_round_does_not_lose_the_round(engine: DaskEngine
     answers: list[FloatArray] = []
     # Something long occupies both workers, so that the round is under way, and waiting, when one of them dies.
     busy = [engine.client.submit(_occupy, number, pure=False) for number in range(2)]
-    thread = Thread(target=lambda: answers.append(site.answer(consensus.round, consensus.broadcast).flat()))
+    thread = Thread(target=lambda: answers.append(site.answer(consensus).flat()))
     thread.start()
     os.kill(victim, signal.SIGKILL)
     thread.join(100)
     engine.client.cancel(busy)
     assert len(answers) == 1
-    assert close(answers[0], alone.answer(consensus.round, consensus.broadcast).flat())
+    assert close(answers[0], alone.answer(consensus).flat())
     assert victim not in engine.client.run(os.getpid).values()
 
 
@@ -195,11 +199,11 @@ def test_a_step_that_broke_off_is_computed_again_from_the_saved_one(engine: Dask
     saved = site.snapshot()
     left[0] = 10  # shards: amid the local iterations of the round
     with pytest.raises(WorkCancelled):
-        site.answer(consensus.round, consensus.broadcast)
+        site.answer(consensus)
     again = engine.site(method, there)
     engine.resume(again, saved, site)
-    wanted = alone.answer(consensus.round, consensus.broadcast).flat()
-    assert close(again.answer(consensus.round, consensus.broadcast).flat(), wanted)
+    wanted = alone.answer(consensus).flat()
+    assert close(again.answer(consensus).flat(), wanted)
 
 
 class Work:
@@ -211,13 +215,16 @@ class Work:
         local = SimpleNamespace(columns=lambda spec: columns, fitted_columns=lambda spec: columns)
         parts: dict[str, Any] = {"site": local, "store": self.store, "engine": engine, "results": directory}
         services = SiteServices(**parts, link=cast("Any", None), egress=cast("Any", None))
-        self._local, self._contract = LocalWork("r1", services, lambda percent: None), Contract("r1", "a", GRADIENT)
+        self._local, self._contract = (
+            LocalWork("r1", services, lambda percent: None),
+            Contract("r1", "a", Terms.of(GRADIENT)),
+        )
 
     async def step(self, consensus: Consensus) -> TensorMessage:
-        layout, payload = self._contract.method.broadcast_layout(consensus.round), message_bytes(consensus.broadcast)
-        told = AnnouncedConsensus(header_of(payload, layout, types.DTYPE_FLOAT64), payload)
+        stage, payload = self._contract.method.stage(consensus.stage), message_bytes(consensus.broadcast)
+        told = AnnouncedConsensus(header_of(payload, stage.down, types.DTYPE_FLOAT64), payload, stage.name)
         step = await self._local.step(self._contract, actions.Compute(consensus.round, told), lambda: True)
-        return TensorMessage.unflatten(self._contract.method.update_layout(consensus.round), step.vector)
+        return TensorMessage.unflatten(stage.up, step.vector)
 
 
 @pytest.mark.parametrize("disk_is_full_in", [0, 1, 3])
@@ -235,7 +242,7 @@ async def test_a_step_that_could_not_be_saved_is_computed_again_alike(
                     with pytest.raises(OSError, match="full"):
                         await work.step(consensus)
         update = await work.step(consensus)
-        assert close(update.flat(), alone.answer(consensus.round, consensus.broadcast).flat())
+        assert close(update.flat(), alone.answer(consensus).flat())
         consensus = method.advance(consensus, Total(update, 1))
 
 
@@ -286,7 +293,7 @@ def test_a_cancelled_step_does_not_wait_for_the_cluster(engine: DaskEngine, tabl
     columns = MeteredColumns(there, ProgressMeter(lambda _: cancellation.cancel(), every=0), cancellation)
     method = method_of(spec)
     site = engine.site(method, columns)
-    opening = method.site(there).answer(0, method.begin().broadcast)
+    opening = method.site(there).answer(method.begin())
     consensus = method.advance(method.begin(), Total(opening, 1))
     with pytest.raises(WorkCancelled):
-        site.answer(1, consensus.broadcast)
+        site.answer(consensus)

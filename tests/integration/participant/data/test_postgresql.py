@@ -10,7 +10,8 @@ import pytest
 import sqlalchemy
 
 from dcfpca.errors import BadInput
-from participant.data import DataTable, open_matrix
+from participant.data.data_config import DataTable
+from participant.data.readers import open_matrix
 from tests.support.postgresql import needs_postgresql, postgresql_server
 
 pytestmark = [pytest.mark.slow, needs_postgresql]

@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 from grpc import aio
 
-from aggregator.rpc.named_methods import NamedMethods
+from aggregator.rpc.server import NamedMethods
 from dcfpca.v1 import rounds_pb2, rounds_pb2_grpc
 from dcfpca.v1.types_pb2 import Receipt
 

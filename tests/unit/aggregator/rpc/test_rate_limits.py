@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from aggregator.config import Limits
-from aggregator.rpc.rate_limits import CallLimiter
+from aggregator.rpc.guard import CallLimiter
 from aggregator.rpc.status_errors import Overloaded
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from aggregator.encoded_consensus import encoded_consensus
+from aggregator.announced_round import encoded_consensus
 from aggregator.rpc.assignment_messages import StageFacts, encoded, stage_facts
 from aggregator.run.assignments import assignments
-from aggregator.store.opened_sums import StoredSum
+from aggregator.store.run_rows import StoredSum
 from dcfpca.methods import method_of
-from dcfpca.secagg.fixed_cohort.checking_turns import members_in_turn
+from dcfpca.secagg.checking_turns import members_in_turn
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.wire_constants import MESSAGE_BYTES, SMALL_SUM
-from tests.support.fixed_cohort_rules import WaitingRun
 from tests.support.rules import NAMES
+from tests.support.secure_rules import WaitingRun
 
 ROUND = 3
 
@@ -26,7 +26,7 @@ def waiting() -> WaitingRun:
 def facts_of(waiting: WaitingRun, size: int, round: int = ROUND - 1) -> StageFacts:
     method = method_of(waiting.spec)
     shown = StoredSum(round, pb.SumHeader(tag=7).SerializeToString(), bytes(size))
-    return stage_facts(waiting.spec, b"", waiting.run, encoded_consensus(method, method.begin()), shown)
+    return stage_facts(waiting.spec, b"", waiting.run, encoded_consensus(method.stages[0].down, method.begin()), shown)
 
 
 def opened_to(waiting: WaitingRun, facts: StageFacts, name: str) -> pb.RoundOpened:

@@ -10,7 +10,7 @@ import pytest
 from aggregator.run import events
 from aggregator.run.backup_recovery import ShownTicket, catch_up, newer_attempt, renumbered, ticket_of
 from aggregator.run.effects import Discard, RenumberConsensus
-from aggregator.run.phases import deadline
+from aggregator.run.round_rules import deadline
 from aggregator.run.state import Attempt, Phase, Run, Status
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.methods import method_of
@@ -142,15 +142,11 @@ def test_the_rounds_that_sites_agreed_to_are_not_exceeded() -> None:
     assert (final.round, final.outcome) == (4, Outcome.OUT_OF_ROUNDS)
 
 
-@pytest.mark.parametrize(("method", "first"), [("gradient", 1), ("subspace", 3)])
-def test_the_opening_cannot_take_another_number_and_the_run_ends(method: str, first: int) -> None:
-    spec = spec_of(method=method)
-    for number in range(first):
-        after, effects = catch_up(spec, at_round(number), ahead(5))
-        assert after.status is Status.FAILED
-        assert "propose the run again" in after.reason
-        assert effects == (Discard(AttemptRef("r1", number, 1)),)
-    assert catch_up(spec, at_round(first), ahead(5))[0].status is Status.RUNNING
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_run_set_back_to_its_opening_goes_on_under_a_number_that_no_site_has_seen(number: int) -> None:
+    after, effects = catch_up(spec_of(), at_round(number), ahead(5))
+    assert place(after) == ("running", 6, 1)
+    assert effects == (Discard(AttemptRef("r1", number, 1)), RenumberConsensus(6))
 
 
 def test_a_store_from_before_the_run_began_ends_it() -> None:

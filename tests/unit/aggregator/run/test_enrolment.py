@@ -7,10 +7,10 @@ import pytest
 from aggregator.run import events
 from aggregator.run.assignments import Kind, assignments
 from aggregator.run.effects import Discard, Sum
-from aggregator.run.phases import awaited, deadline
+from aggregator.run.round_rules import awaited, deadline
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.message_fate import Fate
-from tests.support.rules import NAMES, Machine, secure_until, spec_of
+from tests.support.rules import NAMES, Machine, spec_of
 
 
 def test_a_fixed_cohort_begins_as_soon_as_everybody_named_has_answered() -> None:
@@ -93,7 +93,7 @@ def test_one_who_withdraws_before_the_start_is_not_in_the_cohort() -> None:
 
 def test_one_who_withdraws_is_no_longer_waited_for() -> None:
     machine = Machine().enrol(*NAMES).upload("ann", "bob", "cem")
-    assert awaited(machine.run) == ("dag",)
+    assert awaited(machine.spec, machine.run) == ("dag",)
     machine.say(events.Responded, "dag", accept=False, reasons=("cohort too small",))
     assert machine.place == ("running", 0, 1, "summing")
     assert Sum(AttemptRef("r1", 0, 1)) in machine.effects
@@ -134,15 +134,12 @@ def test_consent_is_kept_as_it_was_given() -> None:
     assert (consent.private, consent.signature, consent.fingerprint) == (True, b"sig", "f" * 64)
 
 
-def test_withdrawing_in_mid_round_of_a_secure_run_lets_it_go_on() -> None:
-    machine = secure_until("sharing")
-    for who in NAMES[:3]:
-        machine.say(events.SharesSent, who, shares={"x": b"y"})
-        machine.say(events.BoundStated, who, exponent=1)
+def test_withdrawing_in_mid_round_of_a_plain_run_lets_it_go_on() -> None:
+    machine = Machine().enrol(*NAMES).upload("ann", "bob", "cem")
     machine.say(events.Responded, "dag", accept=False)
-    assert machine.place[3] == "uploading"
+    assert machine.place[3] == "summing"
     assert machine.run.attempt is not None
-    assert machine.run.attempt.members == NAMES[:3]
+    assert machine.run.attempt.survivors == NAMES[:3]
 
 
 def test_those_who_enrolled_in_a_run_that_never_began_are_told_of_its_end() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.store.sqlite_errors import StoreFailed
+from aggregator.store.database import StoreFailed
 from aggregator.store.update_files import UpdateFiles, UpdateKey
 from dcfpca.attempt_ref import AttemptRef
 from dcfpca.wire_constants import CHUNK_BYTES

@@ -21,10 +21,10 @@ from aggregator.store import audit
 from aggregator.store.audit import Signer
 from aggregator.store.codec import dump_consensus
 from aggregator.store.examination import examine
-from aggregator.store.opening_mark import mark_file
 from aggregator.store.run_rows import HeldRun, StoredRun, run_ids
+from aggregator.store.sqlite_store import mark_file
 from aggregator.store.store import Commit, Store
-from aggregator.store_thread import StoreThread
+from aggregator.store.thread import StoreThread
 from dcfpca.errors import DcfpcaError, UnusableState
 from dcfpca.methods import method_of
 from dcfpca.v1.admin_pb2 import RoundView

@@ -16,7 +16,7 @@ from aggregator.run.state import Run
 from aggregator.store.audit import Signer
 from aggregator.store.database import VERSION, StoreFailed
 from aggregator.store.store import Commit, Store
-from aggregator.store_thread import StoreThread
+from aggregator.store.thread import StoreThread
 from dcfpca.errors import BadInput
 from dcfpca.methods import method_of
 from tests.support.rules import Machine, spec_of

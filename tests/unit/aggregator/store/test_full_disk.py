@@ -30,7 +30,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 def consensus(round: int) -> Consensus:
     tensor = np.random.default_rng(round).standard_normal((CONSENSUS_BYTES // 8, 1))
-    return Consensus(round, TensorMessage(tensor, np.zeros(0)))
+    return Consensus(round, "fit", TensorMessage(tensor, np.zeros(0)))
 
 
 def round_of(store: Store, round: int, status: Status = Status.RUNNING) -> None:

@@ -24,8 +24,10 @@ from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadMessage
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Consensus, Outcome, Progress, TensorMessage
-from dcfpca.secagg import Advert, Reveal, Share
-from tests.support.rules import NAMES, Machine, secure_until, spec_of
+from dcfpca.secagg import Advert, Misfit, SealedShare
+from dcfpca.terms import Terms
+from tests.support.rules import NAMES, Machine, spec_of
+from tests.support.secure_rules import WaitingRun
 from tests.support.stores import OpenStore
 
 _names = st.sampled_from((*NAMES, "eve"))
@@ -34,15 +36,10 @@ _round = st.integers(0, 2)
 _attempt = st.integers(1, 3)
 _at = st.floats(0, 1e9)
 _ref = st.builds(AttemptRef, st.just("r1"), _round, _attempt)
+_advert = st.builds(Advert, _names, _blob, _blob, _blob, _blob, _blob)
+_share = st.builds(SealedShare, _names, _names, _blob, _blob)
+_misfit = st.builds(Misfit, _names, _blob, _blob, _blob)
 _place = {"at": _at, "participant": _names, "ref": _ref}
-
-
-def _advertised(at: float, who: str, ref: AttemptRef, keys: list[bytes]) -> events.KeysAdvertised:
-    return events.KeysAdvertised(at=at, participant=who, ref=ref, advert=Advert(who, *keys))
-
-
-def _revealed(at: float, who: str, ref: AttemptRef, shares: list[Share]) -> events.SharesRevealed:
-    return events.SharesRevealed(at=at, participant=who, ref=ref, reveal=Reveal(who, (), tuple(shares)))
 
 
 EVENTS: st.SearchStrategy[events.Event] = st.one_of(
@@ -57,12 +54,10 @@ EVENTS: st.SearchStrategy[events.Event] = st.one_of(
         fingerprint=st.text(max_size=5),
     ),
     st.builds(events.EnrolmentClosed, at=_at, overdue=st.booleans()),
-    st.builds(_advertised, *_place.values(), st.lists(_blob, min_size=6, max_size=6)),
-    st.builds(events.SharesSent, **_place, shares=st.dictionaries(_names, _blob, max_size=3)),
-    st.builds(events.BoundStated, **_place, exponent=st.integers(-1000, 1000)),
-    st.builds(events.UpdateReceived, **_place, sha256=_blob, size=st.integers(0, 2**40)),
-    st.builds(events.SurvivorsAttested, **_place, signature=_blob),
-    st.builds(_revealed, *_place.values(), st.lists(st.builds(Share, _names, _blob), max_size=2)),
+    st.builds(events.RunKeyAdvertised, at=_at, participant=_names, run_key=_advert),
+    st.builds(events.GroupSecretShared, at=_at, participant=_names, shares=st.lists(_share, max_size=2).map(tuple)),
+    st.builds(events.MisfitReported, **_place, misfit=_misfit),
+    st.builds(events.UpdateReceived, **_place, sha256=_blob, size=st.integers(0, 2**40), tag=st.integers(0, 2**61)),
     st.builds(events.ConsensusReached, at=_at, ref=_ref, outcome=st.sampled_from(["", "done"])),
     st.builds(events.ExportsLost, at=_at, participants=st.lists(_names, max_size=2).map(tuple)),
     st.builds(events.UpdatesLost, at=_at, ref=_ref, reason=st.text(max_size=5)),
@@ -71,7 +66,7 @@ EVENTS: st.SearchStrategy[events.Event] = st.one_of(
         events.DeadlinePassed,
         at=_at,
         ref=_ref,
-        phase=st.sampled_from(["advertising", "sharing", "uploading", "attesting", "unmasking"]),
+        phase=st.sampled_from(["advertising", "sharing", "uploading"]),
     ),
     st.builds(events.Joined, at=_at, participant=_names),
     st.builds(events.Left, at=_at, participant=_names),
@@ -101,10 +96,9 @@ STARTS = [
     Machine().run,
     Machine().enrol(*NAMES).run,
     Machine().enrol(*NAMES).upload("ann", "bob").run,
-    *(
-        secure_until(phase, max_attempts=2).run
-        for phase in ("advertising", "sharing", "uploading", "attesting", "unmasking")
-    ),
+    WaitingRun().run,
+    WaitingRun().advertise().share("ann").run,
+    WaitingRun().set_up().update("ann", "bob").run,
     Machine().enrol(*NAMES).upload().reach("done").tell(events.ExportRequested, export_id="e1").run,
 ]
 
@@ -119,19 +113,19 @@ def test_replaying_the_journal_gives_the_live_run(
     data: st.DataObject,
 ) -> None:
     """Events in batches of any size, as the runner commits them; the store is read back after each."""
-    spec = spec_of(aggregation="secure" if start.attempt and start.attempt.phase.value != "uploading" else "plain")
+    spec = spec_of(aggregation="secure" if start.secure is not None else "plain")
     store = open_store(tmp_path_factory.mktemp("journal") / "store.db")
     if isinstance(store.connection, SqliteDatabase):
         store.connection.execute("PRAGMA synchronous = OFF")
     try:
         start = replace(start, spec_sha256=spec.digest())
         store.create_run(start, spec.canonical(), "request", method_of(spec).begin())
-        live, seq, rest = start, 0, list(told)
+        live, seq, rest, terms = start, 0, list(told), Terms.of(spec)
         while rest:
             size = data.draw(st.integers(1, len(rest)))
             batch, rest, before, journal = rest[:size], rest[size:], live, []
             for event in batch:
-                after, _ = step(spec, live, event)
+                after, _ = step(terms, live, event)
                 if after is not live:
                     journal.append(event)
                 live = after
@@ -156,8 +150,8 @@ def test_a_consensus_is_read_back_bit_by_bit() -> None:
     memory = {"previous": draw.standard_normal((4, 2)), "count": np.array([3.0])}
     progress = Progress(change=1e-9, rank=2, noise=float("nan"), threshold=0.1, singular_values=draw.standard_normal(2))
     message = TensorMessage(draw.standard_normal((4, 2)), draw.standard_normal(3))
-    back = load_consensus(dump_consensus(Consensus(7, message, memory, progress, Outcome.CONVERGED)))
-    assert back.round == 7
+    back = load_consensus(dump_consensus(Consensus(7, "fit", message, memory, progress, Outcome.CONVERGED)))
+    assert (back.round, back.stage) == (7, "fit")
     assert back.outcome is Outcome.CONVERGED
     assert np.array_equal(back.broadcast.flat(), message.flat())
     assert {name: value.tolist() for name, value in back.memory.items()} == {
@@ -265,10 +259,9 @@ def test_updates_of_runs_that_ended_elsewhere_are_not_kept(tmp_path: Path) -> No
 
 
 STORED_EVENTS = (
-    b'{"at":1.0,"participant":"ann","round":2,"attempt":3,"kind":"keys_advertised","keys":{"sealing_key":"cw==",'
-    b'"masking_key":"bQ==","commitment":"Yw==","binding":"Yg==","certificate":"eA==","signature":"Zw=="}}',
-    b'{"at":1.0,"participant":"ann","round":2,"attempt":3,"kind":"shares_revealed",'
-    b'"reveal":{"survivor_shares":[["bob","MQ=="]],"dropout_shares":[]}}',
+    b'{"at":1.0,"participant":"ann","round":2,"attempt":3,"kind":"update_received","sha256":"ZA==","size":8,"tag":5}',
+    b'{"at":1.0,"participant":"ann","round":2,"attempt":3,"kind":"misfit_reported",'
+    b'"misfit":{"name":"ann","context":"Yw==","certificate":"eA==","signature":"Zw=="}}',
     b'{"at":1.0,"participant":"ann","round":2,"attempt":3,"kind":"seen_ahead","same_consensus":true}',
 )
 
@@ -282,14 +275,15 @@ def test_the_stored_layout_of_events_stays_as_it_is(body: bytes) -> None:
 
 
 def test_the_stored_layout_of_a_run_stays_as_it_is() -> None:
-    stored = json.loads(dump_run(secure_until("unmasking").run))
-    assert stored["round"].keys() >= {"round", "attempt", "keys", "roster", "members", "exponent", "reveals"}
-    assert stored["round"]["keys"]["ann"].keys() == {
-        "sealing_key",
-        "masking_key",
+    stored = json.loads(dump_run(WaitingRun().set_up().update("ann").run))
+    assert stored["round"].keys() >= {"round", "attempt", "phase", "opened_at", "updates", "tags"}
+    assert stored["fixed_cohort"].keys() >= {"exponents", "adverts", "shares", "roster", "ready", "previous_sum"}
+    assert stored["fixed_cohort"]["adverts"]["ann"].keys() == {
+        "name",
+        "key",
         "commitment",
         "binding",
         "certificate",
         "signature",
     }
-    assert not stored.keys() & {"spec_sha256", "attempt"}
+    assert not stored.keys() & {"spec_sha256", "attempt", "secure"}

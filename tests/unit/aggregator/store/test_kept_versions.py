@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 
 import pytest
 
-from aggregator.run.state import Run, Status
+from aggregator.run.state import Attempt, Phase, Run, Status
+from aggregator.store.codec import dump_run
 from aggregator.store.database import VERSION, explained
+from aggregator.store.database_port import row_checksum
 from aggregator.store.examination import examine
 from aggregator.store.run_rows import HeldRun, StoredRun
 from aggregator.store.store import Store
+from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import UnusableState
-from dcfpca.method_formats import memory_format
+from dcfpca.method_memory import memory_format
 from dcfpca.methods import method_of
 from tests.support.rules import spec_of
 
@@ -77,6 +81,36 @@ def test_a_state_that_this_software_cannot_read_is_paused_and_not_called_damaged
     assert isinstance(held, HeldRun)
     assert held.status == "paused"
     assert "cannot read it" in held.reason
+    store.close()
+
+
+def test_an_open_run_of_the_sum_that_went_on_without_members_is_held_and_a_finished_one_served(tmp_path: Path) -> None:
+    """As an earlier build wrote them: their specs have keys that are gone, and the open one events that are."""
+    store = Store(tmp_path / "store.db")
+    secure = spec_of(aggregation="secure")
+    kept_spec = json.dumps(json.loads(secure.canonical()) | {"dropouts": "go-on", "threshold": 0.5}).encode()
+    attempt = Attempt(ref=AttemptRef("open", 2, 1), first_attempt=1, phase=Phase.UPLOADING, opened_at=1.0)
+    runs = (
+        Run(run_id="open", created_at=1.0, status=Status.RUNNING, cohort=("ann", "bob"), attempt=attempt),
+        Run(run_id="over", created_at=2.0, status=Status.FINISHED, cohort=("ann", "bob")),
+    )
+    for run in runs:
+        store.create_run(run, secure.canonical(), run.run_id, method_of(secure).begin())
+        row = (run.run_id, run.run_id, kept_spec, run.created_at, memory_format(secure))
+        change = "UPDATE runs SET spec = ?, checksum = ? WHERE run_id = ?"
+        store.connection.execute(change, (kept_spec, row_checksum(*row), run.run_id))
+    state = json.loads(dump_run(runs[0]))
+    state["round"] |= {"phase": "unmasking", "keys": {}, "reveals": {}}
+    stored = (json.dumps(state).encode(), 0, "0.2.0")
+    change = "UPDATE runs SET state = ?, state_seq = ?, software = ?, state_checksum = ? WHERE run_id = 'open'"
+    store.connection.execute(change, (*stored, row_checksum("open", *stored)))
+    held, over = store.read_runs()
+    assert isinstance(held, HeldRun)
+    assert held.status == "paused"
+    assert "go on without members that drop out" in held.reason
+    assert "delete it" in held.hint
+    assert isinstance(over, StoredRun)
+    assert over.terms.spec == secure
     store.close()
 
 

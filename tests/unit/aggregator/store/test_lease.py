@@ -14,11 +14,10 @@ from pathlib import Path
 import pytest
 
 from aggregator.run.state import Run
-from aggregator.standby import LeaseKeeper
+from aggregator.service.standby import LeaseKeeper
 from aggregator.store import participants
-from aggregator.store.lease import Lease
-from aggregator.store.postgresql import LeaseLost, PostgresDatabase, connect, prepare
-from aggregator.store.sqlite_errors import StoreFailed
+from aggregator.store.database import StoreFailed
+from aggregator.store.postgresql import Lease, LeaseLost, PostgresDatabase, connect, prepare
 from aggregator.store.store import Commit, Store
 from dcfpca.errors import BadInput, UnusableState
 from dcfpca.methods import method_of

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from dcfpca.errors import BadInput
-from participant.data import DataTable, measure, open_matrix, select_features, without_empty_samples
-from participant.data.matrix_parts import MatrixParts
+from participant.data.data_config import DataTable
+from participant.data.facts import MatrixParts, measure, without_empty_samples
+from participant.data.matrix import select_features
+from participant.data.readers import open_matrix
 
 CSV = """patient,age,chol,ward,seen,diagnosis
 P1,63,233,north,2024-01-31,1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dcfpca.rpca.column_blocks import ArrayColumns
-from participant.data import Matrix
-from participant.data.feature_profile import profile_features
+from participant.data.facts import profile_features
+from participant.data.matrix import Matrix
 
 
 def test_every_kind_is_recognised() -> None:

@@ -12,7 +12,8 @@ from dcfpca.feature_names import difference, features_digest
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.spec import RunSpec, parse_spec
 from participant.data.matrix import Matrix, keep_samples, select_features
-from participant.policy import Accept, Refuse, SiteFacts, SitePolicy, review
+from participant.policy import Accept, Refuse, SiteFacts, SitePolicy
+from participant.review import review
 
 NAMES = ("height", "weight", "pulse")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from participant.data.orientation import orientation_doubt
+from participant.data.facts import orientation_doubt
 
 PATIENTS = tuple(f"P{number:05d}" for number in range(200))
 GENES = tuple(f"gene{'ABCD'[number % 4]}-{'xyz'[number % 3]}" for number in range(200))

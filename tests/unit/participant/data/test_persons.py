@@ -14,13 +14,14 @@ from pyarrow import parquet
 from dcfpca.errors import BadInput
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray, TensorMessage
-from dcfpca.rpca.private.grid import GRID_BITS
 from dcfpca.rpca.private.plan import PrivatePlan
 from dcfpca.rpca.private.schedule import PrivateSchedule
-from dcfpca.rpca.private.site import PrivateSite
-from participant.data import DataTable, Matrix, open_matrix
-from participant.data.matrix import keep_samples
-from participant.data.matrix_parts import MatrixParts
+from dcfpca.rpca.private.site import PrivateFit
+from dcfpca.rpca.private.whole_numbers import GRID_BITS
+from participant.data.data_config import DataTable
+from participant.data.facts import MatrixParts
+from participant.data.matrix import Matrix, keep_samples
+from participant.data.readers import open_matrix
 
 ROWS, RANK = 6, 2
 SCHEDULE = PrivateSchedule(rounds=3, rho=0.1)
@@ -85,7 +86,8 @@ def test_each_person_has_the_first_of_its_columns_in_the_sums_and_left_out_sampl
 def on_grid(M: FloatArray, persons: list[int], round: int, broadcast: TensorMessage) -> FloatArray:
     matrix = Matrix(ArrayColumns(M), persons=tuple(map(str, persons)))
     columns = MatrixParts(matrix, has_missing=False).one_per_person((), "here").columns if persons else matrix.columns
-    answer = PrivateSite(columns, RANK).answer(round, broadcast).flat()
+    site = PrivateFit(columns, RANK)
+    answer = (site.answer(PrivatePlan.of(broadcast)) if round else site.opening()).flat()
     return np.ldexp(np.rint(np.ldexp(answer, GRID_BITS)), -GRID_BITS)
 
 

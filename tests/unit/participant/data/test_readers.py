@@ -14,7 +14,10 @@ import zarr
 from pyarrow import csv, feather, ipc, parquet
 
 from dcfpca.errors import BadInput
-from participant.data import DataTable, Matrix, measure, open_matrix
+from participant.data.data_config import DataTable
+from participant.data.facts import measure
+from participant.data.matrix import Matrix
+from participant.data.readers import open_matrix
 from tests.support.malformed import malformed
 
 NAMES = ("height", "weight", "pulse")
@@ -199,6 +202,37 @@ def test_an_absent_column_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(BadInput, match="no column temperature") as caught:
         open_matrix(table(tmp_path / name, features=("height", "temperature")), tmp_path)
     assert "pulse" in caught.value.hint
+
+
+def external_storage(path: Path, other: Path) -> None:
+    with h5py.File(path, "w") as file:
+        file.create_dataset("d", (2, 8), "<f8", external=[(str(other), 0, 128)])
+
+
+def external_link(path: Path, other: Path) -> None:
+    with h5py.File(path, "w") as file:
+        file["own"] = np.ones((2, 8))
+        file["d"] = h5py.ExternalLink(str(other), "/data")
+
+
+def virtual_dataset(path: Path, other: Path) -> None:
+    layout = h5py.VirtualLayout((2, 8), "<f8")
+    layout[:] = h5py.VirtualSource(str(other), "data", shape=(2, 8))
+    with h5py.File(path, "w") as file:
+        file.create_virtual_dataset("d", layout)
+
+
+@pytest.mark.parametrize("write", [external_storage, external_link, virtual_dataset])
+@pytest.mark.parametrize("dataset", ["", "d"])
+def test_hdf5_that_refers_to_other_files_is_refused(
+    tmp_path: Path, write: Callable[[Path, Path], None], dataset: str
+) -> None:
+    other = tmp_path / "other.h5"
+    with h5py.File(other, "w") as file:
+        file["data"] = np.ones((2, 8))
+    write(tmp_path / "d.h5", other)
+    with pytest.raises(BadInput, match=r"refers to other files \(d\)"):
+        open_matrix(DataTable(path=tmp_path / "d.h5", dataset=dataset))
 
 
 def test_nothing_of_a_table_stays_in_the_spool_directory(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import split
-from dcfpca.rpca.federated_median import PRECISION, keys_of, values_of
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.scaling import SCALING_ROUNDS, ScaledMethod, split_broadcast
+from dcfpca.rpca.round_limits import SCALING_ROUNDS
+from dcfpca.rpca.scaling import PRECISION, keys_of, split_broadcast, values_of
 from dcfpca.rpca.simulate import collect, exchange, simulate
 from dcfpca.spec import RunSpec, parse_spec
 
@@ -106,7 +106,7 @@ def test_results_come_back_in_the_units_of_the_data() -> None:
     M, L, units, S = badly_scaled()
     # Centring by the median leaves a constant offset, so the scaled data has one more dimension.
     method = method_of(spec(40, rank=3, closing_rounds=False))
-    assert isinstance(method, ScaledMethod)
+    assert method.scaled
     done = simulate(method, split(M, (30, 60)))
     np.testing.assert_allclose(done.low_rank / units[:, None], L / units[:, None], atol=1e-4)
     found = done.outliers.toarray() / units[:, None]
@@ -139,7 +139,7 @@ def test_a_restored_site_goes_on_as_if_nothing_had_happened(name: str) -> None:
         fresh.restore(sites[0].snapshot())
         sites[0] = fresh
         consensus = method.advance(consensus, exchange(method, consensus, sites))
-        layout = method.broadcast_layout(consensus.round, consensus.stage)
+        layout = method.stage(consensus.stage).down
         assert consensus.broadcast.flat().size == layout.size
     alone = simulate(method, split(M, (30, 60)))
-    np.testing.assert_array_equal(collect(sites[0], consensus.broadcast).L, alone.results[0].L)
+    np.testing.assert_array_equal(collect(sites[0], consensus).L, alone.results[0].L)

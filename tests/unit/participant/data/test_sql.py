@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dcfpca.errors import BadInput
-from participant.data import DataTable, open_matrix
+from participant.data.data_config import DataTable
+from participant.data.readers import open_matrix
 
 
 @pytest.fixture

@@ -13,17 +13,18 @@ import pytest
 from dcfpca.chunked_vectors import header_of, message_bytes
 from dcfpca.errors import BadInput
 from dcfpca.rpca.column_blocks import ArrayColumns
-from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.private.grid import GRID_BITS
-from dcfpca.rpca.private.method import PrivateSubspaceMethod
+from dcfpca.rpca.method import Consensus, FloatArray
 from dcfpca.rpca.private.plan import PrivatePlan
+from dcfpca.rpca.private.stages import PrivateSolver
+from dcfpca.rpca.private.whole_numbers import GRID_BITS
 from dcfpca.secagg.errors import LostState
 from dcfpca.spec import RunSpec, parse_spec
+from dcfpca.terms import Terms
 from dcfpca.v1 import types_pb2 as types
 from participant.contract import Contract
 from participant.driver import SiteServices
 from participant.driver.local_work import LocalWork
-from participant.engine import Engine
+from participant.engine.thread_engine import Engine
 from participant.session import Consent, actions
 from participant.session.events import AnnouncedConsensus
 from participant.state.store import Store
@@ -31,6 +32,9 @@ from participant.state.store import Store
 SPEC = parse_spec({"rows": 60, "rank": 2, "participants": ["a", "b", "c"], "privacy": {"epsilon": 1.0, "clip": 1.0}})
 DATA = np.random.default_rng(0).standard_normal((60, 400))
 ENGINE = Engine(1)
+
+
+STAGES = {0: "open", 1: "sketch", 2: "fit"}
 
 
 class Site:
@@ -52,7 +56,7 @@ class Site:
         """The vector that is saved, and would be masked and sent."""
         work = LocalWork(run_id, self.services, lambda percent: None)
         told = consensus(SPEC, round, turn)
-        step = await work.step(Contract(run_id, "a", SPEC), actions.Compute(round, told), lambda: True, sites)
+        step = await work.step(Contract(run_id, "a", Terms.of(SPEC)), actions.Compute(round, told), lambda: True, sites)
         saved = self.store.step(run_id)
         assert saved is not None
         assert saved.vector.tobytes() == step.vector.tobytes()
@@ -60,19 +64,19 @@ class Site:
 
 
 def consensus(spec: RunSpec, round: int, turn: float) -> AnnouncedConsensus:
-    method = Contract("r1", "a", spec).method
-    layout = method.broadcast_layout(round)
+    stage = STAGES[round]
+    layout = Terms.of(spec).down(stage)
     if round == 0:
-        return AnnouncedConsensus(header_of(b"", layout, types.DTYPE_FLOAT64))
+        return AnnouncedConsensus(header_of(b"", layout, types.DTYPE_FLOAT64), stage=stage)
     U = np.linalg.qr(np.eye(60, layout.columns) + turn * np.eye(60, layout.columns, -1))[0]
     payload = message_bytes(PrivatePlan(U, 1.0, 1200.0, 0, 0.1, np.zeros(2)).broadcast())
-    return AnnouncedConsensus(header_of(payload, layout, types.DTYPE_FLOAT64), payload)
+    return AnnouncedConsensus(header_of(payload, layout, types.DTYPE_FLOAT64), payload, stage)
 
 
 def exact(round: int) -> FloatArray:
-    method = Contract("r1", "a", SPEC).method
-    told = PrivatePlan(np.eye(60, method.broadcast_layout(round).columns), 1.0, 1200.0, 0, 0.1, np.zeros(2))
-    return method.site(ArrayColumns(DATA)).answer(round, told.broadcast()).flat()
+    terms, stage = Terms.of(SPEC), STAGES[round]
+    told = PrivatePlan(np.eye(60, terms.down(stage).columns), 1.0, 1200.0, 0, 0.1, np.zeros(2))
+    return terms.method.site(ArrayColumns(DATA)).answer(Consensus(round, stage, told.broadcast())).flat()
 
 
 async def test_a_site_that_computes_a_step_again_has_the_same_bytes(tmp_path: Path) -> None:
@@ -92,7 +96,7 @@ async def test_the_sums_have_the_columns_that_enter_and_the_result_has_all(tmp_p
     assert (await whole.step(1)).tobytes() == (await alone.step(1)).tobytes()
     work = LocalWork("r1", whole.services, lambda percent: None)
     told = PrivatePlan(np.eye(60, 50), 1.0, 1200.0, 2, 0.1, np.ones(2)).broadcast()
-    blocks = work._result_site(Contract("r1", "a", SPEC)).finish(told)
+    blocks = work._result_site(Contract("r1", "a", Terms.of(SPEC))).finish(Consensus(1, "sketch", told))
     assert sum(block.L.shape[1] for block in blocks) == DATA.shape[1]
 
 
@@ -117,7 +121,7 @@ async def test_no_second_noise_is_drawn_for_the_opening_under_another_digest(tmp
     site.enrol()
     work, told = LocalWork("r1", site.services, lambda percent: None), consensus(SPEC, 0, 0.0)
     told.header.sha256 = bytes(32)
-    step = await work.step(Contract("r1", "a", SPEC), actions.Compute(0, told), lambda: True, 3)
+    step = await work.step(Contract("r1", "a", Terms.of(SPEC)), actions.Compute(0, told), lambda: True, 3)
     assert step.vector.tobytes() == (await site.step(0)).tobytes()
 
 
@@ -127,22 +131,22 @@ async def test_another_answer_to_the_same_step_has_another_noise(tmp_path: Path)
     site.enrol()
     other.enrol()
     apart = await site.step(1) - await other.step(1)
-    method = Contract("r1", "a", SPEC).method
-    assert isinstance(method, PrivateSubspaceMethod)
-    assert apart.std() > method.schedule.deviation(1) / np.sqrt(3 - 1)
+    solver = Terms.of(SPEC).method.solver
+    assert isinstance(solver, PrivateSolver)
+    assert apart.std() > solver.schedule.deviation(1) / np.sqrt(3 - 1)
 
 
 @pytest.mark.parametrize("round", [0, 1])
 async def test_what_is_saved_is_on_the_grid_and_has_its_share_of_the_noise(tmp_path: Path, round: int) -> None:
     site = Site(tmp_path)
     site.enrol()
-    method = Contract("r1", "a", SPEC).method
-    assert isinstance(method, PrivateSubspaceMethod)
+    method = Terms.of(SPEC).method
+    assert isinstance(method.solver, PrivateSolver)
     sent = await site.step(round)
     steps = np.ldexp(sent, GRID_BITS)
     assert np.array_equal(steps, np.rint(steps))
-    noise = sent - (exact(1) if round else method.site(ArrayColumns(DATA)).answer(0, method.begin().broadcast).flat())
-    expected = method.schedule.deviation(round) / np.sqrt(3 - 1)
+    noise = sent - (exact(1) if round else method.site(ArrayColumns(DATA)).answer(method.begin()).flat())
+    expected = method.solver.schedule.deviation(round) / np.sqrt(3 - 1)
     assert abs(noise.std() / expected - 1) < 5 / np.sqrt(2 * noise.size)
 
 

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dcfpca.attempt_ref import AttemptRef
 from dcfpca.identity import Role
 from dcfpca.message_fate import Fate
 from dcfpca.pki import create_authority, issue_credentials
@@ -28,7 +27,7 @@ from participant import wire_codec
 from participant.config import Config
 from participant.driver import RunDriver, SiteServices
 from participant.egress import Egress
-from participant.engine import Engine
+from participant.engine.thread_engine import Engine
 from participant.link import Link
 from participant.local_site import LocalSite, open_site
 from participant.policy import SitePolicy
@@ -36,7 +35,7 @@ from participant.session import Consent, actions, events
 from participant.state.ledger import PRIVACY_CHARGE
 from participant.state.store import Store
 
-SPEC = RunSpec(rows=6, rank=2, participants=("a", "b", "c"), dropouts="go-on")
+SPEC = RunSpec(rows=6, rank=2, participants=("a", "b", "c"))
 # The cohort of a plain run may shrink, and a site withdraws when it is too small; that of a secure run may not.
 PLAIN = RunSpec(rows=6, rank=2, participants=("a", "b", "c"), aggregation="plain")
 
@@ -70,7 +69,7 @@ async def services(config: Config) -> AsyncIterator[SiteServices]:
 def opened(attempt: int = 1, spec: RunSpec = SPEC) -> pb.Assignment:
     ref = types.RoundRef(run_id="run-1", round=0, attempt=attempt)
     header = types.TensorHeader(dtype=types.DTYPE_FLOAT64, sha256=bytes(32))
-    told = pb.RoundOpened(ref=ref, spec_sha256=spec.digest(), cohort=["a", "b", "c"], consensus=header)
+    told = pb.RoundOpened(ref=ref, spec_sha256=spec.digest(), cohort=["a", "b", "c"], consensus=header, stage="open")
     return pb.Assignment(run_id="run-1", key="k", round_opened=told)
 
 
@@ -83,15 +82,20 @@ def deliver(driver: RunDriver, assignment: pb.Assignment) -> None:
     driver.take(wire_codec.decode(assignment), assignment)
 
 
-async def test_the_seed_is_saved_before_anything_is_sent_and_kept_for_repeats(services: SiteServices) -> None:
+def key_wanted() -> pb.Assignment:
+    wanted = pb.RunKeyWanted(spec_sha256=SPEC.digest(), cohort=["a", "b", "c"])
+    return pb.Assignment(run_id="run-1", key="k", run_key_wanted=wanted)
+
+
+async def test_the_key_of_a_run_is_saved_before_anything_is_sent_and_kept_for_repeats(services: SiteServices) -> None:
     driver = enrolled(services)
-    deliver(driver, opened())
-    seed = services.store.seed("run-1")[0]
-    assert len(seed) == 32
+    deliver(driver, key_wanted())
+    slots = services.store.key_slots("run-1")
+    assert len(slots) == 2
     # The tasks that send have not had a turn yet.
     assert list(services.store.ledger.entries()) == []
-    deliver(driver, opened())
-    assert services.store.seed("run-1")[0] == seed
+    deliver(driver, key_wanted())
+    assert services.store.key_slots("run-1") == slots
     await driver.stop()
 
 
@@ -104,12 +108,12 @@ async def test_a_private_run_is_charged_before_anything_leaves_and_is_answered_w
     driver.take(events.Proposed(spec.canonical(), spec.digest()))
     # The tasks that send have not had a turn yet.
     assert [entry.item.kind for entry in services.store.ledger.entries()] == [PRIVACY_CHARGE]
-    same = RunDriver("run-1", services, services.store.run("run-1")).session.fixed
+    same = RunDriver("run-1", services, services.store.run("run-1")).session.secure
     assert same is not None
     with pytest.raises(OutOfTurn):
         _ = same.side
     services.site.matrix = replace(services.site.matrix, persons=("ann",) * 9)
-    other = RunDriver("run-1", services, services.store.run("run-1")).session.fixed
+    other = RunDriver("run-1", services, services.store.run("run-1")).session.secure
     assert other is not None
     with pytest.raises(LostState):
         _ = other.side
@@ -136,55 +140,32 @@ async def test_what_could_not_be_saved_stops_the_daemon_and_nothing_of_it_leaves
     assert list(services.store.ledger.entries()) == []
 
 
-async def test_a_new_attempt_has_a_new_seed(services: SiteServices) -> None:
+async def test_after_a_kill_the_run_goes_on_with_the_same_key(services: SiteServices) -> None:
     driver = enrolled(services)
-    deliver(driver, opened(1))
-    first = services.store.seed("run-1")[0]
-    deliver(driver, opened(2))
-    assert services.store.seed("run-1")[0] not in (b"", first)
-    assert driver.session.ref == AttemptRef("run-1", 0, 2)
-    await driver.stop()
-
-
-async def test_after_a_kill_the_same_attempt_goes_on_with_the_same_seed(services: SiteServices) -> None:
-    driver = enrolled(services)
-    deliver(driver, opened())
-    seed = services.store.seed("run-1")[0]
+    deliver(driver, key_wanted())
+    slots = services.store.key_slots("run-1")
     await driver.stop()
     row = services.store.run("run-1")
     assert row is not None
     again = RunDriver("run-1", services, row)
     again.restore(row)
-    deliver(again, opened())
-    assert again.session.ref == AttemptRef("run-1", 0, 1)
-    assert services.store.seed("run-1")[0] == seed
-    await again.stop()
-
-
-async def test_an_attempt_whose_seed_was_spent_is_sat_out_and_the_next_is_joined(services: SiteServices) -> None:
-    driver = enrolled(services)
-    deliver(driver, opened())
-    await driver.stop()
-    services.store.end("run-1", "enrolled", "")  # wipes seeds and messages, as the first start after a power cut does
-    again = enrolled(services)
-    deliver(again, opened(1))
-    assert again.session.ref is None
-    assert services.store.seed("run-1")[0] == b""
-    deliver(again, opened(2))
-    assert again.session.ref == AttemptRef("run-1", 0, 2)
+    deliver(again, key_wanted())
+    assert again.session.secure is not None
+    assert again.session.secure.cohort == ("a", "b", "c")
+    assert services.store.key_slots("run-1") == slots
     await again.stop()
 
 
 async def test_the_local_step_is_saved_before_its_update_is_announced(services: SiteServices) -> None:
-    driver = enrolled(services)
-    deliver(driver, opened())
+    driver = enrolled(services, PLAIN)
+    deliver(driver, opened(spec=PLAIN))
     while services.store.step("run-1") is None:
         await services.engine.run(lambda: None)
     step = services.store.step("run-1")
     assert step is not None
     assert step.round == 0
     kinds = {entry.item.kind for entry in services.store.ledger.entries()}
-    assert kinds <= {"public keys"}
+    assert kinds <= {"plain update"}
     await driver.stop()
 
 
@@ -218,7 +199,7 @@ def opened_to_a_cohort_too_small() -> pb.Assignment:
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"), [(SPEC, ended()), (PLAIN, opened_to_a_cohort_too_small())], ids=["aborted", "withdrawn"]
+    ("spec", "told"), [(PLAIN, ended()), (PLAIN, opened_to_a_cohort_too_small())], ids=["aborted", "withdrawn"]
 )
 async def test_a_local_step_stops_at_the_next_block_once_the_run_goes_on_no_longer(
     services: SiteServices, spec: RunSpec, told: pb.Assignment, monkeypatch: pytest.MonkeyPatch

@@ -13,9 +13,8 @@ from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Columns, Consensus, FloatArray, Total
 from dcfpca.spec import parse_spec
 from participant.data.matrix import WindowedColumns
-from participant.engine import Engine
-from participant.engine.cancellation import CancellableColumns, Cancellation, WorkCancelled
-from participant.engine.progress import MeteredColumns, ProgressMeter
+from participant.engine.progress import Cancellation, MeteredColumns, ProgressMeter, WorkCancelled
+from participant.engine.thread_engine import Engine
 
 ROWS, COLUMNS, WINDOW = 6, 60, 10
 ENDLESS = {"local_iterations": 10**12}
@@ -47,7 +46,7 @@ def after_the_opening(spec: Any) -> tuple[Any, Consensus]:
     """The method of the spec and the consensus of its first round."""
     method = method_of(spec)
     begun = method.begin()
-    opening = method.site(ArrayColumns(matrix())).answer(0, begun.broadcast)
+    opening = method.site(ArrayColumns(matrix())).answer(begun)
     return method, method.advance(begun, Total(opening, 1))
 
 
@@ -61,7 +60,7 @@ def test_endless_local_iterations_end_with_the_read_that_follows_a_cancellation(
     columns = MeteredColumns(there, ProgressMeter(lambda _: None), cancellation)
     engine = Engine(1, scratch=tmp_path)
     with pytest.raises(WorkCancelled):
-        engine.site(method, columns).answer(1, consensus.broadcast)
+        engine.site(method, columns).answer(consensus)
     # Two threads read windows, so that one more may be under way; without cancellation there would be 10¹² of them.
     assert told.reads <= (22 if windows else 20)
     engine.close()
@@ -69,7 +68,7 @@ def test_endless_local_iterations_end_with_the_read_that_follows_a_cancellation(
 
 def test_work_within_one_part_is_cancelled_between_its_blocks() -> None:
     cancellation = Cancellation()
-    columns = CancellableColumns(ArrayColumns(matrix()), cancellation)
+    columns = MeteredColumns(ArrayColumns(matrix()), None, cancellation)
     np.testing.assert_array_equal(columns.read(0, 5), matrix()[:, :5])
     cancellation.cancel()
     with pytest.raises(WorkCancelled):

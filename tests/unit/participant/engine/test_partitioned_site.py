@@ -13,16 +13,18 @@ from dcfpca.atomic_files import atomic_write
 from dcfpca.errors import BadInput
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
-from dcfpca.rpca.method import Columns, Consensus, FloatArray, Method, Site, Total
+from dcfpca.rpca.method import Columns, Consensus, FloatArray, Total
 from dcfpca.rpca.simulate import collect
+from dcfpca.rpca.stage import Site
+from dcfpca.rpca.stage_list import Method
 from dcfpca.spec import parse_spec
-from participant.data import DataTable, open_matrix
+from participant.data.data_config import DataTable
 from participant.data.matrix import ChunkedColumns, WindowedColumns
-from participant.engine import Engine
+from participant.data.readers import open_matrix
 from participant.engine import thread_engine as engine_module
-from participant.engine.part_states import PartStates
-from participant.engine.partitioned_site import PartitionedSite
-from participant.state.array_file import read_arrays, write_arrays
+from participant.engine.partitioned_site import PartitionedSite, PartStates
+from participant.engine.thread_engine import Engine
+from participant.state.step_files import read_arrays, write_arrays
 
 EXACT = {"single": 1.0}
 LIMIT = 64 * 8 * 30 * 20  # a window is 20 columns
@@ -55,7 +57,7 @@ def columns(tmp_path: Path, request: pytest.FixtureRequest) -> Columns:
 def run(method: Method, site: Site, consensus: Consensus, rounds: int) -> tuple[Consensus, list[FloatArray]]:
     updates = []
     for _ in range(rounds):
-        update = site.answer(consensus.round, consensus.broadcast)
+        update = site.answer(consensus)
         updates.append(update.flat())
         consensus = method.advance(consensus, Total(update, 1))
     return consensus, updates
@@ -79,7 +81,7 @@ def test_parts_from_disk_give_what_the_whole_gives(
     ours, updates = run(method, parted, method.begin(), rounds)
     theirs, expected = run(method, whole, method.begin(), rounds)
     assert all(close(one, other) for one, other in zip(updates, expected, strict=True))
-    found, wanted = collect(parted, ours.broadcast), collect(whole, theirs.broadcast)
+    found, wanted = collect(parted, ours), collect(whole, theirs)
     # `gradient` solves its result block by block to 1e-10, and these parts are smaller than a block.
     tolerance = 1e-9 if "method" in keys else 1e-11
     assert close(found.L, wanted.L, tolerance)
@@ -117,7 +119,7 @@ def test_parts_held_in_memory_give_what_the_whole_gives_also_after_a_restart(
     engine.resume(fresh, read_arrays(tmp_path / "step"))
     (ours, again), (_, once) = (run(method, one, consensus, 3) for one in (fresh, parted))
     assert all(close(one, other) for one, other in zip(again, once, strict=True))
-    assert close(collect(fresh, ours.broadcast).L, collect(parted, ours.broadcast).L)
+    assert close(collect(fresh, ours).L, collect(parted, ours).L)
 
 
 def test_no_more_parts_compute_at_a_time_than_there_are_threads(tmp_path: Path) -> None:
@@ -129,7 +131,7 @@ def test_no_more_parts_compute_at_a_time_than_there_are_threads(tmp_path: Path) 
         with lock:
             computing += 1
             most = max(most, computing)
-        site.answer(0, method.begin().broadcast)
+        site.answer(method.begin())
         with lock:
             computing -= 1
         return np.ones(1)
@@ -148,7 +150,7 @@ def test_a_thread_more_waits_for_the_disk_only_where_nothing_reads_ahead(
     engine, method = Engine(2, memory_limit=1 << 21, scratch=tmp_path), method_of(parse_spec({"rows": 60, "rank": 3}))
     before = set(threading.enumerate())
     site = engine.site(method, open_matrix(DataTable(path=tmp_path / "M.npy"), tmp_path, 1 << 21).columns)
-    site.answer(0, method.begin().broadcast)
+    site.answer(method.begin())
     begun = [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("parts")]
     engine.close()
     assert len(begun) == threads
@@ -177,11 +179,11 @@ def test_a_state_of_another_cut_is_left_and_the_run_ends_where_it_would_have(col
         now = consensus
         while now.outcome is None:
             now, _ = run(method, one, now, 1)
-        ends.append(collect(one, now.broadcast).L)
+        ends.append(collect(one, now).L)
     assert float(np.linalg.norm(ends[0] - ends[1])) <= 1e-10 * float(np.linalg.norm(ends[0]))
     other = PartitionedSite(method, columns, 100, engine._part_workers(1, columns))
     other.restore(engine.site(method, columns).snapshot())
-    assert other.answer(consensus.round, consensus.broadcast).tensor.shape == (30, 3)
+    assert other.answer(consensus).tensor.shape == (30, 3)
 
 
 def test_what_a_part_cannot_read_is_the_sites_sentence() -> None:
@@ -193,7 +195,7 @@ def test_what_a_part_cannot_read_is_the_sites_sentence() -> None:
     method = method_of(parse_spec({"rows": 30, "rank": 3}))
     broken = Engine(2).site(method, WindowedColumns(ChunkedColumns((30, 550), fetch, 1), 40))
     with pytest.raises(BadInput, match="the disk is gone"):
-        broken.answer(0, method.begin().broadcast)
+        broken.answer(method.begin())
 
 
 def test_a_shelf_keeps_once_what_parts_share(tmp_path: Path) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from dcfpca.rpca.column_blocks import ArrayColumns, blocks
 from dcfpca.spec import parse_spec
+from dcfpca.terms import Terms
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import RoundRef
 from participant.contract import Contract, EgressViolation, progress_item
-from participant.engine.progress import MeteredColumns, ProgressMeter, passes_of
+from participant.engine.progress import MeteredColumns, ProgressMeter
 
 
 def test_percentages_are_told_at_most_once_in_a_while() -> None:
@@ -35,12 +38,15 @@ def test_metered_columns_are_the_columns() -> None:
 
 
 def test_a_gradient_step_reads_the_columns_once_per_local_iteration() -> None:
-    assert passes_of(parse_spec({"rows": 3, "rank": 1})) == 1
-    assert passes_of(parse_spec({"rows": 3, "rank": 1, "method": "gradient", "gradient": {"local_iterations": 7}})) == 7
+    def reads(**keys: Any) -> int:
+        return Terms.of(parse_spec({"rows": 3, "rank": 1, **keys})).method.solver.reads_per_round
+
+    assert reads() == 1
+    assert reads(method="gradient", gradient={"local_iterations": 7}) == 7
 
 
 def test_nothing_but_a_percentage_leaves() -> None:
-    contract = Contract("run", "a", parse_spec({"rows": 3, "rank": 1}))
+    contract = Contract("run", "a", Terms.of(parse_spec({"rows": 3, "rank": 1})))
     ref = RoundRef(run_id="run", round=2, attempt=1)
     assert progress_item(contract, pb.ReportProgressRequest(ref=ref, percent=40)).shape == "40 %"
     with pytest.raises(EgressViolation):

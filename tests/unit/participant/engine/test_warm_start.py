@@ -12,8 +12,9 @@ from dcfpca.errors import BadInput
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import split
 from dcfpca.rpca.initial_basis import opening_basis, opening_factor
-from dcfpca.rpca.method import Consensus, FloatArray, Method
+from dcfpca.rpca.method import Consensus, FloatArray
 from dcfpca.rpca.simulate import collect, exchange
+from dcfpca.rpca.stage_list import Method
 from dcfpca.spec import RunSpec, parse_spec
 
 
@@ -33,7 +34,7 @@ def solve(method: Method, M: FloatArray, warm: FloatArray | None = None) -> tupl
         consensus = replace(consensus, memory={"warm": warm})
     while consensus.outcome is None:
         consensus = method.advance(consensus, exchange(method, consensus, sites))
-    L = np.concatenate([collect(site, consensus.broadcast).L for site in sites], axis=1)
+    L = np.concatenate([collect(site, consensus).L for site in sites], axis=1)
     return consensus.round, L, method.model(consensus)["U"]
 
 

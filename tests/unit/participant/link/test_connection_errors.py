@@ -9,8 +9,8 @@ import grpc
 import pytest
 
 from dcfpca.connection_diagnosis import Address, TlsFiles
+from participant.link.assignment_stream import Recovery, classify_failure
 from participant.link.calls import TRANSIENT
-from participant.link.connection_errors import Recovery, classify_failure
 
 FILES = TlsFiles(Path("ca.pem"), Path("cert.pem"), Path("key.pem"))
 Code = grpc.StatusCode

@@ -11,8 +11,10 @@ import pytest
 from pyarrow import parquet
 from scipy import sparse
 
-from dcfpca.rpca.method import ColumnScores
-from participant.results import table_files
+from dcfpca.result_tables import read_table
+from dcfpca.rpca.method import ColumnScores, ResultBlock
+from participant.results import flag_tables
+from participant.results.block_files import FlaggedEntries, flagged_entries
 from participant.results.flag_tables import (
     OUTLIERS,
     SAMPLES,
@@ -33,9 +35,8 @@ def known() -> FlaggedResult:
     S = np.zeros((2, 3))
     S[1, 2], S[0, 0] = 500.0, -4.0
     scores = ColumnScores(np.array([0.01, 0.9, 1e-12]), np.array([4.0, 0.5, 50.0]), np.zeros(3))
-    return FlaggedResult(
-        L, sparse.csc_array(S), np.array([1.0, 10.0]), scores, ("ann", "bob", "cem"), ("age", "chol"), 0.01
-    )
+    entries = flagged_entries(ResultBlock(0, L, sparse.csc_array(S), np.zeros((3, 0))))
+    return FlaggedResult(entries, np.array([1.0, 10.0]), scores, ("ann", "bob", "cem"), ("age", "chol"), 0.01)
 
 
 def test_each_flagged_entry_is_named_with_what_was_observed_and_expected(tmp_path: Path) -> None:
@@ -73,13 +74,40 @@ def test_parquet_holds_what_csv_does_under_the_types_that_the_manifest_states(tm
 
 
 def test_without_pyarrow_there_is_csv_and_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_files, "find_spec", lambda name: None)
+    monkeypatch.setattr(flag_tables, "find_spec", lambda name: None)
     files = write_flag_tables(tmp_path, known())
     assert files == (OUTLIERS, SAMPLES)
     assert "pip install 'dcfpca[data]'" in tables_entry(files)["note"]
 
 
 def test_a_result_without_flags_has_tables_without_lines(tmp_path: Path) -> None:
-    write_flag_tables(tmp_path, replace(known(), S=sparse.csc_array((2, 3))))
+    write_flag_tables(tmp_path, replace(known(), entries=FlaggedEntries(*7 * [np.zeros(0, int)])))
     assert parquet.read_table(tmp_path / "outliers.parquet").num_rows == 0
     assert lines_of(tmp_path / OUTLIERS) == []
+
+
+FORMULAS = ("=1+1", "+1", "-cmd|' /C calc'!A0", "@SUM(A1)", "\t=1", "\r=1", "\uff1d1", "'=1")
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_text_of_a_csv_cell_is_never_a_formula_and_is_read_back_as_it_was(tmp_path: Path, text: str) -> None:
+    write_flag_tables(tmp_path, replace(known(), ids=("ann", "bob", text), features=("age", text)))
+    for name, cells in ((OUTLIERS, ("id", "feature")), (SAMPLES, ("id", "top_features"))):
+        line = lines_of(tmp_path / name)[0]
+        assert [line[cell] for cell in cells] == [f"'{text}", f"'{text}"]
+        for path in tmp_path.glob("*.parquet"):
+            path.unlink()
+        assert [str(read_table(tmp_path / name)[cell][0]) for cell in cells] == [text, text]
+
+
+def test_negative_numbers_of_a_csv_stay_numbers(tmp_path: Path) -> None:
+    write_flag_tables(tmp_path, known())
+    assert [line["deviation"] for line in lines_of(tmp_path / OUTLIERS)] == ["500", "-4"]
+
+
+def test_a_table_is_read_with_all_digits_where_parquet_has_them(tmp_path: Path) -> None:
+    exact = replace(known().entries, off=np.array([-4.123456789012345, 500.0]))
+    write_flag_tables(tmp_path, replace(known(), entries=exact))
+    assert read_table(tmp_path / OUTLIERS)["deviation"].tolist() == [500.0, -4.123456789012345]
+    (tmp_path / "outliers.parquet").unlink()
+    assert read_table(tmp_path / OUTLIERS)["deviation"].tolist() == [500.0, -4.12346]

@@ -13,9 +13,11 @@ from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.simulate import exchange
 from dcfpca.spec import RunSpec
+from dcfpca.terms import Terms
 from participant.commands.transform import transform
 from participant.config import Config
-from participant.results import FinalBroadcast, ResultFacts, write_results
+from participant.results.manifest import ResultFacts
+from participant.results.writing import write_results
 
 FACTS = ResultFacts("run-1", "a", b"d" * 32, 9, "converged", "2026-01-01T00:00:00+00:00")
 AGE, CHOLESTEROL = 0, 4
@@ -39,8 +41,7 @@ def _finished(directory: Path, spec: RunSpec, M: FloatArray) -> Config:
     sites, consensus = [method.site(ArrayColumns(own)) for own in (M[:, :400], M[:, 400:])], method.begin()
     while consensus.outcome is None:
         consensus = method.advance(consensus, exchange(method, consensus, sites))
-    final = FinalBroadcast(consensus.broadcast, consensus.stage)
-    write_results(directory / "results", FACTS, spec, sites[0], final, 400)
+    write_results(directory / "results", FACTS, Terms.of(spec), sites[0], consensus, 400)
     tables = {
         "identity": {"ca": directory, "cert": directory, "key": directory},
         "data": {"path": directory},

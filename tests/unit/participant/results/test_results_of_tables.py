@@ -14,8 +14,11 @@ from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.simulate import collect, exchange
 from dcfpca.spec import parse_spec
-from participant.results import FinalBroadcast, ResultFacts, load_features, load_scaling, write_results
-from participant.results.block_files import ColumnsFile, OutliersFile
+from dcfpca.terms import Terms
+from participant.results.block_files import columns_file, outliers_file
+from participant.results.manifest import ResultFacts
+from participant.results.reading import load_features, load_scaling
+from participant.results.writing import write_results
 
 FACTS = ResultFacts("20260101-abcd", "a", bytes(32), 3, "converged", "2026-01-01T00:00:00+00:00")
 
@@ -26,14 +29,14 @@ def test_blocks_of_columns_add_up_to_the_matrix(tmp_path: Path, cuts: tuple[int,
     matrix = rng.standard_normal((5, 9))
     S = sparse.csc_array(np.where(rng.random((5, 9)) < 0.3, matrix, 0.0))
     with (
-        ColumnsFile(tmp_path / "L.npy", 5, 9) as L,
-        ColumnsFile(tmp_path / "V.npy", 5, 9, turned=True) as V,
-        OutliersFile(tmp_path / "S.npz", 5, 9) as outliers,
+        columns_file(tmp_path / "L.npy", 5, 9) as L,
+        columns_file(tmp_path / "V.npy", 5, 9, turned=True) as V,
+        outliers_file(tmp_path / "S.npz", 5, 9) as outliers,
     ):
         for start, stop in itertools.pairwise(cuts):
-            L.append(matrix[:, start:stop])
-            V.append(matrix[:, start:stop])
-            outliers.append(sparse.csc_array(S[:, start:stop]))
+            L(matrix[:, start:stop])
+            V(matrix[:, start:stop])
+            outliers(sparse.csc_array(S[:, start:stop]))
     np.testing.assert_array_equal(np.load(tmp_path / "L.npy"), matrix)
     np.testing.assert_array_equal(np.load(tmp_path / "V.npy"), matrix.T)
     loaded = sparse.load_npz(tmp_path / "S.npz")
@@ -43,8 +46,8 @@ def test_blocks_of_columns_add_up_to_the_matrix(tmp_path: Path, cuts: tuple[int,
 
 
 def test_a_matrix_without_outliers_is_an_empty_sparse_one(tmp_path: Path) -> None:
-    with OutliersFile(tmp_path / "S.npz", 4, 2) as outliers:
-        outliers.append(sparse.csc_array((4, 2)))
+    with outliers_file(tmp_path / "S.npz", 4, 2) as outliers:
+        outliers(sparse.csc_array((4, 2)))
     assert sparse.load_npz(tmp_path / "S.npz").shape == (4, 2)
 
 
@@ -57,7 +60,7 @@ def test_the_manifest_of_a_scaled_run_says_how_to_read_it(tmp_path: Path) -> Non
     site, consensus = method.site(ArrayColumns(matrix)), method.begin()
     while consensus.outcome is None:
         consensus = method.advance(consensus, exchange(method, consensus, [site]))
-    write_results(tmp_path, FACTS, spec, site, FinalBroadcast(consensus.broadcast, consensus.stage), 30)
+    write_results(tmp_path, FACTS, Terms.of(spec), site, consensus, 30)
     folder = tmp_path / FACTS.run_id
     manifest = json.loads((folder / "manifest.json").read_text())
     assert {"centre.npy", "scale.npy"} < set(manifest["files"])
@@ -65,5 +68,5 @@ def test_the_manifest_of_a_scaled_run_says_how_to_read_it(tmp_path: Path) -> Non
     U, V = np.load(folder / "U.npy"), np.load(folder / "V.npy")
     centre, scale = load_scaling(tmp_path, FACTS.run_id, 12)
     np.testing.assert_allclose(np.load(folder / "L.npy"), centre[:, None] + scale[:, None] * (U @ V.T))
-    np.testing.assert_allclose(np.load(folder / "L.npy"), collect(site, consensus.broadcast).L)
+    np.testing.assert_allclose(np.load(folder / "L.npy"), collect(site, consensus).L)
     assert load_features(tmp_path, FACTS.run_id) == names

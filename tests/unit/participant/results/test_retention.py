@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from participant.results.retention import delete_expired_results
+from participant.results.reading import delete_expired_results
 
 DAY = 86400.0
 NOW = 100 * DAY

@@ -20,9 +20,12 @@ from dcfpca.rpca.robust_projection import project
 from dcfpca.rpca.simulate import exchange
 from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.spec import RunSpec
+from dcfpca.terms import Terms
 from participant.commands.transform import transform
 from participant.config import Config
-from participant.results import FinalBroadcast, ResultFacts, read_manifests, write_results
+from participant.results.manifest import ResultFacts
+from participant.results.reading import read_manifests
+from participant.results.writing import write_results
 
 ROWS, RANK = 60, 3
 FACTS = ResultFacts("run-1", "a", b"d" * 32, 9, "converged", "2026-01-01T00:00:00+00:00")
@@ -43,7 +46,7 @@ def finished(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, RunS
     site, consensus = method.site(ArrayColumns(M)), method.begin()
     while consensus.outcome is None:
         consensus = method.advance(consensus, exchange(method, consensus, [site]))
-    write_results(tmp_path / "results", FACTS, spec, site, FinalBroadcast(consensus.broadcast, consensus.stage), 80)
+    write_results(tmp_path / "results", FACTS, Terms.of(spec), site, consensus, 80)
     return tmp_path / "results", spec, M
 
 
@@ -70,6 +73,30 @@ def test_the_manifest_names_every_file_with_its_digest(finished: tuple[Path, Run
         content = (directory / "run-1" / name).read_bytes()
         assert facts == {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     assert manifest["certificate"]
+
+
+def test_the_tables_of_flags_are_made_from_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = generate(Recipe(ROWS, 80, RANK), 0)
+    M = problem.L + problem.S
+    spec = RunSpec.model_validate({"rows": ROWS, "rounds": 40, "rank": RANK})
+    method = method_of(spec)
+    site, consensus = method.site(ArrayColumns(M)), method.begin()
+    while consensus.outcome is None:
+        consensus = method.advance(consensus, exchange(method, consensus, [site]))
+
+    def refuse(*arguments: object, **named: object) -> None:
+        raise AssertionError("a file was read back")
+
+    for library, name in ((np, "load"), (sparse, "load_npz"), (Path, "read_text")):
+        monkeypatch.setattr(library, name, refuse)
+    write_results(tmp_path, FACTS, Terms.of(spec), site, consensus, 80)
+    monkeypatch.undo()
+    result = read_result(tmp_path / "run-1")
+    lines = list(result.outlier_table().rows())
+    assert len(lines) == result.S.nnz > 0
+    for line in lines:
+        place = int(line["feature"]), int(line["id"])
+        assert (line["expected"], line["deviation"]) == (result.L[place], result.S[place])
 
 
 def test_a_directory_that_fails_half_way_leaves_the_old_one(tmp_path: Path) -> None:
@@ -115,7 +142,7 @@ def test_transform_cleans_columns_that_were_not_in_the_run(tmp_path: Path) -> No
     site, consensus = method.site(ArrayColumns(M[:, :90])), method.begin()
     while consensus.outcome is None:
         consensus = method.advance(consensus, exchange(method, consensus, [site]))
-    write_results(tmp_path / "results", FACTS, spec, site, FinalBroadcast(consensus.broadcast, consensus.stage), 90)
+    write_results(tmp_path / "results", FACTS, Terms.of(spec), site, consensus, 90)
     np.save(tmp_path / "new.npy", M[:, 90:])
     config = config_of(tmp_path, tmp_path / "results")
     report = transform(config, "run-1", tmp_path / "new.npy", tmp_path / "out")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dcfpca.privacy.zcdp import rho_of
+from participant.policy import ABOUT_DATA
 from participant.privacy_review import Spending
-from participant.session import Session, actions, events
+from participant.session import History, Session, actions, events
 from tests.support.secagg import identity_of
 from tests.support.sessions import enrolled, kinds, opened, session_of, site_of, spec_of
 
@@ -17,7 +20,7 @@ def test_the_spec_cannot_be_changed_after_consent() -> None:
     (refusal,) = session.handle(opened(other)).actions
     assert isinstance(refusal, actions.LogRefusal)
     assert "another spec" in refusal.reason
-    assert kinds(session.handle(opened(spec_of()))) == ["Compute", "Advertise"]
+    assert kinds(session.handle(opened(spec_of()))) == ["Compute"]
 
 
 def test_a_spec_that_does_not_match_its_digest_is_not_answered() -> None:
@@ -64,8 +67,8 @@ def test_the_spec_cannot_be_changed_while_a_person_is_asked_to_approve_it() -> N
 def test_a_run_that_waited_for_a_person_is_refused_if_its_budget_was_spent_meanwhile() -> None:
     spent = [Spending(0.0, 0.0)]
     site = site_of("a", manual_approval=True, max_epsilon=1.0)
-    session = Session("run-1", site, lambda: identity_of("a"), spent=lambda: spent[0])
-    spec = spec_of(dropouts="wait", privacy={"epsilon": 1.0})
+    session = Session("run-1", site, lambda: identity_of("a"), history=History(spent=lambda: spent[0]))
+    spec = spec_of(aggregation="secure", privacy={"epsilon": 1.0})
     assert kinds(session.handle(events.Proposed(spec.canonical(), spec.digest()))) == ["AwaitApproval"]
     spent[0] = Spending(rho_of(0.5, 1e-6), 0.0)
     (answer,) = session.handle(events.Approved()).actions
@@ -82,3 +85,17 @@ def test_a_cohort_smaller_than_the_policy_makes_the_site_withdraw_and_stay_out()
         assert not answer.accept
         assert "2 participants" in answer.reasons[0]
     assert kinds(session.handle(opened(spec_of(), round=2))) == ["Respond"]
+
+
+def test_after_many_refusals_about_the_data_a_person_is_asked_whatever_the_verdict() -> None:
+    site = site_of("a", max_data_refusals=2)
+    history, fits = History(data_refusals=lambda: 2), spec_of()
+    for facts in (site, replace(site, columns=1)):
+        session = Session("run-1", facts, lambda: identity_of("a"), history=history)
+        assert kinds(session.handle(events.Proposed(fits.canonical(), fits.digest()))) == ["AwaitApproval"]
+        approved = session.handle(events.Approved())
+        (answer,) = [one for one in approved.actions if isinstance(one, actions.Respond)]
+        assert (answer.accept, answer.reasons) == ((True, ()) if facts is site else (False, (ABOUT_DATA,)))
+    public = spec_of(rows=77)
+    session = Session("run-1", site, lambda: identity_of("a"), history=history)
+    assert kinds(session.handle(events.Proposed(public.canonical(), public.digest()))) == ["Respond"]

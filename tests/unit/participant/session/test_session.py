@@ -1,5 +1,5 @@
-"""A site's session: rounds, restarts, the end; its consent is in test_enrolment.py, the secure attempt in
-test_secure_attempt.py."""
+"""A site's session: rounds of a plain run, restarts, the end; its consent is in test_enrolment.py, secure rounds in
+test_secure_run.py."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from dcfpca import secagg
 from dcfpca.attempt_ref import AttemptRef
+from dcfpca.message_fate import Fate
 from dcfpca.v1 import types_pb2 as types
 from participant.session import Reaction, actions, events
 from tests.support.sessions import CONSENSUS, SITES, computed, enrolled, kinds, opened, session_of, spec_of, update_of
@@ -30,43 +31,32 @@ def test_a_second_consensus_for_one_round_is_refused() -> None:
     assert kinds(session.handle(opened(spec_of(), attempt=2, consensus=other))) == ["LogRefusal"]
 
 
-def test_a_new_attempt_uses_the_same_update_and_new_keys() -> None:
+def test_a_repeated_opening_asks_for_nothing_twice() -> None:
     session = enrolled()
-    _, first = session.handle(opened(spec_of())).actions
-    session.handle(computed())
-    (second,) = session.handle(opened(spec_of(), attempt=2, seed=b"t" * 32)).actions
-    assert isinstance(first, actions.Advertise)
-    assert isinstance(second, actions.Advertise)
-    assert first.advert.mask_key != second.advert.mask_key
+    session.handle(opened(spec_of()))
+    again = session.handle(opened(spec_of()))
+    assert again == Reaction()
 
 
-def test_a_repeated_opening_keeps_the_first_seed() -> None:
+def test_an_update_that_was_acknowledged_is_not_sent_again() -> None:
     session = enrolled()
-    _, first = session.handle(opened(spec_of(), seed=b"s" * 32)).actions
-    again = session.handle(opened(spec_of(), seed=b"t" * 32))
-    assert again.actions == (first,)
-    assert not again.save
+    session.handle(opened(spec_of()))
+    (submit,) = session.handle(computed()).actions
+    assert session.handle(opened(spec_of())).actions == (submit,)
+    session.handle(events.Acknowledged(AttemptRef("run-1", 1, 1), events.Kind.UPDATE, Fate.ACCEPTED))
+    assert session.handle(opened(spec_of())) == Reaction()
 
 
 def test_late_assignments_of_earlier_attempts_are_ignored() -> None:
     session = enrolled()
     session.handle(opened(spec_of(), round=2))
     assert session.handle(opened(spec_of(), round=1)) == Reaction()
-    assert session.handle(events.SurvivorsAnnounced(AttemptRef("run-1", 1, 1), secagg.Survivors(SITES))) == Reaction()
     assert session.ref == AttemptRef("run-1", 2, 1)
 
 
-def test_a_step_of_an_attempt_that_was_never_opened_here_is_sat_out() -> None:
-    session = enrolled()
-    session.handle(opened(spec_of()))
-    assert kinds(session.handle(events.SurvivorsAnnounced(AttemptRef("run-1", 2, 1), secagg.Survivors(SITES)))) == [
-        "LogRefusal"
-    ]
-
-
 def test_a_step_that_ends_after_its_round_is_followed_by_the_present_round() -> None:
-    spec = spec_of(aggregation="plain")
-    session = enrolled(spec=spec, allow_plain=True)
+    spec = spec_of()
+    session = enrolled(spec=spec)
     assert kinds(session.handle(opened(spec))) == ["Compute"]
     assert kinds(session.handle(opened(spec, round=2))) == []
     (following,) = session.handle(computed(round=1)).actions
@@ -75,8 +65,8 @@ def test_a_step_that_ends_after_its_round_is_followed_by_the_present_round() -> 
 
 
 def test_a_plain_update_is_sent_as_computed_and_again_in_the_next_attempt() -> None:
-    spec = spec_of(aggregation="plain")
-    session = enrolled(spec=spec, allow_plain=True)
+    spec = spec_of()
+    session = enrolled(spec=spec)
     session.handle(opened(spec))
     session.handle(computed())
     sent = session.update_bytes(AttemptRef("run-1", 1, 1))
@@ -98,13 +88,12 @@ def test_after_a_restart_the_local_step_under_way_is_taken_up_again() -> None:
     assert session.resume() == (actions.Compute(1, CONSENSUS),)
 
 
-def test_a_secure_step_in_a_plain_run_is_refused() -> None:
-    spec = spec_of(aggregation="plain")
-    session = enrolled(spec=spec, allow_plain=True)
-    session.handle(opened(spec))
-    assert kinds(session.handle(events.SurvivorsAnnounced(AttemptRef("run-1", 1, 1), secagg.Survivors(SITES)))) == [
-        "LogRefusal"
-    ]
+def test_a_step_of_the_set_up_in_a_plain_run_is_refused() -> None:
+    session = enrolled()
+    session.handle(opened(spec_of()))
+    (refusal,) = session.handle(events.RosterClosed(secagg.Roster(()))).actions
+    assert isinstance(refusal, actions.LogRefusal)
+    assert "keys of a secure run are wanted" in refusal.reason
 
 
 def ended(status: str = "finished") -> events.Ended:

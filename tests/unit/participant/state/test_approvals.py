@@ -10,8 +10,7 @@ import pytest
 
 from dcfpca.errors import BadInput, Refused
 from dcfpca.spec import RunSpec
-from participant.commands.approval_views import show_waiting, waiting_document
-from participant.commands.approve import approve_run, approver_name, milliseconds
+from participant.commands.approve import approve_run, approver_name, milliseconds, show_waiting, waiting_document
 from participant.session import Consent
 from participant.state.ledger import Item, verify
 from participant.state.store import Store

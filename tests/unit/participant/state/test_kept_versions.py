@@ -15,8 +15,9 @@ from dcfpca.errors import UnusableState
 from dcfpca.spec import RunSpec
 from participant.session import Consent
 from participant.state.database import DATABASE, VERSION
-from participant.state.disk import unusable_state
-from participant.state.step_file import LocalStep
+from participant.state.directory import unusable_state
+from participant.state.ledger import verify
+from participant.state.step_files import LocalStep
 from participant.state.store import Store
 
 KEPT = Path(__file__).parents[3] / "vectors" / "kept"
@@ -52,20 +53,39 @@ def test_version_1_is_upgraded_and_its_open_run_sits_out_with_what_to_do(tmp_pat
     store.close()
 
 
+def test_version_2_is_upgraded_and_the_seeds_of_runs_that_went_on_without_members_are_gone(tmp_path: Path) -> None:
+    directory = kept(2, tmp_path / "state")
+    store = Store(directory)
+    rows = {row.run_id: row for row in store.runs()}
+    assert {name: row.status for name, row in rows.items()} == {
+        "over": "finished",
+        "goes-on": "enrolled",
+        "waits": "enrolled",
+    }
+    for row in rows.values():
+        assert row.consent is not None
+        assert row.consent.digest == row.digest
+    assert store.inbox("goes-on") == []
+    assert store.past_runs("waits")[0].run == "over"
+    verify(list(store.ledger.entries()))
+    store.close()
+    assert b"s" * 32 not in b"".join(path.read_bytes() for path in directory.iterdir())
+
+
 def test_a_file_without_the_newer_columns_gets_them(tmp_path: Path) -> None:
     directory = kept(1, tmp_path / "state")
     with sqlite3.connect(directory / DATABASE) as db:
-        db.execute("ALTER TABLE seeds DROP COLUMN opened_before")
+        assert "cohort" not in {row[1] for row in db.execute("PRAGMA table_info(runs)")}
     db.close()
     store = Store(directory)
-    assert store.seed("run-1") == (b"", ())
+    assert [row.cohort for row in store.runs()] == [()]
     store.close()
 
 
 def test_a_snapshot_of_another_format_is_not_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = with_step(tmp_path / "state")
-    monkeypatch.setattr("participant.state.store.snapshot_format", lambda spec: "staged/2 subspace/2")
-    with pytest.raises(UnusableState, match="'staged/2 subspace/1', and this software continues 'staged/2 subspace/2'"):
+    monkeypatch.setattr("participant.state.store.snapshot_format", lambda spec: "subspace/9 closing")
+    with pytest.raises(UnusableState, match="'subspace/2 closing', and this software continues 'subspace/9 closing'"):
         store.step("run-1")
     monkeypatch.undo()
     assert store.step("run-1") is not None
@@ -94,7 +114,7 @@ def test_no_hint_about_a_damaged_state_tells_to_restore_a_backup_of_it(tmp_path:
 
 def test_a_missing_column_is_not_called_a_full_disk(tmp_path: Path) -> None:
     with sqlite3.connect(":memory:") as db, pytest.raises(sqlite3.OperationalError) as caught:
-        db.execute("SELECT opened_before FROM seeds")
+        db.execute("SELECT cohort FROM runs")
     db.close()
     told = unusable_state(tmp_path, caught.value)
     assert "install the version" in told.hint

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from dcfpca.secagg import errors
-from dcfpca.secagg.fixed_cohort.state import latest
+from dcfpca.secagg.state import latest
 from participant.state.key_record import KeyRecord, read_slots
-from tests.support.fixed_cohort import Relay, opening_of, random_updates, terms_of
+from tests.support.secure_relay import Relay, opening_of, random_updates, terms_of
 
 A = "site-0000"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dcfpca.chain_checkpoint import save_checkpoint, verify_checkpoint
+from dcfpca.audit_chain import save_checkpoint, verify_checkpoint
 from dcfpca.errors import BadInput, Refused
 from participant.state.database import DATABASE
 from participant.state.ledger import Item, verify

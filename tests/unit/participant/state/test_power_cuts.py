@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 from dcfpca.atomic_files import sync_directory, sync_file
-from dcfpca.secagg.fixed_cohort import FixedCohortSide
-from dcfpca.secagg.fixed_cohort.state import latest
+from dcfpca.secagg import SecureSite
+from dcfpca.secagg.state import latest
 from participant.state.key_record import KeyRecord, read_slots
-from participant.state.step_file import LocalStep
-from participant.state.step_files import StepFiles
-from tests.support.fixed_cohort import Relay, opening_of, random_updates, terms_of
+from participant.state.step_files import LocalStep, StepFiles
 from tests.support.power_cuts import Killed, UnsyncedDisk
+from tests.support.secure_relay import Relay, opening_of, random_updates, terms_of
 
 A = "site-0000"
 
@@ -144,7 +143,7 @@ def test_a_second_power_cut_does_not_bring_back_an_earlier_record(directory: Pat
             KeyRecord(path).write(records[2])
 
 
-def _answered(side: FixedCohortSide, round: int) -> bytes:
+def _answered(side: SecureSite, round: int) -> bytes:
     side.answer(opening_of(round), random_updates([A])[A])
     return side.record
 

@@ -12,15 +12,16 @@ import pytest
 
 from dcfpca.errors import Refused, UnusableState
 from dcfpca.privacy.zcdp import epsilon_of, rho_of
+from dcfpca.secagg import ColumnSet
 from dcfpca.spec import RunSpec
 from participant.session import Consent
 from participant.state.database import DATABASE
 from participant.state.ledger import NO_PRIVACY, PRIVACY_CHARGE, PRIVACY_RETURN, Item, verify
-from participant.state.privacy_budget import YEAR_MS
-from participant.state.privacy_record import NAME
+from participant.state.privacy_budget import NAME, YEAR_MS
 from participant.state.store import Store
+from tests.support.columns import column_set
 
-DATA, OTHER = b"d" * 32, b"o" * 32
+DATA, OTHER = column_set(30), column_set(30, first=100)
 NOW = 50 * YEAR_MS
 RHO = rho_of(1.0, 1e-6)
 
@@ -35,7 +36,7 @@ def opened(tmp_path: Path) -> Store:
     return Store(tmp_path / "state", tmp_path / "results")
 
 
-def join(store: Store, run_id: str, epsilon: float | None = 1.0, data: bytes = DATA, at_ms: int = NOW) -> None:
+def join(store: Store, run_id: str, epsilon: float | None = 1.0, data: ColumnSet = DATA, at_ms: int = NOW) -> None:
     store.save_joining(run_id, consent(epsilon), data, "column", at_ms)
 
 
@@ -50,7 +51,7 @@ def test_a_run_is_charged_in_the_transaction_that_saves_the_consent(tmp_path: Pa
     assert row is not None
     assert row.status == "enrolled"
     (entry,) = store.ledger.entries("run-1")
-    assert (entry.item.kind, entry.item.sha256) == (PRIVACY_CHARGE, DATA)
+    assert (entry.item.kind, entry.item.sha256) == (PRIVACY_CHARGE, DATA.digest)
     assert "ε = 1 at δ = 1e-06 for one column" in entry.item.detail
     assert store.privacy.spending(DATA, NOW).data == RHO
 
@@ -80,7 +81,7 @@ def test_a_run_joined_long_ago_counts_for_the_year_in_which_it_told_something(tm
     store, joined = opened(tmp_path), NOW - 3 * YEAR_MS
     join(store, "slow", at_ms=joined)
     assert store.privacy.spending(DATA, NOW).year == RHO  # it is open, and may tell something at any moment
-    store.ledger.append(Item("masked update", "5 × 2", 80, DATA, "slow", 1, 1), NOW)
+    store.ledger.append(Item("masked update", "5 × 2", 80, DATA.digest, "slow", 1, 1), NOW)
     store.end("slow", "finished", "complete")
     assert store.privacy.spending(DATA, NOW + YEAR_MS - 1).year == RHO
     assert store.privacy.spending(DATA, NOW + YEAR_MS).year == 0.0
@@ -150,7 +151,7 @@ def test_a_run_that_ends_before_an_update_left_is_given_back_once(tmp_path: Path
 def test_a_run_of_which_an_update_was_made_ready_stays_charged_in_full(tmp_path: Path) -> None:
     store = opened(tmp_path)
     join(store, "run-1")
-    store.save_exposure(DATA, "run-1", ("a", "b", "c"))
+    store.save_exposure(DATA.digest, "run-1", ("a", "b", "c"))
     store.privacy.settle("run-1", NOW + 1)
     assert store.privacy.spending(DATA, NOW).data == RHO
 
@@ -180,7 +181,7 @@ def test_a_run_whose_update_left_after_the_backup_stays_charged_when_it_ends(tmp
     store.close()
     shutil.copytree(tmp_path / "state", tmp_path / "backup")
     store = opened(tmp_path)
-    store.save_exposure(DATA, "run-1", ("a", "b", "c"))
+    store.save_exposure(DATA.digest, "run-1", ("a", "b", "c"))
     store.close()
     shutil.rmtree(tmp_path / "state")
     shutil.copytree(tmp_path / "backup", tmp_path / "state")
@@ -196,7 +197,7 @@ def test_that_an_update_leaves_is_on_the_disk_before_it_does(tmp_path: Path) -> 
     store, said = opened(tmp_path), list[str]()
     join(store, "run-1")
     store.ledger._database.set_trace_callback(said.append)
-    store.save_exposure(DATA, "run-1", ("a", "b", "c"))
+    store.save_exposure(DATA.digest, "run-1", ("a", "b", "c"))
     (place,) = [
         index for index, statement in enumerate(said) if "exposed_cohorts" in statement and "INSERT" in statement
     ]
@@ -244,7 +245,7 @@ def test_a_full_disk_below_the_results_is_waited_for_and_forbidden_writes_are_na
         raise OSError(number, os.strerror(number))
 
     with monkeypatch.context() as patched:
-        patched.setattr("participant.state.privacy_record.atomic_write", fails)
+        patched.setattr("participant.state.privacy_budget.atomic_write", fails)
         with pytest.raises(raised):
             join(store, "run-1")
     store.close()
@@ -269,8 +270,33 @@ def test_runs_without_privacy_over_the_same_data_are_told_once_an_update_left(tm
     join(store, "plain", None)
     join(store, "refused", None)
     join(store, "other", None, data=OTHER)
-    store.save_exposure(DATA, "private", ("a", "b", "c"))
+    store.save_exposure(DATA.digest, "private", ("a", "b", "c"))
     for run in ("plain", "other"):
         store.ledger.append(Item("plain update", "3×2", 48, b"x" * 32, run, 1, 1), NOW)
     assert kinds(store).count(NO_PRIVACY) == 3
     assert store.privacy.runs_without(DATA) == ("plain",)
+
+
+def test_epsilon_is_spent_by_the_columns_that_were_used_whatever_file_they_are_in(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    join(store, "run-1")
+    join(store, "run-2", data=column_set(30, first=20))
+    assert store.privacy.spending(column_set(40), NOW).data == 2 * RHO  # columns 20 … 29 were in both
+    assert store.privacy.spending(column_set(20), NOW).data == RHO
+    assert store.privacy.spending(column_set(20, first=50), NOW).data == 0.0
+    assert len(store.privacy.charges_on(column_set(2, first=29))) == 2
+
+
+def test_a_person_with_new_values_gets_no_fresh_budget(tmp_path: Path) -> None:
+    store, names = opened(tmp_path), [f"p{place}" for place in range(30)]
+    join(store, "run-1", data=column_set(30, owners=names))
+    assert store.privacy.spending(column_set(30, first=500, owners=names), NOW).data == RHO
+
+
+def test_a_charge_on_columns_that_are_not_known_any_more_counts_on_all(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    join(store, "run-1")
+    store.close()
+    for path in (tmp_path / "state").glob("columns-*"):
+        path.unlink()
+    assert opened(tmp_path).privacy.spending(OTHER, NOW).data == RHO

@@ -12,16 +12,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadInput, Refused
-from dcfpca.secagg.fixed_cohort import PastRun
+from dcfpca.secagg import PastRun
 from dcfpca.spec import RunSpec
 from participant.commands.approve import approve_run
 from participant.session import Consent
 from participant.state.database import DATABASE
-from participant.state.directory_lock import only_daemon
+from participant.state.directory import only_daemon
 from participant.state.key_record import noise_file
-from participant.state.step_file import LocalStep
+from participant.state.step_files import LocalStep
 from participant.state.store import Store
 
 SPEC = RunSpec(rows=5, rank=2)
@@ -203,51 +202,35 @@ def test_a_kill_while_the_first_keys_of_a_run_are_saved_leaves_a_run_without_key
     assert (row.cohort, store.key_slots("run-1")) == (("a", "b"), (b"l" * 100, b"l" * 100))
 
 
-def test_a_new_attempt_wipes_the_seed_and_the_messages_of_the_one_before(directory: Path) -> None:
+def test_an_announcement_takes_the_place_of_the_one_before(directory: Path) -> None:
     store = Store(directory)
-    store.open_attempt(AttemptRef("run-1", 1, 1), b"1" * 32, b"opened 1.1")
-    store.save_inbox("run-1", b"roster 1.1")
-    assert store.inbox("run-1") == [b"opened 1.1", b"roster 1.1"]
-    store.open_attempt(AttemptRef("run-1", 1, 2), b"2" * 32, b"opened 1.2", ("a", "b"))
-    assert store.seed("run-1") == (b"2" * 32, ("a", "b"))
+    store.save_opening("run-1", b"opened 1.1")
+    store.save_opening("run-1", b"opened 1.2")
     assert store.inbox("run-1") == [b"opened 1.2"]
-    store.close()
-    left = b"".join(path.read_bytes() for path in directory.iterdir())
-    assert b"1" * 32 not in left
 
 
-def test_an_attempt_gets_one_seed_and_never_a_second(directory: Path) -> None:
-    store = Store(directory)
-    store.open_attempt(AttemptRef("run-1", 1, 1), b"1" * 32, b"")
-    with pytest.raises(sqlite3.IntegrityError):
-        store.open_attempt(AttemptRef("run-1", 1, 1), b"2" * 32, b"")
-    assert store.seed("run-1")[0] == b"1" * 32
-
-
-def test_the_end_of_a_run_leaves_nothing_secret_behind(directory: Path) -> None:
+def test_the_end_of_a_run_leaves_nothing_of_its_rounds_behind(directory: Path) -> None:
     store = Store(directory)
     store.save_consent("run-1", CONSENT, 1)
-    store.open_attempt(AttemptRef("run-1", 1, 1), b"1" * 32, b"opened")
+    store.save_opening("run-1", b"1" * 32)
     store.end("run-1", "finished", "converged")
-    assert store.seed("run-1")[0] == b""
     assert store.inbox("run-1") == []
     assert b"1" * 32 not in b"".join(path.read_bytes() for path in directory.iterdir())
     (row,) = store.runs()
     assert (row.status, row.outcome) == ("finished", "converged")
 
 
-def test_after_a_power_cut_the_open_attempt_is_sat_out_and_after_a_kill_it_is_not(directory: Path) -> None:
+def test_after_a_power_cut_the_open_round_is_announced_anew_and_after_a_kill_it_is_known(directory: Path) -> None:
     store = Store(directory)
-    store.discard_seeds_after_reboot()
-    store.open_attempt(AttemptRef("run-1", 1, 1), b"1" * 32, b"opened")
+    store.forget_openings_after_reboot()
+    store.save_opening("run-1", b"opened")
     killed = Store(directory)
-    killed.discard_seeds_after_reboot()
-    assert killed.seed("run-1")[0] == b"1" * 32
+    killed.forget_openings_after_reboot()
+    assert killed.inbox("run-1") == [b"opened"]
     with sqlite3.connect(directory / DATABASE) as database:
         database.execute("UPDATE boot SET boot_id = 'another start of the machine'")
     store = Store(directory)
-    store.discard_seeds_after_reboot()
-    assert store.seed("run-1")[0] == b""
+    store.forget_openings_after_reboot()
     assert store.inbox("run-1") == []
 
 
@@ -290,8 +273,8 @@ def test_a_damaged_state_gives_one_sentence(directory: Path) -> None:
 def test_a_run_counts_as_past_from_its_cohort_on_and_after_its_end_only_if_it_gave_sums(directory: Path) -> None:
     store, data = Store(directory), b"d" * 32
 
-    def past(pinned: bytes = data) -> dict[str, frozenset[str]]:
-        return {one.run: one.cohort for one in Store(directory).past_runs(data, pinned, "new")}
+    def past() -> dict[str, frozenset[str]]:
+        return {one.run: one.cohort for one in Store(directory).past_runs("new")}
 
     for run_id in ("summed", "silent"):
         store.save_consent(run_id, CONSENT, 1)
@@ -299,8 +282,7 @@ def test_a_run_counts_as_past_from_its_cohort_on_and_after_its_end_only_if_it_ga
         store.pin_data(run_id, data)
         store.save_keys(run_id, ("a", "b", "c"), b"record")
     assert past() == dict.fromkeys(("summed", "silent"), frozenset("abc"))
-    assert past(pinned=b"e" * 32) == {}, "with other data they answer nothing any more"
-    assert "silent" not in [one.run for one in store.past_runs(data, data, "silent")]
+    assert "silent" not in [one.run for one in store.past_runs("silent")]
     store.save_exposure(data, "summed", ("a", "b", "c"))
     for run_id in ("summed", "silent"):
         store.end(run_id, "ended", "aborted")
@@ -308,14 +290,14 @@ def test_a_run_counts_as_past_from_its_cohort_on_and_after_its_end_only_if_it_ga
 
 
 def test_a_run_that_a_person_approved_counts_with_the_cohort_its_spec_names(directory: Path) -> None:
-    store, data = Store(directory), b"d" * 32
+    store = Store(directory)
     named = SPEC.model_copy(update={"participants": ("a", "b", "c")})
     for run_id, spec in (("approved", named), ("unnamed", SPEC), ("not-approved", named)):
         store.save_waiting(run_id, spec.canonical(), spec.digest(), False, 1)
         if run_id != "not-approved":
             approve_run(store, run_id, "Ada", "1h", 2)
-    assert store.past_runs(data, data, "new") == [], "nobody has answered yet"
+    assert store.past_runs("new") == [], "nobody has answered yet"
     store.approvals.use(3)
     for run_id, spec in (("approved", named), ("unnamed", SPEC), ("not-approved", named)):
         store.save_consent(run_id, Consent(spec, spec.digest(), True, (), False), 4)
-    assert store.past_runs(data, data, "new") == [PastRun("approved", frozenset("abc"))]
+    assert store.past_runs("new") == [PastRun("approved", frozenset("abc"))]

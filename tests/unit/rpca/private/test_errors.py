@@ -6,12 +6,11 @@ import pytest
 from dcfpca.privacy.zcdp import rho_of
 from dcfpca.rpca.column_blocks import equal_counts, split
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.private.direction_errors import direction_notes
-from dcfpca.rpca.private.method import PrivateSubspaceMethod
 from dcfpca.rpca.private.plan import PrivatePlan
-from dcfpca.rpca.private.pooling import PooledSums
+from dcfpca.rpca.private.pooling import PooledSums, direction_notes
 from dcfpca.rpca.private.schedule import PrivateSchedule
-from dcfpca.rpca.private.simulate import simulate_private
+from dcfpca.rpca.private.stages import PrivateSolver, private_method
+from dcfpca.rpca.simulate import simulate_private
 
 TRIALS = 60
 
@@ -26,7 +25,7 @@ def trial(seed: int, unkept: int) -> tuple[FloatArray, FloatArray]:
     factors = strengths[:, None] * draws.standard_normal((rank + unkept, columns))
     M = np.sqrt(rows) * truth @ factors + 0.05 * draws.standard_normal((rows, columns))
     schedule = PrivateSchedule(3, rho_of(epsilon, 1e-6))
-    method = PrivateSubspaceMethod(rows, rank, schedule, conspirators=1, max_error=float("inf"))
+    method = private_method(PrivateSolver(rows, rank, schedule, conspirators=1, max_error=float("inf")))
     end = simulate_private(method, split(M, equal_counts(columns, 3)), draws.bytes)
     U, kept = method.model(end)["U"], truth[:, :rank]
     return np.linalg.norm(U - kept @ (kept.T @ U), axis=0), PrivatePlan.of(end.broadcast).errors

@@ -1,7 +1,5 @@
 """A private run finds the subspace as well as it predicts, spends what it states, and refuses what cannot work."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -9,12 +7,11 @@ from dcfpca.errors import BadInput
 from dcfpca.privacy.zcdp import rho_of
 from dcfpca.rpca.column_blocks import ArrayColumns, equal_counts, split
 from dcfpca.rpca.method import FloatArray, Outcome
-from dcfpca.rpca.private.method import PrivateSubspaceMethod
 from dcfpca.rpca.private.plan import PrivatePlan
-from dcfpca.rpca.private.prediction import predicted_error
-from dcfpca.rpca.private.schedule import PrivateSchedule
-from dcfpca.rpca.private.simulate import simulate_private
-from dcfpca.rpca.simulate import simulate
+from dcfpca.rpca.private.schedule import PrivateSchedule, predicted_error
+from dcfpca.rpca.private.stages import PrivateSolver, private_method
+from dcfpca.rpca.simulate import simulate, simulate_private
+from dcfpca.rpca.stage_list import Method
 
 ROWS, RANK, COLUMNS, SITES = 60, 3, 6000, 4
 
@@ -28,9 +25,13 @@ def problem(seed: int = 0, gross: float = 0.05) -> tuple[FloatArray, FloatArray]
     return np.linalg.qr(U)[0], M
 
 
-def private(epsilon: float = 3.0, **more: object) -> PrivateSubspaceMethod:
+def solver(epsilon: float = 3.0, **more: object) -> PrivateSolver:
     schedule = PrivateSchedule(3, rho_of(epsilon, 1e-6))
-    return PrivateSubspaceMethod(ROWS, RANK, schedule, conspirators=1, **more)  # type: ignore[arg-type]
+    return PrivateSolver(ROWS, RANK, schedule, conspirators=1, **more)  # type: ignore[arg-type]
+
+
+def private(epsilon: float = 3.0, **more: object) -> Method:
+    return private_method(solver(epsilon, **more))
 
 
 def sine(truth: FloatArray, U: FloatArray) -> float:
@@ -43,13 +44,13 @@ def test_a_subspace_with_gross_errors_is_found_as_well_as_predicted(fixed_rank: 
     method = private(fixed_rank=fixed_rank)
     end = simulate_private(method, split(M, equal_counts(COLUMNS, SITES)), np.random.default_rng(1).bytes)
     U = method.model(end)["U"]
-    predicted = predicted_error(ROWS, RANK, COLUMNS, method.schedule, surplus=SITES / (SITES - 1))
+    predicted = predicted_error(ROWS, RANK, COLUMNS, solver().schedule, surplus=SITES / (SITES - 1))
     assert U.shape == (ROWS, RANK)
     assert 0.3 * predicted < sine(truth, U) < 3 * predicted
     verdict = method.verdict(end)
     assert verdict is not None
     assert verdict.sound
-    strict = replace(method, max_error=1e-9).verdict(end)
+    strict = private(fixed_rank=fixed_rank, max_error=1e-9).verdict(end)
     assert strict is not None
     assert strict.sentence.endswith("above max_error = 1e-09, lower the rank or raise epsilon.")
 
@@ -59,7 +60,7 @@ def test_rows_of_large_entries_are_not_locked_out_of_the_sums() -> None:
     draws = np.random.default_rng(1)
     truth = np.linalg.qr(draws.standard_normal((30, 2)))[0]
     M = 5.0 * truth @ draws.standard_normal((2, 1500)) + 0.05 * draws.standard_normal((30, 1500))
-    method = PrivateSubspaceMethod(30, 2, PrivateSchedule(3, 0.5))
+    method = private_method(PrivateSolver(30, 2, PrivateSchedule(3, 0.5)))
     end = simulate(method, split(M, equal_counts(1500, 3))).consensus
     assert sine(truth, method.model(end)["U"]) < 0.01
 
@@ -78,8 +79,8 @@ def test_all_rounds_are_taken_and_together_spend_the_budget() -> None:
     end = simulate_private(method, split(M, equal_counts(COLUMNS, SITES)), np.random.default_rng(3).bytes)
     assert end.outcome is Outcome.COMPLETED
     assert end.round == 3
-    spent = sum(method.schedule.sensitivity(t) ** 2 / (2 * method.schedule.deviation(t) ** 2) for t in range(4))
-    assert spent == pytest.approx(method.schedule.rho)
+    spent = sum(solver().schedule.sensitivity(t) ** 2 / (2 * solver().schedule.deviation(t) ** 2) for t in range(4))
+    assert spent == pytest.approx(solver().schedule.rho)
 
 
 def test_noise_alone_has_no_direction_above_the_edge() -> None:
@@ -105,7 +106,7 @@ def test_flags_are_formed_at_the_site_from_exact_data() -> None:
     method = private()
     parts = split(M, equal_counts(COLUMNS, SITES))
     end = simulate_private(method, parts, np.random.default_rng(6).bytes)
-    block = next(iter(method.site(parts[0]).finish(end.broadcast)))
+    block = next(iter(method.site(parts[0]).finish(end)))
     spoiled = np.abs(parts[0].read(0, block.L.shape[1]) - block.L) > 15
     flagged = block.S.toarray() != 0
     assert flagged[spoiled].mean() > 0.99

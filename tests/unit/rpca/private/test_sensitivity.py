@@ -9,10 +9,10 @@ from hypothesis.extra import numpy as arrays
 from dcfpca.errors import BadInput, BadMessage
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray, TensorMessage
-from dcfpca.rpca.private.grid import GRID_BITS, check_rounding
 from dcfpca.rpca.private.plan import PrivatePlan
 from dcfpca.rpca.private.schedule import PrivateSchedule
-from dcfpca.rpca.private.site import PrivateSite
+from dcfpca.rpca.private.site import PrivateFit
+from dcfpca.rpca.private.whole_numbers import GRID_BITS, check_rounding
 
 ROWS, RANK = 6, 2
 SCHEDULE = PrivateSchedule(rounds=3, rho=0.1)
@@ -25,7 +25,8 @@ def basis(seed: int, width: int) -> FloatArray:
 
 
 def on_grid(M: FloatArray, round: int, broadcast: TensorMessage) -> FloatArray:
-    answer = PrivateSite(ArrayColumns(M), RANK).answer(round, broadcast).flat()
+    site = PrivateFit(ArrayColumns(M), RANK)
+    answer = (site.answer(PrivatePlan.of(broadcast)) if round else site.opening()).flat()
     return np.ldexp(np.rint(np.ldexp(answer, GRID_BITS)), -GRID_BITS)
 
 
@@ -68,7 +69,7 @@ def test_a_site_answers_no_basis_that_is_not_orthonormal(factor: float) -> None:
     plan = PrivatePlan(basis(0, 4), 1.0, 10.0, 2, 0.1, np.ones(RANK)).broadcast()
     swollen = TensorMessage(plan.tensor * factor, plan.scalars)
     with pytest.raises(BadMessage):
-        PrivateSite(ArrayColumns(np.ones((ROWS, 3))), RANK).answer(1, swollen)
+        PrivateFit(ArrayColumns(np.ones((ROWS, 3))), RANK).answer(PrivatePlan.of(swollen))
 
 
 def test_the_answer_to_a_column_does_not_depend_on_the_columns_beside_it() -> None:

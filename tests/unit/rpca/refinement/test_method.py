@@ -8,19 +8,24 @@ import numpy as np
 import pytest
 
 from dcfpca.rpca.column_blocks import ArrayColumns, split
-from dcfpca.rpca.gradient.method import GradientMethod
-from dcfpca.rpca.method import Consensus, FloatArray, Outcome, Site, Stage
-from dcfpca.rpca.refinement.closing_plan import ClosingPlan, FitEnding
-from dcfpca.rpca.refinement.method import CURVE, StagedMethod
-from dcfpca.rpca.scaling import ScaledMethod
+from dcfpca.rpca.gradient.stages import GradientSolver, gradient_method
+from dcfpca.rpca.method import Consensus, FloatArray, Outcome
+from dcfpca.rpca.refinement.closing import with_closing_rounds
+from dcfpca.rpca.refinement.closing_plan import CHECK, CLOSING, ClosingPlan, FitEnding
+from dcfpca.rpca.refinement.closing_stage import CURVE
+from dcfpca.rpca.scaling import in_robust_units
 from dcfpca.rpca.simulate import Simulation, collect, exchange, simulate
-from dcfpca.rpca.subspace.method import SubspaceMethod
+from dcfpca.rpca.stage import Site
+from dcfpca.rpca.stage_list import Method
+from dcfpca.rpca.subspace.fit import subspace_method
+from dcfpca.rpca.subspace.solver import SubspaceSolver
 
 MOST_ROUNDS = 40
 
 
-def _method(rows: int, width: int, fixed: bool) -> StagedMethod:
-    return StagedMethod(SubspaceMethod(rows, width, 100, 1e-9, fixed_rank=fixed), rows, width, fixed)
+def _method(rows: int, width: int, fixed: bool) -> Method:
+    fit = subspace_method(SubspaceSolver(rows, width, 100, 1e-9, fixed_rank=fixed))
+    return with_closing_rounds(fit, fixed_rank=fixed)
 
 
 def _low_rank(rows: int, columns: int, rank: int, noise: float, share: float, seed: int = 0) -> tuple[FloatArray, ...]:
@@ -95,9 +100,9 @@ def test_the_split_changes_nothing() -> None:
 def test_more_rounds_than_at_rest_would_change_less_than_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     M, _, _ = _low_rank(20, 400, 3, noise=0.3, share=0.05)
     ended = simulate(_method(20, 3, fixed=True), [ArrayColumns(M)])
-    monkeypatch.setattr("dcfpca.rpca.refinement.method.REST", 0.0)
-    monkeypatch.setattr("dcfpca.rpca.refinement.method.REST_OF_ERROR", 0.0)
-    monkeypatch.setattr("dcfpca.rpca.refinement.method.MOST_ROUNDS", 200)
+    monkeypatch.setattr("dcfpca.rpca.refinement.refine.REST", 0.0)
+    monkeypatch.setattr("dcfpca.rpca.refinement.refine.REST_OF_ERROR", 0.0)
+    monkeypatch.setattr("dcfpca.rpca.refinement.refine.MOST_ROUNDS", 200)
     long = simulate(_method(20, 3, fixed=True), [ArrayColumns(M)])
     moved = np.sqrt(np.mean((ended.low_rank - long.low_rank) ** 2, axis=1)) / _plan(ended).noise
     assert moved.max() < 0.1
@@ -118,8 +123,8 @@ def test_features_that_hold_nothing_do_not_spoil_the_others() -> None:
 
 def test_gradient_keeps_its_own_answer_and_gets_flags_and_a_null() -> None:
     M, L, S = _low_rank(60, 200, 3, noise=0.01, share=0.05)
-    inner = GradientMethod(60, 3, 120, 0.0)
-    run = simulate(StagedMethod(inner, 60, 3, refines=False), split(M, (100, 100)))
+    inner = gradient_method(GradientSolver(60, 3, 120, 0.0))
+    run = simulate(with_closing_rounds(inner, refines=False), split(M, (100, 100)))
     plain = simulate(inner, split(M, (100, 100)))
     assert _plan(run).ending is FitEnding.KEPT
     assert np.linalg.norm(run.low_rank - L) < 2.0 * np.linalg.norm(plain.low_rank - L)
@@ -140,7 +145,7 @@ def test_a_site_goes_on_from_its_snapshot_in_every_stage() -> None:
         np.testing.assert_array_equal(total.sums.tensor, again.sums.tensor)
         np.testing.assert_array_equal(total.sums.scalars, again.sums.scalars)
         consensus = method.advance(consensus, total)
-    assert stages == set(Stage)
+    assert stages == {"open", "fit", *CLOSING}
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.2])
@@ -160,19 +165,19 @@ def test_a_run_that_is_finished_before_its_null_flags_and_scores_nothing() -> No
     method = _method(20, 3, fixed=True)
     site, consensus, stages = method.site(ArrayColumns(M)), method.begin(), set()
     while consensus.outcome is None:
-        if consensus.stage is not Stage.FIT:
-            stages.add(consensus.stage)
-            blocks = list(site.finish(consensus.broadcast))
+        stages.add(consensus.stage)
+        if consensus.stage in CLOSING and consensus.stage != CHECK:  # which comes after the null
+            blocks = list(site.finish(consensus))
             assert all(block.scores is None and block.S.nnz == 0 for block in blocks)
         consensus = method.advance(consensus, exchange(method, consensus, [site]))
-    assert stages == set(Stage) - {Stage.FIT}
-    assert all(block.scores is not None and block.S.nnz for block in site.finish(consensus.broadcast))
+    assert stages >= set(CLOSING)
+    assert all(block.scores is not None and block.S.nnz for block in site.finish(consensus))
 
 
 def test_scaled_runs_give_results_and_centre_in_the_units_of_the_data() -> None:
     M, L, _ = _low_rank(15, 500, 2, noise=0.1, share=0.05)
     units = 10.0 ** np.random.default_rng(1).uniform(-2, 3, (15, 1))
-    method = ScaledMethod(_method(15, 6, fixed=False), 15)
+    method = in_robust_units(_method(15, 6, fixed=False))
     run = simulate(method, [ArrayColumns(units * M + 5.0 * units)])
     assert np.sqrt(np.mean((run.low_rank / units - 5.0 - L) ** 2)) < 0.1
     centre = method.model(run.consensus)["centre"]
@@ -185,7 +190,7 @@ def test_on_exact_data_a_run_ends_within_three_rounds_of_meeting_its_tolerance(f
     met = []
 
     def watch(consensus: Consensus, sites: Sequence[Site]) -> None:
-        found = collect(sites[0], consensus.broadcast).L if consensus.round else 0.0
+        found = collect(sites[0], consensus).L if consensus.round else 0.0
         if np.linalg.norm(found - L) < 1e-9 * np.linalg.norm(L):
             met.append(consensus.round)
 

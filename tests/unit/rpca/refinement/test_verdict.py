@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 from dcfpca.rpca.column_blocks import ArrayColumns, split
-from dcfpca.rpca.gradient.method import GradientMethod
+from dcfpca.rpca.gradient.stages import GradientSolver, gradient_method
 from dcfpca.rpca.method import FloatArray, Outcome, Verdict
+from dcfpca.rpca.refinement.closing import with_closing_rounds
 from dcfpca.rpca.refinement.closing_plan import VERDICT, ClosingPlan, FitEnding
-from dcfpca.rpca.refinement.feature_notes import feature_notes
-from dcfpca.rpca.refinement.method import StagedMethod
-from dcfpca.rpca.refinement.verdict import FEWEST_TOLD, figures_of, verdict_of
+from dcfpca.rpca.refinement.verdict import FEWEST_TOLD, FlagCounts, feature_notes, figures_of, verdict_of
 from dcfpca.rpca.simulate import Simulation, simulate
-from dcfpca.rpca.subspace.method import SubspaceMethod
+from dcfpca.rpca.stage_list import Method
+from dcfpca.rpca.subspace.fit import subspace_method
+from dcfpca.rpca.subspace.solver import SubspaceSolver
 
 NAMES = tuple(f"metric {row}" for row in range(14))
 
@@ -25,15 +26,15 @@ def _table(columns: int = 800) -> FloatArray:
     return rng.standard_normal((14, 2)) @ rng.standard_normal((2, columns)) + 0.3 * rng.standard_normal((14, columns))
 
 
-def _run(M: FloatArray, rank: int | None = None, bound: int = 5) -> tuple[StagedMethod, Simulation]:
+def _run(M: FloatArray, rank: int | None = None, bound: int = 5) -> tuple[Method, Simulation]:
     width = rank or bound
-    inner = SubspaceMethod(M.shape[0], width, 100, 1e-9, fixed_rank=rank is not None)
-    method = StagedMethod(inner, M.shape[0], width, rank is not None, features=NAMES)
+    inner = subspace_method(SubspaceSolver(M.shape[0], width, 100, 1e-9, fixed_rank=rank is not None))
+    method = with_closing_rounds(inner, fixed_rank=rank is not None)
     return method, simulate(method, [ArrayColumns(M)])
 
 
-def _verdict(method: StagedMethod, run: Simulation) -> Verdict:
-    verdict = method.verdict(run.consensus)
+def _verdict(method: Method, run: Simulation) -> Verdict:
+    verdict = method.verdict(run.consensus, NAMES)
     assert verdict is not None
     return verdict
 
@@ -92,8 +93,8 @@ def test_every_reason_against_an_answer_is_told_and_what_to_do(plan: ClosingPlan
 def test_a_count_of_samples_below_the_disclosure_limit_is_told_as_none(
     plan: ClosingPlan, odd: int, told: float
 ) -> None:
-    counts = np.ones((14, 56))
-    figures = figures_of(plan, counts, np.array([800.0, 0.0, 800.0, float(odd)]))
+    flags = FlagCounts(np.ones(14), np.ones(14), np.full(14, 56.0))
+    figures = figures_of(plan, flags, np.array([800.0, 0.0, 800.0, float(odd)]))
     assert figures[VERDICT.index("odd_columns")] == pytest.approx(told)
 
 
@@ -107,8 +108,8 @@ def test_a_rank_that_predicts_nothing_is_not_to_be_trusted() -> None:
 def test_gradient_has_a_verdict_and_flags_at_the_same_rate() -> None:
     M = _table(400)
     M[2, ::40] += 30.0
-    inner = GradientMethod(14, 2, 150, 1e-6)
-    method = StagedMethod(inner, 14, 2, refines=False)
+    inner = gradient_method(GradientSolver(14, 2, 150, 1e-6))
+    method = with_closing_rounds(inner, refines=False)
     run = simulate(method, split(M, (150, 250)))
     verdict = method.verdict(run.consensus)
     assert verdict is not None

@@ -8,7 +8,8 @@ import pytest
 from dcfpca.rpca.column_blocks import split
 from dcfpca.rpca.metrics import relative_error
 from dcfpca.rpca.simulate import Simulation, simulate
-from dcfpca.rpca.subspace.method import SubspaceMethod
+from dcfpca.rpca.subspace.fit import subspace_method
+from dcfpca.rpca.subspace.solver import SubspaceSolver
 from dcfpca.rpca.synthetic import Recipe, generate
 
 PROBLEM = generate(Recipe(100, 120, 3, 0.05, counts=(120,)), 1)
@@ -17,7 +18,9 @@ both_ways = pytest.mark.parametrize(("fixed_rank", "width"), [(True, 3), (False,
 
 
 def solve(M: np.ndarray, width: int, fixed_rank: bool, counts: tuple[int, ...] = THIRDS) -> Simulation:
-    run = simulate(SubspaceMethod(M.shape[0], width, 150, 1e-10, fixed_rank=fixed_rank), split(M, counts))
+    run = simulate(
+        subspace_method(SubspaceSolver(M.shape[0], width, 150, 1e-10, fixed_rank=fixed_rank)), split(M, counts)
+    )
     assert np.isfinite(run.consensus.broadcast.flat()).all()
     assert np.isfinite(run.low_rank).all()
     return run

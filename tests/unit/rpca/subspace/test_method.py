@@ -12,17 +12,19 @@ import pytest
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.column_blocks import split
-from dcfpca.rpca.method import Consensus, Outcome, Site, TensorMessage
+from dcfpca.rpca.method import Consensus, Outcome
 from dcfpca.rpca.metrics import relative_error
 from dcfpca.rpca.simulate import Simulation, collect, exchange, simulate
-from dcfpca.rpca.subspace.method import SubspaceMethod
+from dcfpca.rpca.stage import Site
+from dcfpca.rpca.subspace.fit import subspace_method
 from dcfpca.rpca.subspace.round_plan import RoundPlan
 from dcfpca.rpca.subspace.settings import SubspaceSettings
+from dcfpca.rpca.subspace.solver import SubspaceSolver
 from dcfpca.rpca.synthetic import Outliers, Problem, Recipe, generate
 
 
 def solve(problem: Problem, width: int, fixed_rank: bool, counts: tuple[int, ...] = ()) -> Simulation:
-    method = SubspaceMethod(problem.M.shape[0], width, 150, 1e-11, fixed_rank=fixed_rank)
+    method = subspace_method(SubspaceSolver(problem.M.shape[0], width, 150, 1e-11, fixed_rank=fixed_rank))
     return simulate(method, split(problem.M, counts or problem.counts))
 
 
@@ -60,7 +62,7 @@ def test_large_entries_of_few_strong_directions_are_not_taken_for_outliers(
 def test_what_the_tolerance_leaves_of_l_is_not_taken_for_outliers() -> None:
     """A run ends with L known to the tolerance, where most residuals can be far smaller still."""
     problem = generate(Recipe(300, 100, 3, 0.02, condition=20.0, counts=(50, 50)), 2)
-    run = simulate(SubspaceMethod(300, 6, 150, 1e-9, fixed_rank=False), problem.sites())
+    run = simulate(subspace_method(SubspaceSolver(300, 6, 150, 1e-9, fixed_rank=False)), problem.sites())
     assert run.consensus.outcome is Outcome.CONVERGED
     assert np.array_equal(run.outliers.toarray() != 0.0, problem.S != 0.0)
 
@@ -89,7 +91,7 @@ def test_a_run_that_converges_fast_ends_within_its_tolerance_of_the_answer(
     width: int, tolerance: float, kind: Outliers
 ) -> None:
     problem = generate(Recipe(200, 200, 10, 0.05, kind, counts=(50,) * 4), 4)
-    run = simulate(SubspaceMethod(200, width, 60, tolerance, fixed_rank=width == 10), problem.sites())
+    run = simulate(subspace_method(SubspaceSolver(200, width, 60, tolerance, fixed_rank=width == 10)), problem.sites())
     assert run.consensus.outcome is Outcome.CONVERGED
     assert relative_error(run.low_rank, problem.L) <= tolerance
     np.testing.assert_array_equal(run.outliers.toarray() != 0.0, problem.S != 0.0)
@@ -101,13 +103,13 @@ def test_a_local_step_and_a_result_of_a_small_site_take_little_more_than_its_mat
 ) -> None:
     """Beside the matrix itself; an update is half as large as it with the rank given, and as large with the bound."""
     problem = generate(Recipe(500, 500, 25, 0.05, counts=(50,) * 10), 0)
-    method = SubspaceMethod(500, width, 20, 1e-9, fixed_rank=width == 25)
+    method = subspace_method(SubspaceSolver(500, width, 20, 1e-9, fixed_rank=width == 25))
     sites, watched = [method.site(own) for own in problem.sites()], method.site(problem.sites()[0])
     consensus, taken = method.begin(), []
     while consensus.outcome is None:
-        taken.append(_peak_bytes(partial(watched.answer, consensus.round, consensus.broadcast)))
+        taken.append(_peak_bytes(partial(watched.answer, consensus)))
         consensus = method.advance(consensus, exchange(method, consensus, sites))
-    taken.append(_peak_bytes(partial(collect, watched, consensus.broadcast)))
+    taken.append(_peak_bytes(partial(collect, watched, consensus)))
     matrix = 8 * 500 * 50
     assert np.median(taken) <= usual * matrix
     assert max(taken) <= most * matrix  # with the bound, in the rounds that update all directions
@@ -177,7 +179,7 @@ def test_the_certificate_says_that_no_pass_would_move_the_result() -> None:
 
 def test_the_model_has_the_singular_values_of_the_low_rank_part() -> None:
     problem = generate(Recipe(120, 100, 6, 0.05, counts=(40, 60)), 1)
-    method = SubspaceMethod(120, 12, 150, 1e-11, fixed_rank=False)
+    method = subspace_method(SubspaceSolver(120, 12, 150, 1e-11, fixed_rank=False))
     run = simulate(method, problem.sites())
     model = method.model(run.consensus)
     truth = np.linalg.svd(problem.L, compute_uv=False)[:6]
@@ -187,31 +189,31 @@ def test_the_model_has_the_singular_values_of_the_low_rank_part() -> None:
 
 def test_a_restored_site_goes_on_to_the_same_bytes() -> None:
     problem = generate(Recipe(60, 50, 3, 0.05, counts=(25, 25)), 0)
-    method = SubspaceMethod(60, 3, 50, 1e-9)
-    broadcasts: list[TensorMessage] = []
-    simulate(method, problem.sites(), lambda consensus, _: broadcasts.append(consensus.broadcast))
+    method = subspace_method(SubspaceSolver(60, 3, 50, 1e-9))
+    told: list[Consensus] = []
+    simulate(method, problem.sites(), lambda consensus, _: told.append(consensus))
     steady, other = method.site(problem.sites()[0]), method.site(problem.sites()[0])
     for number in (1, 2, 3):
-        steady.answer(number, broadcasts[number - 1])
+        steady.answer(told[number - 1])
     other.restore(steady.snapshot())
-    expected, found = steady.answer(4, broadcasts[3]), other.answer(4, broadcasts[3])
+    expected, found = steady.answer(told[3]), other.answer(told[3])
     np.testing.assert_array_equal(expected.flat(), found.flat())
 
 
 def test_a_site_may_miss_rounds_and_come_back() -> None:
     problem = generate(Recipe(100, 100, 4, 0.05, counts=(25,) * 4), 7)
-    method = SubspaceMethod(100, 4, 150, 1e-11)
+    method = subspace_method(SubspaceSolver(100, 4, 150, 1e-11))
     sites = [method.site(own) for own in problem.sites()]
     consensus = method.begin()
     while consensus.outcome is None:
         present = [s for k, s in enumerate(sites) if not (k == 1 and consensus.round in (0, 1, 3, 4, 5))]
         consensus = method.advance(consensus, exchange(method, consensus, present))
-    L = np.concatenate([collect(site, consensus.broadcast).L for site in sites], axis=1)
+    L = np.concatenate([collect(site, consensus).L for site in sites], axis=1)
     assert relative_error(L, problem.L) <= 1e-8
 
 
 def test_a_result_that_is_no_longer_finite_ends_the_run_instead_of_spreading() -> None:
-    method = SubspaceMethod(4, 2, 10, 1e-9)
+    method = subspace_method(SubspaceSolver(4, 2, 10, 1e-9))
     site = method.site(split(np.eye(4), (4,))[0])
     consensus = method.begin()
     consensus = method.advance(consensus, exchange(method, consensus, [site]))
@@ -224,7 +226,7 @@ def test_a_result_that_is_no_longer_finite_ends_the_run_instead_of_spreading() -
 
 def test_a_rank_that_does_not_fit_is_refused_with_the_range() -> None:
     with pytest.raises(BadInput, match="Rank 9 does not fit 4 rows"):
-        SubspaceMethod(4, 9, 10, 1e-9)
+        subspace_method(SubspaceSolver(4, 9, 10, 1e-9))
 
 
 def test_a_gap_in_the_singular_values_spares_the_other_directions_and_costs_no_round() -> None:
@@ -235,7 +237,9 @@ def test_a_gap_in_the_singular_values_spares_the_other_directions_and_costs_no_r
         flags.append(RoundPlan.of(now.broadcast).narrow)
 
     for gap in (2.5, np.inf):
-        method = SubspaceMethod(150, 14, 60, 1e-11, fixed_rank=False, settings=SubspaceSettings(narrow_gap=gap))
+        method = subspace_method(
+            SubspaceSolver(150, 14, 60, 1e-11, fixed_rank=False, settings=SubspaceSettings(narrow_gap=gap))
+        )
         flags = narrow[gap] = []
         run = simulate(method, problem.sites(), partial(note_flag, flags))
         assert relative_error(run.low_rank, problem.L) <= 1e-9
@@ -252,7 +256,9 @@ def test_what_lies_below_a_direction_many_times_as_strong_is_found(seed: int, ti
     strengths = np.r_[1.0, np.full(14, 1.0 / times)]
     L = (rng.standard_normal((300, 15)) * strengths) @ rng.standard_normal((15, 300))
     S = (rng.random(L.shape) < 0.05) * rng.choice([-1, 1], L.shape) * 300 * rng.random(L.shape)
-    run = simulate(SubspaceMethod(300, width, 60, 1e-11, fixed_rank=width == 15), split(L + S, (100,) * 3))
+    run = simulate(
+        subspace_method(SubspaceSolver(300, width, 60, 1e-11, fixed_rank=width == 15)), split(L + S, (100,) * 3)
+    )
     assert run.consensus.outcome is Outcome.CONVERGED
     assert run.consensus.progress.rank == 15
     assert relative_error(run.low_rank, L) <= 1e-9

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from dcfpca.rpca.column_blocks import ArrayColumns, split
-from dcfpca.rpca.method import Consensus, Outcome, Site, Total
+from dcfpca.rpca.method import Consensus, Outcome, Total
 from dcfpca.rpca.simulate import exchange, simulate
-from dcfpca.rpca.subspace.method import SubspaceMethod
+from dcfpca.rpca.stage import Site
+from dcfpca.rpca.subspace.fit import subspace_method
 from dcfpca.rpca.subspace.round_plan import RoundPlan
 from dcfpca.rpca.subspace.settings import SubspaceSettings
+from dcfpca.rpca.subspace.solver import SubspaceSolver
 from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.rpca.thresholds import influence
 
@@ -23,7 +25,7 @@ def test_a_narrow_run_that_has_not_converged_agrees_however_the_columns_are_deal
     rng = np.random.default_rng(4)
     levels = rng.standard_normal((19, 5)) * 0.5 ** np.arange(5) @ rng.standard_normal((5, 3000))
     M = levels + 0.05 * rng.standard_t(2, levels.shape)
-    method = SubspaceMethod(rows=19, width=3, rounds=30, tolerance=1e-9)
+    method = subspace_method(SubspaceSolver(rows=19, width=3, rounds=30, tolerance=1e-9))
     pooled, dealt = (simulate(method, split(M, counts)) for counts in ((3000,), (1, 999, 1000, 1000)))
     assert pooled.consensus.outcome is Outcome.OUT_OF_ROUNDS
     scores = [np.abs(M - run.low_rank).sum(axis=0) for run in (pooled, dealt)]
@@ -41,7 +43,7 @@ def test_when_the_strong_directions_rest_the_weak_ones_are_looked_at_before_the_
     def look(now: Consensus, _: Sequence[Site]) -> None:
         seen.append((now.progress.change, RoundPlan.of(now.broadcast).narrow))
 
-    simulate(SubspaceMethod(rows=19, width=3, rounds=20, tolerance=1e-6), [ArrayColumns(M)], look)
+    simulate(subspace_method(SubspaceSolver(rows=19, width=3, rounds=20, tolerance=1e-6)), [ArrayColumns(M)], look)
     at_rest = [narrow for change, narrow in seen if change < 1e-6]
     assert at_rest
     assert not any(at_rest)
@@ -50,7 +52,7 @@ def test_when_the_strong_directions_rest_the_weak_ones_are_looked_at_before_the_
 @pytest.mark.parametrize("seed", [1, 3, 4])
 def test_what_has_converged_rests_under_the_very_threshold_of_its_result(seed: int) -> None:
     problem = generate(Recipe(200, 300, 5, 0.05, noise=0.1, counts=(100, 100, 100)), seed)
-    run = simulate(SubspaceMethod(rows=200, width=5, rounds=200, tolerance=1e-9), problem.sites())
+    run = simulate(subspace_method(SubspaceSolver(rows=200, width=5, rounds=200, tolerance=1e-9)), problem.sites())
     assert run.consensus.outcome is Outcome.CONVERGED
     left, _, right = np.linalg.svd(run.low_rank, full_matrices=False)
     influences = influence(problem.M - run.low_rank, run.consensus.progress.threshold, SubspaceSettings().a)
@@ -65,7 +67,7 @@ def test_rounding_decides_nothing_even_where_a_run_at_rest_is_moved_again(
     """With tolerance 0 the threshold goes on falling below what rests: L moves by rounding alone, then again by far
     more. Whether that step has momentum must not depend on which of two roundings was the larger."""
     sites = generate(Recipe(rows=24, columns=33, rank=2, sparsity=0.05, noise=0.05, counts=(14, 10, 9)), 3).sites()
-    method = SubspaceMethod(rows=24, width=2, rounds=28, tolerance=0.0)
+    method = subspace_method(SubspaceSolver(rows=24, width=2, rounds=28, tolerance=0.0))
     undisturbed = simulate(method, sites)
     rng = np.random.default_rng(seed)
 

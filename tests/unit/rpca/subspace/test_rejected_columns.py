@@ -9,9 +9,10 @@ from dcfpca.rpca.column_blocks import split
 from dcfpca.rpca.method import Outcome
 from dcfpca.rpca.metrics import relative_error
 from dcfpca.rpca.simulate import Simulation, simulate
-from dcfpca.rpca.subspace.method import SubspaceMethod
-from dcfpca.rpca.subspace.rejected_columns import unexplained_text
+from dcfpca.rpca.subspace.fit import subspace_method
 from dcfpca.rpca.subspace.settings import SubspaceSettings
+from dcfpca.rpca.subspace.site_result import unexplained_text
+from dcfpca.rpca.subspace.solver import SubspaceSolver
 from dcfpca.rpca.synthetic import Outliers, Recipe, generate
 
 
@@ -30,7 +31,7 @@ def apart(run: Simulation, what: str) -> float:
 @pytest.mark.parametrize("factor", [1, 2])
 def test_columns_that_the_threshold_left_behind_are_freed(recipe: Recipe, seed: int, factor: int) -> None:
     problem = generate(recipe, seed)
-    method = SubspaceMethod(recipe.rows, recipe.rank * factor, 150, 1e-11, fixed_rank=factor == 1)
+    method = subspace_method(SubspaceSolver(recipe.rows, recipe.rank * factor, 150, 1e-11, fixed_rank=factor == 1))
     run = simulate(method, problem.sites())
     assert relative_error(run.low_rank, problem.L) <= 1e-9
     assert apart(run, "columns") == apart(run, "rows") == 0
@@ -41,7 +42,9 @@ def test_a_row_that_is_a_direction_of_its_own_is_told_or_becomes_one(width: int,
     problem = generate(Recipe(100, 120, 3, 0.05, counts=(120,)), 1)
     M = problem.M.copy()
     M[50] = 7.0
-    run = simulate(SubspaceMethod(100, width, 150, 1e-10, fixed_rank=fixed_rank), split(M, (40, 40, 40)))
+    run = simulate(
+        subspace_method(SubspaceSolver(100, width, 150, 1e-10, fixed_rank=fixed_rank)), split(M, (40, 40, 40))
+    )
     rest = np.arange(100) != 50
     assert relative_error(run.low_rank[rest], problem.L[rest]) <= 1e-9
     explained = relative_error(run.low_rank[50], M[50]) <= 1e-9
@@ -51,7 +54,7 @@ def test_a_row_that_is_a_direction_of_its_own_is_told_or_becomes_one(width: int,
 
 def test_a_run_that_never_stops_does_not_take_rounding_for_directions() -> None:
     problem = generate(Recipe(60, 80, 5, 0.05, counts=(80,)), 0)
-    run = simulate(SubspaceMethod(60, 20, 150, 0.0, fixed_rank=False), problem.sites())
+    run = simulate(subspace_method(SubspaceSolver(60, 20, 150, 0.0, fixed_rank=False)), problem.sites())
     assert {progress.rank for progress in run.history[40:]} == {5}
 
 
@@ -60,7 +63,8 @@ def test_momentum_saves_a_third_of_the_rounds_where_they_are_many(factor: int) -
     problem = generate(Recipe(100, 100, 20, 0.2, counts=(50, 50)), 0)
     runs = [
         simulate(
-            SubspaceMethod(100, 20 * factor, 150, 1e-10, settings=settings, fixed_rank=factor == 1), problem.sites()
+            subspace_method(SubspaceSolver(100, 20 * factor, 150, 1e-10, settings=settings, fixed_rank=factor == 1)),
+            problem.sites(),
         )
         for settings in (SubspaceSettings(), SubspaceSettings(momentum_below=0.0))
     ]

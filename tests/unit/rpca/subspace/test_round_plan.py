@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from dcfpca.errors import BadMessage
-from dcfpca.rpca.subspace.round_plan import PLAN_SCALARS, CoefficientStart, RoundPlan, broadcast_layout
+from dcfpca.rpca.subspace.round_plan import PLAN_SCALARS, CoefficientStart, RoundPlan, plan_layout
 
 PLAN = RoundPlan(
     U=np.eye(4, 2),
+    number=3,
     threshold=0.3,
     noise=0.1,
     relaxation=1.1,
@@ -35,12 +36,12 @@ def test_a_plan_read_from_its_broadcast_is_the_same_plan() -> None:
 
 
 def test_the_broadcast_has_the_layout_that_every_site_expects() -> None:
-    layout, sent = broadcast_layout(4, 2, 1), PLAN.broadcast()
+    layout, sent = plan_layout(4, 2), PLAN.broadcast()
     assert sent.tensor.shape == (layout.rows, layout.columns)
-    assert sent.scalars.size == len(layout.scalars)
-    # The order of the scalars is the wire's: stored broadcasts of earlier versions have it.
+    assert sent.scalars.size == layout.scalars
+    # The order of the scalars is the wire's.
     assert PLAN_SCALARS == (
-        "threshold", "noise", "relaxation", "step", "momentum", "single", "narrow", "start", "columns",
+        "number", "threshold", "noise", "relaxation", "step", "momentum", "single", "narrow", "start", "columns",
     )  # fmt: skip
 
 

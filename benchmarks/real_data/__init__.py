@@ -1,0 +1,1 @@
+"""Real data: moving cars on a motorway and the metrics of twelve servers."""

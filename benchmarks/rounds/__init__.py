@@ -1,0 +1,1 @@
+"""The cost of rounds: real services and sites that compute nothing."""

@@ -1,0 +1,1 @@
+"""The sections on the paper's own experiments."""

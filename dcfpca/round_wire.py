@@ -1,0 +1,103 @@
+"""Converts what is said in a round to protobuf and back; no other module maps the names of the secure sum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dcfpca.attempt_ref import AttemptRef
+from dcfpca.chunked_vectors import DigestedBytes
+from dcfpca.errors import BadIdentity, BadMessage
+from dcfpca.identity import check_name
+from dcfpca.secagg import Advert, BlockLayout, Misfit, Opening, Roster, SealedShare
+from dcfpca.secagg.messages import consensus_digest
+from dcfpca.spec import RunSpec
+from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.v1 import types_pb2 as types
+from dcfpca.v1.types_pb2 import RoundRef
+
+
+def ref_to_wire(ref: AttemptRef) -> RoundRef:
+    """An attempt as the wire names it."""
+    return RoundRef(run_id=ref.run_id, round=ref.round, attempt=ref.attempt)
+
+
+def ref_from_wire(ref: RoundRef) -> AttemptRef:
+    """The attempt that a message names."""
+    return AttemptRef(ref.run_id, ref.round, ref.attempt)
+
+
+def update_dtype(spec: RunSpec) -> types.Dtype:
+    """The number format of the updates in a run of this spec."""
+    if spec.aggregation == "plain":
+        return types.DTYPE_FLOAT64
+    return types.DTYPE_UINT64 if spec.precision == 64 else types.DTYPE_UINT32
+
+
+def names_from_wire(names: Sequence[str]) -> tuple[str, ...]:
+    """Names of participants; raises BadMessage when one of them cannot be a participant's name."""
+    try:
+        return tuple(check_name(name, "participant") for name in names)
+    except BadIdentity as error:
+        raise BadMessage(str(error), error.hint) from None
+
+
+def advert_to_wire(advert: Advert) -> pb.RunKey:
+    """One member's key for the run."""
+    return pb.RunKey(
+        participant=advert.name,
+        key=advert.key,
+        commitment=advert.commitment,
+        binding=advert.binding,
+        certificate=advert.certificate,
+        signature=advert.signature,
+    )
+
+
+def advert_from_wire(key: pb.RunKey) -> Advert:
+    """One member's key for the run; BadMessage when the name cannot be one."""
+    (name,) = names_from_wire([key.participant])
+    return Advert(name, key.key, key.commitment, key.binding, key.certificate, key.signature)
+
+
+def roster_to_wire(roster: Roster) -> list[pb.RunKey]:
+    """The keys of the whole cohort, in name order."""
+    return [advert_to_wire(advert) for advert in roster.adverts]
+
+
+def roster_from_wire(keys: Iterable[pb.RunKey]) -> Roster:
+    """The keys of the whole cohort, in the order in which they came."""
+    return Roster(tuple(advert_from_wire(key) for key in keys))
+
+
+def shares_to_wire(shares: Iterable[SealedShare]) -> list[pb.SealedGroupShare]:
+    """Sealed shares of the group secret."""
+    return [
+        pb.SealedGroupShare(
+            sender=share.sender, recipient=share.receiver, ciphertext=share.sealed, signature=share.signature
+        )
+        for share in shares
+    ]
+
+
+def shares_from_wire(shares: Iterable[pb.SealedGroupShare]) -> tuple[SealedShare, ...]:
+    """Sealed shares of the group secret."""
+    return tuple(SealedShare(share.sender, share.recipient, share.ciphertext, share.signature) for share in shares)
+
+
+def misfit_to_wire(misfit: Misfit) -> pb.Misfit:
+    """The signed statement that an update does not fit."""
+    return pb.Misfit(
+        participant=misfit.name, context=misfit.context, certificate=misfit.certificate, signature=misfit.signature
+    )
+
+
+def misfit_from_wire(misfit: pb.Misfit) -> Misfit:
+    """The signed statement that an update does not fit."""
+    return Misfit(misfit.participant, misfit.context, misfit.certificate, misfit.signature)
+
+
+def opening_from_wire(opened: pb.RoundOpened, layout: BlockLayout, consensus: DigestedBytes) -> Opening:
+    """The opening of a round, with the digest taken over the consensus bytes that were received."""
+    told = consensus_digest(consensus.sha, opened.stage, opened.memory_sha256)
+    misfits = tuple(misfit_from_wire(misfit) for misfit in opened.misfits)
+    return Opening(opened.ref.round, told, opened.previous_sum, layout, tuple(opened.exponents), misfits)

@@ -1,0 +1,115 @@
+"""What deviations look like of entries that are ordinary, estimated from the deviations of all entries.
+
+Deviations are put in units of the feature and side (above or below what is expected) that they belong to. Their sizes,
+pooled over features, are a mixture: Student's t for the ordinary ones, with degrees of freedom that their own middle
+tells, and a broad part for the wrong ones. An entry is flagged where the ordinary part makes up less than `LOCAL` of
+the mixture. No normal probability is claimed far out, where nothing supports it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.refinement.noise_scale import Bins, normal_quantile, quantile
+
+SIZE_BINS = Bins(octaves=7, per_octave=6)
+LEVELS, LEVEL_OF_RARE = (0.8, 0.9), 0.9
+EQUIVALENT = 10.0  # entries that speak for the unit 1 before any is counted
+FEWEST = 8.0  # entries on a side whose own unit is estimated
+CENTRAL = 5.0  # sizes beyond are counted, but not told apart: errors lie there
+BROAD = (2.0, 100.0)  # sizes of wrong entries, evenly over the logarithm
+LOCAL = 0.2
+LEAST_CUT, MOST_CUT = 3.5, 40.0
+EFFECTIVE = 20_000.0  # entries that the mixture is fitted to at most: it is a model, and entries of a sample depend
+FREEDOM = 1.5 + np.geomspace(0.5, 500.0, 31)
+TYPICAL_FREEDOM, FREEDOM_SPREAD = 30.0, 1.0  # of the prior, over the logarithm
+UNIT = np.linspace(0.7, 1.3, 31)
+WRONG = np.concatenate([[1e-7], np.geomspace(1e-5, 0.4, 40)])
+TYPICAL_WRONG, WRONG_SPREAD = -4.0, 3.0  # of the prior, over the log-odds
+
+
+def units_by_side(counts: FloatArray, few: NDArray[np.bool_]) -> FloatArray:
+    """The unit (m) of one side's sizes, from their counts.
+
+    Of a feature of few values (`few`) most sizes tell only how well its commonest value is expected; the unit is that
+    of its other values, which are rare but no errors by that.
+    """
+    entries, one = counts.sum(axis=1), np.ones(len(counts))
+    usual = np.max([quantile(counts, one, level, SIZE_BINS) / normal_quantile(level) for level in LEVELS], axis=0)
+    unit = np.maximum(usual, 2.0**-SIZE_BINS.octaves) ** (entries / (entries + EQUIVALENT))
+    rarer = np.where(np.arange(SIZE_BINS.count) >= np.searchsorted(SIZE_BINS.edges, 1.0), counts, 0.0)
+    rare = quantile(rarer, one, LEVEL_OF_RARE, SIZE_BINS) / normal_quantile(LEVEL_OF_RARE)
+    return np.where(few, np.maximum(rare, 1.0), np.where(entries < FEWEST, 1.0, unit))
+
+
+def pooled(counts: FloatArray, units: FloatArray) -> FloatArray:
+    """Counts of all rows together, each in its own unit; what lies between two bins is shared by them."""
+    shift = np.log2(units) * SIZE_BINS.per_octave
+    whole = np.floor(shift).astype(np.intp)
+    share, total = shift - whole, np.zeros(SIZE_BINS.count)
+    for offset, part in ((whole, 1.0 - share), (whole + 1, share)):
+        place = np.clip(np.arange(SIZE_BINS.count) - offset[:, None], 0, SIZE_BINS.count - 1)
+        np.add.at(total, place, counts * part[:, None])
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Null:
+    """The mixture, and the size beyond which entries are flagged."""
+
+    freedom: float
+    unit: float
+    wrong: float  # the share of entries that are wrong
+    cut: float
+
+    def tail(self, size: FloatArray) -> FloatArray:
+        """The probability of an ordinary entry at least this far off."""
+        return np.asarray(2.0 * scipy.special.stdtr(self.freedom, -np.abs(size) / self.unit))
+
+
+def fit_null(counts: FloatArray, local: float = LOCAL) -> Null:
+    """The mixture most probable by these pooled counts; flagged is where less than `local` of it is ordinary."""
+    upper = np.concatenate([SIZE_BINS.edges, [np.inf]])
+    last = int(np.searchsorted(upper, CENTRAL))
+    merged = np.append(counts[:last], counts[last:].sum())
+    likely = np.tensordot(_log_shares(), merged * min(1.0, EFFECTIVE / max(float(merged.sum()), 1.0)), axes=(3, 0))
+    likely -= 0.5 * ((np.log(FREEDOM - 1.5) - np.log(TYPICAL_FREEDOM)) / FREEDOM_SPREAD)[:, None, None] ** 2
+    odds = np.log(WRONG / (1.0 - WRONG))
+    likely -= 0.5 * ((odds - TYPICAL_WRONG) / WRONG_SPREAD) ** 2
+    i, j, k = np.unravel_index(int(np.argmax(likely)), likely.shape)
+    freedom, unit, wrong = float(FREEDOM[i]), float(UNIT[j]), float(WRONG[k])
+    return Null(freedom, unit, wrong, _cut(freedom, unit, wrong, local))
+
+
+def _cut(freedom: float, unit: float, wrong: float, local: float) -> float:
+    """The least size from which on the ordinary part of the density is below `local`."""
+    sizes = np.geomspace(LEAST_CUT, MOST_CUT, 1000)
+    t = sizes / unit
+    log_density = (
+        scipy.special.gammaln(0.5 * (freedom + 1.0)) - scipy.special.gammaln(0.5 * freedom)
+        - 0.5 * np.log(np.pi * freedom) - 0.5 * (freedom + 1.0) * np.log1p(t**2 / freedom)
+    )  # fmt: skip
+    ordinary = (1.0 - wrong) * 2.0 * np.exp(log_density) / unit
+    broad = wrong / (sizes * np.log(BROAD[1] / BROAD[0]))
+    low = np.flatnonzero(ordinary <= local * (ordinary + broad))
+    return float(sizes[low[0]]) if low.size else MOST_CUT
+
+
+@lru_cache(maxsize=1)
+def _log_shares() -> FloatArray:
+    """Logarithms of the shares of the central bins and of all beyond, for every freedom, unit and share of errors."""
+    upper = np.concatenate([[0.0], SIZE_BINS.edges[SIZE_BINS.edges < CENTRAL], [np.inf]])
+    scaled = upper / UNIT[:, None]
+    inside = 1.0 - 2.0 * scipy.special.stdtr(FREEDOM[:, None, None], -scaled)
+    ordinary = np.diff(inside, axis=2)
+    with np.errstate(divide="ignore"):
+        place = np.log(upper / BROAD[0]) / np.log(BROAD[1] / BROAD[0])
+    broad = np.diff(np.clip(place, 0.0, 1.0))
+    shares = (1.0 - WRONG)[:, None] * ordinary[:, :, None, :] + WRONG[:, None] * broad
+    return np.asarray(np.log(np.maximum(shares, 1e-15)))

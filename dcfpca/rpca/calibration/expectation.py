@@ -1,0 +1,180 @@
+"""What each entry is expected to be from the other entries of its sample, and how far from that it may lie.
+
+Samples are normal with covariance Σ = F Fᵀ + diag(ψ) in normal scores: low rank plus diagonal, or a whole covariance
+with its shrinkage as ψ. Given the entries of a sample that are trusted, A = I + Σ_k f_k f_kᵀ/ψ_k and h_k = f_kᵀA⁻¹f_k,
+with e the residuals of the fit, the residual of a trusted entry from the others is e_k/(1 − h_k/ψ_k) and its variance
+ψ_k/(1 − h_k/ψ_k): no further solve. Entries that the others contradict are put out of the sample one at a time, worst
+first, so that a gross error neither hides itself nor is blamed on its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcfpca.rpca.method import FloatArray
+
+TRUSTED = 4.0  # deviations from what the others say
+FAR = 4.0  # scores of a feature of few values: beyond, its entries are not trusted
+MOST_OUT = 0.4  # of a sample's entries; one that still contradicts itself has no part in the covariance
+CHUNK = 1 << 22  # numbers of the samples' own matrices that are held at a time
+LEAST_SHRINKAGE, MOST_SHRINKAGE, SHRINKAGE = 0.01, 0.5, 0.5  # of the covariance to its diagonal; the last times m/n
+LEAST_VARIANCE = 1e-8  # of a score, beside what the leading directions have of it
+KNEE, END, RISE, RATE = 1.5, 4.0, 1.540793, 0.8622731  # Raymaekers and Rousseeuw's wrapping function
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreModel:
+    """Normal scores of a sample: mean, F (m × r) and ψ (m, positive); `few` marks features of few values."""
+
+    centre: FloatArray
+    factor: FloatArray
+    own: FloatArray
+    few: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expectation:
+    """Of entries (m × n): expected score, deviation of the score from it, and whether the entry was trusted."""
+
+    score: FloatArray
+    deviation: FloatArray
+    trusted: NDArray[np.bool_]
+    coherent: NDArray[np.bool_]  # n: samples whose trusted entries do not contradict one another
+    inverse: FloatArray  # A⁻¹ of every sample, n × r × r
+
+    def z(self, scores: FloatArray) -> FloatArray:
+        """How many deviations entries lie off; NaN where unobserved."""
+        return np.asarray((scores - self.score) / self.deviation)
+
+
+def model_from_covariance(
+    centre: FloatArray, covariance: FloatArray, columns: float, few: NDArray[np.bool_], rank: int
+) -> ScoreModel:
+    """The model with this covariance, shrunk by as much as the number of samples asks for: to its `rank` leading
+    directions and what of each feature these leave. So precise relations stay precise, and chance ones fade."""
+    share = shrinkage(len(centre), columns)
+    values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))
+    values = np.maximum(values, 0.0)
+    leading = (np.arange(len(values)) >= len(values) - rank) * values
+    left = np.maximum((vectors**2) @ (values - leading), LEAST_VARIANCE)
+    return ScoreModel(centre, vectors * np.sqrt((1.0 - share) * values + share * leading), share * left, few)
+
+
+def shrinkage(rows: int, columns: float) -> float:
+    """The share of the covariance that its diagonal alone makes up, for so many features and samples."""
+    return float(np.clip(SHRINKAGE * rows / max(columns, 1.0), LEAST_SHRINKAGE, MOST_SHRINKAGE))
+
+
+def chunks(rows: int, width: int, columns: int) -> Iterator[slice]:
+    """Ranges of samples whose own matrices fit into memory."""
+    step = max(1, CHUNK // max(width * max(width, rows), 1))
+    return (slice(first, min(first + step, columns)) for first in range(0, columns, step))
+
+
+def expect(model: ScoreModel, scores: FloatArray, trusted: NDArray[np.bool_] | None = None) -> Expectation:
+    """Expect every entry of these samples (m × n, NaN: unobserved) from the trusted others, which are found where they
+    are not given."""
+    X, F, own = scores.T - model.centre, model.factor, model.own
+    seen = ~np.isnan(X)
+    X, found = np.where(seen, X, 0.0), trusted is not None
+    trusted = seen & trusted.T if trusted is not None else seen.copy()
+    inverse, leverage = _start(F, own, trusted)
+    coherent = np.ones(len(X), dtype=bool)
+    if not found:
+        coherent = _distrust(model, X, trusted, inverse, leverage)
+    residual = _residual(F, own, X, trusted, inverse)
+    free = np.maximum(1.0 - leverage / own, 1e-12)
+    off = np.where(trusted, residual / free, residual)
+    variance = np.where(trusted, own / free, own + leverage)
+    return Expectation((X - off + model.centre).T, np.sqrt(variance).T, trusted.T, coherent, inverse)
+
+
+def _distrust(
+    model: ScoreModel, X: FloatArray, trusted: NDArray[np.bool_], inverse: FloatArray, leverage: FloatArray
+) -> NDArray[np.bool_]:
+    """Put out the entries that the others contradict, in place; whether each sample is coherent then."""
+    F, own, coherent, active = model.factor, model.own, np.ones(len(X), dtype=bool), np.arange(len(X))
+    left = np.maximum(MOST_OUT * trusted.sum(axis=1), 1.0)
+    while active.size:
+        residual = _residual(F, own, X[active], trusted[active], inverse[active])
+        size = np.abs(residual) / np.sqrt(np.maximum(own - leverage[active], 1e-12 * own))
+        # A rare value of few lies far from what the others say, and is none the worse for it.
+        size = np.where(model.few, np.abs(X[active]) * (TRUSTED / FAR), size) * trusted[active]
+        worst = size.argmax(axis=1)
+        bad = size[np.arange(len(active)), worst] > TRUSTED
+        more = bad & (left[active] >= 1.0)
+        coherent[active[bad & ~more]] = False
+        active, worst = active[more], worst[more]
+        pull = np.einsum("nrs,ns->nr", inverse[active], F[worst])
+        rest = np.maximum(own[worst] - leverage[active, worst], 1e-12 * own[worst])
+        inverse[active] += pull[:, :, None] * (pull / rest[:, None])[:, None, :]
+        leverage[active] += (pull @ F.T) ** 2 / rest[:, None]
+        trusted[active, worst] = False
+        left[active] -= 1.0
+    return coherent
+
+
+def moment_sums(model: ScoreModel, scores: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+    """The number of coherent samples, and over them Σ x̂ (m) and Σ (x̂x̂ᵀ + C) (m × m): scores with distrusted and
+    unobserved entries as expected, and the covariance of what those are uncertain by."""
+    found, F = expect(model, scores), model.factor
+    filled = np.where(found.trusted, scores, found.score)[:, found.coherent]
+    out = ~found.trusted.T[found.coherent]
+    squares = filled @ filled.T + np.diag(out.sum(axis=0) * model.own)
+    for inverse, row in zip(found.inverse[found.coherent], out, strict=True):
+        if row.any():
+            place = np.flatnonzero(row)
+            squares[np.ix_(place, place)] += F[place] @ inverse @ F[place].T
+    return float(found.coherent.sum()), filled.sum(axis=1), squares
+
+
+def model_from_moments(
+    model: ScoreModel, count: float, total: FloatArray, squares: FloatArray, rank: int
+) -> ScoreModel:
+    """The next model, from the sums of `moment_sums` over all sites."""
+    mean = total / max(count, 1.0)
+    return model_from_covariance(mean, squares / max(count, 1.0) - np.outer(mean, mean), count, model.few, rank)
+
+
+def wrapped_sums(scores: FloatArray) -> FloatArray:
+    """Σ w wᵀ of wrapped scores, which gross entries have no part in: what the first covariance is made from."""
+    size = np.abs(scores)
+    bent = RISE * np.tanh(RATE * (END - size)) * np.sign(scores)
+    W = np.where(size < KNEE, scores, np.where(size < END, bent, 0.0))
+    W = np.where(np.isnan(scores), 0.0, W)
+    return np.asarray(W @ W.T)
+
+
+def correlation_of(sums: FloatArray) -> FloatArray:
+    """The correlation matrix of wrapped sums; features that do not vary are correlated with none."""
+    deviation = np.sqrt(np.maximum(np.diag(sums), 0.0))
+    vary = deviation > 1e-6 * max(float(deviation.max(initial=0.0)), np.finfo(np.float64).tiny)
+    found = sums / np.outer(np.where(vary, deviation, 1.0), np.where(vary, deviation, 1.0))
+    found = np.where(np.outer(vary, vary), found, 0.0)
+    np.fill_diagonal(found, 1.0)
+    return found
+
+
+def _start(F: FloatArray, own: FloatArray, trusted: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
+    """A⁻¹ and the leverages h of every sample; samples without a gap share theirs."""
+    width, scaled = F.shape[1], F / own[:, None]
+    inverse, leverage = np.empty((len(trusted), width, width)), np.empty(trusted.shape)
+    whole = np.linalg.inv(np.eye(width) + scaled.T @ F)
+    inverse[:], leverage[:] = whole, np.sum((F @ whole) * F, axis=1)
+    for row in np.flatnonzero(~trusted.all(axis=1)):
+        here = trusted[row]
+        inverse[row] = np.linalg.inv(np.eye(width) + scaled[here].T @ F[here])
+        leverage[row] = np.sum((F @ inverse[row]) * F, axis=1)
+    return inverse, leverage
+
+
+def _residual(
+    F: FloatArray, own: FloatArray, X: FloatArray, trusted: NDArray[np.bool_], inverse: FloatArray
+) -> FloatArray:
+    """Residuals of the samples' fit to their trusted entries."""
+    V = np.matmul(inverse, ((X * trusted / own) @ F)[:, :, None])[:, :, 0]
+    return np.asarray(X - V @ F.T)

@@ -1,0 +1,128 @@
+"""Maps each feature to normal scores by its pooled quantiles, so that features of any shape are judged alike.
+
+Between the 5 and the 95 % quantile the map runs straight from knot to knot. Beyond, it goes on at the slope of the last
+knots, or logarithmically where slopes grow outwards: a long tail is compressed as far as the centre of the feature
+shows it to be one, and a gross error still lies far out. A feature whose quantiles depart from a straight line by no
+more than those of a normal sample do is only centred and scaled: chance bends would break exact linear relations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.refinement.noise_scale import Bins, normal_quantile, quantile
+
+LEVELS = np.linspace(0.05, 0.95, 24)
+SCORES: FloatArray = np.array([NormalDist().inv_cdf(level) for level in LEVELS])
+MIDDLE, OUTER = 12, int(np.searchsorted(LEVELS, 0.84))  # knots: slopes of the tail are those from the second on
+CHANCE = 5.0  # n times the mean square departure of quantiles from a line, in deviations: normal ones with a few errors
+MOST_GROWTH = 1.5  # of the logarithm of the slope, per normal deviation: a logarithm's is 1 at most tables' skew
+RARE = 0.95  # of the values of a plain feature that are not its median
+FLAT = 1e-3  # spreads: features that are steeper nowhere have no shape
+LEAST_SLOPE = 0.25  # of the slope over all knots
+SHAPE_BINS = Bins(octaves=7, per_octave=8)
+
+
+def straight_knots(centre: FloatArray, deviation: FloatArray) -> FloatArray:
+    """Knots (m × levels) of features that are only centred and scaled."""
+    return centre[:, None] + deviation[:, None] * SCORES
+
+
+def knots_from_counts(
+    above: FloatArray, below: FloatArray, median: FloatArray, spread: FloatArray, plain: NDArray[np.bool_]
+) -> FloatArray:
+    """Each feature's knots from counts (SHAPE_BINS, in units of `spread`) of its distances above and below `median`.
+
+    `plain` features, of few values, have no shape that quantiles could tell, and are centred and scaled.
+    """
+    upper = np.concatenate([SHAPE_BINS.edges, [2.0**SHAPE_BINS.octaves]])
+    edges = np.concatenate([-upper[::-1], [0.0], upper])
+    cumulative = np.cumsum(np.column_stack([np.zeros(len(above)), below[:, ::-1], above]), axis=1)
+    total, one = np.maximum(cumulative[:, -1], 1.0), np.ones(len(above))
+    quantiles = [np.interp(LEVELS, row / n, edges) for row, n in zip(cumulative, total, strict=True)]
+    found = np.array(quantiles).reshape(-1, LEVELS.size)  # in spreads, from the median
+    slope = (found - found.mean(axis=1, keepdims=True)) @ SCORES / np.sum(SCORES**2)
+    line = straight_knots(found.mean(axis=1), slope)
+    departure = np.mean((found - line) ** 2, axis=1) / np.maximum(slope, FLAT) ** 2
+    bend = np.maximum(1.0 - CHANCE / (total * np.maximum(departure, FLAT)), 0.0)[:, None]
+    knots = np.maximum.accumulate(bend * found + (1.0 - bend) * line, axis=1)
+    rare = quantile(np.where(np.arange(SHAPE_BINS.count) > 0, above + below, 0.0), one, RARE, SHAPE_BINS)
+    scale = np.where(plain, np.maximum(rare / normal_quantile(RARE), 1.0), 1.0)
+    straight = plain | (slope <= FLAT) | (cumulative[:, -1] < LEVELS.size)
+    knots = np.where(straight[:, None], straight_knots(0.0 * one, scale), knots)
+    return median[:, None] + spread[:, None] * knots
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NormalScores:
+    """The map of every feature, given by its knots (m × levels, not falling)."""
+
+    knots: FloatArray
+
+    def straight(self) -> NDArray[np.bool_]:
+        """Which features are only centred and scaled."""
+        slopes = np.diff(self.knots, axis=1) / np.diff(SCORES)
+        return np.asarray(np.ptp(slopes, axis=1) <= 1e-6 * np.abs(slopes).max(axis=1))
+
+    def forward(self, values: FloatArray) -> FloatArray:
+        """Scores of values (m × n, NaN stays)."""
+        return np.array([_Tails.of(k).forward(row) for k, row in zip(self.knots, values, strict=True)]).reshape(
+            values.shape
+        )
+
+    def backward(self, scores: FloatArray) -> FloatArray:
+        """Values that have these scores."""
+        return np.array([_Tails.of(k).backward(row) for k, row in zip(self.knots, scores, strict=True)]).reshape(
+            scores.shape
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Tails:
+    """One feature's map: distinct knots with their scores, and slope and growth of the lower and the upper tail."""
+
+    values: FloatArray
+    scores: FloatArray
+    slope: tuple[float, float]
+    growth: tuple[float, float]
+
+    @staticmethod
+    def of(knots: FloatArray) -> _Tails:
+        values, place = np.unique(knots, return_inverse=True)
+        scores = np.bincount(place, SCORES) / np.bincount(place)
+        whole = max(float((knots[-1] - knots[0]) / (SCORES[-1] - SCORES[0])), np.finfo(np.float64).tiny)
+        lower, upper = (_tail(side, whole) for side in (-knots[::-1], knots))
+        return _Tails(values, scores, (lower[0], upper[0]), (lower[1], upper[1]))
+
+    def forward(self, values: FloatArray) -> FloatArray:
+        out = np.interp(values, self.values, self.scores)
+        under, over = self.values[0] - values, values - self.values[-1]
+        for sign, off, end, slope, growth in zip((-1, 1), (under, over), (0, -1), self.slope, self.growth, strict=True):
+            size = np.maximum(off, 0.0) / slope
+            far = np.log1p(growth * size) / growth if growth > 0.0 else size
+            out = np.where(off > 0.0, self.scores[end] + sign * far, out)
+        return np.asarray(out)
+
+    def backward(self, scores: FloatArray) -> FloatArray:
+        out = np.interp(scores, self.scores, self.values)
+        under, over = self.scores[0] - scores, scores - self.scores[-1]
+        for sign, off, end, slope, growth in zip((-1, 1), (under, over), (0, -1), self.slope, self.growth, strict=True):
+            size = np.maximum(off, 0.0)
+            far = np.expm1(np.minimum(growth * size, 200.0)) / growth if growth > 0.0 else size
+            out = np.where(off > 0.0, self.values[end] + sign * slope * far, out)
+        return np.asarray(out)
+
+
+def _tail(knots: FloatArray, whole: float) -> tuple[float, float]:
+    """Slope of the upper tail, and how fast slopes grow towards it; 0 where they do not."""
+    inner = float((knots[OUTER] - knots[MIDDLE]) / (SCORES[OUTER] - SCORES[MIDDLE]))
+    outer = max(float((knots[-1] - knots[OUTER]) / (SCORES[-1] - SCORES[OUTER])), LEAST_SLOPE * whole)
+    if inner <= 0.0 or outer <= inner:
+        return outer, 0.0
+    growth = 2.0 * np.log(outer / inner) / (SCORES[-1] - SCORES[MIDDLE])
+    return outer, float(min(growth, MOST_GROWTH)) if growth > 1e-3 else 0.0

@@ -1,0 +1,185 @@
+"""Stages `shape`, `covariance` and `check`: what entries are judged by, and whether that flags ordinary ones.
+
+`shape` counts the values of every feature, for its quantiles. `covariance` estimates the covariance of normal scores,
+in a first round from wrapped scores, then from scores with distrusted entries as expected. `check`, after the null,
+draws samples anew from the run's own fit, in which nothing is wrong, and counts what is flagged of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from dcfpca.rpca.calibration.calibration import Calibration
+from dcfpca.rpca.calibration.expectation import (
+    chunks,
+    correlation_of,
+    model_from_covariance,
+    model_from_moments,
+    moment_sums,
+    wrapped_sums,
+)
+from dcfpca.rpca.calibration.normal_scores import SHAPE_BINS, NormalScores, knots_from_counts
+from dcfpca.rpca.column_blocks import blocks
+from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, TensorMessage, Total
+from dcfpca.rpca.refinement.closing_plan import CHECK, COVARIANCE, NULL, SHAPE, VERDICT, ClosingPlan
+from dcfpca.rpca.refinement.closing_stage import COUNTERS, ClosingStage, hidden_columns, results
+from dcfpca.rpca.refinement.noise_scale import count_sizes
+from dcfpca.rpca.refinement.refine import AT_MEDIAN
+from dcfpca.rpca.refinement.scoring import score_columns
+from dcfpca.rpca.round_limits import COVARIANCE_ROUNDS
+from dcfpca.rpca.stage import Stage
+from dcfpca.rpca.stage_checks import broken_count, exceeds, indefinite
+from dcfpca.rpca.stage_list import StagedSite
+
+DRAWN = 20_000  # entries that a site draws at least, in whole passes over its own samples
+SURE = 0.95  # of the interval that is told
+
+
+class Shape(ClosingStage):
+    """One round of counts."""
+
+    def __init__(self, fit: Stage, width: int, bound: int | None) -> None:
+        super().__init__(SHAPE, fit, width, Layout(fit.down.rows, 2 * SHAPE_BINS.count), (COVARIANCE,), bound)
+
+    def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
+        """How far every feature's values lie above and below its median."""
+        plan, total = ClosingPlan.of(asked.broadcast), np.zeros((self.up.rows, self.up.columns))
+        for cut in blocks(site.view.own):
+            off = site.view.whole.read(*cut) - plan.median[:, None]
+            above = off > AT_MEDIAN * plan.spread[:, None]
+            sides = np.where(above, off, np.nan), np.where(above, np.nan, np.abs(off))
+            total += np.column_stack([count_sizes(side, plan.spread, SHAPE_BINS) for side in sides])
+        return TensorMessage(total, np.zeros(0))
+
+    def advance(self, consensus: Consensus, total: Total) -> Consensus:
+        """The knots of every feature."""
+        plan = ClosingPlan.of(consensus.broadcast)
+        above, below = np.split(np.rint(total.sums.tensor), 2, axis=1)
+        knots = knots_from_counts(above, below, plan.median, plan.spread, plan.few)
+        plan = replace(plan, fresh=True, calibration=replace(Calibration.unknown(len(knots)), knots=knots))
+        columns, _, final, limited = consensus.memory[COUNTERS]
+        return self.next_round(consensus, COVARIANCE, plan, (columns, 0.0, final, limited), 0.0)
+
+    def conserved(self, consensus: Consensus, total: Total) -> str:
+        """Counts of entries, at most one a column."""
+        counts, rounding = total.sums.tensor, total.rounding[0]
+        if reason := broken_count(counts, rounding, what="a count of values"):
+            return reason
+        most, slack = ClosingPlan.of(consensus.broadcast).columns, self.up.columns * rounding
+        return "a feature has more entries than there are columns" if exceeds(counts.sum(axis=1), most, slack) else ""
+
+
+class Covariance(ClosingStage):
+    """A few rounds of sums of products of scores."""
+
+    def __init__(self, fit: Stage, width: int, bound: int | None) -> None:
+        rows = fit.down.rows
+        super().__init__(COVARIANCE, fit, width, Layout(rows, rows + 1, 1), (COVARIANCE, NULL), bound)
+
+    def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
+        """Second and first moments of scores, and how many samples they are of."""
+        plan, total = ClosingPlan.of(asked.broadcast), np.zeros(self.up.size)
+        assert plan.calibration is not None
+        rows, shape, model = self.up.rows, NormalScores(plan.calibration.knots), plan.calibration.model(plan.few)
+        for first, last in blocks(site.view.own):
+            scores = shape.forward(site.view.whole.read(first, last))
+            for cut in chunks(rows, rows, last - first):
+                if plan.fresh:
+                    count, mean, squares = float(scores[:, cut].shape[1]), np.zeros(rows), wrapped_sums(scores[:, cut])
+                else:
+                    count, mean, squares = moment_sums(model, scores[:, cut])
+                total += TensorMessage(np.column_stack([squares, mean]), np.array([count])).flat()
+        return TensorMessage.unflatten(self.up, total / plan.columns)
+
+    def advance(self, consensus: Consensus, total: Total) -> Consensus:
+        """The next covariance; after the last, the null round."""
+        if not (np.isfinite(total.sums.tensor).all() and np.isfinite(total.sums.scalars).all()):
+            return replace(consensus, outcome=Outcome.DIVERGED)
+        plan = ClosingPlan.of(consensus.broadcast)
+        assert plan.calibration is not None
+        sums = total.sums.tensor * plan.columns
+        if plan.fresh:
+            correlation = correlation_of(sums[:, :-1])
+            model = model_from_covariance(np.zeros(len(sums)), correlation, plan.columns, plan.few, plan.rank)
+        else:
+            count = float(total.sums.scalars[0]) * plan.columns
+            model = model_from_moments(plan.calibration.model(plan.few), count, sums[:, -1], sums[:, :-1], plan.rank)
+        found = replace(plan.calibration, mean=model.centre, own=model.own, factor=model.factor)
+        columns, done, final, limited = consensus.memory[COUNTERS]
+        stage = COVARIANCE if done + 1 < COVARIANCE_ROUNDS else NULL
+        plan = replace(plan, fresh=False, calibration=found)
+        return self.next_round(consensus, stage, plan, (columns, done + 1, final, limited), 0.0)
+
+    def conserved(self, consensus: Consensus, total: Total) -> str:
+        """Products of scores are a sum of squares, over no more samples than there are."""
+        if exceeds(total.sums.scalars, 1.0, total.rounding[1]) or exceeds(-total.sums.scalars, 0.0, total.rounding[1]):
+            return "the moments are of more samples than there are, or of fewer than none"
+        if indefinite(total.sums.tensor[:, :-1], total.rounding[0]):
+            return "the sum of squares of scores is negative"
+        return ""
+
+
+class Check(ClosingStage):
+    """The last round of a run whose entries are judged by their whole covariance."""
+
+    def __init__(self, fit: Stage, width: int, bound: int | None) -> None:
+        super().__init__(CHECK, fit, width, Layout(0, 0, 2), (), bound)
+
+    def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
+        """How many entries are flagged of samples drawn from the fit, and how many were drawn; per own entry."""
+        plan, total = ClosingPlan.of(asked.broadcast), np.zeros(2)
+        for M, block in results(site, plan, hiding=False):
+            scored, seen = score_columns(plan, M, block.L, block.V), int(np.count_nonzero(~np.isnan(M)))
+            ordinary = np.where(scored.flagged, np.nan, M)
+            rng = np.random.default_rng([hidden_columns(site).seed, block.start])
+            passes = int(np.clip(DRAWN // max(seen, 1), 1, 20))
+            flagged = [np.count_nonzero(_flagged_anew(plan, ordinary, rng)) for _ in range(passes)]
+            total += np.array([sum(flagged) / passes, seen])
+        return TensorMessage(np.zeros((0, 0)), total / plan.columns / plan.U.shape[0])
+
+    def advance(self, consensus: Consensus, total: Total) -> Consensus:
+        """The expected number of ordinary entries among the flagged, and with it the end of the run."""
+        plan = ClosingPlan.of(consensus.broadcast)
+        assert plan.calibration is not None
+        ordinary, entries = np.maximum(total.sums.scalars, 0.0) * plan.columns * plan.U.shape[0]
+        figures = plan.verdict.copy()
+        figures[VERDICT.index("ordinary")] = ordinary
+        figures[VERDICT.index("ordinary_most")] = most_ordinary(ordinary)
+        found = replace(plan.calibration, ordinary=float(ordinary / max(entries, 1.0)))
+        plan = replace(plan, verdict=figures, calibration=found)
+        outcome = Outcome.OUT_OF_ROUNDS if consensus.memory[COUNTERS][3] > 0.0 else Outcome.CONVERGED
+        return replace(consensus, broadcast=plan.broadcast(), outcome=outcome)
+
+    def conserved(self, consensus: Consensus, total: Total) -> str:
+        """No more entries are flagged than there are, and those at most one a column and feature."""
+        flagged, entries = total.sums.scalars
+        slack = 2.0 * total.rounding[1]
+        broken = exceeds(-flagged, 0.0, slack) or exceeds(flagged, entries, slack) or exceeds(entries, 1.0, slack)
+        return "more entries of samples drawn anew are flagged than were drawn" if broken else ""
+
+
+def most_ordinary(expected: float) -> float:
+    """The count that a Poisson number with this mean stays below with probability SURE, and the mean's own error."""
+    return float(np.ceil(scipy.special.gammaincinv(expected + 1.0, SURE) + 1.0))
+
+
+def _flagged_anew(plan: ClosingPlan, values: FloatArray, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Which entries are flagged of as many samples, drawn from the fit's covariance with these values (NaN: none)."""
+    assert plan.calibration is not None
+    factor, own, count = plan.calibration.factor, plan.calibration.own[:, None], values.shape[1]
+    drawn = factor @ rng.normal(size=(factor.shape[1], count)) + np.sqrt(own) * rng.normal(size=values.shape)
+    level = scipy.special.ndtr(drawn / np.sqrt(np.sum(factor**2, axis=1, keepdims=True) + own))
+    shape = NormalScores(plan.calibration.knots)
+    M = shape.backward(plan.calibration.mean[:, None] + drawn)
+    # A straight feature stays so: gaps between a site's own few values would break exact linear relations.
+    for row in np.flatnonzero(~shape.straight()):
+        known = np.sort(values[row, ~np.isnan(values[row])])
+        if known.size:
+            M[row] = np.interp(level[row] * known.size - 0.5, np.arange(known.size), known)
+    M = np.where(np.isnan(values), np.nan, M)
+    zero = np.zeros((values.shape[1], plan.U.shape[1]))
+    return score_columns(plan, M, M, zero).flagged

@@ -1,0 +1,182 @@
+"""The closing stages after a fit (docs/solver.md), and the fit as it is watched until they begin.
+
+The method fits while a few entries are hidden. Where the data turns out not to be low-rank plus sparse exactly,
+refinement rounds find the noise of every feature and the subspace under it; a validation round tells how well each rank
+predicts the hidden entries, and with it the rank; further refinement rounds take up all entries; and a null round gives
+everybody the pooled distribution of residuals that flags and scores are judged by. Everything is a sum over columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from dcfpca.rpca.calibration.stages import Check, Covariance, Shape
+from dcfpca.rpca.method import Consensus, FloatArray, Outcome, TensorMessage, Total
+from dcfpca.rpca.refinement.closing_plan import REFINE, VALIDATE, VERDICT, ClosingPlan, FitEnding
+from dcfpca.rpca.refinement.closing_stage import COUNTERS
+from dcfpca.rpca.refinement.null import Null
+from dcfpca.rpca.refinement.refine import Refinement
+from dcfpca.rpca.refinement.validate import Validation
+from dcfpca.rpca.stage import Stage, StageAround, View
+from dcfpca.rpca.stage_list import Hiding, Method
+
+# Of the opening scale: a fit that ends with less noise explains the data. The scale is a level, not a spread: values of
+# deviation 1 about 1e6 have noise of 1e-6 of it, and rank 1 must not pass for all there is to them.
+EXACT_NOISE = 1e-8
+STALLED_NOISE = 1e-4  # of the opening scale: with less, a run that stands still may be about to find the exact answer
+WINDOW = 6  # rounds over which the noise is watched
+FAR_ABOVE = 20.0  # noises: while the threshold is higher it still parts outliers from L, and directions wait for it
+LEAST_SPREAD = 1e-3  # of the largest: of a feature that is not in L
+HISTORY = "closing/noise"  # the key of the noise after every round in a consensus' memory
+HIDDEN_SHARE = 0.03
+FLAG_RATE = 0.01
+
+
+class Patience(NamedTuple):
+    """From which round on the noise is watched, and to which share of itself it falls over the window on exact data."""
+
+    rounds: int
+    fall: float
+
+
+FEW_ROWS_OR_COLUMNS = Patience(8, 0.5)  # thresholds fall slowly there, but nothing waits for them
+MANY = Patience(12, 0.5)  # where outliers are many, a direction may wait this long to enter, and the noise with it
+MANY_DIRECTIONS = Patience(18, 0.75)  # where also the rank is a large share of the smaller side, it takes its time
+MANY_SIDE, MANY_SHARE = 100, 0.055
+# Many outliers as small as L: λ and the noise fall slowly side by side, at first to 0.6 to 0.87 of themselves over the
+# window, later faster. Noise that is there to stay has 0.85 and more by then.
+SIDE_BY_SIDE = 10.0  # noises: the threshold
+SLOW_ROUNDS, SLOW_FALL, LATE_FALL = 18, 0.88, 0.75
+
+
+def with_closing_rounds(
+    method: Method,
+    *,
+    fixed_rank: bool = True,
+    refines: bool = True,
+    hidden_share: float = HIDDEN_SHARE,
+    seed: int = 0,
+    rate: float = FLAG_RATE,
+) -> Method:
+    """The method with closing stages. `refines` says whether its fit may be refined, `fixed_rank` whether its width is
+    the rank, `rate` is the false discovery rate of flags."""
+    fit, width = method.stages[-1], method.solver.width
+    bound = None if fixed_rank else width
+    watched = tuple(WatchedFit(stage, width, refines) for stage in method.stages)
+    kinds = (Refinement, Validation, Shape, Covariance, Check)
+    closing = (*(kind(fit, width, bound) for kind in kinds), Null(fit, width, bound, rate))
+    return replace(method, stages=(*watched, *closing), hiding=Hiding(hidden_share, seed))
+
+
+class WatchedFit(StageAround):
+    """A stage of a fit on columns with hidden entries. When the fit is over, or its noise has come to stand, the
+    closing stages begin at what it has."""
+
+    def __init__(self, inner: Stage, width: int, refines: bool) -> None:
+        super().__init__(inner, then=(REFINE, VALIDATE) if refines else (VALIDATE,))
+        self._width, self._refines = width, refines
+
+    def prepare(self, view: View, told: Consensus) -> Consensus:
+        """Hide entries from the fit."""
+        assert view.hidden is not None
+        view.hidden.hiding = True
+        return super().prepare(view, told)
+
+    def advance(self, consensus: Consensus, total: Total) -> Consensus:
+        """What the fit has follow, or the first closing round."""
+        after = self.inner.advance(consensus, total)
+        history = np.append(consensus.memory.get(HISTORY, np.zeros(0)), after.progress.noise)
+        # The first sum is that of the opening, whose first scalar is the number of columns.
+        columns = consensus.memory[COUNTERS][0] if COUNTERS in consensus.memory else total.sums.scalars[0]
+        notes = {HISTORY: history, COUNTERS: np.array([columns, 0.0, 0.0, 0.0])}
+        after = replace(after, memory={**after.memory, **notes})
+        if after.outcome is Outcome.DIVERGED:
+            return after
+        smaller = min(float(self.inner.down.rows), float(columns))
+        over = self._refines and stalled(history, self._width, smaller, after.progress.threshold)
+        return self._hand_over(after, history) if over or after.outcome is not None else after
+
+    def _hand_over(self, fitted: Consensus, history: FloatArray) -> Consensus:
+        """Begin the closing rounds at what the fit has."""
+        columns, limited = float(fitted.memory[COUNTERS][0]), fitted.outcome is Outcome.OUT_OF_ROUNDS
+        exact = fitted.outcome is Outcome.CONVERGED and is_exact(history)
+        ending = FitEnding.KEPT if not self._refines else FitEnding.EXACT if exact else FitEnding.REFINED
+        plan = opening_plan(fitted, history, columns, ending)
+        counters = np.array([columns, 0.0, 0.0, float(limited)])
+        return Consensus(
+            fitted.round + 1 if fitted.outcome is not None else fitted.round,
+            REFINE if ending is FitEnding.REFINED else VALIDATE,
+            plan.broadcast(),
+            {**fitted.memory, COUNTERS: counters},
+            fitted.progress,
+        )
+
+
+def stalled(noise: FloatArray, width: int, smaller_side: float, threshold: float) -> bool:
+    """Whether the noise, the opening scale first and then that of every round, has come to stand above zero, under a
+    threshold that has come down to it."""
+    rounds, fall = patience(width, smaller_side)
+    if noise.size <= rounds or not noise[-1] > STALLED_NOISE * noise[0]:
+        return False
+    if smaller_side >= MANY_SIDE and threshold <= SIDE_BY_SIDE * noise[-1]:
+        fall = SLOW_FALL if noise.size <= SLOW_ROUNDS else LATE_FALL
+    return bool(noise[-1] > fall * noise[-1 - WINDOW] and threshold <= FAR_ABOVE * noise[-1])
+
+
+def patience(width: int, smaller_side: float) -> Patience:
+    """How long a fit of this width is given to become exact."""
+    if smaller_side < MANY_SIDE:
+        return FEW_ROWS_OR_COLUMNS
+    return MANY_DIRECTIONS if width >= MANY_SHARE * smaller_side else MANY
+
+
+def is_exact(noise: FloatArray) -> bool:
+    """Whether what the fit left unexplained is rounding."""
+    return bool(noise.size and np.isfinite(noise[-1]) and noise[-1] <= EXACT_NOISE * noise[0])
+
+
+def opening_plan(fitted: Consensus, history: FloatArray, columns: float, ending: FitEnding) -> ClosingPlan:
+    """The first plan of the closing rounds, from the last consensus of the fit."""
+    U, values = fitted.broadcast.tensor, fitted.progress.singular_values
+    rows, width = U.shape
+    variance = np.zeros(width)
+    variance[: min(values.size, width)] = values[:width] ** 2 / max(columns, 1.0)
+    tiny = np.finfo(np.float64).tiny
+    unit = float(history[0]) if np.isfinite(history[0]) else 1.0
+    refined = ending is FitEnding.REFINED
+    if refined:
+        U = np.linalg.qr(U)[0]
+        variance = np.maximum(variance, float(history[-1]) ** 2)
+        spread = np.full(rows, unit)
+        noise = np.full(rows, float(history[-1]))
+    else:
+        basis = np.linalg.svd(U, full_matrices=False)
+        spread = np.sqrt((basis[0] ** 2) @ variance)
+        spread = np.maximum(spread, max(LEAST_SPREAD * float(spread.max(initial=0.0)), tiny))
+        noise = np.maximum(
+            np.full(rows, float(history[-1])) if ending is FitEnding.EXACT else spread / 32.0, 1e-12 * spread
+        )
+    return ClosingPlan(
+        ending=ending,
+        hiding=True,
+        fresh=True,
+        rank=width if refined else int(values.size),
+        columns=columns,
+        U=U,
+        variance=variance,
+        centre=np.zeros(rows),
+        noise=np.maximum(noise, tiny),
+        median=np.zeros(rows),
+        spread=spread,
+        reach=8.0 * spread,
+        one_value=np.zeros(rows),
+        two_values=np.zeros(rows),
+        null_scale=np.ones(rows),
+        cut=0.0,
+        distance_scale=1.0,
+        verdict=np.zeros(len(VERDICT)),
+        fit=TensorMessage(U, fitted.broadcast.scalars),
+    )

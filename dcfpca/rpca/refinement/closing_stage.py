@@ -1,0 +1,221 @@
+"""What the closing stages have in common: their plan, how it is checked, and the results of a run that ends in one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from dcfpca.rpca.calibration.calibration import Calibration, calibrations_apart, factors, implausible
+from dcfpca.rpca.column_blocks import blocks
+from dcfpca.rpca.method import (
+    ColumnScores,
+    Consensus,
+    FloatArray,
+    Layout,
+    Progress,
+    ResultBlock,
+    TensorMessage,
+    Total,
+    Verdict,
+)
+from dcfpca.rpca.refinement.alternating_fit import better_of, fit_columns
+from dcfpca.rpca.refinement.closing_plan import (
+    CHECK,
+    CLOSING,
+    COVARIANCE,
+    FEATURE_COLUMNS,
+    NULL,
+    SHAPE,
+    ClosingPlan,
+    FitEnding,
+    closing_layout,
+)
+from dcfpca.rpca.refinement.hidden_entries import HiddenColumns
+from dcfpca.rpca.refinement.scoring import findings_of, score_columns
+from dcfpca.rpca.refinement.verdict import verdict_of
+from dcfpca.rpca.stage import Stage, implausible_columns
+from dcfpca.rpca.stage_checks import (
+    APART,
+    ROUNDING,
+    TOLERANCE,
+    is_orthonormal,
+    of_directions,
+    of_figures,
+    of_strengths,
+    unequal,
+    worst,
+)
+from dcfpca.rpca.stage_list import StagedSite
+
+COUNTERS = (
+    "closing/counters"  # the keys of a consensus' memory: columns, rounds done, whether at the final rank, limited
+)
+CURVE = "closing/curve"
+KEPT_U, KEPT_V = "U", "V"  # of a site's own arrays: the subspace it answered last, and its coefficients in it
+COLUMNS_CHANGED = "the sites do not have the columns that they had in the opening"
+
+
+class ClosingStage(Stage):
+    """A stage after the fit, whose broadcast is a `ClosingPlan`. `fit` is the stage that it follows."""
+
+    def __init__(self, name: str, fit: Stage, width: int, up: Layout, then: Sequence[str], bound: int | None) -> None:
+        """`bound` is the bound on the rank, where the rank is to be found."""
+        down = closing_layout(fit.down.rows, width, fit.down, calibrated=name in (COVARIANCE, NULL, CHECK))
+        super().__init__(name, down=down, up=up, then=then)
+        self.fit, self.width, self._bound = fit, width, bound
+
+    def plausible(self, told: Consensus, before: Consensus | None, precision: int) -> str:
+        """Orthonormal directions, positive scales, and the columns of the round before."""
+        try:
+            plan = ClosingPlan.of(told.broadcast)
+        except ValueError as error:
+            return f"the plan of a closing round cannot be read: {error}"
+        if not 0 <= plan.rank <= plan.U.shape[1]:
+            return "the plan of a closing round is of no possible rank"
+        if plan.ending is FitEnding.REFINED and not is_orthonormal(plan.subspace.U):
+            return "the directions of U that enter L are not orthonormal"
+        if not all((scale > 0.0).all() for scale in (plan.noise, plan.spread, plan.null_scale)):
+            return "a feature's noise or spread is not positive"
+        if (plan.variance < 0.0).any():
+            return "a variance is negative"
+        if plan.calibration is not None and (reason := implausible(plan.calibration)):
+            return reason
+        earlier = ClosingPlan.of(before.broadcast) if before is not None and before.stage in CLOSING else None
+        return implausible_columns(plan.columns, earlier.columns if earlier else None, precision)
+
+    def difference(self, expected: Consensus, announced: TensorMessage) -> float:
+        """Each feature's figures in their own size, centre and median in that of its spread; each direction in its own
+        variance; and what of the fit is carried along, as the fit compares it."""
+        one, other = ClosingPlan.of(expected.broadcast), ClosingPlan.of(announced)
+        if any(getattr(one, name) != getattr(other, name) for name in ("ending", "hiding", "fresh", "rank")):
+            return APART
+        rows, refined = one.U.shape[0], one.ending is FitEnding.REFINED
+        sizes: dict[str, FloatArray | float | None] = dict.fromkeys(FEATURE_COLUMNS)
+        sizes |= {"one_value": 1.0, "two_values": 1.0}
+        sizes |= {name: one.spread + ROUNDING * rows / TOLERANCE * np.abs(getattr(one, name)) for name in LOCATIONS}
+        fits = [replace(expected, stage=self.fit.name, broadcast=plan.fit) for plan in (one, other)]
+        if refined:  # then U is that of the refinement, and not compared by the singular values of the fit
+            fits = [replace(fit, broadcast=TensorMessage(one.U, fit.broadcast.scalars)) for fit in fits]
+        return worst(
+            of_figures(one.columns, other.columns),
+            of_figures(one.cut, other.cut),
+            of_figures(one.distance_scale, other.distance_scale),
+            of_figures(one.verdict, other.verdict, np.maximum(np.abs(one.verdict), 1.0)),
+            *(of_figures(getattr(one, name), getattr(other, name), size) for name, size in sizes.items()),
+            of_strengths(one.variance, other.variance, one.variance, rows),
+            of_directions(one.U, other.U, one.variance) if refined else 0.0,
+            self.fit.difference(fits[0], fits[1].broadcast),
+            calibrations_apart(one.calibration, other.calibration),
+        )
+
+    def changed_columns(self, share: float, total: Total) -> str:
+        """The law that the columns of all sites are those of the opening."""
+        return COLUMNS_CHANGED if total.whole and unequal(share, 1.0, total.rounding[1]) else ""
+
+    def next_round(
+        self, consensus: Consensus, stage: str, plan: ClosingPlan, counters: Sequence[float], moved: float
+    ) -> Consensus:
+        """The consensus after this round."""
+        if stage in (COVARIANCE, NULL, CHECK) and plan.calibration is None:
+            plan = replace(plan, calibration=Calibration.unknown(len(plan.centre)))
+        kept = plan.subspace
+        values = np.sqrt(kept.variance * plan.columns)
+        progress = Progress(moved, plan.rank, float(np.median(plan.noise)), float("nan"), values)
+        memory = {**consensus.memory, COUNTERS: np.array(counters, dtype=np.float64)}
+        return Consensus(consensus.round + 1, stage, plan.broadcast(), memory, progress)
+
+    def model(self, consensus: Consensus) -> dict[str, FloatArray]:
+        """The model of the fit, or of its refinement, with the centre and null of every feature."""
+        plan = ClosingPlan.of(consensus.broadcast)
+        features = {name: getattr(plan, name) for name in FEATURE_COLUMNS}
+        curve = {"curve": consensus.memory.get(CURVE, np.zeros((0, 3)))}
+        if plan.ending is not FitEnding.REFINED:
+            return self.fit.model(replace(consensus, stage=self.fit.name, broadcast=plan.fit)) | features | curve
+        kept = plan.subspace
+        values = np.sqrt(kept.variance * plan.columns)
+        return {"U": kept.U, "singular_values": values} | features | curve | {"variance": kept.variance}
+
+    def verdict(self, consensus: Consensus, features: Sequence[str]) -> Verdict | None:
+        """Whether the answer can be trusted, once the closing rounds are held."""
+        if consensus.outcome is None:
+            return None
+        return verdict_of(ClosingPlan.of(consensus.broadcast), consensus.outcome, self._bound, features)
+
+    def finish(self, site: StagedSite, asked: Consensus) -> Iterator[ResultBlock]:
+        """L, the flagged outliers and the scores of every block."""
+        plan, shape = ClosingPlan.of(asked.broadcast), site.view.own.shape
+        flagged, seen, squares = 0, 0, 0.0
+        for M, block in results(site, plan, hiding=False):
+            scored = _scored(plan, M, block)
+            R = np.where(np.isnan(M), 0.0, M - scored.L) - scored.S.toarray()
+            flagged, seen = flagged + scored.S.nnz, seen + int(np.count_nonzero(~np.isnan(M)))
+            squares += float(np.sum(R**2))
+            yield scored
+        own = site.fit.certificate() if plan.ending is not FitEnding.REFINED else {}
+        site.figures = own | {
+            "outlier_share": flagged / max(seen, 1),
+            "missing_share": 1.0 - seen / max(shape[0] * shape[1], 1),
+            "residual_rms": float(np.sqrt(squares / max(seen, 1))),
+        }
+
+
+def after_fit(plan: ClosingPlan) -> str:
+    """The stage that follows when L is at rest: entries of few features are judged by their whole covariance."""
+    return SHAPE if plan.ending is FitEnding.REFINED and factors(len(plan.centre)) else NULL
+
+
+LOCATIONS = ("centre", "median")  # figures that may be zero, or far from it
+
+
+def hidden_columns(site: StagedSite) -> HiddenColumns:
+    """The site's columns with hidden entries."""
+    assert site.view.hidden is not None  # a method with closing stages hides entries
+    return site.view.hidden
+
+
+def carried_coefficients(site: StagedSite, U: FloatArray, first: int, last: int) -> FloatArray | None:
+    """The coefficients of these columns in U, from the last round that this site answered; None before any."""
+    if KEPT_U not in site.kept:
+        return None
+    before, V = (np.asarray(site.kept[name], dtype=np.float64) for name in (KEPT_U, KEPT_V))
+    return np.asarray(V[first:last] @ (before.T @ U))
+
+
+def results(site: StagedSite, plan: ClosingPlan, hiding: bool) -> Iterator[tuple[FloatArray, ResultBlock]]:
+    """Data and result of every block, before flags; hidden entries shown or not."""
+    hidden = hidden_columns(site)
+    hidden.hiding = hiding
+    if plan.ending is not FitEnding.REFINED:
+        for block in site.fit.finish(plan.fit):
+            yield hidden.read(block.start, block.start + block.L.shape[1]), block
+        return
+    for first, last in blocks(site.view.own):
+        M, model = hidden.read(first, last), plan.model
+        V = fit_columns(model, M, None)
+        if (start := carried_coefficients(site, model.U, first, last)) is not None:
+            V = better_of(model, M, V, fit_columns(model, M, start))
+        wide = np.zeros((last - first, plan.U.shape[1]))
+        wide[:, : plan.rank] = V
+        yield M, ResultBlock(first, model.low_rank(V), scipy.sparse.csc_array(M.shape), wide)
+
+
+def keep_coefficients(site: StagedSite, U: FloatArray, V: FloatArray) -> None:
+    """Begin the next round at these."""
+    arrays: dict[str, NDArray[np.generic]] = {KEPT_U: U, KEPT_V: V}
+    site.kept.update(arrays)
+
+
+def _scored(plan: ClosingPlan, M: FloatArray, block: ResultBlock) -> ResultBlock:
+    """The block with its scores, and with outliers by the null where the fit's own are not exact."""
+    if not plan.has_null:
+        return block
+    scored = score_columns(plan, M, block.L, block.V)
+    scores = ColumnScores(scored.p_value, scored.largest_z, scored.distance)
+    if plan.ending is FitEnding.EXACT:
+        return replace(block, scores=scores)
+    S, found = findings_of(scored, M, block.L)
+    return replace(block, S=S, scores=scores, findings=found)

@@ -1,0 +1,237 @@
+"""Stage `refine`: the noise of every feature, and the subspace under it, from a fit of columns with Tukey's biweight.
+
+Sites send sums in units that make everything of order one. A first batch of rounds runs at the full width with some
+entries hidden, until stage `validate` chooses the rank; a second at that rank with all entries, until L is at rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+
+from dcfpca.rpca.column_blocks import blocks
+from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, TensorMessage, Total
+from dcfpca.rpca.refinement.alternating_fit import (
+    TUKEY,
+    RoundSums,
+    fit_columns,
+    leverage_of,
+    objective_by_column,
+    row_step,
+    weights_of,
+)
+from dcfpca.rpca.refinement.closing_plan import NULL, REFINE, SHAPE, VALIDATE, ClosingPlan
+from dcfpca.rpca.refinement.closing_stage import (
+    COUNTERS,
+    ClosingStage,
+    after_fit,
+    carried_coefficients,
+    hidden_columns,
+    keep_coefficients,
+)
+from dcfpca.rpca.refinement.noise_scale import (
+    MARGINAL_BINS,
+    RESIDUAL_BINS,
+    count_sizes,
+    fit_noise,
+    marginals,
+    residual_median,
+)
+from dcfpca.rpca.round_limits import BOUND_ROUNDS, MOST_ROUNDS
+from dcfpca.rpca.scaling import ENTRIES
+from dcfpca.rpca.stage import Stage
+from dcfpca.rpca.stage_checks import broken_count, exceeds, indefinite, unequal
+from dcfpca.rpca.stage_list import StagedSite
+
+MEASURING_ROUNDS = 4  # of those at the chosen rank, in which the noise is still measured; then it is fixed
+REST = 0.03  # L moves by less than this share of the noise …
+REST_OF_ERROR = 0.15  # … or of the statistical error of L
+AT_MEDIAN = 1e-9  # of the spread: values that are the median but for rounding all count as not above it
+MOST_PULL = 0.8**2 / 5**0.5 * TUKEY  # the largest ψ(x) of Tukey's biweight
+
+
+class Refinement(ClosingStage):
+    """Rounds of refinement."""
+
+    def __init__(self, fit: Stage, width: int, bound: int | None) -> None:
+        tensor = width + 2 + RESIDUAL_BINS.count + 3 * MARGINAL_BINS.count
+        up = Layout(fit.down.rows, tensor, 2 + width + width * (width + 1) // 2)
+        super().__init__(REFINE, fit, width, up, (REFINE, VALIDATE, SHAPE, NULL), bound)
+
+    def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
+        """The sums of a round, after the columns were fitted anew."""
+        plan, hidden = ClosingPlan.of(asked.broadcast), hidden_columns(site)
+        hidden.hiding = plan.hiding
+        total, V = np.zeros(self.up.size), np.zeros((site.view.own.shape[1], plan.rank))
+        for first, last in blocks(site.view.own):
+            M, model = hidden.read(first, last), plan.model
+            # Where this site took no part in the round before, V begins at the data alone.
+            start = None if plan.fresh else carried_coefficients(site, model.U, first, last)
+            V[first:last] = fit_columns(model, M, start)
+            loss = float(objective_by_column(model, M, V[first:last]).sum())
+            total += refinement_update(plan, M, V[first:last], loss).flat()
+        keep_coefficients(site, plan.subspace.U, V)
+        return TensorMessage.unflatten(self.up, total)
+
+    def advance(self, consensus: Consensus, total: Total) -> Consensus:
+        """One step of the rows, and the noise while it is measured; then the stage that is due."""
+        if not (np.isfinite(total.sums.tensor).all() and np.isfinite(total.sums.scalars).all()):
+            return replace(consensus, outcome=Outcome.DIVERGED)
+        asked = ClosingPlan.of(consensus.broadcast)
+        totals = RefinementTotals.of(asked, total.sums)
+        columns, done, final, limited = consensus.memory[COUNTERS]
+        done, measuring = done + 1, not final or done < MEASURING_ROUNDS
+        plan, moved = _stepped(asked, totals)
+        if measuring:
+            plan = _measured(asked, plan, totals)
+        rests = bool(final) and not measuring and moved < self._rest(plan)
+        spent = bool(final) and done >= MOST_ROUNDS
+        stage = self.name
+        if rests or spent or (not final and done >= BOUND_ROUNDS):
+            stage, plan = after_fit(plan) if final else VALIDATE, replace(plan, hiding=False)
+        if not asked.hiding:
+            consensus = replace(consensus, memory={**consensus.memory, ENTRIES: totals.residuals.sum(axis=1)})
+        counters = (columns, done, final, float(bool(limited) or (spent and not rests)))
+        return self.next_round(consensus, stage, plan, counters, moved)
+
+    def _rest(self, plan: ClosingPlan) -> float:
+        """How little L must move: a share of the noise, or of the error that any estimate of this rank has."""
+        rows = plan.U.shape[0]
+        freedom = plan.rank * (rows + plan.columns) / (rows * plan.columns)
+        return max(REST, REST_OF_ERROR * float(np.sqrt(freedom)))
+
+    def conserved(self, consensus: Consensus, total: Total) -> str:
+        """A feature has one entry a column at most; all its counts are of the same entries; and VᵀV is a sum of
+        squares, which bounds all products with V."""
+        plan, sums = ClosingPlan.of(consensus.broadcast), total.sums
+        n = plan.columns
+        if not (np.isfinite(sums.tensor).all() and np.isfinite(sums.scalars).all()):
+            return ""  # the run has diverged, and ends by that
+        columns = float(sums.scalars[0])
+        if reason := self.changed_columns(columns, total):
+            return reason
+        rounding = total.rounding[0] * n
+        *_, residuals, positive, above, below = _split(self.width, sums.tensor * n)
+        for counts in (residuals, positive, above, below):
+            if reason := broken_count(counts, rounding, what="a count of entries"):
+                return reason
+        entries, summed = residuals.sum(axis=1), RESIDUAL_BINS.count * rounding
+        if exceeds(entries, columns * n, summed + total.rounding[1] * n):
+            return "a feature has more entries than there are columns"
+        if exceeds(positive.sum(axis=1), entries, 2.0 * summed):
+            return "more residuals are positive than there are"
+        if unequal(above.sum(axis=1) + below.sum(axis=1), entries, 2.0 * summed):
+            return "the counts of a feature's values and of its residuals are not of the same entries"
+        known = consensus.memory.get(ENTRIES)
+        if known is not None and total.whole and (exceeds if plan.hiding else unequal)(entries, known, summed):
+            return "the counts of a feature do not add up to its entries in earlier rounds"
+        return self._broken_products(sums, total.rounding, entries / n)
+
+    def _broken_products(self, sums: TensorMessage, rounding: tuple[float, float], entries: FloatArray) -> str:
+        """Laws of products with V, per column."""
+        pull, shift, weight, *_ = _split(self.width, sums.tensor)
+        gram, mean = _gram(self.width, sums.scalars), sums.scalars[2 : 2 + self.width]
+        if indefinite(gram, rounding[1]):
+            return "the sum of squares of coefficients is negative"
+        squares, slack = np.maximum(np.diag(gram), 0.0) + rounding[1], 3.0 * sum(rounding)
+        if exceeds(mean**2, sums.scalars[0] * squares, slack * (1.0 + np.abs(mean).max(initial=0.0))):
+            return "the sum of coefficients is larger than that of their squares allows"
+        if exceeds(weight[:, 0], entries, slack) or exceeds(-weight[:, 0], 0.0, slack):
+            return "the weights of a feature's entries are not between zero and one"
+        if exceeds(np.abs(shift[:, 0]), MOST_PULL * entries, slack):
+            return "the pull of a feature's entries is larger than that of any residuals"
+        most = MOST_PULL * np.sqrt(np.outer(np.maximum(entries, 0.0) + slack, squares))
+        if exceeds(np.abs(pull), most, slack):
+            return "the pull of a feature along a direction is larger than that of any residuals"
+        return ""
+
+
+def _stepped(asked: ClosingPlan, totals: RefinementTotals) -> tuple[ClosingPlan, float]:
+    """The plan with the next subspace, and how far L moves by it."""
+    subspace, moved = row_step(asked.subspace, totals.rows, asked.noise)
+    U, variance = asked.U.copy(), asked.variance.copy()
+    U[:, : asked.rank], variance[: asked.rank] = subspace.U, subspace.variance
+    return replace(asked, U=U, variance=variance, centre=subspace.centre, fresh=False), moved
+
+
+def _measured(asked: ClosingPlan, plan: ClosingPlan, totals: RefinementTotals) -> ClosingPlan:
+    """The plan with the scales of features that the counts tell."""
+    found = marginals(totals.above, totals.below, plan.median, plan.spread)
+    leverage = leverage_of(asked.subspace, asked.model.ridge)
+    return replace(plan, noise=fit_noise(totals.residuals, plan.noise, found.spread, leverage), **asdict(found))
+
+
+def _units(plan: ClosingPlan) -> FloatArray:
+    """The deviation of each direction's coefficients, never zero."""
+    largest = float(plan.variance.max(initial=0.0))
+    return np.asarray(np.sqrt(np.maximum(plan.variance, max(1e-12 * largest, np.finfo(np.float64).tiny))))
+
+
+def refinement_update(plan: ClosingPlan, M: FloatArray, V: FloatArray, objective: float) -> TensorMessage:
+    """The sums of a refinement round over these columns."""
+    model, n, units, width = plan.model, plan.columns, _units(plan), plan.U.shape[1]
+    R = M - model.low_rank(V)
+    W = weights_of(R, model.noise)
+    pull = np.where(np.isnan(R), 0.0, R) * W / model.noise[:, None]
+    scaled = np.zeros((M.shape[1], width))
+    scaled[:, : plan.rank] = V / units[: plan.rank]
+    off = M - plan.median[:, None]
+    above = off > AT_MEDIAN * plan.spread[:, None]
+    counts = [
+        count_sizes(np.abs(R), model.noise, RESIDUAL_BINS),
+        count_sizes(np.where(AT_MEDIAN * model.noise[:, None] < R, R, np.nan), model.noise, MARGINAL_BINS),
+        count_sizes(np.where(above, off, np.nan), plan.spread, MARGINAL_BINS),
+        count_sizes(np.where(above, np.nan, np.abs(off)), plan.spread, MARGINAL_BINS),
+    ]
+    tensor = np.column_stack([pull @ scaled, pull.sum(axis=1), W.sum(axis=1), *counts])
+    gram = (scaled.T @ scaled)[np.triu_indices(width)]
+    unit = float(np.sum(model.noise**2))
+    scalars = np.concatenate([[M.shape[1], objective / max(unit, 1e-300)], scaled.sum(axis=0), gram])
+    return TensorMessage(tensor / n, scalars / n)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RefinementTotals:
+    """The sums of a refinement round, read."""
+
+    rows: RoundSums
+    residuals: FloatArray  # counts of |R| per feature
+    above: FloatArray  # counts of x − median where positive
+    below: FloatArray  # counts of median − x elsewhere
+    objective: float
+
+    @staticmethod
+    def of(plan: ClosingPlan, sums: TensorMessage) -> RefinementTotals:
+        """From the sum of `refinement_update` over sites, in the data's units."""
+        n, units, width, rank = plan.columns, _units(plan), plan.U.shape[1], plan.rank
+        pull, shift, weight, residuals, positive, above, below = _split(width, sums.tensor * n)
+        columns, objective = sums.scalars[:2] * n
+        gram = _gram(width, sums.scalars * n)[:rank, :rank] * np.outer(units[:rank], units[:rank])
+        total = sums.scalars[2 : 2 + rank] * n * units[:rank]
+        noise = plan.noise[:, None]
+        # Counts are whole numbers, whatever the order of the sum: medians and scales must not depend on rounding.
+        residuals, positive, above, below = (np.rint(counts) for counts in (residuals, positive, above, below))
+        rows = RoundSums(
+            pull=pull[:, :rank] * noise * units[:rank],
+            shift=shift[:, 0] * plan.noise,
+            middle=residual_median(residuals, positive, plan.noise),
+            weight=weight[:, 0],
+            gram=gram,
+            total=total,
+            columns=float(columns),
+        )
+        return RefinementTotals(rows, residuals, above, below, float(objective))
+
+
+def _split(width: int, tensor: FloatArray) -> list[FloatArray]:
+    """The parts of a refinement tensor, as `refinement_update` has them in order."""
+    ends = np.cumsum([width, 1, 1, RESIDUAL_BINS.count, MARGINAL_BINS.count, MARGINAL_BINS.count])
+    return np.split(tensor, ends, axis=1)
+
+
+def _gram(width: int, scalars: FloatArray) -> FloatArray:
+    """VᵀV from its upper triangle, which the scalars end with."""
+    gram = np.zeros((width, width))
+    gram[np.triu_indices(width)] = scalars[2 + width :]
+    return np.asarray(gram + np.triu(gram, 1).T)

@@ -1,0 +1,186 @@
+"""Stage `validate`: how well each rank predicts the hidden entries, and the smallest that is nearly the best one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcfpca.rpca.column_blocks import blocks
+from dcfpca.rpca.method import Consensus, FloatArray, Kind, Layout, TensorMessage, Total
+from dcfpca.rpca.refinement.alternating_fit import ColumnModel, carried_directions, fit_columns
+from dcfpca.rpca.refinement.closing_plan import NULL, REFINE, SHAPE, VALIDATE, VERDICT, ClosingPlan, FitEnding
+from dcfpca.rpca.refinement.closing_stage import COUNTERS, CURVE, ClosingStage, after_fit, hidden_columns, results
+from dcfpca.rpca.stage import Stage
+from dcfpca.rpca.stage_checks import exceeds
+from dcfpca.rpca.stage_list import StagedSite
+
+CAP = 3.0  # an error larger than so many spreads counts as this: a hidden entry may be an outlier itself
+NEAR = 5.0  # a hidden entry further from its feature's median, in spreads, is an outlier itself, and not judged
+MARGIN = 1.05  # with many hidden entries standard errors are small, and directions that hardly help significant
+EVERY = 8  # up to this rank all ranks are tried, above every step of half
+
+
+class Validation(ClosingStage):
+    """One round, with the hidden entries shown to be predicted."""
+
+    def __init__(self, fit: Stage, width: int, bound: int | None) -> None:
+        sums = 2 + 3 * len(ranks_tried(width))
+        up = Layout(0, 0, sums, kinds=((sums, Kind.SHARE),))
+        super().__init__(VALIDATE, fit, width, up, (REFINE, SHAPE, NULL), bound)
+
+    def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
+        """Error sums of the hidden entries. A fit that is not refined has two ranks to tell of: none, and its own."""
+        plan, total = ClosingPlan.of(asked.broadcast), np.zeros(self.up.scalars)
+        if plan.ending is FitEnding.REFINED:
+            for cut in blocks(site.view.own):
+                M, judged, unjudged = _judged(site, plan, cut)
+                known = np.where(unjudged, np.nan, M)
+                errors = errors_by_rank(plan.model, plan.median, known, judged, plan.spread)
+                total += validation_sums(errors, judged.sum(axis=0).astype(np.float64))
+            return TensorMessage(np.zeros((0, 0)), total / plan.columns)
+        for _, block in results(site, plan, hiding=True):
+            M, judged, _ = _judged(site, plan, (block.start, block.start + block.L.shape[1]))
+            own = column_errors(M, block.L, judged, plan.spread)
+            none = column_errors(M, plan.median[:, None], judged, plan.spread)
+            errors = np.stack([none, *[own] * (len(ranks_tried(self.width)) - 1)])
+            total += validation_sums(errors, judged.sum(axis=0).astype(np.float64))
+        return TensorMessage(np.zeros((0, 0)), total / plan.columns)
+
+    def advance(self, consensus: Consensus, total: Total) -> Consensus:
+        """The rank, and rounds at it; or the null of a fit that is not refined."""
+        plan = ClosingPlan.of(consensus.broadcast)
+        sums = total.sums.scalars * plan.columns
+        curve = RankCurve.of(ranks_tried(self.width), sums)
+        columns, _, _, limited = consensus.memory[COUNTERS]
+        refined, stage = plan.ending is FitEnding.REFINED, NULL
+        shown = curve if refined else curve.of_one(plan.rank)
+        table = np.column_stack([shown.ranks, shown.error, shown.standard_error])
+        rank = plan.rank
+        if refined:
+            told = self._bound is None or sums[0] <= 0.0
+            rank = min(self.width if told else curve.chosen(), carried_directions(plan.subspace, plan.noise))
+        plan = _predicting(replace(plan, hiding=False), curve.predicted(rank))
+        if refined and rank:
+            stage, plan = REFINE, replace(plan, rank=rank, fresh=True)
+        elif refined:
+            plan = replace(plan, rank=0, centre=plan.median, noise=plan.spread)
+            stage = after_fit(plan)
+        kept = replace(consensus, memory={**consensus.memory, CURVE: table})
+        return self.next_round(kept, stage, plan, (columns, 0.0, 1.0, limited), consensus.progress.change)
+
+    def conserved(self, consensus: Consensus, total: Total) -> str:
+        """Errors are capped, and squares are as large as sums make them."""
+        sums, rounding = total.sums.scalars, 4.0 * total.rounding[1]
+        if exceeds(-sums, 0.0, rounding):
+            return "a sum of errors is negative"
+        (count, squares), (errors, products, crossed) = sums[:2], np.split(sums[2:], 3)
+        if exceeds(count, float(self.down.rows), rounding) or exceeds(count, squares, rounding):
+            return "more entries are predicted than there are, or fewer squares than entries"
+        if exceeds(errors, CAP * count, rounding) or exceeds(crossed, CAP * squares, rounding):
+            return "an error is larger than errors are counted"
+        if exceeds(products, CAP**2 * squares, CAP**2 * rounding):
+            return "the square of an error is larger than errors are counted"
+        if not total.whole:
+            return ""
+        if exceeds(errors**2, products, rounding * (1.0 + errors)) or exceeds(
+            count**2, squares, rounding * (1 + count)
+        ):
+            return "the squares of errors are smaller than their sum allows"
+        return ""
+
+
+def _judged(
+    site: StagedSite, plan: ClosingPlan, cut: tuple[int, int]
+) -> tuple[FloatArray, NDArray[np.bool_], NDArray[np.bool_]]:
+    """Data of these columns, the hidden entries whose prediction is judged, and those that are outliers themselves."""
+    M = site.view.whole.read(*cut)
+    hidden = hidden_columns(site).hidden(*cut) & ~np.isnan(M)
+    judged = judged_entries(M, hidden, plan.median, plan.spread)
+    return M, judged, hidden & ~judged
+
+
+def _predicting(plan: ClosingPlan, share: float) -> ClosingPlan:
+    """The plan with this figure in its verdict; the figures of the given plan belong to a broadcast and stay."""
+    figures = plan.verdict.copy()
+    figures[VERDICT.index("predicted")] = share
+    return replace(plan, verdict=figures)
+
+
+def ranks_tried(width: int) -> tuple[int, ...]:
+    """0 (each feature's median), then the ranks whose errors are summed, up to the width."""
+    ranks = list(range(min(width, EVERY) + 1))
+    while ranks[-1] < width:
+        ranks.append(min(width, ranks[-1] + max(1, ranks[-1] // 4)))
+    return tuple(ranks)
+
+
+def judged_entries(
+    M: FloatArray, hidden: NDArray[np.bool_], median: FloatArray, spread: FloatArray
+) -> NDArray[np.bool_]:
+    """The hidden entries whose prediction is judged: by the data alone, so that all ranks are judged on the same."""
+    near: NDArray[np.bool_] = np.abs(M - median[:, None]) <= NEAR * spread[:, None]
+    return hidden & near
+
+
+def column_errors(M: FloatArray, prediction: FloatArray, hidden: NDArray[np.bool_], spread: FloatArray) -> FloatArray:
+    """Each column's sum of capped errors over its hidden entries, in units of the features' spreads."""
+    errors = np.minimum(np.abs(M - prediction) / spread[:, None], CAP)
+    return np.asarray(np.where(hidden, errors, 0.0).sum(axis=0))
+
+
+def errors_by_rank(
+    model: ColumnModel, median: FloatArray, M: FloatArray, hidden: NDArray[np.bool_], spread: FloatArray
+) -> FloatArray:
+    """`column_errors` of every rank tried (ranks × columns), the hidden entries taking no part in the fit."""
+    shown = np.where(hidden, np.nan, M)
+    rows = [column_errors(M, median[:, None], hidden, spread)]
+    for rank in ranks_tried(model.U.shape[1])[1:]:
+        leading = model.leading(rank)
+        rows.append(column_errors(M, leading.low_rank(fit_columns(leading, shown, None)), hidden, spread))
+    return np.stack(rows)
+
+
+def validation_sums(errors: FloatArray, counts: FloatArray) -> FloatArray:
+    """What of columns is summed: counts, their squares, then errors, their squares and products with counts."""
+    sums = [np.array([counts.sum(), np.sum(counts**2)])]
+    sums += [errors.sum(axis=1), np.sum(errors**2, axis=1), errors @ counts]
+    return np.concatenate(sums)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankCurve:
+    """Error of the hidden entries by rank, relative to that of the features' medians, with standard errors."""
+
+    ranks: tuple[int, ...]
+    error: FloatArray
+    standard_error: FloatArray
+
+    @staticmethod
+    def of(ranks: tuple[int, ...], sums: FloatArray) -> RankCurve:
+        """From the sum of `validation_sums` over sites; standard errors by columns, whose entries belong together."""
+        count, squares, *_ = sums
+        total, products, crossed = np.split(sums[2:], 3)
+        mean = total / max(count, 1e-300)
+        variance = np.maximum(products - 2.0 * mean * crossed + mean**2 * squares, 0.0)
+        base = float(total[0]) or float(total.max()) or 1.0  # medians may predict all: then no rank does better
+        return RankCurve(ranks, total / base, np.sqrt(variance) / base)
+
+    def chosen(self) -> int:
+        """The smallest rank whose error is within one standard error, and a twentieth, of the least."""
+        least = int(np.argmin(self.error))
+        good = self.error <= MARGIN * self.error[least] + self.standard_error[least]
+        return self.ranks[int(np.flatnonzero(good)[0])]
+
+    def of_one(self, rank: int) -> RankCurve:
+        """No rank, and this one: all that a fit without a choice of ranks tells of, which repeats its own error."""
+        if rank == 0:
+            return RankCurve((0,), self.error[:1], self.standard_error[:1])
+        place = next(place for place, tried in enumerate(self.ranks) if tried >= rank)
+        return RankCurve((0, rank), self.error[[0, place]], self.standard_error[[0, place]])
+
+    def predicted(self, rank: int) -> float:
+        """The share of the hidden entries' spread that this rank predicts; negative where it is worse than medians."""
+        places = [place for place, tried in enumerate(self.ranks) if tried >= rank]
+        return float(1.0 - self.error[places[0]]) if places else float("nan")

@@ -1,0 +1,23 @@
+"""How many rounds the stages around a fit take, and the bound on a rank that is to be found. Loads no numerics."""
+
+from __future__ import annotations
+
+COUNT_ROUNDS = 1
+DIGITS = 5  # rounds per median: 30 bits, of which 18 are of the mantissa
+SCALING_ROUNDS = 2 * DIGITS  # the median, then the deviation
+BOUND_ROUNDS = 6  # refinement rounds at the full width, with entries hidden
+MOST_ROUNDS = 16  # at the chosen rank
+FEW, MOST = 10, 32
+WIDEST_CLOSING = 512
+"""Closing rounds exchange a scalar for each pair of directions, so that their number is bounded."""
+COVARIANCE_ROUNDS = 4  # the first from wrapped scores
+CLOSING_ROUNDS = BOUND_ROUNDS + 1 + MOST_ROUNDS + 1 + COVARIANCE_ROUNDS + 2
+"""Beside them a round each for validation, shape, null and check."""
+
+
+def automatic_bound(rows: int) -> int:
+    """The largest rank tried when none is given: half of few rows, 10 of some, a sixteenth of many, at most 32.
+
+    Wider, a run on noisy data of many features takes long to rest; an exact rank above is told as a bound reached.
+    """
+    return max(1, min(rows // 2, max(FEW, rows // 16), MOST)) if rows else 0

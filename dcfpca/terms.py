@@ -1,0 +1,62 @@
+"""The terms of a run: everything that follows from its spec, worked out once when it is proposed or loaded.
+
+Either side makes one such object per run and hands it on. No method, stage or layout is made in a round: that would
+cost each of them every time, and a reader could not tell which of them are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+
+from dcfpca.methods import method_of
+from dcfpca.rpca.method import Layout
+from dcfpca.rpca.stage_list import Method
+from dcfpca.secagg.fixed_point import BlockLayout, block_layout, rounding_of
+from dcfpca.spec import RunSpec
+
+
+@dataclass(frozen=True)
+class Terms:
+    """A spec, its method, and the blocks of the updates of every stage in a secure sum."""
+
+    spec: RunSpec
+    method: Method = field(repr=False, compare=False)
+    blocks: Mapping[str, BlockLayout] = field(repr=False, compare=False)
+
+    @staticmethod
+    def of(spec: RunSpec) -> Terms:
+        """The terms of a run of this spec."""
+        method = method_of(spec)
+        blocks = {stage.name: block_layout(stage.up, spec.precision) for stage in method.stages}
+        return Terms(spec, method, MappingProxyType(blocks))
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the spec's canonical bytes."""
+        return self.spec.digest()
+
+    @cached_property
+    def number_bytes(self) -> int:
+        """The bytes of one number of an update."""
+        return 8 if self.spec.aggregation == "plain" else self.spec.precision // 8
+
+    def down(self, stage: str) -> Layout:
+        """What the aggregator sends at the start of a round of this stage."""
+        return self.method.stage(stage).down
+
+    def up(self, stage: str) -> Layout:
+        """What every site sends in a round of this stage."""
+        return self.method.stage(stage).up
+
+    def rounding(self, stage: str, exponents: tuple[int, ...], members: int) -> tuple[float, float]:
+        """How far the tensor and the scalars of a sum under these exponents may be off, because updates are rounded."""
+        blocks, layout = rounding_of(exponents, members, self.spec.precision), self.up(stage)
+        both = layout.scalars and layout.scalars < layout.size
+        return (blocks[0], blocks[1]) if both else (max(blocks), max(blocks))
+
+    def update_bytes(self, stage: str) -> int:
+        """The size of an update, and of a sum of updates."""
+        return self.up(stage).size * self.number_bytes

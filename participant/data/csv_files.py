@@ -1,0 +1,159 @@
+"""CSV files: delimiter, decimal point and kinds of columns from the first lines, then the numbers in batches."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dcfpca.errors import BadInput
+from participant.data.arrays import require_extra
+from participant.data.data_config import DataTable
+from participant.data.layout import ColumnKind, Layout, kind_of, plan_layout
+from participant.data.matrix import Matrix
+from participant.data.tables import SpillSettings, collect
+
+SAMPLE_BYTES = 1 << 20
+SAMPLE_LINES = 2000
+_DELIMITERS = "\t;|"
+_NAMES = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas"}
+_COMMA_NUMBER, _POINT_NUMBER = re.compile(r"\s*[+-]?\d+,\d+\s*"), re.compile(r"\s*[+-]?\d*\.\d+\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """Delimiter and decimal point; `note` is a sentence about what was recognised and not configured."""
+
+    delimiter: str
+    decimal: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CsvSample:
+    """The dialect of a file, and its first lines, split into entries."""
+
+    dialect: Dialect
+    lines: Sequence[Sequence[str]]
+
+    def kinds(self, names: Sequence[str], table: DataTable) -> dict[str, ColumnKind]:
+        """The kind of every column, by the sampled lines; lines of another length are left to the reader's error."""
+        body = [line for line in self.lines[int(table.header) :] if len(line) == len(names)]
+        return {
+            name: kind_of((line[place] for line in body), self.dialect.decimal, table.missing_markers)
+            for place, name in enumerate(names)
+        }
+
+    @property
+    def count(self) -> int:
+        """How many lines were sampled."""
+        return len(self.lines)
+
+
+def sample_csv(path: Path, table: DataTable) -> CsvSample:
+    """Read the first lines of the file; keys of `[data]` take precedence over what they look like."""
+    with path.open("rb") as file:
+        text = file.read(SAMPLE_BYTES).decode("utf-8-sig", errors="replace")
+    lines = [line for line in text.splitlines() if line.strip()][:SAMPLE_LINES]
+    if len(text) >= SAMPLE_BYTES and len(lines) > 2:
+        lines.pop()  # cut off in the middle
+    delimiter = table.delimiter or ("\t" if path.suffix == ".tsv" else _delimiter_of(lines))
+    rows = _split(lines, delimiter)
+    decimal = table.decimal or (_decimal_of(rows[int(table.header) :]) if delimiter != "," else ".")
+    return CsvSample(Dialect(delimiter, decimal, _note(path, table, delimiter, decimal)), rows)
+
+
+def _delimiter_of(lines: Sequence[str]) -> str:
+    """The delimiter that divides all of the first lines into the same number of entries; otherwise a comma."""
+    for sign in _DELIMITERS:
+        widths = {len(row) for row in _split(lines[:20], sign)}
+        if len(widths) == 1 and widths.pop() > 1:
+            return sign
+    return ","
+
+
+def _decimal_of(rows: Sequence[Sequence[str]]) -> str:
+    """A comma if numbers are written with one and none with a point."""
+    entries = [entry for row in rows for entry in row]
+    comma = any(_COMMA_NUMBER.fullmatch(entry) for entry in entries)
+    return "," if comma and not any(_POINT_NUMBER.fullmatch(entry) for entry in entries) else "."
+
+
+def _split(lines: Sequence[str], delimiter: str) -> list[list[str]]:
+    try:
+        return list(csv.reader(lines, delimiter=delimiter))
+    except csv.Error:
+        return [line.split(delimiter) for line in lines]
+
+
+def _note(path: Path, table: DataTable, delimiter: str, decimal: str) -> str:
+    found = []
+    if not table.delimiter and delimiter != "," and path.suffix != ".tsv":
+        found.append(f"{_NAMES[delimiter]} between entries")
+    if not table.decimal and decimal == ",":
+        found.append("a comma as the decimal point")
+    return f"read with {' and '.join(found)}, as its first lines are written" if found else ""
+
+
+def read_csv(path: Path, table: DataTable, place: SpillSettings) -> Matrix:
+    """CSV or TSV with one line per sample, or per feature."""
+    arrow_csv = require_extra("pyarrow.csv", "data")
+    if path.stat().st_size == 0:
+        raise BadInput(f"the data {path} is empty", "check how it was written")
+    with path.open("rb") as file:
+        if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):
+            raise BadInput(f"the data {path} is text in UTF-16", "save it as CSV in UTF-8")
+    sample = sample_csv(path, table)
+    reader = _CsvReader(path, table, sample.dialect, arrow_csv)
+    layout = plan_layout(reader.names, sample.kinds(reader.names, table), table, str(path), sample.count)
+    notes = tuple(note for note in (sample.dialect.note, layout.note) if note)
+    return collect(reader.batches(layout), layout, table, str(path), place, notes)
+
+
+class _CsvReader:
+    def __init__(self, path: Path, table: DataTable, dialect: Dialect, arrow_csv: Any) -> None:
+        self._path, self._table, self._dialect, self._csv = path, table, dialect, arrow_csv
+        self.names: list[str] = []
+        try:
+            self.names = list(self._open({}).schema.names)
+        except Exception as error:
+            raise self._bad_input(error) from None
+
+    def batches(self, layout: Layout) -> Iterator[Any]:
+        pa = require_extra("pyarrow", "data")
+        kinds = dict.fromkeys(layout.numbers, pa.float64()) | dict.fromkeys(layout.texts, pa.string())
+        try:
+            yield from self._open({"column_types": kinds, "include_columns": list(kinds)})
+        except Exception as error:
+            raise self._bad_input(error) from None
+
+    def _open(self, conversion: dict[str, Any]) -> Any:
+        arrow, table = self._csv, self._table
+        return arrow.open_csv(
+            self._path,
+            read_options=arrow.ReadOptions(use_threads=False, autogenerate_column_names=not table.header),
+            parse_options=arrow.ParseOptions(delimiter=self._dialect.delimiter),
+            convert_options=arrow.ConvertOptions(
+                null_values=list(table.missing_markers), decimal_point=self._dialect.decimal, **conversion
+            ),
+        )
+
+    def _bad_input(self, error: Exception) -> BadInput:
+        """An error with line and column, but never the entry itself: data must not appear in logs."""
+        if isinstance(error, BadInput):
+            return error
+        ragged = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", str(error))
+        if ragged:
+            sentence = f"has {ragged[3]} entries in line {ragged[1]}, not {ragged[2]}"
+            return BadInput(f"the data {self._path} {sentence}", "check delimiters and quotes there")
+        found = re.search(r"In CSV column #(\d+): Row #(\d+)", str(error))
+        if found:
+            column, line = int(found[1]), found[2]
+            name = self.names[column] if column < len(self.names) else f"number {column + 1}"
+            hint = "correct it, leave the column out with [data] exclude, or add the entry to missing_markers"
+            return BadInput(f"the data {self._path} has no number in line {line}, column {name}", hint)
+        hint = "check its encoding (UTF-8) and [data] delimiter"
+        return BadInput(f"the data {self._path} is not a CSV file, or is damaged", hint)

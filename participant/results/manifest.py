@@ -1,0 +1,95 @@
+"""The manifest of a result: what was run, how it ended, whether the answer can be trusted, and its files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dcfpca.atomic_files import sha256_of_file
+from dcfpca.rpca.method import Verdict
+from dcfpca.rpca.refinement.closing_plan import VERDICT, FitEnding
+from dcfpca.rpca.subspace.site_result import unexplained_text
+from dcfpca.spec import RunSpec
+from dcfpca.version import __version__
+from participant.results.scoring_model import ScoringModel
+
+MANIFEST = "manifest.json"
+TIMES_THE_OTHERS = 2.5
+NOT_BELOW = 0.05  # a site with a smaller share flagged is not said to differ, however little the others have
+
+
+@dataclass(frozen=True, slots=True)
+class ResultFacts:
+    """What the manifest says besides figures: participant, run, outcome and time."""
+
+    run_id: str
+    participant: str
+    digest: bytes
+    rounds: int
+    outcome: str
+    written: str
+    privacy: Mapping[str, Any] | None = None
+    """What a run with differential privacy has cost here."""
+    verified: bool | None = None
+    """Whether the site has checked that the final consensus follows from the last sum; None where it cannot be."""
+
+
+def manifest_entries(
+    facts: ResultFacts, spec: RunSpec, rank: int, columns: int, certificate: dict[str, float]
+) -> dict[str, Any]:
+    """The entries of every run; verdict, scaling, tables and files are added by those who write them."""
+    optional = {"consensus_verified": facts.verified, "privacy": facts.privacy and dict(facts.privacy)}
+    return {
+        "run": facts.run_id,
+        "label": spec.label,
+        "participant": facts.participant,
+        "spec_sha256": facts.digest.hex(),
+        "spec": json.loads(spec.canonical()),
+        "method": spec.method,
+        "rounds": facts.rounds,
+        "outcome": facts.outcome + unexplained_text(certificate),
+        "rank": rank,
+        "rows": spec.rows,
+        "columns": columns,
+        "orientation": "features-in-rows",
+        "certificate": certificate,
+        "software": f"dcfpca {__version__}",
+        "written": facts.written,
+        **{name: value for name, value in optional.items() if value is not None},
+    }
+
+
+def write_manifest(target: Path, manifest: Mapping[str, Any], files: Iterable[str]) -> None:
+    """Write the manifest, with the size and digest of each of these files."""
+    paths = {name: target / name for name in files}
+    listed = {name: {"bytes": at.stat().st_size, "sha256": sha256_of_file(at).hex()} for name, at in paths.items()}
+    text = json.dumps({**manifest, "files": listed}, indent=2, ensure_ascii=False)
+    (target / MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+
+def verdict_entry(verdict: Verdict | None, outcome: str, standing: str = "") -> dict[str, Any]:
+    """The `verdict` of a manifest; `standing` is what `site_standing` says."""
+    if verdict is None:
+        return {"sound": False, "sentence": f"The run ended without the rounds that judge an answer: {outcome}."}
+    return {
+        "sound": verdict.sound and not standing,
+        "sentence": f"{verdict.sentence} {standing}".strip(),
+        "reasons": [*verdict.reasons, *([standing] if standing else [])],
+        "notes": list(verdict.notes),
+    }
+
+
+def site_standing(judge: ScoringModel | None, certificate: Mapping[str, float]) -> str:
+    """A sentence where far more of this site is flagged than over all sites; it is computed here and told to nobody."""
+    if judge is None or judge.plan.ending is FitEnding.EXACT or not judge.plan.has_null:
+        return ""
+    own, pooled = certificate.get("outlier_share", 0.0), float(judge.plan.verdict[VERDICT.index("flagged")])
+    if own <= max(TIMES_THE_OTHERS * pooled, NOT_BELOW):
+        return ""
+    return (
+        f"This site differs from the others: {own:.1%} of its entries are flagged, {pooled:.1%} over all sites; "
+        "compare its units and codes with theirs."
+    )

@@ -1,0 +1,341 @@
+"""A site's part in a secure run: set-up once, then one answer to each opening.
+
+It keeps the site of `dcfpca.secagg`; whenever `record` has changed, the driver saves it before anything
+leaves. Assignments are repeated after reconnects: what was done before is answered with the same bytes or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dcfpca import secagg
+from dcfpca.attempt_ref import AttemptRef
+from dcfpca.chunked_vectors import Buffer, DigestedBytes, message_from
+from dcfpca.method_memory import encode_memory, memory_digest
+from dcfpca.round_wire import opening_from_wire
+from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage
+from dcfpca.secagg import Masked, Misfit, Numbers, Opening, RunTerms, SecureSite, SigningIdentity
+from dcfpca.secagg.errors import (
+    ChangedConsensus,
+    ChangedExponent,
+    ChangedRoster,
+    Evidence,
+    ImplausibleConsensus,
+    IncompleteCohort,
+    LostState,
+    OutOfTurn,
+    PastLastRound,
+    RunOver,
+    SecureSumRefusal,
+    WrongConsensus,
+)
+from dcfpca.secagg.fixed_point import first_exponents
+from dcfpca.secagg.messages import opening_digest
+from dcfpca.secagg.set_up import roster_digest
+from dcfpca.secagg.state import SiteState, Step, latest
+from dcfpca.terms import Terms
+from dcfpca.v1 import rounds_pb2 as pb
+from participant.session.actions import (
+    Action,
+    AdvertiseRunKey,
+    Complain,
+    SendMisfit,
+    ShareGroupSecret,
+    SignedEvidence,
+    Submit,
+)
+from participant.session.events import Answer, Computed, Kind, Opened, RosterClosed, SharesRelayed
+from participant.session.plain_run import bytes_of
+
+OTHER_DATA = "put the data back as they were and restart, or begin a new run"
+LOST = "begin a new run; this one can be finished with the consensus it has"
+
+
+class SecureRun:
+    """One secure run at one site. `cohort` is empty until the set-up begins."""
+
+    def __init__(
+        self, run_id: str, agreed: Terms, digest: bytes, identity: Callable[[], SigningIdentity], start: bytes = b""
+    ) -> None:
+        """`digest` is that of the spec as this site signed it, `start` that of the memory with which a warm start
+        begins; empty if only the person who approved it knows."""
+        self.run_id, self.agreed, self.spec, self._digest = run_id, agreed, agreed.spec, digest
+        self.cohort: tuple[str, ...] = ()
+        self._identity = identity
+        self._start = start if self.spec.warm_start else memory_digest(encode_memory(agreed.method.begin().memory))
+        self._terms: RunTerms | None = None
+        self._side: SecureSite | None = None
+        self._lost: LostState | None = None
+        self._complained: set[tuple[str, str]] = set()
+        self.closing: SecureSite | None = None
+        """The side as it was when the run ended, by which its last sum is checked; None after a restart since."""
+        self.verified: Consensus | None = None if self.spec.warm_start else agreed.method.begin()
+        """What this site last found to follow; its memory is held against the one that is shown in the next round."""
+        self.checked = b""
+        """SHA-256 of the last consensus that this site itself has checked to follow; empty after a restart since."""
+        self.end_refusal: SecureSumRefusal | None = None
+        """Why this site refused a final consensus; from then on it believes only one that it can check."""
+
+    def restore(self, cohort: tuple[str, ...], slots: tuple[bytes, ...]) -> None:
+        """Take up the record that was saved before a restart; without a whole one the run cannot be gone on with."""
+        self.cohort = cohort
+        try:
+            state = latest(slots, self.terms.binding) if slots else None
+            if state is None:
+                raise LostState(f"the keys of run {self.run_id} are not in this site's state any more", LOST)
+            self._side = SecureSite(self.terms, self._identity(), state)
+        except LostState as error:
+            self._lost = error
+
+    def stop_for_other_data(self) -> None:
+        """Answer nothing any more: two updates under the masks of one round would give away their difference."""
+        self._lost = LostState(f"the data of this site are not those with which run {self.run_id} began", OTHER_DATA)
+
+    @property
+    def terms(self) -> RunTerms:
+        """What all members agreed to."""
+        if self._terms is None or self._terms.cohort != self.cohort:
+            self._terms = self._terms_with(self.cohort)
+        return self._terms
+
+    def _terms_with(self, cohort: tuple[str, ...]) -> RunTerms:
+        return RunTerms(self.run_id, self._digest, cohort, self.spec.last_round, self.spec.precision)
+
+    @property
+    def record(self) -> bytes:
+        """The side's record as it must be on the disk; empty before the set-up."""
+        return self._side.record if self._side else b""
+
+    @property
+    def state(self) -> SiteState | None:
+        """The side's state, to tell whether something changed."""
+        return self._side.state if self._side else None
+
+    @property
+    def side(self) -> SecureSite:
+        """The side; LostState or OutOfTurn where there is none."""
+        if self._lost is not None:
+            raise self._lost
+        if self._side is None:
+            raise OutOfTurn("the set-up of the run has not begun at this site")
+        return self._side
+
+    def begin(self, cohort: tuple[str, ...], entropy: bytes) -> tuple[Action, ...]:
+        """Make the key of the run, or advertise the one that was made."""
+        if self.cohort and cohort != self.cohort:
+            raise IncompleteCohort(f"the cohort of run {self.run_id} was announced differently before")
+        if not self.cohort:
+            self._side = SecureSite.begin(self._terms_with(cohort), self._identity(), entropy)
+            self.cohort = cohort
+        side = self.side
+        return (AdvertiseRunKey(side.advert()),) if side.state.step is Step.ADVERTISED else ()
+
+    def close_roster(self, event: RosterClosed) -> tuple[Action, ...]:
+        """Check the roster and seal the share for everybody else."""
+        if self._is_past_set_up(event.roster):
+            return ()
+        return (ShareGroupSecret(self.side.share(event.roster)),)
+
+    def complete(self, event: SharesRelayed) -> tuple[Action, ...]:
+        """Open the others' shares, which ends the set-up."""
+        if not self._is_past_set_up(event.roster):
+            self.side.complete(event.roster, event.shares)
+        return ()
+
+    def check_announced(self, opened: Opened, before: Opened | None) -> None:
+        """Raise the refusal that an opening deserves, as far as that can be told before its consensus is there.
+
+        A round is opened once every member's answer to the one before was added, this site's among them. So a site
+        whose record knows nothing of that answer was restored from a backup.
+        """
+        if self.side.state.step is Step.FINISHED:
+            raise RunOver(f"run {self.run_id} is over at this site")
+        if opened.cohort != self.cohort:
+            raise IncompleteCohort(f"round {opened.ref.round} was opened for another cohort than that of the run")
+        if opened.ref.round > self.spec.last_round:
+            raise PastLastRound(f"round {opened.ref.round} is beyond the last of the spec, {self.spec.last_round}")
+        self.side.check_receipt(opened.ref.round - 1)
+
+    def objections(self, event: Opened) -> tuple[str, ...]:
+        """None: a secure run's cohort was judged before its set-up, and never changes."""
+        return ()
+
+    def attempt(self, event: Opened) -> SecureAttempt:
+        """The attempt that this announcement opens."""
+        return SecureAttempt(event)
+
+    def admit(
+        self, opened: Opened, payload: DigestedBytes, before: Computed | None
+    ) -> tuple[Opening, FloatArray | None]:
+        """The opening, and the update if it was computed before. Raises the refusal that it deserves.
+
+        `before` is the last local step of this site; its consensus is what the new one is held against.
+        """
+        round = opened.ref.round
+        if before is not None and before.round == round and before.consensus_sha256 != opened.consensus.sha256:
+            raise ChangedConsensus(f"round {round} was opened with another consensus, which this site has computed on")
+        opening = self.opening_of(opened, payload)
+        self._check_start(opened)
+        self._check_first_exponents(opening, before)
+        pinned = self.side.state.round == round  # then the record knows the opening, if an older step does not
+        known = before.opening if before is not None and before.round == round else None
+        if known is not None and known != self.digest_of(opening) and (known or not pinned):
+            # The step was computed after a check of what was announced then, and vouches for nothing else.
+            raise ChangedConsensus(f"round {round} was announced differently when this site computed its update")
+        numbers = self.side.admit(opening, lambda: self._check_broadcast(opened, payload.data, before))
+        if before is not None and (before.round, before.consensus_sha256) == (round, opened.consensus.sha256):
+            return opening, before.vector
+        if numbers is Numbers.SAVED:
+            raise LostState(f"the update that this site sent in round {round} is not in its state any more", LOST)
+        return opening, None
+
+    def _check_start(self, opened: Opened) -> None:
+        """A run begins at nothing, or at the very subspace of the run that the spec names: from a U of its choice an
+        aggregator would learn how many columns lie along it."""
+        told = opened.announced.memory_sha256 if opened.announced is not None else b""
+        if opened.ref.round == 0 and self._start and told != self._start:
+            begin = f"the result of {self.spec.warm_start}" if self.spec.warm_start else "nothing"
+            raise WrongConsensus(f"the run was opened with another memory than {begin}, at which its spec begins")
+
+    def _check_first_exponents(self, opening: Opening, before: Computed | None) -> None:
+        """Where there is no sum of the same layout before, exponents are those of the layout, which needs no sum to
+        know: by lower ones an aggregator would learn from misfits how large this site's numbers are."""
+        begins = opening.round == 0
+        if before is not None and before.round == opening.round - 1:
+            begins = self.agreed.blocks[before.stage] != opening.layout
+        if begins and opening.exponents != first_exponents(opening.layout):
+            raise ChangedExponent(f"the exponents of round {opening.round} are not those with which its layout begins")
+
+    def opening_of(self, opened: Opened, consensus: DigestedBytes) -> Opening:
+        """The opening that these announced bytes make."""
+        if opened.announced is None:
+            raise OutOfTurn("the round was announced without what a secure run binds into its masks")
+        stage = self.agreed.method.stage(opened.consensus.stage)
+        return opening_from_wire(opened.announced, self.agreed.blocks[stage.name], consensus)
+
+    def digest_of(self, opening: Opening) -> bytes:
+        """The digest of all that was announced of a round but its lifts, which a step is computed for."""
+        return opening_digest(self.terms, self.side.state.roster, opening)
+
+    def answer(self, ref: AttemptRef, opening: Opening, vector: FloatArray) -> Answer:
+        """What this site says to the opening; nothing is pinned before `adopt`. Slow for large tensors."""
+        side = SecureSite(self.terms, self._identity(), self.side.state)
+        return Answer(ref, side, side.answer(opening, vector))
+
+    def adopt(self, answer: Answer) -> None:
+        """Pin the answer; from now on the round is answered with it."""
+        self._side = answer.side
+
+    def finish(self) -> None:
+        """The run is over: the secrets are gone from the record; in memory those of the tags stay until `forget`."""
+        if self._side is not None and self._side.state.step is not Step.FINISHED:
+            self.closing = SecureSite(self.terms, self._identity(), self._side.state)
+            self._side.finish()
+
+    def forget(self) -> None:
+        """Nothing of the run is checked any more: drop what `finish` left in memory."""
+        self.finish()
+        self.closing = None
+
+    def complain(self, error: SecureSumRefusal) -> tuple[Action, ...]:
+        """The complaint that this refusal gives rise to, once for each distinct sentence."""
+        key = (type(error).__name__, str(error))
+        if not self.cohort or key in self._complained:
+            return ()
+        self._complained.add(key)
+        identity = self._identity()
+        return (Complain(secagg.complain(self.terms, identity, error), self._proof(identity, error.evidence)),)
+
+    def _proof(self, identity: SigningIdentity, evidence: Evidence | None) -> SignedEvidence | None:
+        if evidence is None:
+            return None
+        statement = secagg.evidence_statement(self.terms, identity.name, evidence)
+        return SignedEvidence(evidence, identity.sign(statement))
+
+    def _is_past_set_up(self, roster: secagg.Roster) -> bool:
+        state = self.side.state
+        if state.step not in (Step.READY, Step.FINISHED):
+            return False
+        if roster_digest(self.terms, roster) != state.roster:
+            raise ChangedRoster("this is a second, different roster in one run")
+        return True
+
+    def _check_broadcast(self, opened: Opened, consensus: Buffer, before: Computed | None) -> None:
+        round, stage = opened.ref.round, opened.consensus.stage
+        told = Consensus(round, stage, message_from(self.agreed.down(stage), consensus))
+        if reason := self.agreed.method.plausible(told, self.seen(before), self.spec.precision):
+            raise ImplausibleConsensus(f"round {round} was refused before anything was computed: {reason}")
+
+    def seen(self, before: Computed | None) -> Consensus | None:
+        """The consensus of the last local step, as the method reads it."""
+        if before is None or before.stage not in self.agreed.blocks:
+            return None
+        layout = self.agreed.down(before.stage)
+        if before.broadcast.size != layout.size:
+            return None
+        return Consensus(before.round, before.stage, TensorMessage.unflatten(layout, before.broadcast))
+
+
+@dataclass(slots=True)
+class SecureAttempt:
+    """The opening that a site now answers; `answer` is set once its update is masked and the record is saved."""
+
+    opened: Opened
+    answer: Answer | None = None
+    done: set[Kind] = field(default_factory=set)
+
+    @property
+    def ref(self) -> AttemptRef:
+        """Which round and attempt."""
+        return self.opened.ref
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether nothing has to be computed any more."""
+        return self.answer is not None
+
+    def announced_again(self, event: Opened) -> None:
+        """A round is announced only to members whose answer is missing. One that was acknowledged was lost with the
+        aggregator that took it, and its successor on another machine waits for it: the same bytes go out. An
+        announcement that differs from the one that was answered gets nothing; the ticket may be another's."""
+        same = event.consensus.sha256 == self.opened.consensus.sha256
+        if same and _without_ticket(event.announced) == _without_ticket(self.opened.announced):
+            self.done.clear()
+
+    def take(self, computed: Computed) -> bool:
+        """False: a local step answers a secure round only once it is masked (`Answered`)."""
+        return False
+
+    def start(self) -> tuple[Action, ...]:
+        """What is due now, the same bytes each time."""
+        match self.answer.message if self.answer else None:
+            case Masked():
+                return () if Kind.UPDATE in self.done else (Submit(self.ref),)
+            case Misfit() as misfit:
+                return () if Kind.MISFIT in self.done else (SendMisfit(self.ref, misfit),)
+            case _:
+                return ()
+
+    def masked(self) -> Masked:
+        """The masked update; OutOfTurn before it is there."""
+        if self.answer is None or not isinstance(self.answer.message, Masked):
+            raise OutOfTurn("the update is not masked yet")
+        return self.answer.message
+
+    def update_bytes(self) -> memoryview:
+        """The masked residues, not copied."""
+        return bytes_of(self.masked().values)
+
+    def update_seal(self) -> tuple[int, bytes]:
+        """Tag and context that go with the update."""
+        masked = self.masked()
+        return masked.tag, masked.context
+
+
+def _without_ticket(announced: pb.RoundOpened | None) -> pb.RoundOpened:
+    bare = pb.RoundOpened()
+    if announced is not None:
+        bare.CopyFrom(announced)
+    bare.ClearField("ticket")
+    return bare

@@ -1,0 +1,183 @@
+"""Sessions of a cohort in one run that waits for everybody, with an honest aggregator in memory and real numerics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dcfpca.attempt_ref import AttemptRef
+from dcfpca.chunked_vectors import digested, header_of, message_bytes
+from dcfpca.method_memory import encode_memory, memory_digest
+from dcfpca.methods import method_of
+from dcfpca.round_wire import misfit_to_wire, ref_to_wire
+from dcfpca.rpca.method import Consensus, TensorMessage, Total
+from dcfpca.rpca.stage import Site
+from dcfpca.rpca.synthetic import Recipe, generate
+from dcfpca.secagg import Masked, Misfit, Roster, SealedShare, begin_tally, close_roster, open_sum, shares_for
+from dcfpca.secagg.fixed_point import block_layout, first_exponents, lifted, next_exponents
+from dcfpca.secagg.messages import NO_SUM
+from dcfpca.spec import RunSpec
+from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.v1 import types_pb2 as types
+from participant.policy import SiteFacts, SitePolicy
+from participant.session import Reaction, Session, actions, events
+from participant.session.events import ShownSum
+from participant.session.verification import verify_round
+from tests.support.secagg import identity_of, verify
+
+NAMES = ("a", "b", "c")
+ROWS = 12
+
+
+def spec_of(**changes: Any) -> RunSpec:
+    return RunSpec.model_validate({"rows": ROWS, "rank": 2, "rounds": 5, "tolerance": 0.0} | changes)
+
+
+def entropy_of(name: str) -> bytes:
+    return name.encode() * 64
+
+
+@dataclass
+class WaitingCohort:
+    """Every member's session, its data, and what an honest aggregator knows."""
+
+    spec: RunSpec = field(default_factory=spec_of)
+    sessions: dict[str, Session] = field(default_factory=dict)
+    sites: dict[str, Site] = field(default_factory=dict)
+    shares: list[SealedShare] = field(default_factory=list)
+    misfits: tuple[Misfit, ...] = ()
+    previous: bytes = NO_SUM
+    shown: ShownSum | None = None
+
+    def __post_init__(self) -> None:
+        self.method = method_of(self.spec)
+        problem = generate(Recipe(rows=ROWS, columns=21, rank=2, sparsity=0.05, counts=(8, 7, 6)), 1)
+        self.sites = {name: self.method.site(own) for name, own in zip(NAMES, problem.sites(), strict=True)}
+        self.sessions = {name: self.session(name) for name in NAMES}
+        self.consensus: Consensus = self.method.begin()
+        self.exponents = first_exponents(block_layout(self.method.stages[0].up, self.spec.precision))
+
+    def session(self, name: str, **policy: Any) -> Session:
+        facts = SiteFacts(name, ROWS, 6, False, False, SitePolicy(**{"min_columns": 1} | policy))
+        session = Session("run-1", facts, lambda: identity_of(name))
+        (answer,) = session.handle(events.Proposed(self.spec.canonical(), self.spec.digest())).actions
+        assert isinstance(answer, actions.Respond)
+        assert answer.accept, answer.reasons
+        return session
+
+    def restarted(self, name: str) -> Session:
+        """A session made from what the driver saves: the record, the last local step, the last opening."""
+        old, new = self.sessions[name], self.session(name)
+        assert old.secure is not None
+        new.restore_keys(old.secure.cohort, (old.secure.record, old.secure.record))
+        past: list[events.Event] = [old.computed] if old.computed else []
+        new.replay([*past, *([old.latest] if old.latest else [])])
+        self.sessions[name] = new
+        return new
+
+    def key_wanted(self, name: str) -> Reaction:
+        return self.sessions[name].handle(events.KeyWanted(self.spec.digest(), NAMES, entropy_of(name)))
+
+    def set_up(self) -> WaitingCohort:
+        adverts = {}
+        for name in NAMES:
+            (sent,) = self.key_wanted(name).actions
+            assert isinstance(sent, actions.AdvertiseRunKey)
+            adverts[name] = sent.advert
+        fixed = self.sessions["a"].secure
+        assert fixed is not None
+        self.terms = fixed.terms
+        self.roster: Roster = close_roster(self.terms, adverts, verify)
+        for name in NAMES:
+            (shared,) = self.sessions[name].handle(events.RosterClosed(self.roster)).actions
+            assert isinstance(shared, actions.ShareGroupSecret)
+            self.shares += shared.shares
+        for name in NAMES:
+            assert self.sessions[name].handle(self.relayed(name)).save
+        return self
+
+    def relayed(self, name: str) -> events.SharesRelayed:
+        return events.SharesRelayed(self.roster, shares_for(name, self.shares))
+
+    def announced(self, **changes: Any) -> pb.RoundOpened:
+        payload = message_bytes(self.consensus.broadcast)
+        layout = self.method.stage(self.consensus.stage).down
+        ref = AttemptRef("run-1", self.consensus.round, 1 + len(self.misfits))
+        fields: dict[str, Any] = {
+            "ref": ref_to_wire(ref),
+            "spec_sha256": self.spec.digest(),
+            "cohort": NAMES,
+            "consensus": header_of(payload, layout, types.DTYPE_FLOAT64),
+            "previous_sum": self.previous,
+            "exponents": self.exponents,
+            "misfits": [misfit_to_wire(one) for one in self.misfits],
+            "memory_sha256": memory_digest(encode_memory(self.consensus.memory)),
+            "stage": self.consensus.stage,
+        }
+        return pb.RoundOpened(**(fields | changes))
+
+    def opened(self, **changes: Any) -> events.Opened:
+        told = self.announced(**changes)
+        ref = AttemptRef(told.ref.run_id, told.ref.round, told.ref.attempt)
+        consensus = events.AnnouncedConsensus(told.consensus, message_bytes(self.consensus.broadcast), told.stage)
+        return events.Opened(ref, told.spec_sha256, tuple(told.cohort), consensus, announced=told)
+
+    def answer(self, name: str, opened: events.Opened) -> tuple[actions.Action, ...]:
+        """What the driver does with an opening: admit, verify the sum before, compute once, mask, and save."""
+        session = self.sessions[name]
+        wanted = session.handle(opened).actions
+        if not wanted or not isinstance(wanted[0], actions.Compute):
+            return wanted
+        _, opening, vector = session.admit(opened.ref.round, digested(opened.consensus.inline))
+        run = session.secure
+        assert run is not None
+        computed = session.computed
+        if vector is None:
+            self.verify(session, opened)
+            broadcast, stage = self.consensus.broadcast, self.consensus.stage
+            vector = self.sites[name].answer(self.consensus).flat()
+            checked = run.digest_of(opening)
+            computed = events.Computed(
+                opened.ref.round, opened.consensus.sha256, vector, broadcast.flat(), stage, checked
+            )
+        assert computed is not None
+        return session.handle(events.Answered(computed, run.answer(opened.ref, opening, vector))).actions
+
+    def verify(self, session: Session, opened: events.Opened) -> None:
+        assert session.secure is not None
+        before = session.secure.seen(session.computed)
+        if before is not None and self.shown is not None and opened.announced is not None:
+            run = session.secure
+            verify_round(run.agreed, run.side, before, self.shown, opened.announced, self.consensus.broadcast)
+
+    def round(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """One whole round; returns the numbers of its sum."""
+        opened = self.opened()
+        fixed = self.sessions["a"].secure
+        assert fixed is not None
+        opening = fixed.opening_of(opened, digested(opened.consensus.inline))
+        tally = begin_tally(self.terms, self.roster, opening)
+        for name in NAMES:
+            (sent,) = self.answer(name, opened)
+            assert isinstance(sent, actions.Submit), sent
+            values = np.frombuffer(self.sessions[name].update_bytes(opened.ref), dtype="<u8")
+            tag, context = self.sessions[name].update_seal(opened.ref)
+            tally.add(Masked(name, context, values, tag))
+        total = open_sum(self.terms, opening, tally)
+        assert opened.announced is not None
+        header = pb.SumHeader(tag=total.tag, opened=opened.announced, memory=encode_memory(self.consensus.memory))
+        self.shown = ShownSum(header, total.values.tobytes())
+        layout = self.method.stage(self.consensus.stage).up
+        sums = TensorMessage.unflatten(layout, total.numbers)
+        self.consensus = self.method.advance(self.consensus, Total(sums, len(NAMES)))
+        self._next_exponents(opening.layout, total.numbers)
+        self.previous, self.misfits = total.digest(), ()
+        return total.numbers
+
+    def _next_exponents(self, before: Any, numbers: Any) -> None:
+        layout = block_layout(self.method.stage(self.consensus.stage).up, self.spec.precision)
+        ended = lifted(before, self.exponents, len(self.misfits), self.spec.precision)
+        follow = layout == before
+        self.exponents = next_exponents(layout, ended, numbers, 64) if follow else first_exponents(layout)

@@ -1,0 +1,78 @@
+"""'Exact' is said only where no other split explains the data as well; nothing that cannot be divided by crashes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dcfpca.rpca.column_blocks import equal_counts, split
+from dcfpca.rpca.method import FloatArray, Verdict
+from dcfpca.rpca.refinement.closing import with_closing_rounds
+from dcfpca.rpca.refinement.closing_plan import ClosingPlan, FitEnding
+from dcfpca.rpca.refinement.identifiability import local_features
+from dcfpca.rpca.simulate import simulate
+from dcfpca.rpca.subspace.fit import subspace_method
+from dcfpca.rpca.subspace.solver import SubspaceSolver
+
+ROWS, COLUMNS, BOUND = 100, 120, 8
+
+
+def _run(M: FloatArray, bound: int = BOUND) -> tuple[ClosingPlan, Verdict]:
+    rows = M.shape[0]
+    fit = subspace_method(SubspaceSolver(rows, bound, 100, 1e-9, fixed_rank=False))
+    method = with_closing_rounds(fit, fixed_rank=False)
+    run = simulate(method, split(M, equal_counts(M.shape[1], 4)))
+    verdict = method.verdict(run.consensus, ())
+    assert verdict is not None
+    return ClosingPlan.of(run.consensus.broadcast), verdict
+
+
+def _exact(rng: np.random.Generator) -> FloatArray:
+    L = rng.standard_normal((ROWS, 3)) @ rng.standard_normal((3, COLUMNS))
+    return L + np.where(rng.random(L.shape) < 0.03, rng.uniform(-100.0, 100.0, L.shape), 0.0)
+
+
+def test_scattered_outliers_leave_one_split() -> None:
+    plan, verdict = _run(_exact(np.random.default_rng(0)))
+    assert plan.ending is FitEnding.EXACT
+    assert verdict.sound
+    assert verdict.sentence.startswith("Exact: rank 3")
+
+
+def test_a_feature_or_samples_that_are_outliers_throughout_leave_several() -> None:
+    rng = np.random.default_rng(0)
+    by_row, by_column = _exact(rng), _exact(rng)
+    by_row[7] = 20.0 * rng.standard_normal(COLUMNS)
+    by_column[:, 9:17] = 20.0 * rng.standard_normal((ROWS, 8))
+    for M, said in ((by_row, "feature 7"), (by_column, "8 samples")):
+        plan, verdict = _run(M)
+        assert plan.ending is FitEnding.EXACT
+        assert not verdict.sound
+        assert "so do other splits" in verdict.sentence
+        assert said in verdict.sentence
+
+
+def test_a_direction_on_few_features_is_found_in_any_basis_of_its_span() -> None:
+    rng = np.random.default_rng(3)
+    factors = rng.standard_normal((ROWS, 4))
+    factors[:, 2] = 0.0
+    factors[[5, 40, 41], 2] = 1.0, -2.0, 0.5
+    basis = np.linalg.qr(factors @ rng.standard_normal((4, 4)))[0]
+    assert local_features(basis).tolist() == [5, 40, 41]
+    assert local_features(np.linalg.qr(rng.standard_normal((ROWS, 4)))[0]).size == 0
+    assert local_features(np.zeros((ROWS, 0))).size == 0
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e6])
+def test_an_offset_does_not_make_noise_exact(offset: float) -> None:
+    plan, _ = _run(offset + np.random.default_rng(1).standard_normal((20, 400)), 5)
+    assert (plan.ending, plan.rank) == (FitEnding.REFINED, 0)
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+@pytest.mark.parametrize("share", [0.02, 0.05, 0.1])
+def test_rare_binary_features_neither_crash_nor_predict_nor_are_exact(share: float, seed: int) -> None:
+    plan, verdict = _run((np.random.default_rng(seed).random((30, 1000)) < share).astype(np.float64), 10)
+    assert plan.rank == 0 or "so do other splits" in verdict.sentence
+    assert "Exact" not in verdict.sentence
+    assert "of the hidden entries' spread" not in verdict.sentence
