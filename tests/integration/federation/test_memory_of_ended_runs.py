@@ -26,10 +26,18 @@ pytestmark = pytest.mark.slow
 NAMES = ("ann", "bob", "cem")
 
 
-def held(*kinds: type) -> set[str]:
-    """The kinds of which an object is alive after a collection."""
+def alive(*kinds: type) -> list[object]:
+    """The objects of these kinds that are alive after a collection."""
     gc.collect()
-    return {type(one).__name__ for one in gc.get_objects() if type(one) in kinds}
+    return [one for one in gc.get_objects() if type(one) in kinds]
+
+
+async def released(*kinds: type, but: list[object]) -> None:
+    """Wait until none is alive but those named, which other tests hold; calls under way end by themselves."""
+    known = {id(one) for one in but}
+    async with asyncio.timeout(30):
+        while [one for one in alive(*kinds) if id(one) not in known]:  # noqa: ASYNC110  nobody is told of a release
+            await asyncio.sleep(0.05)
 
 
 async def finished_run(operator: Any, **more: Any) -> str:
@@ -44,16 +52,15 @@ async def finished_run(operator: Any, **more: Any) -> str:
 
 async def test_an_ended_run_is_released_by_its_sites_and_a_deleted_one_by_the_aggregator(tmp_path: Path) -> None:
     data = {name: np.random.default_rng(8).standard_normal((6, 5)) for name in NAMES}
+    earlier = alive(RunDriver, Session, Runner, Consensus)
     async with service(tmp_path) as made, honest_sites(made, data):
         operator = made.operator()
         run_id = await finished_run(operator)
-        async with asyncio.timeout(30):
-            while held(RunDriver, Session):  # noqa: ASYNC110  that a site's results are written is told to nobody
-                await asyncio.sleep(0.05)
-        assert held(Runner) == {"Runner"}
+        await released(RunDriver, Session, but=earlier)
+        assert [one for one in alive(Runner) if one not in earlier] == [made.run_registry.runners[run_id]]
         await operator.DeleteRun(pb.DeleteRunRequest(run_id=run_id))
         # The sites' streams are open, and have sent assignments of this run.
-        assert held(Runner, Consensus) == set()
+        await released(Runner, Consensus, but=earlier)
         assert made.run_registry.directory.presence.names() == set(NAMES)
 
 
