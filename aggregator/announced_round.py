@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from aggregator.run.state import Attempt, Run
-from dcfpca.chunked_vectors import header_with, message_bytes
-from dcfpca.encoded_chunks import encoded_chunks
 from dcfpca.method_memory import encode_memory, memory_digest
-from dcfpca.round_wire import misfit_to_wire, ref_to_wire
 from dcfpca.rpca.method import Consensus, Layout
 from dcfpca.secagg.messages import consensus_digest
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
+from dcfpca.wire.round_messages import misfit_to_wire, ref_to_wire
+from dcfpca.wire.tensors import encoded_chunks, header_with, message_bytes
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, field_validator
 
 from dcfpca.config_file import FilePath, Section, read_config
 from dcfpca.errors import BadInput
-from dcfpca.host_port import listening, listening_or_none
+from dcfpca.wire.addresses import listening, listening_or_none
 
 ListenAddress = Annotated[str, AfterValidator(listening)]
 WebAddress = Annotated[str, AfterValidator(listening_or_none)]

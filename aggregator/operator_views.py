@@ -9,10 +9,9 @@ from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.store.participants import ParticipantRecord
 from aggregator.store.store import HeldRun
-from dcfpca.errors import DcfpcaError
+from dcfpca.errors import DcfpcaError, listed
 from dcfpca.rpca.method import Consensus
 from dcfpca.spec import RunSpec
-from dcfpca.suggestions import listed
 from dcfpca.v1 import admin_pb2 as pb
 
 

@@ -18,13 +18,13 @@ from aggregator.store.run_rows import StoredSum
 from aggregator.store.store import Store
 from aggregator.store.thread import StoreThread
 from aggregator.store.update_files import UpdateKey
-from dcfpca.chunked_vectors import Buffer
 from dcfpca.errors import BadInput, DcfpcaError
 from dcfpca.freed_memory import return_freed_memory
 from dcfpca.logs import log
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage, Verdict
 from dcfpca.terms import Terms
 from dcfpca.v1.admin_pb2 import RoundView
+from dcfpca.wire.tensors import Buffer
 
 ON_LOOP_BYTES = 1 << 19
 """Up to this size computing on the event loop is faster than in a thread that shares the interpreter with it."""

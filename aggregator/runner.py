@@ -20,10 +20,10 @@ from aggregator.store.database import StoreFailed
 from aggregator.store.store import Commit, StoredRun
 from aggregator.store.thread import StoreThread
 from aggregator.store.update_files import UpdateKey
-from dcfpca.chunked_vectors import Buffer
 from dcfpca.logs import log
-from dcfpca.message_fate import Fate
 from dcfpca.rpca.method import Consensus
+from dcfpca.wire.receipt import Fate
+from dcfpca.wire.tensors import Buffer
 
 _STOP = None
 RETRY_SECONDS = 1.0

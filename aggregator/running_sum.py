@@ -16,9 +16,7 @@ from aggregator.announced_round import EncodedConsensus, round_opened
 from aggregator.run.secure_sum import context_of, opened, opening_of, terms_of
 from aggregator.run.state import Run
 from aggregator.store.run_rows import StoredSum
-from dcfpca.chunked_vectors import Buffer, header_with
 from dcfpca.errors import BadInput, BadMessage
-from dcfpca.round_wire import update_dtype
 from dcfpca.rpca.kernels.order_independent_sum import OrderIndependentSum
 from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, TensorMessage, Total
 from dcfpca.secagg import OpenedSum, Opening, Tally, dtype_of, open_sum
@@ -27,6 +25,8 @@ from dcfpca.secagg.homomorphic_mac import P
 from dcfpca.spec import RunSpec
 from dcfpca.terms import Terms
 from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.wire.round_messages import update_dtype
+from dcfpca.wire.tensors import Buffer, header_with
 
 
 class RunningSum:

@@ -13,10 +13,10 @@ from dcfpca.version import __version__
 
 if TYPE_CHECKING:
     from dcfpca.errors import DcfpcaError
-    from dcfpca.estimator import RobustPCA
-    from dcfpca.operator.federation import FederatedRun, Federation, PooledModel
-    from dcfpca.operator.run_snapshots import Participant, RankError, Round, RunSnapshot, Verdict
-    from dcfpca.result_files import Result, read_result
+    from dcfpca.python_api.estimator import RobustPCA
+    from dcfpca.python_api.federation import FederatedRun, Federation, PooledModel
+    from dcfpca.python_api.result_files import Result, read_result
+    from dcfpca.python_api.run_snapshots import Participant, RankError, Round, RunSnapshot, Verdict
 
 __all__ = [
     "DcfpcaError",
@@ -36,10 +36,10 @@ __all__ = [
 
 _NAMES = {
     "dcfpca.errors": ("DcfpcaError",),
-    "dcfpca.estimator": ("RobustPCA",),
-    "dcfpca.operator.federation": ("FederatedRun", "Federation", "PooledModel"),
-    "dcfpca.operator.run_snapshots": ("Participant", "RankError", "Round", "RunSnapshot", "Verdict"),
-    "dcfpca.result_files": ("Result", "read_result"),
+    "dcfpca.python_api.estimator": ("RobustPCA",),
+    "dcfpca.python_api.federation": ("FederatedRun", "Federation", "PooledModel"),
+    "dcfpca.python_api.run_snapshots": ("Participant", "RankError", "Round", "RunSnapshot", "Verdict"),
+    "dcfpca.python_api.result_files": ("Result", "read_result"),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -1,15 +1,27 @@
-"""Runs as people refer to them: `latest`, or the beginning of an identifier. Pure."""
+"""How runs and attempts at their rounds are referred to, by the services and by people. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from dcfpca.errors import Refused
-from dcfpca.suggestions import listed
+from dcfpca.errors import Refused, listed
 
 LATEST = "latest"
 _WHOLE = re.compile(r"\d{8}-[0-9a-f]{8}")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class AttemptRef:
+    """One attempt at one round of one run; of the same run, later attempts compare greater."""
+
+    run_id: str
+    round: int
+    attempt: int
+
+    def __str__(self) -> str:
+        return f"round {self.round} attempt {self.attempt}"
 
 
 def is_whole(text: str) -> bool:

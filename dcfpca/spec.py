@@ -11,15 +11,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from dcfpca.config_file import describe
 from dcfpca.errors import BadInput
-from dcfpca.feature_names import features_digest
 from dcfpca.identity import MAX_NAME
 from dcfpca.method_names import MethodName
 from dcfpca.privacy.settings import PrivacySettings, check_together, derived_keys
 from dcfpca.rpca.gradient.settings import GradientSettings
 from dcfpca.rpca.round_limits import CLOSING_ROUNDS, COUNT_ROUNDS, SCALING_ROUNDS, WIDEST_CLOSING, automatic_bound
 from dcfpca.rpca.subspace.settings import SubspaceSettings
-from dcfpca.validation_text import describe
 
 # The names that certificates may carry; see dcfpca.identity.
 Name = Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[a-z0-9]+(-+[a-z0-9]+)*(\.[a-z0-9]+(-+[a-z0-9]+)*)*$")]
@@ -32,6 +31,11 @@ ADDED: tuple[str, ...] = ()
 
 REMOVED = ("dropouts", "threshold", "subspace.fall_resting", "subspace.sampled_share")
 """Keys of earlier versions that are gone: specs that were kept may have them, new ones may not."""
+
+
+def features_digest(names: Sequence[str]) -> bytes:
+    """SHA-256 over the names in order, encoded as JSON, so that different lists never have the same bytes."""
+    return hashlib.sha256(json.dumps(list(names), ensure_ascii=False).encode()).digest()
 
 
 class RunSpec(BaseModel):

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from dcfpca.methods import method_of
-from dcfpca.operator.federation import Federation
+from dcfpca.python_api.federation import Federation
 from dcfpca.scaffold.config_texts import DataKeys
 from dcfpca.scaffold.local_consortium import LocalPlan, create_consortium
 from dcfpca.spec import RunSpec, parse_spec

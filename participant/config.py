@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from dcfpca.config_file import FilePath, Section, read_config
-from dcfpca.host_port import all_dialled, listening_or_none
+from dcfpca.wire.addresses import all_dialled, listening_or_none
 from participant.data.data_config import DataTable
 from participant.policy import SitePolicy
 

@@ -10,10 +10,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-from dcfpca.artifacts import ARTIFACTS
-from dcfpca.chunked_vectors import Buffer, header_of, size_of
 from dcfpca.errors import DcfpcaError
-from dcfpca.round_wire import update_dtype
 from dcfpca.rpca.refinement.closing_plan import CLOSING
 from dcfpca.rpca.stage_list import Method
 from dcfpca.secagg.homomorphic_mac import P as TAG_FIELD
@@ -23,6 +20,9 @@ from dcfpca.spec import RunSpec
 from dcfpca.terms import Terms
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
+from dcfpca.wire.constants import ARTIFACTS
+from dcfpca.wire.round_messages import update_dtype
+from dcfpca.wire.tensors import Buffer, header_of, size_of
 from participant.session.actions import SignedEvidence
 from participant.state.ledger import EVIDENCE, Item
 

@@ -11,17 +11,16 @@ from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dcfpca.connection_diagnosis import TlsFiles
 from dcfpca.errors import BadIdentity, BadInput, BadMessage, DcfpcaError
-from dcfpca.feature_names import features_digest
 from dcfpca.freed_memory import return_freed_memory
 from dcfpca.logs import log
 from dcfpca.methods import load_accountant
-from dcfpca.spec import parse_spec
+from dcfpca.spec import features_digest, parse_spec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.version import __version__
 from dcfpca.web_server import serve_beside
-from dcfpca.wire_constants import PROTOCOL
+from dcfpca.wire.addresses import TlsFiles
+from dcfpca.wire.constants import PROTOCOL
 from participant import wire_codec
 from participant.config import Config
 from participant.driver import RunDriver, SiteServices

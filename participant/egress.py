@@ -6,15 +6,15 @@ import asyncio
 import time
 from pathlib import Path
 
-from dcfpca.artifacts import ARTIFACTS
 from dcfpca.atomic_files import sha256_of_file
-from dcfpca.attempt_ref import AttemptRef
-from dcfpca.chunked_vectors import Buffer
 from dcfpca.errors import Refused
-from dcfpca.round_wire import ref_to_wire
+from dcfpca.run_references import AttemptRef
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
+from dcfpca.wire.constants import ARTIFACTS
+from dcfpca.wire.round_messages import ref_to_wire
+from dcfpca.wire.tensors import Buffer
 from participant import contract, wire_codec
 from participant.contract import Contract, EgressViolation
 from participant.link import Link

@@ -124,7 +124,7 @@ def ledger(
     kept, run = Ledger(database), find_run(run, run_names(database)) if run else ""
     verified = verify(kept.entries()) if verify_chain else None
     if seen:
-        from dcfpca.audit_chain import save_checkpoint, verify_checkpoint
+        from dcfpca.wire.audit_chain import save_checkpoint, verify_checkpoint
 
         hashes = {entry.sequence: entry.hash for entry in kept.entries()}
         save_checkpoint(seen, verify_checkpoint(seen, hashes, "the ledger"))

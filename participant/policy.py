@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from pydantic import Field
 
 from dcfpca.method_names import MethodName
-from dcfpca.wire_constants import SMALL_SUM
+from dcfpca.wire.constants import SMALL_SUM
 from participant.privacy_review import PrivacyLimits
 
 if TYPE_CHECKING:

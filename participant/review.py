@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from dcfpca.feature_names import difference, features_digest
+from dcfpca.errors import listed
 from dcfpca.privacy.settings import MOST_SITES
 from dcfpca.secagg import PastRun, column_exposure, exposure
+from dcfpca.spec import features_digest
 from participant.policy import LEAST_COLUMNS, Accept, Reasons, Refuse, SiteFacts, SitePolicy
 from participant.privacy_review import Spending, privacy_reasons
 
@@ -151,8 +152,9 @@ def _feature_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
     if spec.missing_features == "allow":
         return _lacking_reasons(spec, site)
     if spec.features:
-        absent = difference(site.features, spec.features)
-        return [f"the local matrix lacks the features {absent}"] if absent else []
+        present = set(site.features)
+        absent = [name for name in spec.features if name not in present]
+        return [f"the local matrix lacks the features {listed(absent)}"] if absent else []
     if spec.features_sha256 and site.features and features_digest(site.features).hex() != spec.features_sha256:
         return [
             "the local features are not those of the spec, in name or in order (their digests differ;"

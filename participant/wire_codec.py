@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dcfpca import round_wire, secagg
-from dcfpca.attempt_ref import AttemptRef
+from dcfpca import secagg
 from dcfpca.errors import BadMessage
-from dcfpca.message_fate import Fate
-from dcfpca.round_wire import names_from_wire, ref_to_wire
+from dcfpca.run_references import AttemptRef
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
+from dcfpca.wire import round_messages
+from dcfpca.wire.receipt import Fate
+from dcfpca.wire.round_messages import names_from_wire, ref_to_wire
 from participant.session import events
 from participant.session.events import AnnouncedConsensus, ShownSum
 
@@ -51,11 +52,11 @@ def _set_up_step(assignment: pb.Assignment) -> events.SetUpStep:
             wanted = assignment.run_key_wanted
             return events.KeyWanted(wanted.spec_sha256, names_from_wire(wanted.cohort))
         case "roster_closed":
-            return events.RosterClosed(round_wire.roster_from_wire(assignment.roster_closed.keys))
+            return events.RosterClosed(round_messages.roster_from_wire(assignment.roster_closed.keys))
         case _:
             relayed = assignment.group_shares_relayed
-            roster = round_wire.roster_from_wire(relayed.keys)
-            return events.SharesRelayed(roster, round_wire.shares_from_wire(relayed.incoming))
+            roster = round_messages.roster_from_wire(relayed.keys)
+            return events.SharesRelayed(roster, round_messages.shares_from_wire(relayed.incoming))
 
 
 def check_run_id(run_id: str) -> str:
@@ -116,17 +117,17 @@ def _export_id(text: str) -> str:
 
 def encode_run_key(run_id: str, advert: secagg.Advert) -> pb.AdvertiseRunKeyRequest:
     """Set-up, step 1."""
-    return pb.AdvertiseRunKeyRequest(run_id=run_id, key=round_wire.advert_to_wire(advert))
+    return pb.AdvertiseRunKeyRequest(run_id=run_id, key=round_messages.advert_to_wire(advert))
 
 
 def encode_group_shares(run_id: str, shares: Sequence[secagg.SealedShare]) -> pb.ShareGroupSecretRequest:
     """Set-up, step 2."""
-    return pb.ShareGroupSecretRequest(run_id=run_id, shares=round_wire.shares_to_wire(shares))
+    return pb.ShareGroupSecretRequest(run_id=run_id, shares=round_messages.shares_to_wire(shares))
 
 
 def encode_misfit(ref: AttemptRef, misfit: secagg.Misfit) -> pb.ReportMisfitRequest:
     """The update does not fit."""
-    return pb.ReportMisfitRequest(ref=ref_to_wire(ref), misfit=round_wire.misfit_to_wire(misfit))
+    return pb.ReportMisfitRequest(ref=ref_to_wire(ref), misfit=round_messages.misfit_to_wire(misfit))
 
 
 def encode_complaint(run_id: str, complaint: secagg.Complaint) -> pb.ComplainRequest:

@@ -26,13 +26,13 @@ from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.store import audit, participants
 from aggregator.trust import Trust
-from dcfpca.chunked_vectors import chunks, header_of
 from dcfpca.errors import BadInput
 from dcfpca.rpca.method import Layout
 from dcfpca.spec import parse_spec
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.v1 import admin_pb2_grpc
 from dcfpca.v1.types_pb2 import DTYPE_FLOAT64, Chunk, TensorPart
+from dcfpca.wire.tensors import chunks, header_of
 
 Context: TypeAlias = "aio.ServicerContext[Any, Any]"
 

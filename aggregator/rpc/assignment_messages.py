@@ -16,13 +16,13 @@ from aggregator.run.secure_sum import full_roster, opened
 from aggregator.run.state import Run, Status
 from aggregator.runner import Runner
 from aggregator.store.run_rows import StoredSum
-from dcfpca import round_wire
 from dcfpca.secagg import SealedShare, shares_for
 from dcfpca.secagg.checking_turns import members_in_turn
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import TensorHeader
-from dcfpca.wire_constants import SMALL_SUM, fits_one_message
+from dcfpca.wire import round_messages
+from dcfpca.wire.constants import SMALL_SUM, fits_one_message
 
 BROADCAST_BYTES = 16 << 20
 """The most that the streams of a run may write at once; a larger broadcast is written to some streams at a time."""
@@ -165,13 +165,13 @@ def _set_up_body(run: Run, participant: str, kind: _SetUpKind) -> Any:
     secure, _ = opened(run)
     if kind is Kind.RUN_KEY_WANTED:
         return pb.RunKeyWanted(spec_sha256=run.spec_sha256, cohort=run.cohort)
-    keys = round_wire.roster_to_wire(full_roster(secure))
+    keys = round_messages.roster_to_wire(full_roster(secure))
     if kind is Kind.ROSTER_CLOSED:
         return pb.RosterClosed(keys=keys)
     # Each member's shares are in the order of receivers, and there are as many as the square of the cohort in all.
     given = secure.shares.values()
     sealed = (shares[place] for shares in given if (place := _place(shares, participant)) < len(shares))
-    incoming = round_wire.shares_to_wire(shares_for(participant, sealed))
+    incoming = round_messages.shares_to_wire(shares_for(participant, sealed))
     return pb.GroupSharesRelayed(incoming=incoming, keys=keys)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from dcfpca.audit_chain import withheld
 from dcfpca.identity import Identity, Role
 from dcfpca.v1.admin_pb2 import AuditEntry
+from dcfpca.wire.audit_chain import withheld
 
 
 def shown_to(reader: Identity, entry: AuditEntry, invited: Callable[[str], bool]) -> AuditEntry:

@@ -19,11 +19,11 @@ from aggregator.rpc.open_calls import OpenCalls
 from aggregator.rpc.status_errors import Overloaded, TooSlow, as_dcfpca_error, status_of
 from aggregator.telemetry import Telemetry
 from aggregator.trust import Caller, Trust
-from dcfpca.access_control import may_call
 from dcfpca.errors import BadIdentity, BadMessage, DcfpcaError, Refused
 from dcfpca.logs import log
 from dcfpca.version import __version__
-from dcfpca.wire_constants import CHUNK_BYTES, PROTOCOL
+from dcfpca.wire.access_control import may_call
+from dcfpca.wire.constants import CHUNK_BYTES, PROTOCOL
 
 _UNDECODABLE = object()
 _WATCHES = frozenset({"/dcfpca.v1.AdminService/WatchRun", "/grpc.health.v1.Health/Watch"})

@@ -16,7 +16,7 @@ from aggregator.config import Config
 from dcfpca.errors import Unreachable
 from dcfpca.identity import Role
 from dcfpca.pki import Credentials, load_credentials, whole_days
-from dcfpca.wire_constants import STANDBY
+from dcfpca.wire.constants import STANDBY
 
 
 def probe(config: Config, seconds: float = 5, *, standby_ok: bool = False) -> str:

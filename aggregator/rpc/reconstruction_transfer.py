@@ -14,11 +14,11 @@ from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.store.export_files import ExportedFile, ExportFiles
 from aggregator.trust import Caller
-from dcfpca.artifacts import ARTIFACTS
 from dcfpca.logs import log
-from dcfpca.message_fate import Fate
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import Chunk, Receipt
+from dcfpca.wire.constants import ARTIFACTS
+from dcfpca.wire.receipt import Fate
 
 
 class ExportIntake:

@@ -26,19 +26,17 @@ from aggregator.runner import Runner
 from aggregator.store.participants import ParticipantRecord
 from aggregator.store.update_files import UpdateKey
 from aggregator.trust import Caller, Trust
-from dcfpca.attempt_ref import AttemptRef
-from dcfpca.chunked_vectors import WholeUpdate
-from dcfpca.consent_statement import consent_bytes
-from dcfpca.encoded_chunks import ChunkView
 from dcfpca.errors import BadMessage
 from dcfpca.logs import log
-from dcfpca.message_fate import Fate
 from dcfpca.pki import verify
-from dcfpca.round_wire import ref_from_wire
+from dcfpca.run_references import AttemptRef
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import rounds_pb2_grpc
 from dcfpca.v1.types_pb2 import Receipt, TensorPart
-from dcfpca.wire_constants import MESSAGE_BYTES, PROTOCOL, TURNS, WHOLE
+from dcfpca.wire.constants import MESSAGE_BYTES, PROTOCOL, TURNS, WHOLE
+from dcfpca.wire.receipt import Fate
+from dcfpca.wire.round_messages import consent_bytes, ref_from_wire
+from dcfpca.wire.tensors import ChunkView, WholeUpdate
 
 Context: TypeAlias = "aio.ServicerContext[Any, Any]"
 Part: TypeAlias = pb.UpdatePart | ChunkView

@@ -21,12 +21,12 @@ from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.store import run_rows
 from aggregator.trust import Trust
-from dcfpca.chunked_vectors import chunks
 from dcfpca.errors import BadMessage
 from dcfpca.logs import log
-from dcfpca.message_fate import Fate
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import Receipt
+from dcfpca.wire.receipt import Fate
+from dcfpca.wire.tensors import chunks
 
 Context: TypeAlias = "aio.ServicerContext[Any, Any]"
 Checked: TypeAlias = events.SetUpMessage | events.MisfitReported | events.Complained

@@ -17,11 +17,10 @@ from aggregator.rpc.guard import Guard
 from aggregator.rpc.rounds import RoundServicer
 from aggregator.run_registry import RunRegistry
 from aggregator.trust import Trust
-from dcfpca.chunked_vectors import read_whole_update
-from dcfpca.encoded_chunks import read_update_part
 from dcfpca.errors import BadInput
 from dcfpca.pki import Credentials
 from dcfpca.v1 import admin_pb2, admin_pb2_grpc, rounds_pb2, rounds_pb2_grpc
+from dcfpca.wire.tensors import read_update_part, read_whole_update
 
 SERVICES = (
     rounds_pb2.DESCRIPTOR.services_by_name["RoundService"].full_name,

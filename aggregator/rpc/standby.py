@@ -12,7 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from aggregator.config import Config
 from aggregator.rpc.server import bind, new_server
 from aggregator.trust import Trust
-from dcfpca.wire_constants import STANDBY
+from dcfpca.wire.constants import STANDBY
 
 _NOT_SERVING = health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.NOT_SERVING)
 

@@ -19,13 +19,13 @@ from aggregator.run.secure_sum import check_update
 from aggregator.runner import Chunk, Runner
 from aggregator.store.thread import StoreThread
 from aggregator.store.update_files import UpdateKey
-from dcfpca.chunked_vectors import Buffer, check_header, size_of
 from dcfpca.errors import BadMessage
-from dcfpca.message_fate import Fate
-from dcfpca.round_wire import ref_from_wire, update_dtype
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import DTYPE_FLOAT64, DTYPE_UINT32, Receipt
-from dcfpca.wire_constants import CHUNK_BYTES, MESSAGE_BYTES
+from dcfpca.wire.constants import CHUNK_BYTES, MESSAGE_BYTES
+from dcfpca.wire.receipt import Fate
+from dcfpca.wire.round_messages import ref_from_wire, update_dtype
+from dcfpca.wire.tensors import Buffer, check_header, size_of
 
 _REJECTED = receipt(Reply(Fate.REJECTED, "a different update has begun to arrive in this attempt before"))
 

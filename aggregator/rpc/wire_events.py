@@ -10,11 +10,8 @@ from aggregator.run.effects import Reply
 from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.store.database import StoreFailed
-from dcfpca import round_wire
 from dcfpca.errors import BadMessage
 from dcfpca.identity import Role
-from dcfpca.message_fate import Fate
-from dcfpca.round_wire import ref_from_wire
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import (
     FATE_ACCEPTED,
@@ -23,6 +20,9 @@ from dcfpca.v1.types_pb2 import (
     FATE_REJECTED,
     Receipt,
 )
+from dcfpca.wire import round_messages
+from dcfpca.wire.receipt import Fate
+from dcfpca.wire.round_messages import ref_from_wire
 
 MAX_TICKETS = 1000
 """The largest number of runs for which one participant may show a ticket."""
@@ -50,7 +50,7 @@ def receipt(reply: Reply | None) -> Receipt:
 
 def run_key_advertised(request: pb.AdvertiseRunKeyRequest, who: str, at: float) -> events.RunKeyAdvertised:
     """Set-up of a secure run, step 1; the key must be the caller's own."""
-    key = round_wire.advert_from_wire(request.key)
+    key = round_messages.advert_from_wire(request.key)
     if key.name != who:
         raise BadMessage(f"the key is that of {key.name}, but {who} sent it")
     return events.RunKeyAdvertised(at=at, participant=who, run_key=key)
@@ -58,13 +58,13 @@ def run_key_advertised(request: pb.AdvertiseRunKeyRequest, who: str, at: float) 
 
 def group_secret_shared(request: pb.ShareGroupSecretRequest, who: str, at: float) -> events.GroupSecretShared:
     """Set-up of a secure run, step 2."""
-    shares = sorted(round_wire.shares_from_wire(request.shares), key=lambda share: share.receiver)
+    shares = sorted(round_messages.shares_from_wire(request.shares), key=lambda share: share.receiver)
     return events.GroupSecretShared(at=at, participant=who, shares=tuple(shares))
 
 
 def misfit_reported(request: pb.ReportMisfitRequest, who: str, at: float) -> events.MisfitReported:
     """Secure run: an update that does not fit; the statement must be the caller's own."""
-    misfit = round_wire.misfit_from_wire(request.misfit)
+    misfit = round_messages.misfit_from_wire(request.misfit)
     if misfit.name != who:
         raise BadMessage(f"the misfit is not one of {who}, who sent it")
     return events.MisfitReported(at=at, participant=who, ref=ref_from_wire(request.ref), misfit=misfit)

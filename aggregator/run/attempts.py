@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from aggregator.run.effects import Effect, Reply
 from aggregator.run.state import Attempt, Phase, Run, Status
-from dcfpca.attempt_ref import AttemptRef
-from dcfpca.message_fate import Fate
+from dcfpca.run_references import AttemptRef
+from dcfpca.wire.receipt import Fate
 
 Step = tuple[Run, tuple[Effect, ...]]
 """What an event leads to: the run after it, and what is to be done."""

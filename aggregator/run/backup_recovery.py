@@ -18,8 +18,8 @@ from aggregator.run.attempts import Step, open_attempt
 from aggregator.run.effects import Discard, RenumberConsensus
 from aggregator.run.events import NewerAttemptShown
 from aggregator.run.state import Attempt, Run, Status, ended, paused
-from dcfpca.attempt_ref import AttemptRef
 from dcfpca.rpca.method import Consensus, Outcome
+from dcfpca.run_references import AttemptRef
 from dcfpca.secagg.encoding import canonical
 from dcfpca.spec import RunSpec
 

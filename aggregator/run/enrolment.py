@@ -9,9 +9,9 @@ from aggregator.run.effects import ACCEPTED, DUPLICATE, Reply
 from aggregator.run.events import Responded
 from aggregator.run.round_rules import rules_of
 from aggregator.run.state import Consent, Run, Status, ended, refusals_told
-from dcfpca.message_fate import Fate
 from dcfpca.spec import RunSpec
 from dcfpca.terms import Terms
+from dcfpca.wire.receipt import Fate
 
 
 def respond(terms: Terms, run: Run, event: Responded) -> Step:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from aggregator.run.state import Record
 from dcfpca import secagg
-from dcfpca.attempt_ref import AttemptRef
+from dcfpca.run_references import AttemptRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from aggregator.run.effects import ACCEPTED, DUPLICATE, Effect, Reply
 from aggregator.run.events import ExportRefused, ExportRequested, ExportsLost, FileExported
 from aggregator.run.state import Export, ExportAnswer, Run, Status
-from dcfpca.artifacts import ARTIFACTS
-from dcfpca.message_fate import Fate
+from dcfpca.wire.constants import ARTIFACTS
+from dcfpca.wire.receipt import Fate
 
 
 def request(run: Run, event: ExportRequested) -> Run:

@@ -12,9 +12,9 @@ from aggregator.run import events
 from aggregator.run.attempts import Step, is_current, open_attempt, out_of_turn
 from aggregator.run.effects import ACCEPTED, DUPLICATE, Accumulate, Discard, Reply, Sum
 from aggregator.run.state import Attempt, Phase, Run, Status, ended, paused, refusals_told
-from dcfpca.message_fate import Fate
 from dcfpca.spec import RunSpec
 from dcfpca.terms import Terms
+from dcfpca.wire.receipt import Fate
 
 _OTHER_UPDATE = Reply(Fate.REJECTED, "a different message of this kind was accepted in this attempt before")
 

@@ -16,11 +16,11 @@ from aggregator.run.effects import ACCEPTED, DUPLICATE, Accumulate, Discard, Rep
 from aggregator.run.endings import why_not_finished
 from aggregator.run.secure_sum import begin, opened, roster_of
 from aggregator.run.state import Phase, Run, SecureSum, Status, StoredComplaint, paused
-from dcfpca.attempt_ref import AttemptRef
-from dcfpca.message_fate import Fate
+from dcfpca.run_references import AttemptRef
 from dcfpca.secagg.fixed_point import MOST_LIFTS
 from dcfpca.spec import RunSpec
 from dcfpca.terms import Terms
+from dcfpca.wire.receipt import Fate
 
 MOST_COMPLAINTS = 20
 """How many a run keeps; beyond that the oldest of whoever complained most is dropped."""

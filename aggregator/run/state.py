@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from pydantic import ConfigDict
 
-from dcfpca.attempt_ref import AttemptRef
+from dcfpca.run_references import AttemptRef
 from dcfpca.secagg import Advert, Misfit, SealedShare
 from dcfpca.secagg.messages import NO_SUM
 from dcfpca.spec import RunSpec

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from dcfpca.chunked_vectors import Buffer
-from dcfpca.wire_constants import CHUNK_BYTES
+from dcfpca.wire.constants import CHUNK_BYTES
+from dcfpca.wire.tensors import Buffer
 
 _LINE = re.compile(rb"([+-])(\S+)@([0-9a-f]{64}) (\d{1,18})\n")
 _KEPT, _FORGOTTEN = b"+", b"-"

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from aggregator.store.database_port import Database
-from dcfpca.audit_chain import GENESIS, entry_hash
 from dcfpca.errors import BadInput
 from dcfpca.identity import Identity
 from dcfpca.v1.admin_pb2 import AuditEntry
+from dcfpca.wire.audit_chain import GENESIS, entry_hash
 
 # The columns of the table are the fields of the message.
 _COLUMNS = ("sequence", "at_ms", "actor", "action", "run_id", "detail", "previous", "hash", "signature", "certificate")

@@ -13,9 +13,9 @@ from aggregator.store.database import connect, damaged, explained, is_full
 from aggregator.store.database_port import Database
 from aggregator.store.run_rows import DAMAGED, HeldRun
 from dcfpca.atomic_files import sync_directory, sync_file
-from dcfpca.audit_chain import GENESIS, entry_hash
 from dcfpca.errors import BadInput, DcfpcaError, UnusableState
 from dcfpca.v1.admin_pb2 import RoundView
+from dcfpca.wire.audit_chain import GENESIS, entry_hash
 
 _VITAL = ("participants", "revoked", "audit", "opening")
 _RUNS = ("runs", "events", "consensus", "rounds", "opened_sums")

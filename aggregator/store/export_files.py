@@ -11,10 +11,9 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dcfpca.artifacts import ARTIFACTS
 from dcfpca.atomic_files import make_directories
 from dcfpca.errors import BadMessage
-from dcfpca.wire_constants import CHUNK_BYTES
+from dcfpca.wire.constants import ARTIFACTS, CHUNK_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from aggregator.store.run_rows import HeldRun, StoredRun, StoredSum
 from aggregator.store.sqlite_store import open_sqlite
 from aggregator.store.update_files import UpdateFiles, UpdateKey
 from dcfpca.atomic_files import free_bytes
-from dcfpca.attempt_ref import AttemptRef
-from dcfpca.chunked_vectors import Buffer
 from dcfpca.rpca.method import Consensus
+from dcfpca.run_references import AttemptRef
+from dcfpca.wire.tensors import Buffer
 
 __all__ = ["Commit", "HeldRun", "Store", "StoredRun"]
 

@@ -19,10 +19,10 @@ from pathlib import Path
 from aggregator.store.appended_updates import AppendedUpdates
 from aggregator.store.database import StoreFailed
 from dcfpca.atomic_files import make_directories
-from dcfpca.attempt_ref import AttemptRef
-from dcfpca.chunked_vectors import Buffer
 from dcfpca.errors import BadMessage
-from dcfpca.wire_constants import CHUNK_BYTES
+from dcfpca.run_references import AttemptRef
+from dcfpca.wire.constants import CHUNK_BYTES
+from dcfpca.wire.tensors import Buffer
 
 _APPENDED, _DISCARDED = "appended", "discarded-"
 

@@ -9,9 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from dcfpca.cli.runs import Json
-from dcfpca.connection_diagnosis import Address as Dialled
 from dcfpca.errors import BadInput
-from dcfpca.host_port import listening
 from dcfpca.scaffold.config_texts import DataKeys, aggregator_text, operator_text, participant_text
 from dcfpca.scaffold.local_consortium import (
     LocalPlan,
@@ -22,6 +20,8 @@ from dcfpca.scaffold.local_consortium import (
     stop_consortium,
 )
 from dcfpca.text.console import print_json, result, say
+from dcfpca.wire.addresses import Address as Dialled
+from dcfpca.wire.addresses import listening
 
 app = typer.Typer(
     help="Write configurations with comments: for one role, or for a whole consortium on this machine.",

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from cryptography import x509
 
-from dcfpca.audit_chain import ChainCheckpoint, save_checkpoint, verify_checkpoint, verify_log
 from dcfpca.cli.connection_options import with_operator, with_settings
 from dcfpca.cli.runs import Json, Run, app
 from dcfpca.errors import BadIdentity, BadInput, Refused, Unreachable
@@ -25,6 +24,7 @@ from dcfpca.text.console import Json as JsonValue
 from dcfpca.text.console import add_row, moment, print_json, result, say, show, size, table
 from dcfpca.text.run_views import message_fields
 from dcfpca.v1 import admin_pb2 as pb
+from dcfpca.wire.audit_chain import ChainCheckpoint, save_checkpoint, verify_checkpoint, verify_log
 
 if TYPE_CHECKING:
     from dcfpca.operator.downloads import SavedFile

@@ -14,7 +14,6 @@ import grpc
 from cryptography import x509
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from dcfpca.connection_diagnosis import Address, TlsFiles, diagnose
 from dcfpca.doctor import CheckResult, Level, fail, ok, warn, worst
 from dcfpca.doctor.local_checks import expiry
 from dcfpca.errors import BadIdentity
@@ -22,7 +21,8 @@ from dcfpca.operator.connection import channel_to
 from dcfpca.operator.status_errors import explain
 from dcfpca.pki import Credentials
 from dcfpca.version import __version__
-from dcfpca.wire_constants import PROTOCOL, STANDBY
+from dcfpca.wire.addresses import Address, TlsFiles, diagnose
+from dcfpca.wire.constants import PROTOCOL, STANDBY
 
 SECONDS = 5.0
 SKEW_WARN, SKEW_FAIL = 5.0, 240.0

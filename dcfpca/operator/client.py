@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import grpc
 
-from dcfpca.access_control import ALLOWED_ROLES, may_call
-from dcfpca.audit_chain import all_shown
-from dcfpca.connection_diagnosis import Address
 from dcfpca.errors import BadIdentity
 from dcfpca.identity import Identity, Role
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.v1 import types_pb2
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
+from dcfpca.wire.access_control import ALLOWED_ROLES, may_call
+from dcfpca.wire.addresses import Address
+from dcfpca.wire.audit_chain import all_shown
 
 SECONDS = 15.0
 """The deadline of a call that is not a stream."""

@@ -14,11 +14,11 @@ from typing import Any, Self, TypeVar
 
 import grpc
 
-from dcfpca.connection_diagnosis import Address, TlsFiles
 from dcfpca.errors import BadInput
 from dcfpca.operator.client import Operator
 from dcfpca.operator.status_errors import explain
 from dcfpca.pki import Credentials, load_credentials
+from dcfpca.wire.addresses import Address, TlsFiles
 
 CONNECTION_KEYS = ("aggregator", "ca", "cert", "key")
 _EXAMPLE = 'aggregator = "HOST:PORT", ca = "ca.crt", cert = "me.crt", key = "me.key"'

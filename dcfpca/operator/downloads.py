@@ -19,14 +19,14 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca import chunked_vectors
-from dcfpca.artifacts import ARTIFACTS
 from dcfpca.errors import BadInput, BadMessage
 from dcfpca.identity import check_name
 from dcfpca.operator.client import Operator
 from dcfpca.operator.status_errors import is_lost
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.v1.types_pb2 import DTYPE_FLOAT64, Chunk, TensorPart
+from dcfpca.wire import tensors
+from dcfpca.wire.constants import ARTIFACTS
 
 FloatArray = NDArray[np.float64]
 
@@ -60,10 +60,10 @@ def model_arrays(operator: Operator, run_id: str) -> tuple[FloatArray, FloatArra
         raise BadMessage(
             "the aggregator sent something that is not a model", "check that both sides have the same version"
         )
-    assembly = chunked_vectors.Assembly(header)
+    assembly = tensors.Assembly(header)
     for part in parts:
         assembly.add(part.chunk)
-    vector = chunked_vectors.to_array(header, assembly.finish().data).astype(np.float64)
+    vector = tensors.to_array(header, assembly.finish().data).astype(np.float64)
     cut = header.rows * header.columns
     return vector[:cut].reshape(header.rows, header.columns), vector[cut:]
 

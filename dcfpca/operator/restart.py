@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from dcfpca.errors import BadInput, Refused
+from dcfpca.errors import BadInput, Refused, did_you_mean, listed
 from dcfpca.operator.client import Operator
 from dcfpca.secagg import PastRun, exposure
 from dcfpca.spec import RunSpec, parse_kept_spec, parse_spec
-from dcfpca.suggestions import did_you_mean, listed
 from dcfpca.v1 import admin_pb2 as pb
 
 LEAST_SECURE = 3

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import grpc
 
-from dcfpca.connection_diagnosis import Address, TlsFiles, diagnose
 from dcfpca.errors import BadIdentity, BadInput, DcfpcaError, Refused, Unreachable
+from dcfpca.wire.addresses import Address, TlsFiles, diagnose
 
 _HINT = "\nhint: "
 

@@ -7,12 +7,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dcfpca.errors import listed
 from dcfpca.operator.run_stream import OVER
 from dcfpca.privacy.statement import run_line, spec_document
 from dcfpca.report import svg
 from dcfpca.report.page import escape, figure, figures, folded, page, paragraph, section, status_badge, table
 from dcfpca.report.svg import Mark, Series, Titles
-from dcfpca.suggestions import listed
 from dcfpca.text.console import figure as number
 from dcfpca.text.console import moment, size, span
 from dcfpca.v1 import admin_pb2 as pb

@@ -12,13 +12,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from dcfpca.errors import BadInput
+from dcfpca.errors import BadInput, listed
 from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.method import Consensus, Layout, TensorMessage, Total
 from dcfpca.rpca.stage import Partition, QuietStage
 from dcfpca.rpca.stage_checks import broken_count
 from dcfpca.rpca.stage_list import Method, StagedSite
-from dcfpca.suggestions import listed
 
 COUNT = "count"
 

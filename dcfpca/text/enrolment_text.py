@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from dcfpca.suggestions import did_you_mean
+from dcfpca.errors import did_you_mean
 from dcfpca.v1 import admin_pb2 as pb
 
 

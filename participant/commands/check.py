@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dcfpca.errors import BadInput
+from dcfpca.errors import BadInput, listed
 from dcfpca.privacy.zcdp import epsilon_of
 from dcfpca.spec import RunSpec, parse_spec, parse_spec_toml
-from dcfpca.suggestions import listed
 from dcfpca.text.console import Json, add_row, result, show, table
 from participant.config import Config
 from participant.data.facts import KIND_TEXTS, FeatureProfile, orientation_doubt, profile_features

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
-from dcfpca.connection_diagnosis import Address, TlsFiles
 from dcfpca.doctor import CheckResult, fail, ok, warn
 from dcfpca.doctor.local_checks import check_credentials, check_directory
 from dcfpca.doctor.network_checks import check_aggregators
@@ -13,6 +12,7 @@ from dcfpca.errors import DcfpcaError
 from dcfpca.identity import Role
 from dcfpca.pki import SOON_DAYS, Credentials
 from dcfpca.pki.revocation import RevocationLists, read_list_file, read_lists
+from dcfpca.wire.addresses import Address, TlsFiles
 from participant.config import Config
 from participant.data.facts import DataFacts, measure, orientation_doubt
 from participant.data.readers import open_matrix

@@ -15,8 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dcfpca.errors import BadInput
-from dcfpca.suggestions import did_you_mean, listed
+from dcfpca.errors import BadInput, did_you_mean, listed
 from participant.data.data_config import DataTable
 from participant.data.matrix import Indices, Matrix, check_names
 

@@ -10,10 +10,9 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.errors import BadInput
+from dcfpca.errors import BadInput, did_you_mean, listed
 from dcfpca.rpca.column_blocks import BLOCK_BYTES, ArrayColumns, block_width
 from dcfpca.rpca.method import Columns, FloatArray
-from dcfpca.suggestions import did_you_mean, listed
 
 Indices = NDArray[np.intp]
 LACKING = -1

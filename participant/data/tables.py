@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from dcfpca.errors import BadInput
+from dcfpca.errors import BadInput, did_you_mean, listed
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray
-from dcfpca.suggestions import did_you_mean, listed
 from participant.data.arrays import require_extra
 from participant.data.data_config import DataTable
 from participant.data.layout import (

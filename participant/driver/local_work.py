@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from dcfpca.chunked_vectors import DigestedBytes, check_digest, check_header, digested, message_bytes, message_from
 from dcfpca.errors import BadMessage
 from dcfpca.method_memory import encode_memory, memory_digest
 from dcfpca.privacy.noise_stream import noise_entropy
@@ -21,6 +20,7 @@ from dcfpca.rpca.private.whole_numbers import grid_digest
 from dcfpca.rpca.stage import Site
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
+from dcfpca.wire.tensors import DigestedBytes, check_digest, check_header, digested, message_bytes, message_from
 from participant.contract import Contract
 from participant.driver.site_services import SiteServices
 from participant.engine.progress import Cancellation, MeteredColumns, ProgressMeter, WorkCancelled

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from dcfpca.attempt_ref import AttemptRef
-from dcfpca.chunked_vectors import Buffer
-from dcfpca.consent_statement import consent_bytes
 from dcfpca.logs import log
-from dcfpca.message_fate import Fate
+from dcfpca.run_references import AttemptRef
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
+from dcfpca.wire.receipt import Fate
+from dcfpca.wire.round_messages import consent_bytes
+from dcfpca.wire.tensors import Buffer
 from participant import wire_codec
 from participant.contract import Contract
 from participant.driver.site_services import SiteServices

@@ -10,10 +10,10 @@ from dataclasses import replace
 from functools import partial
 
 from dcfpca.logs import log
-from dcfpca.message_fate import Fate
 from dcfpca.secagg.errors import SecureSumRefusal, SiteFailure
 from dcfpca.secagg.site import ENTROPY_BYTES
 from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.wire.receipt import Fate
 from participant import wire_codec
 from participant.contract import Contract
 from participant.driver import outgoing

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import errno
 
-from dcfpca.chunked_vectors import DigestedBytes, message_bytes, message_from
 from dcfpca.errors import BadMessage
 from dcfpca.logs import log
 from dcfpca.rpca.method import Consensus, Outcome
 from dcfpca.secagg.checking_turns import members_in_turn, unforeseen_draw
 from dcfpca.secagg.errors import Evidence, ImplausibleConsensus, SecureSumRefusal, SiteFailure, WrongConsensus, WrongSum
 from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.wire.tensors import DigestedBytes, message_bytes, message_from
 from participant.contract import Contract
 from participant.driver.local_work import LocalWork
 from participant.driver.outgoing import INLINE_UPDATE_BYTES

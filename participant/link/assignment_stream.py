@@ -13,12 +13,12 @@ from pathlib import Path
 
 import grpc
 
-from dcfpca.connection_diagnosis import Address, TlsFiles, diagnose
 from dcfpca.errors import BadIdentity, DcfpcaError, Refused, Unreachable
 from dcfpca.identity import Role
 from dcfpca.logs import log
 from dcfpca.pki import Credentials, load_credentials
 from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.wire.addresses import Address, TlsFiles, diagnose
 from participant.link.calls import Backoff, CredentialsRenewed, Link
 
 WATCH_SECONDS = 2.0

@@ -11,15 +11,23 @@ from typing import Any, TypeVar
 
 import grpc
 
-from dcfpca.chunked_vectors import Assembly, Buffer, DigestedBytes, size_of, whole_update
-from dcfpca.connection_diagnosis import Address
-from dcfpca.encoded_chunks import ChunkView, encoded_chunks, read_tensor_part
 from dcfpca.errors import BadMessage
 from dcfpca.pki import Credentials
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import rounds_pb2_grpc as stubs
 from dcfpca.v1 import types_pb2 as types
-from dcfpca.wire_constants import CHUNK_BYTES, MESSAGE_BYTES, TURNS, WHOLE, fits_one_message
+from dcfpca.wire.addresses import Address
+from dcfpca.wire.constants import CHUNK_BYTES, MESSAGE_BYTES, TURNS, WHOLE, fits_one_message
+from dcfpca.wire.tensors import (
+    Assembly,
+    Buffer,
+    ChunkView,
+    DigestedBytes,
+    encoded_chunks,
+    read_tensor_part,
+    size_of,
+    whole_update,
+)
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dcfpca import secagg
-from dcfpca.attempt_ref import AttemptRef
+from dcfpca.run_references import AttemptRef
 from dcfpca.secagg.errors import Evidence
 from participant.session.events import AnnouncedConsensus, Kind
 

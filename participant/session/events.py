@@ -8,13 +8,13 @@ from enum import StrEnum
 import numpy as np
 
 from dcfpca import secagg
-from dcfpca.attempt_ref import AttemptRef
-from dcfpca.chunked_vectors import Buffer
-from dcfpca.message_fate import Fate
 from dcfpca.rpca.method import FloatArray
+from dcfpca.run_references import AttemptRef
 from dcfpca.secagg.errors import SecureSumRefusal
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
+from dcfpca.wire.receipt import Fate
+from dcfpca.wire.tensors import Buffer
 
 
 class Kind(StrEnum):

@@ -5,8 +5,8 @@ One local step runs at a time. Its update is kept, because a later attempt at th
 
 from __future__ import annotations
 
-from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadMessage
+from dcfpca.run_references import AttemptRef
 from participant.session.actions import Action, Compute, Reaction
 from participant.session.events import Acknowledged, Answered, Computed, Opened
 from participant.session.plain_run import PlainAttempt

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadMessage
 from dcfpca.rpca.method import FloatArray
+from dcfpca.run_references import AttemptRef
 from dcfpca.secagg.errors import OutOfTurn, SecureSumRefusal
 from dcfpca.spec import RunSpec
 from participant.policy import SiteFacts

@@ -10,11 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dcfpca import secagg
-from dcfpca.attempt_ref import AttemptRef
-from dcfpca.chunked_vectors import Buffer, DigestedBytes, message_from
 from dcfpca.method_memory import encode_memory, memory_digest
-from dcfpca.round_wire import opening_from_wire
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage
+from dcfpca.run_references import AttemptRef
 from dcfpca.secagg import Masked, Misfit, Numbers, Opening, RunTerms, SecureSite, SigningIdentity
 from dcfpca.secagg.errors import (
     ChangedConsensus,
@@ -36,6 +34,8 @@ from dcfpca.secagg.set_up import roster_digest
 from dcfpca.secagg.state import SiteState, Step, latest
 from dcfpca.terms import Terms
 from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.wire.round_messages import opening_from_wire
+from dcfpca.wire.tensors import Buffer, DigestedBytes, message_from
 from participant.session.actions import (
     Action,
     AdvertiseRunKey,

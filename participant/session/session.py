@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import assert_never
 
-from dcfpca.attempt_ref import AttemptRef
-from dcfpca.chunked_vectors import DigestedBytes
 from dcfpca.errors import BadInput, BadMessage
 from dcfpca.rpca.method import FloatArray
+from dcfpca.run_references import AttemptRef
 from dcfpca.secagg import Opening, SigningIdentity
 from dcfpca.secagg.errors import OutOfTurn, RunOver, SecureSumRefusal
 from dcfpca.terms import Terms
+from dcfpca.wire.tensors import DigestedBytes
 from participant.policy import Reasons, SiteFacts, review_export
 from participant.session.actions import Action, Export, Finish, Forget, LogRefusal, Reaction, RefuseExport
 from participant.session.enrolment import OVER, Consent, Enrolment, History

@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.chunked_vectors import digested, message_bytes
 from dcfpca.errors import BadInput, BadMessage
 from dcfpca.method_memory import decode_memory, encode_memory, memory_digest
-from dcfpca.round_wire import opening_from_wire
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage, Total
 from dcfpca.rpca.stage_checks import TOLERANCE
 from dcfpca.secagg import SecureSite
@@ -24,6 +22,8 @@ from dcfpca.secagg.fixed_point import dtype_of, first_exponents, lifted, next_ex
 from dcfpca.secagg.messages import context_of, opening_digest, sum_digest, values_sha256
 from dcfpca.terms import Terms
 from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.wire.round_messages import opening_from_wire
+from dcfpca.wire.tensors import digested, message_bytes
 from participant.session.events import ShownSum
 
 

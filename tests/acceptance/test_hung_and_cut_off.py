@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dcfpca.rpca.synthetic import Recipe, generate
-from dcfpca.wire_constants import CHUNK_BYTES
+from dcfpca.wire.constants import CHUNK_BYTES
 from tests.support.federation import Federation, relative, running_federation
 from tests.support.proxy import Proxy
 

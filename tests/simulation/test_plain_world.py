@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 
 from aggregator.run import events
 from aggregator.run.state import Status
-from dcfpca.attempt_ref import AttemptRef
+from dcfpca.run_references import AttemptRef
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import rounds_pb2 as pb
 from tests.support.simulated_aggregator import SimulatedAggregator

@@ -22,17 +22,17 @@ from aggregator.run.secure_sum import opening_of
 from aggregator.run.state import Run, Status
 from aggregator.running_sum import OpenedRound, opener_of
 from aggregator.store.codec import dump_event, load_event
-from dcfpca import round_wire
-from dcfpca.attempt_ref import AttemptRef
-from dcfpca.chunked_vectors import digested, message_from
-from dcfpca.message_fate import Fate
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage
+from dcfpca.run_references import AttemptRef
 from dcfpca.secagg import Masked, Opening, RunTerms, SecureSite
 from dcfpca.secagg.fixed_point import lifted
 from dcfpca.spec import parse_spec
 from dcfpca.terms import Terms
 from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.wire import round_messages
+from dcfpca.wire.receipt import Fate
+from dcfpca.wire.tensors import digested, message_from
 from tests.support.secagg import identity_of, verify
 
 NAMES = ("ann", "bob", "cem")
@@ -70,13 +70,13 @@ class Member:
                 assert self.side is not None
                 return events.RunKeyAdvertised(at=at, participant=name, run_key=self.side.advert())
             case "roster_closed" if self.side is not None:
-                shares = self.side.share(round_wire.roster_from_wire(told.roster_closed.keys))
+                shares = self.side.share(round_messages.roster_from_wire(told.roster_closed.keys))
                 ordered = tuple(sorted(shares, key=lambda share: share.receiver))
                 return events.GroupSecretShared(at=at, participant=name, shares=ordered)
             case "group_shares_relayed" if self.side is not None and self.side.state.group_secret == bytes(32):
                 relayed = told.group_shares_relayed
-                incoming = round_wire.shares_from_wire(relayed.incoming)
-                self.side.complete(round_wire.roster_from_wire(relayed.keys), incoming)
+                incoming = round_messages.shares_from_wire(relayed.incoming)
+                self.side.complete(round_messages.roster_from_wire(relayed.keys), incoming)
             case "round_opened" if self.side is not None:
                 return self._update(told.round_opened, world)
         return None
@@ -91,7 +91,7 @@ class Member:
         assert self.side is not None
         round, stage = opened.ref.round, METHOD.stage(opened.stage)
         layout = TERMS.blocks[opened.stage]
-        opening = round_wire.opening_from_wire(opened, layout, digested(opened.inline_consensus))
+        opening = round_messages.opening_from_wire(opened, layout, digested(opened.inline_consensus))
         if round not in self.updates:
             told = Consensus(round, stage.name, message_from(stage.down, opened.inline_consensus))
             # One member's tensor is far too large in round 1, so that every script meets misfits.

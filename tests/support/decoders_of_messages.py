@@ -11,14 +11,14 @@ import numpy as np
 from aggregator.run import events
 from aggregator.run.state import Run
 from aggregator.store import codec as store_codec
-from dcfpca import chunked_vectors
-from dcfpca.attempt_ref import AttemptRef
-from dcfpca.audit_chain import entry_hash, verify_checkpoint, verify_log
 from dcfpca.methods import method_of
+from dcfpca.run_references import AttemptRef
 from dcfpca.spec import parse_spec, parse_spec_toml
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.admin_pb2 import AuditEntry
+from dcfpca.wire import tensors
+from dcfpca.wire.audit_chain import entry_hash, verify_checkpoint, verify_log
 from participant.state.database import DATABASE
 from participant.state.ledger import Item, verify
 from participant.state.step_files import read_arrays, write_arrays
@@ -56,19 +56,19 @@ def receipt(folder: Path) -> Decoder:
 def tensor(folder: Path) -> Decoder:
     payload = np.arange(8.0).tobytes()
     layout = method_of(parse_spec({"rows": 4, "rank": 2})).stages[1].up
-    header = chunked_vectors.header_of(payload, layout, types.DTYPE_FLOAT64)
+    header = tensors.header_of(payload, layout, types.DTYPE_FLOAT64)
     header.rows, header.columns, header.scalars = 4, 2, 0
     parts = [
         types.TensorPart(header=header),
-        *(types.TensorPart(chunk=chunk) for chunk in chunked_vectors.chunks(payload)),
+        *(types.TensorPart(chunk=chunk) for chunk in tensors.chunks(payload)),
     ]
     sound = b"".join(len(one).to_bytes(2, "big") + one for one in (part.SerializeToString() for part in parts))
 
     def read(body: bytes) -> object:
         size = int.from_bytes(body[:2], "big")
-        assembly = chunked_vectors.Assembly(types.TensorPart.FromString(body[2 : 2 + size]).header)
+        assembly = tensors.Assembly(types.TensorPart.FromString(body[2 : 2 + size]).header)
         assembly.add(types.TensorPart.FromString(body[4 + size :]).chunk)
-        return chunked_vectors.to_array(header, assembly.finish().data)
+        return tensors.to_array(header, assembly.finish().data)
 
     return Decoder(sound, read)
 

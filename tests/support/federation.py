@@ -17,7 +17,6 @@ import numpy as np
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-from dcfpca.connection_diagnosis import Address
 from dcfpca.identity import Identity, Role
 from dcfpca.methods import method_of
 from dcfpca.operator.client import Operator
@@ -30,6 +29,7 @@ from dcfpca.scaffold.local_consortium import free_ports
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
+from dcfpca.wire.addresses import Address
 from tests.support.processes import PATIENCE, Process, run_to_end
 
 POLICY = {"allow_plain": True, "allow_export": True, "min_cohort": 2, "min_columns": 2, "max_rank": 2000}

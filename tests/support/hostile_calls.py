@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 
-from tests.support.hostility import Case
+from tests.support.hostile_messages import Case
 from tests.support.service import Service
 
 PATIENCE = 20.0

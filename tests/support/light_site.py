@@ -16,8 +16,6 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 
-from dcfpca.chunked_vectors import chunks, header_of, message_from, size_of
-from dcfpca.consent_statement import consent_bytes
 from dcfpca.identity import Identity, Role
 from dcfpca.methods import method_of
 from dcfpca.pki import sign
@@ -32,7 +30,9 @@ from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
-from dcfpca.wire_constants import PROTOCOL
+from dcfpca.wire.constants import PROTOCOL
+from dcfpca.wire.round_messages import consent_bytes
+from dcfpca.wire.tensors import chunks, header_of, message_from, size_of
 from participant.link.calls import upload_limits_of
 
 OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.keepalive_time_ms", 60_000)]

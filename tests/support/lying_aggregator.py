@@ -21,11 +21,11 @@ from google.protobuf.message import Message
 
 from aggregator.config import Server as ServerTable
 from aggregator.trust import Trust
-from dcfpca.chunked_vectors import chunks
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceServicer, add_RoundServiceServicer_to_server
-from dcfpca.wire_constants import CHUNK_BYTES, TURNS, WHOLE
+from dcfpca.wire.constants import CHUNK_BYTES, TURNS, WHOLE
+from dcfpca.wire.tensors import chunks
 from tests.support.federation import Federation
 
 ACCEPTED = types.Receipt(fate=types.FATE_ACCEPTED)

@@ -11,10 +11,10 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from dcfpca.chunked_vectors import Buffer
 from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.wire.tensors import Buffer
 from participant.link import Link
-from tests.support.hostility import METHODS, Case, Scene, flipped, noise
+from tests.support.hostile_messages import METHODS, Case, Scene, flipped, noise
 
 _METHOD_OF = {method.name: method for method in METHODS}
 _MOST_KEPT = 400

@@ -8,13 +8,13 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from dcfpca.chunked_vectors import header_of, message_bytes
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage, Total
 from dcfpca.spec import parse_spec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
+from dcfpca.wire.tensors import header_of, message_bytes
 from tests.support.lying_aggregator import LyingAggregator
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dcfpca.chunked_vectors import digested, message_from
 from dcfpca.errors import BadMessage
 from dcfpca.rpca.method import FloatArray
 from dcfpca.secagg import Advert, Misfit, Opening, SealedShare
 from dcfpca.spec import RunSpec
+from dcfpca.wire.tensors import digested, message_from
 from participant.driver.secure_round import refusal_of
 from participant.policy import SiteFacts, SitePolicy
 from participant.session import Session, actions, events

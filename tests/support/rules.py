@@ -9,10 +9,10 @@ from aggregator.run import events
 from aggregator.run.effects import Effect, Reply
 from aggregator.run.rules import step
 from aggregator.run.state import Run
-from dcfpca.attempt_ref import AttemptRef
-from dcfpca.message_fate import Fate
+from dcfpca.run_references import AttemptRef
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.terms import Terms
+from dcfpca.wire.receipt import Fate
 
 NAMES = ("ann", "bob", "cem", "dag")
 

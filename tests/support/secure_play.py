@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from dcfpca import round_wire as wire
-from dcfpca.chunked_vectors import digested, header_of
 from dcfpca.method_memory import encode_memory, memory_digest
 from dcfpca.rpca.method import Consensus
 from dcfpca.secagg import (
@@ -41,6 +39,8 @@ from dcfpca.secagg.messages import NO_SUM
 from dcfpca.secagg.set_up import roster_digest
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
+from dcfpca.wire import round_messages as wire
+from dcfpca.wire.tensors import digested, header_of
 from tests.support.lying_aggregator import Heard, LyingAggregator
 from tests.support.played_run import PlayedRun, changed
 

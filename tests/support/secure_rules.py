@@ -10,10 +10,10 @@ from aggregator.run import events, secure_sum
 from aggregator.run.effects import Reply
 from aggregator.run.secure_sum import context_of, full_roster, opening_of, terms_of
 from aggregator.run.state import Attempt, SecureSum
-from dcfpca.message_fate import Fate
 from dcfpca.secagg import Misfit, SecureSite, shares_for
 from dcfpca.secagg.fixed_point import first_exponents
 from dcfpca.secagg.messages import NO_SUM
+from dcfpca.wire.receipt import Fate
 from tests.support.rules import NAMES, Machine, spec_of
 from tests.support.secagg import identity_of, verify
 

@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from dcfpca.attempt_ref import AttemptRef
-from dcfpca.chunked_vectors import digested, header_of, message_bytes
 from dcfpca.method_memory import encode_memory, memory_digest
 from dcfpca.methods import method_of
-from dcfpca.round_wire import misfit_to_wire, ref_to_wire
 from dcfpca.rpca.method import Consensus, TensorMessage, Total
 from dcfpca.rpca.stage import Site
 from dcfpca.rpca.synthetic import Recipe, generate
+from dcfpca.run_references import AttemptRef
 from dcfpca.secagg import Masked, Misfit, Roster, SealedShare, begin_tally, close_roster, open_sum, shares_for
 from dcfpca.secagg.fixed_point import block_layout, first_exponents, lifted, next_exponents
 from dcfpca.secagg.messages import NO_SUM
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
+from dcfpca.wire.round_messages import misfit_to_wire, ref_to_wire
+from dcfpca.wire.tensors import digested, header_of, message_bytes
 from participant.policy import SiteFacts, SitePolicy
 from participant.session import Reaction, Session, actions, events
 from participant.session.events import ShownSum

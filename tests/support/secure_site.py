@@ -7,9 +7,6 @@ from typing import Any
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from dcfpca import round_wire
-from dcfpca.chunked_vectors import digested, header_of, message_from
-from dcfpca.consent_statement import consent_bytes
 from dcfpca.identity import Role
 from dcfpca.methods import method_of
 from dcfpca.pki import sign
@@ -22,7 +19,10 @@ from dcfpca.spec import parse_spec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
-from dcfpca.wire_constants import PROTOCOL
+from dcfpca.wire import round_messages
+from dcfpca.wire.constants import PROTOCOL
+from dcfpca.wire.round_messages import consent_bytes
+from dcfpca.wire.tensors import digested, header_of, message_from
 from tests.support.service import Service
 
 
@@ -67,18 +67,18 @@ class WaitingSite:
             case "run_key_wanted":
                 self._begin(told.run_id, told.run_key_wanted)
                 assert self.side is not None
-                key = round_wire.advert_to_wire(self.side.advert())
+                key = round_messages.advert_to_wire(self.side.advert())
                 await self.stub.AdvertiseRunKey(pb.AdvertiseRunKeyRequest(run_id=told.run_id, key=key))
             case "roster_closed":
                 assert self.side is not None
-                shares = self.side.share(round_wire.roster_from_wire(told.roster_closed.keys))
-                sealed = round_wire.shares_to_wire(shares)
+                shares = self.side.share(round_messages.roster_from_wire(told.roster_closed.keys))
+                sealed = round_messages.shares_to_wire(shares)
                 await self.stub.ShareGroupSecret(pb.ShareGroupSecretRequest(run_id=told.run_id, shares=sealed))
             case "group_shares_relayed":
                 relayed = told.group_shares_relayed
                 assert self.side is not None
-                roster = round_wire.roster_from_wire(relayed.keys)
-                self.side.complete(roster, round_wire.shares_from_wire(relayed.incoming))
+                roster = round_messages.roster_from_wire(relayed.keys)
+                self.side.complete(roster, round_messages.shares_from_wire(relayed.incoming))
             case "round_opened":
                 await self._answer(told.round_opened)
 
@@ -101,7 +101,7 @@ class WaitingSite:
         assert self.side is not None
         round, stage = opened.ref.round, self.method.stage(opened.stage)
         layout = stage.up
-        opening = round_wire.opening_from_wire(opened, block_layout(layout), digested(opened.inline_consensus))
+        opening = round_messages.opening_from_wire(opened, block_layout(layout), digested(opened.inline_consensus))
         self.told[round] = (opened, opening)
         if round not in self._updates:
             told = Consensus(round, stage.name, message_from(stage.down, opened.inline_consensus))
@@ -109,7 +109,7 @@ class WaitingSite:
             self._updates[round] = TensorMessage(self.lift(round) * update.tensor, update.scalars).flat()
         said = self.side.answer(opening, self._updates[round])
         if not isinstance(said, Masked):
-            misfit = round_wire.misfit_to_wire(said)
+            misfit = round_messages.misfit_to_wire(said)
             await self.stub.ReportMisfit(pb.ReportMisfitRequest(ref=opened.ref, misfit=misfit))
             return
         payload = said.values.tobytes()

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dcfpca.attempt_ref import AttemptRef
 from dcfpca.rpca.method import FloatArray
+from dcfpca.run_references import AttemptRef
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import types_pb2 as types
 from participant.policy import SiteFacts, SitePolicy

@@ -17,12 +17,12 @@ from aggregator.run.rules import step
 from aggregator.run.state import Phase, Run, Status
 from aggregator.running_sum import RunningSum, UnusableSum, opener_of
 from aggregator.store.codec import dump_event, load_event
-from dcfpca.attempt_ref import AttemptRef
-from dcfpca.message_fate import Fate
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage, Total
+from dcfpca.run_references import AttemptRef
 from dcfpca.spec import RunSpec
 from dcfpca.terms import Terms
 from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.wire.receipt import Fate
 from participant.session import events as site_events
 
 START = Run(run_id="r1", created_at=0.0, seal=bytes(32))

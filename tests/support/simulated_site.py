@@ -11,15 +11,15 @@ import numpy as np
 
 from aggregator.run import events as told
 from aggregator.run.effects import Reply
-from dcfpca.chunked_vectors import message_from
-from dcfpca.consent_statement import consent_bytes
-from dcfpca.message_fate import Fate
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Consensus, FloatArray
 from dcfpca.rpca.stage import Site
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.wire.receipt import Fate
+from dcfpca.wire.round_messages import consent_bytes
+from dcfpca.wire.tensors import message_from
 from participant import wire_codec
 from participant.policy import SiteFacts, SitePolicy
 from participant.session import Consent, Session, actions, events

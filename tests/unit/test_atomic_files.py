@@ -11,7 +11,7 @@ import pytest
 from aggregator.store.store import Store
 from aggregator.store.update_files import UpdateKey
 from dcfpca.atomic_files import make_directories
-from dcfpca.attempt_ref import AttemptRef
+from dcfpca.run_references import AttemptRef
 
 
 @pytest.fixture(autouse=True)

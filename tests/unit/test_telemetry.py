@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from aggregator.run.state import Attempt, Phase, Run, Status
 from aggregator.telemetry import Telemetry
-from dcfpca.attempt_ref import AttemptRef
+from dcfpca.run_references import AttemptRef
 from dcfpca.spec import parse_spec
 from dcfpca.terms import Terms
 from dcfpca.v1.admin_pb2 import RoundView

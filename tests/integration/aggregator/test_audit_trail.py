@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from aggregator.store import audit
-from dcfpca.consent_statement import consent_bytes
 from dcfpca.identity import Role
 from dcfpca.pki import sign
 from dcfpca.spec import parse_spec
 from dcfpca.v1 import admin_pb2
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
+from dcfpca.wire.round_messages import consent_bytes
 from tests.support.service import Service, service
 
 SPEC = parse_spec({"rows": 4, "rank": 1, "participants": ("ann", "bob", "cem"), "enrol_seconds": 600})

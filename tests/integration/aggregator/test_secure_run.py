@@ -17,10 +17,7 @@ from aggregator.run.assignments import assignments
 from aggregator.run.rules import step
 from aggregator.run.state import Run
 from aggregator.runner import Runner
-from dcfpca.chunked_vectors import digested, header_of, message_from
-from dcfpca.consent_statement import consent_bytes
 from dcfpca.method_memory import decode_memory, memory_digest
-from dcfpca.round_wire import opening_from_wire
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage, Total
 from dcfpca.secagg import complain
 from dcfpca.secagg.errors import WrongSum
@@ -29,7 +26,9 @@ from dcfpca.spec import RunSpec
 from dcfpca.v1 import admin_pb2 as admin
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
-from dcfpca.wire_constants import PROTOCOL
+from dcfpca.wire.constants import PROTOCOL
+from dcfpca.wire.round_messages import consent_bytes, opening_from_wire
+from dcfpca.wire.tensors import digested, header_of, message_from
 from tests.support.secure_site import WaitingSite
 from tests.support.service import Service, service
 

@@ -13,8 +13,6 @@ import grpc
 import numpy as np
 import pytest
 
-from dcfpca.chunked_vectors import chunks, header_of
-from dcfpca.consent_statement import consent_bytes
 from dcfpca.identity import Role
 from dcfpca.methods import method_of
 from dcfpca.pki import Credentials, sign
@@ -25,7 +23,9 @@ from dcfpca.v1 import admin_pb2
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceServicer, RoundServiceStub, add_RoundServiceServicer_to_server
-from dcfpca.wire_constants import PROTOCOL
+from dcfpca.wire.constants import PROTOCOL
+from dcfpca.wire.round_messages import consent_bytes
+from dcfpca.wire.tensors import chunks, header_of
 from participant.link import Link
 from tests.support.federation import relative
 from tests.support.honest import honest_sites

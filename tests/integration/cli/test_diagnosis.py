@@ -13,12 +13,12 @@ from pathlib import Path
 import grpc
 import pytest
 
-from dcfpca.connection_diagnosis import Address, TlsFiles, diagnose
 from dcfpca.errors import BadIdentity, DcfpcaError, Unreachable
 from dcfpca.identity import Role
 from dcfpca.operator.connection import ConnectionSettings, connected
 from dcfpca.pki.ca_directory import Authority, create_authority
 from dcfpca.pki.credential_files import SiteFiles, issue_credentials
+from dcfpca.wire.addresses import Address, TlsFiles, diagnose
 
 LONG_AGO = timedelta(days=60)
 

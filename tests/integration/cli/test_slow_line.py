@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dcfpca.connection_diagnosis import Address, TlsFiles
 from dcfpca.identity import Role
 from dcfpca.operator.connection import ConnectionSettings, connected
+from dcfpca.wire.addresses import Address, TlsFiles
 from tests.support.proxy import Proxy
 from tests.support.service import service
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from dcfpca.cli.doctor import check_operator
-from dcfpca.connection_diagnosis import Address, TlsFiles
 from dcfpca.doctor import CheckResult, Level, worst
 from dcfpca.doctor.network_checks import check_network
 from dcfpca.identity import Role, fingerprint
 from dcfpca.operator.connection import ConnectionSettings
 from dcfpca.pki import SiteFiles, create_authority, issue_credentials, load_credentials
+from dcfpca.wire.addresses import Address, TlsFiles
 from tests.support.service import Service, service
 
 

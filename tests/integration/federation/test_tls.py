@@ -13,14 +13,14 @@ import grpc
 import pytest
 
 from aggregator.rpc.server import ServedCertificate
-from dcfpca.connection_diagnosis import Address
 from dcfpca.identity import Role
 from dcfpca.operator.connection import channel_to
 from dcfpca.pki import Credentials, SiteFiles, create_authority, issue_credentials
 from dcfpca.v1 import admin_pb2, rounds_pb2
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
-from dcfpca.wire_constants import PROTOCOL
+from dcfpca.wire.addresses import Address
+from dcfpca.wire.constants import PROTOCOL
 from participant.link import Link
 from tests.support.service import CHANNEL_OPTIONS, Service, service
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dcfpca import round_wire
 from dcfpca.secagg import Roster, SealedShare, SecureSite
 from dcfpca.secagg.set_up import SEALED_BYTES, share_statement
 from dcfpca.spec import parse_spec
 from dcfpca.v1 import admin_pb2 as admin
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
+from dcfpca.wire import round_messages
 from tests.support.honest import honest_sites
 from tests.support.secure_site import WaitingSite
 from tests.support.service import Service, service
@@ -62,7 +62,7 @@ class ZeroKeySite(WaitingSite):
         self._begin(told.run_id, told.run_key_wanted)
         assert self.side is not None
         zero = replace(self.side.advert(), key=bytes(32))
-        key = round_wire.advert_to_wire(replace(zero, signature=self.identity.sign(zero.statement())))
+        key = round_messages.advert_to_wire(replace(zero, signature=self.identity.sign(zero.statement())))
         request = pb.AdvertiseRunKeyRequest(run_id=told.run_id, key=key)
         self.receipts.put_nowait(await self.stub.AdvertiseRunKey(request))
 

@@ -21,21 +21,20 @@ import numpy as np
 import pytest
 
 from aggregator.runner import Runner
-from dcfpca.consent_statement import consent_bytes
 from dcfpca.identity import Role
 from dcfpca.methods import method_of
 from dcfpca.pki import Credentials, sign
-from dcfpca.round_wire import update_dtype
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.simulate import simulate
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import admin_pb2, types_pb2
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
+from dcfpca.wire.round_messages import consent_bytes, update_dtype
 from tests.support.federation import relative
 from tests.support.honest import honest_sites
 from tests.support.hostile_calls import PATIENCE, attack, failures_told, is_defect, memory_kib
-from tests.support.hostility import OPERATORS, Scene, Tape, case
+from tests.support.hostile_messages import OPERATORS, Scene, Tape, case
 from tests.support.service import Service, service
 
 HONEST = ("ann", "bob", "cem")

@@ -17,7 +17,7 @@ from dcfpca.identity import Role, fingerprint
 from dcfpca.pki import Credentials, key_mark, serial_mark
 from dcfpca.v1 import admin_pb2, rounds_pb2
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
-from dcfpca.wire_constants import PROTOCOL
+from dcfpca.wire.constants import PROTOCOL
 from tests.support.certificates import twisted_pem
 from tests.support.service import Service, service
 

@@ -20,7 +20,7 @@ from dcfpca.pki import load_credentials
 from dcfpca.v1 import admin_pb2, rounds_pb2
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub
 from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
-from dcfpca.wire_constants import PROTOCOL
+from dcfpca.wire.constants import PROTOCOL
 from tests.support.service import Service, service
 
 PATIENCE = 20.0

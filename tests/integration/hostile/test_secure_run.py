@@ -28,7 +28,7 @@ from dcfpca.v1 import admin_pb2, types_pb2
 from tests.support.federation import relative
 from tests.support.honest import honest_sites
 from tests.support.hostile_calls import attack, failures_told, is_defect, memory_kib
-from tests.support.hostility import Scene
+from tests.support.hostile_messages import Scene
 from tests.support.mutation import SaidMessages
 from tests.support.service import Service, service
 

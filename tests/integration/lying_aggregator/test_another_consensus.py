@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dcfpca import round_wire as wire
 from dcfpca.rpca.method import Consensus, TensorMessage
 from dcfpca.rpca.subspace.round_plan import PLAN_SCALARS
 from dcfpca.secagg.fixed_point import decode, encode, lifted
 from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.wire import round_messages as wire
 from tests.support.attacked_sites import (
     NAMES,
     OTHERS,

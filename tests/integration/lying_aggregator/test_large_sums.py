@@ -9,7 +9,7 @@ import pytest
 
 from dcfpca.rpca.method import TensorMessage
 from dcfpca.secagg.checking_turns import members_in_turn
-from dcfpca.wire_constants import SMALL_SUM
+from dcfpca.wire.constants import SMALL_SUM
 from tests.support.attacked_sites import (
     NAMES,
     RANK,

@@ -17,14 +17,12 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from dcfpca.attempt_ref import AttemptRef
-from dcfpca.chunked_vectors import header_of, message_bytes
 from dcfpca.method_memory import encode_memory, memory_digest
 from dcfpca.methods import method_of
-from dcfpca.round_wire import misfit_to_wire, ref_to_wire
 from dcfpca.rpca.method import Consensus, TensorMessage
 from dcfpca.rpca.simulate import simulate
 from dcfpca.rpca.synthetic import Recipe, generate
+from dcfpca.run_references import AttemptRef
 from dcfpca.secagg import Advert, Misfit, Opening, Roster, RunTerms, SealedShare, SecureSite
 from dcfpca.secagg import masks as pair_roots
 from dcfpca.secagg import messages as context
@@ -34,6 +32,8 @@ from dcfpca.secagg.fixed_point import block_layout, first_exponents
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
+from dcfpca.wire.round_messages import misfit_to_wire, ref_to_wire
+from dcfpca.wire.tensors import header_of, message_bytes
 from participant.session import events
 from tests.support.lying_scripts import play
 from tests.support.mask_elimination import check_one_answer_per_round_and_mask, check_only_whole_sums_are_free

@@ -21,11 +21,11 @@ from aggregator.store.database import StoreFailed
 from aggregator.store.store import Store, StoredRun
 from aggregator.store.thread import StoreThread
 from aggregator.store.update_files import UpdateKey
-from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadInput
-from dcfpca.message_fate import Fate
 from dcfpca.methods import method_of
+from dcfpca.run_references import AttemptRef
 from dcfpca.spec import RunSpec
+from dcfpca.wire.receipt import Fate
 from tests.support.rules import NAMES, spec_of
 from tests.support.stores import OpenStore
 

@@ -21,12 +21,12 @@ from aggregator.store.postgresql import PostgresDatabase, prepare
 from aggregator.store.store import Store
 from aggregator.store.thread import StoreThread
 from aggregator.store.update_files import UpdateKey
-from dcfpca.message_fate import Fate
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage, Total
 from dcfpca.secagg import Masked, Opening, SecureSite, shares_for
 from dcfpca.v1 import rounds_pb2 as pb
+from dcfpca.wire.receipt import Fate
 from tests.support.postgresql import Server, needs_postgresql
 from tests.support.rules import NAMES, spec_of
 from tests.support.secagg import identity_of

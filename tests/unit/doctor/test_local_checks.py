@@ -16,7 +16,7 @@ from dcfpca.errors import BadInput
 from dcfpca.identity import Role
 from dcfpca.pki import Authority, SiteFiles, create_authority, issue_credentials
 from dcfpca.version import __version__
-from dcfpca.wire_constants import PROTOCOL
+from dcfpca.wire.constants import PROTOCOL
 from participant.commands.doctor import examine, judge_data, judge_policy
 from participant.config import Config, load_config
 from participant.data.facts import DataFacts

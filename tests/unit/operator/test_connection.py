@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from dcfpca.cli.main import main
-from dcfpca.connection_diagnosis import Address
 from dcfpca.errors import BadInput
 from dcfpca.operator.connection import connect_settings
+from dcfpca.wire.addresses import Address
 
 NOTHING: dict[str, str | None] = {"aggregator": None, "ca": None, "cert": None, "key": None}
 

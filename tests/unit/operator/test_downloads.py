@@ -12,8 +12,6 @@ import grpc
 import numpy as np
 import pytest
 
-from dcfpca import chunked_vectors
-from dcfpca.connection_diagnosis import Address
 from dcfpca.errors import BadInput, BadMessage, DcfpcaError
 from dcfpca.identity import Identity, Role
 from dcfpca.operator.client import Operator
@@ -22,7 +20,9 @@ from dcfpca.rpca.method import Layout
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.v1 import types_pb2
 from dcfpca.v1.admin_pb2_grpc import AdminServiceServicer, add_AdminServiceServicer_to_server
-from dcfpca.wire_constants import CHUNK_BYTES
+from dcfpca.wire import tensors
+from dcfpca.wire.addresses import Address
+from dcfpca.wire.constants import CHUNK_BYTES
 
 CONTENT = np.random.default_rng(1).bytes(2 * CHUNK_BYTES + 5)
 Chunks = Callable[[int], Iterator[types_pb2.Chunk]]
@@ -52,7 +52,7 @@ class Aggregator(AdminServiceServicer):
 
 
 def honest(offset: int) -> Iterator[types_pb2.Chunk]:
-    return chunked_vectors.chunks(CONTENT, offset)
+    return tensors.chunks(CONTENT, offset)
 
 
 @contextmanager
@@ -84,10 +84,10 @@ def test_a_broken_download_goes_on_where_it_broke(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     "chunks",
     [
-        lambda offset: chunked_vectors.chunks(CONTENT[:-1] + bytes([CONTENT[-1] ^ 1])),
-        lambda offset: chunked_vectors.chunks(CONTENT[:-1]),
-        lambda offset: chunked_vectors.chunks(CONTENT + b"more"),
-        lambda offset: chunked_vectors.chunks(CONTENT, 1),
+        lambda offset: tensors.chunks(CONTENT[:-1] + bytes([CONTENT[-1] ^ 1])),
+        lambda offset: tensors.chunks(CONTENT[:-1]),
+        lambda offset: tensors.chunks(CONTENT + b"more"),
+        lambda offset: tensors.chunks(CONTENT, 1),
         lambda offset: iter(()),
     ],
     ids=["flipped bit", "too short", "too long", "gap", "nothing"],
@@ -120,10 +120,10 @@ def test_names_from_the_network_never_leave_the_directory(tmp_path: Path, file: 
 
 def model_parts(vector: np.ndarray, layout: Layout) -> list[types_pb2.TensorPart]:
     payload = vector.tobytes()
-    header = chunked_vectors.header_of(payload, layout, types_pb2.DTYPE_FLOAT64)
+    header = tensors.header_of(payload, layout, types_pb2.DTYPE_FLOAT64)
     return [
         types_pb2.TensorPart(header=header),
-        *(types_pb2.TensorPart(chunk=chunk) for chunk in chunked_vectors.chunks(payload)),
+        *(types_pb2.TensorPart(chunk=chunk) for chunk in tensors.chunks(payload)),
     ]
 
 

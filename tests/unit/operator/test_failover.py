@@ -9,13 +9,13 @@ from typing import Any
 import grpc
 import pytest
 
-from dcfpca.connection_diagnosis import Address
 from dcfpca.identity import Identity, Role
 from dcfpca.operator import connection
 from dcfpca.operator.client import Operator
 from dcfpca.operator.connection import FailoverChannel
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.v1.admin_pb2_grpc import AdminServiceServicer, add_AdminServiceServicer_to_server
+from dcfpca.wire.addresses import Address
 
 
 class Aggregator(AdminServiceServicer):

@@ -1,9 +1,9 @@
 import grpc
 import pytest
 
-from dcfpca.connection_diagnosis import Address
 from dcfpca.errors import BadIdentity, BadInput, DcfpcaError, Refused, Unreachable
 from dcfpca.operator.status_errors import translate
+from dcfpca.wire.addresses import Address
 
 WHERE = Address("agg.example.org", 8443)
 

@@ -11,7 +11,7 @@ from dcfpca.rpca.gradient.settings import GradientSettings
 from dcfpca.rpca.subspace.settings import SubspaceSettings
 from dcfpca.secagg import PastRun
 from dcfpca.spec import RunSpec
-from dcfpca.wire_constants import SMALL_SUM
+from dcfpca.wire.constants import SMALL_SUM
 from participant.policy import (
     ABOUT_DATA,
     SAMPLED,

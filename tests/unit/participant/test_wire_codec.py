@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcfpca.errors import BadMessage
-from dcfpca.message_fate import Fate
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
+from dcfpca.wire.receipt import Fate
 from participant.wire_codec import decode, fate_of
 
 

@@ -13,7 +13,6 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from dcfpca.chunked_vectors import header_of, message_bytes
 from dcfpca.errors import Unreachable
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import block_width
@@ -24,6 +23,7 @@ from dcfpca.rpca.stage_list import Method
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.terms import Terms
 from dcfpca.v1 import types_pb2 as types
+from dcfpca.wire.tensors import header_of, message_bytes
 from participant.contract import Contract
 from participant.data.data_config import DataTable
 from participant.data.matrix import select_features

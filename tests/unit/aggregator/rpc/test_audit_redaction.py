@@ -10,10 +10,10 @@ from aggregator.rpc.audit_redaction import shown_to
 from aggregator.store import audit
 from aggregator.store.audit import Signer
 from aggregator.store.store import Store
-from dcfpca.audit_chain import all_shown, is_withheld, verify_log
 from dcfpca.errors import BadMessage
 from dcfpca.identity import Identity, Role
 from dcfpca.v1.admin_pb2 import AuditEntry
+from dcfpca.wire.audit_chain import all_shown, is_withheld, verify_log
 
 ANN, OPERATOR = Identity("acme", Role.PARTICIPANT, "ann"), Identity("acme", Role.OPERATOR, "op")
 URI = "spiffe://acme/"

@@ -11,7 +11,7 @@ from aggregator.store.run_rows import StoredSum
 from dcfpca.methods import method_of
 from dcfpca.secagg.checking_turns import members_in_turn
 from dcfpca.v1 import rounds_pb2 as pb
-from dcfpca.wire_constants import MESSAGE_BYTES, SMALL_SUM
+from dcfpca.wire.constants import MESSAGE_BYTES, SMALL_SUM
 from tests.support.rules import NAMES
 from tests.support.secure_rules import WaitingRun
 

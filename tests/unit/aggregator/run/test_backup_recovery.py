@@ -12,9 +12,9 @@ from aggregator.run.backup_recovery import ShownTicket, catch_up, newer_attempt,
 from aggregator.run.effects import Discard, RenumberConsensus
 from aggregator.run.round_rules import deadline
 from aggregator.run.state import Attempt, Phase, Run, Status
-from dcfpca.attempt_ref import AttemptRef
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Outcome
+from dcfpca.run_references import AttemptRef
 from tests.support.rules import NAMES, Machine, spec_of
 
 HERE, THERE = b"h" * 32, b"t" * 32

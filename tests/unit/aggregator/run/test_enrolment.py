@@ -8,8 +8,8 @@ from aggregator.run import events
 from aggregator.run.assignments import Kind, assignments
 from aggregator.run.effects import Discard, Sum
 from aggregator.run.round_rules import awaited, deadline
-from dcfpca.attempt_ref import AttemptRef
-from dcfpca.message_fate import Fate
+from dcfpca.run_references import AttemptRef
+from dcfpca.wire.receipt import Fate
 from tests.support.rules import NAMES, Machine, spec_of
 
 

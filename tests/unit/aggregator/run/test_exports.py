@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aggregator.run import events, exports
-from dcfpca.message_fate import Fate
+from dcfpca.wire.receipt import Fate
 from tests.support.rules import NAMES, Machine, spec_of
 
 

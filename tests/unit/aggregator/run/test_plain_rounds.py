@@ -9,9 +9,9 @@ import pytest
 from aggregator.run import events
 from aggregator.run.effects import Accumulate, Discard, Sum
 from aggregator.run.round_rules import awaited, deadline
-from dcfpca.attempt_ref import AttemptRef
-from dcfpca.message_fate import Fate
+from dcfpca.run_references import AttemptRef
 from dcfpca.secagg import Advert, Misfit
+from dcfpca.wire.receipt import Fate
 from tests.support.rules import NAMES, Machine, spec_of
 
 UPDATE = {"sha256": b"d" * 32, "size": 8}

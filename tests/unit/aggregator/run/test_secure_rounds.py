@@ -16,9 +16,9 @@ from aggregator.run.state import Status
 from aggregator.runner import needs_checkpoint
 from aggregator.store.codec import dump_event, dump_run, load_event, load_run
 from dcfpca.errors import BadMessage
-from dcfpca.message_fate import Fate
 from dcfpca.secagg import SecureSite
 from dcfpca.secagg.messages import NO_SUM
+from dcfpca.wire.receipt import Fate
 from tests.support.rules import NAMES
 from tests.support.secagg import identity_of, verify
 from tests.support.secure_rules import WaitingRun

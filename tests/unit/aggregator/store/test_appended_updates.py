@@ -11,8 +11,8 @@ import pytest
 
 from aggregator.store.database import StoreFailed
 from aggregator.store.update_files import UpdateFiles, UpdateKey
-from dcfpca.attempt_ref import AttemptRef
-from dcfpca.wire_constants import CHUNK_BYTES
+from dcfpca.run_references import AttemptRef
+from dcfpca.wire.constants import CHUNK_BYTES
 
 REF = AttemptRef("r1", 1, 1)
 

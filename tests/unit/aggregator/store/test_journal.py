@@ -20,10 +20,10 @@ from aggregator.store.codec import dump_consensus, dump_event, dump_run, load_co
 from aggregator.store.database import SqliteDatabase
 from aggregator.store.store import Commit
 from aggregator.store.update_files import UpdateFiles, UpdateKey
-from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import BadMessage
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Consensus, Outcome, Progress, TensorMessage
+from dcfpca.run_references import AttemptRef
 from dcfpca.secagg import Advert, Misfit, SealedShare
 from dcfpca.terms import Terms
 from tests.support.rules import NAMES, Machine, spec_of

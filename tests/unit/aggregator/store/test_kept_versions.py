@@ -15,10 +15,10 @@ from aggregator.store.database_port import row_checksum
 from aggregator.store.examination import examine
 from aggregator.store.run_rows import HeldRun, StoredRun
 from aggregator.store.store import Store
-from dcfpca.attempt_ref import AttemptRef
 from dcfpca.errors import UnusableState
 from dcfpca.method_memory import memory_format
 from dcfpca.methods import method_of
+from dcfpca.run_references import AttemptRef
 from tests.support.rules import spec_of
 
 KEPT = Path(__file__).parents[3] / "vectors" / "kept"

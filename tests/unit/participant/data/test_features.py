@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dcfpca.errors import BadInput
-from dcfpca.feature_names import difference, features_digest
+from dcfpca.errors import BadInput, listed
 from dcfpca.rpca.column_blocks import ArrayColumns
-from dcfpca.spec import RunSpec, parse_spec
+from dcfpca.spec import RunSpec, features_digest, parse_spec
 from participant.data.matrix import Matrix, keep_samples, select_features
 from participant.policy import Accept, Refuse, SiteFacts, SitePolicy
 from participant.review import review
@@ -78,7 +77,7 @@ def test_digests_are_compared_when_the_spec_gives_no_names() -> None:
 
 
 def test_long_differences_are_cut_short() -> None:
-    assert difference((), [f"f{k}" for k in range(10)], most=2) == "f0, f1 and 8 more"
+    assert listed([f"f{k}" for k in range(10)], most=2) == "f0, f1 and 8 more"
 
 
 def test_a_site_that_lacks_features_takes_part_if_the_spec_lets_it() -> None:

@@ -10,7 +10,6 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from dcfpca.chunked_vectors import header_of, message_bytes
 from dcfpca.errors import BadInput
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Consensus, FloatArray
@@ -21,6 +20,7 @@ from dcfpca.secagg.errors import LostState
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.terms import Terms
 from dcfpca.v1 import types_pb2 as types
+from dcfpca.wire.tensors import header_of, message_bytes
 from participant.contract import Contract
 from participant.driver import SiteServices
 from participant.driver.local_work import LocalWork

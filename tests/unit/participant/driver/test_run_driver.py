@@ -17,12 +17,12 @@ import pytest
 from numpy.typing import NDArray
 
 from dcfpca.identity import Role
-from dcfpca.message_fate import Fate
 from dcfpca.pki import create_authority, issue_credentials
 from dcfpca.secagg.errors import LostState, OutOfTurn
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
+from dcfpca.wire.receipt import Fate
 from participant import wire_codec
 from participant.config import Config
 from participant.driver import RunDriver, SiteServices

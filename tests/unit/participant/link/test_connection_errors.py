@@ -8,7 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from dcfpca.connection_diagnosis import Address, TlsFiles
+from dcfpca.wire.addresses import Address, TlsFiles
 from participant.link.assignment_stream import Recovery, classify_failure
 from participant.link.calls import TRANSIENT
 

@@ -13,7 +13,7 @@ from scipy import sparse
 from dcfpca.atomic_files import atomic_directory
 from dcfpca.errors import BadInput, Refused
 from dcfpca.methods import method_of
-from dcfpca.result_files import read_result
+from dcfpca.python_api.result_files import read_result
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.metrics import relative_error
 from dcfpca.rpca.robust_projection import project

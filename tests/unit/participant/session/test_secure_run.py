@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dcfpca.chunked_vectors import digested
-from dcfpca.message_fate import Fate
 from dcfpca.rpca.method import Consensus, TensorMessage
 from dcfpca.secagg import PastRun, errors
+from dcfpca.wire.receipt import Fate
+from dcfpca.wire.tensors import digested
 from participant.session import History, Reaction, actions, events
 from participant.session.events import ShownSum
 from participant.session.session import Session

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from dcfpca import secagg
-from dcfpca.attempt_ref import AttemptRef
-from dcfpca.message_fate import Fate
+from dcfpca.run_references import AttemptRef
 from dcfpca.v1 import types_pb2 as types
+from dcfpca.wire.receipt import Fate
 from participant.session import Reaction, actions, events
 from tests.support.sessions import CONSENSUS, SITES, computed, enrolled, kinds, opened, session_of, spec_of, update_of
 

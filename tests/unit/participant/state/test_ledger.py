@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dcfpca.audit_chain import save_checkpoint, verify_checkpoint
 from dcfpca.errors import BadInput, Refused
+from dcfpca.wire.audit_chain import save_checkpoint, verify_checkpoint
 from participant.state.database import DATABASE
 from participant.state.ledger import Item, verify
 from participant.state.store import Store

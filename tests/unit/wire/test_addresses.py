@@ -9,9 +9,8 @@ from typer.testing import CliRunner
 
 from aggregator.config import load_config as load_aggregator
 from dcfpca.cli.init import app
-from dcfpca.connection_diagnosis import Address
 from dcfpca.errors import BadInput
-from dcfpca.host_port import all_dialled, dialled, listening, listening_or_none
+from dcfpca.wire.addresses import Address, all_dialled, dialled, listening, listening_or_none
 from participant.config import load_config as load_participant
 
 FILES = 'ca = "ca.crt"\ncert = "a.crt"\nkey = "a.key"\n'

@@ -10,9 +10,9 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from aggregator.config import Config as AggregatorConfig
+from dcfpca.config_file import describe
 from dcfpca.errors import BadInput
 from dcfpca.spec import RunSpec, parse_spec
-from dcfpca.validation_text import describe
 from participant.config import Config as ParticipantConfig
 
 WRONG: tuple[Any, ...] = (1, -1, 1.5, "x", "", True, None, [], ["a", 1], {}, {"a": 1}, [[1]], "x" * 5000, 10**30)

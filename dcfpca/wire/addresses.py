@@ -1,15 +1,18 @@
-"""Finds out why the aggregator cannot be reached, by trying DNS, TCP and TLS; gRPC only reports UNAVAILABLE."""
+"""Addresses, host:port, to dial or to listen on; and why the aggregator at one of them cannot be reached.
+
+gRPC only reports UNAVAILABLE, so `diagnose` tries DNS, TCP and TLS one after the other.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
 from dcfpca.errors import BadIdentity, BadInput, DcfpcaError, Unreachable
-from dcfpca.host_port import dialled
 
 # Codes of OpenSSL's X509_V_ERR_*, which the ssl module reports by number only.
 _EXPIRED = 10
@@ -21,6 +24,41 @@ _WRITE = "write it as HOST:PORT, such as aggregator.example.org:8443 or [2001:db
 
 # How long to wait for the aggregator to refuse our certificate: under TLS 1.3 it does so after the handshake.
 _REFUSAL_SECONDS = 1.0
+
+_SHAPE = re.compile(r"(\[[0-9a-fA-F:]+\]|[^:\s/,\[\]]+):([0-9]{1,9})")
+_LARGEST_PORT = 65535
+_EXAMPLE = "it must be host:port, such as aggregator.example.org:7443"
+
+
+def listening(text: str) -> str:
+    """host:port to listen on, as it is; port 0 takes a free one. ValueError says what is wrong."""
+    return _checked(text, _EXAMPLE, least=0)
+
+
+def listening_or_none(text: str) -> str:
+    """host:port to listen on, or nothing."""
+    return listening(text) if text else text
+
+
+def dialled(text: str) -> str:
+    """host:port to dial, as it is."""
+    return _checked(text, _EXAMPLE, least=1)
+
+
+def all_dialled(text: str) -> str:
+    """host:port to dial, or several with commas between them: an aggregator and its standby."""
+    for part in text.split(","):
+        _checked(part.strip(), f"{_EXAMPLE}, or several with commas between", least=1)
+    return text
+
+
+def _checked(text: str, otherwise: str, least: int) -> str:
+    found = _SHAPE.fullmatch(text)
+    if found is None:
+        raise ValueError(otherwise)
+    if not least <= int(found[2]) <= _LARGEST_PORT:
+        raise ValueError(f"the port {found[2]} must be between {least} and {_LARGEST_PORT}")
+    return text
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""Vectors as chunked messages: header, chunks, and their checks. Raw little-endian bytes, never pickle."""
+"""Vectors as messages, whole or in chunks, with their checks. Raw little-endian bytes, never pickle.
+
+Chunks and whole updates are encoded and read by hand: protobuf would copy each of them two or three times.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from dcfpca.errors import BadMessage
 from dcfpca.rpca.method import FloatArray, Layout, TensorMessage
 from dcfpca.v1 import rounds_pb2 as rounds
 from dcfpca.v1 import types_pb2 as pb
-from dcfpca.wire_constants import CHUNK_BYTES
+from dcfpca.wire.constants import CHUNK_BYTES
 
 Buffer = bytes | bytearray | memoryview
 
@@ -52,6 +55,9 @@ _WHOLE_HEADER, _WHOLE_DATA = (
     for number in (rounds.WholeUpdate.HEADER_FIELD_NUMBER, rounds.WholeUpdate.DATA_FIELD_NUMBER)
 )
 """The tags of the fields of a whole update."""
+# The chunk has the same number in a part of a tensor and of an update.
+_CHUNK = bytes([pb.TensorPart.CHUNK_FIELD_NUMBER << 3 | 2])
+_OFFSET, _DATA = bytes([pb.Chunk.OFFSET_FIELD_NUMBER << 3]), bytes([pb.Chunk.DATA_FIELD_NUMBER << 3 | 2])
 
 _NUMPY: dict[pb.Dtype, np.dtype[Any]] = {
     pb.DTYPE_FLOAT64: np.dtype("<f8"),
@@ -145,6 +151,44 @@ def varint(number: int) -> bytes:
     """As protobuf writes lengths: seven bits a byte, the lowest first."""
     groups = [number >> shift & 0x7F for shift in range(0, max(number.bit_length(), 1), 7)]
     return bytes([*(group | 0x80 for group in groups[:-1]), groups[-1]])
+
+
+class ChunkView(NamedTuple):
+    """A `Chunk`, decoded; `data` is a view of the message itself."""
+
+    offset: int
+    data: Buffer
+
+
+def encoded_chunks(payload: Buffer, offset: int = 0) -> Iterator[bytes]:
+    """The bytes from `offset` on as parts of a tensor or of an update, each with a chunk of at most 1 MiB."""
+    view = memoryview(payload)
+    for start in range(offset, len(view), CHUNK_BYTES):
+        data = view[start : start + CHUNK_BYTES]
+        head = pb.Chunk(offset=start).SerializeToString() + _DATA + varint(len(data))
+        yield b"".join((_CHUNK, varint(len(head) + len(data)), head, data))
+
+
+def read_tensor_part(body: bytes) -> pb.TensorPart | ChunkView:
+    """Decode a `TensorPart`; a chunk in the form of `encoded_chunks` is not copied."""
+    return _chunk_in(body) or pb.TensorPart.FromString(body)
+
+
+def read_update_part(body: bytes) -> rounds.UpdatePart | ChunkView:
+    """Decode an `UpdatePart`; a chunk in the form of `encoded_chunks` is not copied."""
+    return _chunk_in(body) or rounds.UpdatePart.FromString(body)
+
+
+def _chunk_in(body: bytes) -> ChunkView | None:
+    """The chunk, if the message is one in the form of `encoded_chunks`."""
+    start, size = field_at(body, 0, _CHUNK)
+    if not size or start + size != len(body):
+        return None
+    offset = 0
+    if body[start : start + 1] == _OFFSET:
+        offset, start = varint_at(body, start + 1)
+    data, length = field_at(body, start, _DATA) if start else (0, 0)
+    return ChunkView(offset, memoryview(body)[data:]) if length and data + length == len(body) else None
 
 
 class Assembly:

@@ -1,19 +1,25 @@
-"""Converts what is said in a round to protobuf and back; no other module maps the names of the secure sum."""
+"""Converts the messages of a round to protobuf and back, and encodes the consent that a site signs.
+
+No other module maps the names of the secure sum to those of the wire.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 
-from dcfpca.attempt_ref import AttemptRef
-from dcfpca.chunked_vectors import DigestedBytes
 from dcfpca.errors import BadIdentity, BadMessage
 from dcfpca.identity import check_name
+from dcfpca.run_references import AttemptRef
 from dcfpca.secagg import Advert, BlockLayout, Misfit, Opening, Roster, SealedShare
 from dcfpca.secagg.messages import consensus_digest
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.types_pb2 import RoundRef
+from dcfpca.wire.tensors import DigestedBytes
+
+CONSENT_LABEL = "dcfpca/v1/consent"
 
 
 def ref_to_wire(ref: AttemptRef) -> RoundRef:
@@ -101,3 +107,19 @@ def opening_from_wire(opened: pb.RoundOpened, layout: BlockLayout, consensus: Di
     told = consensus_digest(consensus.sha, opened.stage, opened.memory_sha256)
     misfits = tuple(misfit_from_wire(misfit) for misfit in opened.misfits)
     return Opening(opened.ref.round, told, opened.previous_sum, layout, tuple(opened.exponents), misfits)
+
+
+def consent_bytes(
+    run_id: str, spec_sha256: bytes, participant: str, *, accept: bool, private: bool, reasons: Sequence[str]
+) -> bytes:
+    """The canonical bytes of an answer to a proposal, bound to the run, the spec and the participant."""
+    answer = {
+        "label": CONSENT_LABEL,
+        "run": run_id,
+        "spec": spec_sha256.hex(),
+        "participant": participant,
+        "accept": accept,
+        "private": private,
+        "reasons": list(reasons),
+    }
+    return json.dumps(answer, sort_keys=True, separators=(",", ":")).encode()

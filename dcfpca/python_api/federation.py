@@ -19,7 +19,11 @@ from dcfpca.errors import Refused
 from dcfpca.operator.client import Operator
 from dcfpca.operator.connection import ConnectionSettings, connect_settings, connected
 from dcfpca.operator.downloads import download_export, model_arrays, request_reconstructions
-from dcfpca.operator.run_snapshots import (
+from dcfpca.operator.run_stream import RetryPolicy, run_views
+from dcfpca.operator.spec_from_flags import spec_from_flags
+from dcfpca.operator.status_errors import explain
+from dcfpca.python_api.result_tables import optional_library
+from dcfpca.python_api.run_snapshots import (
     Participant,
     RankError,
     Round,
@@ -31,10 +35,6 @@ from dcfpca.operator.run_snapshots import (
     snapshot_of,
     verdict_of,
 )
-from dcfpca.operator.run_stream import RetryPolicy, run_views
-from dcfpca.operator.spec_from_flags import spec_from_flags
-from dcfpca.operator.status_errors import explain
-from dcfpca.result_tables import optional_library
 from dcfpca.run_references import LATEST, find_run, is_whole
 from dcfpca.v1 import admin_pb2 as pb
 

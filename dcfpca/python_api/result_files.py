@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dcfpca.errors import BadInput, UnusableState
-from dcfpca.result_tables import Table, optional_library, read_table
+from dcfpca.python_api.result_tables import Table, optional_library, read_table
 
 FloatArray = NDArray[np.float64]
 OUTLIERS, SAMPLES = "outliers.csv", "samples.csv"

@@ -5,10 +5,9 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dcfpca.chunked_vectors import chunks
-from dcfpca.encoded_chunks import ChunkView, encoded_chunks, read_tensor_part, read_update_part
 from dcfpca.v1 import rounds_pb2, types_pb2
-from dcfpca.wire_constants import CHUNK_BYTES
+from dcfpca.wire.constants import CHUNK_BYTES
+from dcfpca.wire.tensors import ChunkView, chunks, encoded_chunks, read_tensor_part, read_update_part
 
 PAYLOAD = bytes(range(256)) * (2 * CHUNK_BYTES // 256) + b"the rest"
 

@@ -1,4 +1,4 @@
-"""The protocol version, message sizes and metadata keys that both sides of the wire share."""
+"""The protocol version, message sizes, metadata keys and file names that both sides of the wire share."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ TURNS = "dcfpca-turns"
 
 STANDBY = "dcfpca-standby"
 """Key in the trailing metadata of a health check that a standby answers: who serves meanwhile."""
+
+ARTIFACTS = ("L.npy", "S.npz")
+"""The files of a site's reconstruction that an operator may ask for."""
 
 
 def fits_one_message(size: int, cohort: int) -> bool:

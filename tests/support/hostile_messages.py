@@ -15,10 +15,10 @@ from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from dcfpca.chunked_vectors import chunks
 from dcfpca.v1 import admin_pb2
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
+from dcfpca.wire.tensors import chunks
 from participant.link import Link
 
 METHODS: tuple[MethodDescriptor, ...] = tuple(pb.DESCRIPTOR.services_by_name["RoundService"].methods)

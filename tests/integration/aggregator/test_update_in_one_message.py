@@ -11,10 +11,10 @@ import grpc
 import numpy as np
 import pytest
 
-from dcfpca.chunked_vectors import chunks, header_of
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
-from dcfpca.wire_constants import AT_ONCE_BYTES, CHUNK_BYTES, MESSAGE_BYTES
+from dcfpca.wire.constants import AT_ONCE_BYTES, CHUNK_BYTES, MESSAGE_BYTES
+from dcfpca.wire.tensors import chunks, header_of
 from participant.link.calls import upload_limits_of
 from tests.integration.aggregator.test_upload_turns import (
     NAMES,

@@ -1,0 +1,1 @@
+"""What both ends of a connection share: addresses, TLS, sizes, roles, and the messages with their checks."""
