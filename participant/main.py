@@ -92,7 +92,7 @@ def check(
 @app.command()
 def doctor(config: ConfigOption = Path("participant.toml"), as_json: JsonOption = False) -> None:
     """Check files, data, policy, disk and the connection to the aggregator. Exit 1 if anything fails."""
-    from dcfpca.text.check_report import report_checks
+    from dcfpca.text.console import report_checks
     from participant.commands.doctor import examine
 
     report_checks(list(examine(_settings(config))), as_json)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from dcfpca.wire.tls_version import require_tls_1_3
+from dcfpca.wire import require_tls_1_3
 
 require_tls_1_3()
 

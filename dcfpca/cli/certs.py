@@ -13,21 +13,22 @@ from cryptography import x509
 from dcfpca.cli.certs_view import certificate_document, print_list, report
 from dcfpca.errors import BadIdentity, BadInput, Refused
 from dcfpca.identity import Identity, Role
-from dcfpca.pki.authority import CA_DAYS, ROLE_DAYS
+from dcfpca.pki.authority import CA_DAYS, ROLE_DAYS, CertificateRequest, read_request, wanted_again
 from dcfpca.pki.ca_directory import (
     Authority,
+    choose_identity,
+    choose_records,
     create_authority,
     issue_certificate,
     issued_path,
     list_records,
     open_authority,
+    record_of,
     renew_revocation_list,
     revoke_certificates,
 )
 from dcfpca.pki.credential_files import issue_credentials, place_certificate, request_certificate, site_files
-from dcfpca.pki.index import choose_identity, choose_records, record_of
 from dcfpca.pki.keys import key_fingerprint
-from dcfpca.pki.requests import CertificateRequest, read_request, wanted_again
 from dcfpca.pki.trust import load_certificate
 from dcfpca.text.console import say
 

@@ -9,7 +9,7 @@ from cryptography import x509
 
 from dcfpca.identity import fingerprint
 from dcfpca.pki.authority import consortium_of
-from dcfpca.pki.index import CertificateRecord, Index
+from dcfpca.pki.ca_directory import CertificateRecord, Index
 from dcfpca.pki.trust import whole_days
 from dcfpca.text.console import Json, print_json, result, say, show, table
 

@@ -11,14 +11,12 @@ import grpc
 from dcfpca.cli.connection_options import with_settings
 from dcfpca.cli.runs import Json
 from dcfpca.doctor import CheckResult, Level, fail, ok, worst
-from dcfpca.doctor.local_checks import check_credentials, check_directory
-from dcfpca.doctor.network_checks import check_aggregators
+from dcfpca.doctor.checks import check_aggregators, check_credentials, check_directory
 from dcfpca.identity import Role
-from dcfpca.operator.client import Operator
+from dcfpca.operator.client import Operator, explain
 from dcfpca.operator.connection import ConnectionSettings, serving_channel
-from dcfpca.operator.status_errors import explain
 from dcfpca.pki import Credentials
-from dcfpca.text.check_report import report_checks
+from dcfpca.text.console import report_checks
 
 
 @with_settings

@@ -16,10 +16,8 @@ from dcfpca.operator.client import Operator
 from dcfpca.operator.run_stream import RetryPolicy
 from dcfpca.text.command_runner import FAILED
 from dcfpca.text.console import print_json, result, say, show
-from dcfpca.text.enrolment_text import enrolment_lines, unknown_names
-from dcfpca.text.run_history import RunHistory
-from dcfpca.text.run_progress import RunProgress
-from dcfpca.text.run_views import run_document, run_listing, run_picture, runs_table
+from dcfpca.text.run_progress import RunHistory, RunProgress
+from dcfpca.text.run_views import enrolment_lines, run_document, run_listing, run_picture, runs_table, unknown_names
 from dcfpca.text.run_watch import RunWatch, raise_unless_finished
 from dcfpca.v1 import admin_pb2 as pb
 
@@ -200,7 +198,7 @@ def restart(
     A paused run is finished with its consensus first, or aborted if it has none. Without a site the cohort shrinks: the
     command says which sites are asked to approve that.
     """
-    from dcfpca.operator.restart import end_paused, restart_of  # noqa: PLC0415  imports NumPy
+    from dcfpca.operator.proposals import end_paused, restart_of  # noqa: PLC0415  imports NumPy
 
     earlier = operator.run(run)
     again = restart_of(earlier, without or ())
@@ -230,7 +228,7 @@ def delete(
 
 def _canonical(path: Path | None, flags: Mapping[str, Any], settings: Sequence[str]) -> bytes:
     """The canonical bytes of the spec to propose."""
-    from dcfpca.operator.spec_from_flags import spec_from_flags  # noqa: PLC0415  imports NumPy, which no other command here needs
+    from dcfpca.operator.proposals import spec_from_flags  # noqa: PLC0415  imports NumPy, which no other command here needs
 
     return spec_from_flags(path, flags, settings).canonical()
 
@@ -239,7 +237,7 @@ def _expected_error(proposed: bytes, columns: float | None, known: Sequence[pb.P
     """What to expect of a run with differential privacy; Refused if it is above the spec's limit."""
     if json.loads(proposed).get("privacy") is None:
         return []
-    from dcfpca.operator.spec_from_flags import expected_error  # noqa: PLC0415  imports NumPy and the accountant
+    from dcfpca.operator.proposals import expected_error  # noqa: PLC0415  imports NumPy and the accountant
 
     return [expected_error(proposed, columns, known)]
 

@@ -24,8 +24,7 @@ from dcfpca.scaffold.config_texts import Tables
 from dcfpca.scaffold.local_consortium import Consortium, LocalPlan, create_consortium, start_consortium, stop_consortium
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.text.console import say
-from dcfpca.text.run_history import RunHistory
-from dcfpca.text.run_progress import RunProgress
+from dcfpca.text.run_progress import RunHistory, RunProgress
 from dcfpca.text.run_watch import RunWatch, raise_unless_finished
 from dcfpca.v1 import admin_pb2 as pb
 

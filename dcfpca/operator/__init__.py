@@ -1,5 +1,5 @@
 """The operator's client: connection settings, calls with deadlines, downloads, exports, and status errors."""
 
-from dcfpca.wire.tls_version import require_tls_1_3
+from dcfpca.wire import require_tls_1_3
 
 require_tls_1_3()

@@ -15,8 +15,7 @@ from typing import Any, Self, TypeVar
 import grpc
 
 from dcfpca.errors import BadInput
-from dcfpca.operator.client import Operator
-from dcfpca.operator.status_errors import explain
+from dcfpca.operator.client import Operator, explain
 from dcfpca.pki import Credentials, load_credentials
 from dcfpca.wire.addresses import Address, TlsFiles
 

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from dcfpca.errors import BadInput, BadMessage
 from dcfpca.identity import check_name
-from dcfpca.operator.client import Operator
-from dcfpca.operator.status_errors import is_lost
+from dcfpca.operator.client import Operator, is_lost
 from dcfpca.v1 import admin_pb2 as pb
 from dcfpca.v1.types_pb2 import DTYPE_FLOAT64, Chunk, TensorPart
 from dcfpca.wire import tensors

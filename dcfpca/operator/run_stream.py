@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import grpc
 
 from dcfpca.errors import Unreachable
-from dcfpca.operator.client import Operator
-from dcfpca.operator.status_errors import is_lost
+from dcfpca.operator.client import Operator, is_lost
 from dcfpca.v1 import admin_pb2 as pb
 
 OVER = frozenset({"finished", "failed", "aborted"})

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from dcfpca.errors import BadIdentity, BadInput
 from dcfpca.identity import Identity, Role
-from dcfpca.pki.authority import ROLE_DAYS
+from dcfpca.pki.authority import ROLE_DAYS, CertificateRequest, new_request
 from dcfpca.pki.ca_directory import Authority, issue_certificate
 from dcfpca.pki.keys import (
     make_directory,
@@ -26,7 +26,6 @@ from dcfpca.pki.keys import (
     write_file,
     write_new_key,
 )
-from dcfpca.pki.requests import CertificateRequest, new_request
 from dcfpca.pki.trust import check_role, check_role_certificate, parse_certificates, read_certificate_file
 
 

@@ -16,13 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.errors import Refused
-from dcfpca.operator.client import Operator
+from dcfpca.operator.client import Operator, explain
 from dcfpca.operator.connection import ConnectionSettings, connect_settings, connected
 from dcfpca.operator.downloads import download_export, model_arrays, request_reconstructions
+from dcfpca.operator.proposals import spec_from_flags
 from dcfpca.operator.run_stream import RetryPolicy, run_views
-from dcfpca.operator.spec_from_flags import spec_from_flags
-from dcfpca.operator.status_errors import explain
-from dcfpca.python_api.result_tables import optional_library
+from dcfpca.python_api.result_files import optional_library
 from dcfpca.python_api.run_snapshots import (
     Participant,
     RankError,

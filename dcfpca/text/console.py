@@ -6,13 +6,17 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 
+import typer
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from dcfpca.doctor import CheckResult, Level, worst
 from dcfpca.errors import DcfpcaError
+from dcfpca.text.command_runner import FAILED
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 
@@ -114,3 +118,26 @@ def span(seconds: float) -> str:
 def figure(value: float) -> str:
     """A number with two significant digits; a dash for NaN and infinity."""
     return f"{value:.2g}" if math.isfinite(value) else "–"
+
+
+_COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
+
+
+def report_checks(results: Sequence[CheckResult], as_json: bool = False) -> None:
+    """Print one line per check, with its remedy; leave with exit code 1 if any check failed."""
+    if as_json:
+        print_json({"verdict": worst(results).value, "findings": [asdict(result) for result in results]})
+    else:
+        _show(results)
+    if worst(results) is Level.FAIL:
+        raise typer.Exit(FAILED)
+
+
+def _show(results: Sequence[CheckResult]) -> None:
+    made = table("", "", "")
+    made.show_header = False
+    for one in results:
+        add_row(made, Text(one.level.value, style=_COLOURS[one.level]), one.what, one.sentence)
+        if one.remedy:
+            add_row(made, "", "", Text(f"→ {one.remedy}", style="italic"))
+    show(made)

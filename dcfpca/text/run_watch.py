@@ -11,9 +11,8 @@ from dataclasses import replace
 from dcfpca.errors import Refused
 from dcfpca.operator.client import Operator
 from dcfpca.operator.run_stream import RetryPolicy, run_views
-from dcfpca.text.enrolment_text import reason_without_refusals
-from dcfpca.text.run_history import RunHistory
-from dcfpca.text.run_progress import RunProgress
+from dcfpca.text.run_progress import RunHistory, RunProgress
+from dcfpca.text.run_views import reason_without_refusals
 from dcfpca.v1 import admin_pb2 as pb
 
 _SILENCE_SECONDS = 15.0

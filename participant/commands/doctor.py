@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from dcfpca.doctor import CheckResult, fail, ok, warn
-from dcfpca.doctor.local_checks import check_credentials, check_directory
-from dcfpca.doctor.network_checks import check_aggregators
+from dcfpca.doctor.checks import check_aggregators, check_credentials, check_directory
 from dcfpca.errors import DcfpcaError
 from dcfpca.identity import Role
 from dcfpca.pki import SOON_DAYS, Credentials

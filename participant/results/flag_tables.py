@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.python_api.result_tables import escaped_cell
+from dcfpca.python_api.result_files import escaped_cell
 from dcfpca.rpca.method import ColumnScores, FloatArray
 from participant.results.block_files import FlaggedEntries
 

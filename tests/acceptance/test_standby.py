@@ -10,7 +10,7 @@ import pytest
 
 from aggregator.rpc.health_client import probe
 from dcfpca.doctor import Level, worst
-from dcfpca.doctor.network_checks import check_aggregators
+from dcfpca.doctor.checks import check_aggregators
 from dcfpca.errors import Unreachable
 from tests.support.federation import relative
 from tests.support.postgresql import Server, needs_postgresql

@@ -18,10 +18,9 @@ from dcfpca.errors import BadMessage
 from dcfpca.identity import Identity, Role
 from dcfpca.operator.connection import connect_settings
 from dcfpca.pki import Authority, create_authority, load_private_key, load_revocations, verify_peer
-from dcfpca.pki.ca_directory import issue_certificate, list_records, revoke_certificates
-from dcfpca.pki.index import read_index
+from dcfpca.pki.authority import CertificateRequest, new_request, read_request
+from dcfpca.pki.ca_directory import issue_certificate, list_records, read_index, revoke_certificates
 from dcfpca.pki.keys import new_private_key
-from dcfpca.pki.requests import CertificateRequest, new_request, read_request
 from participant.config import load_config as load_participant_config
 from participant.data.data_config import DataTable
 from participant.data.facts import measure

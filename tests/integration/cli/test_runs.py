@@ -23,8 +23,7 @@ from dcfpca.operator.connection import connect_settings, connected
 from dcfpca.rpca.synthetic import Problem
 from dcfpca.scaffold.background import until
 from dcfpca.scaffold.local_consortium import Consortium, LocalPlan, create_consortium, start_consortium, stop_consortium
-from dcfpca.text.run_history import RunHistory
-from dcfpca.text.run_progress import RunProgress
+from dcfpca.text.run_progress import RunHistory, RunProgress
 from dcfpca.text.run_watch import RunWatch
 from dcfpca.v1.admin_pb2 import ListRunsRequest
 from dcfpca.v1.admin_pb2_grpc import AdminServiceStub

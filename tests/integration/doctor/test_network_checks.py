@@ -16,7 +16,7 @@ import pytest
 
 from dcfpca.cli.doctor import check_operator
 from dcfpca.doctor import CheckResult, Level, worst
-from dcfpca.doctor.network_checks import check_network
+from dcfpca.doctor.checks import check_network
 from dcfpca.identity import Role, fingerprint
 from dcfpca.operator.connection import ConnectionSettings
 from dcfpca.pki import SiteFiles, create_authority, issue_credentials, load_credentials
@@ -136,7 +136,7 @@ async def test_a_clock_that_is_a_minute_behind_is_measured(tmp_path: Path, monke
         def time() -> float:
             return time.time() - 60
 
-    monkeypatch.setattr("dcfpca.doctor.network_checks.time", SlowClock)
+    monkeypatch.setattr("dcfpca.doctor.checks.time", SlowClock)
     async with service(tmp_path) as site:
         found = await _look(site, site.identity(Role.PARTICIPANT, "a"))
     finding = next(one for one in found if one.what == "clock")

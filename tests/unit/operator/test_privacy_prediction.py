@@ -8,7 +8,7 @@ import pytest
 
 from dcfpca.cli import runs
 from dcfpca.errors import Refused
-from dcfpca.operator.spec_from_flags import expected_error
+from dcfpca.operator.proposals import expected_error
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import admin_pb2 as pb
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dcfpca.errors import BadInput, Refused
-from dcfpca.operator.restart import APPROVAL_SECONDS, end_paused, restart_of
+from dcfpca.operator.proposals import APPROVAL_SECONDS, end_paused, restart_of
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.v1 import admin_pb2 as pb
 

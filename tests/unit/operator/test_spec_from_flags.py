@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from dcfpca.errors import BadInput
-from dcfpca.operator.spec_from_flags import spec_from_flags
+from dcfpca.operator.proposals import spec_from_flags
 
 
 def spec_file(tmp_path: Path, text: str) -> Path:

@@ -2,7 +2,7 @@ import grpc
 import pytest
 
 from dcfpca.errors import BadIdentity, BadInput, DcfpcaError, Refused, Unreachable
-from dcfpca.operator.status_errors import translate
+from dcfpca.operator.client import translate
 from dcfpca.wire.addresses import Address
 
 WHERE = Address("agg.example.org", 8443)

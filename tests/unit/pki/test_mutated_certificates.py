@@ -26,9 +26,9 @@ from cryptography.utils import CryptographyDeprecationWarning
 from dcfpca.errors import BadIdentity
 from dcfpca.identity import Identity, Role, fingerprint
 from dcfpca.pki import Authority, create_authority, identity_mark, is_revoked, key_mark, serial_mark, verify_peer
+from dcfpca.pki.authority import CertificateRequest
 from dcfpca.pki.ca_directory import issue_certificate
 from dcfpca.pki.keys import new_private_key
-from dcfpca.pki.requests import CertificateRequest
 from dcfpca.pki.revocation import marks_of
 from tests.support.certificates import damaged, other_encodings, twisted, with_signature
 

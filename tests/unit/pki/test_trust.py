@@ -27,10 +27,9 @@ from dcfpca.pki import (
     serial_mark,
     verify_peer,
 )
-from dcfpca.pki.ca_directory import issue_certificate, list_records, revoke_certificates
-from dcfpca.pki.index import read_index
+from dcfpca.pki.authority import CertificateRequest, new_request, read_request
+from dcfpca.pki.ca_directory import issue_certificate, list_records, read_index, revoke_certificates
 from dcfpca.pki.keys import new_private_key, public_der
-from dcfpca.pki.requests import CertificateRequest, new_request, read_request
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 KEY = new_private_key()

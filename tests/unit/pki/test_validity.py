@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dcfpca.doctor.local_checks import expiry
+from dcfpca.doctor.checks import expiry
 from dcfpca.identity import Role
 from dcfpca.pki import create_authority, issue_credentials, load_credentials, whole_days
 

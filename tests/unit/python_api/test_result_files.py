@@ -12,7 +12,7 @@ import pytest
 import dcfpca
 from dcfpca.errors import BadInput, UnusableState
 from dcfpca.methods import method_of
-from dcfpca.python_api.result_tables import read_table
+from dcfpca.python_api.result_files import read_table
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.simulate import exchange
 from dcfpca.spec import RunSpec

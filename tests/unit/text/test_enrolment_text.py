@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from dcfpca.text.enrolment_text import enrolment_lines, reason_without_refusals, unknown_names
+from dcfpca.text.run_views import enrolment_lines, reason_without_refusals, unknown_names
 from dcfpca.v1 import admin_pb2 as pb
 
 

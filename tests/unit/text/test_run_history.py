@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from dcfpca.text.run_history import RunHistory, rounds_left, seconds_left
+from dcfpca.text.run_progress import RunHistory, rounds_left, seconds_left
 from dcfpca.v1 import admin_pb2 as pb
 
 

@@ -9,8 +9,7 @@ from dcfpca.privacy.zcdp import rho_of
 from dcfpca.spec import parse_spec
 from dcfpca.text import run_views
 from dcfpca.text.console import print_json
-from dcfpca.text.run_history import RunHistory
-from dcfpca.text.run_progress import RunProgress, picture, round_line
+from dcfpca.text.run_progress import RunHistory, RunProgress, picture, round_line
 from dcfpca.v1 import admin_pb2 as pb
 
 SPEC = parse_spec({"max_rank": 4, "rows": 20, "rounds": 50, "label": "[bold]spring[/]"})

@@ -11,7 +11,7 @@ import pytest
 from pyarrow import parquet
 from scipy import sparse
 
-from dcfpca.python_api.result_tables import read_table
+from dcfpca.python_api.result_files import read_table
 from dcfpca.rpca.method import ColumnScores, ResultBlock
 from participant.results import flag_tables
 from participant.results.block_files import FlaggedEntries, flagged_entries

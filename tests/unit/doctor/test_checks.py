@@ -10,8 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dcfpca.doctor import CheckResult, Level, fail, ok, warn, worst
-from dcfpca.doctor.local_checks import check_credentials, check_directory
-from dcfpca.doctor.network_checks import check_clock, check_version
+from dcfpca.doctor.checks import check_clock, check_credentials, check_directory, check_version
 from dcfpca.errors import BadInput
 from dcfpca.identity import Role
 from dcfpca.pki import Authority, SiteFiles, create_authority, issue_credentials
