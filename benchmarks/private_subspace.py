@@ -16,11 +16,10 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +30,6 @@ from dcfpca.privacy.noise_stream import KEY_BYTES, noise_entropy
 from dcfpca.privacy.settings import PrivacySettings
 from dcfpca.rpca.column_blocks import ArrayColumns, equal_counts, split
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.private import numpy_cleaning
-from dcfpca.rpca.private.cleaning import new_cleaner
-from dcfpca.rpca.private.numpy_cleaning import Cleaner
 from dcfpca.rpca.private.plan import PrivatePlan
 from dcfpca.rpca.private.schedule import predicted_error
 from dcfpca.rpca.private.stages import PrivateSolver, private_method
@@ -145,33 +141,28 @@ def f1(flagged: NDArray[np.bool_], wrong: NDArray[np.bool_]) -> float:
 
 
 def round_costs(rows: int = 1000, rank: int = 10, columns: int = 5000) -> Iterator[dict[str, Any]]:
-    """CPU seconds of a site's rounds once the tensors are of their final width: without privacy, and with its noise, by
-    the compiled loops and by those in numpy. Rounds take turns, so that what else the machine does concerns all."""
+    """CPU seconds of a site's rounds once the tensors are of their final width: without privacy, and with its noise.
+    Rounds take turns, so that what else the machine does concerns both."""
     M = Cell(rows, rank, columns, gross=True).data().astype(np.float64)
     keys = {"rows": rows, "rank": rank, "closing_rounds": False}
     private = {"epsilon": 8.0, "clip": 10.0, "max_error": 1.0, "rounds": 6}
     exact, noisy = method_of(parse_spec(keys)), method_of(parse_spec({**keys, "privacy": private}))
-    ways: dict[str, tuple[Method, Callable[[], Cleaner]]] = {
-        "without": (exact, new_cleaner),
-        "with": (noisy, new_cleaner),
-        "with, in numpy": (noisy, lambda: numpy_cleaning.clean),
-    }
+    ways = {"without": exact, "with": noisy}
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(REPEATS):
-        for costs in zip(*(_rounds(method, M, cleaner) for method, cleaner in ways.values()), strict=True):
+        for costs in zip(*(_rounds(method, M) for method in ways.values()), strict=True):
             for own, cost in zip(seconds.values(), costs, strict=True):
                 own.append(cost)
     for name, own in seconds.items():
         yield {"way": name, "rows": rows, "rank": rank, "columns": columns, "seconds": float(np.median(own))}
 
 
-def _rounds(method: Method, M: FloatArray, cleaner: Callable[[], Cleaner]) -> Iterator[float]:
+def _rounds(method: Method, M: FloatArray) -> Iterator[float]:
     """CPU seconds of the rounds MEASURED."""
     site, consensus = method.site(ArrayColumns(M)), method.begin()
     while consensus.outcome is None and consensus.round < MEASURED.stop:
         clock = time.process_time()
-        with patch("dcfpca.rpca.private.site.new_cleaner", cleaner):
-            total = exchange(method, consensus, [site])
+        total = exchange(method, consensus, [site])
         if isinstance(method.solver, PrivateSolver):
             answer = total.sums.flat()
             entropy = noise_entropy(bytes(KEY_BYTES), "run", consensus.round, b"consensus", grid_digest(answer))

@@ -25,7 +25,7 @@ from participant import wire_codec
 from participant.config import Config
 from participant.driver import RunDriver, SiteServices
 from participant.egress import Egress
-from participant.engine.thread_engine import Engine, prepare_loops, prepare_private_loops, prepare_widths
+from participant.engine.thread_engine import Engine, prepare_loops, prepare_widths
 from participant.link import Connection, Link
 from participant.local_site import LocalSite, open_site
 from participant.peer_verifier import KeptRevocationList
@@ -134,11 +134,10 @@ class Daemon:
         if self._config.engine.kind != "method":
             return
         with contextlib.suppress(BadInput):
-            proposed, engine = parse_spec(spec), self._services.engine
-            preparing = (
-                prepare_widths(engine, proposed.width) if proposed.privacy is None else prepare_private_loops(engine)
-            )
-            task = asyncio.ensure_future(preparing)
+            proposed = parse_spec(spec)
+            if proposed.privacy is not None:  # its columns are cleaned in numpy
+                return
+            task = asyncio.ensure_future(prepare_widths(self._services.engine, proposed.width))
             self._preparing.add(task)
             task.add_done_callback(self._preparing.discard)
 

@@ -28,7 +28,6 @@ from dcfpca.rpca.kernels.loop_loading import await_thin_loops, compiled_here, lo
 from dcfpca.rpca.kernels.loop_selection import compiled_loops
 from dcfpca.rpca.kernels.step_parameters import THIN_WIDTH
 from dcfpca.rpca.method import Columns, Consensus, ResultBlock, TensorMessage
-from dcfpca.rpca.private.cleaning import load_cleaning_loops
 from dcfpca.rpca.refinement.hidden_entries import load_hidden_entry_loops
 from dcfpca.rpca.round_limits import automatic_bound
 from dcfpca.rpca.stage import Site
@@ -220,11 +219,6 @@ async def prepare_loops(engine: Engine, rows: int) -> None:
     await engine.run(partial(load_loops, [bound]))
     await engine.run(load_hidden_entry_loops)
     log("loops_loaded", seconds=round(time.monotonic() - began, 2), compiled=compiled_here())
-
-
-async def prepare_private_loops(engine: Engine) -> None:
-    """Load or compile the loops of private runs."""
-    await engine.run(load_cleaning_loops)
 
 
 async def prepare_widths(engine: Engine, widest: int) -> None:

@@ -80,19 +80,6 @@ def fetch(builder: Any, pointer: Any, place: Any) -> None:
     builder.call(_known(builder, takes, "llvm.prefetch.p0"), [builder.gep(pointer, [place]), *flags])
 
 
-def _prefetch(_: Any, array: Any, place: Any) -> tuple[Any, Callable[..., Any]]:
-    """Fetches the cache line of the entry at this place of a C-contiguous array, counted row by row."""
-
-    def emit(context: Any, builder: Any, signature: Any, given: Sequence[Any]) -> Any:
-        fetch(builder, context.make_array(signature.args[0])(context, builder, given[0]).data, given[1])
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp), emit
-
-
-prefetch: Any = intrinsic(_prefetch)
-
-
 def _known(builder: Any, takes: Any, name: str) -> Any:
     """The declaration of an external function with this name."""
     declare: Any = cgutils.get_or_insert_function

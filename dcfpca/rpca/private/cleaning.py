@@ -14,24 +14,36 @@ While there is no U yet, Y = ψ(D) under a threshold of 3s.
 Whatever is done to a column depends on that column and on what was broadcast, never on another column: no scale, median
 or warm start is shared. Coefficients and cleaned entries are rounded to whole numbers, all products of whole numbers
 are exact, and everything else goes entry by entry, so that no bit of a column's result changes with the columns beside
-it, nor with the loops that form it: `numpy_cleaning` and `compiled_cleaning` give the same bits. Sensitivity then
-follows from the length alone. As |E| ≤ 3s and |ψ| ≤ 3t ≤ 3s entry by entry, a column of m rows
+it. Sensitivity then follows from the length alone. As |E| ≤ 3s and |ψ| ≤ 3t ≤ 3s entry by entry, a column of m rows
 has |a₁| ≤ 3s√m, |a₂| ≤ |Y₁| ≤ 9s√m and |Y| ≤ 15s√m, which is what the bits of whole numbers rest on.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import scipy
+from numpy.typing import NDArray
 
-from dcfpca.rpca.kernels.numba_compiler import compiler
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.private import numpy_cleaning
-from dcfpca.rpca.private.column_scales import ColumnUnits, column_units
-from dcfpca.rpca.private.numpy_cleaning import Cleaned, Cleaner
+from dcfpca.rpca.private.column_scales import DEVIATIONS, ColumnUnits, column_units, residual_scales, sampled
 from dcfpca.rpca.private.schedule import LENGTH_BINS
 from dcfpca.rpca.private.whole_numbers import WholeBasis
+
+CONCAVITY = 3.0
+NO_SIGN = 0.0
+"""Added to make −0 into 0, so that the bits of a result say no more than its value."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cleaned:
+    """Y (m × n), YᵀU (n × width) and the sums of squares of the columns of Y."""
+
+    Y: FloatArray
+    projections: FloatArray
+    squares: FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,27 +72,89 @@ class Contributions:
         return np.bincount(places, minlength=LENGTH_BINS).astype(np.float64)
 
 
-def contributions(
-    M: FloatArray, basis: WholeBasis, cleaner: Cleaner, units: ColumnUnits | None = None
-) -> Contributions:
+def contributions(M: FloatArray, basis: WholeBasis, units: ColumnUnits | None = None) -> Contributions:
     """Clean the columns of a block; `units` are theirs, where they are known already."""
     with np.errstate(all="ignore"):  # a column of extreme numbers may overflow; it is then left out
         units = units or column_units(M, basis.fixed)
-        return Contributions(cleaner(M, units, basis), units)
+        return Contributions(clean(M, units, basis), units)
 
 
-def new_cleaner() -> Cleaner:
-    """A compiled one where numba is installed, else the one in numpy; not to be shared between threads."""
-    if compiler() is None:
-        return numpy_cleaning.clean
-    from dcfpca.rpca.private.compiled_cleaning import CompiledCleaner, compiled_loops  # noqa: PLC0415
+def clean(M: FloatArray, units: ColumnUnits, basis: WholeBasis) -> Cleaned:
+    """Columns of M, each in its units, without gross errors."""
+    D = np.multiply(M, units.factors, order="C")
+    np.rint(D, out=D)
+    if basis.rank:
+        Y, sums = _without_gross(D, units, basis)
+    else:
+        Y = np.rint(influence(D, units.scales)) + NO_SIGN
+        sums = Y.T @ basis.whole
+    return Cleaned(Y, sums * basis.unit + NO_SIGN, np.einsum("ij,ij->j", Y, Y))
 
-    return CompiledCleaner(compiled_loops())
+
+def _without_gross(D: FloatArray, units: ColumnUnits, basis: WholeBasis) -> tuple[FloatArray, FloatArray]:
+    """Y and YᵀU."""
+    E = np.minimum(D, units.limits)
+    np.maximum(E, -units.limits, out=E)
+    E[np.isnan(E)] = 0.0
+    E += NO_SIGN
+    sums = E.T @ basis.whole
+    L = _low_rank(sums[:, : basis.rank], basis)
+    scales = residual_scales(sampled(E), sampled(L), units.scales)
+    gross = _GrossEntries.of(D, E, np.abs(E - L) > DEVIATIONS * scales, scales, basis.fixed.farthest)
+    _, gained = gross.amended(L, basis.entering)
+    cleaned, gained = gross.amended(_low_rank(sums[:, : basis.rank] + gained, basis), basis.whole)
+    np.put(E, gross.places, cleaned)
+    return E, sums + gained
 
 
-def load_cleaning_loops() -> None:
-    """Clean a small block, so that the compiled loops are there; without numba it does next to nothing."""
-    contributions(np.eye(4, 3), WholeBasis.of(np.eye(4, 2), 1), new_cleaner())
+def _low_rank(sums: FloatArray, basis: WholeBasis) -> FloatArray:
+    L: FloatArray = basis.entering @ _rounded_coefficients(sums, basis).T
+    return L
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _GrossEntries:
+    """The entries that E does not state, or states too far from L: where they are, row by row, and D and E there."""
+
+    shape: tuple[int, int]
+    places: NDArray[np.int64]
+    columns: NDArray[np.int32]
+    starts: NDArray[np.int32]
+    entries: FloatArray
+    own: FloatArray
+    scales: FloatArray
+
+    @staticmethod
+    def of(
+        D: FloatArray, E: FloatArray, marked: NDArray[np.bool_], scales: FloatArray, farthest: float
+    ) -> _GrossEntries:
+        """Those that are marked, or where E is not D."""
+        marked |= D != E
+        places = np.flatnonzero(marked)
+        columns = (places % E.shape[1]).astype(np.int32)
+        starts = np.searchsorted(places, E.shape[1] * np.arange(E.shape[0] + 1)).astype(np.int32)
+        entries = np.clip(D.ravel()[places], -farthest, farthest)
+        rows, count = E.shape
+        return _GrossEntries((rows, count), places, columns, starts, entries, E.ravel()[places], scales[columns])
+
+    def amended(self, L: FloatArray, U: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Y at these places, and what UᵀE gains by it."""
+        low = L.ravel()[self.places]
+        cleaned = np.rint(low + influence(self.entries - low, self.scales)) + NO_SIGN
+        change: Any = scipy.sparse.csr_array((cleaned - self.own, self.columns, self.starts), shape=self.shape)
+        return cleaned, change.T @ U
+
+
+def _rounded_coefficients(sums: FloatArray, basis: WholeBasis) -> FloatArray:
+    """UᵀY rounded to whole numbers, in units in which a product with the whole basis is L."""
+    return np.rint(sums * basis.unit) * basis.unit
+
+
+def influence(R: FloatArray, scales: FloatArray) -> FloatArray:
+    """ψ(R) under thresholds of three scales, as in `thresholds.influence`; zero where R is NaN."""
+    sizes = np.abs(R)
+    room = np.maximum((CONCAVITY * (DEVIATIONS * scales) - sizes) / (CONCAVITY - 1.0), 0.0)
+    return np.where(np.isnan(R), 0.0, np.copysign(np.minimum(sizes, room), R))
 
 
 def bin_length(place: int) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,25 +53,16 @@ def column_units(M: FloatArray, fixed: FixedPoint) -> ColumnUnits:
     return ColumnUnits(exponents, factors, scales * factors)
 
 
-CountSmall = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
-
-
-def residual_scales(E: FloatArray, L: FloatArray, own: FloatArray, count_small: CountSmall) -> FloatArray:
+def residual_scales(E: FloatArray, L: FloatArray, own: FloatArray) -> FloatArray:
     """A robust deviation of E − L, both finite and on the sampled rows: between half of the column's own and all."""
     least = LEAST_SHARE * own
     scales = least.copy()
     # Only where the median is above the least does it have to be found.
-    above = 2 * count_small(E, L, least) < E.shape[0]
+    above = 2 * (NORMAL_MEDIAN * np.abs(E - L) <= least).sum(axis=0) < E.shape[0]
     if above.any():
         medians = lower_medians(np.abs(E[:, above] - L[:, above]))
         scales[above] = np.clip(NORMAL_MEDIAN * medians, least[above], own[above])
     return scales
-
-
-def count_small(E: FloatArray, L: FloatArray, least: FloatArray) -> FloatArray:
-    """For each column in how many rows the residual E − L, as a deviation, is no more than `least`."""
-    counts: FloatArray = (NORMAL_MEDIAN * np.abs(E - L) <= least).sum(axis=0, dtype=np.float64)
-    return counts
 
 
 def lower_medians(sizes: FloatArray) -> FloatArray:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.method import Columns, FloatArray, ResultBlock, TensorMessage
-from dcfpca.rpca.private.cleaning import Contributions, contributions, new_cleaner
+from dcfpca.rpca.private.cleaning import Contributions, contributions
 from dcfpca.rpca.private.column_scales import ColumnUnits
 from dcfpca.rpca.private.plan import PrivatePlan
 from dcfpca.rpca.private.schedule import LENGTH_BINS
@@ -71,10 +71,9 @@ class PrivateFit:
         return dict(self._certificate)
 
     def _contributions(self, basis: WholeBasis) -> Iterator[Contributions]:
-        """Of one block after the other; each holds until the next is asked for."""
-        cleaner = new_cleaner()
+        """Of one block after the other."""
         for start, stop in self._blocks:
-            block = contributions(self._columns.read(start, stop), basis, cleaner, self._units.get(start))
+            block = contributions(self._columns.read(start, stop), basis, self._units.get(start))
             self._units[start] = block.units
             yield block
 

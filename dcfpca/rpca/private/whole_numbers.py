@@ -31,7 +31,7 @@ _EXACT_BITS = 53
 FARTHEST_BITS = 6
 """Entries are stated no farther from zero than 2⁶ robust deviations of their column: all beyond are gross anyhow."""
 _MOST_COLUMN_BITS = 18
-"""With which no entry is stated by a number that single precision does not hold exactly (2²⁴)."""
+"""An entry is then stated by at most 24 bits; more would tell nothing that noise does not hide."""
 _LENGTH_BITS = 10
 """A cleaned column has a mean square of at most (15 · 2)² = 2^9.8 squared units of its bits (`cleaning`)."""
 
