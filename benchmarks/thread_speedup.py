@@ -31,7 +31,7 @@ from benchmarks.out_of_core import forget, generate, read_once
 from dcfpca.freed_memory import keep_freed_memory
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
-from dcfpca.rpca.kernels.loop_loading import load_loops
+from dcfpca.rpca.kernels.compiled_loops import load_loops
 from dcfpca.rpca.method import Columns, Consensus, Total
 from dcfpca.rpca.stage_list import Method
 from dcfpca.rpca.synthetic import Recipe

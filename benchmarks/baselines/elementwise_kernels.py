@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dcfpca.rpca.kernels.numba_compiler import RELAXED, compiler
+from dcfpca.rpca.kernels.compiled_loops import RELAXED, compiler
 from dcfpca.rpca.method import FloatArray
 
 

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dcfpca.rpca.kernels.array_types import WorkArray
-from dcfpca.rpca.kernels.loop_loading import load_loops
-from dcfpca.rpca.method import Consensus
+from dcfpca.rpca.kernels.compiled_loops import load_loops
+from dcfpca.rpca.method import Consensus, WorkArray
 from dcfpca.rpca.metrics import paper_error, relative_squared_error
 from dcfpca.rpca.simulate import SiteResult, collect, exchange
 from dcfpca.rpca.stage import Site

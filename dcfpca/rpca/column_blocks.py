@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.errors import BadInput
-from dcfpca.rpca.kernels.array_types import LINE
 from dcfpca.rpca.method import Columns, FloatArray
 
+LINE = 64  # bytes of a cache line
 LINE_NUMBERS = LINE // 4  # numbers in a cache line, in single precision
 BLOCK_BYTES = 1 << 20  # A block of columns this large, its residual and its factors stay in a core's cache.
 

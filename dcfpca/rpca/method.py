@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
+# Early rounds are worked in single precision: what they are about is far above its rounding.
+WorkArray = NDArray[Any]
 
 
 class Kind(Enum):

@@ -11,7 +11,6 @@ from scipy import sparse
 from dcfpca.errors import BadMessage
 from dcfpca.privacy.discrete_gaussian import Entropy
 from dcfpca.rpca.column_blocks import check_entries
-from dcfpca.rpca.kernels.loop_selection import active_loops
 from dcfpca.rpca.kernels.order_independent_sum import OrderIndependentSum
 from dcfpca.rpca.method import (
     Columns,
@@ -88,7 +87,7 @@ def simulate(method: Method, columns: Sequence[Columns], observe: Observe | None
 def exchange(method: Method, consensus: Consensus, sites: Sequence[Site]) -> Total:
     """One round: every site answers the broadcast, and the updates are added as the aggregator adds them."""
     layout = method.stage(consensus.stage).up
-    running = OrderIndependentSum(layout.size, active_loops().add_compensated)
+    running = OrderIndependentSum(layout.size)
     for site in sites:
         update = _checked(site.answer(consensus), layout)
         running.add(update.tensor.ravel())

@@ -28,11 +28,3 @@ def influence(x: FloatArray, threshold: float | FloatArray, a: float) -> FloatAr
     """ψ(x) = x − firm(x): the part of a residual that is not an outlier. |ψ| ≤ θ, and 0 beyond aθ."""
     room = np.maximum((a * threshold - np.abs(x)) / (a - 1.0), 0.0)
     return np.clip(x, -room, room)
-
-
-def firm_weights(values: FloatArray, threshold: float, b: float) -> FloatArray:
-    """firm(σ; ρ, b)/σ for singular values: 0 for those under ρ, 1 for those over bρ."""
-    weights = np.zeros_like(values)
-    over = values > threshold
-    weights[over] = firm(values[over], threshold, b) / values[over]
-    return weights

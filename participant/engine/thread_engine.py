@@ -24,9 +24,14 @@ from threadpoolctl import ThreadpoolController
 
 from dcfpca.logs import log
 from dcfpca.rpca.column_blocks import block_width
-from dcfpca.rpca.kernels.loop_loading import await_thin_loops, compiled_here, load_loops, load_thin_loops
-from dcfpca.rpca.kernels.loop_selection import compiled_loops
-from dcfpca.rpca.kernels.step_parameters import THIN_WIDTH
+from dcfpca.rpca.kernels.compiled_loops import (
+    THIN_WIDTH,
+    await_thin_loops,
+    compiled_here,
+    compiled_loops,
+    load_loops,
+    load_thin_loops,
+)
 from dcfpca.rpca.method import Columns, Consensus, ResultBlock, TensorMessage
 from dcfpca.rpca.refinement.hidden_entries import load_hidden_entry_loops
 from dcfpca.rpca.round_limits import automatic_bound

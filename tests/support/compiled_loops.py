@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dcfpca.rpca.kernels.loop_loading import load_loops
+from dcfpca.rpca.kernels.compiled_loops import load_loops
 from dcfpca.rpca.refinement.hidden_entries import load_hidden_entry_loops
 
 # The widths of the runs that tests have, and the bound that a site has ready for runs without a rank.

@@ -1,4 +1,4 @@
-"""The elementwise and sparse parts of a local pass as plain loops. `loop_selection` compiles them.
+"""The elementwise and sparse parts of a local pass as plain loops. `compiled_loops` compiles them.
 
 Each has a numpy twin in `numpy_loops`, which says the same in a line or two and serves where there is no compiler.
 Selects instead of branches in the inner loops let the compiler make vector code of them; NaN fails every comparison,
@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.rpca.kernels.array_types import Directions, WorkArray
-from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.kernels.numpy_loops import Directions
+from dcfpca.rpca.method import FloatArray, WorkArray
 
 
 def sweep(M: WorkArray, L: WorkArray, threshold: float, a: float, keep: float, relaxation: float) -> None:
@@ -109,13 +109,3 @@ def outliers(
         rows[place], values[place] = i, r - left if r > 0.0 else r + left
         next_places[j] += 1
     return ends, rows, values, missing, squares
-
-
-def add_compensated(total: FloatArray, rest: FloatArray, piece: FloatArray) -> None:
-    """total ← total + piece, with the rounding error added to `rest`. See `loop_selection.STRICT`."""
-    for k in range(piece.shape[0]):
-        before = total[k]
-        after = before + piece[k]
-        added = after - before
-        rest[k] += (before - (after - added)) + (piece[k] - added)
-        total[k] = after

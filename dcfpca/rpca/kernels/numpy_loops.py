@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.rpca.kernels.array_types import Directions, WorkArray
-from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.method import FloatArray, WorkArray
 from dcfpca.rpca.thresholds import firm, influence
 
 EXPONENT_SHIFT, EXPONENT_LAST, EXPONENT_BIAS = 52, 2047, 1022  # of a double without its sign
-STRETCH = 32_768  # numbers that stay in cache through the steps of an addition; fewer cost more in calls
+# As many zeros as directions: loops are compiled for the length of a tuple, so that sums over directions are unrolled.
+Directions = tuple[int, ...]
 
 
 def sweep(M: WorkArray, L: WorkArray, threshold: float, a: float, keep: float, relaxation: float) -> None:
@@ -72,24 +72,6 @@ def outliers(
     values = firm(residuals, threshold, a)
     squares = np.sum(R**2, where=np.abs(R) <= threshold) + np.sum((residuals - values) ** 2)
     return ends, rows.astype(np.int32), values, int(np.count_nonzero(np.isnan(R))), float(squares)
-
-
-def add_compensated(total: FloatArray, rest: FloatArray, piece: FloatArray) -> None:
-    """total ← total + piece, with the rounding error added to `rest`. In stretches that stay in cache."""
-    room = np.empty((3, min(piece.size, STRETCH)))
-    with np.errstate(invalid="ignore", over="ignore"):  # an update that is not finite is the reader's affair
-        for first in range(0, piece.size, STRETCH):
-            cut = slice(first, first + STRETCH)
-            before, more = total[cut], piece[cut]
-            after, added, lost = room[:, : more.size]
-            np.add(before, more, out=after)
-            np.subtract(after, before, out=added)
-            np.subtract(after, added, out=lost)
-            np.subtract(before, lost, out=lost)
-            np.subtract(more, added, out=added)
-            lost += added
-            rest[cut] += lost
-            before[:] = after
 
 
 def exponent_histogram(sizes: FloatArray, unit: float, lowest: int, bins: int, step: int = 1) -> FloatArray:

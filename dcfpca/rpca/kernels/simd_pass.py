@@ -1,4 +1,4 @@
-"""A pass over M for few directions in explicit vector instructions. Needs numba: `loop_selection` checks first.
+"""A pass over M for few directions in explicit vector instructions. Needs numba: `compiled_loops` checks first.
 
 A compiler makes vectors of plain loops only along a row, so that coefficients and sums go through memory for every
 entry, and it does not know that the next rows of a block lie far off in memory. Here a strip of one cache line of
@@ -17,7 +17,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from dcfpca.rpca.kernels.array_types import LINE, Directions, WorkArray
+from dcfpca.rpca.column_blocks import LINE
+from dcfpca.rpca.kernels.numpy_loops import Directions
+from dcfpca.rpca.method import WorkArray
 
 ROWS_AT_A_TIME = 16  # of all strips, so that their data comes to the L1 cache line after line
 CONTRACT = ("contract", "nsz")  # products may be fused into sums; NaN and Inf keep their meaning

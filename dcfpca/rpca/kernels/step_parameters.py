@@ -1,4 +1,4 @@
-"""The parameters of a local step, and the coefficients it fills in."""
+"""What a local step works with: its parameters, the coefficients it fills in, momentum, and scratch buffers."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dcfpca.rpca.kernels.array_types import WorkArray
-from dcfpca.rpca.kernels.loop_selection import AWAITED_WIDTHS
-from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.column_blocks import LINE
+from dcfpca.rpca.kernels.compiled_loops import AWAITED_WIDTHS, THIN_WIDTH, read_only, row_strided_view
+from dcfpca.rpca.method import FloatArray, WorkArray
 
-THIN_WIDTH = 6  # up to so many directions, passes that never form L are faster than matrix products …
-THIN_COLUMNS = 32  # … over blocks of at least so many columns; blocks of a tall matrix have few
+THIN_COLUMNS = 32  # of a block for thin passes; blocks of a tall matrix have few
+ROWS = 4  # rows of influences per step of a thin product
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepPlan:
     """The parameters of a site's local passes; all of them come from the broadcast and the settings."""
 
-    U: WorkArray  # m × p, orthonormal columns, in the precision of the round; contiguous where `thin`, for the loops
+    U: WorkArray  # m × p, orthonormal columns, in the precision of the round; contiguous where few, for the loops
     scales: FloatArray  # what each direction's coefficients are divided by in the update, the unit included
     threshold: float  # θ
     a: float  # a of firm thresholding
@@ -30,19 +30,11 @@ class StepPlan:
     sample: NDArray[np.intp]  # rows on which residuals are counted
     entering: EnteringDirections
 
-    @property
-    def thin(self) -> bool:
-        """True if the directions are few enough (THIN_WIDTH) for passes that do not form L."""
-        return 0 < self.width <= THIN_WIDTH
-
-    def uses_thin_passes(self, M: FloatArray) -> bool:
-        """True if the plan is `thin`, its loops are not awaited, and this block has enough columns (THIN_COLUMNS)."""
-        return self.thin and self.width not in AWAITED_WIDTHS and M.shape[1] >= THIN_COLUMNS
-
-    @property
-    def width(self) -> int:
-        """p."""
-        return int(self.U.shape[1])
+    def is_thin(self, M: FloatArray) -> bool:
+        """True if the directions are few enough for passes that do not form L, their loops are not awaited, and this
+        block has enough columns."""
+        width = self.U.shape[1]
+        return 0 < width <= THIN_WIDTH and width not in AWAITED_WIDTHS and M.shape[1] >= THIN_COLUMNS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,13 +49,16 @@ class EnteringDirections:
     def of(U: WorkArray, weights: FloatArray) -> EnteringDirections:
         """Select them; no copy where they are the first ones."""
         places = weights.nonzero()[0]
-        where = slice(0, places.size) if are_first(places) else places
+        where = places if places.size and places[-1] >= places.size else slice(0, places.size)
         return EnteringDirections(where, select_columns(U, places), weights[where].astype(U.dtype))
 
-    @property
-    def count(self) -> int:
-        """The number of them."""
-        return int(self.weights.size)
+
+def select_columns(U: WorkArray, places: NDArray[np.intp]) -> WorkArray:
+    """These columns: U itself where it is all of them, a view where they are the first ones."""
+    if places.size == U.shape[1]:
+        return U
+    are_first = places.size == 0 or places[-1] < places.size
+    return U[:, : places.size] if are_first else np.take(U, places, axis=1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,18 +78,6 @@ class Coefficients:
         return Coefficients(self.V[first:last], self.L[first:last])
 
 
-def select_columns(U: WorkArray, places: NDArray[np.intp]) -> WorkArray:
-    """These columns: U itself where it is all of them, a view where they are the first ones."""
-    if places.size == U.shape[1]:
-        return U
-    return U[:, : places.size] if are_first(places) else np.take(U, places, axis=1)
-
-
-def are_first(places: NDArray[np.intp]) -> bool:
-    """True if these places, in their order, are 0, 1, 2, …"""
-    return places.size == 0 or bool(places[-1] < places.size)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Momentum:
     """Adds β (L − L_before) to Y. The last pass of a block makes 1 + β of L; L_before is a product of thin factors, so
@@ -107,16 +90,35 @@ class Momentum:
     turn: WorkArray  # U_beforeᵀ U
     before_sum: WorkArray  # Σ over blocks of the coefficients of L_before, transposed, times V̂
 
+
+@dataclass(slots=True, eq=False)
+class ScratchBuffers:
+    """L, Y or influences of one block, in the round's precision, and a copy of its data where the loops need one."""
+
+    L: WorkArray  # aligned to a cache line for thin passes
+    data: FloatArray  # of the last block that was copied
+
     @staticmethod
-    def of(factor: float, before: FloatArray, U_before: WorkArray, turn: WorkArray) -> Momentum:
-        """Nothing added yet."""
-        dtype = turn.dtype
-        return Momentum(factor, before.astype(dtype, copy=False), U_before, turn, np.zeros(turn.shape, dtype))
+    def of(size: int, plan: StepPlan) -> ScratchBuffers:
+        """Buffers for blocks of up to this many entries; for thin passes, with rows and columns rounded up."""
+        rows, line = plan.U.shape[0], LINE // plan.U.itemsize
+        if not 0 < plan.U.shape[1] <= THIN_WIDTH:
+            return ScratchBuffers(np.empty(size, plan.U.dtype), np.empty((0, 0)))
+        most = -(-rows // ROWS) * ROWS * -(-size // (max(rows, 1) * line)) * line
+        room = np.empty(most + line, plan.U.dtype)
+        begin = -room.ctypes.data % LINE // plan.U.itemsize
+        return ScratchBuffers(room[begin : begin + most], np.empty((0, 0)))
 
-    def take_from_coefficients(self, first: int, V: FloatArray) -> None:
-        """Take β L_before out of V of the block that begins at column `first`."""
-        V -= self.before[first : first + V.shape[0]] @ (self.factor * self.turn)
+    def place(self, M: FloatArray) -> tuple[WorkArray, WorkArray]:
+        """M as the loops read it, and a buffer of its shape."""
+        there = row_strided_view(M)
+        if there is None:
+            self.data = self.data if self.data.shape == M.shape else np.empty(M.shape)
+            np.copyto(self.data, M)
+        return read_only(self.data) if there is None else there, self.L[: M.size].reshape(M.shape)
 
-    def add_block(self, first: int, right: WorkArray) -> None:
-        """Add the block to the sum; `right` is its V̂."""
-        self.before_sum[:] += self.before[first : first + right.shape[0]].T @ right
+    def influences(self, rows: int, columns: int) -> WorkArray:
+        """A buffer for the influences of a block: a row is a whole number of cache lines."""
+        line = LINE // self.L.itemsize
+        across = -(-columns // line) * line
+        return self.L[: rows * across].reshape(rows, across)

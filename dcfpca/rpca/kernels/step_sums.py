@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dcfpca.rpca.kernels.array_types import WorkArray
-from dcfpca.rpca.kernels.fused_low_rank_pass import FactoredData
-from dcfpca.rpca.kernels.loop_selection import active_loops
+from dcfpca.rpca.kernels.compiled_loops import active_loops
 from dcfpca.rpca.kernels.step_parameters import Momentum, StepPlan
-from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.method import FloatArray, WorkArray
+
+if TYPE_CHECKING:
+    from dcfpca.rpca.kernels.block_step import FactoredData
 
 # Residual sizes are counted in powers of two around the last known noise, from 2⁻¹⁴ to 2⁵ times it.
 HISTOGRAM_LOWEST = -14
@@ -33,20 +34,18 @@ class StepSums:
     @staticmethod
     def zeros(plan: StepPlan) -> StepSums:
         """Nothing added yet."""
-        return StepSums(np.zeros((plan.U.shape[0], plan.width)), np.zeros(HISTOGRAM_BINS))
+        return StepSums(np.zeros(plan.U.shape), np.zeros(HISTOGRAM_BINS))
 
     def add_product(self, Y: WorkArray | FactoredData, right: WorkArray) -> None:
-        """Add Y · right of a block."""
-        if isinstance(Y, FactoredData):
+        """Add Y · right of a block, a few rows at a time where that needs a place of its own."""
+        if not isinstance(Y, np.ndarray):
             self.tensor += Y.times(right)
         elif self.empty and right.dtype == self.tensor.dtype:
             np.matmul(Y, right, out=self.tensor)
-        elif self.empty:
-            for rows in self._strips():
-                self.tensor[rows] = Y[rows] @ right
         else:
-            for rows in self._strips():
-                self.tensor[rows] += Y[rows] @ right
+            for first in range(0, self.tensor.shape[0], ROWS):
+                rows = slice(first, first + ROWS)
+                self.tensor[rows] = Y[rows] @ right if self.empty else self.tensor[rows] + Y[rows] @ right
         self.empty = False
 
     def close(self, momentum: Momentum | None) -> None:
@@ -54,11 +53,9 @@ class StepSums:
         if momentum is None:
             return
         before = momentum.factor * momentum.before_sum
-        for rows in self._strips():
+        for first in range(0, self.tensor.shape[0], ROWS):
+            rows = slice(first, first + ROWS)
             self.tensor[rows] -= momentum.U_before[rows].astype(before.dtype, copy=False) @ before
-
-    def _strips(self) -> Iterator[slice]:
-        return (slice(first, first + ROWS) for first in range(0, self.tensor.shape[0], ROWS))
 
 
 def count_residuals(M: WorkArray, L: WorkArray, plan: StepPlan, sums: StepSums) -> None:
@@ -71,13 +68,11 @@ def count_residuals(M: WorkArray, L: WorkArray, plan: StepPlan, sums: StepSums) 
     sums.sampled += float(plan.sample.size * L.shape[1])
 
 
-def histogram_median(counts: FloatArray, unit: float, lowest: int, step: int = 1) -> float:
-    """The median of what was counted by `exponent_histogram`; 0 for no counts."""
-    return histogram_quantile(0.5, counts, unit, lowest, step)
-
-
 def histogram_quantile(share: float, counts: FloatArray, unit: float, lowest: int, step: int = 1) -> float:
-    """The size that this share of what was counted lies below, sizes evenly spread within a bin; 0 for no counts."""
+    """The size below which this share of what `exponent_histogram` counted lies, sizes evenly spread within a bin.
+
+    0 for no counts.
+    """
     cumulative = np.cumsum(counts)
     wanted = share * cumulative[-1]
     if wanted <= 0.0:

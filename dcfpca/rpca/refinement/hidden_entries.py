@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.rpca.column_blocks import blocks
-from dcfpca.rpca.kernels.numba_compiler import STRICT, compiler
-from dcfpca.rpca.kernels.scratch_buffers import read_only, readable_by_loops
+from dcfpca.rpca.kernels.compiled_loops import STRICT, compiler, read_only, readable_by_loops
 from dcfpca.rpca.method import Columns, FloatArray
 
 Keys = NDArray[np.uint64]

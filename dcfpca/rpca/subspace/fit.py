@@ -129,7 +129,7 @@ class SubspaceRounds(Stage):
         # A run begins anew after its first round, at a multiple of the noise that was measured in it.
         multiple = 2.0 * solver.settings.noise_factor
         if plan.start is CoefficientStart.SWEPT:
-            multiple = first_level(solver.settings.adjusted_for_size(min(float(solver.rows), plan.columns)))
+            multiple = first_level(solver.settings.adjusted(min(float(solver.rows), plan.columns)))
         if plan.threshold > max(before.threshold, multiple * plan.noise) * (1.0 + SAME):
             return "the threshold rose though the noise did not"
         largest = max(float(before.values.max(initial=0.0)), before.threshold * np.sqrt(before.columns))

@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.subspace.rayleigh_ritz import NUMERICALLY_ABSENT
 from dcfpca.rpca.subspace.round_plan import State
 from dcfpca.rpca.subspace.schedule import Schedule, noise_governs
 from dcfpca.rpca.subspace.settings import SubspaceSettings
-from dcfpca.rpca.thresholds import firm_weights
 
+NUMERICALLY_ABSENT = 1e-12  # of the largest
 MOVING = 0.1  # L moved by more than this share of itself in the last round
 DOMINANT = 3.5  # a singular value this many times the median of all
 STANDING = 1e-2  # L moved by less than this share of itself, and …
@@ -49,7 +47,10 @@ class RankRules:
         by_noise = not self.fixed_rank or (moving and has_dominant_value(values))
         if not by_noise and noise_governs(schedule, self.settings):
             return np.where(values > NUMERICALLY_ABSENT * values[0], 1.0, 0.0)
-        bar = self._outlier_bar(values[0], schedule, columns)
+        # While λ falls, a direction that outliers under λ could have made must wait, also where the rank is given; one
+        # that rounding could have made never enters.
+        bar = self.settings.rank_entry * np.sqrt(max(self.rows, columns)) * schedule.entry
+        bar = max(float(bar), self._rounding_bar(values[0], columns))
         if by_noise:
             bar = max(bar, self._noise_bar(stretch * schedule.influence, columns))
         # A cap at half the largest keeps an early overestimate from emptying L.
@@ -88,12 +89,6 @@ class RankRules:
             return self._gap_after(values, entering)
         return self.fixed_rank and entering > 0 and bool(values[-1] > EVIDENT_AS_LAST * least)
 
-    def _outlier_bar(self, largest: float, schedule: Schedule, columns: float) -> float:
-        """While λ falls, a direction that outliers under λ could have made must wait, also where the rank is given; one
-        that rounding could have made never enters."""
-        side = np.sqrt(max(self.rows, columns))
-        return max(float(self.settings.rank_entry * side * schedule.entry), self._rounding_bar(largest, columns))
-
     def _rounding_bar(self, largest: float, columns: float) -> float:
         return float(ROUNDING * np.sqrt(max(self.rows, columns)) * largest)
 
@@ -111,7 +106,7 @@ class RankRules:
         Until then, what is not yet explained of the strong ones looks like directions of its own; once these are in L,
         the entries that could tell lie beyond the threshold, and they stay.
         """
-        gaps = np.flatnonzero(self._gaps(values))
+        gaps = np.flatnonzero(values[:-1] / self.settings.narrow_gap >= values[1:])
         at_rest = old.change <= MOVING or old.held >= HELD_ROUNDS
         if at_rest or not gaps.size or (self.fixed_rank and not has_dominant_value(values)):
             return slice(self.width, None)
@@ -137,12 +132,15 @@ class RankRules:
 
     def _gap_after(self, values: FloatArray, entering: int) -> bool:
         """True if a gap follows the first `entering` singular values, so that they surely are directions of L."""
-        return bool(self._gaps(values)[entering - 1])
+        return bool(values[entering - 1] / self.settings.narrow_gap >= values[entering])
 
-    def _gaps(self, values: FloatArray) -> NDArray[np.bool_]:
-        """For each singular value but the last, whether a gap follows it."""
-        gaps: NDArray[np.bool_] = values[:-1] / self.settings.narrow_gap >= values[1:]
-        return gaps
+
+def firm_weights(values: FloatArray, threshold: float, b: float) -> FloatArray:
+    """firm(σ; ρ, b)/σ for singular values: 0 for those under ρ, 1 for those over bρ."""
+    weights = np.zeros_like(values)
+    over = values[values > threshold]
+    weights[values > threshold] = (over - np.minimum(over, np.maximum((b * threshold - over) / (b - 1.0), 0.0))) / over
+    return weights
 
 
 def standing(old: State, change: float, noise: float) -> bool:

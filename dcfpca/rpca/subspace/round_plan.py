@@ -50,7 +50,9 @@ class RoundPlan:
         weights, values = broadcast.scalars[head : head + width], broadcast.scalars[head + width :]
         U = np.require(broadcast.tensor, requirements=["C", "W"])  # the only kind that loops are compiled for
         single, narrow = map(bool, flags)
-        passes = threshold, noise, relaxation, step, momentum, single, narrow, _start(start)
+        if start not in STARTS:
+            raise BadMessage(f"The broadcast asks for coefficients to start by rule {start:g}, which does not exist.")
+        passes = threshold, noise, relaxation, step, momentum, single, narrow, STARTS[start]
         return RoundPlan(U, int(number), *passes, n, weights, values)
 
     def broadcast(self) -> TensorMessage:
@@ -79,12 +81,6 @@ def unit_and_scales(values: FloatArray) -> tuple[float, FloatArray]:
     largest = float(values.max())
     unit = largest if largest > 0.0 else 1.0
     return unit, np.maximum(values, SMALLEST_SCALE * unit)
-
-
-def _start(number: float) -> CoefficientStart:
-    if number not in STARTS:
-        raise BadMessage(f"The broadcast asks for coefficients to start by rule {number:g}, which does not exist.")
-    return STARTS[number]
 
 
 SCHEDULE_FIGURES = tuple(field.name for field in fields(Schedule))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dcfpca.rpca.kernels.step_sums import HISTOGRAM_LOWEST, histogram_median, histogram_quantile
+from dcfpca.rpca.kernels.step_sums import HISTOGRAM_LOWEST, histogram_quantile
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.subspace.settings import SubspaceSettings
 from dcfpca.rpca.thresholds import NORMAL_MEDIAN
@@ -83,14 +83,6 @@ def opening_schedule(scale: float, columns: float, width: int, settings: Subspac
 
 
 @dataclass(frozen=True, slots=True)
-class Movement:
-    """The movement of L in the round before."""
-
-    change: float  # relatively
-    at_rest: bool  # by less than the tolerance
-
-
-@dataclass(frozen=True, slots=True)
 class Measured:
     """Figures of the residuals, from the sums of a round."""
 
@@ -104,7 +96,7 @@ class Measured:
         influence, kept, sampled = scalars[1:4]
         if sampled <= 0.0:
             return Measured(0.0, 0.0, 1.0)
-        noise = NORMAL_MEDIAN * histogram_median(scalars[4:], schedule.noise, HISTOGRAM_LOWEST)
+        noise = NORMAL_MEDIAN * histogram_quantile(0.5, scalars[4:], schedule.noise, HISTOGRAM_LOWEST)
         deviation = schedule.relaxation * schedule.noise * np.sqrt(max(influence, 0.0) / sampled)
         return Measured(noise, float(deviation), kept / sampled)
 
@@ -122,8 +114,7 @@ def first_schedule(schedule: Schedule, scalars: FloatArray, settings: SubspaceSe
     By powers of two they tell what the opening exchange, which counts by powers of sixteen, could not: the scale, and
     how heavy the tails are. A direction must not wait for the λ that is raised for them.
     """
-    movement = Movement(change=1.0, at_rest=False)
-    after, sizes = next_schedule(schedule, Measured.of(schedule, scalars), movement, settings), scalars[4:]
+    after, sizes = next_schedule(schedule, Measured.of(schedule, scalars), 1.0, False, settings), scalars[4:]
     low, high = (histogram_quantile(share, sizes, schedule.noise, HISTOGRAM_LOWEST) for share in (0.2, 0.6))
     if low <= 0.0:
         return after
@@ -137,11 +128,14 @@ def first_level(settings: SubspaceSettings, raised: float = RAISED) -> float:
     return max(raised * LEAST_LEVEL, FIRST_LEVEL * settings.fall_lead)
 
 
-def next_schedule(schedule: Schedule, measured: Measured, movement: Movement, settings: SubspaceSettings) -> Schedule:
+def next_schedule(
+    schedule: Schedule, measured: Measured, change: float, at_rest: bool, settings: SubspaceSettings
+) -> Schedule:
     """The thresholds after a round, by what was measured in it. Step and momentum are plain; see `accelerated`.
 
-    While L is at rest a low threshold can do no harm, and λ falls as fast as it may. The λ that singular values are
-    compared with waits then, because values that are only rounding must not enter L.
+    `change` is how far L moved in the round before, relatively, and `at_rest` whether by less than the tolerance. While
+    L is at rest a low threshold can do no harm, and λ falls as fast as it may. The λ that singular values are compared
+    with waits then, because values that are only rounding must not enter L.
     """
     least = settings.floor * schedule.unit / settings.noise_factor
     noise = _with_hysteresis(max(measured.noise, least), schedule.noise)
@@ -151,14 +145,14 @@ def next_schedule(schedule: Schedule, measured: Measured, movement: Movement, se
     )
     return replace(
         schedule,
-        level=schedule.level * (settings.fall_fastest if movement.at_rest else fall),
-        entry=schedule.entry * (1.0 if movement.at_rest else fall),
+        level=schedule.level * (settings.fall_fastest if at_rest else fall),
+        entry=schedule.entry * (1.0 if at_rest else fall),
         noise=noise,
         influence=_with_hysteresis(measured.influence, schedule.influence),
         relaxation=relaxation,
         step=relaxation,
         momentum=0.0,
-        single=schedule.single * float(min(movement.change, noise / schedule.unit) > settings.single),
+        single=schedule.single * float(min(change, noise / schedule.unit) > settings.single),
     )
 
 
@@ -186,11 +180,13 @@ def _with_hysteresis(new: float, old: float) -> float:
 
 
 def accelerated(
-    schedule: Schedule, tangent: float, change: float, change_before: float, settings: SubspaceSettings
+    schedule: Schedule, rank: int, rows: int, change: float, change_before: float, settings: SubspaceSettings
 ) -> Schedule:
     """The schedule with step and momentum, once L moves little and not suddenly further than in the round before."""
     if change > settings.momentum_below or change > RESTART * max(change_before, ROUNDING):
         return schedule
+    # The dimension of the manifold of matrices of this rank, as a share of all dimensions.
+    tangent = rank * (rows + schedule.columns - rank) / (rows * max(schedule.columns, 1.0))
     largest, smallest = spectrum_ends(tangent, idle=1.0 - 1.0 / schedule.relaxation)
     step = 4.0 / (largest + smallest) ** 2
     momentum = MORE_MOMENTUM * ((largest - smallest) / (largest + smallest)) ** 2
@@ -209,17 +205,14 @@ def spectrum_ends(tangent: float, idle: float) -> tuple[float, float]:
     return largest, math.sqrt(max(1.0 - (one + other) ** 2, SMALLEST_EIGENVALUE))
 
 
-def tangent_share(rank: int, rows: int, columns: float) -> float:
-    """The dimension of the manifold of rows × columns matrices of this rank, as a share of all dimensions."""
-    return rank * (rows + columns - rank) / (rows * max(columns, 1.0))
-
-
-def quiet_rounds(
-    before: int, at_rest: bool, schedule: Schedule, old: Schedule, settings: SubspaceSettings, tolerance: float
-) -> int:
-    """Rounds in a row, `before` of them before this one, in which L was at rest for good."""
-    governed = noise_governs(schedule, settings) and not threshold_lowered(schedule, old, settings)
-    return before + 1 if at_rest and (governed or explained(schedule, tolerance)) else 0
+def is_final(schedule: Schedule, old: Schedule, settings: SubspaceSettings, tolerance: float) -> bool:
+    """Whether L at rest under this schedule is at rest for good."""
+    if explained(schedule, tolerance):
+        return True
+    # Where θ came down though the noise did not, what is at rest under the old one may move under this one.
+    fell = schedule.noise < old.noise / (1.0 + HYSTERESIS) ** 2
+    lowered = schedule.threshold(settings) < old.threshold(settings) / (1.0 + HYSTERESIS) ** 2
+    return noise_governs(schedule, settings) and (fell or not lowered)
 
 
 def next_round_explains(change: float, before: float, schedule: Schedule, old: Schedule, tolerance: float) -> bool:
@@ -255,9 +248,3 @@ def final_thresholds(schedule: Schedule, settings: SubspaceSettings, tolerance: 
 def noise_governs(schedule: Schedule, settings: SubspaceSettings) -> bool:
     """Whether the noise and not λ sets the threshold, so that a subspace at rest means the run is over."""
     return schedule.level <= 2.0 * max(settings.noise_factor * schedule.noise, settings.floor * schedule.unit)
-
-
-def threshold_lowered(schedule: Schedule, old: Schedule, settings: SubspaceSettings) -> bool:
-    """Whether θ came down though the noise did not: what is at rest under the old one may move under this one."""
-    same_noise = schedule.noise >= old.noise / (1.0 + HYSTERESIS) ** 2
-    return same_noise and schedule.threshold(settings) < old.threshold(settings) / (1.0 + HYSTERESIS) ** 2

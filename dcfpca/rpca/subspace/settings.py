@@ -55,12 +55,10 @@ class SubspaceSettings:
         """Passes over a site's data in one local step."""
         return self.passes
 
-    def adjusted_for_size(self, smaller_side: float) -> SubspaceSettings:
-        """These settings for a matrix whose smaller side is this: the smaller, the slower λ falls."""
+    def adjusted(self, smaller_side: float, warm: bool = False) -> SubspaceSettings:
+        """These settings for a matrix whose smaller side is this: the smaller, the slower λ falls. In a run that begins
+        at a known subspace, λ may fall as fast as the residual does."""
         caution = 1.0 / max(smaller_side, 1.0)
         fastest = min(self.fall_fastest + self.caution_fastest * caution, self.fall_slowest)
-        return replace(self, fall_fastest=fastest, fall_lead=self.fall_lead + self.caution_lead * caution)
-
-    def for_warm_start(self) -> SubspaceSettings:
-        """These settings for a run that begins at a known subspace: λ may fall as fast as the residual does."""
-        return replace(self, fall_fastest=WARM_FASTEST)
+        lead = self.fall_lead + self.caution_lead * caution
+        return replace(self, fall_fastest=WARM_FASTEST if warm else fastest, fall_lead=lead)

@@ -9,22 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.rpca.column_blocks import blocks, grouped
-from dcfpca.rpca.kernels.array_types import WorkArray
-from dcfpca.rpca.kernels.block_step import block_step, fitting_passes
-from dcfpca.rpca.kernels.fused_low_rank_pass import thin_first_pass
-from dcfpca.rpca.kernels.loop_selection import active_loops
+from dcfpca.rpca.kernels.block_step import block_step, first_coefficients, fitting_passes
+from dcfpca.rpca.kernels.compiled_loops import THIN_WIDTH, readable_by_loops
 from dcfpca.rpca.kernels.numpy_loops import exponent_histogram
-from dcfpca.rpca.kernels.scratch_buffers import ScratchBuffers, readable_by_loops
 from dcfpca.rpca.kernels.step_parameters import (
-    THIN_WIDTH,
     Coefficients,
     EnteringDirections,
     Momentum,
+    ScratchBuffers,
     StepPlan,
     select_columns,
 )
 from dcfpca.rpca.kernels.step_sums import StepSums
-from dcfpca.rpca.method import Columns, FloatArray, ResultBlock, TensorMessage
+from dcfpca.rpca.method import Columns, FloatArray, ResultBlock, TensorMessage, WorkArray
 from dcfpca.rpca.robust_projection import project
 from dcfpca.rpca.subspace.round_plan import CoefficientStart, RoundPlan, unit_and_scales
 from dcfpca.rpca.subspace.settings import OPENING_BINS, OPENING_LOWEST, OPENING_STEP, SubspaceSettings
@@ -100,7 +97,7 @@ class SubspaceFit:
     def _work(self, rule: CoefficientStart, momentum_factor: float, step: StepPlan) -> tuple[Coefficients, StepSums]:
         """The local passes over all blocks, from coefficients by this rule."""
         carried, momentum = self._carried(momentum_factor, step) if rule is CoefficientStart.CARRIED else (None, None)
-        fit, sums = Coefficients.empty(self._V.shape[0], step.width), StepSums.zeros(step)
+        fit, sums = Coefficients.empty(self._V.shape[0], step.U.shape[1]), StepSums.zeros(step)
         scratch = self._scratch(step)
         for first, last in self._blocks:
             M, block = self._columns.read(first, last), fit.block(first, last)
@@ -117,7 +114,7 @@ class SubspaceFit:
         U = select_columns(plan.U, plan.entering) if plan.single else step.U
         for group in grouped(self._blocks, RESULT_BYTES // (8 * max(plan.U.shape[0], 1))):
             begin, end = group[0][0], group[-1][1]
-            M, fit = self._columns.read(begin, end), Coefficients.empty(end - begin, step.width)
+            M, fit = self._columns.read(begin, end), Coefficients.empty(end - begin, step.U.shape[1])
             data, scratch = readable_by_loops(M), self._scratch(step)
             for first, last in group:
                 part = data[:, first - begin : last - begin]
@@ -176,7 +173,8 @@ class SubspaceFit:
         if not momentum:
             return start, None
         turn = turn if U is step.U else self._turn(step.U)
-        return start, Momentum.of(momentum, self._fitted, self._U, turn)
+        before = self._fitted.astype(turn.dtype, copy=False)
+        return start, Momentum(momentum, before, self._U, turn, np.zeros(turn.shape, turn.dtype))
 
     def _turn(self, U: WorkArray) -> WorkArray:
         """U_beforeᵀ U, as exactly as U_before and V were worked out."""
@@ -196,16 +194,10 @@ class SubspaceFit:
 
 def _first_fit(rule: CoefficientStart, M: FloatArray, plan: StepPlan, scratch: ScratchBuffers) -> WorkArray:
     """Coefficients of a block's columns in the entering directions, from the data alone."""
+    if rule is not _PROJECTED:
+        return first_coefficients(M, plan, scratch)
     U = plan.entering.U
-    if rule is _PROJECTED:
-        return project(U.astype(np.float64), M).coefficients.astype(U.dtype)
-    data, Y = scratch.place(M)
-    if plan.uses_thin_passes(M):
-        return thin_first_pass(data, M.shape[1], plan, scratch.L)
-    Y.fill(0.0)
-    active_loops().sweep(data, Y, plan.threshold, plan.a, 0.0, plan.relaxation)
-    start: WorkArray = Y.T @ U
-    return start
+    return project(U.astype(np.float64), M).coefficients.astype(U.dtype)
 
 
 def sampled_rows(rows: int, seed: int, settings: SubspaceSettings) -> NDArray[np.intp]:

@@ -17,7 +17,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dcfpca.rpca.kernels.loop_selection import active_loops
+from dcfpca.rpca.kernels.compiled_loops import active_loops
 from dcfpca.rpca.kernels.step_parameters import Coefficients, StepPlan
 from dcfpca.rpca.method import Columns, FloatArray, ResultBlock
 from dcfpca.rpca.robust_projection import project

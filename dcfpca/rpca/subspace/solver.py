@@ -14,7 +14,7 @@ import numpy as np
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.initial_basis import WARM, opening_basis, warm_mark
-from dcfpca.rpca.kernels.step_sums import histogram_median
+from dcfpca.rpca.kernels.step_sums import histogram_quantile
 from dcfpca.rpca.method import Columns, Consensus, Layout, Progress, TensorMessage, Total
 from dcfpca.rpca.stage import QuietStage
 from dcfpca.rpca.stage_checks import broken_count, exceeds
@@ -38,8 +38,10 @@ class SubspaceSolver:
     seed: int = 0
     settings: SubspaceSettings = field(default_factory=SubspaceSettings)
     fixed_rank: bool = True
+    rules: RankRules = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "rules", RankRules(self.rows, self.width, self.fixed_rank, self.settings))
         if not 1 <= self.width <= self.rows:
             raise BadInput(f"Rank {self.width} does not fit {self.rows} rows.", f"Choose a rank from 1 to {self.rows}.")
         if self.rounds < 1 or not self.tolerance >= 0.0:
@@ -57,11 +59,6 @@ class SubspaceSolver:
     def local(self, columns: Columns) -> SubspaceFit:
         """What a site that holds these columns begins with."""
         return SubspaceFit(columns, self.rows, self.width, self.seed, self.settings)
-
-    @property
-    def rules(self) -> RankRules:
-        """The rules for the rank."""
-        return RankRules(self.rows, self.width, self.fixed_rank, self.settings)
 
 
 OPEN = "open"
@@ -87,7 +84,7 @@ class SubspaceOpening(QuietStage):
             raise BadInput(
                 f"Rank {solver.width} does not fit {count:.0f} columns.", f"Choose a rank from 1 to {count:.0f}."
             )
-        median = histogram_median(np.array(sizes), 1.0, OPENING_LOWEST, OPENING_STEP)
+        median = histogram_quantile(0.5, np.array(sizes), 1.0, OPENING_LOWEST, OPENING_STEP)
         schedule = opening_schedule(NORMAL_MEDIAN * median, count, solver.width, settings)
         U = opening_basis(solver.rows, solver.width, solver.seed, consensus.memory)
         values = np.full(solver.width, schedule.unit * np.sqrt(max(count, 1.0)))

@@ -9,9 +9,7 @@ from dcfpca.errors import BadMessage
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import equal_counts, split
 from dcfpca.rpca.gradient.stages import GradientSolver, gradient_method
-from dcfpca.rpca.kernels import numpy_loops
-from dcfpca.rpca.kernels.loop_selection import active_loops
-from dcfpca.rpca.kernels.order_independent_sum import Add, OrderIndependentSum
+from dcfpca.rpca.kernels.order_independent_sum import OrderIndependentSum
 from dcfpca.rpca.method import Layout, TensorMessage
 from dcfpca.rpca.simulate import exchange, simulate
 from dcfpca.rpca.synthetic import Recipe, generate
@@ -58,15 +56,12 @@ def test_a_message_survives_flattening() -> None:
     np.testing.assert_array_equal(again.scalars, message.scalars)
 
 
-@pytest.mark.parametrize(
-    "add", [numpy_loops.add_compensated, active_loops().add_compensated], ids=["numpy", "compiled"]
-)
-def test_the_order_of_arrival_does_not_show_in_a_sum(add: Add) -> None:
+def test_the_order_of_arrival_does_not_show_in_a_sum() -> None:
     rng = np.random.default_rng(0)
     updates = [rng.standard_normal(10_000) * 10.0 ** rng.integers(-8, 8, 10_000) for _ in range(30)]
 
     def summed(order: np.ndarray) -> np.ndarray:
-        running = OrderIndependentSum(10_000, add)
+        running = OrderIndependentSum(10_000)
         for place in order:
             running.add(updates[place][:400])
             running.add(updates[place][400:], 400)
@@ -77,11 +72,8 @@ def test_the_order_of_arrival_does_not_show_in_a_sum(add: Add) -> None:
     np.testing.assert_array_equal(summed(rng.permutation(30)), exact)
 
 
-@pytest.mark.parametrize(
-    "add", [numpy_loops.add_compensated, active_loops().add_compensated], ids=["numpy", "compiled"]
-)
-def test_a_number_that_is_not_finite_stays_visible_in_the_sum(add: Add) -> None:
-    running = OrderIndependentSum(3, add)
+def test_a_number_that_is_not_finite_stays_visible_in_the_sum() -> None:
+    running = OrderIndependentSum(3)
     running.add(np.array([np.inf, np.nan, 1.0]))
     running.add(np.ones(3))
     np.testing.assert_array_equal(running.total(), [np.inf, np.nan, 2.0])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dcfpca.rpca.thresholds import firm, firm_weights, influence, soft
+from dcfpca.rpca.subspace.rank_rules import firm_weights
+from dcfpca.rpca.thresholds import firm, influence, soft
 
 GRID = np.linspace(-6.0, 6.0, 20001)
 

@@ -10,11 +10,10 @@ from scipy import sparse
 
 from dcfpca.rpca.kernels import numpy_loops, step_parameters
 from dcfpca.rpca.kernels.block_step import block_step
-from dcfpca.rpca.kernels.loop_selection import Loops, active_loops, compiled_loops, loops_in_numpy
+from dcfpca.rpca.kernels.compiled_loops import Loops, active_loops, compiled_loops, loops_in_numpy, row_strided_view
 from dcfpca.rpca.kernels.numpy_loops import exponent_histogram
-from dcfpca.rpca.kernels.scratch_buffers import ScratchBuffers, row_strided_view
-from dcfpca.rpca.kernels.step_parameters import Coefficients, EnteringDirections, StepPlan
-from dcfpca.rpca.kernels.step_sums import StepSums, histogram_median
+from dcfpca.rpca.kernels.step_parameters import Coefficients, EnteringDirections, ScratchBuffers, StepPlan
+from dcfpca.rpca.kernels.step_sums import StepSums, histogram_quantile
 from dcfpca.rpca.thresholds import firm
 
 SIZES = np.random.default_rng(0).standard_normal((40, 30))
@@ -139,11 +138,11 @@ def test_counts_add_up_over_any_split_and_give_the_median() -> None:
     whole = exponent_histogram(sizes, 1.0, -14, 20)
     parts = sum(exponent_histogram(part, 1.0, -14, 20) for part in np.split(sizes, [1, 7, 500]))
     np.testing.assert_array_equal(whole, parts)
-    assert histogram_median(whole, 1.0, -14) == pytest.approx(float(np.median(sizes)), rel=0.05)
+    assert histogram_quantile(0.5, whole, 1.0, -14) == pytest.approx(float(np.median(sizes)), rel=0.05)
 
 
 def test_zeros_do_not_count_and_nothing_has_no_scale() -> None:
-    assert histogram_median(exponent_histogram(np.zeros(9), 1.0, -14, 20), 1.0, -14) == 0.0
+    assert histogram_quantile(0.5, exponent_histogram(np.zeros(9), 1.0, -14, 20), 1.0, -14) == 0.0
 
 
 def test_a_block_is_read_where_it_lies_if_its_rows_are_contiguous() -> None:

@@ -10,8 +10,7 @@ import pytest
 
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
-from dcfpca.rpca.kernels import fused_low_rank_pass, loop_loading
-from dcfpca.rpca.kernels.loop_selection import AWAITED_WIDTHS
+from dcfpca.rpca.kernels import block_step, compiled_loops
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.simulate import exchange
 from dcfpca.spec import parse_spec
@@ -24,8 +23,7 @@ import numpy as np
 from dataclasses import fields, replace
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
-from dcfpca.rpca.kernels.loop_loading import load_loops
-from dcfpca.rpca.kernels.loop_selection import Loops, active_loops
+from dcfpca.rpca.kernels.compiled_loops import Loops, active_loops, load_loops
 from dcfpca.rpca.refinement.hidden_entries import HiddenEntryLoops, compiled_loops, load_hidden_entry_loops
 from dcfpca.rpca.simulate import collect, exchange
 from dcfpca.spec import RunSpec
@@ -72,14 +70,14 @@ def test_a_round_does_without_the_loops_of_a_width_that_are_awaited(monkeypatch:
         return consensus.broadcast.flat()
 
     expected = rounds()
-    monkeypatch.setattr(loop_loading, "_loaded", set())
-    loop_loading.await_thin_loops([4])
+    monkeypatch.setattr(compiled_loops, "_loaded", set())
+    compiled_loops.await_thin_loops([4])
     with monkeypatch.context() as nothing_thin:
-        nothing_thin.setattr(fused_low_rank_pass, "active_loops", lambda: None)
+        nothing_thin.setattr(block_step, "_thin_pass", None)
         found = rounds()
     assert float(np.linalg.norm(found - expected)) <= 1e-10 * float(np.linalg.norm(expected))
-    loop_loading.load_thin_loops(4)
-    assert 4 not in AWAITED_WIDTHS
+    compiled_loops.load_thin_loops(4)
+    assert 4 not in compiled_loops.AWAITED_WIDTHS
     np.testing.assert_array_equal(rounds(), expected)
 
 
