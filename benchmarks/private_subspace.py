@@ -30,8 +30,8 @@ from dcfpca.privacy.noise_stream import KEY_BYTES, noise_entropy
 from dcfpca.privacy.settings import PrivacySettings
 from dcfpca.rpca.column_blocks import ArrayColumns, equal_counts, split
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.private.plan import PrivatePlan
 from dcfpca.rpca.private.schedule import predicted_error
+from dcfpca.rpca.private.site import PrivatePlan
 from dcfpca.rpca.private.stages import PrivateSolver, private_method
 from dcfpca.rpca.private.whole_numbers import grid_digest
 from dcfpca.rpca.robust_projection import project

@@ -15,11 +15,10 @@ from benchmarks.paper.published import SINGULAR_VALUE_ERRORS, bound_tuning
 from dcfpca.rpca.gradient.settings import GradientSettings
 from dcfpca.rpca.gradient.stages import GradientSolver, gradient_method
 from dcfpca.rpca.method import Consensus, FloatArray
-from dcfpca.rpca.metrics import singular_value_error
 from dcfpca.rpca.stage_list import Method
 from dcfpca.rpca.subspace.fit import subspace_method
 from dcfpca.rpca.subspace.solver import SubspaceSolver
-from dcfpca.rpca.synthetic import Problem, paper_problem
+from dcfpca.rpca.synthetic import Problem, paper_problem, singular_value_error
 
 SITES = 10
 

@@ -17,10 +17,9 @@ from dcfpca.rpca.gradient.objective import LeftFactor, Penalties, check_penaltie
 from dcfpca.rpca.gradient.settings import GradientSettings
 from dcfpca.rpca.gradient.stages import GradientSolver, gradient_method
 from dcfpca.rpca.method import Consensus, FloatArray
-from dcfpca.rpca.metrics import relative_error
 from dcfpca.rpca.simulate import simulate
 from dcfpca.rpca.stage import Site
-from dcfpca.rpca.synthetic import Problem, paper_problem
+from dcfpca.rpca.synthetic import Problem, paper_problem, relative_error
 from dcfpca.rpca.thresholds import soft
 
 EXACT = 1e-9  # relative residual to which V is solved wherever g or its gradient is taken

@@ -23,8 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.peers.solver_race import LEVELS, TimeToLevel
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.metrics import relative_squared_error
-from dcfpca.rpca.synthetic import Problem
+from dcfpca.rpca.synthetic import Problem, relative_squared_error
 
 OWN_TOLERANCE = "own tolerance"
 MOST_ITERATIONS = 512

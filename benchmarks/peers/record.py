@@ -25,8 +25,7 @@ from benchmarks.peers.packaged_peers import LIMIT_SECONDS, packaged
 from benchmarks.peers.solver_race import baseline_peers, race
 from dcfpca.rpca.column_blocks import equal_counts
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.metrics import relative_squared_error
-from dcfpca.rpca.synthetic import Outliers, Problem, Recipe, generate
+from dcfpca.rpca.synthetic import Outliers, Problem, Recipe, generate, relative_squared_error
 
 Row = dict[str, object]
 KINDS = (Outliers.IMPULSE, Outliers.UNIFORM)

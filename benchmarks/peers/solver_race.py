@@ -20,11 +20,10 @@ from benchmarks import baselines
 from benchmarks.baselines.result import Observe
 from benchmarks.solver.timed_solve import solve
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.metrics import relative_squared_error
 from dcfpca.rpca.simulate import simulate
 from dcfpca.rpca.subspace.fit import subspace_method
 from dcfpca.rpca.subspace.solver import SubspaceSolver
-from dcfpca.rpca.synthetic import Problem
+from dcfpca.rpca.synthetic import Problem, relative_squared_error
 
 LEVELS = {"1e-6": 1e-6, "1e-10": 1e-10}
 OUR_ROUNDS, THEIR_ITERATIONS = 9, 45

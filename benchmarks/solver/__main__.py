@@ -23,14 +23,22 @@ from benchmarks.solver.choices import choices
 from benchmarks.solver.known_failures import known_failures
 from benchmarks.solver.timed_solve import solve
 from dcfpca.rpca.column_blocks import equal_counts, split
-from dcfpca.rpca.metrics import relative_error, relative_squared_error, singular_value_error
 from dcfpca.rpca.refinement.closing import with_closing_rounds
 from dcfpca.rpca.refinement.closing_plan import ClosingPlan
 from dcfpca.rpca.simulate import simulate
 from dcfpca.rpca.stage_list import Method
 from dcfpca.rpca.subspace.fit import subspace_method
 from dcfpca.rpca.subspace.solver import SubspaceSolver
-from dcfpca.rpca.synthetic import Outliers, Problem, Recipe, generate, paper_problem
+from dcfpca.rpca.synthetic import (
+    Outliers,
+    Problem,
+    Recipe,
+    generate,
+    paper_problem,
+    relative_error,
+    relative_squared_error,
+    singular_value_error,
+)
 
 Row = dict[str, object]
 TOLERANCE = 1e-11

@@ -11,13 +11,12 @@ import numpy as np
 
 from dcfpca.rpca.column_blocks import equal_counts
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.metrics import relative_error
 from dcfpca.rpca.refinement.closing import with_closing_rounds
 from dcfpca.rpca.refinement.closing_plan import ClosingPlan
 from dcfpca.rpca.simulate import simulate
 from dcfpca.rpca.subspace.fit import subspace_method
 from dcfpca.rpca.subspace.solver import SubspaceSolver
-from dcfpca.rpca.synthetic import Outliers, Problem, Recipe, generate
+from dcfpca.rpca.synthetic import Outliers, Problem, Recipe, generate, relative_error
 
 SEEDS = range(6)
 SITES = 2

@@ -16,7 +16,6 @@ from threadpoolctl import threadpool_limits
 
 from dcfpca.rpca.kernels.compiled_loops import load_loops
 from dcfpca.rpca.method import Consensus, WorkArray
-from dcfpca.rpca.metrics import paper_error, relative_squared_error
 from dcfpca.rpca.simulate import SiteResult, collect, exchange
 from dcfpca.rpca.stage import Site
 from dcfpca.rpca.stage_list import Method
@@ -24,7 +23,7 @@ from dcfpca.rpca.subspace.round_plan import CoefficientStart, RoundPlan
 from dcfpca.rpca.subspace.site import SKETCHING_ROUNDS
 from dcfpca.rpca.subspace.site_result import unexplained_text
 from dcfpca.rpca.subspace.solver import SubspaceSolver
-from dcfpca.rpca.synthetic import Problem
+from dcfpca.rpca.synthetic import Problem, paper_error, relative_squared_error
 
 LEVELS = ("1e-6", "1e-10", "1e-20")  # of ‖L−L₀‖²/‖L₀‖²
 FAR_OFF = 0.05  # relative change of L above which its squared error cannot be near any level

@@ -12,8 +12,7 @@ from scipy import sparse
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.metrics import paper_error, relative_error
-from dcfpca.rpca.synthetic import Problem, Recipe, generate
+from dcfpca.rpca.synthetic import Problem, Recipe, generate, paper_error, relative_error
 
 FEWEST_SITES = 2
 _FEWEST_COLUMNS = 2

@@ -26,11 +26,6 @@ if TYPE_CHECKING:
     from dcfpca.rpca.refinement.hidden_entries import HiddenColumns
     from dcfpca.rpca.stage_list import StagedSite
 
-SAME_COUNT = {64: 1e-6, 32: 1e-2}
-"""Relative difference of the number of columns from round to round: a sum of shares in fixed point of so many bits."""
-JUMP = 1e3
-"""Scales, thresholds and factors grow by no more than this, times √rows, from one round to the next."""
-
 Snapshot = Mapping[str, NDArray[np.generic]]
 
 
@@ -240,13 +235,3 @@ class PartAnswer:
     def __call__(self, site: StagedSite) -> FloatArray:
         """The part's answer as one vector."""
         return site.method.stage(self.asked.stage).answer(site, self.asked).flat()
-
-
-def implausible_columns(told: float, before: float | None, precision: int) -> str:
-    """Why sites cannot have so many columns, now or after the round before."""
-    apart = SAME_COUNT[precision]
-    if told < 1.0 - apart:
-        return "the announced number of columns is below one"
-    if before is not None and abs(told - before) > apart * before:
-        return "the number of columns is not that of the round before"
-    return ""

@@ -25,6 +25,10 @@ ROUNDING = 16.0 * np.finfo(np.float64).eps
 VANISHING = 1e-100
 """Of the strongest direction: one that is weaker says nothing."""
 APART = float("inf")
+SAME_COUNT = {64: 1e-6, 32: 1e-2}
+"""Relative difference of the number of columns from round to round: a sum of shares in fixed point of so many bits."""
+JUMP = 1e3
+"""Scales, thresholds and factors grow by no more than this, times √rows, from one round to the next."""
 
 
 def is_orthonormal(U: FloatArray) -> bool:
@@ -130,3 +134,13 @@ def indefinite(gram: FloatArray, rounding: float) -> bool:
     size = float(np.abs(np.diag(gram)).max())
     least = float(np.linalg.eigvalsh(0.5 * (gram + gram.T))[0])
     return bool(least < -(gram.shape[0] * rounding + SLACK * size))
+
+
+def implausible_columns(told: float, before: float | None, precision: int) -> str:
+    """Why sites cannot have so many columns, now or after the round before."""
+    apart = SAME_COUNT[precision]
+    if told < 1.0 - apart:
+        return "the announced number of columns is below one"
+    if before is not None and abs(told - before) > apart * before:
+        return "the number of columns is not that of the round before"
+    return ""

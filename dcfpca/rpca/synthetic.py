@@ -1,4 +1,5 @@
-"""Problems of known truth: M = L₀ + S₀ + noise with L₀ of low rank and S₀ sparse, dealt out to sites."""
+"""Problems of known truth, M = L₀ + S₀ + noise with L₀ of low rank and S₀ sparse, dealt out to sites; and the errors of
+a result against it."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
+from scipy import sparse
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.column_blocks import ArrayColumns, equal_counts, split
@@ -149,3 +151,31 @@ def _rectangle(
     left = rng.integers(0, columns - width + 1)
     inside = np.arange(top, top + height)[:, None] * columns + np.arange(left, left + width)[None, :]
     return inside.ravel()
+
+
+def paper_error(L: FloatArray, S: FloatArray | sparse.csc_array, L0: FloatArray, S0: FloatArray) -> float:
+    """(‖L−L₀‖² + ‖S−S₀‖²)/(‖L₀‖² + ‖S₀‖²), the paper's err. S₀ dominates it: report `relative_error` of L beside it."""
+    dense_S = S.toarray() if isinstance(S, sparse.csc_array) else S
+    return (_squared(L - L0) + _squared(dense_S - S0)) / (_squared(L0) + _squared(S0))
+
+
+def relative_error(L: FloatArray, L0: FloatArray) -> float:
+    """‖L−L₀‖/‖L₀‖, Frobenius."""
+    return float(np.sqrt(relative_squared_error(L, L0)))
+
+
+def relative_squared_error(L: FloatArray, L0: FloatArray) -> float:
+    """‖L−L₀‖²/‖L₀‖², Frobenius."""
+    return _squared(L - L0) / _squared(L0)
+
+
+def singular_value_error(found: FloatArray, truth: FloatArray, rank: int) -> float:
+    """max|σ_i − σ_i(L₀)|/σ_r(L₀) over all i, the shorter list padded with zeros."""
+    length = max(found.size, truth.size)
+    difference = np.pad(found, (0, length - found.size)) - np.pad(truth, (0, length - truth.size))
+    return float(np.abs(difference).max() / truth[rank - 1])
+
+
+def _squared(matrix: FloatArray) -> float:
+    flat = matrix.ravel()
+    return float(flat @ flat)

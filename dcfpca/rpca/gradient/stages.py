@@ -18,8 +18,17 @@ from dcfpca.rpca.gradient.settings import GradientPlan, GradientSettings, Openin
 from dcfpca.rpca.gradient.site import GradientFit, GradientSums, local_answer, local_opening
 from dcfpca.rpca.initial_basis import opening_factor, warm_mark
 from dcfpca.rpca.method import Columns, Consensus, FloatArray, Kind, Layout, Outcome, Progress, TensorMessage, Total
-from dcfpca.rpca.stage import JUMP, Partition, QuietStage, Stage, implausible_columns
-from dcfpca.rpca.stage_checks import broken_count, exceeds, indefinite, of_figures, unequal, worst
+from dcfpca.rpca.stage import Partition, QuietStage, Stage
+from dcfpca.rpca.stage_checks import (
+    JUMP,
+    broken_count,
+    exceeds,
+    implausible_columns,
+    indefinite,
+    of_figures,
+    unequal,
+    worst,
+)
 from dcfpca.rpca.stage_list import Method, StagedSite
 
 OPEN, FIT = "open", "fit"

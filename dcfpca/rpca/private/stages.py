@@ -18,10 +18,9 @@ from dcfpca.rpca.column_blocks import block_width
 from dcfpca.rpca.initial_basis import opening_basis
 from dcfpca.rpca.method import Columns, Consensus, FloatArray, Layout, Outcome, Progress, TensorMessage, Total, Verdict
 from dcfpca.rpca.private.cleaning import bin_length
-from dcfpca.rpca.private.plan import PrivatePlan, plan_layout
 from dcfpca.rpca.private.pooling import PooledSums, direction_notes, stated_errors
 from dcfpca.rpca.private.schedule import LENGTH_BINS, PrivateSchedule, predicted_error, tensor_width
-from dcfpca.rpca.private.site import PrivateFit
+from dcfpca.rpca.private.site import PrivateFit, PrivatePlan, plan_layout
 from dcfpca.rpca.private.whole_numbers import EXPONENT, check_rounding, noised, off_grid
 from dcfpca.rpca.stage import QuietStage, Stage
 from dcfpca.rpca.stage_checks import APART, of_directions, of_figures, of_strengths, worst

@@ -37,11 +37,12 @@ from dcfpca.rpca.refinement.closing_plan import (
 from dcfpca.rpca.refinement.hidden_entries import HiddenColumns
 from dcfpca.rpca.refinement.scoring import findings_of, score_columns
 from dcfpca.rpca.refinement.verdict import verdict_of
-from dcfpca.rpca.stage import Stage, implausible_columns
+from dcfpca.rpca.stage import Stage
 from dcfpca.rpca.stage_checks import (
     APART,
     ROUNDING,
     TOLERANCE,
+    implausible_columns,
     is_orthonormal,
     of_directions,
     of_figures,

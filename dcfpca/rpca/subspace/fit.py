@@ -10,11 +10,13 @@ from dcfpca.errors import BadMessage
 from dcfpca.rpca.initial_basis import WARM
 from dcfpca.rpca.kernels.step_sums import HISTOGRAM_BINS
 from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, Progress, TensorMessage, Total
-from dcfpca.rpca.stage import JUMP, Stage, implausible_columns
+from dcfpca.rpca.stage import Stage
 from dcfpca.rpca.stage_checks import (
     APART,
+    JUMP,
     TOLERANCE,
     exceeds,
+    implausible_columns,
     indefinite,
     is_orthonormal,
     of_directions,

@@ -16,9 +16,8 @@ from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.gradient.settings import GradientSettings
 from dcfpca.rpca.gradient.stages import GradientSolver, gradient_method
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.metrics import relative_error
 from dcfpca.rpca.simulate import simulate
-from dcfpca.rpca.synthetic import Outliers, Problem, Recipe, generate
+from dcfpca.rpca.synthetic import Outliers, Problem, Recipe, generate, relative_error
 
 
 def _problem(kind: Outliers = Outliers.UNIFORM) -> Problem:

@@ -18,9 +18,8 @@ from dcfpca import RobustPCA
 from dcfpca.errors import BadInput
 from dcfpca.rpca.gradient.settings import GradientSettings
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.metrics import relative_error
 from dcfpca.rpca.subspace.settings import SubspaceSettings
-from dcfpca.rpca.synthetic import Outliers, Problem, Recipe, generate
+from dcfpca.rpca.synthetic import Outliers, Problem, Recipe, generate, relative_error
 
 
 def _problem(**changes: object) -> Problem:

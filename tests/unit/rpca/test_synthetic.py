@@ -2,10 +2,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from dcfpca.errors import BadInput
 from dcfpca.rpca.column_blocks import ArrayColumns, blocks, equal_counts, split
-from dcfpca.rpca.synthetic import Outliers, Recipe, generate, paper_problem
+from dcfpca.rpca.synthetic import (
+    Outliers,
+    Recipe,
+    generate,
+    paper_error,
+    paper_problem,
+    relative_error,
+    relative_squared_error,
+    singular_value_error,
+)
 
 
 def _recipe(**changes: object) -> Recipe:
@@ -117,3 +127,23 @@ def test_columns_that_cannot_be_dealt_out_are_refused() -> None:
         split(np.zeros((2, 3)), (1, 1))
     with pytest.raises(BadInput):
         equal_counts(3, 4)
+
+
+def test_the_truth_has_no_error_and_zero_has_error_one() -> None:
+    L0, S0 = np.ones((3, 2)), np.eye(3, 2)
+    assert paper_error(L0, S0, L0, S0) == 0
+    assert paper_error(0 * L0, 0 * S0, L0, S0) == 1
+    assert relative_error(1.1 * L0, L0) == pytest.approx(0.1)
+    assert relative_squared_error(1.1 * L0, L0) == pytest.approx(0.01)
+
+
+def test_a_sparse_matrix_counts_as_the_dense_one() -> None:
+    rng = np.random.default_rng(0)
+    L, S, L0, S0 = rng.standard_normal((4, 5, 6))
+    assert paper_error(L, sparse.csc_array(S), L0, S0) == paper_error(L, S, L0, S0)
+
+
+def test_superfluous_singular_values_count_as_error() -> None:
+    truth = np.array([3.0, 2.0, 0.0])
+    assert singular_value_error(np.array([3.0, 2.0]), truth, 2) == 0
+    assert singular_value_error(np.array([3.0, 2.0, 0.0, 1.0]), truth, 2) == 0.5

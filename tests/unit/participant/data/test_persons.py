@@ -14,9 +14,8 @@ from pyarrow import parquet
 from dcfpca.errors import BadInput
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray, TensorMessage
-from dcfpca.rpca.private.plan import PrivatePlan
 from dcfpca.rpca.private.schedule import PrivateSchedule
-from dcfpca.rpca.private.site import PrivateFit
+from dcfpca.rpca.private.site import PrivateFit, PrivatePlan
 from dcfpca.rpca.private.whole_numbers import GRID_BITS
 from participant.data.data_config import DataTable
 from participant.data.facts import MatrixParts

@@ -13,7 +13,7 @@ import pytest
 from dcfpca.errors import BadInput
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Consensus, FloatArray
-from dcfpca.rpca.private.plan import PrivatePlan
+from dcfpca.rpca.private.site import PrivatePlan
 from dcfpca.rpca.private.stages import PrivateSolver
 from dcfpca.rpca.private.whole_numbers import GRID_BITS
 from dcfpca.secagg.errors import LostState

@@ -15,10 +15,9 @@ from dcfpca.errors import BadInput, Refused
 from dcfpca.methods import method_of
 from dcfpca.python_api.result_files import read_result
 from dcfpca.rpca.column_blocks import ArrayColumns
-from dcfpca.rpca.metrics import relative_error
 from dcfpca.rpca.robust_projection import project
 from dcfpca.rpca.simulate import exchange
-from dcfpca.rpca.synthetic import Recipe, generate
+from dcfpca.rpca.synthetic import Recipe, generate, relative_error
 from dcfpca.spec import RunSpec
 from dcfpca.terms import Terms
 from participant.commands.transform import transform

@@ -14,11 +14,18 @@ from dcfpca.rpca.gradient.settings import GradientPlan, GradientSettings
 from dcfpca.rpca.gradient.site import GradientFit
 from dcfpca.rpca.gradient.stages import GradientSolver, gradient_method
 from dcfpca.rpca.method import Consensus, FloatArray, Outcome, TensorMessage, Total
-from dcfpca.rpca.metrics import paper_error, relative_error, singular_value_error
 from dcfpca.rpca.simulate import exchange, simulate
 from dcfpca.rpca.stage import Site
 from dcfpca.rpca.stage_list import Method
-from dcfpca.rpca.synthetic import Outliers, Recipe, generate, paper_problem
+from dcfpca.rpca.synthetic import (
+    Outliers,
+    Recipe,
+    generate,
+    paper_error,
+    paper_problem,
+    relative_error,
+    singular_value_error,
+)
 
 PENALTIES = Penalties(lambda_=0.3, rho=0.2)
 EXACT = GradientSettings(

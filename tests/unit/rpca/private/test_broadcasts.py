@@ -10,7 +10,7 @@ import pytest
 
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Consensus, FloatArray
-from dcfpca.rpca.private.plan import PrivatePlan
+from dcfpca.rpca.private.site import PrivatePlan
 from dcfpca.rpca.stage import Stage
 from dcfpca.secagg import fixed_point as blocks
 from dcfpca.secagg.fixed_point import block_layout

@@ -6,9 +6,9 @@ import pytest
 from dcfpca.privacy.zcdp import rho_of
 from dcfpca.rpca.column_blocks import equal_counts, split
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.private.plan import PrivatePlan
 from dcfpca.rpca.private.pooling import PooledSums, direction_notes
 from dcfpca.rpca.private.schedule import PrivateSchedule
+from dcfpca.rpca.private.site import PrivatePlan
 from dcfpca.rpca.private.stages import PrivateSolver, private_method
 from dcfpca.rpca.simulate import simulate_private
 

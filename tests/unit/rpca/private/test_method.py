@@ -7,8 +7,8 @@ from dcfpca.errors import BadInput
 from dcfpca.privacy.zcdp import rho_of
 from dcfpca.rpca.column_blocks import ArrayColumns, equal_counts, split
 from dcfpca.rpca.method import FloatArray, Outcome
-from dcfpca.rpca.private.plan import PrivatePlan
 from dcfpca.rpca.private.schedule import PrivateSchedule, predicted_error
+from dcfpca.rpca.private.site import PrivatePlan
 from dcfpca.rpca.private.stages import PrivateSolver, private_method
 from dcfpca.rpca.simulate import simulate, simulate_private
 from dcfpca.rpca.stage_list import Method

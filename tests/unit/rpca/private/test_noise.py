@@ -13,8 +13,8 @@ from dcfpca.privacy.settings import MOST_SITES
 from dcfpca.privacy.zcdp import epsilon_of, rho_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Consensus, FloatArray, Total
-from dcfpca.rpca.private.plan import PrivatePlan
 from dcfpca.rpca.private.schedule import PrivateSchedule
+from dcfpca.rpca.private.site import PrivatePlan
 from dcfpca.rpca.private.stages import PrivateSolver, private_method
 from dcfpca.rpca.private.whole_numbers import GRID_BITS, noised, site_scale
 from dcfpca.rpca.simulate import NoisySum

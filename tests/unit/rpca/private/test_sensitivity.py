@@ -9,9 +9,8 @@ from hypothesis.extra import numpy as arrays
 from dcfpca.errors import BadInput, BadMessage
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray, TensorMessage
-from dcfpca.rpca.private.plan import PrivatePlan
 from dcfpca.rpca.private.schedule import PrivateSchedule
-from dcfpca.rpca.private.site import PrivateFit
+from dcfpca.rpca.private.site import PrivateFit, PrivatePlan
 from dcfpca.rpca.private.whole_numbers import GRID_BITS, check_rounding
 
 ROWS, RANK = 6, 2

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from dcfpca.rpca.column_blocks import split
-from dcfpca.rpca.metrics import relative_error
 from dcfpca.rpca.simulate import Simulation, simulate
 from dcfpca.rpca.subspace.fit import subspace_method
 from dcfpca.rpca.subspace.solver import SubspaceSolver
-from dcfpca.rpca.synthetic import Recipe, generate
+from dcfpca.rpca.synthetic import Recipe, generate, relative_error
 
 PROBLEM = generate(Recipe(100, 120, 3, 0.05, counts=(120,)), 1)
 THIRDS = (40, 40, 40)

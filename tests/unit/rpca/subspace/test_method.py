@@ -13,14 +13,13 @@ import pytest
 from dcfpca.errors import BadInput
 from dcfpca.rpca.column_blocks import split
 from dcfpca.rpca.method import Consensus, Outcome
-from dcfpca.rpca.metrics import relative_error
 from dcfpca.rpca.simulate import Simulation, collect, exchange, simulate
 from dcfpca.rpca.stage import Site
 from dcfpca.rpca.subspace.fit import subspace_method
 from dcfpca.rpca.subspace.round_plan import RoundPlan
 from dcfpca.rpca.subspace.settings import SubspaceSettings
 from dcfpca.rpca.subspace.solver import SubspaceSolver
-from dcfpca.rpca.synthetic import Outliers, Problem, Recipe, generate
+from dcfpca.rpca.synthetic import Outliers, Problem, Recipe, generate, relative_error
 
 
 def solve(problem: Problem, width: int, fixed_rank: bool, counts: tuple[int, ...] = ()) -> Simulation:

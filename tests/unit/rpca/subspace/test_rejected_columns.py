@@ -7,13 +7,12 @@ import pytest
 
 from dcfpca.rpca.column_blocks import split
 from dcfpca.rpca.method import Outcome
-from dcfpca.rpca.metrics import relative_error
 from dcfpca.rpca.simulate import Simulation, simulate
 from dcfpca.rpca.subspace.fit import subspace_method
 from dcfpca.rpca.subspace.settings import SubspaceSettings
 from dcfpca.rpca.subspace.site_result import unexplained_text
 from dcfpca.rpca.subspace.solver import SubspaceSolver
-from dcfpca.rpca.synthetic import Outliers, Recipe, generate
+from dcfpca.rpca.synthetic import Outliers, Recipe, generate, relative_error
 
 
 def apart(run: Simulation, what: str) -> float:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from dcfpca.rpca.column_blocks import equal_counts
-from dcfpca.rpca.metrics import relative_error
 from dcfpca.rpca.refinement.closing import FAR_ABOVE, stalled, with_closing_rounds
 from dcfpca.rpca.refinement.closing_plan import ClosingPlan, FitEnding
 from dcfpca.rpca.simulate import simulate
@@ -16,7 +15,7 @@ from dcfpca.rpca.subspace.round_plan import State
 from dcfpca.rpca.subspace.schedule import Schedule
 from dcfpca.rpca.subspace.settings import SubspaceSettings
 from dcfpca.rpca.subspace.solver import SubspaceSolver
-from dcfpca.rpca.synthetic import Outliers, Recipe, generate
+from dcfpca.rpca.synthetic import Outliers, Recipe, generate, relative_error
 
 ROWS, COLUMNS, WIDTH = 200, 200, 6
 LEVEL, NOISE = 2e-2, 7e-4
