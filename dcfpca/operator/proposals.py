@@ -78,15 +78,15 @@ def _put(keys: dict[str, Any], dotted: str, value: Any) -> None:
     inner[last] = value
 
 
-def expected_error(proposed: bytes, columns: float | None, known: Sequence[pb.ParticipantView]) -> str:
-    """One sentence on the error to expect with about so many columns in all; Refused if it is above `max_error`.
+def expected_error(spec: RunSpec, columns: float | None, known: Sequence[pb.ParticipantView]) -> str:
+    """The error to expect of a private run with about this many columns in all, as a sentence; empty for other runs.
 
-    Sites do not state their numbers of columns: where the operator does not know the order of magnitude either, the
-    noisy count that opens the run decides.
+    Raises Refused if it is above `max_error`. Sites do not report how many columns they have: where the operator does
+    not know even the order of magnitude, the noisy count at the start of the run decides.
     """
-    spec = parse_spec(proposed)
     privacy, rows = spec.privacy, spec.rows or _reported_rows(known)
-    assert privacy is not None
+    if privacy is None:
+        return ""
     if columns is None or not rows:
         what = "--columns" if columns is None else "--rows"
         return (
