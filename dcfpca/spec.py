@@ -200,6 +200,18 @@ class RunSpec(BaseModel):
         """The seconds to wait for a participant whose connection broke before the round goes on without it."""
         return self.round_seconds / 10
 
+    @property
+    def least_cohort(self) -> int:
+        """Fewest sites: 3 in a secure sum, as with two of them the sum minus one's own update is the other's update."""
+        return 3 if self.aggregation == "secure" else 1
+
+    @property
+    def update_format(self) -> Literal["uint64", "uint32", "float64"]:
+        """The format of an update's numbers: whole numbers where they are masked, doubles in the clear."""
+        if self.aggregation == "plain":
+            return "float64"
+        return "uint64" if self.precision == 64 else "uint32"
+
     def quorum_of(self, cohort: int) -> int:
         """Fewest enrolments with which a secure run begins, or updates that make a round of a plain one."""
         majority = cohort // 2 + 1

@@ -65,7 +65,7 @@ def _head(view: pb.RunView, spec: Mapping[str, Any], name: str, written: str) ->
             *_verdict(view),
             paragraph(f"Run {view.run_id}, proposed {moment(view.created_ms)} by {view.operator}{ended}.", "note"),
             figures(numbers),
-            paragraph(f"Written {written}, from what the aggregator knows: sums over the cohort only.", "note"),
+            paragraph(f"Written {written}, from what operators may see: nothing private to a site.", "note"),
             "</header>",
         ]
     )
@@ -233,8 +233,7 @@ def _bytes(rounds: Sequence[pb.RoundView], spec: Mapping[str, Any]) -> str:
         Series("from the sites", [one.bytes_received / 1000 for one in rounds], 1),
         Series("to the sites", [one.bytes_sent / 1000 for one in rounds], 2),
     ]
-    secure = "masked, so that the aggregator sees only sums" if spec.get("aggregation") == "secure" else "in the clear"
-    caption = f"All sites together. What sites sent was {secure}."
+    caption = f"All sites together, {spec.get('aggregation')} aggregation."
     return section("Bytes", figure(svg.bars(series, titles, first=rounds[0].round), caption))
 
 
