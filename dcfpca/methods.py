@@ -5,9 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from dcfpca.method_names import MethodName
 from dcfpca.privacy.settings import PrivacySettings
 from dcfpca.privacy.zcdp import accountant_is_installed, rho_of
 from dcfpca.rpca.feature_count import counting_features
@@ -26,7 +23,12 @@ def method_of(spec: RunSpec) -> Method:
     """The method of this spec; pure, and the same at the aggregator, at every site and in `simulate`."""
     if spec.privacy is not None:
         return _private(spec, spec.privacy)
-    method = _FITS[spec.method](spec)
+    fit = (spec.rows, spec.width, spec.rounds, spec.tolerance, spec.seed)
+    match spec.method:
+        case "subspace":
+            method = subspace_method(SubspaceSolver(*fit, spec.subspace, spec.rank is not None))
+        case "gradient":
+            method = gradient_method(GradientSolver(*fit, spec.gradient))
     if spec.closing_rounds:
         method = with_closing_rounds(
             method,
@@ -55,33 +57,6 @@ def load_accountant(spec: RunSpec) -> None:
         schedule_of(spec.privacy)
 
 
-def _subspace(spec: RunSpec) -> Method:
-    return subspace_method(
-        SubspaceSolver(
-            rows=spec.rows,
-            width=spec.width,
-            rounds=spec.rounds,
-            tolerance=spec.tolerance,
-            seed=spec.seed,
-            settings=spec.subspace,
-            fixed_rank=spec.rank is not None,
-        )
-    )
-
-
-def _gradient(spec: RunSpec) -> Method:
-    return gradient_method(
-        GradientSolver(
-            rows=spec.rows,
-            width=spec.width,
-            rounds=spec.rounds,
-            tolerance=spec.tolerance,
-            seed=spec.seed,
-            settings=spec.gradient,
-        )
-    )
-
-
 def _private(spec: RunSpec, privacy: PrivacySettings) -> Method:
     return private_method(
         PrivateSolver(
@@ -95,6 +70,3 @@ def _private(spec: RunSpec, privacy: PrivacySettings) -> Method:
             fixed_rank=spec.rank is not None,
         )
     )
-
-
-_FITS: dict[MethodName, Callable[[RunSpec], Method]] = {"subspace": _subspace, "gradient": _gradient}

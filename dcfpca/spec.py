@@ -26,9 +26,6 @@ Name = Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[a-z0-9]+(-+[a-z0-9]
 FeatureName = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-ADDED: tuple[str, ...] = ()
-"""Keys that releases after 0.2 added, tables with dots. The default of such a key means what earlier releases do."""
-
 REMOVED = ("dropouts", "threshold", "subspace.fall_resting", "subspace.sampled_share")
 """Keys of earlier versions that are gone: specs that were kept may have them, new ones may not."""
 
@@ -203,6 +200,18 @@ class RunSpec(BaseModel):
         """The seconds to wait for a participant whose connection broke before the round goes on without it."""
         return self.round_seconds / 10
 
+    @property
+    def least_cohort(self) -> int:
+        """Fewest sites: 3 in a secure sum, as with two of them the sum minus one's own update is the other's update."""
+        return 3 if self.aggregation == "secure" else 1
+
+    @property
+    def update_format(self) -> Literal["uint64", "uint32", "float64"]:
+        """The format of an update's numbers: whole numbers where they are masked, doubles in the clear."""
+        if self.aggregation == "plain":
+            return "float64"
+        return "uint64" if self.precision == 64 else "uint32"
+
     def quorum_of(self, cohort: int) -> int:
         """Fewest enrolments with which a secure run begins, or updates that make a round of a plain one."""
         majority = cohort // 2 + 1
@@ -210,27 +219,12 @@ class RunSpec(BaseModel):
         return max(wanted, majority) if self.aggregation == "secure" else wanted
 
     def canonical(self) -> bytes:
-        """The bytes that are signed and digested: JSON with sorted keys, no spaces, every default spelled out.
-
-        Keys of ADDED are left out at their default: software that does not know them can take part in such a run.
-        """
-        keys = self.model_dump(mode="json")
-        for path in ADDED:
-            _drop_default(keys, RunSpec().model_dump(mode="json"), path.split("."))
-        return json.dumps(keys, sort_keys=True, separators=(",", ":")).encode()
+        """The bytes that are signed and digested: JSON with sorted keys, no spaces, every default spelled out."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":")).encode()
 
     def digest(self) -> bytes:
         """SHA-256 of the canonical bytes."""
         return spec_digest(self.canonical())
-
-
-def _drop_default(keys: dict[str, Any], defaults: dict[str, Any], path: Sequence[str]) -> None:
-    """Remove the key at this path if it has its default."""
-    head, *rest = path
-    if rest:
-        _drop_default(keys[head], defaults[head], rest)
-    elif keys[head] == defaults[head]:
-        del keys[head]
 
 
 def spec_digest(canonical: bytes) -> bytes:

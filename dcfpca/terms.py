@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
+import numpy as np
+
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Layout
 from dcfpca.rpca.stage_list import Method
@@ -41,7 +43,7 @@ class Terms:
     @cached_property
     def number_bytes(self) -> int:
         """The bytes of one number of an update."""
-        return 8 if self.spec.aggregation == "plain" else self.spec.precision // 8
+        return np.dtype(self.spec.update_format).itemsize
 
     def down(self, stage: str) -> Layout:
         """What the aggregator sends at the start of a round of this stage."""

@@ -57,8 +57,7 @@ def fewest_enrolled(spec: RunSpec) -> int:
     """The smallest number of enrolments with which the run begins."""
     if spec.participants:
         return spec.quorum_of(len(spec.participants))
-    # With two, the sum minus one's own update is the other's update.
-    return max(spec.quorum or 1, 3 if spec.aggregation == "secure" else 1)
+    return max(spec.quorum or 1, spec.least_cohort)
 
 
 def withdraw(spec: RunSpec, run: Run, event: Responded) -> Step:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import uuid
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -29,6 +27,28 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on s
 Run = Annotated[str, typer.Argument(metavar="RUN", help="The run: its identifier, the beginning of it, or `latest`.")]
 Reason = Annotated[str, typer.Option(help="The reason, for the audit log and the participants.")]
 Follow = Annotated[bool, typer.Option("--watch", help="Watch the run; exit 0 only if it finishes.")]
+
+
+_SPEC_FLAGS = frozenset(
+    [
+        "method",
+        "rows",
+        "rank",
+        "max_rank",
+        "rounds",
+        "tolerance",
+        "quorum",
+        "aggregation",
+        "precision",
+        "export",
+        "enrol_seconds",
+        "round_seconds",
+        "seed",
+        "warm_start",
+        "label",
+    ]
+)
+"""The parameters of `start` that are keys of the spec by the same name."""
 
 
 def _key(name: str, help: str) -> Any:
@@ -73,31 +93,15 @@ def start(
     as_json: Json = False,
 ) -> None:
     """Propose a run to the participants. Prints the run's identifier."""
-    flags = {
-        "method": method,
-        "rows": rows,
-        "rank": rank,
-        "max_rank": max_rank,
-        "rounds": rounds,
-        "tolerance": tolerance,
-        "quorum": quorum,
-        "aggregation": aggregation,
-        "precision": precision,
-        "participants": None if participants is None else _names(participants),
-        "export": export,
-        "enrol_seconds": enrol_seconds,
-        "round_seconds": round_seconds,
-        "seed": seed,
-        "warm_start": warm_start,
-        "label": label,
-    }
-    proposed = _canonical(spec, flags, settings or ())
+    flags = {key: value for key, value in locals().items() if key in _SPEC_FLAGS}
+    from dcfpca.operator.proposals import expected_error, spec_from_flags  # noqa: PLC0415  imports NumPy
+
+    proposed = spec_from_flags(spec, flags | {"participants": participants and _names(participants)}, settings or ())
     known = operator.participants()
-    for sentence in _expected_error(proposed, columns, known):
-        say(sentence)
-    for sentence in unknown_names(json.loads(proposed).get("participants") or (), known):
-        say(sentence)
-    _proceed(operator, operator.propose(proposed, uuid.uuid4().hex), watch, as_json)
+    for sentence in (expected_error(proposed, columns, known), *unknown_names(proposed.participants, known)):
+        if sentence:
+            say(sentence)
+    _proceed(operator, operator.propose(proposed.canonical(), uuid.uuid4().hex), watch, as_json)
 
 
 @app.command("list")
@@ -224,22 +228,6 @@ def delete(
     """
     operator.delete(run, reason)
     print_json({"deleted": run}) if as_json else say(f"run {run} is deleted; the audit log keeps its entries")
-
-
-def _canonical(path: Path | None, flags: Mapping[str, Any], settings: Sequence[str]) -> bytes:
-    """The canonical bytes of the spec to propose."""
-    from dcfpca.operator.proposals import spec_from_flags  # noqa: PLC0415  imports NumPy, which no other command here needs
-
-    return spec_from_flags(path, flags, settings).canonical()
-
-
-def _expected_error(proposed: bytes, columns: float | None, known: Sequence[pb.ParticipantView]) -> list[str]:
-    """What to expect of a run with differential privacy; Refused if it is above the spec's limit."""
-    if json.loads(proposed).get("privacy") is None:
-        return []
-    from dcfpca.operator.proposals import expected_error  # noqa: PLC0415  imports NumPy and the accountant
-
-    return [expected_error(proposed, columns, known)]
 
 
 def _names(text: str) -> list[str]:

@@ -5,26 +5,24 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import ssl
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
 
 import grpc
 from cryptography import x509
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from dcfpca.doctor import CheckResult, Level, fail, ok, warn, worst
-from dcfpca.errors import BadIdentity, DcfpcaError
+from dcfpca.errors import DcfpcaError, Unreachable
 from dcfpca.identity import Role
 from dcfpca.operator.client import explain
 from dcfpca.operator.connection import channel_to
-from dcfpca.pki import SOON_DAYS, Credentials, load_credentials, whole_days
+from dcfpca.pki import SOON_DAYS, Credentials, load_credentials, parse_certificate, whole_days
 from dcfpca.version import __version__
-from dcfpca.wire.addresses import Address, TlsFiles, diagnose
+from dcfpca.wire.addresses import Address, TlsFiles, dial, handshake
 from dcfpca.wire.constants import PROTOCOL, STANDBY
 
 LOW_SPACE = 1 << 30
@@ -129,38 +127,21 @@ def check_network(address: Address, files: TlsFiles, own: Credentials) -> Iterat
         yield fail("DNS", f"the host name {address.host!r} cannot be resolved", "check its spelling and the DNS")
         return
     yield ok("DNS", f"{address.host} is {', '.join(sorted({str(one[4][0]) for one in found}))}")
-    error = diagnose(address, files, SECONDS)
-    if error is not None and not isinstance(error, BadIdentity) and not _connects(address):
+    try:
+        raw = dial(address, SECONDS)
+    except Unreachable as error:
         yield fail("TCP", error)
         return
     yield ok("TCP", f"{address} accepts connections")
-    if error is not None:
+    try:
+        with raw:
+            presented = parse_certificate(handshake(raw, address, files))
+    except DcfpcaError as error:
         yield fail("TLS", error)
         return
     yield ok("TLS", "both sides accept each other's certificate, and the host name matches")
-    yield expiry("aggregator", "the aggregator's certificate", _presented(address, files), datetime.now(UTC))
+    yield expiry("aggregator", "the aggregator's certificate", presented, datetime.now(UTC))
     yield from _service(address, files, own)
-
-
-def _connects(address: Address) -> bool:
-    try:
-        socket.create_connection((address.host, address.port), timeout=SECONDS).close()
-    except OSError:
-        return False
-    return True
-
-
-def _presented(address: Address, files: TlsFiles) -> x509.Certificate:
-    """The certificate that the aggregator presents."""
-    context = ssl.create_default_context(cafile=str(files.ca))
-    context.load_cert_chain(str(files.cert), str(files.key))
-    context.set_alpn_protocols(["h2"])
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    with (
-        socket.create_connection((address.host, address.port), timeout=SECONDS) as raw,
-        context.wrap_socket(raw, server_hostname=address.host) as secured,
-    ):
-        return x509.load_der_x509_certificate(cast(bytes, secured.getpeercert(binary_form=True)))
 
 
 def _service(address: Address, files: TlsFiles, own: Credentials) -> Iterator[CheckResult]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import grpc
 
@@ -20,24 +20,6 @@ SECONDS = 15.0
 """The deadline of a call that is not a stream."""
 
 
-class RoleCheckedStub:
-    """An AdminService stub that refuses, before connecting, what the role of its identity may not call.
-
-    The aggregator enforces the same table; refusing here gives an error that names the certificate and the remedy.
-    """
-
-    def __init__(self, stub: AdminServiceStub, identity: Identity) -> None:
-        self._stub, self._identity = stub, identity
-
-    def __getattr__(self, name: str) -> Any:
-        method = f"/dcfpca.v1.AdminService/{name}"
-        if not may_call(self._identity.role, method):
-            needed = " or ".join(sorted(ALLOWED_ROLES.get(method, ())))
-            sentence = f"{self._identity} is a certificate for the role {self._identity.role}, and this needs {needed}"
-            raise BadIdentity(sentence, _ROLE_HINTS[self._identity.role])
-        return getattr(self._stub, name)
-
-
 _OPERATE = "use a certificate issued with `dcfpca certs issue operator …`"
 _ROLE_HINTS = {
     Role.OPERATOR: "",
@@ -46,54 +28,52 @@ _ROLE_HINTS = {
 }
 
 
+Answer = TypeVar("Answer")
+
+
 class Operator:
     """A connected operator. Calls raise grpc.RpcError, which `connected` turns into a DcfpcaError."""
 
-    def __init__(self, channel: grpc.Channel, address: Address, identity: Identity) -> None:
-        self._stub: Any = RoleCheckedStub(AdminServiceStub(channel), identity)
+    def __init__(self, channel: Any, address: Address, identity: Identity) -> None:
+        self._stub = AdminServiceStub(channel)
         self._identity = identity
         self.address = address
 
     def propose(self, spec: bytes, request_id: str) -> pb.RunView:
         """Propose a run; a repeat with the same request_id returns the same run."""
-        request = pb.ProposeRunRequest(spec=spec, request_id=request_id)
-        return cast(pb.RunView, self._stub.ProposeRun(request, timeout=SECONDS))
+        return self._ask("ProposeRun", pb.RunView, pb.ProposeRunRequest(spec=spec, request_id=request_id))
 
     def runs(self, limit: int = 0) -> Sequence[pb.RunView]:
         """All runs, newest first."""
-        return cast(pb.ListRunsResponse, self._stub.ListRuns(pb.ListRunsRequest(limit=limit), timeout=SECONDS)).runs
+        return self._ask("ListRuns", pb.ListRunsResponse, pb.ListRunsRequest(limit=limit)).runs
 
     def run(self, run_id: str) -> pb.RunView:
         """One run with all its rounds."""
-        return cast(pb.RunView, self._stub.GetRun(pb.GetRunRequest(run_id=run_id), timeout=SECONDS))
+        return self._ask("GetRun", pb.RunView, pb.GetRunRequest(run_id=run_id))
 
     def watch(self, run_id: str, after_round: int) -> Iterator[pb.RunView]:
         """The run now and whenever it changes."""
-        request = pb.WatchRunRequest(run_id=run_id, after_round=after_round)
-        return cast(Iterator[pb.RunView], self._stub.WatchRun(request))
+        return self._stream("WatchRun", pb.RunView, pb.WatchRunRequest(run_id=run_id, after_round=after_round))
 
     def abort(self, run_id: str, reason: str) -> pb.RunView:
         """End a run."""
-        request = pb.AbortRunRequest(run_id=run_id, reason=reason)
-        return cast(pb.RunView, self._stub.AbortRun(request, timeout=SECONDS))
+        return self._ask("AbortRun", pb.RunView, pb.AbortRunRequest(run_id=run_id, reason=reason))
 
     def resume(self, run_id: str) -> pb.RunView:
         """Resume a paused run."""
-        return cast(pb.RunView, self._stub.ResumeRun(pb.ResumeRunRequest(run_id=run_id), timeout=SECONDS))
+        return self._ask("ResumeRun", pb.RunView, pb.ResumeRunRequest(run_id=run_id))
 
     def finish(self, run_id: str, reason: str) -> pb.RunView:
         """End a run with the consensus it has."""
-        request = pb.FinishRunRequest(run_id=run_id, reason=reason)
-        return cast(pb.RunView, self._stub.FinishRun(request, timeout=SECONDS))
+        return self._ask("FinishRun", pb.RunView, pb.FinishRunRequest(run_id=run_id, reason=reason))
 
     def delete(self, run_id: str, reason: str) -> None:
         """Delete a run that is over."""
-        self._stub.DeleteRun(pb.DeleteRunRequest(run_id=run_id, reason=reason), timeout=SECONDS)
+        self._ask("DeleteRun", pb.DeleteRunResponse, pb.DeleteRunRequest(run_id=run_id, reason=reason))
 
     def participants(self) -> Sequence[pb.ParticipantView]:
         """Everyone who ever connected."""
-        answer = self._stub.ListParticipants(pb.ListParticipantsRequest(), timeout=SECONDS)
-        return cast(pb.ListParticipantsResponse, answer).participants
+        return self._ask("ListParticipants", pb.ListParticipantsResponse, pb.ListParticipantsRequest()).participants
 
     def are_connected(self, names: Iterable[str]) -> bool:
         """True if each of these participants has its stream open."""
@@ -102,39 +82,58 @@ class Operator:
     def revoke(self, name: str, reason: str) -> pb.RevokeParticipantResponse:
         """Refuse a participant's certificates from now on."""
         request = pb.RevokeParticipantRequest(name=name, reason=reason)
-        return cast(pb.RevokeParticipantResponse, self._stub.RevokeParticipant(request, timeout=SECONDS))
+        return self._ask("RevokeParticipant", pb.RevokeParticipantResponse, request)
 
     def restore(self, name: str, reason: str) -> pb.RestoreParticipantResponse:
         """Undo the revocation of a participant."""
         request = pb.RestoreParticipantRequest(name=name, reason=reason)
-        return cast(pb.RestoreParticipantResponse, self._stub.RestoreParticipant(request, timeout=SECONDS))
+        return self._ask("RestoreParticipant", pb.RestoreParticipantResponse, request)
 
     def audit(self, run_id: str) -> Iterator[pb.AuditEntry]:
         """The audit log of one run, or (empty) of all, streamed; from an operator no entry may be withheld."""
         request = pb.FetchAuditLogRequest(run_id=run_id)
-        entries = cast(Iterator[pb.AuditEntry], self._stub.FetchAuditLog(request, timeout=4 * SECONDS))
+        entries = self._stream("FetchAuditLog", pb.AuditEntry, request, 4 * SECONDS)
         return all_shown(entries) if self._identity.role is Role.OPERATOR else entries
 
     def model(self, run_id: str) -> Iterator[types_pb2.TensorPart]:
         """The model of a finished run, streamed."""
-        return cast(Iterator[types_pb2.TensorPart], self._stub.FetchModel(pb.FetchModelRequest(run_id=run_id)))
+        return self._stream("FetchModel", types_pb2.TensorPart, pb.FetchModelRequest(run_id=run_id))
 
     def request_export(self, run_id: str) -> pb.ExportView:
         """Ask the cohort for reconstructions."""
-        return cast(pb.ExportView, self._stub.RequestExport(pb.RequestExportRequest(run_id=run_id), timeout=SECONDS))
+        return self._ask("RequestExport", pb.ExportView, pb.RequestExportRequest(run_id=run_id))
 
     def export(self, run_id: str, wait: float = 0.0) -> pb.ExportView:
         """The state of the export: files, refusals, sites awaited; after its next change, within `wait` seconds."""
         wait_ms = int(1000 * min(max(wait, 0.0), SECONDS / 2))
-        request = pb.GetExportRequest(run_id=run_id, wait_ms=wait_ms)
-        return cast(pb.ExportView, self._stub.GetExport(request, timeout=SECONDS))
+        return self._ask("GetExport", pb.ExportView, pb.GetExportRequest(run_id=run_id, wait_ms=wait_ms))
 
     def reconstruction(self, run_id: str, file: pb.ExportedFile, offset: int) -> Iterator[types_pb2.Chunk]:
         """One exported file from `offset` on, streamed."""
         request = pb.FetchReconstructionRequest(
             run_id=run_id, participant=file.participant, artifact=file.artifact, offset=offset
         )
-        return cast(Iterator[types_pb2.Chunk], self._stub.FetchReconstruction(request))
+        return self._stream("FetchReconstruction", types_pb2.Chunk, request)
+
+    def _ask(self, name: str, _answer: type[Answer], request: object) -> Answer:
+        return cast(Answer, self._permitted(name)(request, timeout=SECONDS))
+
+    def _stream(
+        self, name: str, _answer: type[Answer], request: object, seconds: float | None = None
+    ) -> Iterator[Answer]:
+        return cast(Iterator[Answer], self._permitted(name)(request, timeout=seconds))
+
+    def _permitted(self, name: str) -> Any:
+        """The call of this name, if the role of this identity may use it.
+
+        The aggregator enforces the same table. Refusing here gives an error that names the certificate and the remedy.
+        """
+        role, method = self._identity.role, f"/dcfpca.v1.AdminService/{name}"
+        if not may_call(role, method):
+            needed = " or ".join(sorted(ALLOWED_ROLES.get(method, ())))
+            sentence = f"{self._identity} is a certificate for the role {role}, and this needs {needed}"
+            raise BadIdentity(sentence, _ROLE_HINTS[role])
+        return getattr(self._stub, name)
 
 
 _HINT = "\nhint: "

@@ -109,7 +109,7 @@ def connected(settings: ConnectionSettings) -> Iterator[Operator]:
             raise explain(error, getattr(channel, "address", settings.address), files) from error
 
 
-def serving_channel(settings: ConnectionSettings, own: Credentials) -> grpc.Channel:
+def serving_channel(settings: ConnectionSettings, own: Credentials) -> grpc.Channel | FailoverChannel:
     """A channel to the aggregator, or to whichever of several serves."""
     if settings.standbys:
         return FailoverChannel(settings.addresses, lambda address: channel_to(address, own))
@@ -129,11 +129,12 @@ PATIENCE_SECONDS = 12.0
 PAUSE_SECONDS = 0.3
 
 
-class FailoverChannel(grpc.Channel):
+class FailoverChannel:
     """Makes each call at the address that served last, and at the next while a call is answered UNAVAILABLE.
 
     A stream that breaks after its first message is not continued: that is for the caller, who knows how. Repeating a
-    call is safe, because every call of the protocol may be repeated.
+    call is safe, because every call of the protocol may be repeated. It has the two methods of a channel that the
+    operator's stub uses; gRPC's own failover does not do, as a standby accepts connections and refuses calls.
     """
 
     def __init__(self, addresses: Sequence[Address], dial: Callable[[Address], grpc.Channel]) -> None:
@@ -176,22 +177,6 @@ class FailoverChannel(grpc.Channel):
         self._channel.close()
         self.address = next(self._turn)
         self._channel = self._dial(self.address)
-
-    def stream_unary(self, method: str, *codec: Any, **more: Any) -> Any:
-        """No operator's call is of this kind."""
-        raise NotImplementedError
-
-    def stream_stream(self, method: str, *codec: Any, **more: Any) -> Any:
-        """No operator's call is of this kind."""
-        raise NotImplementedError
-
-    def subscribe(self, callback: Any, try_to_connect: bool = False) -> None:
-        """Follow the state of the present connection."""
-        self._channel.subscribe(callback, try_to_connect)
-
-    def unsubscribe(self, callback: Any) -> None:
-        """Stop following it."""
-        self._channel.unsubscribe(callback)
 
     def close(self) -> None:
         """Close the present connection."""

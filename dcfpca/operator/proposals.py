@@ -78,15 +78,15 @@ def _put(keys: dict[str, Any], dotted: str, value: Any) -> None:
     inner[last] = value
 
 
-def expected_error(proposed: bytes, columns: float | None, known: Sequence[pb.ParticipantView]) -> str:
-    """One sentence on the error to expect with about so many columns in all; Refused if it is above `max_error`.
+def expected_error(spec: RunSpec, columns: float | None, known: Sequence[pb.ParticipantView]) -> str:
+    """The error to expect of a private run with about this many columns in all, as a sentence; empty for other runs.
 
-    Sites do not state their numbers of columns: where the operator does not know the order of magnitude either, the
-    noisy count that opens the run decides.
+    Raises Refused if it is above `max_error`. Sites do not report how many columns they have: where the operator does
+    not know even the order of magnitude, the noisy count at the start of the run decides.
     """
-    spec = parse_spec(proposed)
     privacy, rows = spec.privacy, spec.rows or _reported_rows(known)
-    assert privacy is not None
+    if privacy is None:
+        return ""
     if columns is None or not rows:
         what = "--columns" if columns is None else "--rows"
         return (
@@ -115,39 +115,36 @@ def _surplus(spec: RunSpec, conspirators: int, known: Sequence[pb.ParticipantVie
     return sites / max(sites - conspirators, 1) if sites else 1.0
 
 
-LEAST_SECURE = 3
-"""With two, the sum minus one's own update is the other's. It is also the default of a site's `[policy] min_cohort`."""
-
 APPROVAL_SECONDS = 86400.0
 """How long enrolment stays open at least where people have to approve; it closes as soon as everybody has answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """A run to be proposed. `asked` are the sites where a person has to approve it, because of `exposed`: their sums
-    would be the difference between the two runs."""
+    """A run to propose. Where the sums of both runs together would single out the sites in `exposed`, a person has to
+    approve the run at each of the sites in `asked`."""
 
     spec: RunSpec
     asked: tuple[str, ...] = ()
     exposed: tuple[str, ...] = ()
 
     def sentences(self, run_id: str, earlier: str) -> list[str]:
-        """What an operator is told once the run is proposed under this id."""
+        """What to say to the operator once the run is proposed under this id."""
         start = f"starts from the subspace of run {earlier}" if self.spec.warm_start == earlier else "starts anew"
-        told = [f"run {run_id} is like run {earlier} and {start}"]
+        lines = [f"run {run_id} is like run {earlier} and {start}"]
         if self.asked:
-            told += [
-                f"the cohort shrank: the sums of both runs together would tell about {listed(self.exposed)} alone,"
+            lines += [
+                f"the cohort shrank: the sums of both runs together would single out {listed(self.exposed)},"
                 f" so a person at each of {listed(self.asked)} is asked to approve it",
                 f"there: `dcfpca-participant approve {run_id} --by NAME`; enrolment waits for them",
             ]
-        return told
+        return lines
 
 
 def restart_of(view: pb.RunView, without: Collection[str]) -> Restart:
-    """The run that follows this one, which need not be over yet, without these sites.
+    """A run like this one, which is over or paused, without these sites.
 
-    Raises Refused for a run that is still going on, and BadInput where no run can be made of what is left.
+    Raises Refused for a run that is still running, and BadInput if too few sites are left.
     """
     if view.status in ("enrolling", "running"):
         hint = f"`dcfpca run finish {view.run_id}` keeps its consensus, `dcfpca run abort {view.run_id}` does not"
@@ -158,8 +155,8 @@ def restart_of(view: pb.RunView, without: Collection[str]) -> Restart:
     asked: tuple[str, ...] = ()
     exposed: tuple[str, ...] = ()
     if without:
-        invited = _invited(view, spec.participants or members, without, spec.aggregation)
-        exposed = _exposed(view, members, invited, spec.aggregation)
+        invited = _invited(view, spec, spec.participants or members, without)
+        exposed = _exposed(view, spec, members, invited)
         asked = invited if exposed else ()
         changes["participants"] = invited
         if asked:
@@ -182,30 +179,29 @@ def _leaves_result(view: pb.RunView, spec: RunSpec) -> bool:
     """Whether the run has, or a paused one will have, a result to start from."""
     if view.status == "paused":
         return spec.privacy is None and view.round > spec.rounds_before_fit + 1
-    # What a run without noise found may tell of its columns, so that no private one starts from another.
+    # A private run never starts from another: the subspace of a run without noise may reveal its columns.
     return spec.privacy is None and view.status == "finished"
 
 
-def _invited(view: pb.RunView, named: tuple[str, ...], without: Collection[str], aggregation: str) -> tuple[str, ...]:
+def _invited(view: pb.RunView, spec: RunSpec, named: tuple[str, ...], without: Collection[str]) -> tuple[str, ...]:
     """Who is left of the named sites."""
     for name in without:
         if name not in named:
             hint = did_you_mean(name, named) or f"its sites are {listed(named)}"
             raise BadInput(f"{name} is not one of the sites of run {view.run_id}", hint)
     left = tuple(name for name in named if name not in without)
-    least = LEAST_SECURE if aggregation == "secure" else 1
-    if len(left) < least:
+    if len(left) < (least := spec.least_cohort):
         are = "sites are" if least > 1 else "site is"
         raise BadInput(f"{least} {are} needed, and {listed(left) or 'nobody'} would be left", "leave out fewer")
     return left
 
 
-def _exposed(view: pb.RunView, members: tuple[str, ...], invited: tuple[str, ...], aggregation: str) -> tuple[str, ...]:
+def _exposed(view: pb.RunView, spec: RunSpec, members: tuple[str, ...], invited: tuple[str, ...]) -> tuple[str, ...]:
     """The members whom sums over the invited sites would single out, together with those of the earlier run.
 
     Sites decide by all runs that they know, and by their own policy; this is what the smaller cohort alone leads to.
     """
-    if aggregation == "plain" or not view.rounds:
+    if not view.rounds:
         return ()
-    found = exposure([PastRun(view.run_id, frozenset(members))], frozenset(invited), LEAST_SECURE)
+    found = exposure([PastRun(view.run_id, frozenset(members))], frozenset(invited), spec.least_cohort)
     return found.members if found is not None else ()

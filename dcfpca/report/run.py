@@ -15,11 +15,11 @@ from dcfpca.report.page import escape, figure, figures, folded, page, paragraph,
 from dcfpca.report.svg import Mark, Series, Titles
 from dcfpca.text.console import figure as number
 from dcfpca.text.console import moment, size, span
+from dcfpca.text.run_views import round_rows
 from dcfpca.v1 import admin_pb2 as pb
 
 MOST_NAMES = 40
-"""In a larger cohort, only sites that missed a round have a row of their own."""
-
+"""Sites that are named before a list is cut short or folded away."""
 
 _CHOSEN = "label method rows features rank max_rank scaling missing flag_rate rounds tolerance participants quorum"
 _EXCHANGE = "aggregation export round_seconds patience"
@@ -39,8 +39,7 @@ def run_report(view: pb.RunView, written: str) -> str:
             _expected_errors(view.rounds) if spec.get("privacy") else _convergence(view, spec),
             _times(view.rounds),
             _bytes(view.rounds, spec),
-            _survivors(view),
-            section("Every round", folded("show the table", _rounds(view.rounds))),
+            section("Every round", paragraph(_missed(view.rounds)), folded("show the table", _rounds(view.rounds))),
         ]
     else:
         parts.append(paragraph("No round is finished yet."))
@@ -66,7 +65,7 @@ def _head(view: pb.RunView, spec: Mapping[str, Any], name: str, written: str) ->
             *_verdict(view),
             paragraph(f"Run {view.run_id}, proposed {moment(view.created_ms)} by {view.operator}{ended}.", "note"),
             figures(numbers),
-            paragraph(f"Written {written}, from what the aggregator knows: sums over the cohort only.", "note"),
+            paragraph(f"Written {written}, from what operators may see: nothing private to a site.", "note"),
             "</header>",
         ]
     )
@@ -234,43 +233,19 @@ def _bytes(rounds: Sequence[pb.RoundView], spec: Mapping[str, Any]) -> str:
         Series("from the sites", [one.bytes_received / 1000 for one in rounds], 1),
         Series("to the sites", [one.bytes_sent / 1000 for one in rounds], 2),
     ]
-    secure = "masked, so that the aggregator sees only sums" if spec.get("aggregation") == "secure" else "in the clear"
-    caption = f"All sites together. What sites sent was {secure}."
+    caption = f"All sites together, {spec.get('aggregation')} aggregation."
     return section("Bytes", figure(svg.bars(series, titles, first=rounds[0].round), caption))
 
 
-def _survivors(view: pb.RunView) -> str:
-    rounds = view.rounds
+def _missed(rounds: Sequence[pb.RoundView]) -> str:
+    """Which sites missed a round, which happens only where updates are summed in the clear."""
     missing = sorted({name for one in rounds for name in one.dropouts})
-    names = sorted({name for one in rounds for name in (*one.survivors, *one.dropouts)})
-    if len(names) > MOST_NAMES:
-        names = missing[:MOST_NAMES]
-    sentence = f"Missed a round: {listed(missing, MOST_NAMES)}." if missing else "Everybody took part in every round."
-    if not missing or not names:
-        return section("Survivors and dropouts", paragraph(sentence))
-    titles = Titles("Who took part in which round", "round", "")
-    there = [frozenset(one.survivors) for one in rounds]
-    drawing = svg.presence(names, there, titles, first=rounds[0].round)
-    return section("Survivors and dropouts", figure(drawing, f"Blue: in the round's sum. Red: not. {sentence}"))
+    return f"Missed a round: {listed(missing, MOST_NAMES)}." if missing else "Everybody took part in every round."
 
 
 def _rounds(rounds: Sequence[pb.RoundView]) -> str:
-    headings = ("#round", "#attempt", "#seconds", "#change", "#rank", "#noise", "#received", "#sent", "missing")
-    rows = [
-        (
-            str(one.round),
-            str(one.attempt),
-            f"{one.seconds:.2f}",
-            number(one.change),
-            str(one.rank),
-            number(one.noise),
-            size(one.bytes_received),
-            size(one.bytes_sent),
-            ", ".join(one.dropouts) or "–",
-        )
-        for one in rounds
-    ]
-    return table(headings, rows, stacks=True)
+    headings, *lines = round_rows(rounds)
+    return table(headings, lines, stacks=True)
 
 
 def _people(view: pb.RunView) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from dcfpca.report import png
 from dcfpca.report.page import escape
 from dcfpca.report.site_figures import FloatArray, OddSample, SiteFigures
+from dcfpca.report.svg import CentredBar, centred_bars, framed
 
 MOST_CARDS = 24
 MOST_LISTED = 500
@@ -76,8 +77,6 @@ def sample_table(found: SiteFigures) -> str:
 MOST_BARS = 16
 CARD_WIDTH, PROFILE_HEIGHT = 300.0, 110.0
 _MARGIN = 46.0
-_BAR, _LABEL = 15.0, 96.0
-_CENTRE = _LABEL + (CARD_WIDTH - _LABEL) / 2
 _CLIP = 12.0  # in noise: longer bars are cut
 
 
@@ -135,7 +134,8 @@ def _profile(one: OddSample) -> str:
         for y, value in ((12.0, high), (PROFILE_HEIGHT - 4, low))
     )
     lines = _line("l4", across, expected) + _line("l1", across, found)
-    return _small_svg(lines + dots + key, PROFILE_HEIGHT, f"found (blue) and expected (grey) at {one.sample}")
+    title = f"found (blue) and expected (grey) at {one.sample}"
+    return framed(lines + dots + key, (CARD_WIDTH, PROFILE_HEIGHT), title, "small")
 
 
 def _line(kind: str, across: FloatArray, down: FloatArray) -> str:
@@ -152,26 +152,12 @@ def _bars(one: OddSample, names: Sequence[str]) -> str:
     """How far off each entry is, in noise; of many features those that are furthest off."""
     sizes = np.where(np.isnan(one.z), 0.0, np.abs(one.z))
     chosen = np.sort(np.argsort(-sizes, kind="stable")[:MOST_BARS])
-    high = _BAR * len(chosen)
-    axis = f'<line class="grid" x1="{_CENTRE:.1f}" x2="{_CENTRE:.1f}" y1="0" y2="{high:.0f}"/>'
-    bars = [_bar(names[row], one.z[row], row in one.rows, line * _BAR) for line, row in enumerate(chosen)]
-    return _small_svg(axis + "".join(bars), high, f"how far off each entry of {one.sample} is")
+    bars = [_bar(names[row], float(one.z[row]), row in one.rows) for row in chosen]
+    title = f"how far off each entry of {one.sample} is"
+    return centred_bars(bars, title, "small", width=CARD_WIDTH, label=96.0, step=15.0)
 
 
-def _bar(name: str, z: float, flagged: bool, top: float) -> str:
+def _bar(name: str, z: float, flagged: bool) -> CentredBar:
     label = name if len(name) < 15 else name[:13] + "…"
-    text = f'<text class="tick" x="{_LABEL - 6:.0f}" y="{top + 11:.1f}" text-anchor="end">{escape(label)}</text>'
-    if np.isnan(z):
-        return text + f'<text class="tick" x="{_CENTRE + 4:.1f}" y="{top + 11:.1f}">missing</text>'
-    half = CARD_WIDTH - _CENTRE
-    long = max(min(abs(z), _CLIP) / _CLIP * half, 0.75)
-    kind, begin = "c3" if flagged else "c4", _CENTRE if z > 0 else _CENTRE - long
-    return (
-        f'{text}<rect class="{kind}" x="{begin:.1f}" y="{top + 2:.1f}" width="{long:.1f}" height="{_BAR - 4:.0f}">'
-        f"<title>{escape(name)}: {noise_text(z)}</title></rect>"
-    )
-
-
-def _small_svg(inside: str, height: float, title: str) -> str:
-    box = f"0 0 {CARD_WIDTH:.0f} {height:.0f}"
-    return f'<svg class="small" viewBox="{box}" role="img" aria-label="{escape(title)}">{inside}</svg>'
+    share = float(np.clip(z / _CLIP, -1.0, 1.0))
+    return CentredBar(label, share, f"{name}: {noise_text(z)}", "c3" if flagged else "c4")

@@ -11,7 +11,7 @@ from dcfpca.report import png, svg
 from dcfpca.report.page import embedded_script, escape, figure, figures, folded, page, paragraph, section, table
 from dcfpca.report.sample_cards import MOST_CARDS, MOST_LISTED, number, sample_cards, sample_table
 from dcfpca.report.site_figures import FloatArray, SiteFigures
-from dcfpca.report.svg import Series, Titles
+from dcfpca.report.svg import CentredBar, Series, Titles
 
 _UNCHECKED = (
     "The site could not check that the final U follows from the last sum: compare the SHA-256 of U.npy in the "
@@ -165,20 +165,11 @@ def _component(found: SiteFigures, place: int) -> str:
 def _loading_bars(loadings: FloatArray, found: SiteFigures) -> str:
     """The largest loadings with the names of their features, as bars to the left and right."""
     chosen = np.argsort(-np.abs(loadings), kind="stable")[:MOST_LOADINGS]
-    widest, bar, label, width = float(np.abs(loadings).max()) or 1.0, 18.0, 150.0, 460.0
-    half = (width - label) / 2
-    parts = [f'<line class="grid" x1="{label + half}" x2="{label + half}" y1="0" y2="{bar * len(chosen)}"/>']
-    for line, row in enumerate(chosen):
-        long = abs(loadings[row]) / widest * half
-        begin = label + half - (long if loadings[row] < 0 else 0.0)
-        name = escape(found.features.names[row][:20])
-        parts.append(
-            f'<text class="tick" x="{label - 8}" y="{line * bar + 13:.0f}" text-anchor="end">{name}</text>'
-            f'<rect class="c1" x="{begin:.1f}" y="{line * bar + 3:.0f}" width="{max(long, 0.5):.1f}" '
-            f'height="{bar - 6}">'
-            f"<title>{name}: {loadings[row]:+.2f}</title></rect>"
-        )
-    return f'<svg class="narrow" viewBox="0 0 {width:.0f} {bar * len(chosen):.0f}" role="img">{"".join(parts)}</svg>'
+    widest, names = float(np.abs(loadings).max()) or 1.0, found.features.names
+    bars = [
+        CentredBar(names[row][:20], loadings[row] / widest, f"{names[row]}: {loadings[row]:+.2f}") for row in chosen
+    ]
+    return svg.centred_bars(bars, "loadings", "narrow", width=460.0, label=150.0, step=18.0)
 
 
 MOST_LABELS = 40

@@ -57,7 +57,7 @@ def lines(
     parts += [_line(one, x, y, at) for one in series]
     if mark and (mark.value > 0 or not log):
         parts.append(_across(y.place(mark.value), mark.word))
-    return _svg(parts, titles)
+    return framed("".join(parts), (WIDTH, HEIGHT), titles.chart)
 
 
 def bars(
@@ -86,30 +86,44 @@ def bars(
         shift = -6 if end == "end" else 6
         parts.append(f'<line class="mark" x1="{at:.1f}" x2="{at:.1f}" y1="{_TOP}" y2="{HEIGHT - _BOTTOM}"/>')
         parts.append(f'<text class="word" x="{at + shift:.1f}" y="{_TOP + 12}" text-anchor="{end}">{mark.word}</text>')
-    return _svg(parts, titles)
+    return framed("".join(parts), (WIDTH, HEIGHT), titles.chart)
 
 
-def presence(names: Sequence[str], there: Sequence[frozenset[str]], titles: Titles, *, first: int = 0) -> str:
-    """A grid with a row per name and a column per round, coloured by whether the name took part."""
-    left, row = 12.0 + 7.2 * max((len(name) for name in names), default=1), 20.0
-    height = _TOP + row * len(names) + _BOTTOM
-    x = Axis(first - 0.5, first + max(len(there), 1) - 0.5, left, WIDTH - _RIGHT)
-    wide = (WIDTH - _RIGHT - left) / max(len(there), 1)
-    parts = []
-    for line, name in enumerate(names):
-        top = _TOP + line * row
+@dataclass(frozen=True, slots=True)
+class CentredBar:
+    """A labelled bar from the middle to the left or right; `share` in −1 … 1, NaN for a missing value."""
+
+    name: str
+    share: float
+    title: str
+    kind: str = "c1"
+
+
+def centred_bars(bars: Sequence[CentredBar], title: str, kind: str, *, width: float, label: float, step: float) -> str:
+    """One bar below the other, with their names at the left; `kind` is the class of the drawing."""
+    half = (width - label) / 2
+    middle, high = label + half, step * len(bars)
+    parts = [f'<line class="grid" x1="{middle:.1f}" x2="{middle:.1f}" y1="0" y2="{high:.0f}"/>']
+    for line, bar in enumerate(bars):
+        base, name = line * step + step - 4, escape(bar.name)
+        parts.append(f'<text class="tick" x="{label - 6:.0f}" y="{base:.1f}" text-anchor="end">{name}</text>')
+        if math.isnan(bar.share):
+            parts.append(f'<text class="tick" x="{middle + 4:.1f}" y="{base:.1f}">missing</text>')
+            continue
+        long = max(abs(bar.share) * half, 0.75)
+        begin = middle if bar.share > 0 else middle - long
         parts.append(
-            f'<text class="tick" x="{left - 8:.1f}" y="{top + 13:.1f}" text-anchor="end">{escape(name)}</text>'
+            f'<rect class="{bar.kind}" x="{begin:.1f}" y="{line * step + 2:.1f}" width="{long:.1f}" '
+            f'height="{step - 4:.0f}"><title>{escape(bar.title)}</title></rect>'
         )
-        for number, present in enumerate(there):
-            kind, word = ("c1", "took part") if name in present else ("c3", "missing")
-            parts.append(
-                f'<rect class="{kind}" x="{x.place(first + number) - 0.46 * wide:.1f}" y="{top:.1f}" '
-                f'width="{0.92 * wide:.1f}" height="{row - 4:.1f}" rx="2">'
-                f"<title>{escape(name)}, round {first + number}: {word}</title></rect>"
-            )
-    parts += [_x_ticks(x, _TOP + row * len(names)), _x_title(titles.x, height)]
-    return _svg(parts, titles, height)
+    return framed("".join(parts), (width, high), title, kind)
+
+
+def framed(inside: str, size: tuple[float, float], title: str, kind: str = "") -> str:
+    """A drawing of this size, with its accessible name."""
+    named = f' class="{kind}"' if kind else ""
+    box = f"0 0 {size[0]:.0f} {size[1]:.0f}"
+    return f'<svg{named} viewBox="{box}" role="img" aria-label="{escape(title)}">{inside}</svg>'
 
 
 def _line(one: Series, x: Axis, y: Axis, places: Sequence[int]) -> str:
@@ -151,19 +165,14 @@ def _frame(x: Axis, y: Axis, titles: Titles) -> str:
         for value, label in y.ticks()
     ]
     title = f'<text class="axis" x="8" y="14">{escape(titles.y)}</text>'
-    return "".join(grid) + title + _x_ticks(x, HEIGHT - _BOTTOM) + _x_title(titles.x, HEIGHT)
-
-
-def _x_ticks(x: Axis, floor: float) -> str:
-    whole = [(value, label) for value, label in x.ticks(10) if value == round(value)]
-    return "".join(
-        f'<text class="tick" x="{x.place(value):.1f}" y="{floor + 16:.1f}" text-anchor="middle">{label}</text>'
-        for value, label in whole
-    )
-
-
-def _x_title(title: str, height: float) -> str:
-    return f'<text class="axis" x="{WIDTH - _RIGHT}" y="{height - 6:.1f}" text-anchor="end">{escape(title)}</text>'
+    title += f'<text class="axis" x="{WIDTH - _RIGHT}" y="{HEIGHT - 6:.1f}" text-anchor="end">{escape(titles.x)}</text>'
+    down = HEIGHT - _BOTTOM + 16
+    below = [
+        f'<text class="tick" x="{x.place(value):.1f}" y="{down:.1f}" text-anchor="middle">{label}</text>'
+        for value, label in x.ticks(10)
+        if value == round(value)
+    ]
+    return "".join([*grid, title, *below])
 
 
 def _across(at: float, word: str) -> str:
@@ -182,13 +191,6 @@ def _legend(series: Sequence[Series]) -> str:
         parts.append(f'<rect class="c{one.colour}" x="{at:.1f}" y="5" width="10" height="10" rx="2"/>')
         parts.append(f'<text class="tick" x="{at + 14:.1f}" y="14">{escape(one.name)}</text>')
     return "".join(parts)
-
-
-def _svg(parts: Sequence[str], titles: Titles, height: float = HEIGHT) -> str:
-    return (
-        f'<svg viewBox="0 0 {WIDTH:.0f} {height:.0f}" role="img" aria-label="{escape(titles.chart)}" '
-        f'preserveAspectRatio="xMidYMid meet">{"".join(parts)}</svg>'
-    )
 
 
 _SMALLEST = 1e-290

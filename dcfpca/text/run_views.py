@@ -183,21 +183,22 @@ def refusal_line(refusal: pb.Refusal) -> str:
     return f"{refusal.participant} ({refusal.what}): {'; '.join(refusal.reasons)}"
 
 
-def _rounds_table(rounds: Iterable[pb.RoundView]) -> Table:
-    made = table("#round", "#change", "#rank", "#noise", "#seconds", "#received", "#sent", "#sites", "dropouts")
+def round_rows(rounds: Iterable[pb.RoundView]) -> Iterator[tuple[str, ...]]:
+    """The headings of a table of rounds, then a line for each; headings of numbers begin with `#`."""
+    yield "#round", "#attempt", "#change", "#rank", "#noise", "#time", "#received", "#sent", "#sites", "missing"
     for one in rounds:
-        add_row(
-            made,
-            str(one.round),
-            figure(one.change),
-            str(one.rank),
-            figure(one.noise),
-            span(one.seconds),
-            size(one.bytes_received),
-            size(one.bytes_sent),
-            str(len(one.survivors)),
-            ", ".join(one.dropouts),
+        sizes = size(one.bytes_received), size(one.bytes_sent)
+        yield (
+            *(str(one.round), str(one.attempt), figure(one.change), str(one.rank), figure(one.noise)),
+            *(span(one.seconds), *sizes, str(len(one.survivors)), ", ".join(one.dropouts) or "–"),
         )
+
+
+def _rounds_table(rounds: Iterable[pb.RoundView]) -> Table:
+    headings, *lines = round_rows(rounds)
+    made = table(*headings)
+    for line in lines:
+        add_row(made, *line)
     return made
 
 

@@ -11,6 +11,7 @@ import socket
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from dcfpca.errors import BadIdentity, BadInput, DcfpcaError, Unreachable
 
@@ -99,14 +100,15 @@ class TlsFiles:
 def diagnose(address: Address, files: TlsFiles, seconds: float = 3.0) -> DcfpcaError | None:
     """The error of the first layer that fails; None if all of them work."""
     try:
-        with contextlib.closing(_dial(address, seconds)) as raw:
-            _handshake(raw, address, files)
+        with dial(address, seconds) as raw:
+            handshake(raw, address, files)
     except DcfpcaError as error:
         return error
     return None
 
 
-def _dial(address: Address, seconds: float) -> socket.socket:
+def dial(address: Address, seconds: float) -> socket.socket:
+    """An open TCP connection; Unreachable says why there is none."""
     try:
         return socket.create_connection((address.host, address.port), timeout=seconds)
     except socket.gaierror:
@@ -123,7 +125,8 @@ def _dial(address: Address, seconds: float) -> socket.socket:
         raise Unreachable(f"{address} cannot be reached: {error.strerror}", "check the network") from None
 
 
-def _handshake(raw: socket.socket, address: Address, files: TlsFiles) -> None:
+def handshake(raw: socket.socket, address: Address, files: TlsFiles) -> bytes:
+    """Set up mutual TLS as gRPC does; returns the certificate (DER) that the aggregator presents, or raises why not."""
     context = ssl.create_default_context(cafile=str(files.ca))
     context.load_cert_chain(str(files.cert), str(files.key))
     context.set_alpn_protocols(["h2"])
@@ -132,6 +135,7 @@ def _handshake(raw: socket.socket, address: Address, files: TlsFiles) -> None:
         with context.wrap_socket(raw, server_hostname=address.host) as secured:
             secured.settimeout(_REFUSAL_SECONDS)
             _await_greeting(secured, address)
+            return cast(bytes, secured.getpeercert(binary_form=True))
     except ssl.SSLCertVerificationError as error:
         raise _untrusted_server(error, address, files) from None
     except ssl.SSLError as error:

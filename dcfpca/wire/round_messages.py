@@ -20,6 +20,7 @@ from dcfpca.v1.types_pb2 import RoundRef
 from dcfpca.wire.tensors import DigestedBytes
 
 CONSENT_LABEL = "dcfpca/v1/consent"
+_DTYPES = {"float64": types.DTYPE_FLOAT64, "uint64": types.DTYPE_UINT64, "uint32": types.DTYPE_UINT32}
 
 
 def ref_to_wire(ref: AttemptRef) -> RoundRef:
@@ -34,9 +35,7 @@ def ref_from_wire(ref: RoundRef) -> AttemptRef:
 
 def update_dtype(spec: RunSpec) -> types.Dtype:
     """The number format of the updates in a run of this spec."""
-    if spec.aggregation == "plain":
-        return types.DTYPE_FLOAT64
-    return types.DTYPE_UINT64 if spec.precision == 64 else types.DTYPE_UINT32
+    return _DTYPES[spec.update_format]
 
 
 def names_from_wire(names: Sequence[str]) -> tuple[str, ...]:

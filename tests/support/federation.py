@@ -63,7 +63,7 @@ class Federation:
         self.data: dict[str, FloatArray] = {}
         self.address = f"127.0.0.1:{free_ports(1)[0]}"
         self._limits, self._server = limits or {}, server or {}
-        self._channel: grpc.Channel | None = None
+        self._channel: Any = None
         self.identity(Role.AGGREGATOR, "agg", hosts=["localhost", "127.0.0.1"])
         self.identity(Role.OPERATOR, "op")
 

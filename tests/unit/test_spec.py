@@ -158,21 +158,6 @@ def test_a_spec_file_that_is_not_toml_is_named() -> None:
         parse_spec_toml("rank = = 3", "spec.toml")
 
 
-@pytest.mark.parametrize(("path", "keys"), [("label", {"label": "x"}), ("gradient.rho", {"gradient": {"rho": 7.0}})])
-def test_a_key_of_a_later_release_is_written_only_when_it_is_used(
-    monkeypatch: pytest.MonkeyPatch, path: str, keys: dict[str, Any]
-) -> None:
-    """So that sites of the release before, to which it is an unknown key, take part in all other runs."""
-    before = json.loads(parse_spec({}).canonical())
-    monkeypatch.setattr("dcfpca.spec.ADDED", (path,))
-    unused, used = parse_spec({}).canonical(), parse_spec(keys).canonical()
-    after = json.loads(unused)
-    gone = before["gradient"].keys() - after["gradient"].keys() if "." in path else before.keys() - after.keys()
-    assert gone == {path.rpartition(".")[2]}
-    assert parse_spec(unused) == parse_spec({})
-    assert parse_spec(used) == parse_spec(keys)
-
-
 def test_a_key_that_is_gone_is_passed_over_in_a_kept_spec_and_refused_in_a_new_one() -> None:
     old = {"rows": 5, "subspace": {"sampled_share": 0.125}}
     kept = json.dumps(old).encode()

@@ -82,7 +82,7 @@ def test_without_a_site_the_others_are_asked_to_approve_and_enrolment_waits_for_
     assert (again.asked, again.exposed) == (("ann", "cem", "dag"), ("bob",))
     assert again.spec.enrol_seconds == APPROVAL_SECONDS
     _, why, how = again.sentences("20300102-00000000", "20300101-abcd0123")
-    assert "would tell about bob alone" in why
+    assert "would single out bob" in why
     assert "a person at each of ann, cem, dag is asked to approve it" in why
     assert "`dcfpca-participant approve 20300102-00000000 --by NAME`" in how
 

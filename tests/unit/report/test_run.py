@@ -92,7 +92,7 @@ def test_what_others_wrote_is_shown_and_never_becomes_markup() -> None:
 
 def test_every_chart_is_well_formed_labelled_and_without_a_number_that_is_none() -> None:
     charts = re.findall(r"<svg.*?</svg>", run_report(_view(), "now"), re.DOTALL)
-    assert len(charts) == 6
+    assert len(charts) == 5
     for chart in charts:
         root = ElementTree.fromstring(chart.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1))
         assert root.get("role") == "img"
