@@ -51,7 +51,7 @@ class EncodedConsensus:
 
     @cached_property
     def told(self) -> bytes:
-        """Names everything that a member of a secure run is told with the consensus; see `opening_from_wire`."""
+        """Names everything that a member of a secure run is told with the consensus."""
         return consensus_digest(self.sha, self.stage, self.memory_sha256)
 
 

@@ -175,7 +175,7 @@ def _situation(session: Session) -> str:
     if session.finished:
         return "over"
     if session.consent is not None:
-        return "refused" if not session.consent.accept else "in a round" if session.ref else "enrolled"
+        return "refused" if not session.consent.accept else "in a round" if session.opened else "enrolled"
     return "waiting" if session.handle(heard.Approved()).actions else "unknown"
 
 

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 
 from dcfpca.errors import DcfpcaError
 from dcfpca.rpca.refinement.closing_plan import CLOSING
-from dcfpca.rpca.stage_list import Method
 from dcfpca.secagg.homomorphic_mac import P as TAG_FIELD
 from dcfpca.secagg.keys import KEY_BYTES
 from dcfpca.secagg.set_up import SEALED_BYTES as SEALED_GROUP_SHARE_BYTES
-from dcfpca.spec import RunSpec
 from dcfpca.terms import Terms
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
@@ -36,55 +33,45 @@ class EgressViolation(DcfpcaError):
     """A message that was not declared was about to leave the site: a defect of the software, not a user error."""
 
 
-@dataclass(frozen=True, slots=True)
+Update = tuple[Buffer, int, bytes]
+"""The bytes of an update, and the tag and the context of a masked one; 0 and empty of a plain one."""
+
+
 class Contract:
-    """What the site agreed to send in one run; `name` is the site's own."""
+    """What the site agreed to send in one run, worked out once; `name` is the site's own."""
 
-    run_id: str
-    name: str
-    terms: Terms
-
-    @property
-    def spec(self) -> RunSpec:
-        """The spec that the site signed."""
-        return self.terms.spec
-
-    @property
-    def method(self) -> Method:
-        """The method of the run."""
-        return self.terms.method
-
-    @property
-    def masked(self) -> bool:
+    def __init__(self, run_id: str, name: str, terms: Terms) -> None:
+        self.run_id, self.name, self.terms = run_id, name, terms
+        self.dtype = update_dtype(terms.spec)
+        self.masked = self.dtype != types.DTYPE_FLOAT64
         """Whether updates leave masked, so that key material leaves, too."""
-        return update_dtype(self.spec) != types.DTYPE_FLOAT64
+        self.rounds = {stage.name: _rounds_of(stage.name, terms) for stage in terms.method.stages}
+        """The rounds in which each stage may send an update."""
+
+
+def _rounds_of(stage: str, terms: Terms) -> range:
+    first = 0 if stage == terms.method.stages[0].name else 1
+    last = terms.spec.last_round if stage in CLOSING else terms.spec.last_fit_round
+    return range(first, last + 1)
 
 
 def update_item(
-    contract: Contract,
-    ref: types.RoundRef,
-    payload: Buffer,
-    stage: str,
-    ticket: bytes = b"",
-    seal: tuple[int, bytes] = (0, b""),
+    contract: Contract, ref: types.RoundRef, update: Update, stage: str, ticket: bytes = b""
 ) -> tuple[Item, pb.UpdateHeader]:
-    """An update of exactly the length that its stage declares, and the header that announces it in that shape.
-
-    `seal` is the tag and the context of a masked update.
-    """
-    _check_run(contract, ref)
+    """An update of exactly the length that its stage declares, and the header that announces it in that shape."""
+    payload, tag, context = update
+    masked = contract.masked
+    _require(ref.run_id == contract.run_id, "a message for another run")
     _require(len(ticket) <= TICKET_BYTES, "a ticket of an undeclared size")
-    tag, context = seal
-    _require(len(context) == (32 if contract.masked else 0), "a context of an undeclared size")
-    _require(0 <= tag < TAG_FIELD if contract.masked else tag == 0, "a tag out of range")
-    _require(stage in contract.terms.blocks, "an update of a stage the spec does not have")
-    first = 0 if stage == contract.method.stages[0].name else 1
-    last = contract.spec.last_round if stage in CLOSING else contract.spec.last_fit_round
-    _require(first <= ref.round <= last, "an update of a round the spec does not have")
-    tensor = header_of(payload, contract.terms.up(stage), update_dtype(contract.spec))
+    _require(len(context) == (32 if masked else 0), "a context of an undeclared size")
+    _require(0 <= tag < TAG_FIELD if masked else tag == 0, "a tag out of range")
+    _require(stage in contract.rounds, "an update of a stage the spec does not have")
+    _require(ref.round in contract.rounds[stage], "an update of a round the spec does not have")
+    tensor = header_of(payload, contract.terms.up(stage), contract.dtype)
     _require(len(payload) == size_of(tensor), "more or fewer bytes than the declared shape has")
-    shape = f"{tensor.rows} × {tensor.columns} + {tensor.scalars} {_word(tensor.dtype)}"
-    kind = "masked update" if contract.masked else "plain update"
+    number = types.Dtype.Name(tensor.dtype).removeprefix("DTYPE_").lower()
+    shape = f"{tensor.rows} × {tensor.columns} + {tensor.scalars} {number}"
+    kind = "masked update" if masked else "plain update"
     item = Item(kind, shape, len(payload), tensor.sha256, ref.run_id, ref.round, ref.attempt)
     return item, pb.UpdateHeader(ref=ref, tensor=tensor, ticket=ticket, tag=tag, context=context)
 
@@ -164,7 +151,7 @@ def subscribe_item(request: pb.SubscribeRequest) -> Item:
 
 def progress_item(contract: Contract, request: pb.ReportProgressRequest) -> Item:
     """A percentage."""
-    _check_run(contract, request.ref)
+    _require(request.ref.run_id == contract.run_id, "a message for another run")
     _require(request.percent <= 100, "more than a percentage")
     return _item("progress", f"{request.percent} %", request, request.ref)
 
@@ -191,10 +178,6 @@ def _item(
     return Item(kind, shape, len(content), digest, ref.run_id, ref.round, ref.attempt, detail)
 
 
-def _check_run(contract: Contract, ref: types.RoundRef) -> None:
-    _require(ref.run_id == contract.run_id, "a message for another run")
-
-
 def _check_secure(contract: Contract, run_id: str) -> None:
     _require(run_id == contract.run_id, "a message for another run")
     _require(contract.masked, "key material in a plain run")
@@ -208,7 +191,3 @@ def _check_signed(certificate: bytes, signature: bytes) -> None:
 def _require(holds: bool, otherwise: str) -> None:
     if not holds:
         raise EgressViolation(f"{otherwise} was about to leave this site; it was stopped", "report this as a defect")
-
-
-def _word(dtype: types.Dtype) -> str:
-    return types.Dtype.Name(dtype).removeprefix("DTYPE_").lower()

@@ -123,7 +123,7 @@ class Daemon:
         if run_id not in self._drivers and not self._is_known(run_id, event):
             self._log_unknown(run_id)
             return
-        self._driver(run_id).take(event, assignment)
+        self._driver(run_id).take(event, assignment.SerializeToString)
         if isinstance(event, events.Proposed):
             self._prepare(event.spec)
         if self._drivers[run_id].is_over:
@@ -234,7 +234,7 @@ class Daemon:
         )
 
     def _open_attempts(self) -> list[events.Opened]:
-        latest = [driver.session.latest for driver in self._drivers.values()]
+        latest = [driver.session.opened for driver in self._drivers.values()]
         return [opened for opened in latest if opened is not None]
 
 

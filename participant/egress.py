@@ -14,13 +14,11 @@ from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire.constants import ARTIFACTS
 from dcfpca.wire.round_messages import ref_to_wire
-from dcfpca.wire.tensors import Buffer
 from participant import contract, wire_codec
-from participant.contract import Contract, EgressViolation
+from participant.contract import Contract, EgressViolation, Update
 from participant.link import Link
 from participant.policy import SitePolicy, review_export
 from participant.session.actions import AdvertiseRunKey, RunMessage, SendMisfit, ShareGroupSecret
-from participant.session.events import Opened
 from participant.state.ledger import Item, Ledger
 
 
@@ -39,13 +37,13 @@ class Egress:
     async def respond(self, request: pb.RespondRequest) -> types.Receipt:
         """Send the answer to a proposal."""
         self._record(contract.respond_item(request))
-        return await self._link.respond(request)
+        return await self._link.send(request)
 
     async def misfit(self, agreed: Contract, message: SendMisfit) -> types.Receipt:
         """Send the statement that the update of an attempt does not fit."""
         misfit = wire_codec.encode_misfit(message.ref, message.misfit)
         self._record_once(contract.misfit_item(agreed, misfit))
-        return await self._link.report_misfit(misfit)
+        return await self._link.send(misfit)
 
     async def tell(self, agreed: Contract, message: RunMessage) -> types.Receipt:
         """Send one message of a secure run that belongs to no round."""
@@ -53,37 +51,30 @@ class Egress:
             case AdvertiseRunKey():
                 key = wire_codec.encode_run_key(agreed.run_id, message.advert)
                 self._record_once(contract.run_key_item(agreed, key))
-                return await self._link.advertise_run_key(key)
+                return await self._link.send(key)
             case ShareGroupSecret():
                 shares = wire_codec.encode_group_shares(agreed.run_id, message.shares)
                 self._record_once(contract.group_shares_item(agreed, shares))
-                return await self._link.share_group_secret(shares)
+                return await self._link.send(shares)
             case _:
                 complaint = wire_codec.encode_complaint(agreed.run_id, message.complaint)
                 items = [contract.complaint_item(agreed, complaint)]
                 if message.proof is not None:
                     items.insert(0, contract.evidence_item(agreed, complaint, message.proof))
                 self._record(*items)
-                return await self._link.complain(complaint)
+                return await self._link.send(complaint)
 
     async def submit(
-        self,
-        agreed: Contract,
-        ref: AttemptRef,
-        payload: Buffer,
-        stage: str,
-        opened: Opened | None,
-        seal: tuple[int, bytes] = (0, b""),
+        self, agreed: Contract, ref: AttemptRef, update: Update, stage: str, ticket: bytes, cohort: int
     ) -> types.Receipt:
         """Send the update of an attempt; after a broken connection, only the bytes that have not arrived.
 
-        `stage` is that of its round. `opened` is the announcement of the attempt; None when it is no longer the latest.
-        `seal` is the tag and the context of a masked update.
+        `update` is its bytes, and the tag and the context of a masked one; stage, ticket and the size of the cohort are
+        those of the announcement.
         """
-        ticket, cohort = (opened.ticket, len(opened.cohort)) if opened else (b"", 0)
-        item, header = contract.update_item(agreed, ref_to_wire(ref), payload, stage, ticket, seal)
+        item, header = contract.update_item(agreed, ref_to_wire(ref), update, stage, ticket)
         self._record_once(item)
-        return await self._link.upload(header, payload, cohort)
+        return await self._link.upload(header, update[0], cohort)
 
     async def export(self, spec: RunSpec, run_id: str, export_id: str, directory: Path) -> list[types.Receipt]:
         """Send L and S, after a last check of the site's policy; raises Refused when it does not allow that."""
@@ -101,7 +92,7 @@ class Egress:
         """Send the percentage that a long local step has reached; it is shown to operators."""
         request = pb.ReportProgressRequest(ref=ref_to_wire(ref), percent=percent)
         self._record(contract.progress_item(agreed, request))
-        await self._link.report(request)
+        await self._link.send(request)
 
     async def refuse_export(self, run_id: str, export_id: str, reason: str) -> types.Receipt:
         """Send the reason why the reconstruction is not exported."""
@@ -109,17 +100,13 @@ class Egress:
         self._record(contract.refusal_item(refusal))
         return await self._link.refuse_export(refusal)
 
-    def _record_once(self, *items: Item) -> None:
+    def _record_once(self, item: Item) -> None:
         """Record the only message of its kind in an attempt; EgressViolation for a second with different bytes."""
-        fresh = [item for item in items if not self._has_left(item)]
-        if fresh:
-            self._record(*fresh)
-
-    def _has_left(self, item: Item) -> bool:
         left = self._ledger.sent_digests(item)
         if left - {item.sha256}:
             raise EgressViolation(f"a second, different {item.kind} was about to leave in one attempt; it was stopped")
-        return bool(left)
+        if not left:
+            self._record(item)
 
     def _record(self, *items: Item) -> None:
         self._ledger.append_all(items, time.time_ns() // 1_000_000)

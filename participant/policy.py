@@ -109,7 +109,7 @@ class Reasons:
         return bool(self.public or self.about_data)
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def leaving(self) -> tuple[str, ...]:
         """What may leave the site. Where something public speaks against the run, the data need not be mentioned."""
         return self.public or ((ABOUT_DATA,) if self.about_data else ())
 

@@ -12,9 +12,11 @@ from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire import round_messages
 from dcfpca.wire.receipt import Fate
-from dcfpca.wire.round_messages import names_from_wire, ref_to_wire
+from dcfpca.wire.round_messages import misfit_from_wire, names_from_wire, ref_to_wire
+from dcfpca.wire.tensors import Buffer
 from participant.session import events
-from participant.session.events import AnnouncedConsensus, ShownSum
+from participant.session.actions import Respond
+from participant.session.events import AnnouncedConsensus, Announcement, ShownSum
 
 TICKET_BYTES = 64
 # The aggregator chooses the names of runs, and the site uses them in file names.
@@ -31,11 +33,11 @@ def decode(assignment: pb.Assignment) -> events.Assigned:
         case "run_proposed":
             return events.Proposed(assignment.run_proposed.spec, assignment.run_proposed.spec_sha256)
         case "round_opened":
-            return _opened(assignment.round_opened, assignment.run_id)
+            return opened_of(assignment.round_opened, assignment.run_id)
         case "run_finished":
-            told = assignment.run_finished
-            final = _consensus(told.consensus, told.stage)
-            return events.Ended(told.status, told.reason, told.round, told.spec_sha256, final)
+            end = assignment.run_finished
+            final = consensus_of(end.consensus, end.stage)
+            return events.Ended(end.status, end.reason, end.round, end.spec_sha256, final)
         case "export_wanted":
             return events.ExportWanted(_export_id(assignment.export_wanted.export_id))
         case "standby":
@@ -44,6 +46,11 @@ def decode(assignment: pb.Assignment) -> events.Assigned:
             return _set_up_step(assignment)
         case _:
             raise BadMessage("the aggregator asks for something that this version does not know", "upgrade this site")
+
+
+def decode_saved(body: bytes) -> events.Assigned:
+    """The event in an assignment that the site saved."""
+    return decode(pb.Assignment.FromString(body))
 
 
 def _set_up_step(assignment: pb.Assignment) -> events.SetUpStep:
@@ -66,47 +73,46 @@ def check_run_id(run_id: str) -> str:
     return run_id
 
 
-def _ref(ref: types.RoundRef, run_id: str) -> AttemptRef:
-    if ref.run_id != run_id:
+def opened_of(opened: pb.RoundOpened, run_id: str) -> events.Opened:
+    """The announcement of a round; the tensors are taken out of the message."""
+    if opened.ref.run_id != run_id:
         raise BadMessage("an assignment for one run contains a message about another")
-    return AttemptRef(ref.run_id, ref.round, ref.attempt)
-
-
-def _opened(opened: pb.RoundOpened, run_id: str) -> events.Opened:
-    consensus = _consensus(opened.consensus, opened.stage, opened.inline_consensus)
-    ref, cohort = _ref(opened.ref, run_id), names_from_wire(opened.cohort)
-    shown = _shown(opened)
+    if len(opened.ticket) > TICKET_BYTES:
+        raise BadMessage("a round was opened with a ticket of an unknown kind", "upgrade this site")
+    consensus = consensus_of(opened.consensus, opened.stage, opened.inline_consensus)
+    shown = sum_of(opened.sum, opened.inline_sum) if opened.HasField("sum") else None
     for tensor in ("inline_consensus", "inline_sum", "sum"):
         opened.ClearField(tensor)
-    return events.Opened(
-        ref, opened.spec_sha256, cohort, consensus, ticket=_ticket(opened), announced=opened, shown=shown
+    ref, cohort = AttemptRef(run_id, opened.ref.round, opened.ref.attempt), names_from_wire(opened.cohort)
+    return events.Opened(ref, opened.spec_sha256, cohort, consensus, announcement_of(opened), opened.ticket, shown)
+
+
+def announcement_of(opened: pb.RoundOpened) -> Announcement:
+    """What a secure run binds of the announcement."""
+    return Announcement(
+        opened.ref.round,
+        opened.stage,
+        opened.previous_sum,
+        tuple(opened.exponents),
+        tuple(misfit_from_wire(misfit) for misfit in opened.misfits),
+        opened.memory_sha256,
     )
 
 
-def _shown(opened: pb.RoundOpened) -> ShownSum | None:
-    if not opened.HasField("sum"):
-        return None
-    header = pb.SumHeader()
-    header.CopyFrom(opened.sum)
-    return ShownSum(header, opened.inline_sum)
+def sum_of(header: pb.SumHeader, total: Buffer) -> ShownSum:
+    """A sum as the aggregator shows it."""
+    return ShownSum(announcement_of(header.opened), header.tag, header.memory, total)
 
 
-def _ticket(opened: pb.RoundOpened) -> bytes:
-    if len(opened.ticket) > TICKET_BYTES:
-        raise BadMessage("a round was opened with a ticket of an unknown kind", "upgrade this site")
-    return opened.ticket
+def consensus_of(header: types.TensorHeader, stage: str, inline: bytes = b"") -> AnnouncedConsensus:
+    """A consensus as it is announced."""
+    shape = header.rows, header.columns, header.scalars
+    return AnnouncedConsensus(stage, header.dtype, *shape, header.sha256, inline)
 
 
 def encode_seen(opened: events.Opened) -> pb.Seen:
     """The latest attempt that was opened to this site, for an aggregator restored from an older backup."""
     return pb.Seen(ref=ref_to_wire(opened.ref), consensus_sha256=opened.consensus.sha256, ticket=opened.ticket)
-
-
-def _consensus(header: types.TensorHeader, stage: str, inline: bytes = b"") -> AnnouncedConsensus:
-    """With a copy of the header: a reference to it would keep the whole assignment in memory."""
-    own = types.TensorHeader()
-    own.CopyFrom(header)
-    return AnnouncedConsensus(own, inline, stage)
 
 
 def _export_id(text: str) -> str:
@@ -139,6 +145,18 @@ def encode_complaint(run_id: str, complaint: secagg.Complaint) -> pb.ComplainReq
         sentence=complaint.sentence,
         certificate=complaint.certificate,
         signature=complaint.signature,
+    )
+
+
+def encode_response(run_id: str, response: Respond, signature: bytes) -> pb.RespondRequest:
+    """The signed answer to a proposal."""
+    return pb.RespondRequest(
+        run_id=run_id,
+        spec_sha256=response.digest,
+        accept=response.accept,
+        reasons=response.reasons,
+        private=response.private,
+        signature=signature,
     )
 
 

@@ -11,13 +11,11 @@ from collections.abc import Iterable, Sequence
 from dcfpca.errors import BadIdentity, BadMessage
 from dcfpca.identity import check_name
 from dcfpca.run_references import AttemptRef
-from dcfpca.secagg import Advert, BlockLayout, Misfit, Opening, Roster, SealedShare
-from dcfpca.secagg.messages import consensus_digest
+from dcfpca.secagg import Advert, Misfit, Roster, SealedShare
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.types_pb2 import RoundRef
-from dcfpca.wire.tensors import DigestedBytes
 
 CONSENT_LABEL = "dcfpca/v1/consent"
 _DTYPES = {"float64": types.DTYPE_FLOAT64, "uint64": types.DTYPE_UINT64, "uint32": types.DTYPE_UINT32}
@@ -99,13 +97,6 @@ def misfit_to_wire(misfit: Misfit) -> pb.Misfit:
 def misfit_from_wire(misfit: pb.Misfit) -> Misfit:
     """The signed statement that an update does not fit."""
     return Misfit(misfit.participant, misfit.context, misfit.certificate, misfit.signature)
-
-
-def opening_from_wire(opened: pb.RoundOpened, layout: BlockLayout, consensus: DigestedBytes) -> Opening:
-    """The opening of a round, with the digest taken over the consensus bytes that were received."""
-    told = consensus_digest(consensus.sha, opened.stage, opened.memory_sha256)
-    misfits = tuple(misfit_from_wire(misfit) for misfit in opened.misfits)
-    return Opening(opened.ref.round, told, opened.previous_sum, layout, tuple(opened.exponents), misfits)
 
 
 def consent_bytes(

@@ -19,6 +19,8 @@ from dcfpca.v1 import types_pb2 as pb
 from dcfpca.wire.constants import CHUNK_BYTES
 
 Buffer = bytes | bytearray | memoryview
+FLOAT64 = pb.DTYPE_FLOAT64
+"""The number format of every consensus, and of the updates of a plain run."""
 
 
 class DigestedBytes(NamedTuple):
@@ -36,6 +38,30 @@ class DigestedBytes(NamedTuple):
 def digested(data: Buffer) -> DigestedBytes:
     """The bytes with their digest."""
     return DigestedBytes(data, hashlib.sha256(data))
+
+
+class TensorFacts(Protocol):
+    """What is announced of a tensor: in a message of protobuf, or in a plain record that was decoded from one."""
+
+    @property
+    def dtype(self) -> int:
+        """Its number format."""
+
+    @property
+    def rows(self) -> int:
+        """Its rows."""
+
+    @property
+    def columns(self) -> int:
+        """Its columns."""
+
+    @property
+    def scalars(self) -> int:
+        """How many scalars follow the tensor."""
+
+    @property
+    def sha256(self) -> bytes:
+        """The digest of its bytes."""
 
 
 class ReceivedChunk(Protocol):
@@ -59,14 +85,14 @@ _WHOLE_HEADER, _WHOLE_DATA = (
 _CHUNK = bytes([pb.TensorPart.CHUNK_FIELD_NUMBER << 3 | 2])
 _OFFSET, _DATA = bytes([pb.Chunk.OFFSET_FIELD_NUMBER << 3]), bytes([pb.Chunk.DATA_FIELD_NUMBER << 3 | 2])
 
-_NUMPY: dict[pb.Dtype, np.dtype[Any]] = {
+_NUMPY: dict[int, np.dtype[Any]] = {
     pb.DTYPE_FLOAT64: np.dtype("<f8"),
     pb.DTYPE_UINT64: np.dtype("<u8"),
     pb.DTYPE_UINT32: np.dtype("<u4"),
 }
 
 
-def size_of(header: pb.TensorHeader) -> int:
+def size_of(header: TensorFacts) -> int:
     """Bytes of the announced vector."""
     if header.dtype not in _NUMPY:
         raise BadMessage(f"the tensor is announced as {_name(header.dtype)}, which is no number format")
@@ -84,7 +110,7 @@ def header_with(sha256: bytes, layout: Layout, dtype: pb.Dtype) -> pb.TensorHead
     return pb.TensorHeader(dtype=dtype, rows=rows, columns=columns, scalars=scalars, sha256=sha256)
 
 
-def check_header(header: pb.TensorHeader, layout: Layout, dtype: pb.Dtype) -> None:
+def check_header(header: TensorFacts, layout: Layout, dtype: pb.Dtype) -> None:
     """Raise BadMessage unless the header announces exactly what the spec implies; done before any byte is kept."""
     told = (header.rows, header.columns, header.scalars)
     expected = (layout.rows, layout.columns, layout.scalars)
@@ -194,7 +220,7 @@ def _chunk_in(body: bytes) -> ChunkView | None:
 class Assembly:
     """Collects the chunks of one announced vector; refuses gaps, overlaps, surplus and a wrong digest."""
 
-    def __init__(self, header: pb.TensorHeader) -> None:
+    def __init__(self, header: TensorFacts) -> None:
         self._header = header
         self._size = size_of(header)
         self._data = bytearray()
@@ -224,7 +250,7 @@ class Assembly:
         return whole
 
 
-def check_digest(header: pb.TensorHeader, payload: DigestedBytes) -> None:
+def check_digest(header: TensorFacts, payload: DigestedBytes) -> None:
     """Raise BadMessage unless the bytes are those that the header announced."""
     if payload.sha256 != header.sha256:
         raise BadMessage("the bytes do not match their announced digest")
@@ -252,5 +278,6 @@ def message_from(layout: Layout, payload: Buffer) -> TensorMessage:
     return TensorMessage.unflatten(layout, vector)
 
 
-def _name(dtype: pb.Dtype) -> str:
-    return pb.Dtype.Name(dtype).removeprefix("DTYPE_").lower() if dtype in pb.Dtype.values() else f"type {dtype}"
+def _name(dtype: int) -> str:
+    known = {value: name for name, value in pb.Dtype.items()}
+    return known[dtype].removeprefix("DTYPE_").lower() if dtype in known else f"type {dtype}"

@@ -18,9 +18,15 @@ from dcfpca.rpca.method import Consensus
 from dcfpca.rpca.private.stages import PrivateSolver
 from dcfpca.rpca.private.whole_numbers import grid_digest
 from dcfpca.rpca.stage import Site
-from dcfpca.v1 import rounds_pb2 as pb
-from dcfpca.v1 import types_pb2 as types
-from dcfpca.wire.tensors import DigestedBytes, check_digest, check_header, digested, message_bytes, message_from
+from dcfpca.wire.tensors import (
+    FLOAT64,
+    DigestedBytes,
+    check_digest,
+    check_header,
+    digested,
+    message_bytes,
+    message_from,
+)
 from participant.contract import Contract
 from participant.driver.site_services import SiteServices
 from participant.engine.progress import Cancellation, MeteredColumns, ProgressMeter, WorkCancelled
@@ -28,8 +34,7 @@ from participant.privacy_account import account_of
 from participant.results.manifest import ResultFacts
 from participant.results.writing import ResultNames, write_results
 from participant.session import Consent, actions
-from participant.session.events import AnnouncedConsensus
-from participant.state.step_files import LocalStep
+from participant.session.events import AnnouncedConsensus, LocalStep
 
 
 class LocalWork:
@@ -39,6 +44,7 @@ class LocalWork:
         """`report` is called on the event loop with the percentage that a long local step has reached."""
         self._run_id, self._services, self._report = run_id, services, report
         self._site: Site | None = None
+        self._columns = 0  # how many columns that site has
         self._failed: Site | None = None  # the site that the last piece of work failed at
         self._saved: LocalStep | None = None
         self._lock = asyncio.Lock()
@@ -82,12 +88,13 @@ class LocalWork:
         self._loop = asyncio.get_running_loop()
         try:
             async with self._lock:
-                told = await self._consensus(agreed, action.consensus, action.round)
+                consensus = await self._consensus(agreed, action.consensus, action.round)
                 if not still_wanted():
                     raise WorkCancelled("the site takes part in the run no longer")
-                site = self._open_site(agreed)
-                work = self._services.engine.run(lambda: self._compute(agreed, site, action, told, sites, opening))
-                step = await work
+                site, asked = self._open_site(agreed), action.consensus.sha256
+                step = await self._services.engine.run(
+                    lambda: self._compute(agreed, site, consensus, asked, sites, opening)
+                )
                 if not still_wanted():
                     self._services.store.forget_files(self._run_id)
         except WorkCancelled:
@@ -140,31 +147,26 @@ class LocalWork:
         return account_of(budget, terms, policy, site.column_set, site.unit, _now_ms()).document()
 
     def _compute(
-        self,
-        agreed: Contract,
-        site: Site,
-        action: actions.Compute,
-        told: Consensus,
-        sites: int,
-        opening: bytes,
+        self, agreed: Contract, site: Site, consensus: Consensus, asked: bytes, sites: int, opening: bytes
     ) -> LocalStep:
-        """Runs in a thread of the engine; the step is saved when this returns."""
-        columns, solver = self._services.site.fitted_columns(agreed.spec).shape[1], agreed.method.solver
-        self._meter.begin(solver.reads_per_round * columns)
-        vector = site.answer(told).flat()
+        """Runs in a thread of the engine; the step is saved when this returns. `asked` is the announced digest."""
+        round, solver, store = consensus.round, agreed.terms.method.solver, self._services.store
+        self._meter.begin(solver.reads_per_round * self._columns)
+        vector = site.answer(consensus).flat()
         if not np.isfinite(vector).all():
             raise BadMessage("the local step gave numbers that are not finite")
         if isinstance(solver, PrivateSolver):
             # Only what has its noise is ever saved or sent, and the step has one noise however often it is computed,
             # whatever digest was announced: of an empty consensus nothing is received that could be held against it.
-            key, asked = self._services.store.noise_key(self._run_id), digested(message_bytes(told.broadcast))
-            entropy = noise_entropy(key, self._run_id, action.round, asked.sha256, grid_digest(vector))
-            vector = solver.noised(told.stage, vector, columns, sites, entropy)
+            received = digested(message_bytes(consensus.broadcast)).sha256
+            entropy = noise_entropy(store.noise_key(self._run_id), self._run_id, round, received, grid_digest(vector))
+            vector = solver.noised(consensus.stage, vector, self._columns, sites, entropy)
+        vector.flags.writeable = False  # what is sent again is what was sent
         # A secure run holds the next consensus against this one. What it answers is pinned for good, so the numbers
         # must outlive a power cut.
-        computed_on, sha256 = told.broadcast.flat() if agreed.masked else np.zeros(0), action.consensus.sha256
-        step = LocalStep(action.round, sha256, vector, site.snapshot(), computed_on, told.stage, opening)
-        self._services.store.save_step(self._run_id, agreed.spec, step, durable=agreed.masked)
+        computed_on = consensus.broadcast.flat() if agreed.masked else np.zeros(0)
+        step = LocalStep(round, asked, vector, site.snapshot(), computed_on, consensus.stage, opening)
+        store.save_step(self._run_id, agreed.terms.spec, step, durable=agreed.masked)
         return step
 
     def _progressed(self, percent: int) -> None:
@@ -176,9 +178,10 @@ class LocalWork:
         """The local half of the method, continued from the last saved step if there is one."""
         if self._site is None:
             self._cancellation = Cancellation()
-            fitted = self._services.site.fitted_columns(agreed.spec)
+            fitted = self._services.site.fitted_columns(agreed.terms.spec)
+            self._columns = fitted.shape[1]
             columns = MeteredColumns(fitted, self._meter, self._cancellation)
-            site = self._services.engine.site(agreed.method, columns)
+            site = self._services.engine.site(agreed.terms.method, columns)
             if (step := self._saved or self._services.store.step(self._run_id)) is not None:
                 self._services.engine.resume(site, step.snapshot, self._failed)
             self._site, self._failed, self._saved = site, None, None
@@ -186,12 +189,12 @@ class LocalWork:
 
     def _result_site(self, agreed: Contract) -> Site:
         """The local half over all columns; where the rounds had one column of each person, a new one."""
-        whole = self._services.site.columns(agreed.spec)
-        if self._services.site.fitted_columns(agreed.spec) is whole:
+        whole = self._services.site.columns(agreed.terms.spec)
+        if self._services.site.fitted_columns(agreed.terms.spec) is whole:
             return self._open_site(agreed)
         self._cancellation = Cancellation()
         columns = MeteredColumns(whole, self._meter, self._cancellation)
-        return self._services.engine.site(agreed.method, columns)
+        return self._services.engine.site(agreed.terms.method, columns)
 
     async def _consensus(
         self, agreed: Contract, announced: AnnouncedConsensus, round: int, *, final: bool = False
@@ -211,17 +214,16 @@ class LocalWork:
     ) -> DigestedBytes:
         """The bytes of a consensus, inline or fetched; its announced shape is checked against the spec first."""
         layout = agreed.terms.down(announced.stage)
-        check_header(announced.header, layout, types.DTYPE_FLOAT64)
+        check_header(announced, layout, FLOAT64)
         if layout.size == 0:
             return digested(b"")
         if self._known is not None and announced.sha256 == self._known.sha256:
             return self._known
         if announced.inline:
             received = digested(announced.inline)
-            check_digest(announced.header, received)
+            check_digest(announced, received)
         else:
-            request = pb.FetchConsensusRequest(run_id=self._run_id, round=round, final=final)
-            received = await self._services.link.fetch(request, announced.header)
+            received = await self._services.link.fetch(self._run_id, round, announced, final=final)
         self._known = received
         return received
 

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from dcfpca.logs import log
-from dcfpca.run_references import AttemptRef
-from dcfpca.v1 import rounds_pb2 as pb
-from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire.receipt import Fate
 from dcfpca.wire.round_messages import consent_bytes
-from dcfpca.wire.tensors import Buffer
 from participant import wire_codec
 from participant.contract import Contract
 from participant.driver.site_services import SiteServices
 from participant.results.reading import has_result
 from participant.session import Session, actions
-from participant.session.events import Kind
-
-# Below this size, masking on the event loop takes less time than handing the work to a thread.
-INLINE_UPDATE_BYTES = 1 << 20
 
 
 async def respond(services: SiteServices, run_id: str, action: actions.Respond) -> tuple[Fate, str]:
@@ -28,56 +18,38 @@ async def respond(services: SiteServices, run_id: str, action: actions.Respond) 
     statement = consent_bytes(
         run_id, action.digest, name, accept=action.accept, private=action.private, reasons=action.reasons
     )
-    request = pb.RespondRequest(
-        run_id=run_id,
-        spec_sha256=action.digest,
-        accept=action.accept,
-        reasons=action.reasons,
-        private=action.private,
-        signature=services.site.sign(statement),
-    )
     log("run_enrolled" if action.accept else "run_refused", run=run_id, reasons=list(action.reasons) or None)
     services.telemetry.answered(accept=action.accept)
-    receipt = await services.egress.respond(request)
+    signature = services.site.sign(statement)
+    receipt = await services.egress.respond(wire_codec.encode_response(run_id, action, signature))
     fate = wire_codec.fate_of(receipt)
     log("answer_sent", run=run_id, fate=fate.value, reason=receipt.reason or None)
     return fate, receipt.reason
 
 
-async def send(
-    services: SiteServices, agreed: Contract, session: Session, action: actions.RoundMessage
-) -> types.Receipt:
-    """Send one message of an attempt."""
-    if not isinstance(action, actions.Submit):
-        return await services.egress.misfit(agreed, action)
-    stage = session.latest.consensus.stage if session.latest is not None else ""
-    payload = await _update_bytes(services, agreed, session, action.ref, stage)
-    latest = session.latest
-    opened = latest if latest is not None and latest.ref == action.ref else None
-    return await services.egress.submit(agreed, action.ref, payload, stage, opened, session.update_seal(action.ref))
-
-
-async def _update_bytes(
-    services: SiteServices, agreed: Contract, session: Session, ref: AttemptRef, stage: str
-) -> Buffer:
-    if not stage or agreed.terms.update_bytes(stage) <= INLINE_UPDATE_BYTES:
-        return session.update_bytes(ref)
-    return await services.engine.run(lambda: session.update_bytes(ref))
-
-
-def log_receipt(services: SiteServices, ref: AttemptRef, kind: Kind, fate: Fate, reason: str) -> None:
-    """Log and count what became of a message. LATE is ordinary: a plain round closes without whoever is last."""
-    usual: Literal["info", "debug"] = "info" if kind is Kind.UPDATE else "debug"
+async def send(services: SiteServices, agreed: Contract, session: Session, action: actions.RoundMessage) -> None:
+    """Send the message of an attempt; log and count what became of it. LATE is ordinary: a plain round closes without
+    whoever is last."""
+    ref, opened = action.ref, session.opened
+    if isinstance(action, actions.SendMisfit):
+        kind, receipt = "misfit", await services.egress.misfit(agreed, action)
+    elif opened is None or opened.ref != ref:
+        return  # another attempt is open by now, and the update would be late
+    else:
+        stage, ticket, cohort = opened.consensus.stage, opened.ticket, len(opened.cohort)
+        kind = "update"
+        receipt = await services.egress.submit(agreed, ref, session.update(ref), stage, ticket, cohort)
+    fate = wire_codec.fate_of(receipt)
     log(
-        f"{kind.value}_sent",
-        level="warning" if fate is Fate.REJECTED else usual,
+        f"{kind}_sent",
+        level="warning" if fate is Fate.REJECTED else "info" if kind == "update" else "debug",
         run=ref.run_id,
         round=ref.round,
         attempt=ref.attempt,
         fate=fate.value,
-        reason=reason or None,
+        reason=receipt.reason or None,
     )
-    services.telemetry.message(kind.value, fate.value)
+    services.telemetry.message(kind, fate.value)
 
 
 async def export(services: SiteServices, session: Session, action: actions.Export | actions.RefuseExport) -> None:

@@ -7,25 +7,24 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 from dcfpca.logs import log
 from dcfpca.secagg.errors import SecureSumRefusal, SiteFailure
 from dcfpca.secagg.site import ENTROPY_BYTES
-from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.wire.receipt import Fate
 from participant import wire_codec
 from participant.contract import Contract
 from participant.driver import outgoing
 from participant.driver.local_work import LocalWork
 from participant.driver.named_tasks import NamedTasks
-from participant.driver.saved_events import computed_event, save_event, saved_events
-from participant.driver.secure_round import answer_round, final_is_verified, refusal_of
+from participant.driver.round_answer import answer_round, final_is_verified, refusal_of
+from participant.driver.saved_events import save_event, saved_events
 from participant.driver.site_services import SiteServices
 from participant.engine.progress import WorkCancelled
 from participant.privacy_review import Spending
 from participant.results.writing import until_written
-from participant.session import Consent, History, Session, actions, events
+from participant.session import History, Session, actions, events
 from participant.state.store import RunRow
 
 COMPUTE, FINISH, MESSAGE, RETRY = "compute", "finish", "message ", "retry"
@@ -55,11 +54,9 @@ class RunDriver:
         past = partial(store.past_runs, run_id)
         history = History(past, self._spent, store.result_digest, lambda: store.data_refusals(_now_ms()))
         self.session = Session(run_id, site.facts, site.identity, consent, finished, history, approved)
-        if row is not None and row.cohort:
-            self.session.restore_keys(row.cohort, services.store.key_slots(run_id))
-        if self.session.secure is not None and services.store.has_other_data(run_id, site.pinned_digest):
-            self.session.secure.stop_for_other_data()
-        self._agreed: Contract | None = None
+        if row is not None:
+            other_data = store.has_other_data(run_id, site.pinned_digest)
+            self.session.handle(events.Restored(row.cohort, store.key_slots(run_id), other_data))
         self._unsaved = False  # the session knows what is not saved, so nothing it says may leave
         self._tasks = NamedTasks(run_id, services.store.note, lambda: over(self) if self.is_over else None)
         self._local = LocalWork(run_id, services, self._report)
@@ -70,35 +67,34 @@ class RunDriver:
         self._local.continue_from(step)
         self.session.replay(saved_events(self._services.store, row, step))
         self._perform(self.session.resume())
-        log("run_resumed", run=self.run_id, status=row.status, ref=str(self.session.ref or "its beginning"))
+        opened = self.session.opened
+        log("run_resumed", run=self.run_id, status=row.status, ref=str(opened.ref if opened else "its beginning"))
 
-    def take(self, event: events.Event, source: pb.Assignment | None = None) -> None:
+    def take(self, event: events.Event, source: Callable[[], bytes] = bytes) -> None:
         """Handle one event: save what the session asks for, then start its actions.
 
-        `source` is the assignment that the event was decoded from, if it came from the aggregator.
+        `source` gives the encoded assignment that the event was decoded from, if it came from the aggregator.
         """
         if self._unsaved:
             return
         if isinstance(event, events.KeyWanted):
             event = replace(event, entropy=os.urandom(ENTROPY_BYTES))
-        consent, ref = self.session.consent, self.session.ref
-        reaction = self.session.handle(event)
-        if self.session.ref != ref:
-            self._cancel_messages()
+        session = self.session
+        consent, opened = session.consent, session.opened
+        reaction = session.handle(event)
+        if session.opened is not opened:
+            self._tasks.cancel(MESSAGE)  # messages of an attempt that is over would be late
         if not self._takes_part():
             self._local.cancel()
         if reaction.save:
-            self._save(event, source, consent)
+            try:
+                save_event(self._services, session, event, source, consent)
+            except Exception as error:
+                # The daemon stops, and begins anew from the disk.
+                self._unsaved = True
+                self._services.store.fail(error)
+                raise
         self._perform(reaction.actions)
-
-    def _save(self, event: events.Event, source: pb.Assignment | None, before: Consent | None) -> None:
-        """Save what the session made of an event. Where that fails the daemon stops, and begins anew from the disk."""
-        try:
-            save_event(self._services, self.session, event, source, before)
-        except Exception as error:
-            self._unsaved = True
-            self._services.store.fail(error)
-            raise
 
     @property
     def is_over(self) -> bool:
@@ -132,12 +128,12 @@ class RunDriver:
                     hint = f"dcfpca-participant approve {self.run_id} --by NAME --config …"
                     log("approval_awaited", level="warning", run=self.run_id, reason=action.reason or None, hint=hint)
                 case actions.Compute():
-                    self._tasks.start(COMPUTE, partial(self._compute, action))
+                    self._tasks.start(COMPUTE, partial(self._answer, action))
                 case actions.Finish():
                     self._tasks.start(FINISH, partial(self._finish, action))
                 case actions.Forget():
                     log("run_ended", run=self.run_id, status=action.status, reason=action.reason)
-                    self._cancel_messages()
+                    self._tasks.cancel(MESSAGE)
                 case actions.Export() | actions.RefuseExport():
                     self._tasks.start(f"export {action.export_id}", partial(self._export, action))
                 case actions.LogRefusal():
@@ -145,58 +141,51 @@ class RunDriver:
                 case actions.AdvertiseRunKey() | actions.ShareGroupSecret() | actions.Complain():
                     self._tasks.start(f"tell {type(action).__name__}", partial(self._tell, action))
                 case _:
-                    name = f"{MESSAGE}{action.ref} {actions.kind_of(action).value}"
-                    self._tasks.start(name, partial(self._send, action))
+                    self._tasks.start(f"{MESSAGE}{action.ref}", partial(self._send, action))
 
-    def _cancel_messages(self) -> None:
-        """Messages of an attempt that is over would be late."""
-        self._tasks.cancel(MESSAGE)
-
-    def _contract(self) -> Contract:
-        if self._agreed is None:
-            assert self.session.terms is not None
-            self._agreed = Contract(self.run_id, self._services.site.name, self.session.terms)
-        return self._agreed
+    @cached_property
+    def _agreed(self) -> Contract:
+        assert self.session.terms is not None
+        return Contract(self.run_id, self._services.site.name, self.session.terms)
 
     async def _respond(self, action: actions.Respond) -> None:
         if not action.accept:
             await self._tasks.wait_for(CONSENT)  # a repetition of it that is on its way must not come after this
         fate, reason = await outgoing.respond(self._services, self.run_id, action)
-        if fate in (Fate.LATE, Fate.REJECTED) and self.session.ref is None:
+        if fate in (Fate.LATE, Fate.REJECTED) and self.session.opened is None:
             self.take(events.TurnedDown(reason))
 
     async def _send(self, action: actions.RoundMessage) -> None:
-        receipt = await outgoing.send(self._services, self._contract(), self.session, action)
-        fate = wire_codec.fate_of(receipt)
-        kind = actions.kind_of(action)
-        outgoing.log_receipt(self._services, action.ref, kind, fate, receipt.reason)
-        self.take(events.Acknowledged(action.ref, kind, fate, receipt.reason))
+        await outgoing.send(self._services, self._agreed, self.session, action)
+        self.take(events.Acknowledged(action.ref))
 
     async def _tell(self, action: actions.RunMessage) -> None:
-        receipt = await self._services.egress.tell(self._contract(), action)
+        receipt = await self._services.egress.tell(self._agreed, action)
         fate, what = wire_codec.fate_of(receipt), type(action).__name__
         log("run_message_sent", run=self.run_id, message=what, fate=fate.value, reason=receipt.reason or None)
 
     async def _answer(self, action: actions.Compute) -> None:
-        """A round of a secure run. Whatever goes wrong while the run is open becomes a refusal that operators see."""
-        started, agreed = time.monotonic(), self._contract()
+        """Answer a round. Whatever goes wrong while the run is open becomes a refusal; operators see those of secure
+        runs."""
+        started, services = time.monotonic(), self._services
         event: events.Answered | events.RoundRefused
         try:
-            event = await answer_round(self._services, self._local, agreed, self.session, action)
+            event = await answer_round(services, self._local, self._agreed, self.session, action, self._takes_part)
         except WorkCancelled:
             log("step_cancelled", run=self.run_id, round=action.round)
             return
         except Exception as error:
-            self._services.telemetry.step_failed()
+            services.telemetry.step_failed()
             refusal = refusal_of(error, action.round)
             event = events.RoundRefused(action.round, refusal)
             if isinstance(refusal, SiteFailure):
                 log("step_failed", level="error", run=self.run_id, round=action.round, reason=str(error))
                 self._tasks.start(RETRY, self._retry)
         else:
-            seconds, columns = time.monotonic() - started, self._services.site.facts.columns
-            self._services.telemetry.step(agreed.method.solver.step_flops(columns), action.round, seconds)
+            seconds, columns = time.monotonic() - started, services.site.facts.columns
+            services.telemetry.step(self._agreed.terms.method.solver.step_flops(columns), action.round, seconds)
             log("step_computed", level="debug", run=self.run_id, round=action.round, seconds=seconds)
+        # The session may ask for the next step at once, and it has the same name.
         self._tasks.release(COMPUTE)
         self.take(event)
 
@@ -204,58 +193,30 @@ class RunDriver:
         await asyncio.sleep(RETRY_SECONDS)
         self._perform(self.session.resume())
 
-    async def _compute(self, action: actions.Compute) -> None:
-        if self.session.secure is not None:
-            await self._answer(action)
-            return
-        started, agreed = time.monotonic(), self._contract()
-        try:
-            step = await self._local.step(agreed, action, self._takes_part)
-        except WorkCancelled:
-            log("step_cancelled", run=self.run_id, round=action.round)
-            return
-        except Exception as error:
-            self._services.store.note(error)
-            self._services.telemetry.step_failed()
-            self._tasks.release(COMPUTE)
-            self.take(events.ComputeFailed(action.round, str(error)))
-            return
-        if not self._takes_part():
-            return
-        seconds = time.monotonic() - started
-        flops = agreed.method.solver.step_flops(self._services.site.facts.columns)
-        self._services.telemetry.step(flops, action.round, seconds)
-        log("step_computed", level="debug", run=self.run_id, round=action.round, seconds=seconds)
-        # The session may ask for the next step at once, and it has the same name.
-        self._tasks.release(COMPUTE)
-        self.take(computed_event(step))
-
     def _report(self, percent: int) -> None:
-        ref = self.session.ref
-        if ref is not None and not self.session.finished:
-            log("step_progress", run=self.run_id, round=ref.round, percent=percent)
-            agreed = self._contract()
-            if agreed.spec.privacy is not None:
-                return  # how fast a step goes tells of the number of columns
-            work = partial(self._services.egress.report, agreed, ref, percent)
-            self._tasks.start(f"{MESSAGE}{ref} progress", work)
+        opened = self.session.opened
+        if opened is None or self.session.finished:
+            return
+        log("step_progress", run=self.run_id, round=opened.ref.round, percent=percent)
+        if self._agreed.terms.spec.privacy is None:  # how fast a step goes tells of the number of columns
+            work = partial(self._services.egress.report, self._agreed, opened.ref, percent)
+            self._tasks.start(f"{MESSAGE}{opened.ref} progress", work)
 
     async def _finish(self, action: actions.Finish) -> None:
-        consent = self.session.consent
+        consent, secure, verified = self.session.consent, self.session.secure, None
         assert consent is not None
-        agreed, verified = self._contract(), None
-        if self.session.secure is not None:
+        if secure is not None:
             try:
-                verified = await final_is_verified(self._services, self._local, agreed, self.session, action)
-                if not verified and self.session.secure.end_refusal is not None:
-                    raise self.session.secure.end_refusal
+                verified = await final_is_verified(self._services, self._local, self._agreed, self.session, action)
+                if not verified and secure.end_refusal is not None:
+                    raise secure.end_refusal
             except SecureSumRefusal as error:
-                self._perform(self.session.refuse_end(error))
+                self.take(events.EndRefused(error))
                 return
             if not verified:
                 hint = "the manifest says so, too; compare the SHA-256 of U.npy in it with other sites'"
                 log("final_consensus_not_checked", level="warning", run=self.run_id, hint=hint)
-        await until_written(self.run_id, lambda: self._local.finish(agreed, consent, action, verified))
+        await until_written(self.run_id, lambda: self._local.finish(self._agreed, consent, action, verified))
         self._services.telemetry.result_written()
         log("results_written", run=self.run_id, rounds=action.round, outcome=action.outcome)
         self.take(events.ResultsWritten(action.outcome))

@@ -8,41 +8,44 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 
 from dcfpca.privacy.noise_stream import KEY_BYTES
-from dcfpca.v1 import rounds_pb2 as pb
 from participant import wire_codec
 from participant.driver.site_services import SiteServices
 from participant.session import Consent, Session, events
+from participant.session.events import LocalStep
 from participant.session.secure_run import SecureRun
-from participant.state.step_files import LocalStep
 from participant.state.store import RunRow, Store
 
 
 def save_event(
-    services: SiteServices, session: Session, event: events.Event, source: pb.Assignment | None, before: Consent | None
+    services: SiteServices,
+    session: Session,
+    event: events.Event,
+    source: Callable[[], bytes],
+    before: Consent | None,
 ) -> None:
     """Save what the session, whose consent was `before`, made of the event; a killed process loses nothing of it.
 
-    What a secure run pins survives a power cut as well, see `Store`.
-
-    `source` is the assignment that the event was decoded from, if it came from the aggregator.
+    What a secure run pins survives a power cut as well, see `Store`. `source` gives the encoded assignment that the
+    event was decoded from, if it came from the aggregator; decoding took the tensors out, which are fetched again.
     """
     store, run_id = services.store, session.run_id
     secure = session.secure
-    if secure is not None and secure.record and not isinstance(event, events.Opened):
+    if secure is not None and not isinstance(event, events.Opened) and secure.record:
         _save_keys(services, secure, event)
     if session.consent is not None and session.consent is not before:
         _save_consent(services, run_id, session.consent)
         return
     match event:
         case events.Proposed():
-            why, private = session.asked_because, session.site.policy.private
+            why, private = session.enrolment.asked_because, session.site.policy.private
             store.save_waiting(run_id, event.spec, event.digest, private, _now_ms(), why)
         case events.Opened():
             # A plain attempt has no secrets and only one possible answer, so there is nothing to keep unchanged.
             if secure is not None:
-                store.save_opening(run_id, _saved(source))
+                store.save_opening(run_id, source())
         case events.Answered() | events.KeyWanted() | events.RosterClosed() | events.SharesRelayed():
             pass  # the key record says it all
         case events.Ended(status="finished") if session.consent is not None and session.consent.accept:
@@ -85,22 +88,8 @@ def saved_events(store: Store, row: RunRow, step: LocalStep | None) -> list[even
     if row.status == "waiting":
         past.append(events.Proposed(row.spec, row.digest))
     if step is not None:
-        past.append(computed_event(step))
-    return past + [_decoded(body) for body in store.inbox(row.run_id)]
-
-
-def computed_event(step: LocalStep) -> events.Computed:
-    """What the session is told of a local step that was saved."""
-    return events.Computed(step.round, step.consensus, step.vector, step.broadcast, step.stage, step.opening)
-
-
-def _saved(source: pb.Assignment | None) -> bytes:
-    """The assignment that opened the attempt; decoding took the tensor out, which is fetched again if need be."""
-    return source.SerializeToString() if source is not None else b""
-
-
-def _decoded(body: bytes) -> events.Assigned:
-    return wire_codec.decode(pb.Assignment.FromString(body))
+        past.append(step)
+    return past + [wire_codec.decode_saved(body) for body in store.inbox(row.run_id)]
 
 
 def _now_ms() -> int:

@@ -23,6 +23,7 @@ from dcfpca.wire.tensors import (
     Buffer,
     ChunkView,
     DigestedBytes,
+    TensorFacts,
     encoded_chunks,
     read_tensor_part,
     size_of,
@@ -36,6 +37,22 @@ _SERVICE = pb.DESCRIPTOR.services_by_name["RoundService"].full_name
 _SUBMIT_WHOLE, _SUBMIT_UPDATE, _FETCH_CONSENSUS = (
     f"/{_SERVICE}/{method}" for method in ("SubmitWhole", "SubmitUpdate", "FetchConsensus")
 )
+Request = (
+    pb.RespondRequest
+    | pb.AdvertiseRunKeyRequest
+    | pb.ShareGroupSecretRequest
+    | pb.ReportMisfitRequest
+    | pb.ComplainRequest
+    | pb.ReportProgressRequest
+)
+METHODS: dict[type, str] = {
+    pb.RespondRequest: "Respond",
+    pb.AdvertiseRunKeyRequest: "AdvertiseRunKey",
+    pb.ShareGroupSecretRequest: "ShareGroupSecret",
+    pb.ReportMisfitRequest: "ReportMisfit",
+    pb.ComplainRequest: "Complain",
+    pb.ReportProgressRequest: "ReportProgress",
+}
 CALL_SECONDS = 30.0
 GRACE_SECONDS = 20.0
 # A stream may take long if it has many bytes; one that has stalled is detected by keepalive.
@@ -161,29 +178,15 @@ class Link:
             self._turns_above, self._whole_bytes = math.inf, 0
             call.cancel()
 
-    async def respond(self, request: pb.RespondRequest) -> types.Receipt:
-        """Answer a proposal."""
-        return await self._call("Respond", request)
+    async def send(self, request: Request) -> types.Receipt:
+        """Make the call that carries this message."""
+        method = METHODS[type(request)]
 
-    async def advertise_run_key(self, request: pb.AdvertiseRunKeyRequest) -> types.Receipt:
-        """Set-up, step 1."""
-        return await self._call("AdvertiseRunKey", request)
+        async def once(_: bool) -> types.Receipt:
+            receipt: types.Receipt = await getattr(self._stub, method)(request, timeout=CALL_SECONDS)
+            return receipt
 
-    async def share_group_secret(self, request: pb.ShareGroupSecretRequest) -> types.Receipt:
-        """Set-up, step 2."""
-        return await self._call("ShareGroupSecret", request)
-
-    async def report_misfit(self, request: pb.ReportMisfitRequest) -> types.Receipt:
-        """The update does not fit."""
-        return await self._call("ReportMisfit", request)
-
-    async def complain(self, request: pb.ComplainRequest) -> types.Receipt:
-        """Why this site cannot go on."""
-        return await self._call("Complain", request)
-
-    async def report(self, request: pb.ReportProgressRequest) -> types.Receipt:
-        """Report the progress of the local step."""
-        return await self._call("ReportProgress", request)
+        return await self._retried(once)
 
     async def upload(self, header: pb.UpdateHeader, payload: Buffer, cohort: int) -> types.Receipt:
         """Send an update; after a broken connection, only the bytes that have not arrived.
@@ -193,10 +196,11 @@ class Link:
         """
 
         async def once(first: bool) -> types.Receipt:
-            if self._is_one_message(len(payload), cohort) and (first or len(payload) <= CHUNK_BYTES):
+            size, waits = len(payload), cohort > self._turns_above
+            whole = size <= self._whole_bytes and not waits and fits_one_message(size, cohort)
+            if whole and (first or size <= CHUNK_BYTES):
                 return await self._submit_whole(header, payload)
             offset = 0 if first else (await self._stub.ResumeUpload(header, timeout=CALL_SECONDS)).offset
-            waits = cohort > self._turns_above
 
             async def parts() -> AsyncIterator[bytes]:
                 yield pb.UpdatePart(header=header).SerializeToString()
@@ -211,10 +215,7 @@ class Link:
             receipt: types.Receipt = await call
             return receipt
 
-        return await _with_retries(once, Backoff(self.longest_wait))
-
-    def _is_one_message(self, size: int, cohort: int) -> bool:
-        return size <= self._whole_bytes and cohort <= self._turns_above and fits_one_message(size, cohort)
+        return await self._retried(once)
 
     async def _submit_whole(self, header: pb.UpdateHeader, payload: Buffer) -> types.Receipt:
         call: Any = self._channel.unary_unary(_SUBMIT_WHOLE, None, types.Receipt.FromString)
@@ -237,7 +238,7 @@ class Link:
             receipt: types.Receipt = await self._stub.ExportReconstruction(parts(), timeout=STREAM_SECONDS)
             return receipt
 
-        return await _with_retries(once, Backoff(self.longest_wait))
+        return await self._retried(once)
 
     async def refuse_export(self, refusal: pb.ExportRefusal) -> types.Receipt:
         """Send the reason why the reconstruction is not exported."""
@@ -249,7 +250,7 @@ class Link:
             receipt: types.Receipt = await self._stub.ExportReconstruction(parts(), timeout=CALL_SECONDS)
             return receipt
 
-        return await _with_retries(once, Backoff(self.longest_wait))
+        return await self._retried(once)
 
     async def revocation_list(self) -> bytes:
         """The consortium's revocation list (PEM) as the aggregator has it; not yet verified."""
@@ -259,11 +260,11 @@ class Link:
             pem: bytes = answer.pem
             return pem
 
-        return await _with_retries(once, Backoff(self.longest_wait))
+        return await self._retried(once)
 
-    async def fetch(self, request: pb.FetchConsensusRequest, expected: types.TensorHeader) -> DigestedBytes:
+    async def fetch(self, run_id: str, round: int, expected: TensorFacts, *, final: bool = False) -> DigestedBytes:
         """The complete bytes of an announced consensus, checked against its digest; resumes broken downloads."""
-        assembly = Assembly(expected)
+        request, assembly = pb.FetchConsensusRequest(run_id=run_id, round=round, final=final), Assembly(expected)
 
         async def once(_: bool) -> DigestedBytes:
             request.offset = assembly.received
@@ -274,14 +275,15 @@ class Link:
                     assembly.add(part)
                 elif part.WhichOneof("part") != "header":
                     assembly.add(part.chunk)
-                elif part.header != expected:
+                elif _facts(part.header) != _facts(expected):
                     raise BadMessage("the consensus that was streamed is not the one that was announced")
             return assembly.finish()
 
-        return await _with_retries(once, Backoff(self.longest_wait))
+        return await self._retried(once)
 
-    async def fetch_sum(self, request: pb.FetchSumRequest, most: int) -> tuple[pb.SumHeader, Buffer]:
+    async def fetch_sum(self, run_id: str, round: int, most: int) -> tuple[pb.SumHeader, Buffer]:
         """An opened sum of at most so many bytes with its header, as the aggregator has it; not yet verified."""
+        request = pb.FetchSumRequest(run_id=run_id, round=round)
 
         async def once(_: bool) -> tuple[pb.SumHeader, Buffer]:
             header, assembly = pb.SumHeader(), None
@@ -299,33 +301,32 @@ class Link:
                 raise BadMessage("the aggregator streamed no sum")
             return header, assembly.finish().data
 
-        return await _with_retries(once, Backoff(self.longest_wait))
+        return await self._retried(once)
 
-    async def _call(self, method: str, request: object) -> types.Receipt:
-        async def once(_: bool) -> types.Receipt:
-            receipt: types.Receipt = await getattr(self._stub, method)(request, timeout=CALL_SECONDS)
-            return receipt
+    async def _retried(self, once: Callable[[bool], Awaitable[T]]) -> T:
+        """Retry until the call succeeds; BadMessage when a retry cannot help. Callers cancel what is no longer needed.
 
-        return await _with_retries(once, Backoff(self.longest_wait))
+        `once` hears whether this is the first attempt.
+        """
+        backoff: Backoff | None = None
+        while True:
+            try:
+                return await once(backoff is None)
+            except grpc.aio.AioRpcError as error:
+                if error.code() not in TRANSIENT:
+                    said, _, hint = (error.details() or error.code().name).partition("\nhint: ")
+                    raise BadMessage(f"the aggregator rejected a message: {said}", hint) from error
+            except (grpc.aio.UsageError, asyncio.CancelledError):
+                # gRPC cancels the calls of a replaced channel; only a cancellation of this task itself counts.
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+            backoff = backoff or Backoff(self.longest_wait)
+            await backoff.wait()
 
 
-async def _with_retries(once: Callable[[bool], Awaitable[T]], backoff: Backoff) -> T:
-    """Retry until the call succeeds; BadMessage when a retry cannot help. Callers cancel what is no longer needed."""
-    first = True
-    while True:
-        try:
-            return await once(first)
-        except grpc.aio.AioRpcError as error:
-            if error.code() not in TRANSIENT:
-                said, _, hint = (error.details() or error.code().name).partition("\nhint: ")
-                raise BadMessage(f"the aggregator rejected a message: {said}", hint) from error
-        except (grpc.aio.UsageError, asyncio.CancelledError):
-            # gRPC cancels the calls of a replaced channel; only a cancellation of this task itself counts.
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-        first = False
-        await backoff.wait()
+def _facts(header: TensorFacts) -> tuple[object, ...]:
+    return header.dtype, header.rows, header.columns, header.scalars, header.sha256
 
 
 def upload_limits_of(metadata: Any) -> tuple[float, int]:

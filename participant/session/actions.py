@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dcfpca import secagg
 from dcfpca.run_references import AttemptRef
 from dcfpca.secagg.errors import Evidence
-from participant.session.events import AnnouncedConsensus, Kind
+from participant.session.events import AnnouncedConsensus
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class AwaitApproval:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """Compute the local step of this round on this consensus, save its outcome, then report it as `Computed`."""
+    """Answer this round: compute the local step on this consensus, save it, mask it, then report `Answered`."""
 
     round: int
     consensus: AnnouncedConsensus
@@ -37,7 +37,7 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Send the update, whose bytes `Session.update_bytes` gives."""
+    """Send the update, which `Session.update` gives."""
 
     ref: AttemptRef
 
@@ -118,11 +118,6 @@ class LogRefusal:
 
     kind: str
     reason: str
-
-
-def kind_of(action: RoundMessage) -> Kind:
-    """What the message is; its receipt acknowledges it."""
-    return Kind.UPDATE if isinstance(action, Submit) else Kind.MISFIT
 
 
 RoundMessage = Submit | SendMisfit

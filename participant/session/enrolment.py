@@ -70,8 +70,8 @@ class Enrolment:
         self._history = history
         self._person_approved = approved
         self._waiting: Proposed | None = None
-        self.told = ""
-        """What whoever is asked to approve is told."""
+        self.asked_because = ""
+        """Why a person is asked to approve the run; empty where the site asks for every run."""
 
     @property
     def accepted(self) -> Consent | None:
@@ -102,7 +102,7 @@ class Enrolment:
                 return self._answer(spec, event.digest, Reasons())
 
     def _ask(self, event: Proposed, why: str) -> Reaction:
-        self._waiting, self.told = event, why
+        self._waiting, self.asked_because = event, why
         return Reaction((AwaitApproval(why),), save=True)
 
     def approve(self) -> Reaction:
@@ -112,13 +112,13 @@ class Enrolment:
             return Reaction()
         spec = parse_spec(self._waiting.spec)
         # Reviewed again: other runs may have spent the privacy budget while this one waited for a person, or have been
-        # joined with a cohort that differs too little from this one's, of which that person was not told.
+        # joined with a cohort that differs too little from this one's, which that person did not know.
         match self._review(spec):
             case Refuse(why):
                 return self._answer(spec, self._waiting.digest, why)
             case Accept(why=why):
-                untold = Reasons() if str(why) in self.told else why.with_advice(_PROPOSE_AGAIN)
-                return self._answer(spec, self._waiting.digest, untold)
+                unknown = Reasons() if str(why) in self.asked_because else why.with_advice(_PROPOSE_AGAIN)
+                return self._answer(spec, self._waiting.digest, unknown)
 
     def stop_waiting(self) -> None:
         """The run is over; a later approval answers nothing."""
@@ -127,7 +127,7 @@ class Enrolment:
     def withdraw(self, reasons: Reasons) -> Reaction:
         """Leave a run that this site had enrolled in."""
         assert self.consent is not None
-        self.consent = self.consent.withdrawn(*reasons.told)
+        self.consent = self.consent.withdrawn(*reasons.leaving)
         return self._responded(reasons)
 
     def signed(self, digest: bytes) -> Consent:
@@ -154,7 +154,7 @@ class Enrolment:
         return review(spec, self._site, history.past(), spent, knows_start=knows_start)
 
     def _answer(self, spec: RunSpec, digest: bytes, reasons: Reasons) -> Reaction:
-        self.consent = Consent(spec, digest, not reasons, reasons.told, self._site.policy.private)
+        self.consent = Consent(spec, digest, not reasons, reasons.leaving, self._site.policy.private)
         return self._responded(reasons)
 
     def _responded(self, reasons: Reasons) -> Reaction:

@@ -1,48 +1,64 @@
-"""What a session is told: the aggregator's assignments, decoded, and the outcomes of the session's own actions."""
+"""What a session hears: the aggregator's assignments, decoded, and the outcomes of the session's own actions.
+
+Everything here is plain and frozen. Wire formats stay in `participant.wire_codec`, so a test states an event directly.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dcfpca import secagg
-from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.method import Consensus, FloatArray
 from dcfpca.run_references import AttemptRef
 from dcfpca.secagg.errors import SecureSumRefusal
-from dcfpca.v1 import rounds_pb2 as pb
-from dcfpca.v1 import types_pb2 as types
-from dcfpca.wire.receipt import Fate
-from dcfpca.wire.tensors import Buffer
-
-
-class Kind(StrEnum):
-    """The messages that a site sends in a round, at most one of each per attempt."""
-
-    UPDATE = "update"
-    MISFIT = "misfit"
+from dcfpca.secagg.messages import consensus_digest
+from dcfpca.wire.tensors import Buffer, DigestedBytes
 
 
 @dataclass(frozen=True, slots=True)
 class AnnouncedConsensus:
-    """The consensus of a round: header and stage as announced, and the bytes where they came inline."""
+    """The consensus of a round as announced: stage, number format, shape and digest; its bytes where they came inline.
 
-    header: types.TensorHeader
-    inline: bytes = field(default=b"", repr=False)
+    Two announcements of one consensus are equal, whether its bytes came along or not.
+    """
+
     stage: str = ""
+    dtype: int = 0
+    rows: int = 0
+    columns: int = 0
+    scalars: int = 0
+    sha256: bytes = b""
+    inline: bytes = field(default=b"", repr=False, compare=False)
 
-    @property
-    def sha256(self) -> bytes:
-        """The announced digest, by which one consensus is told from another."""
-        return self.header.sha256
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What a secure run binds into the masks of a round, beside the bytes of the consensus."""
+
+    round: int = 0
+    stage: str = ""
+    previous_sum: bytes = b""
+    exponents: tuple[int, ...] = ()
+    misfits: tuple[secagg.Misfit, ...] = ()
+    memory_sha256: bytes = b""
+
+    def opening(self, layout: secagg.BlockLayout, consensus: DigestedBytes) -> secagg.Opening:
+        """The opening of the round, with the digest taken over the consensus bytes that were received."""
+        bound = consensus_digest(consensus.sha, self.stage, self.memory_sha256)
+        return secagg.Opening(self.round, bound, self.previous_sum, layout, self.exponents, self.misfits)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShownSum:
-    """A sum as the aggregator shows it: its header, and its bytes."""
+    """A sum as the aggregator shows it: the announcement of its round, its tag, the method's memory, and its bytes."""
 
-    header: pb.SumHeader
+    announced: Announcement
+    tag: int
+    memory: bytes = field(repr=False)
     total: Buffer = field(repr=False)
 
 
@@ -60,11 +76,19 @@ class Approved:
 
 
 @dataclass(frozen=True, slots=True)
+class Restored:
+    """After a restart: the cohort and the key record of a secure run, which may have been computed on other data."""
+
+    cohort: tuple[str, ...]
+    slots: tuple[bytes, ...] = field(repr=False)
+    other_data: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Opened:
-    """A round is open.
+    """A round is open. Two announcements of one attempt are equal whatever their ticket and the sum they bring along.
 
     `ticket` is opaque: the site returns it, and a restored aggregator recognizes its own announcement by it.
-    `announced` is the announcement itself, without the tensors; a secure run binds all of it into the masks.
     `shown` is the sum of the round before, where it came with the announcement.
     """
 
@@ -72,9 +96,9 @@ class Opened:
     digest: bytes
     cohort: tuple[str, ...]
     consensus: AnnouncedConsensus
-    ticket: bytes = b""
-    announced: pb.RoundOpened | None = None
-    shown: ShownSum | None = None
+    announced: Announcement = Announcement()
+    ticket: bytes = field(default=b"", compare=False)
+    shown: ShownSum | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +151,8 @@ class ExportWanted:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Computed:
-    """The local step of a round is done; its update and the site's state are saved.
+class LocalStep:
+    """A local step that is done and saved: the update, and `snapshot`, from which the site computes the next step.
 
     In a secure run, `broadcast` is the consensus it was computed on, as one vector, and `opening` the digest of all
     that was announced of the round when that consensus was checked. Elsewhere both are empty.
@@ -137,52 +161,56 @@ class Computed:
     round: int
     consensus_sha256: bytes
     vector: FloatArray = field(repr=False)
+    snapshot: Mapping[str, NDArray[np.generic]] = field(repr=False, default_factory=dict)
     broadcast: FloatArray = field(repr=False, default_factory=lambda: np.zeros(0))
     stage: str = ""
     opening: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answer:
-    """Secure run: what a site says to an opening, and its side once it has said it."""
+class CheckedSum:
+    """Secure run: this site found that the consensus with the digest `sha256` follows from the sum before.
 
-    ref: AttemptRef
-    side: secagg.SecureSite = field(repr=False)
-    message: secagg.Masked | secagg.Misfit = field(repr=False)
+    `expected` is set where the memory that follows here differs from the announced one in some bits: it is held against
+    the memory that is shown with the next sum.
+    """
+
+    sha256: bytes
+    expected: Consensus | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answered:
-    """Secure run: the saved update of a round was masked, or does not fit."""
+    """The open attempt has its answer. In a secure run that is the masked update or a misfit, and `side` is the site's
+    side once it has said so; in a plain run both are None, and the update is sent as it was computed."""
 
-    computed: Computed
-    answer: Answer
+    step: LocalStep
+    ref: AttemptRef
+    message: secagg.Masked | secagg.Misfit | None = field(default=None, repr=False)
+    side: secagg.SecureSite | None = field(default=None, repr=False)
+    checked: CheckedSum | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RoundRefused:
-    """Secure run: what was announced for a round may not be answered, or the site cannot answer it."""
+    """What was announced for a round may not be answered, or the site cannot answer it."""
 
     round: int
     error: SecureSumRefusal
 
 
 @dataclass(frozen=True, slots=True)
-class ComputeFailed:
-    """The local step of a round could not be done."""
+class Acknowledged:
+    """The aggregator said what became of the message of this attempt; it need not be sent again."""
 
-    round: int
-    reason: str
+    ref: AttemptRef
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledged:
-    """The aggregator said what became of a message."""
+class EndRefused:
+    """Secure run: the final consensus was checked, and no results may be formed from it."""
 
-    ref: AttemptRef
-    kind: Kind
-    fate: Fate
-    reason: str = ""
+    error: SecureSumRefusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,5 +229,5 @@ class TurnedDown:
 
 SetUpStep = KeyWanted | RosterClosed | SharesRelayed
 Assigned = Proposed | Opened | SetUpStep | StoodBy | Ended | ExportWanted
-Outcome = Computed | ComputeFailed | Answered | RoundRefused | Acknowledged | ResultsWritten | TurnedDown
-Event = Assigned | Approved | Outcome
+Outcome = LocalStep | Answered | RoundRefused | Acknowledged | EndRefused | ResultsWritten | TurnedDown
+Event = Assigned | Approved | Restored | Outcome

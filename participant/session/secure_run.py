@@ -1,19 +1,18 @@
-"""A site's part in a secure run: set-up once, then one answer to each opening.
+"""A site's part in a secure run: set-up once, then one answer to each opening. Pure.
 
-It keeps the site of `dcfpca.secagg`; whenever `record` has changed, the driver saves it before anything
-leaves. Assignments are repeated after reconnects: what was done before is answered with the same bytes or not at all.
+It keeps the site of `dcfpca.secagg`; whenever `record` has changed, the driver saves it before anything leaves.
+Assignments are repeated after reconnects: what was done before is answered with the same bytes or not at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from dcfpca import secagg
 from dcfpca.method_memory import encode_memory, memory_digest
-from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage
-from dcfpca.run_references import AttemptRef
-from dcfpca.secagg import Masked, Misfit, Numbers, Opening, RunTerms, SecureSite, SigningIdentity
+from dcfpca.rpca.method import Consensus, TensorMessage
+from dcfpca.secagg import Numbers, Opening, RunTerms, SecureSite, SigningIdentity
 from dcfpca.secagg.errors import (
     ChangedConsensus,
     ChangedExponent,
@@ -31,25 +30,32 @@ from dcfpca.secagg.errors import (
 from dcfpca.secagg.fixed_point import first_exponents
 from dcfpca.secagg.messages import opening_digest
 from dcfpca.secagg.set_up import roster_digest
-from dcfpca.secagg.state import SiteState, Step, latest
+from dcfpca.secagg.state import Step, latest
 from dcfpca.terms import Terms
-from dcfpca.v1 import rounds_pb2 as pb
-from dcfpca.wire.round_messages import opening_from_wire
 from dcfpca.wire.tensors import Buffer, DigestedBytes, message_from
-from participant.session.actions import (
-    Action,
-    AdvertiseRunKey,
-    Complain,
-    SendMisfit,
-    ShareGroupSecret,
-    SignedEvidence,
-    Submit,
+from participant.session.actions import Action, AdvertiseRunKey, Complain, ShareGroupSecret, SignedEvidence
+from participant.session.events import (
+    Answered,
+    CheckedSum,
+    LocalStep,
+    Opened,
+    Restored,
+    RosterClosed,
+    SharesRelayed,
 )
-from participant.session.events import Answer, Computed, Kind, Opened, RosterClosed, SharesRelayed
-from participant.session.plain_run import bytes_of
 
 OTHER_DATA = "put the data back as they were and restart, or begin a new run"
 LOST = "begin a new run; this one can be finished with the consensus it has"
+
+
+class Admitted(NamedTuple):
+    """A round that may be answered: its announcement, what the masks bind, the digest of that, and the local step if it
+    was computed before."""
+
+    opened: Opened
+    opening: Opening
+    bound: bytes
+    step: LocalStep | None
 
 
 class SecureRun:
@@ -62,42 +68,37 @@ class SecureRun:
         begins; empty if only the person who approved it knows."""
         self.run_id, self.agreed, self.spec, self._digest = run_id, agreed, agreed.spec, digest
         self.cohort: tuple[str, ...] = ()
+        self.terms: RunTerms  # what all members agreed to; set together with the cohort
         self._identity = identity
-        self._start = start if self.spec.warm_start else memory_digest(encode_memory(agreed.method.begin().memory))
-        self._terms: RunTerms | None = None
+        begin = agreed.method.begin()
+        self._start = start if self.spec.warm_start else memory_digest(encode_memory(begin.memory))
         self._side: SecureSite | None = None
         self._lost: LostState | None = None
         self._complained: set[tuple[str, str]] = set()
         self.closing: SecureSite | None = None
         """The side as it was when the run ended, by which its last sum is checked; None after a restart since."""
-        self.verified: Consensus | None = None if self.spec.warm_start else agreed.method.begin()
+        self.verified: Consensus | None = None if self.spec.warm_start else begin
         """What this site last found to follow; its memory is held against the one that is shown in the next round."""
         self.checked = b""
         """SHA-256 of the last consensus that this site itself has checked to follow; empty after a restart since."""
         self.end_refusal: SecureSumRefusal | None = None
         """Why this site refused a final consensus; from then on it believes only one that it can check."""
 
-    def restore(self, cohort: tuple[str, ...], slots: tuple[bytes, ...]) -> None:
+    def restore(self, event: Restored) -> None:
         """Take up the record that was saved before a restart; without a whole one the run cannot be gone on with."""
-        self.cohort = cohort
-        try:
-            state = latest(slots, self.terms.binding) if slots else None
-            if state is None:
-                raise LostState(f"the keys of run {self.run_id} are not in this site's state any more", LOST)
-            self._side = SecureSite(self.terms, self._identity(), state)
-        except LostState as error:
-            self._lost = error
-
-    def stop_for_other_data(self) -> None:
-        """Answer nothing any more: two updates under the masks of one round would give away their difference."""
-        self._lost = LostState(f"the data of this site are not those with which run {self.run_id} began", OTHER_DATA)
-
-    @property
-    def terms(self) -> RunTerms:
-        """What all members agreed to."""
-        if self._terms is None or self._terms.cohort != self.cohort:
-            self._terms = self._terms_with(self.cohort)
-        return self._terms
+        if event.cohort:
+            self.cohort, self.terms = event.cohort, self._terms_with(event.cohort)
+            try:
+                state = latest(event.slots, self.terms.binding) if event.slots else None
+                if state is None:
+                    raise LostState(f"the keys of run {self.run_id} are not in this site's state any more", LOST)
+                self._side = SecureSite(self.terms, self._identity(), state)
+            except LostState as error:
+                self._lost = error
+        if event.other_data:
+            # Nothing is answered any more: two updates under the masks of one round would give away their difference.
+            sentence = f"the data of this site are not those with which run {self.run_id} began"
+            self._lost = LostState(sentence, OTHER_DATA)
 
     def _terms_with(self, cohort: tuple[str, ...]) -> RunTerms:
         return RunTerms(self.run_id, self._digest, cohort, self.spec.last_round, self.spec.precision)
@@ -106,11 +107,6 @@ class SecureRun:
     def record(self) -> bytes:
         """The side's record as it must be on the disk; empty before the set-up."""
         return self._side.record if self._side else b""
-
-    @property
-    def state(self) -> SiteState | None:
-        """The side's state, to tell whether something changed."""
-        return self._side.state if self._side else None
 
     @property
     def side(self) -> SecureSite:
@@ -126,8 +122,9 @@ class SecureRun:
         if self.cohort and cohort != self.cohort:
             raise IncompleteCohort(f"the cohort of run {self.run_id} was announced differently before")
         if not self.cohort:
-            self._side = SecureSite.begin(self._terms_with(cohort), self._identity(), entropy)
-            self.cohort = cohort
+            terms = self._terms_with(cohort)
+            self._side = SecureSite.begin(terms, self._identity(), entropy)
+            self.cohort, self.terms = cohort, terms
         side = self.side
         return (AdvertiseRunKey(side.advert()),) if side.state.step is Step.ADVERTISED else ()
 
@@ -143,62 +140,62 @@ class SecureRun:
             self.side.complete(event.roster, event.shares)
         return ()
 
-    def check_announced(self, opened: Opened, before: Opened | None) -> None:
-        """Raise the refusal that an opening deserves, as far as that can be told before its consensus is there.
+    def check_announced(self, event: Opened, before: Opened | None) -> None:
+        """Raise the refusal that an opening deserves, as far as that shows before its consensus is there.
 
         A round is opened once every member's answer to the one before was added, this site's among them. So a site
         whose record knows nothing of that answer was restored from a backup.
         """
-        if self.side.state.step is Step.FINISHED:
+        side, round = self.side, event.ref.round
+        if side.state.step is Step.FINISHED:
             raise RunOver(f"run {self.run_id} is over at this site")
-        if opened.cohort != self.cohort:
-            raise IncompleteCohort(f"round {opened.ref.round} was opened for another cohort than that of the run")
-        if opened.ref.round > self.spec.last_round:
-            raise PastLastRound(f"round {opened.ref.round} is beyond the last of the spec, {self.spec.last_round}")
-        self.side.check_receipt(opened.ref.round - 1)
+        if event.cohort != self.cohort:
+            raise IncompleteCohort(f"round {round} was opened for another cohort than that of the run")
+        if round > self.terms.last_round:
+            raise PastLastRound(f"round {round} is beyond the last of the spec, {self.terms.last_round}")
+        side.check_receipt(round - 1)
 
     def objections(self, event: Opened) -> tuple[str, ...]:
         """None: a secure run's cohort was judged before its set-up, and never changes."""
         return ()
 
-    def attempt(self, event: Opened) -> SecureAttempt:
-        """The attempt that this announcement opens."""
-        return SecureAttempt(event)
+    def lost_answer(self, event: Opened, before: Opened) -> bool:
+        """Whether an acknowledged answer goes out again, as the same bytes. A round is announced only to members whose
+        answer is missing: one that was acknowledged was lost with the aggregator that took it, and its successor on
+        another machine waits for it. An announcement that differs from the one that was answered gets nothing."""
+        return event == before
 
-    def admit(
-        self, opened: Opened, payload: DigestedBytes, before: Computed | None
-    ) -> tuple[Opening, FloatArray | None]:
-        """The opening, and the update if it was computed before. Raises the refusal that it deserves.
+    def admit(self, opened: Opened, payload: DigestedBytes, before: LocalStep | None) -> Admitted:
+        """Raise the refusal that the opening deserves; what is returned may be answered.
 
         `before` is the last local step of this site; its consensus is what the new one is held against.
         """
-        round = opened.ref.round
-        if before is not None and before.round == round and before.consensus_sha256 != opened.consensus.sha256:
+        round, sha256 = opened.ref.round, opened.consensus.sha256
+        again = before if before is not None and before.round == round else None
+        if again is not None and again.consensus_sha256 != sha256:
             raise ChangedConsensus(f"round {round} was opened with another consensus, which this site has computed on")
-        opening = self.opening_of(opened, payload)
+        opening = opened.announced.opening(self.agreed.blocks[opened.consensus.stage], payload)
         self._check_start(opened)
         self._check_first_exponents(opening, before)
-        pinned = self.side.state.round == round  # then the record knows the opening, if an older step does not
-        known = before.opening if before is not None and before.round == round else None
-        if known is not None and known != self.digest_of(opening) and (known or not pinned):
+        side = self.side
+        bound = opening_digest(self.terms, side.state.roster, opening)
+        pinned = side.state.round == round  # then the record knows the opening, if an older step does not
+        if again is not None and again.opening != bound and (again.opening or not pinned):
             # The step was computed after a check of what was announced then, and vouches for nothing else.
             raise ChangedConsensus(f"round {round} was announced differently when this site computed its update")
-        numbers = self.side.admit(opening, lambda: self._check_broadcast(opened, payload.data, before))
-        if before is not None and (before.round, before.consensus_sha256) == (round, opened.consensus.sha256):
-            return opening, before.vector
-        if numbers is Numbers.SAVED:
+        numbers = side.admit(opening, lambda: self._check_broadcast(opened, payload.data, before))
+        if again is None and numbers is Numbers.SAVED:
             raise LostState(f"the update that this site sent in round {round} is not in its state any more", LOST)
-        return opening, None
+        return Admitted(opened, opening, bound, again)
 
     def _check_start(self, opened: Opened) -> None:
         """A run begins at nothing, or at the very subspace of the run that the spec names: from a U of its choice an
         aggregator would learn how many columns lie along it."""
-        told = opened.announced.memory_sha256 if opened.announced is not None else b""
-        if opened.ref.round == 0 and self._start and told != self._start:
+        if opened.ref.round == 0 and self._start and opened.announced.memory_sha256 != self._start:
             begin = f"the result of {self.spec.warm_start}" if self.spec.warm_start else "nothing"
             raise WrongConsensus(f"the run was opened with another memory than {begin}, at which its spec begins")
 
-    def _check_first_exponents(self, opening: Opening, before: Computed | None) -> None:
+    def _check_first_exponents(self, opening: Opening, before: LocalStep | None) -> None:
         """Where there is no sum of the same layout before, exponents are those of the layout, which needs no sum to
         know: by lower ones an aggregator would learn from misfits how large this site's numbers are."""
         begins = opening.round == 0
@@ -207,25 +204,32 @@ class SecureRun:
         if begins and opening.exponents != first_exponents(opening.layout):
             raise ChangedExponent(f"the exponents of round {opening.round} are not those with which its layout begins")
 
-    def opening_of(self, opened: Opened, consensus: DigestedBytes) -> Opening:
-        """The opening that these announced bytes make."""
-        if opened.announced is None:
-            raise OutOfTurn("the round was announced without what a secure run binds into its masks")
-        stage = self.agreed.method.stage(opened.consensus.stage)
-        return opening_from_wire(opened.announced, self.agreed.blocks[stage.name], consensus)
+    def _check_broadcast(self, opened: Opened, payload: Buffer, before: LocalStep | None) -> None:
+        round, stage = opened.ref.round, opened.consensus.stage
+        consensus = Consensus(round, stage, message_from(self.agreed.down(stage), payload))
+        if reason := self.agreed.method.plausible(consensus, self.seen(before), self.spec.precision):
+            raise ImplausibleConsensus(f"round {round} was refused before anything was computed: {reason}")
 
-    def digest_of(self, opening: Opening) -> bytes:
-        """The digest of all that was announced of a round but its lifts, which a step is computed for."""
-        return opening_digest(self.terms, self.side.state.roster, opening)
+    def seen(self, before: LocalStep | None) -> Consensus | None:
+        """The consensus of the last local step, as the method reads it."""
+        if before is None or before.stage not in self.agreed.blocks:
+            return None
+        layout = self.agreed.down(before.stage)
+        if before.broadcast.size != layout.size:
+            return None
+        return Consensus(before.round, before.stage, TensorMessage.unflatten(layout, before.broadcast))
 
-    def answer(self, ref: AttemptRef, opening: Opening, vector: FloatArray) -> Answer:
-        """What this site says to the opening; nothing is pinned before `adopt`. Slow for large tensors."""
+    def answer(self, admitted: Admitted, step: LocalStep, checked: CheckedSum | None = None) -> Answered:
+        """What this site says to the opening, by a copy of its side: nothing is pinned before `adopt`. Slow for large
+        tensors, so it may run in a thread while the session goes on."""
         side = SecureSite(self.terms, self._identity(), self.side.state)
-        return Answer(ref, side, side.answer(opening, vector))
+        return Answered(step, admitted.opened.ref, side.answer(admitted.opening, step.vector), side, checked)
 
-    def adopt(self, answer: Answer) -> None:
+    def adopt(self, event: Answered) -> None:
         """Pin the answer; from now on the round is answered with it."""
-        self._side = answer.side
+        self._side = event.side
+        if event.checked is not None:
+            self.checked, self.verified = event.checked.sha256, event.checked.expected
 
     def finish(self) -> None:
         """The run is over: the secrets are gone from the record; in memory those of the tags stay until `forget`."""
@@ -260,82 +264,3 @@ class SecureRun:
         if roster_digest(self.terms, roster) != state.roster:
             raise ChangedRoster("this is a second, different roster in one run")
         return True
-
-    def _check_broadcast(self, opened: Opened, consensus: Buffer, before: Computed | None) -> None:
-        round, stage = opened.ref.round, opened.consensus.stage
-        told = Consensus(round, stage, message_from(self.agreed.down(stage), consensus))
-        if reason := self.agreed.method.plausible(told, self.seen(before), self.spec.precision):
-            raise ImplausibleConsensus(f"round {round} was refused before anything was computed: {reason}")
-
-    def seen(self, before: Computed | None) -> Consensus | None:
-        """The consensus of the last local step, as the method reads it."""
-        if before is None or before.stage not in self.agreed.blocks:
-            return None
-        layout = self.agreed.down(before.stage)
-        if before.broadcast.size != layout.size:
-            return None
-        return Consensus(before.round, before.stage, TensorMessage.unflatten(layout, before.broadcast))
-
-
-@dataclass(slots=True)
-class SecureAttempt:
-    """The opening that a site now answers; `answer` is set once its update is masked and the record is saved."""
-
-    opened: Opened
-    answer: Answer | None = None
-    done: set[Kind] = field(default_factory=set)
-
-    @property
-    def ref(self) -> AttemptRef:
-        """Which round and attempt."""
-        return self.opened.ref
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether nothing has to be computed any more."""
-        return self.answer is not None
-
-    def announced_again(self, event: Opened) -> None:
-        """A round is announced only to members whose answer is missing. One that was acknowledged was lost with the
-        aggregator that took it, and its successor on another machine waits for it: the same bytes go out. An
-        announcement that differs from the one that was answered gets nothing; the ticket may be another's."""
-        same = event.consensus.sha256 == self.opened.consensus.sha256
-        if same and _without_ticket(event.announced) == _without_ticket(self.opened.announced):
-            self.done.clear()
-
-    def take(self, computed: Computed) -> bool:
-        """False: a local step answers a secure round only once it is masked (`Answered`)."""
-        return False
-
-    def start(self) -> tuple[Action, ...]:
-        """What is due now, the same bytes each time."""
-        match self.answer.message if self.answer else None:
-            case Masked():
-                return () if Kind.UPDATE in self.done else (Submit(self.ref),)
-            case Misfit() as misfit:
-                return () if Kind.MISFIT in self.done else (SendMisfit(self.ref, misfit),)
-            case _:
-                return ()
-
-    def masked(self) -> Masked:
-        """The masked update; OutOfTurn before it is there."""
-        if self.answer is None or not isinstance(self.answer.message, Masked):
-            raise OutOfTurn("the update is not masked yet")
-        return self.answer.message
-
-    def update_bytes(self) -> memoryview:
-        """The masked residues, not copied."""
-        return bytes_of(self.masked().values)
-
-    def update_seal(self) -> tuple[int, bytes]:
-        """Tag and context that go with the update."""
-        masked = self.masked()
-        return masked.tag, masked.context
-
-
-def _without_ticket(announced: pb.RoundOpened | None) -> pb.RoundOpened:
-    bare = pb.RoundOpened()
-    if announced is not None:
-        bare.CopyFrom(announced)
-    bare.ClearField("ticket")
-    return bare

@@ -11,28 +11,41 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import assert_never
 
+import numpy as np
+
 from dcfpca.errors import BadInput, BadMessage
-from dcfpca.rpca.method import FloatArray
 from dcfpca.run_references import AttemptRef
-from dcfpca.secagg import Opening, SigningIdentity
+from dcfpca.secagg import Masked, Misfit, SigningIdentity
 from dcfpca.secagg.errors import OutOfTurn, RunOver, SecureSumRefusal
 from dcfpca.terms import Terms
 from dcfpca.wire.tensors import DigestedBytes
 from participant.policy import Reasons, SiteFacts, review_export
-from participant.session.actions import Action, Export, Finish, Forget, LogRefusal, Reaction, RefuseExport
+from participant.session.actions import (
+    Action,
+    Compute,
+    Export,
+    Finish,
+    Forget,
+    LogRefusal,
+    Reaction,
+    RefuseExport,
+    SendMisfit,
+    Submit,
+)
 from participant.session.enrolment import OVER, Consent, Enrolment, History
 from participant.session.events import (
     Acknowledged,
     Answered,
     Approved,
-    Computed,
-    ComputeFailed,
     Ended,
+    EndRefused,
     Event,
     ExportWanted,
     KeyWanted,
+    LocalStep,
     Opened,
     Proposed,
+    Restored,
     ResultsWritten,
     RosterClosed,
     RoundRefused,
@@ -41,16 +54,15 @@ from participant.session.events import (
     StoodBy,
     TurnedDown,
 )
-from participant.session.open_round import OpenRound
 from participant.session.plain_run import PlainRun
-from participant.session.secure_run import SecureRun
+from participant.session.secure_run import Admitted, SecureRun
 
 NOTHING = Reaction()
 NO_HISTORY = History()
 
 
 class Session:
-    """One run at one site."""
+    """One run at one site. Its attributes are for reading; `handle` alone changes them."""
 
     def __init__(
         self,
@@ -66,50 +78,28 @@ class Session:
         self.run_id = run_id
         self.finished = finished
         self.site = site
-        self._part: SecureRun | PlainRun | None = None  # None before the site takes part
+        self.enrolment = Enrolment(site, history, consent, approved)
         self.terms: Terms | None = None
         """What follows from the spec; None until the site has enrolled."""
+        self.opened: Opened | None = None
+        """The latest attempt that was opened to this site; None before the first and after the run has ended."""
+        self.step: LocalStep | None = None
+        """The last local step. It is kept, because a later attempt at the same round sends its update again."""
+        self.secure: SecureRun | None = None
+        """The site's part in a secure run that it takes part in; None in a plain run."""
+        self._run: SecureRun | PlainRun | None = None  # None before the site takes part
+        self._answer: Answered | None = None  # to the attempt now open
+        self._acknowledged = False
+        self._computing = False  # one local step runs at a time
+        self._ending = False  # the run has ended, and its results are being written
         self._identity = identity
         self._history = history
-        self._enrolment = Enrolment(site, history, consent, approved)
-        self._round = OpenRound()
-        self._ending = False  # the run has ended, and its results are being written
         self._take_part()
 
     @property
     def consent(self) -> Consent | None:
         """The site's answer to the proposal; None before it is given."""
-        return self._enrolment.consent
-
-    @property
-    def asked_because(self) -> str:
-        """Why a person is asked to approve the run; empty where the site asks for every run."""
-        return self._enrolment.told
-
-    @property
-    def ref(self) -> AttemptRef | None:
-        """The latest attempt that was opened to this site; None before the first and after the run has ended."""
-        return self._round.ref
-
-    @property
-    def latest(self) -> Opened | None:
-        """The announcement of the latest attempt; None before the first and after the run has ended."""
-        return self._round.attempt.opened if self._round.attempt else None
-
-    @property
-    def computed(self) -> Computed | None:
-        """The last local step."""
-        return self._round.computed
-
-    @property
-    def secure(self) -> SecureRun | None:
-        """The site's part in a secure run that it takes part in; None in a plain run."""
-        return self._part if isinstance(self._part, SecureRun) else None
-
-    def restore_keys(self, cohort: tuple[str, ...], slots: tuple[bytes, ...]) -> None:
-        """Take up what was saved of the run before a restart: its cohort, and the slots of the key record if any."""
-        if self.secure is not None and cohort:
-            self.secure.restore(cohort, slots)
+        return self.enrolment.consent
 
     def handle(self, event: Event) -> Reaction:
         """Handle one event. One that may not be answered gives a LogRefusal, in a secure run a complaint as well, and
@@ -125,61 +115,66 @@ class Session:
         """Handle the events saved before a restart; their actions were done, or the aggregator asks for them again."""
         for event in events:
             self.handle(event)
-        self._round.stop_computing()
+        self._computing = False
 
     def resume(self) -> tuple[Action, ...]:
-        """The work that the restart interrupted and that no assignment asks for again: the local step."""
-        return self._round.compute()
+        """The work that was interrupted and that no assignment asks for again: the local step."""
+        return self._compute()
 
-    def refuse_end(self, error: SecureSumRefusal) -> tuple[Action, ...]:
-        """What the site says of a final consensus that it forms no results from, nor from another one unchecked."""
-        if self.secure is not None:
-            self.secure.end_refusal = error
-        return self._refusal(error)
+    def update(self, ref: AttemptRef) -> tuple[memoryview, int, bytes]:
+        """The bytes of the update of this attempt, not copied, and the tag and context of a masked one.
 
-    def update_bytes(self, ref: AttemptRef) -> memoryview:
-        """The bytes of the update of this attempt; raises BadMessage when the attempt is no longer open."""
-        return self._round.update(ref).update_bytes()
-
-    def update_seal(self, ref: AttemptRef) -> tuple[int, bytes]:
-        """Tag and context that go with a masked update; zero and empty in a plain run."""
-        return self._round.update(ref).update_seal()
-
-    def admit(self, round: int, payload: DigestedBytes) -> tuple[Opened, Opening, FloatArray | None]:
-        """Secure run: whether the round now open, with the consensus bytes that were received, may be answered.
-
-        Returns its announcement, the opening that is bound into the masks, and the update if it was computed before.
+        Raises BadMessage when the attempt is no longer open.
         """
-        opened = self.latest
+        answer = self._answer
+        if answer is None or answer.ref != ref:
+            raise BadMessage(f"{ref} is not open any more")
+        masked = answer.message
+        if isinstance(masked, Masked):
+            return np.ascontiguousarray(masked.values).view(np.uint8).data, masked.tag, masked.context
+        return np.ascontiguousarray(answer.step.vector, "<f8").view(np.uint8).data, 0, b""
+
+    def admit(self, round: int, payload: DigestedBytes) -> Admitted:
+        """Secure run: raise the refusal that the round now open deserves, with the consensus bytes that were received.
+
+        What is returned may be answered.
+        """
         if self.finished or self.secure is None:
             raise RunOver(f"run {self.run_id} is over at this site")
-        if opened is None or opened.ref.round != round:
+        return self.secure.admit(self.open_round(round), payload, self.step)
+
+    def open_round(self, round: int) -> Opened:
+        """The announcement of the latest attempt at this round; OutOfTurn when another round is open by now."""
+        if self.opened is None or self.opened.ref.round != round:
             raise OutOfTurn(f"round {round} is not open any more")
-        return opened, *self.secure.admit(opened, payload, self.computed)
+        return self.opened
 
     def _decide(self, event: Event) -> Reaction:
         match event:
             case Proposed():
-                return self._enrolled(self._enrolment.propose(event))
+                return self._enrolled(self.enrolment.propose(event))
             case Approved():
-                return self._enrolled(self._enrolment.approve())
+                return self._enrolled(self.enrolment.approve())
+            case Restored():
+                return self._restored(event)
             case Opened():
                 return self._opened(event)
             case KeyWanted() | RosterClosed() | SharesRelayed():
                 return self._set_up(event)
+            case LocalStep():
+                self.step = event
+                return NOTHING
             case Answered():
-                return self._round.take_answer(event, self.secure) if self.secure is not None else NOTHING
+                return self._answered(event)
             case RoundRefused():
                 return self._round_refused(event)
-            case Computed():
-                return self._round.take_computed(event)
-            case ComputeFailed():
-                return self._compute_failed(event)
             case Acknowledged():
-                self._round.acknowledge(event)
+                self._acknowledged |= self.opened is not None and self.opened.ref == event.ref
                 return NOTHING
             case Ended():
                 return self._ended(event)
+            case EndRefused():
+                return self._end_refused(event)
             case ExportWanted():
                 return Reaction(self._export(event))
             case ResultsWritten():
@@ -197,70 +192,101 @@ class Session:
         return reaction
 
     def _take_part(self) -> None:
-        """Once the site has enrolled, it has a part in the run. This is where secure and plain runs separate."""
-        if self._part is not None or (consent := self._enrolment.accepted) is None:
+        """Once the site has enrolled, it has a part in the run. This is where a plain run leaves the main road."""
+        if self._run is not None or (consent := self.enrolment.accepted) is None:
             return
         self.terms = Terms.of(consent.spec)
         if consent.spec.aggregation == "plain":
-            self._part = PlainRun(consent.spec, self.site)
-        else:
-            start = self._history.result_of(consent.spec.warm_start) if consent.spec.warm_start else b""
-            self._part = SecureRun(self.run_id, self.terms, consent.digest, self._identity, start)
+            self._run = PlainRun(consent.spec, self.site)
+            return
+        start = self._history.result_of(consent.spec.warm_start) if consent.spec.warm_start else b""
+        self._run = self.secure = SecureRun(self.run_id, self.terms, consent.digest, self._identity, start)
+
+    def _restored(self, event: Restored) -> Reaction:
+        if self.secure is not None:
+            self.secure.restore(event)
+        return NOTHING
 
     def _refusal(self, error: SecureSumRefusal) -> tuple[Action, ...]:
-        complaint = self._part.complain(error) if self._part is not None else ()
+        complaint = self._run.complain(error) if self._run is not None else ()
         return (LogRefusal(type(error).__name__, str(error)), *complaint)
 
     def _set_up(self, event: SetUpStep) -> Reaction:
         run = self.secure
-        if run is None or self._enrolment.accepted is None:
+        if run is None or self.enrolment.accepted is None:
             raise BadMessage("keys of a secure run are wanted in a run that has none at this site")
         if self.finished:
             raise RunOver(f"run {self.run_id} is over at this site")
-        before = run.state
+        before = run.record
         match event:
             case KeyWanted():
-                spec = self._enrolment.signed(event.digest).spec
-                if not run.cohort and (reasons := self._enrolment.objections(spec, event.cohort)):
+                spec = self.enrolment.signed(event.digest).spec
+                if not run.cohort and (reasons := self.enrolment.objections(spec, event.cohort)):
                     return self._withdraw(reasons)
                 wanted = run.begin(event.cohort, event.entropy)
             case RosterClosed():
                 wanted = run.close_roster(event)
             case SharesRelayed():
                 wanted = run.complete(event)
-        return Reaction(wanted, save=run.state is not before)
+        return Reaction(wanted, save=run.record != before)
 
     def _opened(self, event: Opened) -> Reaction:
         if self.consent is not None and not self.consent.accept:
             return Reaction((self.consent.response(),))
-        consent = self._enrolment.signed(event.digest)
+        consent, before = self.enrolment.signed(event.digest), self.opened
         # A secure run that is ending complains of a further round (RunOver): it may be an attempt to open a sum twice.
-        if self._part is None or self.finished or (self._ending and self.secure is None):
+        if self._run is None or self.finished or (self._ending and self.secure is None):
             return Reaction((consent.withdrawn(OVER).response(),))
-        if self.ref is not None and event.ref < self.ref:
+        if before is not None and event.ref < before.ref:
             return NOTHING
-        self._part.check_announced(event, self.latest)
-        if self.ref == event.ref:
-            return Reaction(self._round.announced_again(event))
-        if reasons := self._part.objections(event):
+        self._run.check_announced(event, before)
+        if before is not None and event.ref == before.ref:
+            self._acknowledged &= not self._run.lost_answer(event, before)
+            return Reaction(self._due())
+        if reasons := self._run.objections(event):
             return self._withdraw(Reasons(reasons))
-        return Reaction(self._round.begin(self._part.attempt(event)), save=True)
+        self._open(event)
+        return Reaction(self._compute(), save=True)
+
+    def _open(self, opened: Opened | None) -> None:
+        """Open this attempt in place of the one before; None: nothing is open any more."""
+        self.opened, self._answer, self._acknowledged = opened, None, False
+
+    def _due(self) -> tuple[Action, ...]:
+        """What the open attempt waits for from this site, the same bytes each time."""
+        if self._answer is None:
+            return self._compute()
+        if self._acknowledged:
+            return ()
+        ref, message = self._answer.ref, self._answer.message
+        return (SendMisfit(ref, message),) if isinstance(message, Misfit) else (Submit(ref),)
+
+    def _compute(self) -> tuple[Action, ...]:
+        """The local step of the open round, unless it is answered or a local step is still running."""
+        if self.opened is None or self._answer is not None or self._computing:
+            return ()
+        self._computing = True
+        return (Compute(self.opened.ref.round, self.opened.consensus),)
+
+    def _answered(self, event: Answered) -> Reaction:
+        """Take the answer, and pin it if its attempt is still the one that is open."""
+        self._computing, self.step = False, event.step
+        if self._run is None or self.opened is None or self.opened.ref != event.ref or self._answer is not None:
+            return Reaction(self._compute())
+        self._run.adopt(event)
+        self._answer = event
+        return Reaction(self._due(), save=True)
 
     def _withdraw(self, reasons: Reasons) -> Reaction:
-        self._round.close()
-        return self._enrolment.withdraw(reasons)
-
-    def _compute_failed(self, event: ComputeFailed) -> Reaction:
-        self._round.stop_computing()
-        sentence = f"this site does not take part in round {event.round}: {event.reason}"
-        return Reaction((LogRefusal("ComputeFailed", sentence),))
+        self._open(None)
+        return self.enrolment.withdraw(reasons)
 
     def _round_refused(self, event: RoundRefused) -> Reaction:
-        self._round.stop_computing()
-        if self.ref is None:
+        self._computing = False
+        if self.opened is None:
             return NOTHING
-        if self.ref.round != event.round:
-            return Reaction(self._round.compute())
+        if self.opened.ref.round != event.round:
+            return Reaction(self._compute())
         return Reaction(self._refusal(event.error))
 
     def _ended(self, event: Ended) -> Reaction:
@@ -271,11 +297,17 @@ class Session:
             return Reaction((Forget(event.status, event.reason),), save=True)
         if event.digest != self.consent.digest:
             raise BadMessage("the run ended under another spec than the one this site signed")
-        self._round.close()
+        self._open(None)
         self._ending = True
-        if self._part is not None:
-            self._part.finish()
+        if self._run is not None:
+            self._run.finish()
         return Reaction((Finish(event.round, event.reason, event.consensus),), save=True)
+
+    def _end_refused(self, event: EndRefused) -> Reaction:
+        """The site forms no results from this final consensus, nor from another one unchecked."""
+        if self.secure is not None:
+            self.secure.end_refusal = event.error
+        return Reaction(self._refusal(event.error))
 
     def _turned_down(self, event: TurnedDown) -> Reaction:
         if self.finished:
@@ -286,13 +318,14 @@ class Session:
     def _over(self) -> None:
         """Mark the run as over and drop what it holds in memory."""
         self.finished = True
-        self._round = OpenRound()
-        self._enrolment.stop_waiting()
-        if self._part is not None:
-            self._part.forget()
+        self.step = None
+        self._open(None)
+        self.enrolment.stop_waiting()
+        if self._run is not None:
+            self._run.forget()
 
     def _export(self, event: ExportWanted) -> tuple[Action, ...]:
-        if (consent := self._enrolment.accepted) is None:
+        if (consent := self.enrolment.accepted) is None:
             reason = "this participant did not take part in the run"
         else:
             reason = review_export(consent.spec, self.site.policy)

@@ -21,10 +21,8 @@ from dcfpca.secagg.errors import ChangedExponent, Evidence, ImpossibleSum, Wrong
 from dcfpca.secagg.fixed_point import dtype_of, first_exponents, lifted, next_exponents
 from dcfpca.secagg.messages import context_of, opening_digest, sum_digest, values_sha256
 from dcfpca.terms import Terms
-from dcfpca.v1 import rounds_pb2 as pb
-from dcfpca.wire.round_messages import opening_from_wire
 from dcfpca.wire.tensors import digested, message_bytes
-from participant.session.events import ShownSum
+from participant.session.events import Announcement, ShownSum
 
 
 def verify_round(
@@ -32,13 +30,13 @@ def verify_round(
     side: SecureSite,
     before: Consensus,
     shown: ShownSum,
-    told: pb.RoundOpened,
+    announced: Announcement,
     consensus: TensorMessage,
     known: Consensus | None = None,
 ) -> Consensus:
     """What follows from the sum of the round before; WrongSum or WrongConsensus unless it is what was announced."""
-    expected = following(terms, side, before, shown, told, known)
-    check_announced(terms, side, before, told, consensus, expected)
+    expected = following(terms, side, before, shown, announced, known)
+    check_announced(terms, side, before, announced, consensus, expected)
     return expected
 
 
@@ -47,7 +45,7 @@ def following(
     side: SecureSite,
     before: Consensus,
     shown: ShownSum,
-    told: pb.RoundOpened,
+    announced: Announcement,
     known: Consensus | None,
 ) -> Consensus:
     """What follows from the sum that is shown of the round before; WrongSum unless the members sent it.
@@ -55,30 +53,30 @@ def following(
     `known` is what this function gave in the round before, if it did: the memory that goes with `before` must be the
     one that followed then. Otherwise an aggregator could steer a consensus by the memory it is computed from.
     """
-    numbers = verified_numbers(terms, side, before, shown, told.previous_sum)
-    _check_exponents(terms, side, before, shown.header, numbers, told)
-    _check_memory(side, before, shown.header, known)
-    return _advanced(terms, side, before, shown.header, numbers)
+    numbers = verified_numbers(terms, side, before, shown, announced.previous_sum)
+    _check_exponents(terms, side, before, shown, numbers, announced)
+    _check_memory(side, before, shown, known)
+    return _advanced(terms, side, before, shown, numbers)
 
 
 def check_announced(
     terms: Terms,
     side: SecureSite,
     before: Consensus,
-    told: pb.RoundOpened,
+    announced: Announcement,
     consensus: TensorMessage,
     expected: Consensus,
 ) -> None:
     """Raise WrongConsensus unless the announced round and consensus are what is expected, up to rounding."""
     sentence = ""
     if expected.outcome is not None:
-        sentence = f"the run is over after round {before.round}, and round {told.ref.round} was opened"
-    elif expected.round != told.ref.round:
-        sentence = f"round {told.ref.round} was opened where round {expected.round} follows"
-    elif told.stage != expected.stage or not _is_close(terms, expected, consensus):
+        sentence = f"the run is over after round {before.round}, and round {announced.round} was opened"
+    elif expected.round != announced.round:
+        sentence = f"round {announced.round} was opened where round {expected.round} follows"
+    elif announced.stage != expected.stage or not _is_close(terms, expected, consensus):
         sentence = (
-            f"the consensus of round {told.ref.round} does not follow from the sum of round {before.round}"
-            f" ({told.previous_sum.hex()[:16]})"
+            f"the consensus of round {announced.round} does not follow from the sum of round {before.round}"
+            f" ({announced.previous_sum.hex()[:16]})"
         )
     if sentence:
         mine, theirs = (hashlib.sha256(message_bytes(one)).digest() for one in (expected.broadcast, consensus))
@@ -104,8 +102,8 @@ def check_final(
     """What follows from the sum that is shown of a run's last round. Raises WrongSum or WrongConsensus unless it is the
     consensus and stage with which the run ends."""
     numbers = verified_numbers(terms, side, before, shown)
-    _check_memory(side, before, shown.header, known)
-    expected, (consensus, stage) = _advanced(terms, side, before, shown.header, numbers), final
+    _check_memory(side, before, shown, known)
+    expected, (consensus, stage) = _advanced(terms, side, before, shown, numbers), final
     if stage != expected.stage or not _is_close(terms, expected, consensus):
         mine, theirs = (hashlib.sha256(message_bytes(one)).digest() for one in (expected.broadcast, consensus))
         raise WrongConsensus(
@@ -116,9 +114,9 @@ def check_final(
     return expected
 
 
-def has_announced_memory(told: pb.RoundOpened, expected: Consensus) -> bool:
+def has_announced_memory(announced: Announcement, expected: Consensus) -> bool:
     """Whether the memory announced for the round is, bit by bit, the one that follows."""
-    return memory_digest(encode_memory(expected.memory)) == told.memory_sha256
+    return memory_digest(encode_memory(expected.memory)) == announced.memory_sha256
 
 
 def _evidence(side: SecureSite, before: Consensus, announced: bytes, found: bytes) -> Evidence:
@@ -131,14 +129,14 @@ def verified_numbers(
     """The numbers of the sum whose digest was announced, of any without; WrongSum unless the members sent them in that
     round."""
     layout = terms.blocks[before.stage]
-    opening = opening_from_wire(shown.header.opened, layout, digested(message_bytes(before.broadcast)))
+    opening = shown.announced.opening(layout, digested(message_bytes(before.broadcast)))
     if (other := opening_digest(side.terms, side.state.roster, opening)) != side.state.opening:
         sentence = f"the sum that is shown for round {before.round} is of another opening than this site answered"
         raise WrongSum(sentence, evidence=_evidence(side, before, other, side.state.opening))
     total = np.frombuffer(shown.total, dtype=dtype_of(side.terms.precision))
     context = context_of(side.terms, side.state.roster, opening, len(opening.misfits))
     total_sha256 = values_sha256(total)
-    found = sum_digest(context, total_sha256, shown.header.tag)
+    found = sum_digest(context, total_sha256, shown.tag)
     announced = announced or found
     proof = _evidence(side, before, announced, found)
     if total.size != layout.size:
@@ -151,7 +149,7 @@ def verified_numbers(
             evidence=proof,
         )
     try:
-        return side.verify_sum(opening, total, shown.header.tag)
+        return side.verify_sum(opening, total, shown.tag)
     except WrongSum as error:
         true_tag = sum_digest(context, total_sha256, side.tag_of_sum(opening, total))
         error.evidence = _evidence(side, before, announced, true_tag)
@@ -162,30 +160,30 @@ def _check_exponents(
     terms: Terms,
     side: SecureSite,
     before: Consensus,
-    header: pb.SumHeader,
+    shown: ShownSum,
     numbers: FloatArray,
-    told: pb.RoundOpened,
+    announced: Announcement,
 ) -> None:
     """The exponents of a round follow from the sum before, so that no misfit can be provoked."""
-    layout = terms.blocks[terms.method.stage(told.stage).name]
+    layout = terms.blocks[terms.method.stage(announced.stage).name]
     wanted = first_exponents(layout)
     if layout == terms.blocks[before.stage]:
-        wanted = next_exponents(layout, _ended_with(terms, before, header), numbers, side.terms.precision)
-    if tuple(told.exponents) != wanted:
-        raise ChangedExponent(f"the exponents of round {told.ref.round} do not follow from the sum before")
+        wanted = next_exponents(layout, _ended_with(terms, before, shown), numbers, side.terms.precision)
+    if announced.exponents != wanted:
+        raise ChangedExponent(f"the exponents of round {announced.round} do not follow from the sum before")
 
 
-def _check_memory(side: SecureSite, before: Consensus, header: pb.SumHeader, known: Consensus | None) -> None:
+def _check_memory(side: SecureSite, before: Consensus, shown: ShownSum, known: Consensus | None) -> None:
     """The memory that is shown is the one that was announced, and the one that followed where this site knows it."""
-    announced, shown = header.opened.memory_sha256, memory_digest(header.memory)
-    if shown != announced:
+    announced, found = shown.announced.memory_sha256, memory_digest(shown.memory)
+    if found != announced:
         sentence = f"the memory that is shown for round {before.round} is not the one that was announced"
-        raise WrongConsensus(sentence, evidence=_evidence(side, before, announced, shown))
-    if known is None or known.round != before.round or encode_memory(known.memory) == header.memory:
+        raise WrongConsensus(sentence, evidence=_evidence(side, before, announced, found))
+    if known is None or known.round != before.round or encode_memory(known.memory) == shown.memory:
         return
-    told = decode_memory(header.memory)
-    same_names = told.keys() == known.memory.keys()
-    if not same_names or not all(_close(known.memory[name], told[name]) for name in told):
+    memory = decode_memory(shown.memory)
+    same_names = memory.keys() == known.memory.keys()
+    if not same_names or not all(_close(known.memory[name], memory[name]) for name in memory):
         mine = memory_digest(encode_memory(known.memory))
         sentence = f"the memory of round {before.round} does not follow from the sum before"
         raise WrongConsensus(sentence, evidence=_evidence(side, before, announced, mine))
@@ -196,24 +194,22 @@ def _close(one: NDArray[Any], other: NDArray[Any]) -> bool:
     return one.shape == other.shape and bool(np.allclose(one, other, rtol=TOLERANCE, atol=1e-9))
 
 
-def _ended_with(terms: Terms, before: Consensus, header: pb.SumHeader) -> tuple[int, ...]:
+def _ended_with(terms: Terms, before: Consensus, shown: ShownSum) -> tuple[int, ...]:
     """The exponents of the sum that is shown."""
-    opened, precision = header.opened, terms.spec.precision
-    return lifted(terms.blocks[before.stage], tuple(opened.exponents), len(opened.misfits), precision)
+    announced, precision = shown.announced, terms.spec.precision
+    return lifted(terms.blocks[before.stage], announced.exponents, len(announced.misfits), precision)
 
 
-def _advanced(
-    terms: Terms, side: SecureSite, before: Consensus, header: pb.SumHeader, numbers: FloatArray
-) -> Consensus:
+def _advanced(terms: Terms, side: SecureSite, before: Consensus, shown: ShownSum, numbers: FloatArray) -> Consensus:
     """The consensus that follows, with the memory that was announced for the round before.
 
     The members sent this sum; whether it can be one of true updates is asked before anything is computed from it.
     """
     members, stage = len(side.terms.cohort), before.stage
-    rounding = terms.rounding(stage, _ended_with(terms, before, header), members)
+    rounding = terms.rounding(stage, _ended_with(terms, before, shown), members)
     total = Total(TensorMessage.unflatten(terms.up(stage), numbers), members, rounding)
     try:
-        consensus = Consensus(before.round, stage, before.broadcast, decode_memory(header.memory))
+        consensus = Consensus(before.round, stage, before.broadcast, decode_memory(shown.memory))
         if broken := terms.method.conserved(consensus, total):
             raise ImpossibleSum(f"the sum of round {before.round} cannot be true: {broken}")
         return terms.method.advance(consensus, total)

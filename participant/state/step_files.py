@@ -15,7 +15,7 @@ import re
 import zlib
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from dcfpca.atomic_files import sync_directory
 from dcfpca.errors import BadInput
 from dcfpca.logs import log
-from dcfpca.rpca.method import FloatArray
+from participant.session.events import LocalStep
 
 Arrays = Mapping[str, NDArray[np.generic]]
 CHECKSUM_CHUNK = 4 << 20
@@ -84,20 +84,7 @@ def release_pages(array: NDArray[Any]) -> None:
 
 
 _ABOUT, _SITE = "about", "site."
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LocalStep:
-    """The outcome of a local step: the update, the state from which the site computes the next step, and in a fixed
-    cohort the consensus that the step was computed on, as one vector, and the digest of the round's opening."""
-
-    round: int
-    consensus: bytes
-    vector: FloatArray = field(repr=False)
-    snapshot: Mapping[str, NDArray[np.generic]] = field(repr=False)
-    broadcast: FloatArray = field(repr=False, default_factory=lambda: np.zeros(0))
-    stage: str = ""
-    opening: bytes = b""
+_STEP_FILE = re.compile(r"run-(.+)-\d+\.step")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +98,7 @@ class StepLabel:
 def write_step(path: Path, label: StepLabel, step: LocalStep) -> None:
     """Write the file, in place where there is one. Until it is written whole, its checksum is wrong."""
     about = {"number": label.number, "format": label.format, "round": step.round, "stage": step.stage}
-    text = json.dumps(about | {"consensus": step.consensus.hex(), "opening": step.opening.hex()}).encode()
+    text = json.dumps(about | {"consensus": step.consensus_sha256.hex(), "opening": step.opening.hex()}).encode()
     arrays: dict[str, NDArray[np.generic]] = {
         _ABOUT: np.frombuffer(text, np.uint8),
         "update": step.vector,
@@ -184,8 +171,7 @@ class StepFiles:
     def forget_all_but(self, run_ids: Collection[str]) -> None:
         """Remove the files of all other runs."""
         for path in self._directory.glob("*.step"):
-            found = re.fullmatch(r"run-(.+)-\d+\.step", path.name)
-            if found is not None and found[1] not in run_ids:
+            if (found := _STEP_FILE.fullmatch(path.name)) is not None and found[1] not in run_ids:
                 self._remove(path)
 
     def flush(self) -> None:
@@ -219,8 +205,9 @@ class StepFiles:
         return next(path for path in paths if path not in needed)
 
     def _files(self, run_id: str) -> list[Path]:
-        name = re.compile(rf"run-{re.escape(run_id)}-\d+\.step")
-        return [path for path in sorted(self._directory.glob("*.step")) if name.fullmatch(path.name)]
+        # One expression for all runs: Python keeps every expression that it compiles, and a daemon has many runs.
+        named = ((path, _STEP_FILE.fullmatch(path.name)) for path in sorted(self._directory.glob("*.step")))
+        return [path for path, found in named if found is not None and found[1] == run_id]
 
     def _last_number(self, run_id: str) -> int:
         found = self.latest(run_id)

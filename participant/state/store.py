@@ -26,6 +26,7 @@ from dcfpca.secagg.errors import LostState
 from dcfpca.spec import RunSpec, parse_kept_spec
 from participant.policy import ABOUT_DATA
 from participant.session import Consent
+from participant.session.events import LocalStep
 from participant.state.approvals import Approvals
 from participant.state.column_sets import ColumnSets
 from participant.state.database import DATABASE, open_database
@@ -33,7 +34,7 @@ from participant.state.directory import is_disk_full
 from participant.state.key_record import KeyRecord, forget_record, key_file, noise_file, read_slots
 from participant.state.ledger import NO_PRIVACY, PRIVACY_CHARGE, RESULT, Item, Ledger
 from participant.state.privacy_budget import PrivacyBudget, PrivacyRecord, Unit
-from participant.state.step_files import LocalStep, StepFiles
+from participant.state.step_files import StepFiles
 
 _SELECT_RUNS = (
     "SELECT run_id, spec, digest, status, reasons, private, approved, proposed_ms, outcome, cohort"
@@ -129,7 +130,7 @@ class Store:
         return _run_row(row) if row else None
 
     def save_waiting(self, run_id: str, spec: bytes, digest: bytes, private: bool, at_ms: int, why: str = "") -> None:
-        """Save a proposed run that waits for approval by a person at the site, and what that person is told."""
+        """Save a proposed run that waits for approval by a person at the site, and why that person is asked."""
         insert = "INSERT INTO runs (run_id, spec, digest, status, private, proposed_ms, reasons)"
         again = "ON CONFLICT (run_id) DO UPDATE SET reasons = excluded.reasons WHERE status = 'waiting'"
         values = (run_id, spec, digest, private, at_ms, json.dumps([why] if why else []))
@@ -241,15 +242,15 @@ class Store:
         """
         kinds = (NO_PRIVACY, PRIVACY_CHARGE)
         exposed = {run: (cohort, data) for run, cohort, data in self._database.execute(_EXPOSED)}
-        joined = {run: (data, bool(told)) for run, data, told in self._database.execute(_JOINED, kinds)}
+        joined = {run: (data, bool(sent)) for run, data, sent in self._database.execute(_JOINED, kinds)}
         past = []
         for row in self.runs():
-            spec, (data, told) = json.loads(row.spec), joined.get(row.run_id, (b"", False))
+            spec, (data, sent) = json.loads(row.spec), joined.get(row.run_id, (b"", False))
             cohort = row.cohort or (spec["participants"] if row.approved else ())
             if row.run_id in exposed:
                 names, data = exposed[row.run_id]
                 cohort = json.loads(names)
-            elif not (told or (row.status == "enrolled" and cohort)):
+            elif not (sent or (row.status == "enrolled" and cohort)):
                 continue
             noisy = spec.get("privacy") is not None
             past.append(PastRun(row.run_id, frozenset(cohort), self.column_sets.find(data), noisy))

@@ -51,7 +51,7 @@ class World:
         """What the aggregator tells this site now; it connects first where it has to."""
         if site.name not in self.connected:
             self.connected.add(site.name)
-            self.aggregator.greet(site.name, site.session.latest)
+            self.aggregator.greet(site.name, site.session.opened)
         return self.aggregator.wanted_of(site.name)
 
     def fault(self, what: int, who: int, which: int) -> None:
@@ -248,7 +248,7 @@ def test_a_run_set_back_three_rounds_goes_on_beyond_its_sites() -> None:
     world.fault(17, 0, 0)
     while world.aggregator.run.attempt is not None and world.aggregator.run.attempt.ref.round < 5:
         world.calm_turn()
-    ahead = max(site.session.ref.round for site in world.sites if site.session.ref)
+    ahead = max(site.session.opened.ref.round for site in world.sites if site.session.opened)
     world.fault(18, 0, 0)
     world.calm()
     rounds = [done.round for done in world.aggregator.reached]

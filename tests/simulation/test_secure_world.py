@@ -33,6 +33,7 @@ from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.wire import round_messages
 from dcfpca.wire.receipt import Fate
 from dcfpca.wire.tensors import digested, message_from
+from participant.wire_codec import announcement_of
 from tests.support.secagg import identity_of, verify
 
 NAMES = ("ann", "bob", "cem")
@@ -91,7 +92,7 @@ class Member:
         assert self.side is not None
         round, stage = opened.ref.round, METHOD.stage(opened.stage)
         layout = TERMS.blocks[opened.stage]
-        opening = round_messages.opening_from_wire(opened, layout, digested(opened.inline_consensus))
+        opening = announcement_of(opened).opening(layout, digested(opened.inline_consensus))
         if round not in self.updates:
             told = Consensus(round, stage.name, message_from(stage.down, opened.inline_consensus))
             # One member's tensor is far too large in round 1, so that every script meets misfits.

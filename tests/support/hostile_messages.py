@@ -20,6 +20,7 @@ from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire.tensors import chunks
 from participant.link import Link
+from participant.link.calls import METHODS as CALLS
 
 METHODS: tuple[MethodDescriptor, ...] = tuple(pb.DESCRIPTOR.services_by_name["RoundService"].methods)
 OPERATORS: tuple[MethodDescriptor, ...] = tuple(admin_pb2.DESCRIPTOR.services_by_name["AdminService"].methods)
@@ -72,18 +73,18 @@ class Tape:
 
     def _listen(self, patch: pytest.MonkeyPatch) -> None:
         """Record what daemons of this process send from now on, as they send it."""
-        call, upload = Link._call, Link.upload
+        send, upload = Link.send, Link.upload
 
-        async def heard_call(link: Link, method: str, request: Any) -> Any:
-            self.hear(method, request)
-            return await call(link, method, request)
+        async def heard_send(link: Link, request: Any) -> Any:
+            self.hear(CALLS[type(request)], request)
+            return await send(link, request)
 
         async def heard_upload(link: Link, header: pb.UpdateHeader, payload: bytes, cohort: int) -> Any:
             pieces = [pb.UpdatePart(chunk=chunk) for chunk in chunks(payload)]
             self.hear("SubmitUpdate", header, pb.UpdatePart(header=header), *pieces)
             return await upload(link, header, payload, cohort)
 
-        patch.setattr(Link, "_call", heard_call)
+        patch.setattr(Link, "send", heard_send)
         patch.setattr(Link, "upload", heard_upload)
 
 

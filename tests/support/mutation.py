@@ -14,6 +14,7 @@ from google.protobuf.message import Message
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.wire.tensors import Buffer
 from participant.link import Link
+from participant.link.calls import METHODS as CALLS
 from tests.support.hostile_messages import METHODS, Case, Scene, flipped, noise
 
 _METHOD_OF = {method.name: method for method in METHODS}
@@ -31,11 +32,11 @@ class SaidMessages:
         self._said: dict[str, list[Message]] = defaultdict(list)
         self._early: dict[str, list[Message]] = defaultdict(list)
         self._delivered: set[str] = set()
-        call, upload = Link._call, Link.upload
+        send, upload = Link.send, Link.upload
 
-        async def heard_call(link: Link, method: str, request: Any) -> Any:
-            receipt = await call(link, method, request)
-            self._keep(method, request)
+        async def heard_send(link: Link, request: Any) -> Any:
+            receipt = await send(link, request)
+            self._keep(CALLS[type(request)], request)
             return receipt
 
         async def heard_upload(link: Link, header: pb.UpdateHeader, payload: Buffer, cohort: int) -> Any:
@@ -45,7 +46,7 @@ class SaidMessages:
             self._keep_update(str(header.ref), pb.WholeUpdate(header=header, data=bytes(payload)))
             return receipt
 
-        patch.setattr(Link, "_call", heard_call)
+        patch.setattr(Link, "send", heard_send)
         patch.setattr(Link, "upload", heard_upload)
 
     @property

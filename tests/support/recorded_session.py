@@ -12,7 +12,7 @@ from dcfpca.rpca.method import FloatArray
 from dcfpca.secagg import Advert, Misfit, Opening, SealedShare
 from dcfpca.spec import RunSpec
 from dcfpca.wire.tensors import digested, message_from
-from participant.driver.secure_round import refusal_of
+from participant.driver.round_answer import refusal_of
 from participant.policy import SiteFacts, SitePolicy
 from participant.session import Session, actions, events
 from tests.support.mask_elimination import recorded_masks
@@ -37,7 +37,7 @@ class Disk:
 
     cohort: tuple[str, ...] = ()
     record: bytes = b""
-    step: events.Computed | None = None
+    step: events.LocalStep | None = None
     opened: events.Opened | None = None
     over: bool = False
 
@@ -61,7 +61,7 @@ class RecordedSession:
         """Die, and come back from the disk; what was interrupted is taken up again."""
         self.session, disk = self._session(), self.disk
         if disk.record:
-            self.session.restore_keys(disk.cohort, (disk.record, disk.record))
+            self.session.handle(events.Restored(disk.cohort, (disk.record, disk.record)))
         self.session.replay([one for one in (disk.step, disk.opened) if one is not None])
         return list(self._carry_out(self.session.resume(), dies=None))
 
@@ -101,10 +101,9 @@ class RecordedSession:
                 case actions.SendMisfit(_, misfit):
                     yield misfit
                 case actions.Submit(ref):
-                    context = self.session.update_seal(ref)[1]
+                    payload, _, context = self.session.update(ref)
                     opening, used, numbers = self._masked[context]
-                    values = bytes(self.session.update_bytes(ref))
-                    yield Sent(self.name, opening, context, values, used, numbers)
+                    yield Sent(self.name, opening, context, bytes(payload), used, numbers)
                 case actions.Compute():
                     yield from self._answer(action, dies)
 
@@ -112,30 +111,30 @@ class RecordedSession:
         run = self.session.secure
         assert run is not None
         try:
-            opened, opening, vector = self.session.admit(action.round, digested(action.consensus.inline))
-            step = self.session.computed if vector is not None else self._step(action, run.digest_of(opening))
-            assert step is not None
+            admitted = self.session.admit(action.round, digested(action.consensus.inline))
+            step = admitted.step or self._step(action, admitted.bound)
             if dies == "step":
                 yield from self.restart()
                 return
             with recorded_masks() as used:
-                answer = run.answer(opened.ref, opening, step.vector)
+                answer = run.answer(admitted, step)
         except BadMessage as error:
             yield from self._take(events.RoundRefused(action.round, refusal_of(error, action.round)), None)
             return
         # Under all lifts of one opening a site masks the same numbers.
-        self._masked[answer.message.context] = replace(opening, misfits=()), used, step.vector.copy()
-        yield from self._take(events.Answered(step, answer), dies)
+        assert answer.message is not None
+        self._masked[answer.message.context] = replace(admitted.opening, misfits=()), used, step.vector.copy()
+        yield from self._take(answer, dies)
 
-    def _step(self, action: actions.Compute, opening: bytes) -> events.Computed:
+    def _step(self, action: actions.Compute, opening: bytes) -> events.LocalStep:
         """A local step, on the disk before it is masked."""
         assert self.session.secure is not None
         stage = self.session.secure.agreed.method.stage(action.consensus.stage)
-        told = message_from(stage.down, action.consensus.inline)
+        consensus = message_from(stage.down, action.consensus.inline).flat()
         self._computed += 1
         draw = np.random.default_rng([self._computed, *self.name.encode()])
         numbers = draw.standard_normal(stage.up.size)
-        step = events.Computed(action.round, action.consensus.sha256, numbers, told.flat(), stage.name, opening)
+        step = events.LocalStep(action.round, action.consensus.sha256, numbers, {}, consensus, stage.name, opening)
         self.disk = replace(self.disk, step=step)
         return step
 

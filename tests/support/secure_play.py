@@ -41,6 +41,7 @@ from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire import round_messages as wire
 from dcfpca.wire.tensors import digested, header_of
+from participant.wire_codec import announcement_of
 from tests.support.lying_aggregator import Heard, LyingAggregator
 from tests.support.played_run import PlayedRun, changed
 
@@ -153,7 +154,7 @@ class FixedCohortPlay(PlayedRun):
 
     def opening(self, opened: pb.RoundOpened) -> Opening:
         """The announcement as the secure sum knows it."""
-        return wire.opening_from_wire(opened, self.blocks(opened.stage), digested(opened.inline_consensus))
+        return announcement_of(opened).opening(self.blocks(opened.stage), digested(opened.inline_consensus))
 
     def close(self, opened: pb.RoundOpened, total: OpenedSum) -> OpenedSum:
         """Take a sum for that of the round, keep it for those who verify it, and go on to what follows."""

@@ -21,6 +21,7 @@ from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire.round_messages import misfit_to_wire, ref_to_wire
 from dcfpca.wire.tensors import digested, header_of, message_bytes
+from participant import wire_codec
 from participant.policy import SiteFacts, SitePolicy
 from participant.session import Reaction, Session, actions, events
 from participant.session.events import ShownSum
@@ -71,9 +72,9 @@ class WaitingCohort:
         """A session made from what the driver saves: the record, the last local step, the last opening."""
         old, new = self.sessions[name], self.session(name)
         assert old.secure is not None
-        new.restore_keys(old.secure.cohort, (old.secure.record, old.secure.record))
-        past: list[events.Event] = [old.computed] if old.computed else []
-        new.replay([*past, *([old.latest] if old.latest else [])])
+        record = old.secure.record
+        past: list[events.Event] = [events.Restored(old.secure.cohort, (record, record) if record else ())]
+        new.replay([*past, *([old.step] if old.step else []), *([old.opened] if old.opened else [])])
         self.sessions[name] = new
         return new
 
@@ -119,10 +120,9 @@ class WaitingCohort:
         return pb.RoundOpened(**(fields | changes))
 
     def opened(self, **changes: Any) -> events.Opened:
-        told = self.announced(**changes)
-        ref = AttemptRef(told.ref.run_id, told.ref.round, told.ref.attempt)
-        consensus = events.AnnouncedConsensus(told.consensus, message_bytes(self.consensus.broadcast), told.stage)
-        return events.Opened(ref, told.spec_sha256, tuple(told.cohort), consensus, announced=told)
+        announced = self.announced(**changes)
+        announced.inline_consensus = message_bytes(self.consensus.broadcast)
+        return wire_codec.opened_of(announced, "run-1")
 
     def answer(self, name: str, opened: events.Opened) -> tuple[actions.Action, ...]:
         """What the driver does with an opening: admit, verify the sum before, compute once, mask, and save."""
@@ -130,47 +130,40 @@ class WaitingCohort:
         wanted = session.handle(opened).actions
         if not wanted or not isinstance(wanted[0], actions.Compute):
             return wanted
-        _, opening, vector = session.admit(opened.ref.round, digested(opened.consensus.inline))
+        admitted = session.admit(opened.ref.round, digested(opened.consensus.inline))
         run = session.secure
         assert run is not None
-        computed = session.computed
-        if vector is None:
+        step = admitted.step
+        if step is None:
             self.verify(session, opened)
-            broadcast, stage = self.consensus.broadcast, self.consensus.stage
+            broadcast, stage = self.consensus.broadcast.flat(), self.consensus.stage
             vector = self.sites[name].answer(self.consensus).flat()
-            checked = run.digest_of(opening)
-            computed = events.Computed(
-                opened.ref.round, opened.consensus.sha256, vector, broadcast.flat(), stage, checked
-            )
-        assert computed is not None
-        return session.handle(events.Answered(computed, run.answer(opened.ref, opening, vector))).actions
+            asked = opened.consensus.sha256
+            step = events.LocalStep(opened.ref.round, asked, vector, {}, broadcast, stage, admitted.bound)
+        return session.handle(run.answer(admitted, step)).actions
 
     def verify(self, session: Session, opened: events.Opened) -> None:
         assert session.secure is not None
-        before = session.secure.seen(session.computed)
-        if before is not None and self.shown is not None and opened.announced is not None:
+        before = session.secure.seen(session.step)
+        if before is not None and self.shown is not None:
             run = session.secure
             verify_round(run.agreed, run.side, before, self.shown, opened.announced, self.consensus.broadcast)
 
     def round(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """One whole round; returns the numbers of its sum."""
         opened = self.opened()
-        fixed = self.sessions["a"].secure
-        assert fixed is not None
-        opening = fixed.opening_of(opened, digested(opened.consensus.inline))
+        layout = block_layout(self.method.stage(self.consensus.stage).up, self.spec.precision)
+        opening = opened.announced.opening(layout, digested(opened.consensus.inline))
         tally = begin_tally(self.terms, self.roster, opening)
         for name in NAMES:
             (sent,) = self.answer(name, opened)
             assert isinstance(sent, actions.Submit), sent
-            values = np.frombuffer(self.sessions[name].update_bytes(opened.ref), dtype="<u8")
-            tag, context = self.sessions[name].update_seal(opened.ref)
-            tally.add(Masked(name, context, values, tag))
+            payload, tag, context = self.sessions[name].update(opened.ref)
+            tally.add(Masked(name, context, np.frombuffer(payload, dtype="<u8"), tag))
         total = open_sum(self.terms, opening, tally)
-        assert opened.announced is not None
-        header = pb.SumHeader(tag=total.tag, opened=opened.announced, memory=encode_memory(self.consensus.memory))
-        self.shown = ShownSum(header, total.values.tobytes())
-        layout = self.method.stage(self.consensus.stage).up
-        sums = TensorMessage.unflatten(layout, total.numbers)
+        memory = encode_memory(self.consensus.memory)
+        self.shown = ShownSum(opened.announced, total.tag, memory, total.values.tobytes())
+        sums = TensorMessage.unflatten(self.method.stage(self.consensus.stage).up, total.numbers)
         self.consensus = self.method.advance(self.consensus, Total(sums, len(NAMES)))
         self._next_exponents(opening.layout, total.numbers)
         self.previous, self.misfits = total.digest(), ()

@@ -23,6 +23,7 @@ from dcfpca.wire import round_messages
 from dcfpca.wire.constants import PROTOCOL
 from dcfpca.wire.round_messages import consent_bytes
 from dcfpca.wire.tensors import digested, header_of, message_from
+from participant.wire_codec import announcement_of
 from tests.support.service import Service
 
 
@@ -101,7 +102,7 @@ class WaitingSite:
         assert self.side is not None
         round, stage = opened.ref.round, self.method.stage(opened.stage)
         layout = stage.up
-        opening = round_messages.opening_from_wire(opened, block_layout(layout), digested(opened.inline_consensus))
+        opening = announcement_of(opened).opening(block_layout(layout), digested(opened.inline_consensus))
         self.told[round] = (opened, opening)
         if round not in self._updates:
             told = Consensus(round, stage.name, message_from(stage.down, opened.inline_consensus))

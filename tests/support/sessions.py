@@ -10,16 +10,14 @@ import numpy as np
 from dcfpca.rpca.method import FloatArray
 from dcfpca.run_references import AttemptRef
 from dcfpca.spec import RunSpec
-from dcfpca.v1 import types_pb2 as types
+from dcfpca.wire.tensors import FLOAT64
 from participant.policy import SiteFacts, SitePolicy
 from participant.session import Reaction, Session, actions, events
 from participant.session.events import AnnouncedConsensus
 from tests.support.secagg import identity_of
 
 SITES = ("a", "b", "c", "d")
-CONSENSUS = AnnouncedConsensus(
-    types.TensorHeader(dtype=types.DTYPE_FLOAT64, rows=6, columns=2, scalars=3, sha256=b"c" * 32), stage="fit"
-)
+CONSENSUS = AnnouncedConsensus("fit", FLOAT64, rows=6, columns=2, scalars=3, sha256=b"c" * 32)
 
 
 def spec_of(**changes: Any) -> RunSpec:
@@ -56,5 +54,6 @@ def update_of(name: str) -> FloatArray:
     return np.random.default_rng(SITES.index(name)).standard_normal(15)
 
 
-def computed(name: str = "a", round: int = 1) -> events.Computed:
-    return events.Computed(round, CONSENSUS.sha256, update_of(name))
+def computed(name: str = "a", round: int = 1, attempt: int = 1) -> events.Answered:
+    step = events.LocalStep(round, CONSENSUS.sha256, update_of(name))
+    return events.Answered(step, AttemptRef("run-1", round, attempt))

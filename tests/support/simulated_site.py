@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -15,9 +14,9 @@ from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Consensus, FloatArray
 from dcfpca.rpca.stage import Site
+from dcfpca.run_references import AttemptRef
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
-from dcfpca.wire.receipt import Fate
 from dcfpca.wire.round_messages import consent_bytes
 from dcfpca.wire.tensors import message_from
 from participant import wire_codec
@@ -36,7 +35,7 @@ class Disk:
     consent: Consent | None = None
     finished: bool = False
     inbox: list[events.Event] = field(default_factory=list)
-    step: tuple[events.Computed, Mapping[str, Any]] | None = None
+    step: events.LocalStep | None = None
 
 
 class SimulatedSite:
@@ -61,7 +60,7 @@ class SimulatedSite:
     def crash(self) -> None:
         """kill -9 and a new start."""
         self._begin()
-        past: list[events.Event] = [self.disk.step[0]] if self.disk.step else []
+        past: list[events.Event] = [self.disk.step] if self.disk.step else []
         self.session.replay([*past, *self.disk.inbox])
         self._perform(self.session.resume())
 
@@ -70,9 +69,9 @@ class SimulatedSite:
         self.take(wire_codec.decode(assignment))
 
     def take(self, event: events.Event) -> None:
-        before, ref = self.session.consent, self.session.ref
+        before, opened = self.session.consent, self.session.opened
         reaction = self.session.handle(event)
-        if self.session.ref != ref:
+        if self.session.opened is not opened:
             self.outbox = [action for action in self.outbox if type(action) not in _IN_ROUND]
         if reaction.save:
             self._save(event, before)
@@ -85,7 +84,7 @@ class SimulatedSite:
             self.disk.inbox = [event]
         elif isinstance(event, events.Ended | events.ResultsWritten):
             self.disk.finished, self.disk.inbox, self.disk.step = True, [], None
-        else:
+        elif not isinstance(event, events.Answered):  # its local step is on the disk
             self.disk.inbox.append(event)
 
     def _perform(self, wanted: tuple[actions.Action, ...]) -> None:
@@ -105,34 +104,43 @@ class SimulatedSite:
         action, self.computing = self.computing, None
         if action is None:
             return
+        step = self.session.step
+        if step is None or (step.round, step.consensus_sha256) != (action.round, action.consensus.sha256):
+            step = self._step(action)
+        self.take(events.Answered(step, self._ref(action.round)))
+
+    def _ref(self, round: int) -> AttemptRef:
+        """The attempt at the round that is open now; if none is by now, the answer is one to an earlier attempt."""
+        opened = self.session.opened
+        return opened.ref if opened is not None and opened.ref.round == round else AttemptRef("r1", round, 0)
+
+    def _step(self, action: actions.Compute) -> events.LocalStep:
         method = method_of(self.spec)
         stage = method.stage(action.consensus.stage)
         told = Consensus(action.round, stage.name, message_from(stage.down, action.consensus.inline))
         if self._site is None:
             self._site = method.site(ArrayColumns(self.data))
             if self.disk.step:
-                self._site.restore(self.disk.step[1])
+                self._site.restore(self.disk.step.snapshot)
         vector = self._site.answer(told).flat()
         asked = (action.round, action.consensus.sha256)
         if asked not in self.vectors:
             self.vectors[asked] = self._shadow.answer(told).flat()
         assert np.array_equal(vector, self.vectors[asked]), "a restart changed the update"
-        computed = events.Computed(action.round, action.consensus.sha256, vector)
-        self.disk.step = (computed, self._site.snapshot())
-        self.take(computed)
+        self.disk.step = events.LocalStep(action.round, action.consensus.sha256, vector, self._site.snapshot())
+        return self.disk.step
 
     def send(self, index: int, aggregator: SimulatedAggregator, *, answered: bool) -> None:
         """One message reaches the aggregator; its answer may be lost, and then the message is sent again."""
         action = self.outbox[index % len(self.outbox)]
         if isinstance(action, actions.Respond):
-            reply = self._respond(action, aggregator)
+            self._respond(action, aggregator)
         else:
-            reply = self._message(action, aggregator)
+            self._message(action, aggregator)
         if answered and action in self.outbox:
             self.outbox.remove(action)
             if type(action) in _IN_ROUND:
-                fate = Fate(reply.fate.value)
-                self.take(events.Acknowledged(action.ref, events.Kind.UPDATE, fate))  # type: ignore[union-attr]
+                self.take(events.Acknowledged(action.ref))  # type: ignore[union-attr]
 
     def _respond(self, action: actions.Respond, aggregator: SimulatedAggregator) -> Reply:
         identity = identity_of(self.name)
@@ -148,7 +156,7 @@ class SimulatedSite:
 
     def _message(self, action: Any, aggregator: SimulatedAggregator) -> Reply:
         assert isinstance(action, actions.Submit)
-        update, latest = bytes(self.session.update_bytes(action.ref)), self.session.latest
+        update, latest = bytes(self.session.update(action.ref)[0]), self.session.opened
         event = told.UpdateReceived(
             at=aggregator.clock,
             participant=self.name,

@@ -27,8 +27,9 @@ from dcfpca.v1 import admin_pb2 as admin
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire.constants import PROTOCOL
-from dcfpca.wire.round_messages import consent_bytes, opening_from_wire
+from dcfpca.wire.round_messages import consent_bytes
 from dcfpca.wire.tensors import digested, header_of, message_from
+from participant.wire_codec import announcement_of
 from tests.support.secure_site import WaitingSite
 from tests.support.service import Service, service
 
@@ -82,7 +83,7 @@ async def test_a_round_is_one_message_and_every_member_can_check_sum_and_arithme
     header, values = await ann.fetch_sum(run_id, 3)
     layout = ann.method.stage("fit").up
     began = ann.told[3][0]
-    opening = opening_from_wire(header.opened, block_layout(layout), digested(began.inline_consensus))
+    opening = announcement_of(header.opened).opening(block_layout(layout), digested(began.inline_consensus))
     assert opening == ann.told[3][1]
     assert memory_digest(header.memory) == began.memory_sha256
     numbers = ann.side.verify_sum(opening, np.frombuffer(values, "<u8"), header.tag)

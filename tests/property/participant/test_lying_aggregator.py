@@ -34,6 +34,7 @@ from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire.round_messages import misfit_to_wire, ref_to_wire
 from dcfpca.wire.tensors import header_of, message_bytes
+from participant import wire_codec
 from participant.session import events
 from tests.support.lying_scripts import play
 from tests.support.mask_elimination import check_one_answer_per_round_and_mask, check_only_whole_sums_are_free
@@ -105,9 +106,9 @@ def announced(round: int, lie: dict[str, object], misfits: Sequence[Misfit]) -> 
         misfits=[misfit_to_wire(one) for one in kept],
         memory_sha256=memory_digest(encode_memory({})),
         stage=stage.name,
+        inline_consensus=payload,
     )
-    consensus = events.AnnouncedConsensus(header, payload, stage.name)
-    return events.Opened(ref, opened.spec_sha256, cohort, consensus, announced=opened)
+    return wire_codec.opened_of(opened, "run-1")
 
 
 class LyingAggregator(RuleBasedStateMachine):

@@ -31,32 +31,32 @@ def payload_of(deal: Contract, round: int = 1) -> bytes:
 def test_an_update_of_the_declared_shape_may_leave() -> None:
     deal = agreed()
     payload = payload_of(deal)
-    item, header = contract.update_item(deal, REF, payload, "fit", seal=SEAL)
+    item, header = contract.update_item(deal, REF, (payload, *SEAL), "fit")
     assert item.kind == "masked update"
     assert item.size == len(payload)
     assert item.sha256 == header.tensor.sha256 == hashlib.sha256(payload).digest()
     layout = deal.terms.up("fit")
-    told = (header.tensor.rows, header.tensor.columns, header.tensor.scalars)
-    assert told == (layout.rows, layout.columns, layout.scalars)
+    announced = (header.tensor.rows, header.tensor.columns, header.tensor.scalars)
+    assert announced == (layout.rows, layout.columns, layout.scalars)
 
 
 def test_a_plain_update_is_called_one() -> None:
     deal = agreed(aggregation="plain")
-    assert contract.update_item(deal, REF, payload_of(deal), "fit")[0].kind == "plain update"
+    assert contract.update_item(deal, REF, (payload_of(deal), 0, b""), "fit")[0].kind == "plain update"
 
 
 @pytest.mark.parametrize("change", [lambda p: p + b"\0", lambda p: p[:-1], lambda p: b"", lambda p: p * 2])
 def test_an_update_with_more_or_fewer_bytes_stays(change: Callable[[bytes], bytes]) -> None:
     deal = agreed()
     with pytest.raises(EgressViolation, match="bytes"):
-        contract.update_item(deal, REF, change(payload_of(deal)), "fit", seal=SEAL)
+        contract.update_item(deal, REF, (change(payload_of(deal)), *SEAL), "fit")
 
 
 def test_half_the_precision_is_half_the_bytes_and_nothing_else_passes() -> None:
     deal = agreed(precision=32)
-    contract.update_item(deal, REF, payload_of(deal)[::2], "fit", seal=SEAL)
+    contract.update_item(deal, REF, (payload_of(deal)[::2], *SEAL), "fit")
     with pytest.raises(EgressViolation, match="bytes"):
-        contract.update_item(deal, REF, payload_of(deal), "fit", seal=SEAL)
+        contract.update_item(deal, REF, (payload_of(deal), *SEAL), "fit")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_half_the_precision_is_half_the_bytes_and_nothing_else_passes() -> None:
 def test_an_update_of_another_run_or_round_stays(ref: types.RoundRef) -> None:
     deal = agreed()
     with pytest.raises(EgressViolation):
-        contract.update_item(deal, ref, payload_of(deal), "fit", seal=SEAL)
+        contract.update_item(deal, ref, (payload_of(deal), *SEAL), "fit")
 
 
 @pytest.mark.parametrize("stage", ["refine", "validate", "null"])
@@ -80,13 +80,13 @@ def test_an_update_of_a_closing_round_leaves_only_within_the_closing_rounds_of_t
     for round, allowed in ((101, True), (100 + CLOSING_ROUNDS, True), (101 + CLOSING_ROUNDS, False)):
         ref = types.RoundRef(run_id="run-1", round=round, attempt=1)
         if allowed:
-            assert contract.update_item(deal, ref, payload, stage, seal=SEAL)[0].size == len(payload)
+            assert contract.update_item(deal, ref, (payload, *SEAL), stage)[0].size == len(payload)
             continue
         with pytest.raises(EgressViolation, match="round"):
-            contract.update_item(deal, ref, payload, stage, seal=SEAL)
+            contract.update_item(deal, ref, (payload, *SEAL), stage)
     without = agreed(closing_rounds=False)
     with pytest.raises(EgressViolation, match="stage"):
-        contract.update_item(without, REF, bytes(8), stage, seal=SEAL)
+        contract.update_item(without, REF, (bytes(8), *SEAL), stage)
 
 
 def test_small_messages_are_small() -> None:
@@ -105,13 +105,13 @@ def test_only_the_files_of_a_reconstruction_are_exported() -> None:
 
 def test_a_masked_update_carries_a_tag_of_the_field_and_its_context() -> None:
     deal = agreed()
-    _, header = contract.update_item(deal, REF, payload_of(deal), "fit", seal=(7, bytes(32)))
+    _, header = contract.update_item(deal, REF, (payload_of(deal), *(7, bytes(32))), "fit")
     assert (header.tag, header.context) == (7, bytes(32))
     for seal in ((0, b""), (7, bytes(31)), (2**61 - 1, bytes(32))):
         with pytest.raises(EgressViolation):
-            contract.update_item(deal, REF, payload_of(deal), "fit", seal=seal)
+            contract.update_item(deal, REF, (payload_of(deal), *seal), "fit")
     with pytest.raises(EgressViolation):
-        contract.update_item(agreed(aggregation="plain"), REF, payload_of(deal), "fit", seal=(7, bytes(32)))
+        contract.update_item(agreed(aggregation="plain"), REF, (payload_of(deal), *(7, bytes(32))), "fit")
 
 
 def run_key(**changes: Any) -> pb.AdvertiseRunKeyRequest:

@@ -147,7 +147,7 @@ def test_a_spec_that_asks_for_more_entries_than_the_site_is_refused_whatever_the
         gappy = site(has_missing=True, allows_missing=True, entries=entries)
         verdict = review(spec(min_entries=6), gappy)
         assert isinstance(verdict, Refuse)
-        assert verdict.why.told == verdict.why.public
+        assert verdict.why.leaving == verdict.why.public
         assert "lower min_entries to 5" in verdict.why.public[0]
 
 
@@ -156,11 +156,11 @@ def test_what_follows_from_the_data_leaves_the_site_as_one_sentence_and_not_besi
     verdict = review(spec(missing=False), bad)
     assert isinstance(verdict, Refuse)
     assert len(verdict.reasons) == 3
-    assert verdict.why.told == (ABOUT_DATA,)
+    assert verdict.why.leaving == (ABOUT_DATA,)
     public = review(spec(missing=False, rows=60), bad)
     assert isinstance(public, Refuse)
     assert len(public.reasons) == 4
-    assert public.why.told == public.why.public
+    assert public.why.leaving == public.why.public
 
 
 def test_the_columns_that_count_are_those_with_an_entry_in_the_features_of_the_spec() -> None:
@@ -276,7 +276,7 @@ def test_a_run_after_few_columns_changed_waits_for_a_person_who_is_told_whom_it_
     (said,) = verdict.why.about_data
     assert "with run-1 it would tell of 1 of the present columns (id-40) and 1 that the data has no longer" in said
     assert "wait until 20 or more have changed, or propose the run with [privacy]" in said
-    assert verdict.why.told == (ABOUT_DATA,)
+    assert verdict.why.leaving == (ABOUT_DATA,)
 
 
 def test_enough_changed_columns_noise_or_a_cohort_of_strangers_need_nobody() -> None:

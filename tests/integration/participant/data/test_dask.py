@@ -34,8 +34,8 @@ from participant.engine.dask_engine import DaskEngine, cut
 from participant.engine.progress import Cancellation, MeteredColumns, ProgressMeter, WorkCancelled
 from participant.engine.thread_engine import Engine
 from participant.session import Consent, actions
-from participant.session.events import AnnouncedConsensus
 from participant.state.store import Store
+from participant.wire_codec import consensus_of
 from tests.support.federation import Federation, relative
 
 pytestmark = [
@@ -221,8 +221,8 @@ class Work:
         )
 
     async def step(self, consensus: Consensus) -> TensorMessage:
-        stage, payload = self._contract.method.stage(consensus.stage), message_bytes(consensus.broadcast)
-        told = AnnouncedConsensus(header_of(payload, stage.down, types.DTYPE_FLOAT64), payload, stage.name)
+        stage, payload = self._contract.terms.method.stage(consensus.stage), message_bytes(consensus.broadcast)
+        told = consensus_of(header_of(payload, stage.down, types.DTYPE_FLOAT64), stage.name, payload)
         step = await self._local.step(self._contract, actions.Compute(consensus.round, told), lambda: True)
         return TensorMessage.unflatten(stage.up, step.vector)
 

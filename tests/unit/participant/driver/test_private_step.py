@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -28,6 +29,7 @@ from participant.engine.thread_engine import Engine
 from participant.session import Consent, actions
 from participant.session.events import AnnouncedConsensus
 from participant.state.store import Store
+from participant.wire_codec import consensus_of
 
 SPEC = parse_spec({"rows": 60, "rank": 2, "participants": ["a", "b", "c"], "privacy": {"epsilon": 1.0, "clip": 1.0}})
 DATA = np.random.default_rng(0).standard_normal((60, 400))
@@ -67,10 +69,10 @@ def consensus(spec: RunSpec, round: int, turn: float) -> AnnouncedConsensus:
     stage = STAGES[round]
     layout = Terms.of(spec).down(stage)
     if round == 0:
-        return AnnouncedConsensus(header_of(b"", layout, types.DTYPE_FLOAT64), stage=stage)
+        return consensus_of(header_of(b"", layout, types.DTYPE_FLOAT64), stage)
     U = np.linalg.qr(np.eye(60, layout.columns) + turn * np.eye(60, layout.columns, -1))[0]
     payload = message_bytes(PrivatePlan(U, 1.0, 1200.0, 0, 0.1, np.zeros(2)).broadcast())
-    return AnnouncedConsensus(header_of(payload, layout, types.DTYPE_FLOAT64), payload, stage)
+    return consensus_of(header_of(payload, layout, types.DTYPE_FLOAT64), stage, payload)
 
 
 def exact(round: int) -> FloatArray:
@@ -120,7 +122,7 @@ async def test_no_second_noise_is_drawn_for_the_opening_under_another_digest(tmp
     site = Site(tmp_path)
     site.enrol()
     work, told = LocalWork("r1", site.services, lambda percent: None), consensus(SPEC, 0, 0.0)
-    told.header.sha256 = bytes(32)
+    told = replace(told, sha256=bytes(32))
     step = await work.step(Contract("r1", "a", Terms.of(SPEC)), actions.Compute(0, told), lambda: True, 3)
     assert step.vector.tobytes() == (await site.step(0)).tobytes()
 

@@ -79,7 +79,7 @@ def enrolled(services: SiteServices, spec: RunSpec = SPEC) -> RunDriver:
 
 
 def deliver(driver: RunDriver, assignment: pb.Assignment) -> None:
-    driver.take(wire_codec.decode(assignment), assignment)
+    driver.take(wire_codec.decode(assignment), assignment.SerializeToString)
 
 
 def key_wanted() -> pb.Assignment:

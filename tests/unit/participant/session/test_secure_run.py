@@ -9,10 +9,8 @@ import pytest
 
 from dcfpca.rpca.method import Consensus, TensorMessage
 from dcfpca.secagg import PastRun, errors
-from dcfpca.wire.receipt import Fate
 from dcfpca.wire.tensors import digested
 from participant.session import History, Reaction, actions, events
-from participant.session.events import ShownSum
 from participant.session.session import Session
 from tests.support.secagg import identity_of
 from tests.support.secure_sessions import NAMES, WaitingCohort, entropy_of, spec_of
@@ -23,7 +21,7 @@ def test_rounds_open_to_the_sum_of_the_updates_and_are_verified_by_everybody() -
     cohort = WaitingCohort().set_up()
     for _ in range(4):
         total = cohort.round()
-        vectors = [computed.vector for name in NAMES if (computed := cohort.sessions[name].computed) is not None]
+        vectors = [step.vector for name in NAMES if (step := cohort.sessions[name].step) is not None]
         np.testing.assert_allclose(total, np.sum(vectors, axis=0), rtol=0, atol=1e-9)
 
 
@@ -40,12 +38,12 @@ def test_a_session_restarted_before_any_step_says_the_same_bytes() -> None:
         opened = restless.opened()
         restless.restarted("a")
         restless.answer("a", opened)
-        before = bytes(restless.sessions["a"].update_bytes(opened.ref))
+        before = bytes(restless.sessions["a"].update(opened.ref)[0])
         restless.restarted("a")
         assert restless.answer("a", opened) == (actions.Submit(opened.ref),)
-        assert bytes(restless.sessions["a"].update_bytes(opened.ref)) == before
+        assert bytes(restless.sessions["a"].update(opened.ref)[0]) == before
         steady.answer("a", steady.opened())
-        assert bytes(steady.sessions["a"].update_bytes(opened.ref)) == before
+        assert bytes(steady.sessions["a"].update(opened.ref)[0]) == before
         # The cohort goes on: the answer of `a` is given again.
         restless.restarted("a")
         steady.restarted("a")
@@ -58,10 +56,10 @@ def test_an_acknowledged_update_that_is_asked_for_again_is_sent_again_as_the_sam
     cohort = WaitingCohort().set_up()
     opened, session = cohort.opened(), cohort.sessions["a"]
     assert cohort.answer("a", opened) == (actions.Submit(opened.ref),)
-    before = bytes(session.update_bytes(opened.ref))
-    session.handle(events.Acknowledged(opened.ref, events.Kind.UPDATE, Fate.ACCEPTED, ""))
+    before = bytes(session.update(opened.ref)[0])
+    session.handle(events.Acknowledged(opened.ref))
     assert session.handle(opened).actions == (actions.Submit(opened.ref),)
-    assert bytes(session.update_bytes(opened.ref)) == before
+    assert bytes(session.update(opened.ref)[0]) == before
 
 
 def test_a_cohort_out_of_order_is_refused_and_changes_nothing() -> None:
@@ -116,8 +114,8 @@ def test_after_the_end_nothing_is_answered_and_the_record_has_no_secret() -> Non
     assert complaint(session.handle(cohort.opened()).actions) == "RunOver"
     again = cohort.restarted("a")
     assert again.secure is not None
-    assert again.secure.state is not None
-    assert not any(any(root) for root in again.secure.state.roots)
+    assert again.secure.record
+    assert not any(any(root) for root in again.secure.side.state.roots)
     assert complaint(again.handle(cohort.opened()).actions) == "RunOver"
 
 
@@ -129,7 +127,7 @@ def test_a_forged_sum_and_a_steered_consensus_are_refused_by_name() -> None:
     assert honest is not None
     forged = np.frombuffer(honest.total, dtype="<u8").copy()
     forged[0] += np.uint64(1)
-    cohort.shown = ShownSum(honest.header, forged.tobytes())
+    cohort.shown = replace(honest, total=forged.tobytes())
     with pytest.raises(errors.WrongSum, match="digest"):
         cohort.answer("a", cohort.opened())
     cohort.shown = honest
@@ -178,7 +176,7 @@ def test_an_implausible_consensus_is_refused_before_anything_is_computed() -> No
 def test_a_site_without_its_keys_says_so_and_answers_nothing() -> None:
     cohort = WaitingCohort().set_up()
     lost = cohort.session("a")
-    lost.restore_keys(NAMES, ())
+    lost.handle(events.Restored(NAMES, ()))
     assert complaint(lost.handle(cohort.opened()).actions) == "LostState"
 
 
@@ -243,9 +241,9 @@ def test_a_site_restored_from_a_backup_says_that_it_lost_its_state_when_the_next
     backup = fixed.record
     cohort.round()
     behind = cohort.session("a")
-    behind.restore_keys(NAMES, (backup, backup))
+    behind.handle(events.Restored(NAMES, (backup, backup)))
     assert complaint(behind.handle(cohort.opened()).actions) == "LostState"
-    assert behind.ref is None
+    assert behind.opened is None
 
 
 def test_a_round_that_fails_after_the_end_of_the_run_is_not_complained_of() -> None:
@@ -263,7 +261,6 @@ def test_no_misfit_is_provoked_where_a_layout_begins(played: int) -> None:
     for _ in range(played):
         cohort.round()
     true = cohort.opened()
-    assert true.announced is not None
     lower = cohort.opened(exponents=[exponent - 8 for exponent in true.announced.exponents])
     session = cohort.sessions["a"]
     assert kinds(session.handle(lower)) == ["Compute"]

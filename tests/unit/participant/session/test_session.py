@@ -10,8 +10,7 @@ import pytest
 
 from dcfpca import secagg
 from dcfpca.run_references import AttemptRef
-from dcfpca.v1 import types_pb2 as types
-from dcfpca.wire.receipt import Fate
+from dcfpca.secagg.errors import SiteFailure
 from participant.session import Reaction, actions, events
 from tests.support.sessions import CONSENSUS, SITES, computed, enrolled, kinds, opened, session_of, spec_of, update_of
 
@@ -27,7 +26,7 @@ def test_a_cohort_that_grows_is_refused() -> None:
 def test_a_second_consensus_for_one_round_is_refused() -> None:
     session = enrolled()
     session.handle(opened(spec_of()))
-    other = replace(CONSENSUS, header=types.TensorHeader(sha256=b"d" * 32))
+    other = replace(CONSENSUS, sha256=b"d" * 32)
     assert kinds(session.handle(opened(spec_of(), attempt=2, consensus=other))) == ["LogRefusal"]
 
 
@@ -43,7 +42,7 @@ def test_an_update_that_was_acknowledged_is_not_sent_again() -> None:
     session.handle(opened(spec_of()))
     (submit,) = session.handle(computed()).actions
     assert session.handle(opened(spec_of())).actions == (submit,)
-    session.handle(events.Acknowledged(AttemptRef("run-1", 1, 1), events.Kind.UPDATE, Fate.ACCEPTED))
+    session.handle(events.Acknowledged(AttemptRef("run-1", 1, 1)))
     assert session.handle(opened(spec_of())) == Reaction()
 
 
@@ -51,7 +50,7 @@ def test_late_assignments_of_earlier_attempts_are_ignored() -> None:
     session = enrolled()
     session.handle(opened(spec_of(), round=2))
     assert session.handle(opened(spec_of(), round=1)) == Reaction()
-    assert session.ref == AttemptRef("run-1", 2, 1)
+    assert session.opened == opened(spec_of(), round=2)
 
 
 def test_a_step_that_ends_after_its_round_is_followed_by_the_present_round() -> None:
@@ -69,16 +68,20 @@ def test_a_plain_update_is_sent_as_computed_and_again_in_the_next_attempt() -> N
     session = enrolled(spec=spec)
     session.handle(opened(spec))
     session.handle(computed())
-    sent = session.update_bytes(AttemptRef("run-1", 1, 1))
-    assert sent == update_of("a").tobytes()
-    assert session.handle(opened(spec, attempt=2)).actions == (actions.Submit(AttemptRef("run-1", 1, 2)),)
-    assert session.update_bytes(AttemptRef("run-1", 1, 2)) == sent
+    sent = session.update(AttemptRef("run-1", 1, 1))
+    assert (bytes(sent[0]), *sent[1:]) == (update_of("a").tobytes(), 0, b"")
+    # The driver finds that the step of the round is there, and computes nothing.
+    assert session.handle(opened(spec, attempt=2)).actions == (actions.Compute(1, CONSENSUS),)
+    assert session.step is not None
+    second = AttemptRef("run-1", 1, 2)
+    assert session.handle(events.Answered(session.step, second)).actions == (actions.Submit(second),)
+    assert session.update(second) == sent
 
 
 def test_a_failed_step_sits_the_round_out_and_is_tried_again_when_asked_again() -> None:
     session = enrolled()
     session.handle(opened(spec_of()))
-    assert kinds(session.handle(events.ComputeFailed(1, "no memory"))) == ["LogRefusal"]
+    assert kinds(session.handle(events.RoundRefused(1, SiteFailure("no memory")))) == ["LogRefusal"]
     assert "Compute" in kinds(session.handle(opened(spec_of())))
 
 

@@ -14,10 +14,10 @@ from dcfpca import logs
 from dcfpca.errors import UnusableState
 from dcfpca.spec import RunSpec
 from participant.session import Consent
+from participant.session.events import LocalStep
 from participant.state.database import DATABASE, VERSION
 from participant.state.directory import unusable_state
 from participant.state.ledger import verify
-from participant.state.step_files import LocalStep
 from participant.state.store import Store
 
 KEPT = Path(__file__).parents[3] / "vectors" / "kept"

@@ -13,8 +13,9 @@ import pytest
 from dcfpca.atomic_files import sync_directory, sync_file
 from dcfpca.secagg import SecureSite
 from dcfpca.secagg.state import latest
+from participant.session.events import LocalStep
 from participant.state.key_record import KeyRecord, read_slots
-from participant.state.step_files import LocalStep, StepFiles
+from participant.state.step_files import StepFiles
 from tests.support.power_cuts import Killed, UnsyncedDisk
 from tests.support.secure_relay import Relay, opening_of, random_updates, terms_of
 

@@ -17,10 +17,10 @@ from dcfpca.secagg import PastRun
 from dcfpca.spec import RunSpec
 from participant.commands.approve import approve_run
 from participant.session import Consent
+from participant.session.events import LocalStep
 from participant.state.database import DATABASE
 from participant.state.directory import only_daemon
 from participant.state.key_record import noise_file
-from participant.state.step_files import LocalStep
 from participant.state.store import Store
 
 SPEC = RunSpec(rows=5, rank=2)
@@ -67,7 +67,7 @@ def test_the_last_local_step_survives_a_restart_bit_by_bit(directory: Path) -> N
     store.close()
     found = Store(directory).step("run-1")
     assert found is not None
-    assert (found.round, found.consensus) == (3, bytes([3]) * 32)
+    assert (found.round, found.consensus_sha256) == (3, bytes([3]) * 32)
     np.testing.assert_array_equal(found.vector, step_of(3).vector)
     np.testing.assert_array_equal(found.snapshot["V"], step_of(3).snapshot["V"])
 

@@ -1,4 +1,4 @@
-"""One round of a secure run: fetch the consensus, judge it, verify the sum before, compute, mask.
+"""One round at a site: fetch the consensus, judge it, verify the sum before, compute, mask.
 
 No further round opens after the last one, so nobody else would find out: each site checks for itself that the final
 consensus follows from the last sum, whatever its size, before it forms results from it.
@@ -7,63 +7,78 @@ consensus follows from the last sum, whatever its size, before it forms results 
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 
 from dcfpca.errors import BadMessage
 from dcfpca.logs import log
 from dcfpca.rpca.method import Consensus, Outcome
 from dcfpca.secagg.checking_turns import members_in_turn, unforeseen_draw
 from dcfpca.secagg.errors import Evidence, ImplausibleConsensus, SecureSumRefusal, SiteFailure, WrongConsensus, WrongSum
-from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.wire.tensors import DigestedBytes, message_bytes, message_from
+from participant import wire_codec
 from participant.contract import Contract
 from participant.driver.local_work import LocalWork
-from participant.driver.outgoing import INLINE_UPDATE_BYTES
-from participant.driver.saved_events import computed_event
 from participant.driver.site_services import SiteServices
 from participant.policy import wants_verification
 from participant.session import Session, actions, events
-from participant.session.events import ShownSum
+from participant.session.events import CheckedSum, Opened, ShownSum
 from participant.session.secure_run import SecureRun
 from participant.session.verification import check_announced, check_final, following, has_announced_memory
 
+# Below this size, masking on the event loop takes less time than handing the work to a thread.
+INLINE_UPDATE_BYTES = 1 << 20
+
 
 async def answer_round(
-    services: SiteServices, local: LocalWork, agreed: Contract, session: Session, action: actions.Compute
+    services: SiteServices,
+    local: LocalWork,
+    agreed: Contract,
+    session: Session,
+    action: actions.Compute,
+    wanted: Callable[[], bool],
 ) -> events.Answered:
     """The answer to the round now open. Raises the refusal that the announcement deserves; nothing is pinned yet."""
     run = session.secure
-    assert run is not None
-    check = SumCheck(services, agreed, run, session, action)
+    if run is None:
+        return await _plain_answer(local, agreed, session, action, wanted)
+    check = SumCheck(services, agreed, run, session, action.round)
     if not action.consensus.inline and (derived := await check.consensus_bytes()) is not None:
         local.take_consensus(action.consensus, derived)
-    elif (computed_on := run.seen(session.computed)) is not None and computed_on.round == action.round:
+    elif (computed_on := run.seen(session.step)) is not None and computed_on.round == action.round:
         # After a restart: by now the aggregator may hold the consensus of a later round only.
         local.take_consensus(action.consensus, message_bytes(computed_on.broadcast))
     payload = await local.consensus_bytes(agreed, action.consensus, action.round)
-    opened, opening, vector = session.admit(action.round, payload)
-    if vector is None:
-        await check.announced(opened, payload)
-        checked = run.digest_of(opening)
-        step = await local.step(agreed, action, lambda: not session.finished, len(run.cohort), checked)
-        computed = computed_event(step)
-    else:
-        assert session.computed is not None
-        computed = session.computed
-    made = computed.vector
-    if made.nbytes <= INLINE_UPDATE_BYTES:
-        return events.Answered(computed, run.answer(opened.ref, opening, made))
-    return events.Answered(computed, await services.engine.run(lambda: run.answer(opened.ref, opening, made)))
+    admitted, checked = session.admit(action.round, payload), None
+    step = admitted.step
+    if step is None:
+        checked = await check.announced(admitted.opened, payload)
+        step = await local.step(agreed, action, wanted, len(run.cohort), admitted.bound)
+    if step.vector.nbytes <= INLINE_UPDATE_BYTES:
+        return run.answer(admitted, step, checked)
+    return await services.engine.run(lambda: run.answer(admitted, step, checked))
+
+
+async def _plain_answer(
+    local: LocalWork, agreed: Contract, session: Session, action: actions.Compute, wanted: Callable[[], bool]
+) -> events.Answered:
+    """The update as it is; a later attempt at the same round sends the one that was computed in an earlier."""
+    ref, step = session.open_round(action.round).ref, session.step
+    if step is None or (step.round, step.consensus_sha256) != (action.round, action.consensus.sha256):
+        step = await local.step(agreed, action, wanted)
+    return events.Answered(step, ref)
 
 
 class SumCheck:
     """Checks the last sum that this site had a part in, and what follows from it, as often as the policy says."""
 
-    def __init__(
-        self, services: SiteServices, agreed: Contract, run: SecureRun, session: Session, action: actions.Compute
-    ) -> None:
-        self._services, self._agreed, self._run = services, agreed, run
-        self._opened, self._round = session.latest, action.round
-        self._before = run.seen(session.computed)
+    def __init__(self, services: SiteServices, agreed: Contract, run: SecureRun, session: Session, round: int) -> None:
+        self._services, self._terms, self._run = services, agreed.terms, run
+        self._opened, self._round = session.opened, round
+        before = run.seen(session.step)
+        # A sum is checked where its round is the last that this site answered: of another it could not tell the tag.
+        comes_before = before is not None and before.round == run.side.state.round and before.round < round
+        self._before = before if comes_before else None
+        self._due = self._before is not None and self._is_due(self._before)
         self._expected: Consensus | None = None
 
     async def consensus_bytes(self) -> bytes | None:
@@ -72,56 +87,49 @@ class SumCheck:
         expected = await self._follows()
         return message_bytes(expected.broadcast) if expected is not None else None
 
-    async def announced(self, opened: events.Opened, payload: DigestedBytes) -> None:
+    async def announced(self, opened: Opened, payload: DigestedBytes) -> CheckedSum | None:
         """Refuse an announcement that does not follow from the sum, if it is checked in this round."""
         if opened is not self._opened:
             self._opened, self._expected = opened, None
         expected, before = await self._follows(), self._before
-        if expected is None or opened.announced is None or before is None:
-            return
-        told, run, terms = opened.announced, self._run, self._agreed.terms
-        consensus = message_from(terms.down(opened.consensus.stage), payload.data)
-        check_announced(terms, run.side, before, told, consensus, expected)
-        run.checked = payload.sha256
+        if expected is None or before is None:
+            return None
+        consensus = message_from(self._terms.down(opened.consensus.stage), payload.data)
+        check_announced(self._terms, self._run.side, before, opened.announced, consensus, expected)
+        log("sum_verified", level="debug", run=self._run.run_id, round=before.round)
         # A memory that other rounding made another is shown with the next sum, which is then checked as well.
-        run.verified = expected if self._is_due(before) and not has_announced_memory(told, expected) else None
-        log("sum_verified", level="debug", run=run.run_id, round=before.round)
+        differs = self._due and not has_announced_memory(opened.announced, expected)
+        return CheckedSum(payload.sha256, expected if differs else None)
 
     async def _follows(self) -> Consensus | None:
         """What follows from the sum of the round before; None if it is not checked in this round."""
-        if self._expected is not None:
-            return self._expected
         run, before, opened = self._run, self._before, self._opened
-        if before is None or opened is None or run.state is None:
-            return None
-        if run.state.round != before.round or before.round >= self._round:
-            return None
+        if self._expected is not None or before is None or opened is None:
+            return self._expected
         known = run.verified if run.verified is not None and run.verified.round == before.round else None
-        told = opened.announced
-        if told is None or not (self._is_due(before) or (known is not None and known.round > 0)):
+        if not self._due and (known is None or known.round == 0):
             return None
-        shown = await self._shown(before, opened)
-        terms, side = self._agreed.terms, run.side
-        self._expected = await self._services.engine.run(lambda: following(terms, side, before, shown, told, known))
+        shown, terms, side = await self._shown(before, opened), self._terms, run.side
+        self._expected = await self._services.engine.run(
+            lambda: following(terms, side, before, shown, opened.announced, known)
+        )
         return self._expected
 
     def _is_due(self, before: Consensus) -> bool:
         turn = self._services.site.name in members_in_turn(self._run.cohort, self._round)
         draw = unforeseen_draw(self._run.side.state.roots, self._round)
-        size = self._agreed.terms.update_bytes(before.stage)
+        size = self._terms.update_bytes(before.stage)
         return wants_verification(self._services.site.facts.policy, size, draw, turn=turn)
 
-    async def _shown(self, before: Consensus, opened: events.Opened) -> ShownSum:
-        size, state, told = self._agreed.terms.update_bytes(before.stage), self._run.state, opened.announced
-        assert state is not None
-        assert told is not None
+    async def _shown(self, before: Consensus, opened: Opened) -> ShownSum:
+        size = self._terms.update_bytes(before.stage)
         if opened.shown is not None and len(opened.shown.total) == size:
             return opened.shown
-        request = pb.FetchSumRequest(run_id=self._run.run_id, round=before.round)
         try:
-            return ShownSum(*await self._services.link.fetch_sum(request, size))
+            return wire_codec.sum_of(*await self._services.link.fetch_sum(self._run.run_id, before.round, size))
         except BadMessage as error:
-            proof = Evidence(before.round, state.opening, bytes(told.previous_sum), bytes(32))
+            bound, announced = self._run.side.state.opening, opened.announced.previous_sum
+            proof = Evidence(before.round, bound, announced, bytes(32))
             sentence = f"the aggregator does not show the sum of round {before.round}: {error}"
             raise WrongSum(sentence, evidence=proof) from error
 
@@ -145,7 +153,7 @@ async def final_is_verified(
     services: SiteServices, local: LocalWork, agreed: Contract, session: Session, action: actions.Finish
 ) -> bool:
     """True if the final consensus follows from the last sum that this site had a part in, or is one that it checked
-    before it answered, as where an operator ends a run within a round. False if that cannot be told here: the site
+    before it answered, as where an operator ends a run within a round. False if that does not show here: the site
     checks nothing, left the check of that round to the members in turn, was restarted since, or the aggregator does not
     show the sum. False, too, if the aggregator reports another outcome than the one that follows here.
 
@@ -155,7 +163,7 @@ async def final_is_verified(
     if run is None or services.site.facts.policy.verify == "never":
         return False
     payload = (await local.consensus_bytes(agreed, final, action.round, final=True)).data
-    before, side = run.seen(session.computed), run.closing
+    before, side = run.seen(session.step), run.closing
     if before is None or side is None:
         return False
     claimed = next((outcome for outcome in Outcome if outcome.value == action.outcome), None)
@@ -163,15 +171,15 @@ async def final_is_verified(
         return final.sha256 == run.checked  # members in turn may have refused it, and nobody would know
     if side.state.round != before.round:
         return False
-    request = pb.FetchSumRequest(run_id=run.run_id, round=before.round)
     try:
-        shown = ShownSum(*await services.link.fetch_sum(request, terms.update_bytes(before.stage)))
+        size = terms.update_bytes(before.stage)
+        shown = wire_codec.sum_of(*await services.link.fetch_sum(run.run_id, before.round, size))
     except BadMessage:
         return False
     try:
-        told = message_from(terms.down(final.stage), payload)
+        announced = message_from(terms.down(final.stage), payload)
     except BadMessage as error:
         raise WrongConsensus(f"the final consensus cannot be true: {error}") from error
-    known = run.verified
-    expected = await services.engine.run(lambda: check_final(terms, side, before, shown, (told, final.stage), known))
+    ends, known = (announced, final.stage), run.verified
+    expected = await services.engine.run(lambda: check_final(terms, side, before, shown, ends, known))
     return expected.outcome is claimed
