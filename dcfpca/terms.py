@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from dcfpca.method_memory import snapshot_format
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Layout
 from dcfpca.rpca.stage_list import Method
@@ -39,6 +40,11 @@ class Terms:
     def digest(self) -> bytes:
         """SHA-256 of the spec's canonical bytes."""
         return self.spec.digest()
+
+    @cached_property
+    def snapshot_format(self) -> str:
+        """The format of what a site keeps between the rounds."""
+        return snapshot_format(self.spec)
 
     @cached_property
     def number_bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""Whether a site takes part in a proposed run, by its policy, its data and what earlier runs have told. Pure.
+"""Whether a site takes part in a proposed run, by its policy, its data and what earlier runs have revealed. Pure.
 
 Whatever the policy does not allow is refused, and a refusal states all its reasons at once; but what follows from the
 data stays at the site.
@@ -44,25 +44,30 @@ def review(
     )
     if refused := Reasons(public, (*_data_reasons(spec, site), *_column_reasons(spec, site))):
         return Refuse(refused)
-    is_open = spec.aggregation == "secure" and not spec.participants  # then the cohort is judged once it is known
-    exposed = Reasons() if is_open else check_exposure(spec, site, spec.participants, past)
-    asked = Reasons((*_start_reasons(spec, knows_start), *exposed.public), exposed.about_data)
+    asked = _doubts(spec, site, past, knows_start)
     return Accept(site.policy.manual_approval or bool(asked), asked)
 
 
-def _start_reasons(spec: RunSpec, knows_start: bool) -> list[str]:
-    """A first U of the proposer's choice is a question about the columns that lie along it."""
-    if not spec.warm_start or knows_start or spec.aggregation == "plain":
-        return []
-    return [f"the run begins at the subspace of {spec.warm_start}, which is no result that this site has verified"]
+def _doubts(spec: RunSpec, site: SiteFacts, past: Sequence[PastRun], knows_start: bool) -> Reasons:
+    """Why a person decides about a run that nothing forbids."""
+    if spec.aggregation == "plain":  # everybody's update is seen anyway, and no sum singles out a member
+        return Reasons((), _changed_columns(spec, site, frozenset(spec.participants), past))
+    # Without a list of participants the cohort is judged once it is known.
+    exposed = check_exposure(spec, site, spec.participants, past) if spec.participants else Reasons()
+    if not spec.warm_start or knows_start:
+        return exposed
+    # A first U of the proposer's choice is a question about the columns that lie along it.
+    start = f"the run begins at the subspace of {spec.warm_start}, which is no result that this site has verified"
+    return Reasons((start, *exposed.public), exposed.about_data)
 
 
 def check_exposure(spec: RunSpec, site: SiteFacts, cohort: Collection[str], past: Sequence[PastRun]) -> Reasons:
-    """Why this run would tell, with past ones over some of the same columns, of too few members or columns alone."""
+    """Why this secure run would tell, with past ones over some of the same columns, of too few members or columns
+    alone."""
     if not past:
         return Reasons()
     overlapping = [run for run in past if run.cohort and _overlaps(site, run)]
-    found = exposure(overlapping, frozenset(cohort), site.policy.min_cohort) if spec.aggregation == "secure" else None
+    found = exposure(overlapping, frozenset(cohort), site.policy.min_cohort)
     members = () if found is None else (f"the cohort differs too little from an earlier one: {found}",)
     return Reasons(members, _changed_columns(spec, site, frozenset(cohort), past))
 
@@ -88,7 +93,7 @@ def _changed_columns(
     ways_out = f"wait until {fewest} or more have changed, or propose the run with [privacy]"
     if not found.places.size and not found.gone:
         runs = ", ".join(found.runs)
-        return (f"with the runs {runs} it cannot be told whether too few columns would be exposed; {ways_out}",)
+        return (f"with the runs {runs} nobody can say whether too few columns would be exposed; {ways_out}",)
     ids = [site.id_at(int(place)) for place in found.places]
     whom = f"{len(ids)} of the present columns ({', '.join(ids)})" if ids else "none of the present columns"
     gone = f" and {found.gone} that the data has no longer" if found.gone else ""

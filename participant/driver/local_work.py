@@ -164,9 +164,10 @@ class LocalWork:
         vector.flags.writeable = False  # what is sent again is what was sent
         # A secure run holds the next consensus against this one. What it answers is pinned for good, so the numbers
         # must outlive a power cut.
-        computed_on = consensus.broadcast.flat() if agreed.masked else np.zeros(0)
+        masked = agreed.masked
+        computed_on = consensus.broadcast.flat() if masked else np.zeros(0)
         step = LocalStep(round, asked, vector, site.snapshot(), computed_on, consensus.stage, opening)
-        store.save_step(self._run_id, agreed.terms.spec, step, durable=agreed.masked)
+        store.save_step(self._run_id, agreed.terms.snapshot_format, step, durable=masked)
         return step
 
     def _progressed(self, percent: int) -> None:

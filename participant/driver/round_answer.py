@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from dcfpca.errors import BadMessage
 from dcfpca.logs import log
+from dcfpca.method_memory import encode_memory, memory_digest
 from dcfpca.rpca.method import Consensus, Outcome
 from dcfpca.secagg.checking_turns import members_in_turn, unforeseen_draw
 from dcfpca.secagg.errors import Evidence, ImplausibleConsensus, SecureSumRefusal, SiteFailure, WrongConsensus, WrongSum
@@ -23,7 +24,7 @@ from participant.policy import wants_verification
 from participant.session import Session, actions, events
 from participant.session.events import CheckedSum, Opened, ShownSum
 from participant.session.secure_run import SecureRun
-from participant.session.verification import check_announced, check_final, following, has_announced_memory
+from participant.session.verification import check_announced, check_final, following
 
 # Below this size, masking on the event loop takes less time than handing the work to a thread.
 INLINE_UPDATE_BYTES = 1 << 20
@@ -73,7 +74,7 @@ class SumCheck:
 
     def __init__(self, services: SiteServices, agreed: Contract, run: SecureRun, session: Session, round: int) -> None:
         self._services, self._terms, self._run = services, agreed.terms, run
-        self._opened, self._round = session.opened, round
+        self._opened, self._round, self._name = session.opened, round, agreed.name
         before = run.seen(session.step)
         # A sum is checked where its round is the last that this site answered: of another it could not tell the tag.
         comes_before = before is not None and before.round == run.side.state.round and before.round < round
@@ -98,7 +99,7 @@ class SumCheck:
         check_announced(self._terms, self._run.side, before, opened.announced, consensus, expected)
         log("sum_verified", level="debug", run=self._run.run_id, round=before.round)
         # A memory that other rounding made another is shown with the next sum, which is then checked as well.
-        differs = self._due and not has_announced_memory(opened.announced, expected)
+        differs = self._due and memory_digest(encode_memory(expected.memory)) != opened.announced.memory_sha256
         return CheckedSum(payload.sha256, expected if differs else None)
 
     async def _follows(self) -> Consensus | None:
@@ -116,7 +117,7 @@ class SumCheck:
         return self._expected
 
     def _is_due(self, before: Consensus) -> bool:
-        turn = self._services.site.name in members_in_turn(self._run.cohort, self._round)
+        turn = self._name in members_in_turn(self._run.cohort, self._round)
         draw = unforeseen_draw(self._run.side.state.roots, self._round)
         size = self._terms.update_bytes(before.stage)
         return wants_verification(self._services.site.facts.policy, size, draw, turn=turn)

@@ -203,13 +203,13 @@ class RunDriver:
             self._tasks.start(f"{MESSAGE}{opened.ref} progress", work)
 
     async def _finish(self, action: actions.Finish) -> None:
-        consent, secure, verified = self.session.consent, self.session.secure, None
+        consent, verified = self.session.consent, None
         assert consent is not None
-        if secure is not None:
+        if self._agreed.masked:
             try:
                 verified = await final_is_verified(self._services, self._local, self._agreed, self.session, action)
-                if not verified and secure.end_refusal is not None:
-                    raise secure.end_refusal
+                if not verified and self.session.end_refusal is not None:
+                    raise self.session.end_refusal
             except SecureSumRefusal as error:
                 self.take(events.EndRefused(error))
                 return

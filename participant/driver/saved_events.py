@@ -33,8 +33,8 @@ def save_event(
     """
     store, run_id = services.store, session.run_id
     secure = session.secure
-    if secure is not None and not isinstance(event, events.Opened) and secure.record:
-        _save_keys(services, secure, event)
+    if secure is not None:
+        _save_secure(services, secure, event, source)
     if session.consent is not None and session.consent is not before:
         _save_consent(services, run_id, session.consent)
         return
@@ -42,12 +42,8 @@ def save_event(
         case events.Proposed():
             why, private = session.enrolment.asked_because, session.site.policy.private
             store.save_waiting(run_id, event.spec, event.digest, private, _now_ms(), why)
-        case events.Opened():
-            # A plain attempt has no secrets and only one possible answer, so there is nothing to keep unchanged.
-            if secure is not None:
-                store.save_opening(run_id, source())
-        case events.Answered() | events.KeyWanted() | events.RosterClosed() | events.SharesRelayed():
-            pass  # the key record says it all
+        case events.Opened() | events.Answered() | events.KeyWanted() | events.RosterClosed() | events.SharesRelayed():
+            pass  # only a secure run saves these: a plain attempt has no secrets and only one possible answer
         case events.Ended(status="finished") if session.consent is not None and session.consent.accept:
             store.forget_opening(run_id)  # the run is over at this site once its results are written
         case events.Ended() | events.TurnedDown():
@@ -72,14 +68,21 @@ def _save_consent(services: SiteServices, run_id: str, consent: Consent) -> None
     store.privacy.settle(run_id, now_ms)
 
 
-def _save_keys(services: SiteServices, run: SecureRun, event: events.Event) -> None:
+def _save_secure(services: SiteServices, run: SecureRun, event: events.Event, source: Callable[[], bytes]) -> None:
+    """Save the announcement of a round, or the key record with what must be on the disk before it."""
+    store = services.store
+    if isinstance(event, events.Opened):
+        store.save_opening(run.run_id, source())
+        return
+    if not (record := run.record):
+        return  # the set-up has not begun
     if isinstance(event, events.Answered):
-        services.store.save_exposure(services.site.column_set.digest, run.run_id, run.cohort)
+        store.save_exposure(services.site.column_set.digest, run.run_id, run.cohort)
     if isinstance(event, events.KeyWanted):
-        services.store.pin_data(run.run_id, services.site.pinned_digest)
+        store.pin_data(run.run_id, services.site.pinned_digest)
         if run.spec.privacy is not None:
-            services.store.make_noise_key(run.run_id, os.urandom(KEY_BYTES))
-    services.store.save_keys(run.run_id, run.cohort, run.record)
+            store.make_noise_key(run.run_id, os.urandom(KEY_BYTES))
+    store.save_keys(run.run_id, run.cohort, record)
 
 
 def saved_events(store: Store, row: RunRow, step: LocalStep | None) -> list[events.Event]:

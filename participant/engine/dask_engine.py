@@ -114,9 +114,9 @@ class DaskSite:
         self._certificate: dict[str, float] = {}
         self._cancellation = columns.cancellation if isinstance(columns, MeteredColumns) else Cancellation()
 
-    def answer(self, told: Consensus) -> TensorMessage:
+    def answer(self, consensus: Consensus) -> TensorMessage:
         """The combined answer of the shards."""
-        return self._method.partitioned_answer(self, told)
+        return self._method.partitioned_answer(self, consensus)
 
     def total(self, task: PartTask) -> FloatArray:
         """The sum over the shards, added up on the workers.
@@ -183,11 +183,11 @@ class DaskSite:
         """Start from the data: the snapshot has no V_i."""
         self._states = [{} for _ in self._shards]
 
-    def finish(self, told: Consensus) -> Iterator[ResultBlock]:
+    def finish(self, consensus: Consensus) -> Iterator[ResultBlock]:
         """The shards' results, one after the other."""
         figures: list[tuple[int, dict[str, float]]] = []
         for shard, block, state in zip(self._shards, self._blocks, self._states, strict=True):
-            done = self._client.submit(conclude, block, self._method, state, told, pure=False)
+            done = self._client.submit(conclude, block, self._method, state, consensus, pure=False)
             parts, certificate = self._result(done, [done])
             figures.append((shard.stop - shard.start, certificate))
             yield from (replace(part, start=part.start + shard.start) for part in parts)

@@ -161,9 +161,9 @@ class PartitionedSite:
         self._states = PartStates(workers.scratch)
         self._certificate: dict[str, float] = {}
 
-    def answer(self, told: Consensus) -> TensorMessage:
+    def answer(self, consensus: Consensus) -> TensorMessage:
         """The combined answer of the parts."""
-        return self._method.partitioned_answer(self, told)
+        return self._method.partitioned_answer(self, consensus)
 
     def total(self, task: PartTask) -> FloatArray:
         """The sum over the parts, added in their order, so that it does not depend on the number of threads."""
@@ -194,10 +194,10 @@ class PartitionedSite:
             for array in state.values():
                 release_pages(array)
 
-    def finish(self, told: Consensus) -> Iterator[ResultBlock]:
+    def finish(self, consensus: Consensus) -> Iterator[ResultBlock]:
         """The parts' results, in order."""
         figures: list[tuple[int, dict[str, float]]] = []
-        for place, (blocks, certificate) in enumerate(self._over_parts(partial(self._conclude, told))):
+        for place, (blocks, certificate) in enumerate(self._over_parts(partial(self._conclude, consensus))):
             start, stop = self.parts[place]
             figures.append((stop - start, certificate))
             yield from (replace(block, start=block.start + start) for block in blocks)
@@ -222,12 +222,12 @@ class PartitionedSite:
         with self._workers.cores:
             return step(block, self._method, state, task, self._cancellation)
 
-    def _conclude(self, told: Consensus, place: int) -> tuple[list[ResultBlock], dict[str, float]]:
+    def _conclude(self, consensus: Consensus, place: int) -> tuple[list[ResultBlock], dict[str, float]]:
         if self._held:
-            return list(self._held[place].finish(told)), self._held[place].certificate()
+            return list(self._held[place].finish(consensus)), self._held[place].certificate()
         block, state = self._read(place)
         with self._workers.cores:
-            return conclude(block, self._method, state, told, self._cancellation)
+            return conclude(block, self._method, state, consensus, self._cancellation)
 
     def _read(self, place: int) -> tuple[FloatArray, State]:
         return self.columns.read(*self.parts[place]), self._states.get(place)
@@ -269,11 +269,11 @@ def step(
 
 
 def conclude(
-    block: FloatArray, method: Method, state: State, told: Consensus, cancellation: Cancellation | None = None
+    block: FloatArray, method: Method, state: State, consensus: Consensus, cancellation: Cancellation | None = None
 ) -> tuple[list[ResultBlock], dict[str, float]]:
     """The result blocks and the certificate of a part."""
     site = _site(block, method, state, cancellation)
-    return list(site.finish(told)), site.certificate()
+    return list(site.finish(consensus)), site.certificate()
 
 
 def combined(figures: Sequence[tuple[int, Mapping[str, float]]]) -> dict[str, float]:

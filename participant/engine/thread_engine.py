@@ -187,13 +187,13 @@ class IdleSite:
         self._method = method
         self._shape = columns.shape
 
-    def answer(self, told: Consensus) -> TensorMessage:
+    def answer(self, consensus: Consensus) -> TensorMessage:
         """Zeros, but for counts of columns that are large enough for any rank: no sum without them can be true."""
-        update, columns = self._method.stage(told.stage).up.zeros(), float(self._shape[0])
-        if told.stage == OPEN:
+        update, columns = self._method.stage(consensus.stage).up.zeros(), float(self._shape[0])
+        if consensus.stage == OPEN:
             update.scalars[0] = columns
         else:
-            update.scalars[[0, 3]] = columns / RoundPlan.of(told.broadcast).columns
+            update.scalars[[0, 3]] = columns / RoundPlan.of(consensus.broadcast).columns
         return update
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
@@ -203,9 +203,9 @@ class IdleSite:
     def restore(self, snapshot: Mapping[str, NDArray[np.generic]]) -> None:
         """Nothing to restore."""
 
-    def finish(self, told: Consensus) -> Iterator[ResultBlock]:
+    def finish(self, consensus: Consensus) -> Iterator[ResultBlock]:
         """An empty result of the right shape."""
-        width = told.broadcast.tensor.shape[1]
+        width = consensus.broadcast.tensor.shape[1]
         yield ResultBlock(
             0, np.zeros(self._shape), scipy.sparse.csc_array(self._shape), np.zeros((self._shape[1], width))
         )

@@ -83,7 +83,7 @@ def verdict_entry(verdict: Verdict | None, outcome: str, standing: str = "") -> 
 
 
 def site_standing(judge: ScoringModel | None, certificate: Mapping[str, float]) -> str:
-    """A sentence where far more of this site is flagged than over all sites; it is computed here and told to nobody."""
+    """A sentence where far more of this site is flagged than over all sites; it never leaves the site."""
     if judge is None or judge.plan.ending is FitEnding.EXACT or not judge.plan.has_null:
         return ""
     own, pooled = certificate.get("outlier_share", 0.0), float(judge.plan.verdict[VERDICT.index("flagged")])

@@ -8,7 +8,7 @@ from dcfpca.spec import RunSpec
 from participant.policy import SiteFacts
 from participant.review import check_cohort
 from participant.session.actions import Action
-from participant.session.events import Answered, Opened
+from participant.session.events import Answered, Opened, Restored
 
 
 class PlainRun:
@@ -18,9 +18,13 @@ class PlainRun:
         self._spec, self._site = spec, site
         self._cohort: tuple[str, ...] = ()
 
-    def check_announced(self, event: Opened, before: Opened | None) -> None:
-        """Raise BadMessage when the cohort grew, a round has a second, different consensus, or is beyond the last.
+    def restore(self, event: Restored) -> None:
+        """Nothing: a plain run has no keys to take up again."""
 
+    def check_announced(self, event: Opened, before: Opened | None) -> tuple[str, ...]:
+        """Why the site withdraws instead of answering this round; empty when it answers.
+
+        Raises BadMessage when the cohort grew, a round has a second, different consensus, or is beyond the last.
         `before` is the latest announcement of the run. The cohort is that of the first one.
         """
         if event.ref.round > self._spec.last_round:
@@ -30,9 +34,6 @@ class PlainRun:
         if before and before.ref.round == event.ref.round and before.consensus.sha256 != event.consensus.sha256:
             raise BadMessage(f"a second, different consensus was announced for round {event.ref.round}")
         self._cohort = self._cohort or event.cohort
-
-    def objections(self, event: Opened) -> tuple[str, ...]:
-        """Why the site withdraws instead of answering this round; empty when it answers."""
         return check_cohort(self._spec, self._site, event.cohort)
 
     def lost_answer(self, event: Opened, before: Opened) -> bool:

@@ -81,8 +81,6 @@ class SecureRun:
         """What this site last found to follow; its memory is held against the one that is shown in the next round."""
         self.checked = b""
         """SHA-256 of the last consensus that this site itself has checked to follow; empty after a restart since."""
-        self.end_refusal: SecureSumRefusal | None = None
-        """Why this site refused a final consensus; from then on it believes only one that it can check."""
 
     def restore(self, event: Restored) -> None:
         """Take up the record that was saved before a restart; without a whole one the run cannot be gone on with."""
@@ -140,8 +138,9 @@ class SecureRun:
             self.side.complete(event.roster, event.shares)
         return ()
 
-    def check_announced(self, event: Opened, before: Opened | None) -> None:
-        """Raise the refusal that an opening deserves, as far as that shows before its consensus is there.
+    def check_announced(self, event: Opened, before: Opened | None) -> tuple[str, ...]:
+        """Raise the refusal that an opening deserves, as far as that shows before its consensus is there. Nothing is a
+        reason to withdraw: the cohort was judged before the set-up, and never changes.
 
         A round is opened once every member's answer to the one before was added, this site's among them. So a site
         whose record knows nothing of that answer was restored from a backup.
@@ -154,9 +153,6 @@ class SecureRun:
         if round > self.terms.last_round:
             raise PastLastRound(f"round {round} is beyond the last of the spec, {self.terms.last_round}")
         side.check_receipt(round - 1)
-
-    def objections(self, event: Opened) -> tuple[str, ...]:
-        """None: a secure run's cohort was judged before its set-up, and never changes."""
         return ()
 
     def lost_answer(self, event: Opened, before: Opened) -> bool:

@@ -87,6 +87,8 @@ class Session:
         """The last local step. It is kept, because a later attempt at the same round sends its update again."""
         self.secure: SecureRun | None = None
         """The site's part in a secure run that it takes part in; None in a plain run."""
+        self.end_refusal: SecureSumRefusal | None = None
+        """Why this site refused a final consensus; from then on it believes only one that it can check."""
         self._run: SecureRun | PlainRun | None = None  # None before the site takes part
         self._answer: Answered | None = None  # to the attempt now open
         self._acknowledged = False
@@ -139,12 +141,14 @@ class Session:
 
         What is returned may be answered.
         """
-        if self.finished or self.secure is None:
-            raise RunOver(f"run {self.run_id} is over at this site")
-        return self.secure.admit(self.open_round(round), payload, self.step)
+        opened = self.open_round(round)
+        assert self.secure is not None
+        return self.secure.admit(opened, payload, self.step)
 
     def open_round(self, round: int) -> Opened:
         """The announcement of the latest attempt at this round; OutOfTurn when another round is open by now."""
+        if self.finished:
+            raise RunOver(f"run {self.run_id} is over at this site")
         if self.opened is None or self.opened.ref.round != round:
             raise OutOfTurn(f"round {round} is not open any more")
         return self.opened
@@ -156,7 +160,9 @@ class Session:
             case Approved():
                 return self._enrolled(self.enrolment.approve())
             case Restored():
-                return self._restored(event)
+                if self._run is not None:
+                    self._run.restore(event)
+                return NOTHING
             case Opened():
                 return self._opened(event)
             case KeyWanted() | RosterClosed() | SharesRelayed():
@@ -202,11 +208,6 @@ class Session:
         start = self._history.result_of(consent.spec.warm_start) if consent.spec.warm_start else b""
         self._run = self.secure = SecureRun(self.run_id, self.terms, consent.digest, self._identity, start)
 
-    def _restored(self, event: Restored) -> Reaction:
-        if self.secure is not None:
-            self.secure.restore(event)
-        return NOTHING
-
     def _refusal(self, error: SecureSumRefusal) -> tuple[Action, ...]:
         complaint = self._run.complain(error) if self._run is not None else ()
         return (LogRefusal(type(error).__name__, str(error)), *complaint)
@@ -239,11 +240,11 @@ class Session:
             return Reaction((consent.withdrawn(OVER).response(),))
         if before is not None and event.ref < before.ref:
             return NOTHING
-        self._run.check_announced(event, before)
+        reasons = self._run.check_announced(event, before)
         if before is not None and event.ref == before.ref:
             self._acknowledged &= not self._run.lost_answer(event, before)
             return Reaction(self._due())
-        if reasons := self._run.objections(event):
+        if reasons:
             return self._withdraw(Reasons(reasons))
         self._open(event)
         return Reaction(self._compute(), save=True)
@@ -305,8 +306,7 @@ class Session:
 
     def _end_refused(self, event: EndRefused) -> Reaction:
         """The site forms no results from this final consensus, nor from another one unchecked."""
-        if self.secure is not None:
-            self.secure.end_refusal = event.error
+        self.end_refusal = event.error
         return Reaction(self._refusal(event.error))
 
     def _turned_down(self, event: TurnedDown) -> Reaction:

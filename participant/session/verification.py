@@ -114,11 +114,6 @@ def check_final(
     return expected
 
 
-def has_announced_memory(announced: Announcement, expected: Consensus) -> bool:
-    """Whether the memory announced for the round is, bit by bit, the one that follows."""
-    return memory_digest(encode_memory(expected.memory)) == announced.memory_sha256
-
-
 def _evidence(side: SecureSite, before: Consensus, announced: bytes, found: bytes) -> Evidence:
     return Evidence(before.round, side.state.opening, announced, found)
 

@@ -99,7 +99,8 @@ class Ledger:
             if not self._database.in_transaction:
                 # Locked before the last entry is read: `dcfpca-participant approve` appends from another process.
                 self._database.execute("BEGIN IMMEDIATE")
-            sequence, previous = self._last()
+            row = self._database.execute("SELECT sequence, hash FROM ledger ORDER BY sequence DESC LIMIT 1").fetchone()
+            sequence, previous = row or (0, FIRST)
             for number, item in enumerate(items, sequence + 1):
                 seal = Entry(number, at_ms, item, previous, b"").computed_hash()
                 entries.append(Entry(number, at_ms, item, previous, seal))
@@ -120,10 +121,6 @@ class Ledger:
         """Digests of the recorded messages of the same kind, run, round and attempt as `item`."""
         query = "SELECT sha256 FROM ledger WHERE run_id = ? AND kind = ? AND round IS ? AND attempt IS ?"
         return {row[0] for row in self._database.execute(query, (item.run_id, item.kind, item.round, item.attempt))}
-
-    def _last(self) -> tuple[int, bytes]:
-        row = self._database.execute("SELECT sequence, hash FROM ledger ORDER BY sequence DESC LIMIT 1").fetchone()
-        return row or (0, FIRST)
 
 
 def verify(entries: Iterable[Entry]) -> int:

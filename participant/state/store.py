@@ -23,7 +23,7 @@ from dcfpca.method_memory import snapshot_format
 from dcfpca.privacy.noise_stream import KEY_BYTES
 from dcfpca.secagg import ColumnSet, PastRun
 from dcfpca.secagg.errors import LostState
-from dcfpca.spec import RunSpec, parse_kept_spec
+from dcfpca.spec import parse_kept_spec
 from participant.policy import ABOUT_DATA
 from participant.session import Consent
 from participant.session.events import LocalStep
@@ -282,12 +282,13 @@ class Store:
         query = "SELECT body FROM inbox WHERE run_id = ? ORDER BY position"
         return [row[0] for row in self._database.execute(query, (run_id,))]
 
-    def save_step(self, run_id: str, spec: RunSpec, step: LocalStep, *, durable: bool = False) -> None:
-        """Make this step of a run of this spec its latest; on the disk when this returns if `durable`.
+    def save_step(self, run_id: str, format: str, step: LocalStep, *, durable: bool = False) -> None:
+        """Make this step of a run, whose snapshot has this format, its latest; on the disk when this returns if
+        `durable`.
 
         Takes long, so it is for a thread; it does not use the database.
         """
-        self._steps.save(run_id, step, snapshot_format(spec), durable=durable)
+        self._steps.save(run_id, step, format, durable=durable)
 
     def step(self, run_id: str) -> LocalStep | None:
         """The last local step of a run, memory-mapped; None when there is none, or its file is damaged.

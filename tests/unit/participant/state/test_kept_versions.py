@@ -12,6 +12,7 @@ import pytest
 
 from dcfpca import logs
 from dcfpca.errors import UnusableState
+from dcfpca.method_memory import snapshot_format
 from dcfpca.spec import RunSpec
 from participant.session import Consent
 from participant.session.events import LocalStep
@@ -36,7 +37,7 @@ def with_step(directory: Path) -> Store:
     store = Store(directory)
     store.save_consent("run-1", Consent(SPEC, SPEC.digest(), True, (), False), 1)
     step = LocalStep(3, b"c" * 32, np.arange(3.0), {"V": np.arange(2.0)})
-    store.save_step("run-1", SPEC, step)
+    store.save_step("run-1", snapshot_format(SPEC), step)
     return store
 
 

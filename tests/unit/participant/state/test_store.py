@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from dcfpca.errors import BadInput, Refused
+from dcfpca.method_memory import snapshot_format
 from dcfpca.secagg import PastRun
 from dcfpca.spec import RunSpec
 from participant.commands.approve import approve_run
@@ -34,7 +35,7 @@ def step_of(round: int) -> LocalStep:
 
 def save(store: Store, round: int, run_id: str = "run-1", durable: bool = False) -> None:
     store.save_consent(run_id, CONSENT, 1)
-    store.save_step(run_id, SPEC, step_of(round), durable=durable)
+    store.save_step(run_id, snapshot_format(SPEC), step_of(round), durable=durable)
 
 
 @pytest.fixture
