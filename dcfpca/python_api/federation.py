@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import grpc
 import numpy as np
 from numpy.typing import NDArray
 
@@ -99,6 +98,8 @@ class Federation(AbstractContextManager["Federation"]):
     @contextmanager
     def call(self) -> Iterator[Operator]:
         """The typed calls of the wire, for what this class does not offer; their errors become DcfpcaErrors."""
+        import grpc  # noqa: PLC0415  only after `dcfpca.operator` has required TLS 1.3 of it
+
         try:
             yield self._operator
         except grpc.RpcError as error:
