@@ -146,7 +146,7 @@ class Daemon:
         return isinstance(event, events.Proposed | events.ExportWanted) or self._store.run(run_id) is not None
 
     def _log_unknown(self, run_id: str) -> None:
-        """A cohort of which this site has no record: its state was lost, or another daemon used its certificate."""
+        """Log once that a run is unknown here: the state was lost, or another daemon used this site's certificate."""
         if run_id not in self._unknown:
             self._unknown.add(run_id)
             hint = "if [state] dir was lost or changed, this run goes on without the site; it joins the next one"

@@ -73,10 +73,10 @@ class LocalSite:
 
     @property
     def pinned_digest(self) -> bytes:
-        """Of everything that decides a local step, to which an open run is pinned: the data in their order, and whose
-        each sample is.
+        """Digest of all that decides a local step: the data in their order, and the person of each sample. An open run
+        is pinned to it.
 
-        One noise belongs to a step of a private run: other sums under the same noise would give away their difference.
+        A step of a private run has one noise; other sums under the same noise would reveal their difference.
         """
         named = json.dumps([self.matrix.features, self.matrix.persons]).encode()
         return hashlib.sha256(self.column_set.to_bytes() + named).digest()

@@ -38,7 +38,7 @@ class KeptRevocationList:
         return cls(directory / FILE)
 
     def read(self, authorities: Sequence[x509.Certificate], now: datetime) -> RevocationLists | None:
-        """What is kept; raises BadIdentity when it is damaged or has run out, for then nobody can be believed."""
+        """What is kept; BadIdentity when it is damaged or expired: no peer can be verified then."""
         if not self.path.exists():
             return None
         return read_trusted_lists(read_list_file(self.path), str(self.path), authorities, now)

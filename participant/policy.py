@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LEAST_COLUMNS = 20
 COLUMNS_PER_RANK = 3
 SAMPLED = 128
-"""Beside those in its turn, `verify = "sampled"` checks large sums in one round of so many, which nobody foresees."""
+"""With `verify = "sampled"`, a site checks a large sum in one of this many rounds, unpredictably, and in its turns."""
 
 
 class SitePolicy(PrivacyLimits):
@@ -142,7 +142,7 @@ class Refuse:
 
 
 def wants_verification(policy: SitePolicy, sum_bytes: int, draw: int, *, turn: bool) -> bool:
-    """Whether the site checks a sum of so many bytes; `draw` is a random number of the site's own."""
+    """Whether the site checks a sum of this size; `draw` is a random number that only the site knows."""
     if policy.verify == "sampled":
         return sum_bytes <= SMALL_SUM or turn or draw % SAMPLED == 0
     return policy.verify == "always"

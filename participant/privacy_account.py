@@ -64,7 +64,7 @@ class PrivacyAccount:
 
 
 def without_privacy(runs: tuple[str, ...]) -> str:
-    """That runs without privacy over the same data leave the promise to nobody."""
+    """A warning that runs without privacy over the same data void the promise."""
     named = ", ".join(runs[:MOST_NAMED]) + (f" and {len(runs) - MOST_NAMED} more" if len(runs) > MOST_NAMED else "")
     count = "One run without privacy was" if len(runs) == 1 else f"{len(runs)} runs without privacy were"
     return f"BUT: {count} held over the same data ({named}); nothing bounds what they revealed: this promise is void."

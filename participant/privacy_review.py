@@ -130,7 +130,7 @@ def _over(privacy: PrivacySettings, before: float, limit: float | None, where: s
 
 
 def rounded_down(value: float) -> float:
-    """To three digits, never upwards: a run that asks for what is said to be left is not refused."""
+    """Rounds down to three digits, so that a run that asks for exactly what is left is accepted."""
     if value <= 0.0:
         return 0.0
     unit = 10.0 ** (math.floor(math.log10(value)) - 2)

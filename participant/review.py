@@ -169,7 +169,7 @@ def _feature_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
 
 
 def _lacking_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
-    """A sum about a feature is over the sites that have it: they must be as many as the site demands of a cohort."""
+    """The sum of a feature covers only the sites that have it, so these must be enough for the site's `min_cohort`."""
     reasons = []
     if not set(spec.features) & set(site.features):
         reasons.append("the local matrix has none of the features that the spec names")
@@ -275,8 +275,8 @@ def _column_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
 
 
 def _has_columns(spec: RunSpec, site: SiteFacts, needed: int) -> bool:
-    """Whether so many columns have an entry in the spec's features. Counting them may take a pass over the data, which
-    is spared where one feature alone has enough."""
+    """Whether at least `needed` columns have an entry in the spec's features. Counting them may take a pass over the
+    data, which is saved where one feature alone has enough entries."""
     if spec.privacy is None and site.entries and max(_entries_of(spec, site), default=0) >= needed:
         return True
     return (site.used_columns(spec) if site.used_columns is not None else site.columns) >= needed

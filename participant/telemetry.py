@@ -41,7 +41,7 @@ class Telemetry:
         peak.set_function(peak_memory)
 
     def step(self, flops: float, round: int, seconds: float) -> None:
-        """A local step of so many operations was computed."""
+        """Count a local step: its time, and its floating point operations per second."""
         self._step_seconds.observe(seconds)
         if round > 0 and seconds > 0:
             self._rate.set(flops / seconds)

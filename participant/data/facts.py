@@ -102,7 +102,7 @@ class MatrixParts:
 
 
 MANY_TIMES = 10
-"""So many times as many rows as columns are doubtful, if their names are, too."""
+"""A matrix with this many times more rows than columns is doubtful if its row names look like identifiers."""
 MOST = 0.9
 """The share of names that must look like identifiers."""
 

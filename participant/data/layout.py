@@ -105,7 +105,7 @@ class Layout:
     samples_in_rows: bool
     note: str = ""
     person: str = ""
-    """The column that says whose each sample is; empty if there is none."""
+    """The column that names the person of each sample; empty if there is none."""
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -229,7 +229,7 @@ def _not_numbers(unusable: Mapping[str, ColumnKind], table: DataTable, origin: s
 
 @dataclass(frozen=True, slots=True)
 class RowLabels:
-    """The texts of a table's lines: ids of samples or names of features, and whose each sample is."""
+    """The text entries of a table: ids of samples or names of features, and the person of each sample."""
 
     names: list[str | None] = field(default_factory=list)
     persons: list[str | None] = field(default_factory=list)
@@ -244,7 +244,7 @@ class RowLabels:
 def check_ids(labels: Sequence[str | None], origin: str, column: str = "") -> tuple[str, ...]:
     """The labels without surrounding blanks; BadInput names the place of one that is empty or occurs twice.
 
-    A label may identify a person: it is never part of the sentence.
+    A label may identify a person, so it never appears in the error.
     """
     seen: dict[str, int] = {}
     where = f", column {column}" if column else ""
@@ -260,9 +260,9 @@ def check_ids(labels: Sequence[str | None], origin: str, column: str = "") -> tu
 
 
 def check_persons(labels: Sequence[str | None], origin: str) -> tuple[str, ...]:
-    """Whose each sample is, without surrounding blanks; BadInput names the place of one that is not said.
+    """The person of each sample, without surrounding blanks; BadInput names the position of one that is empty.
 
-    A label identifies a person: it is never part of the sentence.
+    A label identifies a person, so it never appears in the error.
     """
     found = tuple((label or "").strip() for label in labels)
     if "" in found:

@@ -90,7 +90,7 @@ HELD_SHARE = 4  # a matrix below 1/4 of the memory limit is held in memory
 class Matrix:
     """Columns with the names of their features and the ids of their samples, if the data has them.
 
-    `persons` says whose each sample is, by `[data] person_column` or `persons`; empty: each is a person of its own.
+    `persons` names the person of each sample (`[data] person_column` or `persons`); empty: every sample is another.
     `samples` are the positions of the samples in the source when some were left out. `notes` are sentences about what
     was recognised while reading. `selected`: `[data] features` and `exclude` have been applied. `samples_in_rows`: a
     line of the source is a sample.

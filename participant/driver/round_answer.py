@@ -38,7 +38,7 @@ async def answer_round(
     action: actions.Compute,
     wanted: Callable[[], bool],
 ) -> events.Answered:
-    """The answer to the round now open. Raises the refusal that the announcement deserves; nothing is pinned yet."""
+    """The answer to the round now open. Raises a refusal if the announcement is wrong. Nothing is pinned yet."""
     run = session.secure
     if run is None:
         return await _plain_answer(local, agreed, session, action, wanted)

@@ -23,7 +23,7 @@ class WorkCancelled(DcfpcaError):
 
 
 class Cancellation:
-    """A flag that one thread sets and the threads that compute look at. It is never taken back."""
+    """A flag that one thread sets, once, and the computing threads check."""
 
     def __init__(self) -> None:
         self._event = Event()

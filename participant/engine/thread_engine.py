@@ -141,16 +141,13 @@ class Engine:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(settle, outcome, error)
 
-        self._hand_over(job)
-        return await future
-
-    def _hand_over(self, job: Job) -> None:
-        """Give the job to an idle thread, or to a new one, so that no run waits for another run's step."""
+        # An idle thread takes the job, or a new one: no run waits for another run's step, as it would in a pool.
         if self._waiting_threads:
             self._waiting_threads -= 1
         else:
             threading.Thread(target=self._work, name="local-step", daemon=True).start()
         self._jobs.put(job)
+        return await future
 
     def _work(self) -> None:
         while True:

@@ -282,7 +282,8 @@ class Link:
         return await self._retried(once)
 
     async def fetch_sum(self, run_id: str, round: int, most: int) -> tuple[pb.SumHeader, Buffer]:
-        """An opened sum of at most so many bytes with its header, as the aggregator has it; not yet verified."""
+        """The sum of a round with its header, as the aggregator shows it and not yet verified; BadMessage above `most`
+        bytes."""
         request = pb.FetchSumRequest(run_id=run_id, round=round)
 
         async def once(_: bool) -> tuple[pb.SumHeader, Buffer]:

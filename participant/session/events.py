@@ -86,7 +86,7 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A round is open. Two announcements of one attempt are equal whatever their ticket and the sum they bring along.
+    """A round is open. Announcements of the same attempt are equal even if ticket or `shown` differ.
 
     `ticket` is opaque: the site returns it, and a restored aggregator recognizes its own announcement by it.
     `shown` is the sum of the round before, where it came with the announcement.

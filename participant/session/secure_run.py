@@ -83,7 +83,7 @@ class SecureRun:
         """SHA-256 of the last consensus that this site itself has checked to follow; empty after a restart since."""
 
     def restore(self, event: Restored) -> None:
-        """Take up the record that was saved before a restart; without a whole one the run cannot be gone on with."""
+        """Continue from the key record that was saved before a restart; without a complete one nothing is answered."""
         if event.cohort:
             self.cohort, self.terms = event.cohort, self._terms_with(event.cohort)
             try:
@@ -139,8 +139,8 @@ class SecureRun:
         return ()
 
     def check_announced(self, event: Opened, before: Opened | None) -> tuple[str, ...]:
-        """Raise the refusal that an opening deserves, as far as that shows before its consensus is there. Nothing is a
-        reason to withdraw: the cohort was judged before the set-up, and never changes.
+        """Raise a refusal if the announcement is wrong, judged without its consensus. The result is always empty: the
+        cohort was judged before the set-up and never changes, so there is no reason to withdraw.
 
         A round is opened once every member's answer to the one before was added, this site's among them. So a site
         whose record knows nothing of that answer was restored from a backup.
@@ -162,7 +162,7 @@ class SecureRun:
         return event == before
 
     def admit(self, opened: Opened, payload: DigestedBytes, before: LocalStep | None) -> Admitted:
-        """Raise the refusal that the opening deserves; what is returned may be answered.
+        """Raise a refusal unless the opening may be answered, judged with the bytes of its consensus.
 
         `before` is the last local step of this site; its consensus is what the new one is held against.
         """
@@ -185,15 +185,15 @@ class SecureRun:
         return Admitted(opened, opening, bound, again)
 
     def _check_start(self, opened: Opened) -> None:
-        """A run begins at nothing, or at the very subspace of the run that the spec names: from a U of its choice an
-        aggregator would learn how many columns lie along it."""
+        """A run begins with an empty memory, or with exactly the result of the run that the spec names. From a U of its
+        own choice the aggregator would learn how many columns lie along it."""
         if opened.ref.round == 0 and self._start and opened.announced.memory_sha256 != self._start:
             begin = f"the result of {self.spec.warm_start}" if self.spec.warm_start else "nothing"
             raise WrongConsensus(f"the run was opened with another memory than {begin}, at which its spec begins")
 
     def _check_first_exponents(self, opening: Opening, before: LocalStep | None) -> None:
-        """Where there is no sum of the same layout before, exponents are those of the layout, which needs no sum to
-        know: by lower ones an aggregator would learn from misfits how large this site's numbers are."""
+        """In the first round of a layout the exponents are fixed by the layout alone. With lower ones the aggregator
+        would provoke misfits, and learn from them how large this site's numbers are."""
         begins = opening.round == 0
         if before is not None and before.round == opening.round - 1:
             begins = self.agreed.blocks[before.stage] != opening.layout

@@ -137,10 +137,7 @@ class Session:
         return np.ascontiguousarray(answer.step.vector, "<f8").view(np.uint8).data, 0, b""
 
     def admit(self, round: int, payload: DigestedBytes) -> Admitted:
-        """Secure run: raise the refusal that the round now open deserves, with the consensus bytes that were received.
-
-        What is returned may be answered.
-        """
+        """Secure run: raise a refusal unless the round now open may be answered with these bytes as its consensus."""
         opened = self.open_round(round)
         assert self.secure is not None
         return self.secure.admit(opened, payload, self.step)

@@ -45,19 +45,6 @@ class Item:
     attempt: int | None = None
     detail: str = ""
 
-    def content(self) -> dict[str, str | int | None]:
-        """Everything that the entry's hash covers, as JSON values."""
-        return {
-            "kind": self.kind,
-            "shape": self.shape,
-            "size": self.size,
-            "sha256": self.sha256.hex(),
-            "run_id": self.run_id,
-            "round": self.round,
-            "attempt": self.attempt,
-            "detail": self.detail,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -71,7 +58,18 @@ class Entry:
 
     def computed_hash(self) -> bytes:
         """The hash of the entry's content and of the entry before it."""
-        line = [LABEL, self.sequence, self.at_ms, self.item.content(), self.previous.hex()]
+        # Written out: a field that is added must not change the hashes of entries that were written without it.
+        content = {
+            "kind": self.item.kind,
+            "shape": self.item.shape,
+            "size": self.item.size,
+            "sha256": self.item.sha256.hex(),
+            "run_id": self.item.run_id,
+            "round": self.item.round,
+            "attempt": self.item.attempt,
+            "detail": self.item.detail,
+        }
+        line = [LABEL, self.sequence, self.at_ms, content, self.previous.hex()]
         return hashlib.sha256(_ENCODE(line).encode()).digest()
 
     def is_sealed(self) -> bool:

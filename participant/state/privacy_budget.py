@@ -118,8 +118,8 @@ def _charge(entry: dict[str, Any]) -> Charge:
 
 
 YEAR_MS = 365 * 86_400_000
-_UNTOLD_MS = 60_000
-"""By so little clocks go back when they are set by a time server: nothing to tell anybody."""
+_ORDINARY_SKEW_MS = 60_000
+"""A time server may set a clock back by this much; the ledger does not mention it."""
 _SHAPE = re.compile(r"rho=(\S+) delta=(\S+) unit=(column|person)")
 _CHARGES = "SELECT run_id, sha256, shape, at_ms, kind FROM ledger WHERE kind IN (?, ?) ORDER BY sequence"
 _CHARGES_OF_RUN = (
@@ -130,7 +130,7 @@ _WITHOUT = (
     " UNION SELECT run_id, sha256 FROM ledger AS joined WHERE kind = :none"
     " AND EXISTS (SELECT 1 FROM ledger WHERE run_id = joined.run_id AND kind LIKE '% update') ORDER BY 1"
 )
-_TOLD_SINCE = (
+_SENT_SINCE = (
     "SELECT run_id FROM runs WHERE status = 'enrolled'"
     " UNION SELECT run_id FROM ledger WHERE kind LIKE '% update' AND at_ms > ?"
 )
@@ -160,7 +160,7 @@ class PrivacyBudget:
         together = composed((charge.rho, self._spent_on(columns, self.standing())))
         cost = f"ε = {privacy.epsilon:g} at δ = {privacy.delta:g} for one {unit}"
         detail = f"{cost}; ε = {epsilon_of(together, privacy.delta):.4g} with all runs over this data"
-        if at_ms < latest_ms - _UNTOLD_MS:
+        if at_ms < latest_ms - _ORDINARY_SKEW_MS:
             detail += f"; dated like the latest entry, as the clock is {_span(latest_ms - at_ms)} behind it"
         self._ledger.append(Item(PRIVACY_CHARGE, _shape(charge), 0, data, run_id, detail=detail), charge.at_ms)
         self.reconcile()
@@ -201,9 +201,9 @@ class PrivacyBudget:
     def spending(self, columns: ColumnSet, now_ms: int) -> Spending:
         """ρ spent on that of these columns on which most was, and on any within the last 365 days or dated later.
 
-        A run is charged when it is joined, and tells what it tells later: one that is open counts, however old.
+        A run is charged when it is joined and sends updates later, so an open run counts however old its charge is.
         """
-        exposed = {row[0] for row in self._database.execute(_TOLD_SINCE, (now_ms - YEAR_MS,))}
+        exposed = {row[0] for row in self._database.execute(_SENT_SINCE, (now_ms - YEAR_MS,))}
         charges = self.standing()
         return spending_of(charges, self._spent_on(columns, charges), now_ms, exposed)
 
@@ -225,7 +225,7 @@ class PrivacyBudget:
         return None if returned else charged.get(run_id)
 
     def runs_without(self, columns: ColumnSet) -> tuple[str, ...]:
-        """Runs without privacy over any of these columns of which an update left, in the order of identifiers."""
+        """Runs without privacy over any of these columns that sent at least one update, sorted by identifier."""
         rows = self._database.execute(_WITHOUT, {"none": NO_PRIVACY, "charge": PRIVACY_CHARGE})
         found = [run for run, data in rows if columns.shared_with(self._sets.find(data)).any()]
         return tuple(dict.fromkeys(found))

@@ -105,7 +105,7 @@ class Store:
             self.fail(error)
 
     def fail(self, error: Exception) -> None:
-        """What a run decided could not be saved: `until_failed` returns, as only what is saved may be gone on from."""
+        """Report that a decision could not be saved: `until_failed` returns, and the daemon restarts from the disk."""
         full = is_disk_full(error, self.directory)
         self._failure = self._failure or (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if full else error)
         self._failed.set()
