@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -124,16 +124,7 @@ def data_notes(site: LocalSite) -> list[str]:
 
 def feature_document(one: FeatureProfile) -> dict[str, Json]:
     """A feature in `check --json`."""
-    return {
-        "name": one.name,
-        "kind": one.kind,
-        "missing_share": one.missing_share,
-        "median": one.median,
-        "mad": one.mad,
-        "least": one.least,
-        "greatest": one.greatest,
-        "carries_low_rank": one.carries_low_rank,
-    }
+    return asdict(one) | {"carries_low_rank": one.carries_low_rank}
 
 
 def show_features(profiles: Sequence[FeatureProfile]) -> None:

@@ -168,7 +168,7 @@ class LocalWork:
         computed_on = consensus.broadcast.flat() if masked else np.zeros(0)
         step = LocalStep(round, asked, vector, site.snapshot(), computed_on, consensus.stage, opening)
         store.save_step(self._run_id, agreed.terms.snapshot_format, step, durable=masked)
-        return step
+        return step.without_snapshot()
 
     def _progressed(self, percent: int) -> None:
         """Called from the thread that computes."""

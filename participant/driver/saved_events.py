@@ -91,7 +91,7 @@ def saved_events(store: Store, row: RunRow, step: LocalStep | None) -> list[even
     if row.status == "waiting":
         past.append(events.Proposed(row.spec, row.digest))
     if step is not None:
-        past.append(step)
+        past.append(step.without_snapshot())
     return past + [wire_codec.decode_saved(body) for body in store.inbox(row.run_id)]
 
 

@@ -6,7 +6,7 @@ Everything here is plain and frozen. Wire formats stay in `participant.wire_code
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -165,6 +165,10 @@ class LocalStep:
     broadcast: FloatArray = field(repr=False, default_factory=lambda: np.zeros(0))
     stage: str = ""
     opening: bytes = b""
+
+    def without_snapshot(self) -> LocalStep:
+        """The step as a session keeps it: the snapshot is large, and would keep the state of two rounds in memory."""
+        return replace(self, snapshot={})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

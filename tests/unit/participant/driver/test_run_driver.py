@@ -169,6 +169,25 @@ async def test_the_local_step_is_saved_before_its_update_is_announced(services: 
     await driver.stop()
 
 
+async def test_what_the_next_step_begins_from_is_saved_and_not_kept_in_memory(services: SiteServices) -> None:
+    driver = enrolled(services, PLAIN)
+    deliver(driver, opened(spec=PLAIN))
+    while driver.session.step is None:
+        await services.engine.run(lambda: None)
+    assert driver.session.step.snapshot == {}
+    saved = services.store.step("run-1")
+    assert saved is not None
+    assert saved.snapshot
+    await driver.stop()
+    row = services.store.run("run-1")
+    assert row is not None
+    again = RunDriver("run-1", services, row)
+    again.restore(row)
+    assert again.session.step is not None
+    assert again.session.step.snapshot == {}
+    await again.stop()
+
+
 class HeldColumns:
     """Columns whose second read waits until the test lets it go, and which count the reads."""
 
