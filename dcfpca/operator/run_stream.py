@@ -41,8 +41,8 @@ def run_views(
 ) -> Iterator[pb.RunView]:
     """Yield the run now and at every change, each round after `after_round` once, until it is over or paused.
 
-    After a lost connection, which `on_lost` is told of, only the rounds that lack are asked for. Raises Unreachable
-    when it stays lost for longer than the retry policy allows, and grpc.RpcError for what trying again cannot mend.
+    When the connection is lost, `on_lost` is called, and after reconnecting only missing rounds are requested. Raises
+    Unreachable when it stays lost for longer than the retry policy allows, and grpc.RpcError if a retry cannot help.
     """
     begun, last, lost_at, pause = retry.from_start, after_round, None, retry.first_pause
     while True:

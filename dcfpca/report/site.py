@@ -25,7 +25,7 @@ _UNJUDGED = (
 _SEARCH = (
     '<form class="search" role="search"><input id="search" type="search" aria-label="Search" autocomplete="off" '
     'placeholder="Search an id or a measurement"><label><input id="only" type="checkbox"> flagged samples only</label>'
-    '<span id="told" aria-live="polite"></span></form>'
+    '<span id="matches" aria-live="polite"></span></form>'
 )
 
 

@@ -103,9 +103,9 @@ def misfit_from_wire(misfit: pb.Misfit) -> Misfit:
 
 def opening_from_wire(opened: pb.RoundOpened, layout: BlockLayout, consensus: DigestedBytes) -> Opening:
     """The opening of a round, with the digest taken over the consensus bytes that were received."""
-    told = consensus_digest(consensus.sha, opened.stage, opened.memory_sha256)
+    digest = consensus_digest(consensus.sha, opened.stage, opened.memory_sha256)
     misfits = tuple(misfit_from_wire(misfit) for misfit in opened.misfits)
-    return Opening(opened.ref.round, told, opened.previous_sum, layout, tuple(opened.exponents), misfits)
+    return Opening(opened.ref.round, digest, opened.previous_sum, layout, tuple(opened.exponents), misfits)
 
 
 def consent_bytes(

@@ -41,10 +41,10 @@ def assignment(folder: Path) -> Decoder:
 def opened(folder: Path) -> Decoder:
     ref = types.RoundRef(run_id="run-1", round=2, attempt=1)
     header = types.TensorHeader(dtype=types.DTYPE_FLOAT64, rows=3, columns=2, sha256=bytes(32))
-    told = pb.RoundOpened(
+    opened = pb.RoundOpened(
         ref=ref, spec_sha256=bytes(32), cohort=["ann", "bob"], consensus=header, inline_consensus=b"12"
     )
-    sound = pb.Assignment(run_id="run-1", round_opened=told).SerializeToString()
+    sound = pb.Assignment(run_id="run-1", round_opened=opened).SerializeToString()
     return Decoder(sound, lambda body: decode(pb.Assignment.FromString(body)))
 
 

@@ -131,11 +131,11 @@ class RecordedSession:
         """A local step, on the disk before it is masked."""
         assert self.session.secure is not None
         stage = self.session.secure.agreed.method.stage(action.consensus.stage)
-        told = message_from(stage.down, action.consensus.inline)
+        received = message_from(stage.down, action.consensus.inline)
         self._computed += 1
         draw = np.random.default_rng([self._computed, *self.name.encode()])
         numbers = draw.standard_normal(stage.up.size)
-        step = events.Computed(action.round, action.consensus.sha256, numbers, told.flat(), stage.name, opening)
+        step = events.Computed(action.round, action.consensus.sha256, numbers, received.flat(), stage.name, opening)
         self.disk = replace(self.disk, step=step)
         return step
 

@@ -119,10 +119,10 @@ class WaitingCohort:
         return pb.RoundOpened(**(fields | changes))
 
     def opened(self, **changes: Any) -> events.Opened:
-        told = self.announced(**changes)
-        ref = AttemptRef(told.ref.run_id, told.ref.round, told.ref.attempt)
-        consensus = events.AnnouncedConsensus(told.consensus, message_bytes(self.consensus.broadcast), told.stage)
-        return events.Opened(ref, told.spec_sha256, tuple(told.cohort), consensus, announced=told)
+        opened = self.announced(**changes)
+        ref = AttemptRef(opened.ref.run_id, opened.ref.round, opened.ref.attempt)
+        consensus = events.AnnouncedConsensus(opened.consensus, message_bytes(self.consensus.broadcast), opened.stage)
+        return events.Opened(ref, opened.spec_sha256, tuple(opened.cohort), consensus, announced=opened)
 
     def answer(self, name: str, opened: events.Opened) -> tuple[actions.Action, ...]:
         """What the driver does with an opening: admit, verify the sum before, compute once, mask, and save."""
