@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from dcfpca.config_file import describe
+from dcfpca.config_file import describe, read_toml
 from dcfpca.errors import BadInput
 from dcfpca.identity import MAX_NAME
 from dcfpca.method_names import MethodName
@@ -240,15 +240,10 @@ def parse_spec(data: bytes | dict[str, Any]) -> RunSpec:
         raise BadInput(f"the spec is not valid: {describe(error)}", "correct it and propose the run again") from error
 
 
-_HINT = 'write a line for each key, text in quotes and lists in brackets: max_rank = 5, features = ["age", "chol"]'
-
-
-def parse_spec_toml(text: str, origin: str) -> dict[str, Any]:
-    """The keys of a spec file; they are validated when the command line's own keys have been added."""
-    try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise BadInput(f"{origin} is not valid TOML: {error}", _HINT) from error
+def read_spec_file(path: Path) -> dict[str, Any]:
+    """The keys of a spec file; they are validated once the command line's own keys have been added."""
+    hint = 'write a line for each key, text in quotes and lists in brackets: max_rank = 5, features = ["age", "chol"]'
+    return read_toml(path, "the spec", "the path", hint)
 
 
 def parse_kept_spec(data: bytes | dict[str, Any]) -> RunSpec:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import time
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any, Self, TypeVar
 
 import grpc
 
+from dcfpca.config_file import read_toml
 from dcfpca.errors import BadInput
 from dcfpca.operator.client import Operator, explain
 from dcfpca.pki import Credentials, load_credentials
@@ -66,14 +66,7 @@ def connect_settings(flags: dict[str, str | None], config: Path | None) -> Conne
 
 def _read_config(path: Path) -> dict[str, str]:
     """The connection keys at top level or under [operator], or those of a participant's configuration."""
-    try:
-        content = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise BadInput(
-            f"the config {path} cannot be read: {error.strerror}", "check --config or DCFPCA_CONFIG"
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"the config {path} is not valid TOML: {error}", f"write {_EXAMPLE}, one per line") from None
+    content = read_toml(path, "the config", "--config or DCFPCA_CONFIG", f"write {_EXAMPLE}, one per line")
     if isinstance(content.get("identity"), dict):
         content = _of_participant(content)
     section = content.pop("operator", {})
