@@ -169,8 +169,8 @@ def _refusal(request: Request, listens: str, open_now: int, hosts: Sequence[str]
 def answers_to(named: str, listens: str, hosts: Sequence[str] | None) -> bool:
     """True if a request for this host name is answered; unknown names are refused, against DNS rebinding.
 
-    A page of another site could point its own name at this machine and read what is meant for its user. It can do that
-    with names only: an address in place of a name is nobody's to point elsewhere.
+    Another web site could point its own host name at this machine and let its visitor's browser read this page. It can
+    do so with a name only: nobody can point a literal IP address elsewhere.
     """
     if _is_loopback(named):
         return True

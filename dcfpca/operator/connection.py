@@ -123,9 +123,9 @@ PAUSE_SECONDS = 0.3
 
 
 class FailoverChannel:
-    """Makes each call at the address that served last, and at the next while a call is answered UNAVAILABLE.
+    """Makes each call at the address that served last, and moves to the next while calls are answered UNAVAILABLE.
 
-    A stream that breaks after its first message is not continued: that is for the caller, who knows how. Repeating a
+    A stream that breaks after its first message is not resumed here; the caller knows how. Repeating a
     call is safe, because every call of the protocol may be repeated. It has the two methods of a channel that the
     operator's stub uses; gRPC's own failover does not do, as a standby accepts connections and refuses calls.
     """
@@ -183,6 +183,6 @@ class FailoverChannel:
 
 
 def _begun(stream: Any) -> Iterator[Any]:
-    """The stream with its first message received; raises what the call was answered with instead."""
+    """The stream, once its first message has arrived; raises the error that came instead of it."""
     first = list(itertools.islice(stream, 1))
     return itertools.chain(first, stream)

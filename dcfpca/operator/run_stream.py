@@ -1,4 +1,4 @@
-"""The views of one run as they come, through restarts of the aggregator."""
+"""Streams the views of one run, across restarts of the aggregator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AT_REST = OVER | {"paused"}
 class RetryPolicy:
     """The time limit for reconnecting, and the shortest and longest pause between attempts.
 
-    One that cannot be reached at the beginning is waited for only with `from_start`: the address may be wrong.
+    An aggregator that cannot be reached at first is an error at once unless `from_start`: the address may be wrong.
     """
 
     seconds: float = 600.0

@@ -165,7 +165,7 @@ def _last_words(log: Sequence[str]) -> tuple[str, str]:
 
 
 def _keep_open_files_here() -> None:
-    """Let no child inherit what a shell left open: whoever reads from such a pipe would wait for the child to end."""
+    """Keep children from inheriting what a shell left open: a reader of such a pipe would wait until they end."""
     for name in os.listdir("/dev/fd"):  # noqa: PTH208 numbers, not paths
         number = int(name)
         if number > 2:

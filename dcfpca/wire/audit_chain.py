@@ -56,7 +56,7 @@ def all_shown(entries: Iterable[AuditEntry]) -> Iterator[AuditEntry]:
 def verify_log(entries: Iterable[AuditEntry], verify: Callable[[bytes, bytes, bytes], bool]) -> int:
     """Check the whole log from its first entry; `verify(certificate, signature, data)` checks a signature.
 
-    Of entries that are withheld the signed hash stands for what they say: they cannot be changed, added or left out.
+    The signed hash of a withheld entry stands in for its content: it can be neither changed, added nor left out.
     Returns how many entries there are; raises BadMessage at the first one that does not fit.
     """
     previous, certificate, count = GENESIS, b"", 0

@@ -22,7 +22,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class DigestedBytes(NamedTuple):
-    """Bytes and a SHA-256 over all of them, which is taken once and continued by whoever binds more to them."""
+    """Bytes and the state of a SHA-256 over them: taken once, and extended by whoever binds more data to them."""
 
     data: Buffer
     sha: hashlib._Hash
