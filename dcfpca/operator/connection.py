@@ -95,11 +95,17 @@ def connected(settings: ConnectionSettings) -> Iterator[Operator]:
     """Check the certificate, open the channel, and turn gRPC errors into ours. Any role may connect; calls check it."""
     files = settings.files
     own = load_credentials(files.ca, files.cert, files.key, now=datetime.now(UTC))
-    with serving_channel(settings, own) as channel:
-        try:
-            yield Operator(channel, settings.address, own.identity)
-        except grpc.RpcError as error:
-            raise explain(error, getattr(channel, "address", settings.address), files) from error
+    with serving_channel(settings, own) as channel, explained(settings, channel):
+        yield Operator(channel, settings.address, own.identity)
+
+
+@contextmanager
+def explained(settings: ConnectionSettings, channel: object = None) -> Iterator[None]:
+    """Turn gRPC errors of calls in this context into DcfpcaErrors; a failover channel knows which address it was."""
+    try:
+        yield
+    except grpc.RpcError as error:
+        raise explain(error, getattr(channel, "address", settings.address), settings.files) from error
 
 
 def serving_channel(settings: ConnectionSettings, own: Credentials) -> grpc.Channel | FailoverChannel:
