@@ -39,6 +39,7 @@ def atomic_write(path: Path, write: Callable[[BinaryIO], T]) -> T:
 
     Survives a killed process. To survive a power cut, call `sync_file` and `sync_directory` as well.
     """
+    # In the same directory, because a rename is atomic only within one file system.
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as file:

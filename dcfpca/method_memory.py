@@ -75,6 +75,8 @@ def decode_memory(encoded: bytes) -> dict[str, NDArray[Any]]:
     return memory
 
 
+# Not .npy, which holds arrays as well: its reader parses headers as Python literals, and allocates what a shape
+# claims before it knows how many bytes there are. A site reads these bytes from a peer.
 def _encoded(name: str, array: NDArray[Any]) -> Iterator[bytes]:
     little: NDArray[Any] = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
     if little.dtype.str not in _DTYPES or little.ndim > _MOST_AXES:

@@ -225,6 +225,7 @@ class RunSpec(BaseModel):
 
     def canonical(self) -> bytes:
         """The bytes that are signed and digested: JSON with sorted keys, no spaces, every default spelled out."""
+        # Not the TOML as it was written: order, spelling and what was left to a default would be part of the signature.
         return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":")).encode()
 
     def digest(self) -> bytes:

@@ -1,7 +1,8 @@
 """A read-only web server: GET and HEAD, a few short pages and event streams, no framework.
 
 It carries metrics and the dashboard, on a port of its own beside the gRPC service. It reads at most one small
-request per connection and closes it, so there is no state to get wrong.
+request per connection and closes it, so there is no state to get wrong. The server of prometheus_client would not do:
+it runs in a thread of its own, streams nothing, and answers to any host name (see `answers_to`).
 """
 
 from __future__ import annotations

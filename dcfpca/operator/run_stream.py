@@ -44,6 +44,7 @@ def run_views(
     When the connection is lost, `on_lost` is called, and after reconnecting only missing rounds are requested. Raises
     Unreachable when it stays lost for longer than the retry policy allows, and grpc.RpcError if a retry cannot help.
     """
+    # gRPC's own retries do not help here: they end with the first message of a stream.
     begun, last, lost_at, pause = retry.from_start, after_round, None, retry.first_pause
     while True:
         try:

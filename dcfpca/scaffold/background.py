@@ -56,6 +56,7 @@ class Background:
         _keep_open_files_here()
         os.set_inheritable(descriptor, True)  # the lock belongs to the open file, and so to the process that keeps it
         writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        # Not subprocess: the child is meant to outlive this process, and a Popen object warns of a child that does.
         pid = os.posix_spawn(
             sys.executable,
             [sys.executable, "-m", *arguments],

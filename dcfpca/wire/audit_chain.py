@@ -25,6 +25,7 @@ _LABEL = b"dcfpca/v1/audit"
 def entry_hash(entry: AuditEntry) -> bytes:
     """SHA-256 over every field of the entry but its hash and signature, each prefixed with its length."""
     fields = (str(entry.sequence), str(entry.at_ms), entry.actor, entry.action, entry.run_id, entry.detail)
+    # Lengths, not separators: the detail is free text, which could contain any separator.
     parts = [_LABEL, *(field.encode() for field in fields), entry.previous, entry.certificate]
     return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).digest()
 
