@@ -1,4 +1,4 @@
-"""Federated robust PCA: what the aggregator and the participants share, and what a program needs of it.
+"""Federated robust PCA: what the aggregator and the participants share, and the names that Python programs import.
 
 `Federation` proposes runs and takes their models, `read_result` reads what a participant wrote after a run, and
 `RobustPCA` is the method for data in one place. docs/python.md shows all three.

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def make_directories(directory: Path) -> None:
-    """Create the directory and those missing above it, each for its owner alone: `mkdir` gives only the last a mode."""
+    """Create the directory and its missing parents with mode 0700; `mkdir` gives that mode only to the last."""
     try:
         directory.mkdir(exist_ok=True, mode=0o700)
     except FileNotFoundError:
@@ -39,6 +39,7 @@ def atomic_write(path: Path, write: Callable[[BinaryIO], T]) -> T:
 
     Survives a killed process. To survive a power cut, call `sync_file` and `sync_directory` as well.
     """
+    # In the same directory, because a rename is atomic only within one file system.
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as file:
@@ -86,7 +87,7 @@ def atomic_directory(target: Path) -> Iterator[Path]:
 
 
 def file_version(path: Path) -> tuple[int, int, int] | None:
-    """Differs whenever the file was written or replaced; None when it is not there."""
+    """A value that changes whenever the file is written or replaced; None if there is no file."""
     try:
         status = path.stat()
     except OSError:
@@ -95,7 +96,7 @@ def file_version(path: Path) -> tuple[int, int, int] | None:
 
 
 def free_bytes(directory: Path) -> int:
-    """The space that this user may still write below the directory, or below the nearest one that exists."""
+    """The bytes that this user can still write to the directory, or to its nearest existing parent."""
     standing = next(path for path in (directory, *directory.resolve().parents) if path.exists())
     found = os.statvfs(standing)
     return found.f_bavail * found.f_frsize

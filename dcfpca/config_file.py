@@ -70,14 +70,28 @@ class Section(BaseModel):
 Config = TypeVar("Config", bound=Section)
 
 
+def read_toml(path: Path, what: str, where: str, correction: str = "correct it at that place") -> dict[str, Any]:
+    """The keys of a TOML file; BadInput names it. `where` says where its path was given, for the hint."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"{what} {path} cannot be read: {error.strerror}", f"check {where}") from None
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{what} {path} is not valid TOML: {error}", correction) from None
+    return parse_toml(text, f"{what} {path}", correction)
+
+
+def parse_toml(text: str, what: str, correction: str) -> dict[str, Any]:
+    """The keys in a text; BadInput unless it is TOML."""
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise BadInput(f"{what} is not valid TOML: {error}", correction) from None
+
+
 def read_config(path: Path, kind: type[Config], service: str) -> Config:
     """Read and check the file; anything wrong is one BadInput that names the file and the keys."""
-    try:
-        keys = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInput(f"the configuration {path} cannot be read: {error.strerror}", "check --config") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"the configuration {path} is not valid TOML: {error}", "correct it at that place") from error
+    keys = read_toml(path, "the configuration", "--config")
     try:
         return kind.model_validate(keys, context={"directory": str(path.resolve().parent)})
     except ValidationError as error:

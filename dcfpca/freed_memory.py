@@ -1,4 +1,4 @@
-"""What the C library and Python do with the memory of a message that is done with."""
+"""Tunes how glibc and Python's garbage collector deal with the memory of finished messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def keep_freed_memory(mapped_from: int = MAPPED_FROM_BYTES) -> None:
 
 
 def return_freed_memory() -> None:
-    """Give the memory that was kept back to the kernel, when no message follows soon: a run is over."""
+    """Return the kept memory to the kernel: a run is over, and no message follows soon."""
     if (malloc_trim := _of_glibc("malloc_trim")) is not None:
         malloc_trim(0)
 
@@ -40,11 +40,11 @@ def _of_glibc(name: str) -> Callable[..., int] | None:
 
 
 def collect_garbage_rarely() -> None:
-    """Look for cycles of garbage after 10,000 new objects, not 700, and not among the objects that exist by now.
+    """Run the cycle collector after 10,000 new objects instead of 700, and never over the objects that exist now.
 
     With a thousand calls open at a time the collector otherwise walks through the objects of all of them every few
-    messages: a tenth of the aggregator's CPU. Most garbage has no cycles and is freed at once; what has some, as a call
-    that was refused leaves it, stays longer: some 15 MiB after a thousand of those.
+    messages: a tenth of the aggregator's CPU. Most garbage has no cycles and is freed at once. Cycles, such as those
+    of a refused call, stay longer: about 15 MiB after a thousand refusals.
     """
     gc.collect()
     gc.freeze()

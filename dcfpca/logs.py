@@ -40,7 +40,7 @@ def log(action: str, *, level: Literal["debug", "info", "warning", "error"] = "i
     number = getattr(logging, level.upper())
     if _LOGGER.isEnabledFor(number):
         _check(fields)
-        # Without the search for the calling line, which takes as long as all the rest and which no format shows.
+        # Not `Logger.log`: its search for the calling line takes as long as all the rest, and no format shows it.
         record = logging.LogRecord(_LOGGER.name, number, "", 0, action, (), None)
         setattr(record, _FIELDS, fields)
         _LOGGER.handle(record)
@@ -55,7 +55,7 @@ def _check(fields: Mapping[str, Any]) -> None:
 
 class _LibraryHandler(logging.StreamHandler[TextIO]):
     def format(self, record: logging.LogRecord) -> str:
-        """The message of a library, and of the exception that it tells of, as fields of one line."""
+        """A library's message, and its exception if there is one, as fields of one line."""
         fields = {"library": record.name, "message": record.getMessage()}
         if record.exc_info and record.exc_info[1] is not None:
             fields["error"] = repr(record.exc_info[1])
@@ -84,7 +84,7 @@ class _Json(logging.Formatter):
 
 
 def _finite(value: Any) -> Any:
-    """The value, or null for a number that JSON has no word for: a figure that a round does not have yet."""
+    """The value; None for NaN and infinity, which JSON lacks: figures that a round does not have yet."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -1,9 +1,8 @@
-"""What a method keeps between rounds: its memory at the aggregator, as canonical bytes of which both sides take the
-digest, and from which a site carries out a round again; and the formats of memory and of sites' snapshots.
+"""What a method keeps between rounds: its memory at the aggregator as canonical bytes, and the versions of the formats.
 
-Formats are stored with every run. A run whose memory or snapshot has another format than this software writes is
-paused, not continued: the numbers would be taken for what they are not. Raise a version with every change of the names,
-shapes or meaning of what is kept.
+Both sides compare the digest of the memory, and a site can repeat a round from it. The formats of memory and of sites'
+snapshots are stored with every run. A run whose format differs from what this software writes is paused, not continued,
+because its numbers would be misread. Raise a version with every change of the names, shapes or meaning of what is kept.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def memory_format(spec: RunSpec) -> str:
 def snapshot_format(spec: RunSpec) -> str:
     """The format of the snapshot that the method of this spec keeps at a site.
 
-    Of private runs it is a version though nothing is kept: the noise of a step must stay what it was.
+    Private runs keep no snapshot and have a version all the same: a step that is repeated must draw the same noise.
     """
     return _format(spec, _SNAPSHOT)
 
@@ -76,6 +75,8 @@ def decode_memory(encoded: bytes) -> dict[str, NDArray[Any]]:
     return memory
 
 
+# Not .npy, which holds arrays as well: its reader parses headers as Python literals, and allocates what a shape
+# claims before it knows how many bytes there are. A site reads these bytes from a peer.
 def _encoded(name: str, array: NDArray[Any]) -> Iterator[bytes]:
     little: NDArray[Any] = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
     if little.dtype.str not in _DTYPES or little.ndim > _MOST_AXES:

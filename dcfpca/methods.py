@@ -51,8 +51,8 @@ def schedule_of(privacy: PrivacySettings) -> PrivateSchedule:
 
 
 def load_accountant(spec: RunSpec) -> None:
-    """Find ρ of a spec with privacy, which takes up to two seconds once: services do it off their event loop, so that
-    `method_of` does not wait for it."""
+    """Compute ρ of a private spec, which takes up to two seconds the first time. Services call this off their event
+    loop, so that `method_of` finds the value cached."""
     if spec.privacy is not None and accountant_is_installed():
         schedule_of(spec.privacy)
 

@@ -32,7 +32,8 @@ def is_whole(text: str) -> bool:
 def find_run(text: str, newest_first: Sequence[str]) -> str:
     """The run that `text` means: its identifier, `latest`, or the beginning of it or of its part after the date.
 
-    Refused if it means several, or if there are none at all for `latest`. A text that means none is returned as it is.
+    Refused if several runs match, or if `latest` is asked for and there are none. A text that matches no run is
+    returned unchanged.
     """
     if text in newest_first or not text:
         return text
@@ -42,5 +43,5 @@ def find_run(text: str, newest_first: Sequence[str]) -> str:
         return newest_first[0]
     found = [run for run in newest_first if run.startswith(text) or run.partition("-")[2].startswith(text)]
     if len(found) > 1:
-        raise Refused(f"{text} is the beginning of {len(found)} runs: {listed(found)}", "write some more of it")
+        raise Refused(f"{text} is the beginning of {len(found)} runs: {listed(found)}", "give more characters")
     return found[0] if found else text

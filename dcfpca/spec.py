@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from dcfpca.config_file import describe
+from dcfpca.config_file import describe, read_toml
 from dcfpca.errors import BadInput
 from dcfpca.identity import MAX_NAME
 from dcfpca.method_names import MethodName
@@ -27,7 +27,7 @@ FeatureName = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 REMOVED = ("dropouts", "threshold", "subspace.fall_resting", "subspace.sampled_share")
-"""Keys of earlier versions that are gone: specs that were kept may have them, new ones may not."""
+"""Keys of earlier versions: allowed in stored specs, refused in new ones."""
 
 
 def features_digest(names: Sequence[str]) -> bytes:
@@ -42,24 +42,29 @@ class RunSpec(BaseModel):
 
     label: str = Field("", max_length=200, description="A name for people; has no effect.")
     method: MethodName = Field("subspace", description="How the low-rank part is found.")
-    rows: int = Field(0, ge=0, description="Rows m of every site's matrix; 0: as the connected participants say.")
+    rows: int = Field(
+        0, ge=0, description="Rows (features) of every site's matrix; 0: as the connected participants report."
+    )
     features: tuple[FeatureName, ...] = Field(
-        (), description="The rows by name: each site chooses and orders its own by it; empty: as the sites have them."
+        (),
+        description="Names of the rows; each site selects and orders its rows by them. Empty: as the sites have them.",
     )
     features_sha256: str = Field(
-        "", pattern=r"^([0-9a-f]{64})?$", description="Digest of the feature names in order; as the participants say."
+        "",
+        pattern=r"^([0-9a-f]{64})?$",
+        description="Digest of the feature names in order; empty: as the sites report.",
     )
     missing_features: Literal["refuse", "allow"] = Field(
         "refuse",
         description="allow: a site that lacks some of `features` takes part with them unobserved.",
     )
     min_feature_sites: int = Field(
-        3, ge=2, description="Fewest sites that must have each feature where sites may lack some; fewer end the run."
+        3, ge=2, description="Fewest sites that must have each feature if sites may lack some; otherwise the run ends."
     )
     rank: int | None = Field(
-        None, ge=1, description="The exact rank of the low-rank part; neither rank nor max_rank: found by itself."
+        None, ge=1, description="The exact rank of the low-rank part. With neither rank nor max_rank the rank is found."
     )
-    max_rank: int | None = Field(None, ge=1, description="An upper bound; the rank is found (method subspace).")
+    max_rank: int | None = Field(None, ge=1, description="An upper bound; method subspace finds the rank below it.")
     closing_rounds: bool = Field(
         True,
         description="After the fit, refine it on inexact data, choose the rank by hidden entries, calibrate flags and "
@@ -71,24 +76,24 @@ class RunSpec(BaseModel):
     flag_rate: float = Field(
         0.01, gt=0, le=0.5, description="False discovery rate of flags: the share of flagged entries that are normal."
     )
-    rounds: int = Field(100, ge=1, le=100_000, description="Stop after so many rounds.")
-    tolerance: float = Field(1e-9, ge=0, lt=1, description="Stop when the subspace moves less; 0: never.")
+    rounds: int = Field(100, ge=1, le=100_000, description="Stop after this many rounds.")
+    tolerance: float = Field(1e-9, ge=0, lt=1, description="Stop when the subspace moves less than this; 0: never.")
     scaling: Literal["none", "robust"] = Field(
-        "none", description="robust: each feature by its median and MAD over all sites, found by sums alone."
+        "none", description="robust: scale features by their medians and MADs over all sites, found from sums alone."
     )
     warm_start: str = Field(
         "", max_length=100, description="Start from the subspace of this earlier finished run; empty: a random start."
     )
-    seed: int = Field(0, ge=0, lt=2**63, description="Of the random start; the same seed gives the same run.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of the random start; the same seed gives the same run.")
     participants: tuple[Name, ...] = Field((), description="A fixed cohort; empty: whoever enrols by the deadline.")
     quorum: int | None = Field(
-        None, ge=1, description="Fewest updates a round needs, or enrolments where all are waited for; a majority."
+        None, ge=1, description="Fewest enrolments of a secure run, or updates in a plain round; by default a majority."
     )
     aggregation: Literal["secure", "plain"] = Field(
         "secure", description="secure: the aggregator sees only sums. plain: it sees each site's update."
     )
     patience: float = Field(
-        3600, gt=0, le=30 * 86400, description="Seconds a site that is away is waited for before the run pauses."
+        3600, gt=0, le=30 * 86400, description="Seconds to wait for a site that is away before the run pauses."
     )
     precision: Literal[64, 32] = Field(64, description="Bits per number in a secure sum; 32 halves the bytes.")
     export: bool = Field(False, description="Public participants will be asked for their reconstructions.")
@@ -98,7 +103,7 @@ class RunSpec(BaseModel):
         ge=1,
         description="Fewest entries of every feature at every site with missing values; a site with fewer refuses.",
     )
-    enrol_seconds: float = Field(30, gt=0, le=30 * 86400, description="How long enrolment stays open at most.")
+    enrol_seconds: float = Field(30, gt=0, le=30 * 86400, description="The longest time that enrolment stays open.")
     round_seconds: float = Field(
         60, gt=0, le=86400, description="Deadline of a round; every other timeout of a round derives from it."
     )
@@ -119,7 +124,7 @@ class RunSpec(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _features_say_the_rows(cls, keys: Any) -> Any:
-        """Names given: their number and digest follow, and may be left out."""
+        """Where features are named, their number and digest follow and may be left out."""
         names = keys.get("features") if isinstance(keys, dict) else None
         if not isinstance(names, list | tuple) or not names or not all(isinstance(name, str) for name in names):
             return keys
@@ -220,6 +225,7 @@ class RunSpec(BaseModel):
 
     def canonical(self) -> bytes:
         """The bytes that are signed and digested: JSON with sorted keys, no spaces, every default spelled out."""
+        # Not the TOML as it was written: order, spelling and what was left to a default would be part of the signature.
         return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":")).encode()
 
     def digest(self) -> bytes:
@@ -240,19 +246,14 @@ def parse_spec(data: bytes | dict[str, Any]) -> RunSpec:
         raise BadInput(f"the spec is not valid: {describe(error)}", "correct it and propose the run again") from error
 
 
-_HINT = 'write a line for each key, text in quotes and lists in brackets: max_rank = 5, features = ["age", "chol"]'
-
-
-def parse_spec_toml(text: str, origin: str) -> dict[str, Any]:
-    """The keys of a spec file; they are validated when the command line's own keys have been added."""
-    try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise BadInput(f"{origin} is not valid TOML: {error}", _HINT) from error
+def read_spec_file(path: Path) -> dict[str, Any]:
+    """The keys of a spec file; they are validated once the command line's own keys have been added."""
+    hint = 'write a line for each key, text in quotes and lists in brackets: max_rank = 5, features = ["age", "chol"]'
+    return read_toml(path, "the spec", "the path", hint)
 
 
 def parse_kept_spec(data: bytes | dict[str, Any]) -> RunSpec:
-    """A spec that was stored, maybe by an earlier release: keys that are gone since are passed over."""
+    """A stored spec, maybe of an earlier release: keys that no longer exist are ignored."""
     keys = copy.deepcopy(data) if isinstance(data, dict) else json.loads(data)
     for path in REMOVED:
         *tables, key = path.split(".")

@@ -1,7 +1,7 @@
 """The terms of a run: everything that follows from its spec, worked out once when it is proposed or loaded.
 
 Either side makes one such object per run and hands it on. No method, stage or layout is made in a round: that would
-cost each of them every time, and a reader could not tell which of them are the same.
+repeat the cost, and a reader could not tell which objects are the same.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Terms:
         return self.method.stage(stage).up
 
     def rounding(self, stage: str, exponents: tuple[int, ...], members: int) -> tuple[float, float]:
-        """How far the tensor and the scalars of a sum under these exponents may be off, because updates are rounded."""
+        """Bounds on the rounding error of a sum under these exponents: of its tensor, and of its scalars."""
         blocks, layout = rounding_of(exponents, members, self.spec.precision), self.up(stage)
         both = layout.scalars and layout.scalars < layout.size
         return (blocks[0], blocks[1]) if both else (max(blocks), max(blocks))

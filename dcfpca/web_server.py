@@ -1,7 +1,8 @@
 """A read-only web server: GET and HEAD, a few short pages and event streams, no framework.
 
 It carries metrics and the dashboard, on a port of its own beside the gRPC service. It reads at most one small
-request per connection and closes it, so there is no state to get wrong.
+request per connection and closes it, so there is no state to get wrong. The server of prometheus_client would not do:
+it runs in a thread of its own, streams nothing, and answers to any host name (see `answers_to`).
 """
 
 from __future__ import annotations
@@ -169,8 +170,8 @@ def _refusal(request: Request, listens: str, open_now: int, hosts: Sequence[str]
 def answers_to(named: str, listens: str, hosts: Sequence[str] | None) -> bool:
     """True if a request for this host name is answered; unknown names are refused, against DNS rebinding.
 
-    A page of another site could point its own name at this machine and read what is meant for its user. It can do that
-    with names only: an address in place of a name is nobody's to point elsewhere.
+    Another web site could point its own host name at this machine and let its visitor's browser read this page. It can
+    do so with a name only: nobody can point a literal IP address elsewhere.
     """
     if _is_loopback(named):
         return True

@@ -165,14 +165,16 @@ def _settings(name: str, settings: type[Any]) -> str:
 
 def _comments(settings: type[Any]) -> dict[str, str]:
     source = textwrap.dedent(inspect.getsource(settings))
-    told = {
+    comments = {
         token.start[0]: token.string.lstrip("# ")
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
         if token.type == tokenize.COMMENT
     }
     fields = [node for node in ast.parse(source).body[0].body if isinstance(node, ast.AnnAssign)]  # type: ignore[attr-defined]
     return {
-        node.target.id: " ".join(told[line] for line in range(node.lineno, (node.end_lineno or 0) + 1) if line in told)
+        node.target.id: " ".join(
+            comments[line] for line in range(node.lineno, (node.end_lineno or 0) + 1) if line in comments
+        )
         for node in fields
         if isinstance(node.target, ast.Name)
     }

@@ -29,8 +29,10 @@ def imports() -> str:
 
 def contracts() -> str:
     """The import contracts of pyproject.toml, as sentences."""
-    told = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
-    return "".join(f"- **{contract['name']}**: {_sentence(contract)}\n" for contract in told)
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    return "".join(
+        f"- **{contract['name']}**: {_sentence(contract)}\n" for contract in tools["importlinter"]["contracts"]
+    )
 
 
 def _sentence(contract: dict[str, object]) -> str:

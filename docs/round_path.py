@@ -73,20 +73,20 @@ def drawn(paths: Mapping[str, RoundPath]) -> str:
 
 def documented(page: str) -> dict[str, dict[str, int]]:
     """The figures of each process as the page states them."""
-    told = re.findall(r"^At (.+?): (.+)\.$", page, flags=re.MULTILINE)
+    stated = re.findall(r"^At (.+?): (.+)\.$", page, flags=re.MULTILINE)
     return {
         where: {name: int(value) for value, _, name in (one.partition(" ") for one in figures.split(", "))}
-        for where, figures in told
+        for where, figures in stated
     }
 
 
 def _section(where: str, path: RoundPath) -> str:
-    told = ", ".join(f"{value} {name}" for name, value in path.figures().items())
+    figures = ", ".join(f"{value} {name}" for name, value in path.figures().items())
     rows = Counter(name.partition(":")[0] for name in path.functions)
     entered = {file: name.partition(":.")[2] for name in reversed(path.functions) for file in [name.partition(":")[0]]}
     table = "".join(f"| `{file}` | {rows[file]} | `{entered[file]}` |\n" for file in path.files)
     forms = ", ".join(path.forms)
-    return f"At {where}: {told}.\n\nForms: {forms}.\n\n| file | functions | entered by |\n|---|---|---|\n{table}"
+    return f"At {where}: {figures}.\n\nForms: {forms}.\n\n| file | functions | entered by |\n|---|---|---|\n{table}"
 
 
 def _traced(home: Path) -> dict[str, RoundPath]:

@@ -246,7 +246,7 @@ def _show(wanted: CertificateRequest, days: int) -> None:
 
 def _check_identity(wanted: CertificateRequest, expected: str) -> None:
     if expected and Identity.parse(expected) != wanted.identity:
-        hint = "the request is somebody else's, or asks for another role: do not sign it unheard"
+        hint = "the request is somebody else's, or asks for another role: ask the site before you sign it"
         raise BadIdentity(f"the request asks for {wanted.identity}, not for {expected}", hint)
 
 

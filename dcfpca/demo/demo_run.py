@@ -216,4 +216,4 @@ class FaultInjector:
 
 
 def _nothing(_: str) -> None:
-    """The demo tells of its processes in its own words."""
+    """The demo reports on its processes itself."""

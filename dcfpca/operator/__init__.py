@@ -1,4 +1,4 @@
-"""The operator's client: connection settings, calls with deadlines, downloads, exports, and status errors."""
+"""The operator's client: connection settings, calls with deadlines, proposals, downloads and exports."""
 
 from dcfpca.wire import require_tls_1_3
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import time
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any, Self, TypeVar
 
 import grpc
 
+from dcfpca.config_file import read_toml
 from dcfpca.errors import BadInput
 from dcfpca.operator.client import Operator, explain
 from dcfpca.pki import Credentials, load_credentials
@@ -66,14 +66,7 @@ def connect_settings(flags: dict[str, str | None], config: Path | None) -> Conne
 
 def _read_config(path: Path) -> dict[str, str]:
     """The connection keys at top level or under [operator], or those of a participant's configuration."""
-    try:
-        content = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise BadInput(
-            f"the config {path} cannot be read: {error.strerror}", "check --config or DCFPCA_CONFIG"
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"the config {path} is not valid TOML: {error}", f"write {_EXAMPLE}, one per line") from None
+    content = read_toml(path, "the config", "--config or DCFPCA_CONFIG", f"write {_EXAMPLE}, one per line")
     if isinstance(content.get("identity"), dict):
         content = _of_participant(content)
     section = content.pop("operator", {})
@@ -102,11 +95,17 @@ def connected(settings: ConnectionSettings) -> Iterator[Operator]:
     """Check the certificate, open the channel, and turn gRPC errors into ours. Any role may connect; calls check it."""
     files = settings.files
     own = load_credentials(files.ca, files.cert, files.key, now=datetime.now(UTC))
-    with serving_channel(settings, own) as channel:
-        try:
-            yield Operator(channel, settings.address, own.identity)
-        except grpc.RpcError as error:
-            raise explain(error, getattr(channel, "address", settings.address), files) from error
+    with serving_channel(settings, own) as channel, explained(settings, channel):
+        yield Operator(channel, settings.address, own.identity)
+
+
+@contextmanager
+def explained(settings: ConnectionSettings, channel: object = None) -> Iterator[None]:
+    """Turn gRPC errors of calls in this context into DcfpcaErrors; a failover channel knows which address it was."""
+    try:
+        yield
+    except grpc.RpcError as error:
+        raise explain(error, getattr(channel, "address", settings.address), settings.files) from error
 
 
 def serving_channel(settings: ConnectionSettings, own: Credentials) -> grpc.Channel | FailoverChannel:
@@ -130,9 +129,9 @@ PAUSE_SECONDS = 0.3
 
 
 class FailoverChannel:
-    """Makes each call at the address that served last, and at the next while a call is answered UNAVAILABLE.
+    """Makes each call at the address that served last, and moves to the next while calls are answered UNAVAILABLE.
 
-    A stream that breaks after its first message is not continued: that is for the caller, who knows how. Repeating a
+    A stream that breaks after its first message is not resumed here; the caller knows how. Repeating a
     call is safe, because every call of the protocol may be repeated. It has the two methods of a channel that the
     operator's stub uses; gRPC's own failover does not do, as a standby accepts connections and refuses calls.
     """
@@ -190,6 +189,6 @@ class FailoverChannel:
 
 
 def _begun(stream: Any) -> Iterator[Any]:
-    """The stream with its first message received; raises what the call was answered with instead."""
+    """The stream, once its first message has arrived; raises the error that came instead of it."""
     first = list(itertools.islice(stream, 1))
     return itertools.chain(first, stream)

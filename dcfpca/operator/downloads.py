@@ -152,7 +152,7 @@ def request_reconstructions(operator: Operator, view: pb.RunView, wait: float) -
 
 
 def announces_export(view: pb.RunView) -> bool:
-    """True if the run's spec told the sites that they would be asked for reconstructions."""
+    """True if the run's spec announced that sites would be asked for their reconstructions."""
     return bool(json.loads(view.spec).get("export"))
 
 

@@ -18,7 +18,7 @@ from dcfpca.methods import schedule_of
 from dcfpca.operator.client import Operator
 from dcfpca.rpca.private.schedule import expectation_text, predicted_error, prediction_text
 from dcfpca.secagg import PastRun, exposure
-from dcfpca.spec import RunSpec, parse_kept_spec, parse_spec, parse_spec_toml
+from dcfpca.spec import RunSpec, parse_kept_spec, parse_spec, read_spec_file
 from dcfpca.v1 import admin_pb2 as pb
 
 _RANKS = ("rank", "max_rank")
@@ -28,23 +28,13 @@ def spec_from_flags(path: Path | None, flags: Mapping[str, Any], settings: Seque
     """The validated spec. A flag that was not given is None; `settings` have the form key=value."""
     if all(flags.get(key) is not None for key in _RANKS):
         raise BadInput("--rank and --max-rank contradict each other", "give one of them, or neither: the rank is found")
-    keys = _read(path) if path else {}
+    keys = read_spec_file(path) if path else {}
     for key, value in flags.items():
         if value is not None:
             _put(keys, key, value)
     for setting in settings:
         _put(keys, *_split(setting))
     return parse_spec(keys)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text()
-    except OSError as error:
-        raise BadInput(f"the spec {path} cannot be read: {error.strerror}", "check the path") from None
-    except UnicodeDecodeError:
-        raise BadInput(f"the spec {path} is not text", "a spec is a TOML file") from None
-    return parse_spec_toml(text, str(path))
 
 
 def _split(setting: str) -> tuple[str, Any]:

@@ -1,4 +1,4 @@
-"""The views of one run as they come, through restarts of the aggregator."""
+"""Streams the views of one run, across restarts of the aggregator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AT_REST = OVER | {"paused"}
 class RetryPolicy:
     """The time limit for reconnecting, and the shortest and longest pause between attempts.
 
-    One that cannot be reached at the beginning is waited for only with `from_start`: the address may be wrong.
+    An aggregator that cannot be reached at first is an error at once unless `from_start`: the address may be wrong.
     """
 
     seconds: float = 600.0
@@ -41,9 +41,10 @@ def run_views(
 ) -> Iterator[pb.RunView]:
     """Yield the run now and at every change, each round after `after_round` once, until it is over or paused.
 
-    After a lost connection, which `on_lost` is told of, only the rounds that lack are asked for. Raises Unreachable
-    when it stays lost for longer than the retry policy allows, and grpc.RpcError for what trying again cannot mend.
+    When the connection is lost, `on_lost` is called, and after reconnecting only missing rounds are requested. Raises
+    Unreachable when it stays lost for longer than the retry policy allows, and grpc.RpcError if a retry cannot help.
     """
+    # gRPC's own retries do not help here: they end with the first message of a stream.
     begun, last, lost_at, pause = retry.from_start, after_round, None, retry.first_pause
     while True:
         try:

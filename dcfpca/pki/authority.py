@@ -153,8 +153,11 @@ def sign_certificate(
     days: int = ROLE_DAYS,
 ) -> x509.Certificate:
     """A role certificate for the request, valid from now for `days` days."""
-    check_wanted(wanted, ca)
     identity, public_key = wanted.identity, wanted.public_key
+    if (ours := consortium_of(ca)) != identity.consortium:
+        sentence = f"the request is for the consortium {identity.consortium!r}, and this CA is that of {ours!r}"
+        raise BadIdentity(sentence, f"make it with `dcfpca certs request --consortium {ours} …`")
+    check_hosts(identity, wanted.hosts)
     serves = identity.role is Role.AGGREGATOR
     return (
         _builder(subject(identity.consortium, identity.name), ca.subject, public_key, x509.random_serial_number())
@@ -170,14 +173,6 @@ def sign_certificate(
     )
 
 
-def check_wanted(wanted: CertificateRequest, ca: x509.Certificate) -> None:
-    """Raise unless this authority may sign it."""
-    if (ours := consortium_of(ca)) != wanted.identity.consortium:
-        sentence = f"the request is for the consortium {wanted.identity.consortium!r}, and this CA is that of {ours!r}"
-        raise BadIdentity(sentence, f"make it with `dcfpca certs request --consortium {ours} …`")
-    check_hosts(wanted.identity, wanted.hosts)
-
-
 def consortium_of(ca: x509.Certificate) -> str:
     """The consortium an authority made by `new_authority` signs for."""
     try:
@@ -189,17 +184,8 @@ def consortium_of(ca: x509.Certificate) -> str:
     return names[0].value
 
 
-@dataclass(frozen=True, slots=True)
-class Revocation:
-    """One line of a revocation list."""
-
-    serial: int
-    when: datetime
-    reason: x509.ReasonFlags
-
-
 def new_revocation_list(
-    revocations: Iterable[Revocation],
+    revocations: Iterable[x509.RevokedCertificate],
     ca: x509.Certificate,
     ca_key: ec.EllipticCurvePrivateKey,
     number: int,
@@ -217,16 +203,8 @@ def new_revocation_list(
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(_ec_key(ca)), critical=False)
     )
     for revocation in revocations:
-        builder = builder.add_revoked_certificate(_line(revocation))
+        builder = builder.add_revoked_certificate(revocation)
     return builder.sign(ca_key, hashes.SHA256())
-
-
-def _line(revocation: Revocation) -> x509.RevokedCertificate:
-    line = x509.RevokedCertificateBuilder().serial_number(revocation.serial).revocation_date(revocation.when)
-    # RFC 5280 5.3.1: an unspecified reason is left out.
-    if revocation.reason is not x509.ReasonFlags.unspecified:
-        line = line.add_extension(x509.CRLReason(revocation.reason), critical=False)
-    return line.build()
 
 
 def _end(now: datetime, days: int, ca: x509.Certificate) -> datetime:

@@ -29,7 +29,6 @@ from dcfpca.pki.authority import (
     CA_DAYS,
     ROLE_DAYS,
     CertificateRequest,
-    Revocation,
     consortium_of,
     new_authority,
     new_revocation_list,
@@ -47,6 +46,7 @@ from dcfpca.pki.keys import (
 )
 from dcfpca.pki.trust import load_certificate, serial_of
 
+INDEX = "index.json"
 _FORMAT = 1
 
 
@@ -106,27 +106,29 @@ def record_of(certificate: x509.Certificate) -> CertificateRecord:
     )
 
 
-def read_index(path: Path) -> Index:
-    """Read the index; a missing or damaged one is BadInput."""
+def list_records(directory: Path) -> Index:
+    """The index of issued certificates, read without the CA's key; a missing or damaged one is BadInput."""
+    path = directory / INDEX
     try:
         document = json.loads(path.read_bytes())
         if document["format"] != _FORMAT:
             raise ValueError("format")
         return Index(tuple(CertificateRecord(**line) for line in document["certificates"]), document["crl_number"])
     except FileNotFoundError:
-        hint = f"make a CA with `dcfpca certs init --dir {path.parent} --consortium NAME`"
-        raise BadInput(f"there is no certificate authority in {path.parent}", hint) from None
+        hint = f"make a CA with `dcfpca certs init --dir {directory} --consortium NAME`"
+        raise BadInput(f"there is no certificate authority in {directory}", hint) from None
     except OSError as error:
         raise BadInput(f"the index {path} cannot be read: {error.strerror}", "check who may read it") from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise BadInput(f"the index {path} is damaged", "restore it from a backup of the CA directory") from None
 
 
-def write_index(path: Path, index: Index) -> None:
-    """Write the index atomically."""
+def _write_index(directory: Path, index: Index) -> Index:
+    """Write the index atomically, and return it."""
     lines = [asdict(record) for record in index.records]
     document = {"format": _FORMAT, "crl_number": index.crl_number, "certificates": lines}
-    write_file(path, json.dumps(document, indent=1).encode() + b"\n")
+    write_file(directory / INDEX, json.dumps(document, indent=1).encode() + b"\n")
+    return index
 
 
 _SHORTEST_PREFIX = 8
@@ -218,8 +220,7 @@ def create_authority(directory: Path, consortium: str, now: datetime, days: int 
     with _locked(directory):
         write_new_key(directory / "ca.key", private_pem(key))
         write_file(authority.ca_path, certificate.public_bytes(Encoding.PEM))
-        write_index(directory / "index.json", Index(crl_number=1))
-        _publish_revocations(authority, now)
+        _publish_revocations(authority, _write_index(directory, Index(crl_number=1)), now)
     return authority
 
 
@@ -239,8 +240,7 @@ def issue_certificate(
     record = record_of(certificate)
     with _locked(authority.directory):
         write_file(issued_path(authority.directory, record), certificate.public_bytes(Encoding.PEM))
-        index = read_index(authority.directory / "index.json")
-        write_index(authority.directory / "index.json", index.with_record(record))
+        _write_index(authority.directory, list_records(authority.directory).with_record(record))
     return certificate
 
 
@@ -249,9 +249,8 @@ def revoke_certificates(
 ) -> None:
     """Record the revocation, then publish a list that contains it."""
     with _locked(authority.directory):
-        index = read_index(authority.directory / "index.json")
-        write_index(authority.directory / "index.json", index.with_revoked(chosen, now, reason.value))
-        _publish_revocations(authority, now)
+        index = list_records(authority.directory).with_revoked(chosen, now, reason.value)
+        _publish_revocations(authority, _write_index(authority.directory, index), now)
 
 
 def renew_revocation_list(authority: Authority, now: datetime, days: int | None) -> None:
@@ -259,14 +258,9 @@ def renew_revocation_list(authority: Authority, now: datetime, days: int | None)
     if days is not None and days < 1:
         raise BadInput(f"a revocation list lasts 1 day or more, not {days}", "leave --days out for as long as the CA")
     with _locked(authority.directory):
-        index = read_index(authority.directory / "index.json")
-        write_index(authority.directory / "index.json", replace(index, crl_number=index.crl_number + 1))
-        _publish_revocations(authority, now, days)
-
-
-def list_records(directory: Path) -> Index:
-    """The index of issued certificates, read without the CA's key."""
-    return read_index(directory / "index.json")
+        index = list_records(authority.directory)
+        index = _write_index(authority.directory, replace(index, crl_number=index.crl_number + 1))
+        _publish_revocations(authority, index, now, days)
 
 
 def issued_path(directory: Path, record: CertificateRecord) -> Path:
@@ -274,16 +268,20 @@ def issued_path(directory: Path, record: CertificateRecord) -> Path:
     return directory / "issued" / f"{record.serial}.crt"
 
 
-def _publish_revocations(authority: Authority, now: datetime, days: int | None = None) -> None:
-    index = read_index(authority.directory / "index.json")
-    lines = [_revocation(record) for record in index.records if record.revoked]
+def _publish_revocations(authority: Authority, index: Index, now: datetime, days: int | None = None) -> None:
+    lines = [_revoked(record) for record in index.records if record.revoked]
     crl = new_revocation_list(lines, authority.certificate, authority.key, index.crl_number, now, days)
     write_file(authority.crl_path, crl.public_bytes(Encoding.PEM))
 
 
-def _revocation(record: CertificateRecord) -> Revocation:
-    when = datetime.fromisoformat(record.revoked)
-    return Revocation(int(record.serial, 16), when, x509.ReasonFlags(record.reason))
+def _revoked(record: CertificateRecord) -> x509.RevokedCertificate:
+    """The line of a revocation list for this certificate."""
+    line = x509.RevokedCertificateBuilder().serial_number(int(record.serial, 16))
+    line = line.revocation_date(datetime.fromisoformat(record.revoked))
+    # RFC 5280 5.3.1: an unspecified reason is left out.
+    if (reason := x509.ReasonFlags(record.reason)) is not x509.ReasonFlags.unspecified:
+        line = line.add_extension(x509.CRLReason(reason), critical=False)
+    return line.build()
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Revocation: X.509 CRLs signed by an authority of the bundle, and the identifiers they revoke certificates by.
 
-A SHA-256 of the certificate alone does not do: whoever holds (r, s), an ECDSA signature of the CA, also has (r, n − s),
+A SHA-256 of the certificate alone is not enough: whoever holds an ECDSA signature (r, s) of the CA has (r, n − s) too,
 which is as valid and makes another fingerprint. Serial number, key and identity are signed and stay the same.
 """
 
@@ -48,7 +48,7 @@ def identity_mark(identity: Identity) -> str:
 def marks_of(certificate: x509.Certificate) -> frozenset[str]:
     """Every identifier under which a valid certificate can have been revoked.
 
-    Its fingerprint is that of both forms of its signature: so revocations by fingerprint hold against either.
+    Fingerprints are included for both forms of the signature, so that a revocation by fingerprint holds for either.
     """
     serial = serial_mark(certificate.issuer, certificate.serial_number)
     names = {serial, key_mark(certificate), identity_mark(identity_of(certificate))}

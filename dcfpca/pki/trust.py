@@ -125,8 +125,8 @@ def _check_signature(certificate: x509.Certificate) -> None:
 def _check_encoding(certificate: x509.Certificate) -> None:
     """Refuse a certificate with bytes that were added after it was signed.
 
-    The signature is a string of bits, led by the number of bits at its end that do not count. Where these happen to be
-    zero, the number can be raised from 0: the decoder takes that for the same signature, in another certificate.
+    The signature is a bit string that begins with the number of unused bits at its end. Where the last bits happen to
+    be zero, that number can be raised from 0: it decodes to the same signature, but the certificate's bytes differ.
     """
     whole, signature = certificate.public_bytes(Encoding.DER), certificate.signature
     if not whole.endswith(b"\0" + signature):

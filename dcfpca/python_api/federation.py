@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.errors import Refused
-from dcfpca.operator.client import Operator, explain
-from dcfpca.operator.connection import ConnectionSettings, connect_settings, connected
+from dcfpca.operator.client import Operator
+from dcfpca.operator.connection import ConnectionSettings, connect_settings, connected, explained
 from dcfpca.operator.downloads import download_export, model_arrays, request_reconstructions
 from dcfpca.operator.proposals import spec_from_flags
 from dcfpca.operator.run_stream import RetryPolicy, run_views
@@ -98,12 +98,8 @@ class Federation(AbstractContextManager["Federation"]):
     @contextmanager
     def call(self) -> Iterator[Operator]:
         """The typed calls of the wire, for what this class does not offer; their errors become DcfpcaErrors."""
-        import grpc  # noqa: PLC0415  only after `dcfpca.operator` has required TLS 1.3 of it
-
-        try:
+        with explained(self._settings):
             yield self._operator
-        except grpc.RpcError as error:
-            raise explain(error, self._settings.address, self._settings.files) from error
 
     def close(self) -> None:
         """Close the connection; runs go on."""

@@ -60,6 +60,7 @@ def read_table(path: Path) -> Table:
     if exact.exists() and find_spec("pyarrow") is not None:
         found = import_module("pyarrow.parquet").read_table(exact)
         return Table({name: _array(name, found.column(name)) for name in found.column_names})
+    # Not pandas, which is optional and would read ids such as 007 as numbers.
     with path.open(newline="", encoding="utf-8") as file:
         lines = list(csv.reader(file))
     if not lines or any(len(line) != len(lines[0]) for line in lines):

@@ -15,12 +15,12 @@ from dcfpca.errors import BadInput
 # A report loads nothing, and runs no script but the one it was written with; every browser enforces this policy.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
-# Control characters but for tab and line feed, marks that turn the direction of text, and halves of characters.
+# Control characters except tab and line feed, marks that change the direction of text, and lone surrogates.
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def escape(text: str) -> str:
-    """Text for HTML; what would change how the text around it is shown appears as an escape such as \\u202e."""
+    """Text for HTML; characters that change how the text around them is displayed become escapes such as \\u202e."""
     return html.escape(_INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 

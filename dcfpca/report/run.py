@@ -131,7 +131,7 @@ def _since(one: pb.WaitingView) -> str:
 
 
 def _expected_errors(rounds: Sequence[pb.RoundView]) -> str:
-    """Of a private run, whose rounds state the error to expect in place of a change."""
+    """For a private run, whose rounds report the expected error instead of a change."""
     titles = Titles("How far noise may have turned the subspace", "round", "expected error, sin θ")
     chart = svg.lines([Series("error", [one.change for one in rounds])], titles, first=rounds[0].round)
     sentence = "By the noise of all rounds so far. Every round of the schedule is taken, whatever the error."
@@ -163,9 +163,7 @@ def _last_change(view: pb.RunView, tolerance: float) -> str:
         return f"Last: {number(last)}."
     if last < tolerance:
         return f"The last change, {number(last)}, is below the tolerance."
-    early = (
-        " A run is over as soon as the next round would come below it, or what still changes is small beside the noise."
-    )
+    early = " A run ends as soon as the next round would fall below it, or what still changes is below the noise."
     return f"The last change is {number(last)}." + (early if view.reason.startswith("converged") else "")
 
 

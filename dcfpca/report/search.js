@@ -1,5 +1,5 @@
 (function () {
-  var box = document.getElementById("search"), only = document.getElementById("only"), told = document.getElementById("told");
+  var box = document.getElementById("search"), only = document.getElementById("only"), matches = document.getElementById("matches");
   if (!box) { return; }
   function apply() {
     var phrase = box.value.toLowerCase().trim(), words = phrase.split(/\s+/).filter(Boolean), shown = 0, cards = 0;
@@ -10,7 +10,7 @@
       one.hidden = !fits;
       if (one.classList.contains("card")) { cards += 1; shown += fits ? 1 : 0; }
     });
-    told.textContent = words.length || only.checked ? shown + " of " + cards + " drawn samples" : "";
+    matches.textContent = words.length || only.checked ? shown + " of " + cards + " drawn samples" : "";
   }
   box.addEventListener("input", apply);
   only.addEventListener("change", apply);

@@ -19,13 +19,13 @@ _UNCHECKED = (
 )
 _UNJUDGED = (
     "This run held no closing rounds, which measure the noise over all sites: an entry is flagged where the normal "
-    "part does not reach it, be the deviation large or small. How many flags are false alarms is not known, and "
+    "part does not reach it, however small the deviation. How many flags are false alarms is not known, and "
     "samples are not judged as a whole. Look at the largest deviations."
 )
 _SEARCH = (
     '<form class="search" role="search"><input id="search" type="search" aria-label="Search" autocomplete="off" '
     'placeholder="Search an id or a measurement"><label><input id="only" type="checkbox"> flagged samples only</label>'
-    '<span id="told" aria-live="polite"></span></form>'
+    '<span id="matches" aria-live="polite"></span></form>'
 )
 
 
@@ -75,10 +75,10 @@ def _samples(found: SiteFigures) -> str:
     if not found.odd:
         return section("Who stands out", paragraph("No sample stands out, and no entry is flagged."))
     shown = len(found.odd[:MOST_CARDS])
-    expected = "what the sample's others let expect" if found.components.shares.size else "its typical value"
+    expected = "what the sample's other measurements predict" if found.components.shares.size else "its typical value"
     note = (
-        f"The {shown} oddest samples first. Each measurement is compared with {expected}; +8 noise is eight times what "
-        "ordinary entries of it are off by, above what is expected. Flagged entries are red."
+        f"The {shown} oddest samples first. Each measurement is compared with {expected}; +8 noise means above it by "
+        "eight times the usual deviation of that measurement. Flagged entries are red."
     )
     if found.drawing == "profile":
         note += " Blue is what was found, grey what was expected."

@@ -67,7 +67,7 @@ class SiteFigures:
     missing: int
     outliers: int
     flagged_samples: int
-    flag_rate: float | None  # about which share of the flags are false alarms; None where no null judged them
+    flag_rate: float | None  # about which share of the flags are false alarms; None without closing rounds
     features: FeatureFigures
     odd: Sequence[OddSample]
     components: Components

@@ -56,6 +56,7 @@ class Background:
         _keep_open_files_here()
         os.set_inheritable(descriptor, True)  # the lock belongs to the open file, and so to the process that keeps it
         writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        # Not subprocess: the child is meant to outlive this process, and a Popen object warns of a child that does.
         pid = os.posix_spawn(
             sys.executable,
             [sys.executable, "-m", *arguments],
@@ -165,7 +166,7 @@ def _last_words(log: Sequence[str]) -> tuple[str, str]:
 
 
 def _keep_open_files_here() -> None:
-    """Let no child inherit what a shell left open: whoever reads from such a pipe would wait for the child to end."""
+    """Keep children from inheriting what a shell left open: a reader of such a pipe would wait until they end."""
     for name in os.listdir("/dev/fd"):  # noqa: PTH208 numbers, not paths
         number = int(name)
         if number > 2:

@@ -85,7 +85,7 @@ def participant_text(address: str, name: str, data: DataKeys, more: Tables | Non
         "results": {"dir": _Key("results", "one directory per finished run")},
     }
     return _text(
-        "# A site's configuration, its last word: what it does not allow, nobody else can order.",
+        "# A site's configuration. It has the last word: nobody else can order what it does not allow.",
         "# Paths are relative to this file; docs/configuration.md has every key.",
         "# See what the site makes of it with: dcfpca-participant check --config participant.toml",
         *_table_lines(tables, more or {}),

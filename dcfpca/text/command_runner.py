@@ -24,8 +24,8 @@ def run_command(
 ) -> None:
     """Run `app` on `arguments` (the process's own by default) and leave with SystemExit.
 
-    A DcfpcaError, or what `explain` makes one of, prints `error:` and `hint:` on stderr. Any other exception is a bug
-    and propagates with its traceback.
+    A DcfpcaError, or one that `explain` returns, is printed as `error:` and `hint:` on stderr. Others are bugs
+    and propagate with their traceback.
     """
     # gRPC's C core writes lines of its own to stderr, in no format of ours; what matters of them we log ourselves.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")

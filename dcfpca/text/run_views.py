@@ -236,7 +236,7 @@ def enrolment_lines(
 
 
 def reason_without_refusals(view: pb.RunView) -> str:
-    """The run's reason where the refusals that it quotes were told before: who refused, without their reasons."""
+    """The run's reason for readers who have seen the refusals it quotes: who refused, without their reasons."""
     reason = view.reason
     for one in view.refusals:
         reason = reason.replace(f"{one.participant} refused: {'; '.join(one.reasons)}", f"{one.participant} refused")

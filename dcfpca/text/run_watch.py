@@ -1,4 +1,4 @@
-"""Follows a run to its end and shows it, through restarts of the aggregator."""
+"""Follows a run to its end and shows it, across restarts of the aggregator."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class RunWatch:
 def raise_unless_finished(view: pb.RunView, hint: str = "") -> None:
     """Raise Refused with the run's reason unless the run has finished; `hint` replaces the usual one.
 
-    Whoever watched the run has been told each refusal, so that the reason names only who refused.
+    Whoever watched the run has seen each refusal, so the reason only names who refused.
     """
     reason = reason_without_refusals(view)
     match view.status:

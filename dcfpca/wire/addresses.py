@@ -32,22 +32,22 @@ _EXAMPLE = "it must be host:port, such as aggregator.example.org:7443"
 
 
 def listening(text: str) -> str:
-    """host:port to listen on, as it is; port 0 takes a free one. ValueError says what is wrong."""
+    """Returns a valid host:port to listen on; port 0 takes a free one. ValueError says what is wrong."""
     return _checked(text, _EXAMPLE, least=0)
 
 
 def listening_or_none(text: str) -> str:
-    """host:port to listen on, or nothing."""
+    """The same, or an empty text."""
     return listening(text) if text else text
 
 
 def dialled(text: str) -> str:
-    """host:port to dial, as it is."""
+    """Returns a valid host:port to dial."""
     return _checked(text, _EXAMPLE, least=1)
 
 
 def all_dialled(text: str) -> str:
-    """host:port to dial, or several with commas between them: an aggregator and its standby."""
+    """The same, or several with commas between them: an aggregator and its standby."""
     for part in text.split(","):
         _checked(part.strip(), f"{_EXAMPLE}, or several with commas between", least=1)
     return text

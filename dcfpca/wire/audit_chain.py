@@ -25,6 +25,7 @@ _LABEL = b"dcfpca/v1/audit"
 def entry_hash(entry: AuditEntry) -> bytes:
     """SHA-256 over every field of the entry but its hash and signature, each prefixed with its length."""
     fields = (str(entry.sequence), str(entry.at_ms), entry.actor, entry.action, entry.run_id, entry.detail)
+    # Lengths, not separators: the detail is free text, which could contain any separator.
     parts = [_LABEL, *(field.encode() for field in fields), entry.previous, entry.certificate]
     return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).digest()
 
@@ -56,7 +57,7 @@ def all_shown(entries: Iterable[AuditEntry]) -> Iterator[AuditEntry]:
 def verify_log(entries: Iterable[AuditEntry], verify: Callable[[bytes, bytes, bytes], bool]) -> int:
     """Check the whole log from its first entry; `verify(certificate, signature, data)` checks a signature.
 
-    Of entries that are withheld the signed hash stands for what they say: they cannot be changed, added or left out.
+    The signed hash of a withheld entry stands in for its content: it can be neither changed, added nor left out.
     Returns how many entries there are; raises BadMessage at the first one that does not fit.
     """
     previous, certificate, count = GENESIS, b"", 0

@@ -12,10 +12,10 @@ MESSAGE_BYTES = (4 << 20) - (64 << 10)
 """Largest tensor in one message: gRPC's limit of 4 MiB, less what goes beside it."""
 
 AT_ONCE_BYTES = 64 << 20
-"""The most that the tensors of a cohort may have together to be sent in one message each, if they exceed a chunk."""
+"""The largest total of a cohort's tensors that are sent in one message each although each exceeds a chunk."""
 
 SMALL_SUM = 1 << 16
-"""The sum of a round of up to this size is sent to every member with the next one, beside the consensus."""
+"""A round's sum of up to this size is sent to every member together with the next consensus."""
 
 WHOLE = "dcfpca-whole"
 """Key in a stream's initial metadata: the most bytes an update may have to be sent in one message."""
@@ -31,8 +31,8 @@ ARTIFACTS = ("L.npy", "S.npz")
 
 
 def fits_one_message(size: int, cohort: int) -> bool:
-    """Whether tensors of so many bytes, one for each member, are sent in one message each and not in chunks.
+    """True if tensors of this size, one for each member, are sent in one message each instead of chunks.
 
-    A call or a message less is much of what an exchange costs, but what is in one message is in memory as a whole.
+    Fewer calls and messages make an exchange much cheaper, but a single message is in memory as a whole.
     """
     return size <= CHUNK_BYTES or (size <= MESSAGE_BYTES and size * cohort <= AT_ONCE_BYTES)

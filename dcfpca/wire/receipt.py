@@ -1,4 +1,4 @@
-"""The fate of a message: the same four words in replies, logs and metrics of both services."""
+"""How a participant's message was received: the same four words in replies, logs and metrics of both services."""
 
 from __future__ import annotations
 

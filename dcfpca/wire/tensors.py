@@ -24,7 +24,7 @@ FLOAT64 = pb.DTYPE_FLOAT64
 
 
 class DigestedBytes(NamedTuple):
-    """Bytes and a SHA-256 over all of them, which is taken once and continued by whoever binds more to them."""
+    """Bytes and the state of a SHA-256 over them: taken once, and extended by whoever binds more data to them."""
 
     data: Buffer
     sha: hashlib._Hash
@@ -112,11 +112,11 @@ def header_with(sha256: bytes, layout: Layout, dtype: pb.Dtype) -> pb.TensorHead
 
 def check_header(header: TensorFacts, layout: Layout, dtype: pb.Dtype) -> None:
     """Raise BadMessage unless the header announces exactly what the spec implies; done before any byte is kept."""
-    told = (header.rows, header.columns, header.scalars)
+    announced = (header.rows, header.columns, header.scalars)
     expected = (layout.rows, layout.columns, layout.scalars)
-    if told != expected:
+    if announced != expected:
         raise BadMessage(
-            f"the tensor is announced as {told[0]} × {told[1]} with {told[2]} scalars, "
+            f"the tensor is announced as {announced[0]} × {announced[1]} with {announced[2]} scalars, "
             f"but this round's spec says {expected[0]} × {expected[1]} with {expected[2]}"
         )
     if header.dtype != dtype:

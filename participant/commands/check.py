@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dcfpca.errors import BadInput, listed
+from dcfpca.errors import listed
 from dcfpca.privacy.zcdp import epsilon_of
-from dcfpca.spec import RunSpec, parse_spec, parse_spec_toml
+from dcfpca.spec import RunSpec, parse_spec, read_spec_file
 from dcfpca.text.console import Json, add_row, result, show, table
 from participant.config import Config
 from participant.data.facts import KIND_TEXTS, FeatureProfile, orientation_doubt, profile_features
@@ -186,10 +186,7 @@ def budget_remarks(config: Config, site: LocalSite, view: BudgetView) -> list[st
 
 def read_spec(path: Path, site: LocalSite) -> RunSpec:
     """The spec in a file; where it states neither its number of rows nor its features, they are the site's."""
-    try:
-        keys = parse_spec_toml(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError):
-        raise BadInput(f"the spec {path} cannot be read", "check the path") from None
+    keys = read_spec_file(path)
     return parse_spec(keys if keys.get("features") else {"rows": site.data.rows} | keys)
 
 

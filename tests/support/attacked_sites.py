@@ -28,7 +28,7 @@ VICTIM = "dea"
 OTHERS = NAMES[:3]
 ROWS, RANK = 24, 2
 SOON = 15.0
-"""Seconds within which a site that was told something says what it makes of it."""
+"""Seconds within which a site reacts to a message."""
 REFUSALS = ("assignment_refused", "run_refused")
 
 

@@ -112,7 +112,7 @@ class Page:
         return got["result"].get("value")
 
     def until(self, condition: str, seconds: float = 30) -> None:
-        """Wait in the page until the condition holds; what is there instead is told when it does not."""
+        """Wait in the page until the condition holds; what is there instead is shown when it does not."""
         script = (
             f"new Promise((done) => {{ const end = Date.now() + {seconds * 1000}; const look = () => {{"
             f"if ({condition}) done(''); else if (Date.now() > end) done(document.body.innerText);"

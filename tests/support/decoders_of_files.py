@@ -19,7 +19,7 @@ from dcfpca.identity import Identity, Role
 from dcfpca.operator.connection import connect_settings
 from dcfpca.pki import Authority, create_authority, load_private_key, load_revocations, verify_peer
 from dcfpca.pki.authority import CertificateRequest, new_request, read_request
-from dcfpca.pki.ca_directory import issue_certificate, list_records, read_index, revoke_certificates
+from dcfpca.pki.ca_directory import issue_certificate, list_records, revoke_certificates
 from dcfpca.pki.keys import new_private_key
 from participant.config import load_config as load_participant_config
 from participant.data.data_config import DataTable
@@ -169,7 +169,7 @@ def authority_index(folder: Path) -> Decoder:
     authority = authority_in(folder)
     site_of(authority)
     sound = (authority.directory / "index.json").read_bytes()
-    return Decoder(sound, from_file(folder / "index.json", read_index))
+    return Decoder(sound, from_file(folder / "index.json", lambda path: list_records(path.parent)))
 
 
 DECODERS = (

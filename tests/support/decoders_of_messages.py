@@ -11,9 +11,10 @@ import numpy as np
 from aggregator.run import events
 from aggregator.run.state import Run
 from aggregator.store import codec as store_codec
+from dcfpca.config_file import parse_toml
 from dcfpca.methods import method_of
 from dcfpca.run_references import AttemptRef
-from dcfpca.spec import parse_spec, parse_spec_toml
+from dcfpca.spec import parse_spec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.v1.admin_pb2 import AuditEntry
@@ -41,10 +42,10 @@ def assignment(folder: Path) -> Decoder:
 def opened(folder: Path) -> Decoder:
     ref = types.RoundRef(run_id="run-1", round=2, attempt=1)
     header = types.TensorHeader(dtype=types.DTYPE_FLOAT64, rows=3, columns=2, sha256=bytes(32))
-    told = pb.RoundOpened(
+    opened = pb.RoundOpened(
         ref=ref, spec_sha256=bytes(32), cohort=["ann", "bob"], consensus=header, inline_consensus=b"12"
     )
-    sound = pb.Assignment(run_id="run-1", round_opened=told).SerializeToString()
+    sound = pb.Assignment(run_id="run-1", round_opened=opened).SerializeToString()
     return Decoder(sound, lambda body: decode(pb.Assignment.FromString(body)))
 
 
@@ -80,7 +81,7 @@ def spec(folder: Path) -> Decoder:
 
 def spec_file(folder: Path) -> Decoder:
     sound = (ROOT / "deploy/config/spec.toml").read_bytes()
-    return Decoder(sound, lambda body: parse_spec_toml(body.decode("latin-1"), "spec.toml"))
+    return Decoder(sound, lambda body: parse_toml(body.decode("latin-1"), "spec.toml", ""))
 
 
 def stored_event(folder: Path) -> Decoder:

@@ -99,14 +99,14 @@ class LightSite:
         hello = pb.SubscribeRequest(protocol=PROTOCOL, software="light", rows=self._data.shape[0])
         stream = self._stub.Subscribe(hello, wait_for_ready=True)
         self._crowd, _ = upload_limits_of(await stream.initial_metadata())
-        async for told in stream:
-            match told.WhichOneof("what"):
+        async for assignment in stream:
+            match assignment.WhichOneof("what"):
                 case "run_proposed":
-                    await self._enrol(told.run_id, told.run_proposed)
+                    await self._enrol(assignment.run_id, assignment.run_proposed)
                 case "round_opened":
-                    await self._answer(told.round_opened)
+                    await self._answer(assignment.round_opened)
                 case "run_finished":
-                    return str(told.run_finished.status)
+                    return str(assignment.run_finished.status)
         return "the stream ended"
 
     async def _enrol(self, run_id: str, proposed: pb.RunProposed) -> None:
@@ -128,10 +128,10 @@ class LightSite:
         assert self._site is not None
         method, round = method_of(self._spec), opened.ref.round
         stage = method.stage(opened.stage)
-        told = Consensus(round, stage.name, message_from(stage.down, await self._consensus(opened)))
+        consensus = Consensus(round, stage.name, message_from(stage.down, await self._consensus(opened)))
         if self._last[0] != round:
             # A round is computed once, whatever becomes of the connection: the site's state moves on with it.
-            self._last = (round, self._site.answer(told).flat().astype("<f8").tobytes())
+            self._last = (round, self._site.answer(consensus).flat().astype("<f8").tobytes())
         payload = self._last[1]
         tensor = header_of(payload, stage.up, types.DTYPE_FLOAT64)
 

@@ -80,11 +80,11 @@ class LyingAggregator(RoundServiceServicer):
 
     def tell(self, site: str, run_id: str, **what: Message) -> None:
         """Send an assignment now, or as soon as the site connects; it stands until the next one of the same run."""
-        told = pb.Assignment(run_id=run_id, key=uuid.uuid4().hex, **what)  # type: ignore[arg-type]
+        assignment = pb.Assignment(run_id=run_id, key=uuid.uuid4().hex, **what)  # type: ignore[arg-type]
         with self._news:
-            self._standing.setdefault(site, {})[run_id] = told
+            self._standing.setdefault(site, {})[run_id] = assignment
             if site in self._streams:
-                self._streams[site].put(told)
+                self._streams[site].put(assignment)
 
     def await_call(
         self, call: str | Iterable[str], site: str, run_id: str, after: int = 0, patience: float = PATIENCE
@@ -121,8 +121,8 @@ class LyingAggregator(RoundServiceServicer):
         stream: queue.Queue[pb.Assignment | None] = queue.Queue()
         context.send_initial_metadata(((TURNS, "64"), (WHOLE, str(CHUNK_BYTES))))
         with self._news:
-            for told in self._standing.get(site, {}).values():
-                stream.put(told)
+            for assignment in self._standing.get(site, {}).values():
+                stream.put(assignment)
             self._streams[site] = stream
         self._keep(Heard(site, "Subscribe", request))
         while context.is_active():

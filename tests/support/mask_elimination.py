@@ -68,8 +68,8 @@ def check_one_answer_per_round_and_mask(received: Iterable[RecordedAnswer]) -> N
     numbers: dict[tuple[str, int], bytes] = {}
     masked: dict[tuple[str, bytes], bytes] = {}
     for one in received:
-        told = one.numbers.tobytes()
-        assert numbers.setdefault((one.name, one.opening.round), told) == told
+        sent = one.numbers.tobytes()
+        assert numbers.setdefault((one.name, one.opening.round), sent) == sent
         for key in one.used:
             assert masked.setdefault((one.name, key), one.values) == one.values
 

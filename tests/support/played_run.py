@@ -47,25 +47,25 @@ class PlayedRun:
 
     def announcement(self, consensus: Consensus | None = None, attempt: int = 1) -> pb.RoundOpened:
         """The round that is due, with another consensus if one is given."""
-        told = consensus or self.consensus
-        payload = message_bytes(told.broadcast)
+        announced = consensus or self.consensus
+        payload = message_bytes(announced.broadcast)
         return pb.RoundOpened(
-            ref=types.RoundRef(run_id=self.run_id, round=told.round, attempt=attempt),
+            ref=types.RoundRef(run_id=self.run_id, round=announced.round, attempt=attempt),
             spec_sha256=self.spec.digest(),
             cohort=self.names,
-            consensus=header_of(payload, self.method.stage(told.stage).down, types.DTYPE_FLOAT64),
+            consensus=header_of(payload, self.method.stage(announced.stage).down, types.DTYPE_FLOAT64),
             inline_consensus=payload,
-            stage=told.stage,
+            stage=announced.stage,
         )
 
     def open(self, opened: pb.RoundOpened | Mapping[str, pb.RoundOpened]) -> int:
         """Announce a round, to each site its own if they differ; the place in `heard` from which answers may come."""
         each = opened if isinstance(opened, Mapping) else dict.fromkeys(self.names, opened)
         after = len(self.liar.heard)
-        for name, told in each.items():
+        for name, message in each.items():
             # A site that was restarted fetches the consensus of the round that it was in.
-            self.liar.consensus[self.run_id, told.ref.round, False] = (told.consensus, told.inline_consensus)
-            self.tell(name, round_opened=told)
+            self.liar.consensus[self.run_id, message.ref.round, False] = (message.consensus, message.inline_consensus)
+            self.tell(name, round_opened=message)
         return after
 
     def advance(self, round: int, numbers: FloatArray, contributors: int) -> None:
@@ -79,7 +79,7 @@ class PlayedRun:
         payload, round = message_bytes(self.consensus.broadcast), self.consensus.round
         header = header_of(payload, self.method.stage(self.consensus.stage).down, types.DTYPE_FLOAT64)
         self.liar.consensus[self.run_id, round, True] = (header, payload)
-        told = pb.RunFinished(
+        finished = pb.RunFinished(
             status=status,
             reason=reason,
             round=round,
@@ -88,11 +88,11 @@ class PlayedRun:
             stage=self.consensus.stage,
         )
         for name in names or self.names:
-            self.tell(name, run_finished=told)
+            self.tell(name, run_finished=finished)
 
-    def true_updates(self, told: Iterable[Consensus]) -> dict[str, FloatArray]:
+    def true_updates(self, announced: Iterable[Consensus]) -> dict[str, FloatArray]:
         """What each site answers to the last of these consensuses, computed here from its data."""
-        found, history = {}, list(told)
+        found, history = {}, list(announced)
         with threadpool_limits(1):
             for name in self.names:
                 site = self.method.site(ArrayColumns(self.liar.federation.data[name]))

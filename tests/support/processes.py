@@ -173,4 +173,4 @@ def _status_kib(pid: int, field: str) -> int:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1])
-    raise AssertionError(f"{field} is not told for process {pid}")
+    raise AssertionError(f"{field} is not reported for process {pid}")

@@ -102,20 +102,20 @@ class FixedCohortPlay(PlayedRun):
 
     def announcement(self, consensus: Consensus | None = None, attempt: int = 1) -> pb.RoundOpened:
         """The round that is due, bound to the sum before, with another consensus if one is given."""
-        told, opened = consensus or self.consensus, super().announcement(consensus, attempt)
-        before = self.sums.get(told.round - 1)
+        announced, opened = consensus or self.consensus, super().announcement(consensus, attempt)
+        before = self.sums.get(announced.round - 1)
         opened.previous_sum = before.digest() if before else NO_SUM
-        opened.exponents.extend(self.exponents(told))
-        opened.memory_sha256 = memory_digest(encode_memory(told.memory))
+        opened.exponents.extend(self.exponents(announced))
+        opened.memory_sha256 = memory_digest(encode_memory(announced.memory))
         return opened
 
-    def exponents(self, told: Consensus) -> tuple[int, ...]:
+    def exponents(self, announced: Consensus) -> tuple[int, ...]:
         """Those of the layout, or what follows from the last sum if it had the same layout."""
-        layout, before = self.blocks(told.stage), self.opened.get(told.round - 1)
+        layout, before = self.blocks(announced.stage), self.opened.get(announced.round - 1)
         if before is None or self.blocks(before.stage) != layout:
             return first_exponents(layout)
         ended = lifted(layout, tuple(before.exponents), len(before.misfits), self.spec.precision)
-        return next_exponents(layout, ended, self.sums[told.round - 1].numbers, self.spec.precision)
+        return next_exponents(layout, ended, self.sums[announced.round - 1].numbers, self.spec.precision)
 
     def blocks(self, stage: str) -> BlockLayout:
         """The blocks of updates in this stage; of any, where the aggregator invents one."""
@@ -172,7 +172,7 @@ class FixedCohortPlay(PlayedRun):
         header = pb.SumHeader(
             tensor=header_of(payload, self.method.stage(opened.stage).up, dtype),
             tag=total.tag,
-            opened=changed(opened, lambda told: told.ClearField("inline_consensus")),
+            opened=changed(opened, lambda message: message.ClearField("inline_consensus")),
             memory=encode_memory(self.consensus.memory),
             contributors=len(self.names),
         )

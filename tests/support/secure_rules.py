@@ -25,7 +25,7 @@ class WaitingRun(Machine):
         super().__init__(spec_of(aggregation="secure", **keys))
         self.run = replace(self.run, spec_sha256=self.spec.digest())
         self.sides: dict[str, SecureSite] = {}
-        self.told = encoded_consensus(self.terms.method.stages[0].down, self.terms.method.begin()).told
+        self.digest = encoded_consensus(self.terms.method.stages[0].down, self.terms.method.begin()).told
         self.enrol(*NAMES)
 
     @property
@@ -98,17 +98,17 @@ class WaitingRun(Machine):
     def misfit(self, name: str) -> Misfit:
         """What this member signs when its update does not fit."""
         identity = identity_of(name)
-        unsigned = Misfit(name, context_of(self.terms, self.run, self.told), identity.certificate, b"")
+        unsigned = Misfit(name, context_of(self.terms, self.run, self.digest), identity.certificate, b"")
         return replace(unsigned, signature=identity.sign(unsigned.statement()))
 
     def report_misfit(self, name: str) -> Reply:
         misfit = self.misfit(name)
-        secure_sum.check_misfit(self.terms, self.run, self.told, misfit, verify)
+        secure_sum.check_misfit(self.terms, self.run, self.digest, misfit, verify)
         return self.say(events.MisfitReported, name, misfit=misfit)
 
     def opened_with(self) -> tuple[bytes, int]:
         """The previous sum and the number of lifts that the open round is bound to."""
-        opening = opening_of(self.terms, self.run, self.told)
+        opening = opening_of(self.terms, self.run, self.digest)
         return opening.previous_sum, len(opening.misfits)
 
 

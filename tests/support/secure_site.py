@@ -28,7 +28,7 @@ from tests.support.service import Service
 
 
 class WaitingSite:
-    """Takes part in one run. `told` keeps the openings it received, `fates` what became of each update."""
+    """Takes part in one run. `openings` keeps the openings it received, `fates` what became of each update."""
 
     def __init__(self, service: Service, name: str, data: FloatArray) -> None:
         self.name, self._data = name, data
@@ -39,7 +39,7 @@ class WaitingSite:
         verify = service.trust.participant_key
         self.identity = SigningIdentity(name, certificate, lambda data: sign(own.private_key, data), verify)
         self.side: SecureSite | None = None
-        self.told: dict[int, tuple[pb.RoundOpened, Opening]] = {}
+        self.openings: dict[int, tuple[pb.RoundOpened, Opening]] = {}
         self.fates: list[int] = []
         self._updates: dict[int, FloatArray] = {}
         self.finished: pb.RunFinished | None = None
@@ -48,40 +48,40 @@ class WaitingSite:
         """Answer what is asked until the run ends, or until this round is opened or this is asked for."""
         stream = self.stub.Subscribe(pb.SubscribeRequest(protocol=PROTOCOL, software="test", rows=len(self._data)))
         try:
-            async for told in stream:
-                what = told.WhichOneof("what")
+            async for assignment in stream:
+                what = assignment.WhichOneof("what")
                 if what == "run_finished":
-                    self.finished = told.run_finished
+                    self.finished = assignment.run_finished
                     return
                 if what == stop_at:
                     return
-                if what == "round_opened" and told.round_opened.ref.round >= stop_before:
+                if what == "round_opened" and assignment.round_opened.ref.round >= stop_before:
                     return
-                await self._do(told, what)
+                await self._do(assignment, what)
         finally:
             stream.cancel()
 
-    async def _do(self, told: pb.Assignment, what: str) -> None:
+    async def _do(self, assignment: pb.Assignment, what: str) -> None:
         match what:
             case "run_proposed":
-                await self._enrol(told.run_id, told.run_proposed)
+                await self._enrol(assignment.run_id, assignment.run_proposed)
             case "run_key_wanted":
-                self._begin(told.run_id, told.run_key_wanted)
+                self._begin(assignment.run_id, assignment.run_key_wanted)
                 assert self.side is not None
                 key = round_messages.advert_to_wire(self.side.advert())
-                await self.stub.AdvertiseRunKey(pb.AdvertiseRunKeyRequest(run_id=told.run_id, key=key))
+                await self.stub.AdvertiseRunKey(pb.AdvertiseRunKeyRequest(run_id=assignment.run_id, key=key))
             case "roster_closed":
                 assert self.side is not None
-                shares = self.side.share(round_messages.roster_from_wire(told.roster_closed.keys))
+                shares = self.side.share(round_messages.roster_from_wire(assignment.roster_closed.keys))
                 sealed = round_messages.shares_to_wire(shares)
-                await self.stub.ShareGroupSecret(pb.ShareGroupSecretRequest(run_id=told.run_id, shares=sealed))
+                await self.stub.ShareGroupSecret(pb.ShareGroupSecretRequest(run_id=assignment.run_id, shares=sealed))
             case "group_shares_relayed":
-                relayed = told.group_shares_relayed
+                relayed = assignment.group_shares_relayed
                 assert self.side is not None
                 roster = round_messages.roster_from_wire(relayed.keys)
                 self.side.complete(roster, round_messages.shares_from_wire(relayed.incoming))
             case "round_opened":
-                await self._answer(told.round_opened)
+                await self._answer(assignment.round_opened)
 
     async def _enrol(self, run_id: str, proposed: pb.RunProposed) -> None:
         self.spec = parse_spec(proposed.spec)
@@ -103,10 +103,10 @@ class WaitingSite:
         round, stage = opened.ref.round, self.method.stage(opened.stage)
         layout = stage.up
         opening = announcement_of(opened).opening(block_layout(layout), digested(opened.inline_consensus))
-        self.told[round] = (opened, opening)
+        self.openings[round] = (opened, opening)
         if round not in self._updates:
-            told = Consensus(round, stage.name, message_from(stage.down, opened.inline_consensus))
-            update = self._site.answer(told)
+            consensus = Consensus(round, stage.name, message_from(stage.down, opened.inline_consensus))
+            update = self._site.answer(consensus)
             self._updates[round] = TensorMessage(self.lift(round) * update.tensor, update.scalars).flat()
         said = self.side.answer(opening, self._updates[round])
         if not isinstance(said, Masked):

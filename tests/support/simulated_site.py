@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from aggregator.run import events as told
+from aggregator.run import events as run_events
 from aggregator.run.effects import Reply
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
@@ -117,15 +117,15 @@ class SimulatedSite:
     def _step(self, action: actions.Compute) -> events.LocalStep:
         method = method_of(self.spec)
         stage = method.stage(action.consensus.stage)
-        told = Consensus(action.round, stage.name, message_from(stage.down, action.consensus.inline))
+        consensus = Consensus(action.round, stage.name, message_from(stage.down, action.consensus.inline))
         if self._site is None:
             self._site = method.site(ArrayColumns(self.data))
             if self.disk.step:
                 self._site.restore(self.disk.step.snapshot)
-        vector = self._site.answer(told).flat()
+        vector = self._site.answer(consensus).flat()
         asked = (action.round, action.consensus.sha256)
         if asked not in self.vectors:
-            self.vectors[asked] = self._shadow.answer(told).flat()
+            self.vectors[asked] = self._shadow.answer(consensus).flat()
         assert np.array_equal(vector, self.vectors[asked]), "a restart changed the update"
         self.disk.step = events.LocalStep(action.round, action.consensus.sha256, vector, self._site.snapshot())
         return self.disk.step
@@ -148,7 +148,7 @@ class SimulatedSite:
             "r1", action.digest, self.name, accept=action.accept, private=action.private, reasons=action.reasons
         )
         at, signature = aggregator.clock, identity.sign(said)
-        event = told.Responded(at=at, participant=self.name, accept=action.accept, signature=signature)
+        event = run_events.Responded(at=at, participant=self.name, accept=action.accept, signature=signature)
         assert verify(identity.certificate, self.name)
         reply = aggregator.tell(event)
         assert reply is not None
@@ -157,7 +157,7 @@ class SimulatedSite:
     def _message(self, action: Any, aggregator: SimulatedAggregator) -> Reply:
         assert isinstance(action, actions.Submit)
         update, latest = bytes(self.session.update(action.ref)[0]), self.session.opened
-        event = told.UpdateReceived(
+        event = run_events.UpdateReceived(
             at=aggregator.clock,
             participant=self.name,
             ref=action.ref,

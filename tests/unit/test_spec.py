@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 
 from dcfpca.errors import BadInput, DcfpcaError
 from dcfpca.identity import check_name
-from dcfpca.spec import RunSpec, parse_kept_spec, parse_spec, parse_spec_toml, spec_digest
+from dcfpca.spec import RunSpec, parse_kept_spec, parse_spec, read_spec_file, spec_digest
 
 SMALL = {"rank": 3}
 PRIVATE = {"privacy": {"epsilon": 1.0}}
@@ -153,9 +154,11 @@ def test_the_quorum_is_a_majority_unless_told(cohort: int) -> None:
     assert 2 * parse_spec(SMALL | {"aggregation": "plain"}).quorum_of(cohort) > cohort
 
 
-def test_a_spec_file_that_is_not_toml_is_named() -> None:
+@pytest.mark.parametrize("content", [b"rank = = 3", b"label = '\xff'"])
+def test_a_spec_file_that_is_not_toml_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "spec.toml").write_bytes(content)
     with pytest.raises(BadInput, match=r"spec\.toml is not valid TOML"):
-        parse_spec_toml("rank = = 3", "spec.toml")
+        read_spec_file(tmp_path / "spec.toml")
 
 
 def test_a_key_that_is_gone_is_passed_over_in_a_kept_spec_and_refused_in_a_new_one() -> None:

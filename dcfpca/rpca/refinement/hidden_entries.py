@@ -174,7 +174,7 @@ def numpy_mark_hidden(keys: Keys, most: np.uint64, hidden: NDArray[np.bool_]) ->
 
 
 def _numbered(keys: Keys) -> Keys:
-    """Keys of which those that were equal differ by how many came before."""
+    """Makes equal keys unique by their rank among equals."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     first = np.concatenate([[True], ordered[1:] != ordered[:-1]])

@@ -82,16 +82,16 @@ async def test_a_round_is_one_message_and_every_member_can_check_sum_and_arithme
     assert ann.side is not None
     header, values = await ann.fetch_sum(run_id, 3)
     layout = ann.method.stage("fit").up
-    began = ann.told[3][0]
+    began = ann.openings[3][0]
     opening = announcement_of(header.opened).opening(block_layout(layout), digested(began.inline_consensus))
-    assert opening == ann.told[3][1]
+    assert opening == ann.openings[3][1]
     assert memory_digest(header.memory) == began.memory_sha256
     numbers = ann.side.verify_sum(opening, np.frombuffer(values, "<u8"), header.tag)
     broadcast = message_from(ann.method.stage("fit").down, began.inline_consensus)
     before = Consensus(3, "fit", broadcast, decode_memory(header.memory))
     total = Total(TensorMessage.unflatten(layout, numbers), header.contributors)
     after = ann.method.advance(before, total).broadcast.flat()
-    told = np.frombuffer(ann.told[4][0].inline_consensus)
+    told = np.frombuffer(ann.openings[4][0].inline_consensus)
     assert np.allclose(after, told, rtol=1e-12, atol=1e-12)
     with pytest.raises(WrongSum):
         ann.side.verify_sum(opening, np.frombuffer(values, "<u8") + np.uint64(1), header.tag)
@@ -132,7 +132,7 @@ async def test_an_operator_finishes_a_run_and_its_members_get_the_consensus(live
     assert over is not None
     request = pb.FetchConsensusRequest(run_id=run_id, round=over.round, final=True)
     parts = [part async for part in sites["ann"].stub.FetchConsensus(request)]
-    assert b"".join(part.chunk.data for part in parts[1:]) == sites["ann"].told[2][0].inline_consensus
+    assert b"".join(part.chunk.data for part in parts[1:]) == sites["ann"].openings[2][0].inline_consensus
     model = [part async for part in live.operator().FetchModel(admin.FetchModelRequest(run_id=run_id))]
     assert model[0].header.rows == ROWS
     entries = [one async for one in live.operator().FetchAuditLog(admin.FetchAuditLogRequest(run_id=run_id))]
@@ -150,7 +150,7 @@ async def test_a_misfit_lifts_the_exponents_and_the_round_is_summed(live: Servic
     view = await live.operator().GetRun(admin.GetRunRequest(run_id=run_id))
     assert view.status == "finished"
     assert [one.attempt for one in view.rounds] == [1, 2, 1]
-    assert [misfit.participant for misfit in sites[0].told[1][0].misfits] == ["bob"]
+    assert [misfit.participant for misfit in sites[0].openings[1][0].misfits] == ["bob"]
 
 
 async def test_a_signed_complaint_is_shown_and_a_forged_one_is_refused(live: Service) -> None:

@@ -55,7 +55,7 @@ def test_a_setting_that_cannot_be_is_named(settings: list[str], said: str) -> No
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(b"rank = = 3", "not valid TOML"), (b"\xff\xfe\x00", "not text"), (b"closing_rounds = false", "rank")],
+    [(b"rank = = 3", "not valid TOML"), (b"\xff\xfe\x00", "is not valid TOML"), (b"closing_rounds = false", "rank")],
 )
 def test_a_file_that_is_no_spec_is_named(tmp_path: Path, content: bytes, said: str) -> None:
     path = tmp_path / "spec.toml"

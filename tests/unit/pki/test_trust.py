@@ -28,7 +28,7 @@ from dcfpca.pki import (
     verify_peer,
 )
 from dcfpca.pki.authority import CertificateRequest, new_request, read_request
-from dcfpca.pki.ca_directory import issue_certificate, list_records, read_index, revoke_certificates
+from dcfpca.pki.ca_directory import issue_certificate, list_records, revoke_certificates
 from dcfpca.pki.keys import new_private_key, public_der
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -289,4 +289,4 @@ def test_a_request_with_a_curve_of_no_use_is_refused() -> None:
 def test_a_damaged_index_is_said_to_be_damaged(tmp_path: Path, text: str) -> None:
     (tmp_path / "index.json").write_text(text)
     with pytest.raises(BadInput, match="damaged"):
-        read_index(tmp_path / "index.json")
+        list_records(tmp_path)

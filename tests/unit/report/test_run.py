@@ -227,10 +227,10 @@ def test_the_report_says_who_chose_the_rank(ranks: tuple[int, ...], spec: dict[s
 
 
 def test_a_finished_run_whose_last_change_is_above_the_tolerance_says_why_it_is_over() -> None:
-    assert "A run is over as soon as the next round would come below it" in _text(run_report(_view(), "now"))
+    assert "A run ends as soon as the next round would fall below it" in _text(run_report(_view(), "now"))
     stopped = _view()
     stopped.reason = "stopped at the round limit"
-    assert "A run is over as soon" not in _text(run_report(stopped, "now"))
+    assert "A run ends as soon" not in _text(run_report(stopped, "now"))
 
 
 def test_the_advice_does_not_name_the_command_that_wrote_the_page() -> None:

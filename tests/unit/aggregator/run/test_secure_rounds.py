@@ -191,7 +191,7 @@ def test_a_misfit_of_one_whose_update_was_accepted_or_about_another_round_is_ref
     old = run.misfit("bob")
     run.update("bob", "cem", "dag").summed()
     with pytest.raises(BadMessage, match="another round"):
-        check_misfit(run.terms, run.run, run.told, old, verify)
+        check_misfit(run.terms, run.run, run.digest, old, verify)
 
 
 def test_lost_updates_are_asked_for_again_in_the_same_attempt() -> None:
