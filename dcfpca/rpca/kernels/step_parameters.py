@@ -66,16 +66,7 @@ class Coefficients:
     """A site's coefficients (n_i × p) after its passes, or a block's: those of Y, and of the L that Y was made from."""
 
     V: FloatArray
-    L: FloatArray
-
-    @staticmethod
-    def empty(columns: int, width: int) -> Coefficients:
-        """Uninitialized V, and zeros for L."""
-        return Coefficients(np.empty((columns, width)), np.zeros((columns, width)))
-
-    def block(self, first: int, last: int) -> Coefficients:
-        """These columns' part, as views."""
-        return Coefficients(self.V[first:last], self.L[first:last])
+    L: FloatArray  # zero for directions that do not enter
 
 
 @dataclass(frozen=True, slots=True, eq=False)

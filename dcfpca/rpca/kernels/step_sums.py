@@ -31,11 +31,6 @@ class StepSums:
     sampled: float = 0.0  # sampled entries, observed or not
     empty: bool = True  # no product was added yet
 
-    @staticmethod
-    def zeros(plan: StepPlan) -> StepSums:
-        """Nothing added yet."""
-        return StepSums(np.zeros(plan.U.shape), np.zeros(HISTOGRAM_BINS))
-
     def add_product(self, Y: WorkArray | FactoredData, right: WorkArray) -> None:
         """Add Y · right of a block, a few rows at a time where that needs a place of its own."""
         if not isinstance(Y, np.ndarray):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import IntEnum
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +58,7 @@ class RoundPlan:
 
     def broadcast(self) -> TensorMessage:
         """The inverse of `of`."""
-        numbers = [float(getattr(self, name)) for name in PLAN_SCALARS]
+        numbers = list(map(float, _plan_scalars(self)))
         return TensorMessage(self.U, np.concatenate([numbers, self.weights, self.values]))
 
     @property
@@ -68,6 +69,7 @@ class RoundPlan:
 
 STARTS = {float(rule): rule for rule in CoefficientStart}
 PLAN_SCALARS = tuple(field.name for field in fields(RoundPlan) if field.name not in ("U", "weights", "values"))
+_plan_scalars = attrgetter(*PLAN_SCALARS)
 
 
 def plan_layout(rows: int, width: int) -> Layout:
@@ -83,7 +85,7 @@ def unit_and_scales(values: FloatArray) -> tuple[float, FloatArray]:
     return unit, np.maximum(values, SMALLEST_SCALE * unit)
 
 
-SCHEDULE_FIGURES = tuple(field.name for field in fields(Schedule))
+_schedule_figures = attrgetter(*(field.name for field in fields(Schedule)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,8 +113,7 @@ class State:
     def memory(self) -> dict[str, FloatArray]:
         """The part of the state that the broadcast does not hold; `of` reads both."""
         counters = [self.change, self.quiet, self.narrow, self.held]
-        figures = [getattr(self.schedule, name) for name in SCHEDULE_FIGURES]
-        return {"schedule": np.array(figures), "rest": np.array(counters)}
+        return {"schedule": np.array(_schedule_figures(self.schedule)), "rest": np.array(counters)}
 
     def plan(self, start: CoefficientStart, settings: SubspaceSettings) -> RoundPlan:
         """The plan of the next round, with this initial value of V."""

@@ -20,7 +20,7 @@ from dcfpca.rpca.kernels.step_parameters import (
     StepPlan,
     select_columns,
 )
-from dcfpca.rpca.kernels.step_sums import StepSums
+from dcfpca.rpca.kernels.step_sums import HISTOGRAM_BINS, StepSums
 from dcfpca.rpca.method import Columns, FloatArray, ResultBlock, TensorMessage, WorkArray
 from dcfpca.rpca.robust_projection import project
 from dcfpca.rpca.subspace.round_plan import CoefficientStart, RoundPlan, unit_and_scales
@@ -45,6 +45,8 @@ class SubspaceFit:
         self._answered = 0  # the last round this site took part in
         self._sample = sampled_rows(rows, seed, settings)
         self._blocks = blocks(columns, settings.block_bytes)
+        widest = max((stop - start for start, stop in self._blocks), default=0)
+        self._largest = columns.shape[0] * widest  # entries of a block
         self._certificate: dict[str, float] = {}
 
     def opening(self) -> TensorMessage:
@@ -97,10 +99,11 @@ class SubspaceFit:
     def _work(self, rule: CoefficientStart, momentum_factor: float, step: StepPlan) -> tuple[Coefficients, StepSums]:
         """The local passes over all blocks, from coefficients by this rule."""
         carried, momentum = self._carried(momentum_factor, step) if rule is CoefficientStart.CARRIED else (None, None)
-        fit, sums = Coefficients.empty(self._V.shape[0], step.U.shape[1]), StepSums.zeros(step)
-        scratch = self._scratch(step)
+        V: FloatArray = np.empty((self._V.shape[0], step.U.shape[1]))
+        fit, sums = Coefficients(V, np.zeros(V.shape)), StepSums(np.zeros(step.U.shape), np.zeros(HISTOGRAM_BINS))
+        scratch = ScratchBuffers.of(self._largest, step)
         for first, last in self._blocks:
-            M, block = self._columns.read(first, last), fit.block(first, last)
+            M, block = self._columns.read(first, last), Coefficients(V[first:last], fit.L[first:last])
             start = carried[first:last] if carried is not None else _first_fit(rule, M, step, scratch)
             block_step(M, start, block, step, sums, scratch, momentum, first)
         del scratch  # what momentum needs takes its place
@@ -114,17 +117,19 @@ class SubspaceFit:
         U = select_columns(plan.U, plan.entering) if plan.single else step.U
         for group in grouped(self._blocks, RESULT_BYTES // (8 * max(plan.U.shape[0], 1))):
             begin, end = group[0][0], group[-1][1]
-            M, fit = self._columns.read(begin, end), Coefficients.empty(end - begin, step.U.shape[1])
-            data, scratch = readable_by_loops(M), self._scratch(step)
+            M, V = self._columns.read(begin, end), np.empty((end - begin, step.U.shape[1]))
+            data, scratch = readable_by_loops(M), ScratchBuffers.of(self._largest, step)
+            fit = Coefficients(V, np.zeros(V.shape))
             for first, last in group:
                 part = data[:, first - begin : last - begin]
                 start = carried[first:last] if carried is not None else _first_fit(_PROJECTED, part, step, scratch)
-                fitting_passes(part, start, fit.block(first - begin, last - begin), step, scratch)
+                own = Coefficients(fit.V[first - begin : last - begin], fit.L[first - begin : last - begin])
+                fitting_passes(part, start, own, step, scratch)
             del scratch  # L takes its place
             L, S, shrunk = figures.result(fit, step, U, data)
-            V = np.zeros((end - begin, plan.weights.size))
-            V[:, plan.entering] = shrunk
-            yield M, ResultBlock(begin, L, S, V)
+            wide = np.zeros((end - begin, plan.weights.size))
+            wide[:, plan.entering] = shrunk
+            yield M, ResultBlock(begin, L, S, wide)
 
     def _step_plan(self, plan: RoundPlan, passes: int, final: bool = False) -> StepPlan:
         """The round for this site; the final step covers only what enters L, in the precision of the last round."""
@@ -152,10 +157,6 @@ class SubspaceFit:
         an outlier throughout: it begins at a projection."""
         was_away = plan.number > 1 and self._answered not in (round - 1, round)
         return _PROJECTED if plan.start is CoefficientStart.CARRIED and was_away else plan.start
-
-    def _scratch(self, plan: StepPlan) -> ScratchBuffers:
-        widest = max((stop - start for start, stop in self._blocks), default=0)
-        return ScratchBuffers.of(self._columns.shape[0] * widest, plan)
 
     def _carried_to_the_end(self, U: WorkArray) -> WorkArray | None:
         """V carried over for the result; None where this site has not seen the final subspace."""

@@ -110,7 +110,7 @@ def test_thin_passes_give_what_matrix_products_give(
             U=U, scales=np.array([2.0, 1.0, 0.5]), threshold=1.3, a=2.0, relaxation=1.2, step=1.1, noise=0.9, passes=3,
             sample=np.array([1, 4, 30]), entering=EnteringDirections.of(U, np.array(entering)),
         )  # fmt: skip
-        fit, sums = Coefficients.empty(37, 3), StepSums.zeros(plan)
+        fit, sums = Coefficients(np.empty((37, 3)), np.zeros((37, 3))), StepSums(np.zeros((33, 3)), np.zeros(20))
         block_step(M[:, 3:40], begins, fit, plan, sums, ScratchBuffers.of(33 * 37, plan), None, 0)
         return [fit.V, fit.L, sums.tensor, sums.histogram, np.array([sums.influence, sums.kept, sums.sampled])]
 
