@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dcfpca.privacy.settings import PrivacySettings
 from dcfpca.privacy.zcdp import accountant_is_installed, rho_of
 from dcfpca.rpca.feature_count import counting_features
@@ -37,12 +39,13 @@ def method_of(spec: RunSpec) -> Method:
             hidden_share=spec.hidden_share,
             seed=spec.seed,
             rate=spec.flag_rate,
+            min_cell=spec.min_cell,
         )
     if spec.scaling == "robust":
         method = in_robust_units(method)
     if spec.missing_features == "allow":
         method = counting_features(method, spec.features, spec.min_feature_sites)
-    return method
+    return replace(method, min_cell=spec.min_cell)
 
 
 def schedule_of(privacy: PrivacySettings) -> PrivateSchedule:

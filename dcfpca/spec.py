@@ -103,6 +103,11 @@ class RunSpec(BaseModel):
         ge=1,
         description="Fewest entries of every feature at every site with missing values; a site with fewer refuses.",
     )
+    min_cell: int = Field(
+        5,
+        ge=1,
+        description="Fewest entries that a count of a site may be about; smaller ones join their neighbours.",
+    )
     enrol_seconds: float = Field(30, gt=0, le=30 * 86400, description="The longest time that enrolment stays open.")
     round_seconds: float = Field(
         60, gt=0, le=86400, description="Deadline of a round; every other timeout of a round derives from it."

@@ -47,6 +47,12 @@ class SitePolicy(PrivacyLimits):
         description="The `min_entries` of specs with which the site takes part, neither fewer nor more: what every "
         "feature has at least, at every site of the cohort.",
     )
+    min_cell: int = Field(
+        5,
+        ge=1,
+        description="The `min_cell` of specs with which the site takes part, neither fewer nor more: no count that "
+        "leaves it is about fewer entries, smaller ones join their neighbours.",
+    )
     max_data_refusals: int = Field(
         5,
         ge=0,

@@ -197,6 +197,11 @@ def _policy_reasons(spec: RunSpec, policy: SitePolicy) -> list[str]:
             f"the spec lets features have as few as {spec.min_entries} entries at a site, and this site demands"
             f" {policy.min_entries}: {'raise' if fewer else 'lower'} min_entries to {policy.min_entries}"
         )
+    if spec.min_cell != policy.min_cell:
+        reasons.append(
+            f"the spec merges counts below {spec.min_cell} (min_cell), and this site those below {policy.min_cell}: set"
+            f" min_cell = {policy.min_cell}"
+        )
     if spec.aggregation == "plain" and not policy.allow_plain:
         reasons.append("plain aggregation would show the site's own updates, and the site does not allow it")
     return reasons

@@ -42,6 +42,10 @@ class FeatureCount(QuietStage):
         parts = super().combine(partition, asked)
         return TensorMessage(np.minimum(parts.tensor, 1.0), parts.scalars)
 
+    def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
+        """All of it: sites are counted, not entries."""
+        return exact
+
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """Go on to the next stage; BadInput names the features that too few sites have."""
         counts = np.rint(total.sums.tensor[:, 0])

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.method import Consensus, FloatArray, Layout, ResultBlock, TensorMessage, Total
 from dcfpca.rpca.round_limits import DIGITS
+from dcfpca.rpca.small_cells import merge_cells
 from dcfpca.rpca.stage import Stage, StageAround, View
 from dcfpca.rpca.stage_checks import APART, broken_count, of_figures, unequal, worst
 from dcfpca.rpca.stage_list import Method, StagedSite
@@ -66,12 +66,14 @@ def refine(counts: FloatArray, prefix: FloatArray) -> FloatArray:
     """The prefix with one more digit: the interval in which half of all entries is reached.
 
     Counts outside the prefix are taken anew each round, so that a site that drops out moves the median, as it should,
-    and does not break the count.
+    and does not break the count. Where no site has enough entries for a cell within the prefix, the median is known as
+    well as it may be: its further digits are those of the middle.
     """
     counted = np.rint(counts)
     wanted = np.ceil(counted.sum(axis=1) / 2.0) - counted[:, BELOW]
     reached = np.cumsum(counted[:, :BINS], axis=1) >= np.maximum(wanted, 1.0)[:, None]
-    digit = np.where(reached.any(axis=1), reached.argmax(axis=1), BINS - 1)
+    beyond = np.where(counted[:, :BINS].any(axis=1), BINS - 1, BINS // 2)
+    digit = np.where(reached.any(axis=1), reached.argmax(axis=1), beyond)
     return prefix * BINS + digit
 
 
@@ -103,10 +105,18 @@ class MedianSearch(Stage):
             counts += count(values, prefix, digit)
         return TensorMessage(counts, np.zeros(0))
 
+    def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
+        """Counts with small cells merged, the line running from what is below the prefix to what is above it."""
+        ordered = np.roll(exact.tensor[:, :ABOVE], 1, axis=1)
+        line = merge_cells(np.column_stack([ordered, exact.tensor[:, ABOVE]]), least)
+        return TensorMessage(np.column_stack([line[:, 1:ABOVE], line[:, 0], line[:, ABOVE]]), exact.scalars)
+
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
-        """One more digit, or with the last one the stage that follows."""
+        """One more digit; with the last one, or when no site has cells left to count in, the stage that follows."""
         (prefix, centre), digit = consensus.broadcast.tensor.T, int(consensus.broadcast.scalars[0]) + 1
         prefix, counts = refine(total.sums.tensor, prefix), np.rint(total.sums.tensor)
+        if not counts[:, :BINS].any():
+            prefix, digit = prefix * BINS ** (DIGITS - digit) + BINS ** (DIGITS - digit) // 2, DIGITS
         memory = {**consensus.memory, ENTRIES: counts.sum(axis=1)}
         after = replace(consensus, round=consensus.round + 1, memory=memory)
         if digit < DIGITS:
@@ -200,10 +210,11 @@ class InUnits(StageAround):
         """The inner result in the data's own units: L = centre + scale · U Vᵀ."""
         assert site.view.scaled is not None
         centre, scale = site.view.scaled.centre, site.view.scaled.scale
-        units = scipy.sparse.diags_array(scale, format="csc")
         for block in super().finish(site, asked):
             L = block.L * scale[:, None] + centre[:, None]
-            S, found = scipy.sparse.csc_array(units @ block.S), block.findings
+            # Not by a product of sparse matrices, which leaves out a flagged entry that equals L.
+            S, found = block.S.copy(), block.findings
+            S.data *= scale[S.indices]
             if found is not None:
                 found = replace(found, expected=found.expected * scale[S.indices] + centre[S.indices])
             yield replace(block, L=L, S=S, findings=found)

@@ -1,8 +1,8 @@
 """One stage of a method: everything about the rounds of one kind.
 
-A stage owns what is sent down and up, what a site answers, what follows from the sum, and the three checks by which
-sites and aggregator tell truth from lies. All of them are abstract: a stage without one cannot be constructed, so no
-round can pass unchecked because somebody forgot to say how it is checked.
+A stage owns what is sent down and up, what a site answers, which of its counts are too small to leave it, what follows
+from the sum, and the three checks by which sites and aggregator tell truth from lies. All of them are abstract: a stage
+without one cannot be constructed, so no round can pass unchecked because somebody forgot to say how it is checked.
 
 Nothing here depends on the number of a round: a stage that counts its own rounds says so in its broadcast. So any
 stages can precede others, and a run that is restored from a backup can go on under another number.
@@ -112,6 +112,10 @@ class Stage(ABC):
         """The site's update, of layout `up`, to a consensus that went through `prepare`."""
 
     @abstractmethod
+    def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
+        """What leaves the site of an exact answer: counts of fewer than `least` merged into their neighbours."""
+
+    @abstractmethod
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The consensus after this round's sum, which names the next stage; sets `outcome` when the run is over.
 
@@ -195,6 +199,10 @@ class StageAround(Stage):
     def combine(self, partition: Partition, asked: Consensus) -> TensorMessage:
         """The inner stage's."""
         return self.inner.combine(partition, asked)
+
+    def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
+        """The inner stage's."""
+        return self.inner.merged(exact, asked, least)
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The inner stage's."""

@@ -66,6 +66,7 @@ class Method:
     stages: tuple[Stage, ...]
     scaled: bool = False  # whether the fit sees data in units that an earlier stage finds
     hiding: Hiding | None = None
+    min_cell: int = 1  # no count that leaves a site is about fewer entries than this
     _by_name: dict[str, Stage] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -138,7 +139,8 @@ class Method:
         rounding."""
         stage, view = self.stage(told.stage), self.view(partition.columns)
         asked = stage.prepare(view, told)
-        return stage.combine(PreparedPartition(partition, view.shown, told), asked)
+        exact = stage.combine(PreparedPartition(partition, view.shown, told), asked)
+        return exact if self.min_cell == 1 else stage.merged(exact, asked, self.min_cell)
 
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:
         """The model that the operator may fetch after the run: `U` (m × rank) and `singular_values`."""
@@ -168,8 +170,10 @@ class StagedSite:
         return self.method.stage(told.stage).prepare(self.view, told)
 
     def answer(self, told: Consensus) -> TensorMessage:
-        """The update of this round."""
-        return self.method.stage(told.stage).answer(self, self.prepare(told))
+        """The update of this round, its small counts merged."""
+        stage, asked = self.method.stage(told.stage), self.prepare(told)
+        exact, least = stage.answer(self, asked), self.method.min_cell
+        return exact if least == 1 else stage.merged(exact, asked, least)
 
     def snapshot(self) -> dict[str, NDArray[np.generic]]:
         """What stages keep, and what decides which entries are hidden; units come with every broadcast."""

@@ -31,6 +31,7 @@ from dcfpca.rpca.refinement.noise_scale import count_sizes
 from dcfpca.rpca.refinement.refine import AT_MEDIAN
 from dcfpca.rpca.refinement.scoring import score_columns
 from dcfpca.rpca.round_limits import COVARIANCE_ROUNDS
+from dcfpca.rpca.small_cells import merge_sides
 from dcfpca.rpca.stage import Stage
 from dcfpca.rpca.stage_checks import broken_count, exceeds, indefinite
 from dcfpca.rpca.stage_list import StagedSite
@@ -54,6 +55,12 @@ class Shape(ClosingStage):
             sides = np.where(above, off, np.nan), np.where(above, np.nan, np.abs(off))
             total += np.column_stack([count_sizes(side, plan.spread, SHAPE_BINS) for side in sides])
         return TensorMessage(total, np.zeros(0))
+
+    def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
+        """Counts with small cells merged, from the lowest value to the highest."""
+        above, below = np.split(exact.tensor, 2, axis=1)
+        below, above = merge_sides(below, above, least)
+        return TensorMessage(np.column_stack([above, below]), exact.scalars)
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The knots of every feature."""
@@ -94,6 +101,10 @@ class Covariance(ClosingStage):
                     count, mean, squares = moment_sums(model, scores[:, cut])
                 total += TensorMessage(np.column_stack([squares, mean]), np.array([count])).flat()
         return TensorMessage.unflatten(self.up, total / plan.columns)
+
+    def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
+        """All of it: the count is what the moments are of."""
+        return exact
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The next covariance; after the last, the null round."""
@@ -140,6 +151,10 @@ class Check(ClosingStage):
             flagged = [np.count_nonzero(_flagged_anew(plan, ordinary, rng)) for _ in range(passes)]
             total += np.array([sum(flagged) / passes, seen])
         return TensorMessage(np.zeros((0, 0)), total / plan.columns / plan.U.shape[0])
+
+    def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
+        """All of it: what is counted was drawn at random, and is nobody's."""
+        return exact
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The expected number of ordinary entries among the flagged, and with it the end of the run."""

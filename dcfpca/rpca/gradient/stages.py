@@ -88,6 +88,10 @@ class GradientOpening(QuietStage):
         """The scale is that of all columns, not a mean over parts."""
         return local_opening(partition.columns)
 
+    def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
+        """All of it: both numbers are about all columns."""
+        return exact
+
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The plan and the first U."""
         solver, settings = self._solver, self._solver.settings
@@ -136,6 +140,10 @@ class GradientRounds(Stage):
     def combine(self, partition: Partition, asked: Consensus) -> TensorMessage:
         """The local step with every pass taken over all parts."""
         return local_answer(PartitionedProblem(partition), self._solver.settings, asked.broadcast)
+
+    def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
+        """All of it: nothing is counted."""
+        return exact
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The mean of the sites' U_i, and whether it has come to rest."""

@@ -94,6 +94,10 @@ class PrivateOpening(QuietStage):
         assert isinstance(site.fit, PrivateFit)
         return site.fit.opening()
 
+    def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
+        """All of it: noise hides single columns, and merging would change by how much one can move a count."""
+        return exact
+
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The clip, and a random U."""
         solver = self._solver
@@ -141,6 +145,10 @@ class PrivateRounds(Stage):
         """Σ ỹ(ỹᵀU) in units of the clip, before the noise."""
         assert isinstance(site.fit, PrivateFit)
         return site.fit.answer(PrivatePlan.of(asked.broadcast))
+
+    def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
+        """All of it: nothing is counted."""
+        return exact
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """What all noisy sums together tell."""

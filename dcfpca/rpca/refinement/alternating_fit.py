@@ -200,8 +200,8 @@ def principal(factor: FloatArray, covariance: FloatArray) -> tuple[FloatArray, F
 def ridge_of(subspace: Subspace, noise: FloatArray) -> FloatArray:
     """Noise along each direction over the variance of the coefficients in it."""
     along = (subspace.U**2).T @ noise**2
-    largest = float(subspace.variance.max(initial=0.0))
-    return np.asarray(along / np.maximum(subspace.variance, max(LEAST_VARIANCE * largest, np.finfo(np.float64).tiny)))
+    least = np.maximum(LEAST_VARIANCE * float(subspace.variance.max(initial=0.0)), NO_VARIANCE * along)
+    return np.asarray(along / np.maximum(np.maximum(subspace.variance, least), np.finfo(np.float64).tiny))
 
 
 def leverage_of(subspace: Subspace, ridge: FloatArray) -> FloatArray:

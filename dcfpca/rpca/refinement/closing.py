@@ -60,14 +60,15 @@ def with_closing_rounds(
     hidden_share: float = HIDDEN_SHARE,
     seed: int = 0,
     rate: float = FLAG_RATE,
+    min_cell: int = 1,
 ) -> Method:
     """The method with closing stages. `refines` says whether its fit may be refined, `fixed_rank` whether its width is
-    the rank, `rate` is the false discovery rate of flags."""
+    the rank, `rate` is the false discovery rate of flags, `min_cell` what counts that leave a site are at least."""
     fit, width = method.stages[-1], method.solver.width
     bound = None if fixed_rank else width
     watched = tuple(WatchedFit(stage, width, refines) for stage in method.stages)
     kinds = (Refinement, Validation, Shape, Covariance, Check)
-    closing = (*(kind(fit, width, bound) for kind in kinds), Null(fit, width, bound, rate))
+    closing = (*(kind(fit, width, bound) for kind in kinds), Null(fit, width, bound, rate, min_cell))
     return replace(method, stages=(*watched, *closing), hiding=Hiding(hidden_share, seed))
 
 

@@ -54,7 +54,7 @@ class Bins:
 
 
 ON_EDGE = 1e-7  # of a bin
-RESIDUAL_BINS = Bins(octaves=7, per_octave=4)
+RESIDUAL_BINS = Bins(octaves=7, per_octave=3)
 MARGINAL_BINS = Bins(octaves=7, per_octave=2)
 
 
@@ -139,7 +139,7 @@ def marginals(above: FloatArray, below: FloatArray, guess: FloatArray, unit: Flo
     Repeated with the last result as the next guess, the counts narrow in on both.
     """
     total = np.maximum(above.sum(axis=1) + below.sum(axis=1), np.finfo(np.float64).tiny)
-    median = guess + _median(above, below, unit)
+    median = guess + median_of_sides(above, below, unit, MARGINAL_BINS)
     spread = deviation(above + below, unit, FLAG_LEVEL, MARGINAL_BINS)
     reach = np.maximum(quantile(above + below, unit, REACH_LEVEL, MARGINAL_BINS), spread)
     return Marginals(median, spread, reach, *_tied(above, below, total))
@@ -152,24 +152,18 @@ def _tied(above: FloatArray, below: FloatArray, total: FloatArray) -> tuple[Floa
     return bins[:, -1] / total, (bins[:, -1] + bins[:, -2]) / total
 
 
-def residual_median(sizes: FloatArray, positive: FloatArray, unit: FloatArray) -> FloatArray:
-    """The median residual of each feature, from counts of all sizes (RESIDUAL_BINS) and of positive residuals."""
-    whole = sizes.reshape(sizes.shape[0], MARGINAL_BINS.count, -1).sum(axis=2)  # two bins of the one make one
-    return _median(positive, np.maximum(whole - positive, 0.0), unit)
-
-
-def _median(above: FloatArray, below: FloatArray, unit: FloatArray) -> FloatArray:
+def median_of_sides(above: FloatArray, below: FloatArray, unit: FloatArray, bins: Bins) -> FloatArray:
     """How far the median lies from the point that sizes were counted above and below of; 0 if nothing was counted."""
     over, under = above.sum(axis=1), below.sum(axis=1)
     half = 0.5 * (over + under)
-    up = _quantile_of_rows(above, unit, (over - half) / np.maximum(over, 1e-300))
-    down = _quantile_of_rows(below, unit, (under - half) / np.maximum(under, 1e-300))
+    up = _quantile_of_rows(above, unit, (over - half) / np.maximum(over, 1e-300), bins)
+    down = _quantile_of_rows(below, unit, (under - half) / np.maximum(under, 1e-300), bins)
     return np.where(over + under > 0.0, np.where(over > under, up, -down), 0.0)
 
 
-def _quantile_of_rows(counts: FloatArray, unit: FloatArray, levels: FloatArray) -> FloatArray:
+def _quantile_of_rows(counts: FloatArray, unit: FloatArray, levels: FloatArray, bins: Bins) -> FloatArray:
     cumulative = np.cumsum(counts, axis=1) / np.maximum(counts.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
-    edges = np.concatenate([[0.0], MARGINAL_BINS.edges, [2.0**MARGINAL_BINS.octaves]])
+    edges = np.concatenate([[0.0], bins.edges, [2.0**bins.octaves]])
     # What lies in the first bin is the value itself: a step within it would put a feature of few values between them.
     edges[1] = 0.0
     rows = zip(cumulative, np.clip(levels, 0.0, 1.0), strict=True)

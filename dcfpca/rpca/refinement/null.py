@@ -1,8 +1,12 @@
-"""Stage `null`: counts of the residuals' sizes, by which everybody flags and scores, and the verdict on the run."""
+"""Stage `null`: counts of the residuals' sizes, by which everybody flags and scores, and the verdict on the run.
+
+Sizes are counted twice. Per feature and side they tell the units; a site's smallest cells are merged there, and with
+them the tails are gone. Of all features together a site has enough entries that its tail can be told.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +22,8 @@ from dcfpca.rpca.refinement.noise_scale import DISTANCE_BINS, count_above, count
 from dcfpca.rpca.refinement.scoring import expect_entries, squared_distance
 from dcfpca.rpca.refinement.verdict import FlagCounts, figures_of
 from dcfpca.rpca.scaling import ENTRIES
-from dcfpca.rpca.stage import Stage
+from dcfpca.rpca.small_cells import at_least, merge_shares, merge_sides
+from dcfpca.rpca.stage import Partition, Stage
 from dcfpca.rpca.stage_checks import broken_count, exceeds, unequal
 from dcfpca.rpca.stage_list import StagedSite
 
@@ -33,10 +38,10 @@ FAR = 2.0  # an entry of L further than so many reaches from its feature's media
 class Null(ClosingStage):
     """The last round, but for the check of a run whose entries are judged by their whole covariance."""
 
-    def __init__(self, fit: Stage, width: int, bound: int | None, rate: float) -> None:
-        up = Layout(fit.down.rows, 2 * SIZE_BINS.count, COUNTS + DISTANCE_BINS.count)
+    def __init__(self, fit: Stage, width: int, bound: int | None, rate: float, least: int) -> None:
+        up = Layout(fit.down.rows, 2 * SIZE_BINS.count, COUNTS + DISTANCE_BINS.count + SIZE_BINS.count)
         super().__init__(NULL, fit, width, up, (CHECK,), bound)
-        self._local = min(LOCAL_OF_RATE * rate, 0.5)
+        self._local, self._least = min(LOCAL_OF_RATE * rate, 0.5), least
 
     def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
         """Counts of deviations per feature and side, and of distances within the subspace."""
@@ -44,7 +49,23 @@ class Null(ClosingStage):
         for M, block in results(site, plan, hiding=False):
             z = expect_entries(plan, M, block.L).z
             total += null_update(plan, M, block.L, z, squared_distance(plan, block.V)).flat()
-        return TensorMessage.unflatten(self.up, total)
+        return with_sizes(plan, TensorMessage.unflatten(self.up, total))
+
+    def combine(self, partition: Partition, asked: Consensus) -> TensorMessage:
+        """The parts' counts added, and the sizes of all features from them."""
+        return with_sizes(ClosingPlan.of(asked.broadcast), super().combine(partition, asked))
+
+    def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
+        """Counts with small cells merged: of each feature from the lowest deviation to the highest, of all features by
+        size, of distances; and no count of few odd columns or entries."""
+        n, rows = ClosingPlan.of(asked.broadcast).columns, self.up.rows
+        above, below = np.split(np.rint(exact.tensor * n), 2, axis=1)
+        below, above = merge_sides(below, above, least)
+        head, distances, sizes = np.split(exact.scalars, [COUNTS, COUNTS + DISTANCE_BINS.count])
+        columns, far, entries, odd = head
+        few = [at_least(far, least / (n * rows)), entries, at_least(odd, least / n)]
+        lines = merge_shares(distances[None, :], n, least)[0], merge_shares(sizes[None, :], n * rows, least)[0]
+        return TensorMessage(np.column_stack([above, below]) / n, np.concatenate([[columns], few, *lines]))
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The null, and with it the end of the run or its last round."""
@@ -52,19 +73,22 @@ class Null(ClosingStage):
         assert plan.calibration is not None
         if not (np.isfinite(sums.tensor).all() and np.isfinite(sums.scalars).all()):
             return replace(consensus, outcome=Outcome.DIVERGED)
-        distances = np.rint(sums.scalars[COUNTS:] * plan.columns)
-        sides = np.split(np.rint(sums.tensor * plan.columns), 2, axis=1)
-        found = with_null(plan.calibration, sides[0], sides[1], plan.few, self._local)
+        distances, sizes = np.split(sums.scalars[COUNTS:] * plan.columns, [DISTANCE_BINS.count])
+        above, below = np.split(np.rint(sums.tensor * plan.columns), 2, axis=1)
+        # Where nothing is merged, features' own counts have their tails, and nothing depends on the split into sites.
+        merged = self._least > 1
+        counts = NullCounts(above, below, np.rint(sizes * self.up.rows) if merged else told_sizes(plan, above, below))
+        hidden = 2 * (self._least - 1) * total.contributors
+        found = with_null(plan, counts, self._local, hidden)
         plan = replace(
             plan,
             calibration=found,
             null_scale=typical_deviation(plan, found),
             cut=found.cut,
-            distance_scale=distance_scale(distances, float(max(plan.rank, 1)), plan.rank),
+            distance_scale=distance_scale(np.rint(distances), float(max(plan.rank, 1)), plan.rank),
         )
-        plan = replace(
-            plan, verdict=figures_of(plan, flagged_counts(found, *sides), sums.scalars[:COUNTS] * plan.columns)
-        )
+        flags = flagged_counts(plan, found, counts)
+        plan = replace(plan, verdict=figures_of(plan, flags, sums.scalars[:COUNTS] * plan.columns))
         if plan.ending is FitEnding.REFINED and found.factor.shape[1]:
             counters = consensus.memory[COUNTERS]
             return self.next_round(consensus, CHECK, plan, counters.tolist(), consensus.progress.change)
@@ -78,12 +102,15 @@ class Null(ClosingStage):
             return ""  # the run has diverged, and ends by that
         tensor_rounding, rounding = (bound * n for bound in total.rounding)
         columns, far, entries, odd = sums.scalars[:COUNTS] * n
-        distances, counts = sums.scalars[COUNTS:] * n, sums.tensor * n
+        distances, sizes = np.split(sums.scalars[COUNTS:] * n, [DISTANCE_BINS.count])
+        counts, told = sums.tensor * n, told_features(ClosingPlan.of(consensus.broadcast).few)
         if reason := self.changed_columns(columns / n, total):
             return reason
         if reason := broken_count(counts, tensor_rounding, what="a count of residuals"):
             return reason
         if reason := broken_count(np.append(distances, odd), rounding, columns + rounding, "a count of columns"):
+            return reason
+        if reason := broken_count(sizes * self.up.rows, self.up.rows * rounding, what="a count of sizes"):
             return reason
         by_feature, summed = counts.sum(axis=1), 2 * SIZE_BINS.count * tensor_rounding
         if exceeds(by_feature, columns, summed + rounding):
@@ -93,6 +120,8 @@ class Null(ClosingStage):
         known = consensus.memory.get(ENTRIES)
         if known is not None and total.whole and unequal(by_feature, known, summed):
             return "the counts of a feature do not add up to its entries in earlier rounds"
+        if unequal(sizes.sum(), by_feature[told].sum() / self.up.rows, summed + SIZE_BINS.count * rounding):
+            return "the sizes of all features are not those of each"
         if unequal(distances.sum(), columns, (1.0 + DISTANCE_BINS.count) * rounding):
             return "the distances are not those of all columns"
         return "more of L is out of range than there is of it" if exceeds(far, columns, 2.0 * rounding) else ""
@@ -109,26 +138,57 @@ def null_update(plan: ClosingPlan, M: FloatArray, L: FloatArray, z: FloatArray, 
     far = np.count_nonzero(np.abs(L - plan.median[:, None]) > FAR * plan.reach[:, None]) / M.shape[0]
     head = [M.shape[1], far, float(seen.sum()) / M.shape[0], odd]
     distances = count_sizes(distance[None, :], np.array([float(max(plan.rank, 1))]), DISTANCE_BINS)[0]
-    return TensorMessage(counts / plan.columns, np.concatenate([head, distances]) / plan.columns)
+    scalars = np.concatenate([head, distances, np.zeros(SIZE_BINS.count)])
+    return TensorMessage(counts / plan.columns, scalars / plan.columns)
 
 
-def with_null(
-    known: Calibration, above: FloatArray, below: FloatArray, few: NDArray[np.bool_], local: float
-) -> Calibration:
-    """The calibration with units, null and tails from the counts of deviations on both sides."""
-    sides = above, below
-    units = [units_by_side(counts, few) for counts in sides]
-    # Features of few values have tails of their own, and say nothing of those of others.
-    told = ~few if np.mean(~few) >= LEAST_TOLD else np.ones_like(few)
-    total = sum(pooled(counts[told], unit[told]) for counts, unit in zip(sides, units, strict=True))
-    null = fit_null(np.asarray(total), local)
-    rows = range(len(few))
-    own = [[pooled(counts[[k]], unit[[k]]) for counts, unit in zip(sides, units, strict=True)] for k in rows]
+def with_sizes(plan: ClosingPlan, update: TensorMessage) -> TensorMessage:
+    """A site's counts with those of the sizes of all told features together, each in the unit that it has at the site:
+    the one over all sites is known only after this round."""
+    above, below = np.split(np.rint(update.tensor * plan.columns), 2, axis=1)
+    scalars, shared = update.scalars.copy(), np.cumsum(told_sizes(plan, above, below))
+    whole = np.diff(np.rint(shared), prepend=0.0)  # what two bins share goes to one of them, and the total stays
+    scalars[-SIZE_BINS.count :] = whole / len(above) / plan.columns
+    return TensorMessage(update.tensor, scalars)
+
+
+def told_sizes(plan: ClosingPlan, above: FloatArray, below: FloatArray) -> FloatArray:
+    """The sizes of all told features together, in the units that these counts tell."""
+    told, total = told_features(plan.few), np.zeros(SIZE_BINS.count)
+    for side in (above[told], below[told]):
+        total += pooled(side, units_by_side(side, plan.few[told]))
+    return total
+
+
+def told_features(few: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The features whose sizes are counted together: those of few values have tails of their own, and say nothing of
+    those of others."""
+    return ~few if np.mean(~few) >= LEAST_TOLD else np.ones_like(few)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NullCounts:
+    """Counts of deviations per feature above and below what is expected, and of the sizes of all `told_features`."""
+
+    above: FloatArray
+    below: FloatArray
+    sizes: FloatArray
+
+
+def with_null(plan: ClosingPlan, counts: NullCounts, local: float, hidden: int) -> Calibration:
+    """The calibration with units, null and tails; merging hides that up to `hidden` entries of a feature lie further
+    off than their counts say."""
+    assert plan.calibration is not None
+    sides = counts.above, counts.below
+    units = [units_by_side(side, plan.few) for side in sides]
+    null = fit_null(counts.sizes, local)
+    rows = range(len(plan.few))
+    own = [[pooled(side[[k]], unit[[k]]) for side, unit in zip(sides, units, strict=True)] for k in rows]
     return replace(
-        known,
+        plan.calibration,
         above=units[0],
         below=units[1],
-        tails=tail_sizes(np.sum(own, axis=1)),
+        tails=tail_sizes(np.sum(own, axis=1), hidden),
         freedom=null.freedom,
         unit=null.unit,
         wrong=null.wrong,
@@ -136,21 +196,24 @@ def with_null(
     )
 
 
-def tail_sizes(counts: FloatArray) -> FloatArray:
-    """Sizes that at most so many (TAIL_RANKS) entries of each feature exceed, from its counts in its units."""
+def tail_sizes(counts: FloatArray, hidden: int) -> FloatArray:
+    """Sizes that at most so many (TAIL_RANKS) entries of each feature exceed, from its counts in its units, of which
+    `hidden` may lie further off."""
     beyond = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1]
     edges = np.concatenate([[0.0], SIZE_BINS.edges, [NEVER]])
-    few = [np.column_stack([np.rint(beyond) <= rank, np.ones(len(counts))]) for rank in TAIL_RANKS]
+    few = [np.column_stack([np.rint(beyond) + hidden <= rank, np.ones(len(counts))]) for rank in TAIL_RANKS]
     return np.column_stack([edges[np.argmax(which, axis=1)] for which in few])
 
 
-def flagged_counts(found: Calibration, above: FloatArray, below: FloatArray) -> FlagCounts:
-    """Of the counts of deviations on both sides, how many entries of each feature are flagged."""
-    one = np.ones(len(above))
-    sides = (above, found.above), (below, found.below)
-    flagged = [count_above(counts, one, found.cut * unit, SIZE_BINS) for counts, unit in sides]
-    both = above + below
-    return FlagCounts(np.sum(flagged, axis=0), count_above(both, one, OUTLYING * one, SIZE_BINS), both.sum(axis=1))
+def flagged_counts(plan: ClosingPlan, found: Calibration, counts: NullCounts) -> FlagCounts:
+    """How many entries of each feature are flagged, as far as its counts tell, and of all features."""
+    one, told = np.ones(len(plan.few)), told_features(plan.few)
+    sides = (counts.above, found.above), (counts.below, found.below)
+    flagged = np.sum([count_above(side, one, found.cut * unit, SIZE_BINS) for side, unit in sides], axis=0)
+    of_told = count_above(counts.sizes[None, :], np.ones(1), np.array([found.cut]), SIZE_BINS)[0]
+    both = counts.above + counts.below
+    outlying = count_above(both, one, OUTLYING * one, SIZE_BINS)
+    return FlagCounts(flagged, outlying, both.sum(axis=1), float(of_told + flagged[~told].sum()))
 
 
 def typical_deviation(plan: ClosingPlan, found: Calibration) -> FloatArray:

@@ -36,10 +36,11 @@ from dcfpca.rpca.refinement.noise_scale import (
     count_sizes,
     fit_noise,
     marginals,
-    residual_median,
+    median_of_sides,
 )
 from dcfpca.rpca.round_limits import BOUND_ROUNDS, MOST_ROUNDS
 from dcfpca.rpca.scaling import ENTRIES
+from dcfpca.rpca.small_cells import merge_sides
 from dcfpca.rpca.stage import Stage
 from dcfpca.rpca.stage_checks import broken_count, exceeds, indefinite, unequal
 from dcfpca.rpca.stage_list import StagedSite
@@ -55,7 +56,7 @@ class Refinement(ClosingStage):
     """Rounds of refinement."""
 
     def __init__(self, fit: Stage, width: int, bound: int | None) -> None:
-        tensor = width + 2 + RESIDUAL_BINS.count + 3 * MARGINAL_BINS.count
+        tensor = width + 2 + 2 * RESIDUAL_BINS.count + 2 * MARGINAL_BINS.count
         up = Layout(fit.down.rows, tensor, 2 + width + width * (width + 1) // 2)
         super().__init__(REFINE, fit, width, up, (REFINE, VALIDATE, SHAPE, NULL), bound)
 
@@ -73,6 +74,16 @@ class Refinement(ClosingStage):
             total += refinement_update(plan, M, V[first:last], loss).flat()
         keep_coefficients(site, plan.subspace.U, V)
         return TensorMessage.unflatten(self.up, total)
+
+    def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
+        """Counts of residuals and of values with small cells merged, from the lowest to the highest."""
+        n = ClosingPlan.of(asked.broadcast).columns
+        pull, shift, weight, *counts = _split(self.width, exact.tensor)
+        over, under, above, below = (np.rint(part * n) for part in counts)
+        under, over = merge_sides(under, over, least)
+        below, above = merge_sides(below, above, least)
+        tensor = np.column_stack([pull, shift, weight, *(part / n for part in (over, under, above, below))])
+        return TensorMessage(tensor, exact.scalars)
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """One step of the rows, and the noise while it is measured; then the stage that is due."""
@@ -112,16 +123,15 @@ class Refinement(ClosingStage):
         if reason := self.changed_columns(columns, total):
             return reason
         rounding = total.rounding[0] * n
-        *_, residuals, positive, above, below = _split(self.width, sums.tensor * n)
-        for counts in (residuals, positive, above, below):
-            if reason := broken_count(counts, rounding, what="a count of entries"):
+        _, _, _, *counts = _split(self.width, sums.tensor * n)
+        for part in counts:
+            if reason := broken_count(part, rounding, what="a count of entries"):
                 return reason
-        entries, summed = residuals.sum(axis=1), RESIDUAL_BINS.count * rounding
+        over, under, above, below = (part.sum(axis=1) for part in counts)
+        entries, summed = over + under, 2 * RESIDUAL_BINS.count * rounding
         if exceeds(entries, columns * n, summed + total.rounding[1] * n):
             return "a feature has more entries than there are columns"
-        if exceeds(positive.sum(axis=1), entries, 2.0 * summed):
-            return "more residuals are positive than there are"
-        if unequal(above.sum(axis=1) + below.sum(axis=1), entries, 2.0 * summed):
+        if unequal(above + below, entries, 2.0 * summed):
             return "the counts of a feature's values and of its residuals are not of the same entries"
         known = consensus.memory.get(ENTRIES)
         if known is not None and total.whole and (exceeds if plan.hiding else unequal)(entries, known, summed):
@@ -178,9 +188,10 @@ def refinement_update(plan: ClosingPlan, M: FloatArray, V: FloatArray, objective
     scaled[:, : plan.rank] = V / units[: plan.rank]
     off = M - plan.median[:, None]
     above = off > AT_MEDIAN * plan.spread[:, None]
+    over = AT_MEDIAN * model.noise[:, None] < R
     counts = [
-        count_sizes(np.abs(R), model.noise, RESIDUAL_BINS),
-        count_sizes(np.where(AT_MEDIAN * model.noise[:, None] < R, R, np.nan), model.noise, MARGINAL_BINS),
+        count_sizes(np.where(over, R, np.nan), model.noise, RESIDUAL_BINS),
+        count_sizes(np.where(over, np.nan, np.abs(R)), model.noise, RESIDUAL_BINS),
         count_sizes(np.where(above, off, np.nan), plan.spread, MARGINAL_BINS),
         count_sizes(np.where(above, np.nan, np.abs(off)), plan.spread, MARGINAL_BINS),
     ]
@@ -205,28 +216,28 @@ class RefinementTotals:
     def of(plan: ClosingPlan, sums: TensorMessage) -> RefinementTotals:
         """From the sum of `refinement_update` over sites, in the data's units."""
         n, units, width, rank = plan.columns, _units(plan), plan.U.shape[1], plan.rank
-        pull, shift, weight, residuals, positive, above, below = _split(width, sums.tensor * n)
+        pull, shift, weight, *counts = _split(width, sums.tensor * n)
         columns, objective = sums.scalars[:2] * n
         gram = _gram(width, sums.scalars * n)[:rank, :rank] * np.outer(units[:rank], units[:rank])
         total = sums.scalars[2 : 2 + rank] * n * units[:rank]
         noise = plan.noise[:, None]
         # Counts are whole numbers, whatever the order of the sum: medians and scales must not depend on rounding.
-        residuals, positive, above, below = (np.rint(counts) for counts in (residuals, positive, above, below))
+        over, under, above, below = (np.rint(part) for part in counts)
         rows = RoundSums(
             pull=pull[:, :rank] * noise * units[:rank],
             shift=shift[:, 0] * plan.noise,
-            middle=residual_median(residuals, positive, plan.noise),
+            middle=median_of_sides(over, under, plan.noise, RESIDUAL_BINS),
             weight=weight[:, 0],
             gram=gram,
             total=total,
             columns=float(columns),
         )
-        return RefinementTotals(rows, residuals, above, below, float(objective))
+        return RefinementTotals(rows, over + under, above, below, float(objective))
 
 
 def _split(width: int, tensor: FloatArray) -> list[FloatArray]:
     """The parts of a refinement tensor, as `refinement_update` has them in order."""
-    ends = np.cumsum([width, 1, 1, RESIDUAL_BINS.count, MARGINAL_BINS.count, MARGINAL_BINS.count])
+    ends = np.cumsum([width, 1, 1, RESIDUAL_BINS.count, RESIDUAL_BINS.count, MARGINAL_BINS.count])
     return np.split(tensor, ends, axis=1)
 
 

@@ -48,6 +48,11 @@ class Validation(ClosingStage):
             total += validation_sums(errors, judged.sum(axis=0).astype(np.float64))
         return TensorMessage(np.zeros((0, 0)), total / plan.columns)
 
+    def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
+        """Nothing where fewer entries than `least` were predicted: their errors would be about those alone."""
+        count = float(np.rint(exact.scalars[0] * ClosingPlan.of(asked.broadcast).columns))
+        return exact if count >= least else self.up.zeros()
+
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The rank, and rounds at it; or the null of a fit that is not refined."""
         plan = ClosingPlan.of(consensus.broadcast)

@@ -33,6 +33,7 @@ class FlagCounts(NamedTuple):
     flagged: FloatArray
     outlying: FloatArray
     entries: FloatArray
+    all_flagged: float  # of all features: more than of each, where small counts were merged
 
 
 def figures_of(plan: ClosingPlan, flags: FlagCounts, null_counts: FloatArray) -> FloatArray:
@@ -42,7 +43,7 @@ def figures_of(plan: ClosingPlan, flags: FlagCounts, null_counts: FloatArray) ->
     shares = (flags.outlying if plan.ending is FitEnding.EXACT else by_feature) / entries
     columns, far, _, odd = null_counts
     found = {
-        "flagged": float(by_feature.sum() / entries.sum()),
+        "flagged": float(flags.all_flagged / entries.sum()),
         "worst_flagged": float(shares.max(initial=0.0)),
         "worst_feature": float(np.argmax(shares)),
         "unexplained_features": float(np.count_nonzero(unexplained(plan))),

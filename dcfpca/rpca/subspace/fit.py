@@ -10,6 +10,7 @@ from dcfpca.errors import BadMessage
 from dcfpca.rpca.initial_basis import WARM
 from dcfpca.rpca.kernels.step_sums import HISTOGRAM_BINS
 from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, Progress, TensorMessage, Total
+from dcfpca.rpca.small_cells import merge_shares
 from dcfpca.rpca.stage import Stage
 from dcfpca.rpca.stage_checks import (
     APART,
@@ -35,6 +36,7 @@ from dcfpca.rpca.subspace.solver import SubspaceOpening, SubspaceSolver
 
 FIT = "fit"
 SHARES = 4  # of columns, of influence, of entries that are kept, of sampled entries; then the histogram
+KEPT = 2
 UNIT_LENGTH = 1e-6
 """How far from one the length of a direction that rests may be."""
 SAME = 1e-6
@@ -56,6 +58,15 @@ class SubspaceRounds(Stage):
         """Z = Y V̂ after the local passes, and counts of residual sizes."""
         assert isinstance(site.fit, SubspaceFit)
         return site.fit.answer(asked.round, RoundPlan.of(asked.broadcast))
+
+    def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
+        """Counts of sizes with small cells merged, and of entries that are kept in steps of `least`: few others among
+        many are not told apart from none."""
+        unit = RoundPlan.of(asked.broadcast).columns * min(self._solver.rows, self._solver.settings.sampled_rows)
+        scalars = exact.scalars.copy()
+        scalars[KEPT] = np.floor(np.rint(scalars[KEPT] * unit) / least) * least / unit
+        scalars[SHARES:] = merge_shares(scalars[None, SHARES:], unit, least)[0]
+        return TensorMessage(exact.tensor, scalars)
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The next subspace and its thresholds, or the end of the run."""

@@ -16,6 +16,7 @@ from dcfpca.errors import BadInput
 from dcfpca.rpca.initial_basis import WARM, opening_basis, warm_mark
 from dcfpca.rpca.kernels.step_sums import histogram_quantile
 from dcfpca.rpca.method import Columns, Consensus, Layout, Progress, TensorMessage, Total
+from dcfpca.rpca.small_cells import merge_cells
 from dcfpca.rpca.stage import QuietStage
 from dcfpca.rpca.stage_checks import broken_count, exceeds
 from dcfpca.rpca.stage_list import StagedSite
@@ -75,6 +76,11 @@ class SubspaceOpening(QuietStage):
         """The number of columns, and counts of entry sizes by powers of two."""
         assert isinstance(site.fit, SubspaceFit)
         return site.fit.opening()
+
+    def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
+        """Sizes with small cells merged."""
+        count, sizes = np.split(exact.scalars, [1])
+        return TensorMessage(exact.tensor, np.concatenate([count, merge_cells(sizes[None, :], least)[0]]))
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """A scale, the first threshold, and a subspace to begin with."""

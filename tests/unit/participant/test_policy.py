@@ -308,3 +308,9 @@ def test_small_sums_are_always_verified_and_large_ones_in_turn_or_at_random_unle
     assert drawn("sampled", SMALL_SUM + 1) == 256 // SAMPLED
     assert drawn("always", SMALL_SUM + 1) == 256
     assert drawn("never", 8, turn=True) == 0
+
+
+def test_counts_are_merged_as_the_site_says_neither_more_nor_less() -> None:
+    for asked in (1, 4, 6):
+        assert "set min_cell = 5" in reasons(review(spec(min_cell=asked), site()))
+    assert isinstance(review(spec(min_cell=10), site({"min_cell": 10})), Accept)

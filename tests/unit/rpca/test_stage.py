@@ -19,7 +19,7 @@ from dcfpca.secagg.fixed_point import first_exponents, fits, lifted, next_expone
 from dcfpca.spec import parse_spec
 from dcfpca.terms import Terms
 
-HOOKS = ("answer", "advance", "plausible", "difference", "conserved")
+HOOKS = ("answer", "merged", "advance", "plausible", "difference", "conserved")
 NAMES = tuple(f"f{k}" for k in range(16))
 SPECS: dict[str, dict[str, Any]] = {
     "subspace": {"rank": 3},

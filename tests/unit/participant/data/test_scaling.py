@@ -19,7 +19,8 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 
 def spec(rows: int, **keys: object) -> RunSpec:
-    return parse_spec({"rows": rows, "rank": 1, "rounds": 50, "scaling": "robust", **keys})
+    """Nothing is merged, so that medians are those of all entries; tests/unit/rpca/test_scaling.py merges."""
+    return parse_spec({"rows": rows, "rank": 1, "rounds": 50, "scaling": "robust", "min_cell": 1, **keys})
 
 
 def centre_and_scale(matrix: FloatArray, counts: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:

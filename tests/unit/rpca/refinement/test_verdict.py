@@ -93,7 +93,7 @@ def test_every_reason_against_an_answer_is_told_and_what_to_do(plan: ClosingPlan
 def test_a_count_of_samples_below_the_disclosure_limit_is_told_as_none(
     plan: ClosingPlan, odd: int, told: float
 ) -> None:
-    flags = FlagCounts(np.ones(14), np.ones(14), np.full(14, 56.0))
+    flags = FlagCounts(np.ones(14), np.ones(14), np.full(14, 56.0), 14.0)
     figures = figures_of(plan, flags, np.array([800.0, 0.0, 800.0, float(odd)]))
     assert figures[VERDICT.index("odd_columns")] == pytest.approx(told)
 

@@ -1,0 +1,60 @@
+"""Merges the small cells of a site's counts, so that no count that leaves a site is about fewer than `least` entries.
+
+Cells of a line (a histogram) are put together from its low end on until a group holds at least `least` entries; what is
+left over at the high end joins the last group. A group's count stands in the cell of its middle entry, so that totals
+stay what they are and quantiles hardly move: across any edge between cells fewer than `least` entries move either way.
+The largest and the smallest entries of a site never have a cell to themselves, and decide nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dcfpca.rpca.method import FloatArray
+
+
+def merge_cells(counts: FloatArray, least: int) -> FloatArray:
+    """Whole counts of lines (rows × cells) after merging. A line with fewer than `least` entries in all has them in its
+    middle cell, wherever they lie."""
+    rows, cells = counts.shape
+    ends = _group_ends(counts, least)
+    upto = np.cumsum(counts, axis=1)
+    line, end = np.nonzero(ends)
+    stop = upto[line, end]
+    same = np.concatenate([[False], line[1:] == line[:-1]])
+    begin = np.where(same, np.concatenate([[0.0], stop[:-1]]), 0.0)
+    place = np.argmax(upto[line] >= 0.5 * (begin + stop)[:, None], axis=1)
+    place = np.where(upto[line, -1] < least, cells // 2, place)
+    merged = np.zeros((rows, cells))
+    merged[line, place] = stop - begin
+    return merged
+
+
+def _group_ends(counts: FloatArray, least: int) -> FloatArray:
+    """Which cells are the last of their group."""
+    ends, held = np.zeros(counts.shape, dtype=bool), np.zeros(counts.shape[0])
+    for cell, count in enumerate(counts.T):
+        held += count
+        ends[:, cell] = held >= least
+        held[ends[:, cell]] = 0.0
+    left = np.flatnonzero(held > 0.0)
+    last = counts.shape[1] - 1 - np.argmax(ends[left, ::-1], axis=1)
+    ends[left, last] = False
+    ends[left, -1] = True
+    return ends
+
+
+def merge_shares(shares: FloatArray, unit: float, least: int) -> FloatArray:
+    """The same of counts that are sent divided by `unit`."""
+    return merge_cells(np.rint(shares * unit), least) / unit
+
+
+def merge_sides(below: FloatArray, above: FloatArray, least: int) -> tuple[FloatArray, FloatArray]:
+    """The same of two lines per row that go down and up from one point, merged as the one line that they are."""
+    line = merge_cells(np.column_stack([below[:, ::-1], above]), least)
+    return line[:, below.shape[1] - 1 :: -1], line[:, below.shape[1] :]
+
+
+def at_least(count: float, least: float) -> float:
+    """A single count, or zero where it is below `least`, but for rounding."""
+    return count if count > least * (1.0 - 1e-9) else 0.0

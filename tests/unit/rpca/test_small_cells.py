@@ -1,0 +1,110 @@
+"""Counts that are about few entries do not leave a site: what merging keeps, and what an attacker finds after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dcfpca.methods import method_of
+from dcfpca.rpca.column_blocks import ArrayColumns
+from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage, Total
+from dcfpca.rpca.scaling import BELOW, BINS, MEDIAN
+from dcfpca.rpca.small_cells import merge_cells, merge_sides
+from dcfpca.rpca.stage_list import Method
+from dcfpca.spec import parse_spec
+from tests.support.count_cells import few_in_a_cell, patients
+
+LINES = st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=30), min_size=1, max_size=1)
+
+
+@settings(deadline=None)
+@given(LINES, st.integers(2, 9))
+def test_no_cell_is_left_with_few_and_none_is_lost(lines: list[list[int]], least: int) -> None:
+    counts = np.array(lines, dtype=np.float64)
+    merged = merge_cells(counts, least)
+    assert merged.sum() == counts.sum()
+    if counts.sum() >= least:
+        assert not ((merged > 0.0) & (merged < least)).any()
+    else:
+        assert np.flatnonzero(merged).tolist() in ([], [counts.shape[1] // 2])
+
+
+@settings(deadline=None)
+@given(LINES, st.integers(2, 9))
+def test_fewer_entries_cross_an_edge_than_a_cell_must_hold(lines: list[list[int]], least: int) -> None:
+    counts = np.array(lines, dtype=np.float64)
+    if counts.sum() < least:
+        return
+    crossed = np.cumsum(merge_cells(counts, least), axis=1) - np.cumsum(counts, axis=1)
+    assert np.abs(crossed).max() < least
+
+
+def test_full_cells_stay_what_they_are_and_lines_do_not_mix() -> None:
+    counts = np.array([[5.0, 0.0, 7.0, 90.0], [0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 9.0]])
+    merged = merge_cells(counts, 5)
+    np.testing.assert_array_equal(merged[:2], counts[:2])
+    np.testing.assert_array_equal(merged[2], [0.0, 0.0, 0.0, 12.0])
+
+
+def test_two_sides_of_a_point_are_one_line() -> None:
+    below, above = merge_sides(np.array([[2.0, 9.0, 1.0]]), np.array([[3.0, 0.0, 1.0]]), 5)
+    assert below.sum() + above.sum() == 16.0
+    np.testing.assert_array_equal(below, [[0.0, 10.0, 0.0]])
+    np.testing.assert_array_equal(above, [[6.0, 0.0, 0.0]])
+
+
+def answers(method: Method, tables: list[FloatArray]) -> Iterator[tuple[Consensus, list[TensorMessage]]]:
+    """What the sites send in every round of a run."""
+    sites, consensus = [method.site(ArrayColumns(table)) for table in tables], method.begin()
+    while consensus.outcome is None:
+        sent = [site.answer(consensus) for site in sites]
+        yield consensus, sent
+        flat = np.sum([one.flat() for one in sent], axis=0)
+        total = Total(TensorMessage.unflatten(method.stage(consensus.stage).up, flat), len(sites))
+        assert method.conserved(consensus, total) == ""
+        consensus = method.advance(consensus, total)
+
+
+@pytest.mark.parametrize("keys", [{"scaling": "robust"}, {}, {"method": "gradient", "max_rank": 4}])
+def test_no_round_of_a_default_run_tells_of_fewer_than_five_entries_at_a_site(keys: dict[str, object]) -> None:
+    def found(min_cell: int) -> tuple[int, set[str]]:
+        method, few, stages = method_of(parse_spec({"rows": 40, "min_cell": min_cell} | keys)), 0, set()
+        for told, sent in answers(method, patients()):
+            stages.add(told.stage)
+            few += sum(few_in_a_cell(method, told, one, least=5) for one in sent)
+        return few, stages
+
+    exact, _ = found(1)
+    merged, stages = found(5)
+    assert exact > 300
+    assert merged == 0
+    assert "null" in stages
+
+
+def steered_to_the_largest(method: Method, honest: list[FloatArray]) -> FloatArray:
+    """What a member learns of each feature's largest value who moves the search for the median upwards: by saying that
+    its own entries lie where the topmost ones of the others do."""
+    sites, consensus, own = [method.site(ArrayColumns(table)) for table in honest], method.begin(), 10_000.0
+    while consensus.stage == MEDIAN:
+        counts = np.sum([site.answer(consensus).tensor for site in sites], axis=0)
+        inside = counts[:, :BINS] > 0.0
+        top = np.where(inside.any(axis=1), BINS - 1 - np.argmax(inside[:, ::-1], axis=1), BELOW)
+        counts[np.arange(len(counts)), top] += own
+        consensus = method.advance(consensus, Total(TensorMessage(counts, np.zeros(0)), 3))
+    return np.asarray(consensus.broadcast.tensor[:, 1])
+
+
+def test_a_conspirator_does_not_steer_a_search_to_the_largest_value_of_the_others() -> None:
+    honest = patients()[:2]
+    largest = np.max(np.hstack(honest), axis=1)
+    off = {}
+    for least in (1, 5):
+        method = method_of(parse_spec({"rows": 40, "scaling": "robust", "min_cell": least}))
+        off[least] = np.abs(steered_to_the_largest(method, honest) / largest - 1.0)
+    assert off[1].max() < 1e-5  # 18 bits of the mantissa: the attack works where nothing is merged
+    assert off[5].min() > 1e-5
+    assert np.median(off[5]) > 1e-2
