@@ -120,14 +120,16 @@ class Daemon:
             return
         log("assignment_received", level="debug", run=assignment.run_id, key=assignment.key)
         run_id = assignment.run_id
-        if run_id not in self._drivers and not self._is_known(run_id, event):
-            self._log_unknown(run_id)
-            return
-        self._driver(run_id).take(event, assignment.SerializeToString)
+        if (driver := self._drivers.get(run_id)) is None:
+            if not self._is_known(run_id, event):
+                self._log_unknown(run_id)
+                return
+            driver = self._driver(run_id)
+        driver.take(event, assignment.SerializeToString)
         if isinstance(event, events.Proposed):
             self._prepare(event.spec)
-        if self._drivers[run_id].is_over:
-            self._drop(self._drivers[run_id])
+        if driver.is_over:
+            self._drop(driver)
 
     def _prepare(self, spec: bytes) -> None:
         """Begin to load the compiled loops of a proposed run while others enrol; a bad spec is refused elsewhere."""

@@ -91,7 +91,7 @@ class LocalWork:
                 consensus = await self._consensus(agreed, action.consensus, action.round)
                 if not still_wanted():
                     raise WorkCancelled("the site takes part in the run no longer")
-                site, asked = self._open_site(agreed), action.consensus.sha256
+                site, asked = self._site or self._open_site(agreed), action.consensus.sha256
                 step = await self._services.engine.run(
                     lambda: self._compute(agreed, site, consensus, asked, sites, opening)
                 )
@@ -177,22 +177,21 @@ class LocalWork:
 
     def _open_site(self, agreed: Contract) -> Site:
         """The local half of the method, continued from the last saved step if there is one."""
-        if self._site is None:
-            self._cancellation = Cancellation()
-            fitted = self._services.site.fitted_columns(agreed.terms.spec)
-            self._columns = fitted.shape[1]
-            columns = MeteredColumns(fitted, self._meter, self._cancellation)
-            site = self._services.engine.site(agreed.terms.method, columns)
-            if (step := self._saved or self._services.store.step(self._run_id)) is not None:
-                self._services.engine.resume(site, step.snapshot, self._failed)
-            self._site, self._failed, self._saved = site, None, None
-        return self._site
+        self._cancellation = Cancellation()
+        fitted = self._services.site.fitted_columns(agreed.terms.spec)
+        self._columns = fitted.shape[1]
+        columns = MeteredColumns(fitted, self._meter, self._cancellation)
+        site = self._services.engine.site(agreed.terms.method, columns)
+        if (step := self._saved or self._services.store.step(self._run_id)) is not None:
+            self._services.engine.resume(site, step.snapshot, self._failed)
+        self._site, self._failed, self._saved = site, None, None
+        return site
 
     def _result_site(self, agreed: Contract) -> Site:
         """The local half over all columns; where the rounds had one column of each person, a new one."""
         whole = self._services.site.columns(agreed.terms.spec)
         if self._services.site.fitted_columns(agreed.terms.spec) is whole:
-            return self._open_site(agreed)
+            return self._site or self._open_site(agreed)
         self._cancellation = Cancellation()
         columns = MeteredColumns(whole, self._meter, self._cancellation)
         return self._services.engine.site(agreed.terms.method, columns)

@@ -25,21 +25,6 @@ from dcfpca.wire.tensors import digested, message_bytes
 from participant.session.events import Announcement, ShownSum
 
 
-def verify_round(
-    terms: Terms,
-    side: SecureSite,
-    before: Consensus,
-    shown: ShownSum,
-    announced: Announcement,
-    consensus: TensorMessage,
-    known: Consensus | None = None,
-) -> Consensus:
-    """What follows from the sum of the round before; WrongSum or WrongConsensus unless it is what was announced."""
-    expected = following(terms, side, before, shown, announced, known)
-    check_announced(terms, side, before, announced, consensus, expected)
-    return expected
-
-
 def following(
     terms: Terms,
     side: SecureSite,

@@ -25,7 +25,7 @@ from participant import wire_codec
 from participant.policy import SiteFacts, SitePolicy
 from participant.session import Reaction, Session, actions, events
 from participant.session.events import ShownSum
-from participant.session.verification import verify_round
+from participant.session.verification import check_announced, following
 from tests.support.secagg import identity_of, verify
 
 NAMES = ("a", "b", "c")
@@ -147,7 +147,8 @@ class WaitingCohort:
         before = session.secure.seen(session.step)
         if before is not None and self.shown is not None:
             run = session.secure
-            verify_round(run.agreed, run.side, before, self.shown, opened.announced, self.consensus.broadcast)
+            expected = following(run.agreed, run.side, before, self.shown, opened.announced, None)
+            check_announced(run.agreed, run.side, before, opened.announced, self.consensus.broadcast, expected)
 
     def round(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """One whole round; returns the numbers of its sum."""
