@@ -15,7 +15,7 @@ from dcfpca.wire.receipt import Fate
 from dcfpca.wire.round_messages import misfit_from_wire, names_from_wire, ref_to_wire
 from dcfpca.wire.tensors import Buffer
 from participant.session import events
-from participant.session.actions import Respond
+from participant.session.actions import Consent
 from participant.session.events import AnnouncedConsensus, Announcement, ShownSum
 
 TICKET_BYTES = 64
@@ -148,14 +148,14 @@ def encode_complaint(run_id: str, complaint: secagg.Complaint) -> pb.ComplainReq
     )
 
 
-def encode_response(run_id: str, response: Respond, signature: bytes) -> pb.RespondRequest:
+def encode_consent(run_id: str, consent: Consent, signature: bytes) -> pb.RespondRequest:
     """The signed answer to a proposal."""
     return pb.RespondRequest(
         run_id=run_id,
-        spec_sha256=response.digest,
-        accept=response.accept,
-        reasons=response.reasons,
-        private=response.private,
+        spec_sha256=consent.digest,
+        accept=consent.accept,
+        reasons=consent.reasons,
+        private=consent.private,
         signature=signature,
     )
 

@@ -9,19 +9,19 @@ from participant import wire_codec
 from participant.contract import Contract
 from participant.driver.site_services import SiteServices
 from participant.results.reading import has_result
-from participant.session import Session, actions
+from participant.session import Consent, Session, actions
 
 
-async def respond(services: SiteServices, run_id: str, action: actions.Respond) -> tuple[Fate, str]:
+async def respond(services: SiteServices, run_id: str, consent: Consent) -> tuple[Fate, str]:
     """Sign and send the answer to the proposal; returns its fate and the aggregator's reason."""
     name = services.site.name
     statement = consent_bytes(
-        run_id, action.digest, name, accept=action.accept, private=action.private, reasons=action.reasons
+        run_id, consent.digest, name, accept=consent.accept, private=consent.private, reasons=consent.reasons
     )
-    log("run_enrolled" if action.accept else "run_refused", run=run_id, reasons=list(action.reasons) or None)
-    services.telemetry.answered(accept=action.accept)
+    log("run_enrolled" if consent.accept else "run_refused", run=run_id, reasons=list(consent.reasons) or None)
+    services.telemetry.answered(accept=consent.accept)
     signature = services.site.sign(statement)
-    receipt = await services.egress.respond(wire_codec.encode_response(run_id, action, signature))
+    receipt = await services.egress.respond(wire_codec.encode_consent(run_id, consent, signature))
     fate = wire_codec.fate_of(receipt)
     log("answer_sent", run=run_id, fate=fate.value, reason=receipt.reason or None)
     return fate, receipt.reason

@@ -24,7 +24,7 @@ from participant.driver.site_services import SiteServices
 from participant.engine.progress import WorkCancelled
 from participant.privacy_review import Spending
 from participant.results.writing import until_written
-from participant.session import History, Session, actions, events
+from participant.session import Consent, History, Session, actions, events
 from participant.state.store import RunRow
 
 COMPUTE, FINISH, MESSAGE, RETRY = "compute", "finish", "message ", "retry"
@@ -122,7 +122,7 @@ class RunDriver:
     def _perform(self, wanted: tuple[actions.Action, ...]) -> None:
         for action in wanted:
             match action:
-                case actions.Respond():
+                case Consent():
                     self._tasks.start(CONSENT if action.accept else REFUSAL, partial(self._respond, action))
                 case actions.AwaitApproval():
                     hint = f"dcfpca-participant approve {self.run_id} --by NAME --config …"
@@ -148,7 +148,7 @@ class RunDriver:
         assert self.session.terms is not None
         return Contract(self.run_id, self._services.site.name, self.session.terms)
 
-    async def _respond(self, action: actions.Respond) -> None:
+    async def _respond(self, action: Consent) -> None:
         if not action.accept:
             await self._tasks.wait_for(CONSENT)  # a repetition of it that is on its way must not come after this
         fate, reason = await outgoing.respond(self._services, self.run_id, action)

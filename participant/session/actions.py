@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dcfpca import secagg
 from dcfpca.run_references import AttemptRef
 from dcfpca.secagg.errors import Evidence
+from dcfpca.spec import RunSpec
 from participant.session.events import AnnouncedConsensus
 
 
 @dataclass(frozen=True, slots=True)
-class Respond:
-    """Sign and send the answer to the proposal. A refusal by an enrolled site withdraws it from the run."""
+class Consent:
+    """The site's answer to a proposal, to be signed and sent; it binds to the spec with this digest.
 
+    It is final, except that the site may withdraw: a refusal by an enrolled site takes it out of the run.
+    """
+
+    spec: RunSpec
     digest: bytes
     accept: bool
     reasons: tuple[str, ...]
     private: bool
+
+    def withdrawn(self, *reasons: str) -> Consent:
+        """The answer of a site that leaves the run for these reasons."""
+        return replace(self, accept=False, reasons=reasons)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +132,7 @@ class LogRefusal:
 RoundMessage = Submit | SendMisfit
 RunMessage = AdvertiseRunKey | ShareGroupSecret | Complain
 LocalAction = AwaitApproval | Compute | Finish | Forget | LogRefusal
-Action = Respond | RoundMessage | RunMessage | LocalAction | Export | RefuseExport
+Action = Consent | RoundMessage | RunMessage | LocalAction | Export | RefuseExport
 
 
 @dataclass(frozen=True, slots=True)

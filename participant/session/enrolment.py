@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dcfpca.errors import BadMessage
 from dcfpca.secagg import PastRun
@@ -11,7 +11,7 @@ from dcfpca.spec import RunSpec, parse_spec, spec_digest
 from participant.policy import Accept, Reasons, Refuse, SiteFacts
 from participant.privacy_review import Spending
 from participant.review import NOTHING_SPENT, check_cohort, check_exposure, review
-from participant.session.actions import AwaitApproval, LogRefusal, Reaction, Respond
+from participant.session.actions import AwaitApproval, Consent, LogRefusal, Reaction
 from participant.session.events import Proposed
 
 OVER = "the run is over at this site; it is not taken up again"
@@ -25,25 +25,6 @@ _PROPOSE_AGAIN = "that became so after a person was asked; propose the run again
 _WHAT_TO_CHANGE = (
     "propose it when all are there, or name the participants in the spec, so that a person here may approve"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Consent:
-    """The site's answer to the proposal. It is final, except that the site may withdraw, and binds to `digest`."""
-
-    spec: RunSpec
-    digest: bytes
-    accept: bool
-    reasons: tuple[str, ...]
-    private: bool
-
-    def response(self) -> Respond:
-        """The message that carries this answer."""
-        return Respond(self.digest, self.accept, self.reasons, self.private)
-
-    def withdrawn(self, *reasons: str) -> Consent:
-        """The answer of a site that leaves the run for these reasons."""
-        return replace(self, accept=False, reasons=reasons)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +64,7 @@ class Enrolment:
         if self.consent is not None:
             if event.digest != self.consent.digest:
                 raise BadMessage("the spec was changed after this site had answered; the first answer stands")
-            return Reaction((self.consent.response(),))
+            return Reaction((self.consent,))
         if self._waiting is not None and event.digest != self._waiting.digest:
             raise BadMessage("the spec was changed while a person was asked to approve it; the first one stands")
         if spec_digest(event.spec) != event.digest:
@@ -161,4 +142,4 @@ class Enrolment:
         """The answer, and for the site's own log what it does not say."""
         assert self.consent is not None
         here = tuple(LogRefusal("AboutData", sentence) for sentence in reasons.about_data)
-        return Reaction((*here, self.consent.response()), save=True)
+        return Reaction((*here, self.consent), save=True)

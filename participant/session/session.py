@@ -23,6 +23,7 @@ from participant.policy import Reasons, SiteFacts, review_export
 from participant.session.actions import (
     Action,
     Compute,
+    Consent,
     Export,
     Finish,
     Forget,
@@ -32,7 +33,7 @@ from participant.session.actions import (
     SendMisfit,
     Submit,
 )
-from participant.session.enrolment import OVER, Consent, Enrolment, History
+from participant.session.enrolment import OVER, Enrolment, History
 from participant.session.events import (
     Acknowledged,
     Answered,
@@ -230,11 +231,11 @@ class Session:
 
     def _opened(self, event: Opened) -> Reaction:
         if self.consent is not None and not self.consent.accept:
-            return Reaction((self.consent.response(),))
+            return Reaction((self.consent,))
         consent, before = self.enrolment.signed(event.digest), self.opened
         # A secure run that is ending complains of a further round (RunOver): it may be an attempt to open a sum twice.
         if self._run is None or self.finished or (self._ending and self.secure is None):
-            return Reaction((consent.withdrawn(OVER).response(),))
+            return Reaction((consent.withdrawn(OVER),))
         if before is not None and event.ref < before.ref:
             return NOTHING
         reasons = self._run.check_announced(event, before)

@@ -64,7 +64,7 @@ class WaitingCohort:
         facts = SiteFacts(name, ROWS, 6, False, False, SitePolicy(**{"min_columns": 1} | policy))
         session = Session("run-1", facts, lambda: identity_of(name))
         (answer,) = session.handle(events.Proposed(self.spec.canonical(), self.spec.digest())).actions
-        assert isinstance(answer, actions.Respond)
+        assert isinstance(answer, actions.Consent)
         assert answer.accept, answer.reasons
         return session
 

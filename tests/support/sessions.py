@@ -36,7 +36,7 @@ def enrolled(name: str = "a", spec: RunSpec | None = None, **policy: Any) -> Ses
     session = session_of(name, **policy)
     spec = spec or spec_of()
     (answer,) = session.handle(events.Proposed(spec.canonical(), spec.digest())).actions
-    assert isinstance(answer, actions.Respond)
+    assert isinstance(answer, actions.Consent)
     assert answer.accept
     return session
 

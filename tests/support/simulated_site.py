@@ -133,7 +133,7 @@ class SimulatedSite:
     def send(self, index: int, aggregator: SimulatedAggregator, *, answered: bool) -> None:
         """One message reaches the aggregator; its answer may be lost, and then the message is sent again."""
         action = self.outbox[index % len(self.outbox)]
-        if isinstance(action, actions.Respond):
+        if isinstance(action, actions.Consent):
             self._respond(action, aggregator)
         else:
             self._message(action, aggregator)
@@ -142,7 +142,7 @@ class SimulatedSite:
             if type(action) in _IN_ROUND:
                 self.take(events.Acknowledged(action.ref))  # type: ignore[union-attr]
 
-    def _respond(self, action: actions.Respond, aggregator: SimulatedAggregator) -> Reply:
+    def _respond(self, action: actions.Consent, aggregator: SimulatedAggregator) -> Reply:
         identity = identity_of(self.name)
         said = consent_bytes(
             "r1", action.digest, self.name, accept=action.accept, private=action.private, reasons=action.reasons

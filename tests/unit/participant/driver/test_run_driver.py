@@ -243,7 +243,7 @@ async def test_a_withdrawal_is_sent_after_a_repeated_consent_that_is_on_its_way(
     go_on, refused = asyncio.Event(), asyncio.Event()
     sent: list[bool] = []
 
-    async def respond(_services: SiteServices, _run: str, action: actions.Respond) -> tuple[Fate, str]:
+    async def respond(_services: SiteServices, _run: str, action: actions.Consent) -> tuple[Fate, str]:
         await go_on.wait()
         sent.append(action.accept)
         if not action.accept:

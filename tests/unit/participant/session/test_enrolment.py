@@ -37,7 +37,7 @@ def test_a_refusal_gives_its_reasons_and_stands() -> None:
     proposal = events.Proposed(spec_of().canonical(), spec_of().digest())
     first = session.handle(proposal)
     (answer,) = first.actions
-    assert isinstance(answer, actions.Respond)
+    assert isinstance(answer, actions.Consent)
     assert not answer.accept
     assert first.save
     assert session.handle(proposal).actions == first.actions
@@ -49,7 +49,7 @@ def test_approval_is_awaited_and_then_given_once() -> None:
     assert kinds(waiting) == ["AwaitApproval"]
     assert waiting.save
     assert kinds(session.handle(opened(spec_of()))) == ["LogRefusal"]
-    assert kinds(session.handle(events.Approved())) == ["Respond"]
+    assert kinds(session.handle(events.Approved())) == ["Consent"]
     assert kinds(session.handle(events.Approved())) == []
 
 
@@ -60,7 +60,7 @@ def test_the_spec_cannot_be_changed_while_a_person_is_asked_to_approve_it() -> N
     assert isinstance(refusal, actions.LogRefusal)
     assert "changed while a person was asked" in refusal.reason
     (answer,) = session.handle(events.Approved()).actions
-    assert isinstance(answer, actions.Respond)
+    assert isinstance(answer, actions.Consent)
     assert (answer.accept, answer.digest) == (True, shown.digest())
 
 
@@ -72,7 +72,7 @@ def test_a_run_that_waited_for_a_person_is_refused_if_its_budget_was_spent_meanw
     assert kinds(session.handle(events.Proposed(spec.canonical(), spec.digest()))) == ["AwaitApproval"]
     spent[0] = Spending(rho_of(0.5, 1e-6), 0.0)
     (answer,) = session.handle(events.Approved()).actions
-    assert isinstance(answer, actions.Respond)
+    assert isinstance(answer, actions.Consent)
     assert not answer.accept
     assert "ε = 0.5 has been spent on this data" in answer.reasons[0]
 
@@ -81,10 +81,10 @@ def test_a_cohort_smaller_than_the_policy_makes_the_site_withdraw_and_stay_out()
     session = enrolled()
     for _ in range(2):
         (answer,) = session.handle(opened(spec_of(), cohort=("a", "b"))).actions
-        assert isinstance(answer, actions.Respond)
+        assert isinstance(answer, actions.Consent)
         assert not answer.accept
         assert "2 participants" in answer.reasons[0]
-    assert kinds(session.handle(opened(spec_of(), round=2))) == ["Respond"]
+    assert kinds(session.handle(opened(spec_of(), round=2))) == ["Consent"]
 
 
 def test_after_many_refusals_about_the_data_a_person_is_asked_whatever_the_verdict() -> None:
@@ -94,8 +94,8 @@ def test_after_many_refusals_about_the_data_a_person_is_asked_whatever_the_verdi
         session = Session("run-1", facts, lambda: identity_of("a"), history=history)
         assert kinds(session.handle(events.Proposed(fits.canonical(), fits.digest()))) == ["AwaitApproval"]
         approved = session.handle(events.Approved())
-        (answer,) = [one for one in approved.actions if isinstance(one, actions.Respond)]
+        (answer,) = [one for one in approved.actions if isinstance(one, actions.Consent)]
         assert (answer.accept, answer.reasons) == ((True, ()) if facts is site else (False, (ABOUT_DATA,)))
     public = spec_of(rows=77)
     session = Session("run-1", site, lambda: identity_of("a"), history=history)
-    assert kinds(session.handle(events.Proposed(public.canonical(), public.digest()))) == ["Respond"]
+    assert kinds(session.handle(events.Proposed(public.canonical(), public.digest()))) == ["Consent"]

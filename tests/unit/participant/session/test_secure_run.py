@@ -227,7 +227,7 @@ def test_an_approval_does_not_cover_a_run_that_was_joined_after_the_person_was_a
     session.handle(events.Proposed(spec.canonical(), spec.digest()))
     past += OF_ALL
     (answer,) = session.handle(events.Approved()).actions
-    assert isinstance(answer, actions.Respond)
+    assert isinstance(answer, actions.Consent)
     assert not answer.accept
     assert "sums over d alone" in answer.reasons[0]
     assert "propose the run again" in answer.reasons[0]

@@ -110,7 +110,7 @@ def test_a_finished_run_is_written_once() -> None:
     assert session.handle(ended()) == Reaction()
     # Only an aggregator that was set back to before the end asks: it is told that this site will not go along.
     (told,) = session.handle(opened(spec_of(), round=10)).actions
-    assert isinstance(told, actions.Respond)
+    assert isinstance(told, actions.Consent)
     assert not told.accept
     assert session.handle(events.TurnedDown("late")) == Reaction()
 
