@@ -13,9 +13,9 @@ from dcfpca.logs import log
 from dcfpca.secagg.errors import SecureSumRefusal, SiteFailure
 from dcfpca.secagg.site import ENTROPY_BYTES
 from dcfpca.wire.receipt import Fate
+from dcfpca.wire.round_messages import consent_bytes
 from participant import wire_codec
 from participant.contract import Contract
-from participant.driver import outgoing
 from participant.driver.local_work import LocalWork
 from participant.driver.named_tasks import NamedTasks
 from participant.driver.round_answer import answer_round, final_is_verified, refusal_of
@@ -23,6 +23,7 @@ from participant.driver.saved_events import save_event, saved_events
 from participant.driver.site_services import SiteServices
 from participant.engine.progress import WorkCancelled
 from participant.privacy_review import Spending
+from participant.results.reading import has_result
 from participant.results.writing import until_written
 from participant.session import Consent, History, Session, actions, events
 from participant.state.store import RunRow
@@ -148,16 +149,45 @@ class RunDriver:
         assert self.session.terms is not None
         return Contract(self.run_id, self._services.site.name, self.session.terms)
 
-    async def _respond(self, action: Consent) -> None:
-        if not action.accept:
+    async def _respond(self, consent: Consent) -> None:
+        """Sign and send the answer to the proposal."""
+        if not consent.accept:
             await self._tasks.wait_for(CONSENT)  # a repetition of it that is on its way must not come after this
-        fate, reason = await outgoing.respond(self._services, self.run_id, action)
+        services, run_id, reasons = self._services, self.run_id, consent.reasons
+        name, accept, private = services.site.name, consent.accept, consent.private
+        statement = consent_bytes(run_id, consent.digest, name, accept=accept, private=private, reasons=reasons)
+        log("run_enrolled" if accept else "run_refused", run=run_id, reasons=list(reasons) or None)
+        services.telemetry.answered(accept=accept)
+        signature = services.site.sign(statement)
+        receipt = await services.egress.respond(wire_codec.encode_consent(run_id, consent, signature))
+        fate = wire_codec.fate_of(receipt)
+        log("answer_sent", run=run_id, fate=fate.value, reason=receipt.reason or None)
         if fate in (Fate.LATE, Fate.REJECTED) and self.session.opened is None:
-            self.take(events.TurnedDown(reason))
+            self.take(events.TurnedDown(receipt.reason))
 
     async def _send(self, action: actions.RoundMessage) -> None:
-        await outgoing.send(self._services, self._agreed, self.session, action)
-        self.take(events.Acknowledged(action.ref))
+        """Send the message of an attempt; log and count what became of it. LATE is ordinary: a plain round closes
+        without whoever is last."""
+        ref, opened, services = action.ref, self.session.opened, self._services
+        if isinstance(action, actions.SendMisfit):
+            kind, receipt = "misfit", await services.egress.misfit(self._agreed, action)
+        elif opened is None or opened.ref != ref:
+            return  # another attempt is open by now, and the update would be late
+        else:
+            kind, update, stage = "update", self.session.update(ref), opened.consensus.stage
+            receipt = await services.egress.submit(self._agreed, ref, update, stage, opened.ticket, len(opened.cohort))
+        fate = wire_codec.fate_of(receipt)
+        log(
+            f"{kind}_sent",
+            level="warning" if fate is Fate.REJECTED else "info" if kind == "update" else "debug",
+            run=ref.run_id,
+            round=ref.round,
+            attempt=ref.attempt,
+            fate=fate.value,
+            reason=receipt.reason or None,
+        )
+        services.telemetry.message(kind, fate.value)
+        self.take(events.Acknowledged(ref))
 
     async def _tell(self, action: actions.RunMessage) -> None:
         receipt = await self._services.egress.tell(self._agreed, action)
@@ -222,8 +252,18 @@ class RunDriver:
         self.take(events.ResultsWritten(action.outcome))
 
     async def _export(self, action: actions.Export | actions.RefuseExport) -> None:
+        """Send the reconstruction, or the reason why it is not sent."""
         await self._tasks.wait_for(FINISH)
-        await outgoing.export(self._services, self.session, action)
+        run_id, consent, services = self.run_id, self.session.consent, self._services
+        reason = action.reason if isinstance(action, actions.RefuseExport) else ""
+        if not reason and not has_result(services.results, run_id):
+            reason = "this participant has no result of the run"
+        if reason or consent is None:
+            receipt = await services.egress.refuse_export(run_id, action.export_id, reason)
+            log("export_refused", run=run_id, reason=reason, fate=wire_codec.fate_of(receipt).value)
+            return
+        receipts = await services.egress.export(consent.spec, run_id, action.export_id, services.results / run_id)
+        log("reconstruction_exported", run=run_id, fates=[wire_codec.fate_of(receipt).value for receipt in receipts])
 
 
 def _now_ms() -> int:

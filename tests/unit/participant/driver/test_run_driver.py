@@ -22,7 +22,6 @@ from dcfpca.secagg.errors import LostState, OutOfTurn
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
-from dcfpca.wire.receipt import Fate
 from participant import wire_codec
 from participant.config import Config
 from participant.driver import RunDriver, SiteServices
@@ -31,7 +30,7 @@ from participant.engine.thread_engine import Engine
 from participant.link import Link
 from participant.local_site import LocalSite, open_site
 from participant.policy import SitePolicy
-from participant.session import Consent, actions, events
+from participant.session import Consent, events
 from participant.state.ledger import PRIVACY_CHARGE
 from participant.state.store import Store
 
@@ -243,14 +242,14 @@ async def test_a_withdrawal_is_sent_after_a_repeated_consent_that_is_on_its_way(
     go_on, refused = asyncio.Event(), asyncio.Event()
     sent: list[bool] = []
 
-    async def respond(_services: SiteServices, _run: str, action: actions.Consent) -> tuple[Fate, str]:
+    async def respond(_egress: Egress, request: pb.RespondRequest) -> types.Receipt:
         await go_on.wait()
-        sent.append(action.accept)
-        if not action.accept:
+        sent.append(request.accept)
+        if not request.accept:
             refused.set()
-        return Fate.ACCEPTED, ""
+        return types.Receipt(fate=types.FATE_ACCEPTED)
 
-    monkeypatch.setattr("participant.driver.outgoing.respond", respond)
+    monkeypatch.setattr(Egress, "respond", respond)
     driver = enrolled(services, PLAIN)
     proposed = pb.RunProposed(spec=PLAIN.canonical(), spec_sha256=PLAIN.digest())
     deliver(driver, pb.Assignment(run_id="run-1", key="k", run_proposed=proposed))
