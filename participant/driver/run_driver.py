@@ -197,7 +197,7 @@ class RunDriver:
     async def _answer(self, action: actions.Compute) -> None:
         """Answer a round. Whatever goes wrong while the run is open becomes a refusal; operators see those of secure
         runs."""
-        started, services = time.monotonic(), self._services
+        started, services, known = time.monotonic(), self._services, self.session.step
         event: events.Answered | events.RoundRefused
         try:
             event = await answer_round(services, self._local, self._agreed, self.session, action, self._takes_part)
@@ -212,9 +212,10 @@ class RunDriver:
                 log("step_failed", level="error", run=self.run_id, round=action.round, reason=str(error))
                 self._tasks.start(RETRY, self._retry)
         else:
-            seconds, columns = time.monotonic() - started, services.site.facts.columns
-            services.telemetry.step(self._agreed.terms.method.solver.step_flops(columns), action.round, seconds)
-            log("step_computed", level="debug", run=self.run_id, round=action.round, seconds=seconds)
+            if event.step is not known:  # a later attempt at the round sends the update of the earlier
+                seconds, columns = time.monotonic() - started, services.site.facts.columns
+                services.telemetry.step(self._agreed.terms.method.solver.step_flops(columns), action.round, seconds)
+                log("step_computed", level="debug", run=self.run_id, round=action.round, seconds=seconds)
         # The session may ask for the next step at once, and it has the same name.
         self._tasks.release(COMPUTE)
         self.take(event)
