@@ -11,7 +11,7 @@ from benchmarks.solver.timed_solve import Solved
 from benchmarks.solver.timed_solve import solve as measure
 from dcfpca.cli.runs import Json
 from dcfpca.errors import BadInput
-from dcfpca.method_names import MethodName
+from dcfpca.rpca import MethodName
 from dcfpca.rpca.column_blocks import equal_counts
 from dcfpca.rpca.gradient.stages import GradientSolver, gradient_method
 from dcfpca.rpca.stage_list import Method

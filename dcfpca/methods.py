@@ -1,6 +1,6 @@
 """Builds the method that a spec names: the one place where keys of a spec become a list of stages.
 
-`dcfpca.method_names` lists the methods. What services need to know of a run beyond its method is in `dcfpca.terms`.
+`dcfpca.rpca` lists the methods. What services need to know of a run beyond its method is in `dcfpca.terms`.
 """
 
 from __future__ import annotations

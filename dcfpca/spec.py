@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from dcfpca.config_file import describe, read_toml
 from dcfpca.errors import BadInput
 from dcfpca.identity import MAX_NAME
-from dcfpca.method_names import MethodName
 from dcfpca.privacy.settings import PrivacySettings, check_together, derived_keys
+from dcfpca.rpca import MethodName
 from dcfpca.rpca.gradient.settings import GradientSettings
 from dcfpca.rpca.round_limits import CLOSING_ROUNDS, COUNT_ROUNDS, SCALING_ROUNDS, WIDEST_CLOSING, automatic_bound
 from dcfpca.rpca.subspace.settings import SubspaceSettings

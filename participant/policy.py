@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from pydantic import Field
 
-from dcfpca.method_names import MethodName
+from dcfpca.rpca import MethodName
 from dcfpca.wire.constants import SMALL_SUM
 from participant.privacy_review import PrivacyLimits
 

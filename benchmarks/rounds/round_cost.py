@@ -13,9 +13,9 @@ import numpy as np
 
 from benchmarks.local_federation import local_federation, pid_of, planned
 from benchmarks.rounds.bare_grpc import BareFigures, measure_raw
-from dcfpca.demo.problem import site_names
 from dcfpca.operator.client import Operator
 from dcfpca.scaffold.config_texts import Tables
+from dcfpca.scaffold.demo import site_names
 from dcfpca.spec import parse_spec
 from dcfpca.text.run_progress import RunProgress
 from dcfpca.text.run_watch import RunWatch, raise_unless_finished

@@ -17,12 +17,11 @@ from rich.table import Table
 from rich.text import Text
 
 from dcfpca.cli.runs import Json
-from dcfpca.demo.demo_run import DemoOutcome, DemoPlan, run_demo
-from dcfpca.demo.problem import draw
 from dcfpca.errors import DcfpcaError
-from dcfpca.method_names import MethodName
 from dcfpca.operator.downloads import refuse_unless_empty
+from dcfpca.rpca import MethodName
 from dcfpca.scaffold.background import signals_exit
+from dcfpca.scaffold.demo import DemoOutcome, DemoPlan, draw, run_demo
 from dcfpca.text import console
 
 _LEDGER_SECONDS = 60.0

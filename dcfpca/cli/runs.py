@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from dcfpca.cli.connection_options import with_operator
-from dcfpca.method_names import MethodName
 from dcfpca.operator.client import Operator
 from dcfpca.operator.run_stream import RetryPolicy
+from dcfpca.rpca import MethodName
 from dcfpca.text.command_runner import FAILED
 from dcfpca.text.console import print_json, result, say, show
 from dcfpca.text.run_progress import RunHistory, RunProgress

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from dcfpca.errors import BadInput
-from dcfpca.method_names import MethodName
+from dcfpca.rpca import MethodName
 from dcfpca.rpca.column_blocks import ArrayColumns, blocks, check_entries
 from dcfpca.rpca.gradient.settings import GradientSettings
 from dcfpca.rpca.gradient.stages import GradientSolver, gradient_method

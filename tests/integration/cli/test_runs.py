@@ -17,11 +17,11 @@ from rich.console import Console
 
 import dcfpca
 from dcfpca.cli.main import main
-from dcfpca.demo.problem import draw, score
 from dcfpca.operator.client import Operator
 from dcfpca.operator.connection import connect_settings, connected
 from dcfpca.rpca.synthetic import Problem
 from dcfpca.scaffold.background import until
+from dcfpca.scaffold.demo import draw, score
 from dcfpca.scaffold.local_consortium import Consortium, LocalPlan, create_consortium, start_consortium, stop_consortium
 from dcfpca.text.run_progress import RunHistory, RunProgress
 from dcfpca.text.run_watch import RunWatch

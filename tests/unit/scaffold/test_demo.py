@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from dcfpca.cli.demo import command_to_type
-from dcfpca.demo.problem import draw, score, site_names, unequal_counts
 from dcfpca.errors import BadInput
 from dcfpca.identity import check_name
+from dcfpca.scaffold.demo import draw, score, site_names, unequal_counts
 
 
 @given(st.integers(2, 40), st.integers(0, 500))
