@@ -179,7 +179,7 @@ class RunRegistry:
 
     async def _add(self, stored: StoredRun, *, restarted: bool = False) -> Runner:
         run_id = stored.run.run_id
-        runner = Runner(stored, self.store, lambda: self._stage_changed(run_id))
+        runner = Runner(stored, self.store, self._stage_changed)
         self.runners[run_id] = runner
         self._enrolments[run_id] = EnrolmentTimer(runner, self.directory.presence, self.store.now)
         self.telemetry.stage_changed(runner.run, None, self.store.now())
@@ -187,10 +187,7 @@ class RunRegistry:
         self._enrolments[run_id].restart()
         return runner
 
-    def _stage_changed(self, run_id: str) -> None:
-        if run_id in self._enrolments:
-            self._enrolments[run_id].restart()
-        runner = self.runners[run_id]
+    def _stage_changed(self, runner: Runner) -> None:
         self.telemetry.stage_changed(runner.run, runner.round_sum.finished, self.store.now())
         if runner.run.phase != Phase.SUMMING:  # nobody has an assignment while the sum is formed
             self.stage.fire()
@@ -245,7 +242,7 @@ class EnrolmentTimer:
         if run.status is not Status.ENROLLING or self._runner.spec.participants:
             return False
         answered = run.enrolled.keys() | run.refusals.keys()
-        return len(connected) >= fewest_enrolled(self._runner.spec) and connected <= answered
+        return len(connected) >= fewest_enrolled(self._runner.rules) and connected <= answered
 
     def _close(self) -> None:
         if self._is_complete():

@@ -81,7 +81,7 @@ async def test_tensors_of_an_ended_run_are_in_the_store_alone_until_somebody_ask
         monkeypatch.setattr("aggregator.round_sum.RELEASE_SECONDS", 0.0)
         # Whoever asks, from now on the tensors are released in the next turn of the event loop.
         assert await model_of(operator, run_id) == before
-        assert runner.consensus.broadcast.tensor.size == 0
+        assert runner.round_sum.consensus.broadcast.tensor.size == 0
         assert runner.round_sum.encoded().header == kept.header
         assert (await runner.final.whole()).broadcast.tensor.tobytes() == kept.consensus.broadcast.tensor.tobytes()
         view = await operator.GetRun(pb.GetRunRequest(run_id=run_id))
