@@ -182,6 +182,14 @@ class RoundSum:
         """Make a consensus that is durable now the current one."""
         self.consensus, self._encoded = reached.encoded.consensus, reached.encoded
         self.finished, self.opened_sum, self.pending = reached.view, reached.opened.stored, None
+        self._task = None
+
+    def end(self) -> None:
+        """The run is over: forget what only an open round needs, and give up a sum that is being formed."""
+        if self._task:
+            self._task.cancel()
+        self.sums, self.running = sums_of(self._terms), None
+        self.finished = self.opened_sum = self.pending = self._task = None
 
 
 @cache
@@ -259,6 +267,7 @@ class FinalConsensus:
 
     def _release(self) -> None:
         here = self._round_sum
+        self._timer = None
         slim = replace(here.consensus, broadcast=_RELEASED, memory={})
         held = here.encoded()
         here.replace_encoded(EncodedConsensus(held.header, b"", held.sha, slim))

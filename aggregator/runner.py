@@ -44,11 +44,15 @@ class QueuedEvent:
     chunk: Chunk | None = None
 
 
+EventQueue = asyncio.Queue[QueuedEvent | None]
+
+
 @dataclass(slots=True)
 class Batch:
-    """The result of some events, to be committed in one transaction."""
+    """The result of some events, to be committed in one transaction. More may join them from the queue."""
 
     run: Run
+    queue: EventQueue
     journal: list[events.Event] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     replies: list[Reply | None] = field(default_factory=list)
@@ -71,7 +75,7 @@ class Runner:
         self.percent: dict[str, int] = {}
         self._seq = stored.seq
         self._store, self._stage_changed = store, stage_changed
-        self._queue: asyncio.Queue[QueuedEvent | None] = asyncio.Queue()
+        self._queue: EventQueue | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._due: float | None = None
         self._task: asyncio.Task[None] | None = None
@@ -85,22 +89,21 @@ class Runner:
 
     async def start(self) -> None:
         """Begin with a run that was just proposed."""
-        self._task = asyncio.create_task(self._work(), name=f"run {self.run.run_id}")
         self._arm()
 
     async def restart(self) -> None:
         """Continue a run from the state in the store."""
-        # Before any timer is set: participants that lost their connections must have the time to reconnect.
-        self.tell(events.Restarted(at=self._store.now()))
-        lost = await self._rebuild() if not self.run.status.over else None
         if self.run.status.over:
             self.final.release_later()
-        self._task = asyncio.create_task(self._work(), name=f"run {self.run.run_id}")
-        if lost:
-            # Known before anybody connects: a repeat of a lost update must not pass for one that is held.
-            await self.post(lost)
-        elif self.run.phase == Phase.SUMMING:
-            self.round_sum.start(self.run, self.tell, self._store.now)
+        else:
+            lost = await self._rebuild()
+            # Before any timer is set: participants that lost their connections must have the time to reconnect.
+            self.tell(events.Restarted(at=self._store.now()))
+            if lost:
+                # Known before anybody connects: a repeat of a lost update must not pass for one that is held.
+                await self.post(lost)
+            elif self.run.phase == Phase.SUMMING:
+                self.round_sum.start(self.run, self.tell, self._store.now)
         if gone := self._exports_lost():
             await self.post(events.ExportsLost(at=self._store.now(), participants=gone))
 
@@ -131,8 +134,8 @@ class Runner:
         self.final.cancel()
         if self._timer:
             self._timer.cancel()
-        self._queue.put_nowait(_STOP)
-        if self._task:
+        if self._task and self._queue:
+            self._queue.put_nowait(_STOP)
             await asyncio.gather(self._task, return_exceptions=True)
         await self.round_sum.stop()
 
@@ -141,39 +144,52 @@ class Runner:
         if self._failed:
             raise self._failed
         one = QueuedEvent(event, asyncio.get_running_loop().create_future(), chunk)
-        self._queue.put_nowait(one)
+        self._enqueue(one)
         return await one.answer
 
     def tell(self, event: events.Event) -> None:
         """Post an event that needs no reply."""
         future: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._queue.put_nowait(QueuedEvent(event, future))
+        self._enqueue(QueuedEvent(event, future))
 
-    async def _work(self) -> None:
-        while (first := await self._queue.get()) is not None:
+    def _enqueue(self, one: QueuedEvent) -> None:
+        """Give an event to the worker. A run that is over has none until something happens to it again."""
+        if self._queue is None:
+            self._queue = asyncio.Queue()
+            self._task = asyncio.create_task(self._work(self._queue), name=f"run {self.run.run_id}")
+        self._queue.put_nowait(one)
+
+    async def _work(self, queue: EventQueue) -> None:
+        """Handle events as they come, until told to stop, or until the run is over and nothing is left to do.
+
+        A worker that waits for ever would keep its queue, task and context in memory for every run that ever ended.
+        """
+        while (first := await queue.get()) is not None:
             queued = [first]
             try:
-                await self._handle(queued)
+                await self._handle(Batch(self.run, queue), queued)
             except BaseException as error:
-                self._give_up(queued, error)
+                behind = [queue.get_nowait() for _ in range(queue.qsize())]
+                self._give_up([*queued, *behind], error)
                 raise
+            if self.run.status.over and queue.empty():
+                self._queue = self._task = None
+                return
 
-    def _give_up(self, queued: Sequence[QueuedEvent], error: BaseException) -> None:
+    def _give_up(self, queued: Sequence[QueuedEvent | None], error: BaseException) -> None:
         """Fail everybody who waits for a reply, in this batch and in the queue."""
         self._failed = error
-        behind = [self._queue.get_nowait() for _ in range(self._queue.qsize())]
-        for one in (*queued, *behind):
+        for one in queued:
             if one is not None and not one.answer.done():
                 one.answer.set_exception(error)
         log("run_stopped", level="error", run=self.run.run_id, reason=f"{type(error).__name__}: {error}")
 
-    async def _handle(self, queued: list[QueuedEvent]) -> None:
+    async def _handle(self, batch: Batch, queued: list[QueuedEvent]) -> None:
         """Decide what the first event and those behind it lead to, make it durable, and answer their senders."""
-        batch = Batch(self.run)
         self._step(batch, queued[0])
         # Whatever waits in the queue shares the transaction, and so one wait for the disk.
-        while not self._queue.empty() and self._join_next(batch, queued, self._queue.get_nowait()):
+        while not batch.queue.empty() and self._join_next(batch, queued, batch.queue.get_nowait()):
             pass
         if batch.journal and self._may_wait(batch):
             await self._gather_more(batch, queued)
@@ -186,7 +202,7 @@ class Runner:
     def _join_next(self, batch: Batch, queued: list[QueuedEvent], one: QueuedEvent | None) -> bool:
         """Add an event to the batch; False for the end of the queue, which stays there."""
         if one is None:
-            self._queue.put_nowait(None)
+            batch.queue.put_nowait(_STOP)
             return False
         queued.append(one)
         self._step(batch, one)
@@ -217,7 +233,7 @@ class Runner:
         patience = UPDATE_BATCH_SECONDS if any(one.chunk for one in queued) else MESSAGE_BATCH_SECONDS
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience):
-                while self._may_wait(batch) and self._join_next(batch, queued, await self._queue.get()):
+                while self._may_wait(batch) and self._join_next(batch, queued, await batch.queue.get()):
                     pass
 
     async def _commit(self, batch: Batch, queued: Sequence[QueuedEvent]) -> None:
@@ -288,9 +304,10 @@ class Runner:
     def _announce(self, before: Run) -> None:
         if before.stage() != self.run.stage():
             self.percent.clear()
+            self._stage_changed(self)
             if self.run.status.over:
                 self.final.release_later()
-            self._stage_changed(self)
+                self.round_sum.end()
             if before.status is not self.run.status or before.reason != self.run.reason:
                 log(f"run_{self.run.status.value}", run=self.run.run_id, reason=self.run.reason or None)
             if (here := self.run.attempt) and self.run.status is Status.RUNNING:
@@ -304,6 +321,7 @@ class Runner:
         """Set the one timer of the run to the deadline of its present phase."""
         if self._timer:
             self._timer.cancel()
+        self._timer = None
         self._due = deadline(self.rules, self.run)
         if self._due is not None:
             delay = max(0.0, self._due - self._store.now())

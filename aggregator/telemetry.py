@@ -74,6 +74,8 @@ class Telemetry:
             self._round_seconds.observe(last.seconds)
             self._bytes.labels("received").inc(last.bytes_received)
             self._bytes.labels("sent").inc(last.bytes_sent)
+        if run.status.over:  # its last round has been told
+            self._counted.pop(run.run_id, None)
 
     def forget(self, run_id: str) -> None:
         """A run was deleted."""

@@ -186,6 +186,9 @@ async def test_an_upload_that_says_no_more_is_cut_and_costs_the_others_nothing(t
         stub = RoundServiceStub(await enrol(aggregator, run_id, spec, own))
         runner = aggregator.run_registry.runners[run_id]
         layout = runner.terms.method.stages[0].up
+        async with asyncio.timeout(PATIENCE):
+            while runner.run.attempt is None:  # until the others have enrolled, an update would be late
+                await runner.changed.wait(runner.changed.version)
         call = stub.SubmitUpdate(timeout=PATIENCE)
         header = pb.UpdateHeader()
         header.ref.run_id, header.ref.attempt = run_id, 1
