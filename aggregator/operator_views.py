@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from aggregator.run import exports, waiting
-from aggregator.run.round_rules import awaited, deadline
+from aggregator.run.rules import RoundRules, awaited, deadline
 from aggregator.run.state import Export, Run, Status, StoredComplaint
 from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.store.participants import ParticipantRecord
 from aggregator.store.store import HeldRun
-from dcfpca.errors import DcfpcaError, listed
+from dcfpca.errors import DcfpcaError
 from dcfpca.rpca.method import Consensus
-from dcfpca.spec import RunSpec
 from dcfpca.v1 import admin_pb2 as pb
 
 
@@ -39,12 +38,12 @@ async def run_view(registry: RunRegistry, runner: Runner, after_round: int = -1,
         operator=run.operator,
         verdict=verdict,
         rank_curve=curve,
-        waiting=_waiting(registry, run),
+        waiting=_waiting(registry, runner),
         complaints=[_complaint(one) for one in run.complaints],
         round_limit=runner.spec.last_round,
-        deadline_ms=int((deadline(runner.spec, run) or 0) * 1000),
-        at_deadline=_at_deadline(runner.spec, run),
-        rounds_held=rounds_held(runner.consensus),
+        deadline_ms=int((deadline(runner.rules, run) or 0) * 1000),
+        at_deadline=_at_deadline(runner.rules, run),
+        rounds_held=rounds_held(runner.round_sum.consensus),
     )
 
 
@@ -53,27 +52,22 @@ def rounds_held(consensus: Consensus) -> int:
     return consensus.round if consensus.outcome else max(consensus.round - 1, 0)
 
 
-def _at_deadline(spec: RunSpec, run: Run) -> str:
+def _at_deadline(rules: RoundRules, run: Run) -> str:
     """What the run does at its deadline; empty where nothing is due."""
-    if deadline(spec, run) is None:
+    if deadline(rules, run) is None:
         return ""
-    if run.status is Status.ENROLLING:
-        return "enrolment closes"
-    if run.secure is None:
-        return "the round goes on without those who have not answered, or is tried again"
-    late = list(waiting.since(run))
-    return f"the run pauses unless it hears from {listed(late)}" if late else "who has not answered counts as late"
+    return "enrolment closes" if run.status is Status.ENROLLING else rules.at_deadline(run)
 
 
-def _waiting(registry: RunRegistry, run: Run) -> list[pb.WaitingView]:
+def _waiting(registry: RunRegistry, runner: Runner) -> list[pb.WaitingView]:
     return [
         pb.WaitingView(
             participant=name,
             since_ms=int(at * 1000),
             connected=registry.directory.presence.is_connected(name),
-            said=waiting.last_said(run, name),
+            said=waiting.last_said(runner.run, name),
         )
-        for name, at in waiting.since(run).items()
+        for name, at in runner.rules.waiting(runner.run).items()
     ]
 
 
@@ -157,7 +151,7 @@ def _export_refusals(export: Export) -> list[pb.Refusal]:
 def _awaited(registry: RunRegistry, runner: Runner) -> list[str]:
     run = runner.run
     if run.status is not Status.ENROLLING:
-        return list(awaited(runner.spec, run))
+        return list(awaited(runner.rules, run))
     invited = set(runner.spec.participants) or set(registry.directory.presence.names())
     return sorted(invited - run.enrolled.keys() - run.refusals.keys())
 

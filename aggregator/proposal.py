@@ -76,7 +76,7 @@ def opening_consensus(terms: Terms, runners: Mapping[str, Runner]) -> Consensus:
         hint = "`dcfpca run list` shows the runs; a warm start needs one that is finished"
         raise BadInput(f"there is no finished run {spec.warm_start!r} to start from", hint)
     check_warm_start(spec, earlier.spec)
-    U = earlier.terms.method.model(earlier.consensus)["U"]
+    U = earlier.terms.method.model(earlier.round_sum.consensus)["U"]
     return replace(begin, memory={**begin.memory, "warm": U})
 
 

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from aggregator.announced_round import EncodedConsensus, encoded_consensus
 from aggregator.run import events
 from aggregator.run.state import Attempt, Run
-from aggregator.running_sum import OpenedRound, RunningSum, UnusableSum, opener_of
 from aggregator.store.run_rows import StoredSum
 from aggregator.store.store import Store
 from aggregator.store.thread import StoreThread
 from aggregator.store.update_files import UpdateKey
+from aggregator.sums import (
+    EncodedConsensus,
+    MaskedSum,
+    OpenedRound,
+    PlainSum,
+    UnusableSum,
+    encoded_consensus,
+    sums_of,
+)
 from dcfpca.errors import BadInput, DcfpcaError
 from dcfpca.freed_memory import return_freed_memory
 from dcfpca.logs import log
@@ -45,57 +52,49 @@ class Traffic:
     received: int = 0
     sent: int = 0
 
-    def take(self) -> Traffic:
-        """Return the counts so far and reset them to zero."""
-        counted = Traffic(self.received, self.sent)
-        self.received = self.sent = 0
-        return counted
-
 
 @dataclass(frozen=True, slots=True)
 class ReachedConsensus:
-    """A consensus that has been computed but is not yet durable, with the finished round's view and opened sum."""
+    """A consensus that has been computed but is not yet durable, with the finished round's view."""
 
-    consensus: Consensus
+    opened: OpenedRound
     encoded: EncodedConsensus
     view: RoundView
-    opened_sum: StoredSum | None = None
 
 
 class RoundSum:
-    """Adds updates as they arrive, and turns their sum into the next consensus."""
+    """Adds updates as they arrive, and turns their sum into the next consensus.
+
+    `pending` follows from the open round, and becomes `consensus` once it is durable. `opened_sum` is the sum that
+    `consensus` follows from; None in a plain run, and after a restart. `traffic` is that of the open round.
+    """
 
     def __init__(self, terms: Terms, consensus: Consensus) -> None:
-        self._terms, self._open_round = terms, opener_of(terms.spec)
-        self.consensus = consensus
+        self._terms, self.sums, self.consensus = terms, sums_of(terms), consensus
+        self.running: MaskedSum | PlainSum | None = None
+        self.pending: ReachedConsensus | None = None
         self.finished: RoundView | None = None
-        self.opened_sum: StoredSum | None = None  # that the consensus follows from; None also after a restart
-        self.running: RunningSum | None = None
-        self._encoded: tuple[Consensus, EncodedConsensus] | None = None
-        self._pending: ReachedConsensus | None = None
+        self.opened_sum: StoredSum | None = None
+        self.traffic = Traffic()
+        self._encoded: EncodedConsensus | None = None
         self._task: asyncio.Task[None] | None = None
 
     def encoded(self) -> EncodedConsensus:
         """The consensus that the open round answers, or the final one, encoded once."""
-        if self._encoded is None or self._encoded[0] is not self.consensus:
-            self._encoded = (self.consensus, self._encode(self.consensus))
-        return self._encoded[1]
-
-    def _encode(self, consensus: Consensus) -> EncodedConsensus:
-        return encoded_consensus(self._terms.down(consensus.stage), consensus)
+        if self._encoded is None or self._encoded.consensus is not self.consensus:
+            self._encoded = encoded_consensus(self._terms.down(self.consensus.stage), self.consensus)
+        return self._encoded
 
     def replace_encoded(self, encoded: EncodedConsensus) -> None:
         """Hold this consensus and its encoded form instead."""
-        self.consensus, self._encoded = encoded.consensus, (encoded.consensus, encoded)
+        self.consensus, self._encoded = encoded.consensus, encoded
 
-    def add(self, offset: int, data: Buffer) -> None:
-        """Add the chunk of an accepted update that starts at this byte."""
-        self._running_sum().add(offset, data)
-
-    def add_stored(self, store: Store, key: UpdateKey) -> None:
-        """Add an accepted update that was verified when it arrived, from the store."""
-        for offset, data in store.updates.chunks(key):
-            self.add(offset, data)
+    def add(self, chunks: Iterable[tuple[int, Buffer]]) -> None:
+        """Add an accepted update, or part of it: chunks, each with the byte at which it starts."""
+        if self.running is None:
+            self.running = self.sums.begin(self.consensus.stage)
+        for offset, data in chunks:
+            self.running.add(offset, data)
 
     def rebuild(self, store: Store, attempt: Attempt) -> list[str]:
         """After a restart, sum the accepted updates of the open attempt; returns whose updates are missing or torn.
@@ -103,34 +102,26 @@ class RoundSum:
         The sum is then over the others. What was left of the lost ones is deleted, so that they can be sent again.
         """
         keys = [UpdateKey(attempt.ref, name, sha256) for name, sha256 in attempt.updates.items()]
+        self.running = self.sums.begin(self.consensus.stage) if keys else None
         lost = [key for key in keys if not self._add_verified(store, key)]
         if lost:
-            self.discard()
+            self.running = None
             for key in lost:
                 store.updates.forget(key)
             for key in keys:
                 if key not in lost:
-                    self.add_stored(store, key)
+                    self.add(store.updates.chunks(key))
         return [key.participant for key in lost]
 
     def _add_verified(self, store: Store, key: UpdateKey) -> bool:
         """Add and verify an update in one pass; False, leaving the sum unusable, when it is missing or torn."""
-        running = self._running_sum()
-        return store.updates.size(key) == running.nbytes and store.updates.read_verified(key, running.add)
+        assert self.running is not None
+        whole = store.updates.size(key) == self.running.nbytes
+        return whole and store.updates.read_verified(key, self.running.add)
 
-    def _running_sum(self) -> RunningSum:
-        if self.running is None:
-            self.running = RunningSum(self._terms.spec, self._terms.up(self.consensus.stage))
-        return self.running
-
-    def discard(self) -> None:
-        """Drop the sum of an attempt that is over."""
-        self.running = None
-
-    def start(self, run: Run, traffic: Traffic, post: Post, now: Clock) -> None:
+    def start(self, run: Run, post: Post, now: Clock) -> None:
         """Compute the consensus of the open attempt in the background, then post the event that follows."""
-        assert run.attempt is not None
-        self._task = asyncio.create_task(self._compute(run, run.attempt, traffic, post, now))
+        self._task = asyncio.create_task(self._compute(run, post, now))
 
     async def stop(self) -> None:
         """Cancel a computation in progress; it starts again after a restart."""
@@ -138,60 +129,67 @@ class RoundSum:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _compute(self, run: Run, attempt: Attempt, traffic: Traffic, post: Post, now: Clock) -> None:
-        ref = attempt.ref
+    async def _compute(self, run: Run, post: Post, now: Clock) -> None:
+        assert run.attempt is not None
+        ref, small = run.attempt.ref, self._terms.up(self.consensus.stage).size * 8 <= ON_LOOP_BYTES
         try:
-            opened = await self._on_loop_or_thread(run, attempt)
+            opened = self._open(run) if small else await asyncio.to_thread(self._open, run)
         except DcfpcaError as error:
             log("sum_failed", level="error", run=ref.run_id, round=ref.round, reason=str(error))
             fatal = not isinstance(error, UnusableSum)
             post(events.SumFailed(at=now(), reason=str(error), fatal=fatal, ref=ref))
             return
-        after = opened.consensus
-        view = round_view(run, attempt, after, traffic.take(), now())
-        _log_consensus(ref.run_id, view)
-        encoded = self._encode(after)
-        self._pending = ReachedConsensus(after, encoded, view, opened.stored)
-        post(self._reached_event(opened, attempt, now()))
-
-    @staticmethod
-    def _reached_event(opened: OpenedRound, attempt: Attempt, at: float) -> events.ConsensusReached:
-        after = opened.consensus
-        return events.ConsensusReached(
-            at=at,
-            outcome=after.outcome.value if after.outcome else "",
-            ref=attempt.ref,
-            sum_digest=opened.sum_digest,
-            exponents=opened.exponents,
-            stage=after.stage,
+        after, at = opened.consensus, now()
+        view = round_view(run, run.attempt, after, self.traffic, at)
+        self.traffic = Traffic()
+        log(
+            "consensus_reached",
+            run=ref.run_id,
+            round=view.round,
+            attempt=view.attempt,
+            seconds=view.seconds,
+            change=view.change,
+            rank=view.rank,
+            survivors=len(view.survivors),
+            dropouts=list(view.dropouts) or None,
+        )
+        self.pending = ReachedConsensus(opened, encoded_consensus(self._terms.down(after.stage), after), view)
+        post(
+            events.ConsensusReached(
+                at=at,
+                outcome=after.outcome.value if after.outcome else "",
+                ref=ref,
+                sum_digest=opened.sum_digest,
+                exponents=opened.exponents,
+                stage=after.stage,
+            )
         )
 
-    async def _on_loop_or_thread(self, run: Run, attempt: Attempt) -> OpenedRound:
-        if self._terms.up(self.consensus.stage).size * 8 <= ON_LOOP_BYTES:
-            return self._next(run, attempt)
-        return await asyncio.to_thread(self._next, run, attempt)
-
-    def _next(self, run: Run, attempt: Attempt) -> OpenedRound:
+    def _open(self, run: Run) -> OpenedRound:
         _limit_blas()
-        running = self._running_sum()
+        self.add(())
+        assert self.running is not None
         try:
-            return self._open_round(self._terms, run, self.encoded(), running.total())
+            return self.sums.open(run, self.encoded(), self.running.total())
         except DcfpcaError:
             raise
         except Exception as error:
             # Another attempt would raise it again, so the run fails with the reason instead of retrying for ever.
-            told = f"round {attempt.ref.round} cannot be summed: {type(error).__name__}: {error}"
-            raise BadInput(told) from error
-
-    def reached(self, journal: Sequence[events.Event]) -> ReachedConsensus | None:
-        """The pending consensus, if this batch of events makes it the run's."""
-        adopted = any(isinstance(event, events.ConsensusReached) for event in journal)
-        return self._pending if adopted else None
+            reason = f"round {self.consensus.round} cannot be summed: {type(error).__name__}: {error}"
+            raise BadInput(reason) from error
 
     def adopt(self, reached: ReachedConsensus) -> None:
         """Make a consensus that is durable now the current one."""
-        self.consensus, self.finished, self._pending = reached.consensus, reached.view, None
-        self._encoded, self.opened_sum = (reached.consensus, reached.encoded), reached.opened_sum
+        self.consensus, self._encoded = reached.encoded.consensus, reached.encoded
+        self.finished, self.opened_sum, self.pending = reached.view, reached.opened.stored, None
+        self._task = None
+
+    def end(self) -> None:
+        """The run is over: forget what only an open round needs, and give up a sum that is being formed."""
+        if self._task:
+            self._task.cancel()
+        self.sums, self.running = sums_of(self._terms), None
+        self.finished = self.opened_sum = self.pending = self._task = None
 
 
 @cache
@@ -220,20 +218,6 @@ def round_view(run: Run, attempt: Attempt, after: Consensus, traffic: Traffic, n
         survivors=attempt.survivors,
         dropouts=sorted(set(run.cohort) - set(attempt.survivors)),
         singular_values=progress.singular_values.tolist(),
-    )
-
-
-def _log_consensus(run_id: str, view: RoundView) -> None:
-    log(
-        "consensus_reached",
-        run=run_id,
-        round=view.round,
-        attempt=view.attempt,
-        seconds=view.seconds,
-        change=view.change,
-        rank=view.rank,
-        survivors=len(view.survivors),
-        dropouts=list(view.dropouts) or None,
     )
 
 
@@ -283,6 +267,7 @@ class FinalConsensus:
 
     def _release(self) -> None:
         here = self._round_sum
+        self._timer = None
         slim = replace(here.consensus, broadcast=_RELEASED, memory={})
         held = here.encoded()
         here.replace_encoded(EncodedConsensus(held.header, b"", held.sha, slim))

@@ -175,22 +175,23 @@ class RunRegistry:
 
     def enrolment_changed(self, run_id: str) -> None:
         """A participant answered the proposal of this run, so that its enrolment may be complete."""
-        self._enrolments[run_id].restart()
+        if enrolment := self._enrolments.get(run_id):
+            enrolment.restart()
 
     async def _add(self, stored: StoredRun, *, restarted: bool = False) -> Runner:
         run_id = stored.run.run_id
-        runner = Runner(stored, self.store, lambda: self._stage_changed(run_id))
+        runner = Runner(stored, self.store, self._stage_changed)
         self.runners[run_id] = runner
-        self._enrolments[run_id] = EnrolmentTimer(runner, self.directory.presence, self.store.now)
+        if runner.run.status is Status.ENROLLING:
+            self._enrolments[run_id] = EnrolmentTimer(runner, self.directory.presence, self.store.now)
         self.telemetry.stage_changed(runner.run, None, self.store.now())
         await (runner.restart() if restarted else runner.start())
-        self._enrolments[run_id].restart()
+        self.enrolment_changed(run_id)
         return runner
 
-    def _stage_changed(self, run_id: str) -> None:
-        if run_id in self._enrolments:
-            self._enrolments[run_id].restart()
-        runner = self.runners[run_id]
+    def _stage_changed(self, runner: Runner) -> None:
+        if runner.run.status.over and (enrolment := self._enrolments.pop(runner.run.run_id, None)):
+            enrolment.cancel()
         self.telemetry.stage_changed(runner.run, runner.round_sum.finished, self.store.now())
         if runner.run.phase != Phase.SUMMING:  # nobody has an assignment while the sum is formed
             self.stage.fire()
@@ -245,7 +246,7 @@ class EnrolmentTimer:
         if run.status is not Status.ENROLLING or self._runner.spec.participants:
             return False
         answered = run.enrolled.keys() | run.refusals.keys()
-        return len(connected) >= fewest_enrolled(self._runner.spec) and connected <= answered
+        return len(connected) >= fewest_enrolled(self._runner.rules) and connected <= answered
 
     def _close(self) -> None:
         if self._is_complete():

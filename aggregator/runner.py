@@ -8,20 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aggregator.change_signal import Signal
-from aggregator.round_sum import FinalConsensus, RoundSum, Traffic
+from aggregator.round_sum import FinalConsensus, RoundSum
 from aggregator.run import events
-from aggregator.run.attempts import Step
-from aggregator.run.backup_recovery import renumbered, ticket_of
-from aggregator.run.effects import Accumulate, Discard, Effect, RenumberConsensus, Reply, Sum
-from aggregator.run.round_rules import deadline
-from aggregator.run.rules import step
-from aggregator.run.state import Run, Status
+from aggregator.run.attempts import Accumulate, Discard, Effect, RenumberConsensus, Reply, Sum
+from aggregator.run.backup_recovery import renumbered
+from aggregator.run.rules import deadline, rules_of, step
+from aggregator.run.state import Phase, Run, Status
 from aggregator.store.database import StoreFailed
 from aggregator.store.store import Commit, StoredRun
 from aggregator.store.thread import StoreThread
 from aggregator.store.update_files import UpdateKey
 from dcfpca.logs import log
-from dcfpca.rpca.method import Consensus
 from dcfpca.wire.receipt import Fate
 from dcfpca.wire.tensors import Buffer
 
@@ -47,81 +44,66 @@ class QueuedEvent:
     chunk: Chunk | None = None
 
 
+EventQueue = asyncio.Queue[QueuedEvent | None]
+
+
 @dataclass(slots=True)
 class Batch:
-    """The result of some events, to be committed in one transaction."""
+    """The result of some events, to be committed in one transaction. More may join them from the queue."""
 
     run: Run
+    queue: EventQueue
     journal: list[events.Event] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     replies: list[Reply | None] = field(default_factory=list)
 
 
 class Runner:
-    """Owns the state of one run. Everybody else posts events and reads `run`."""
+    """Owns the state of one run. Everybody else posts events and reads `run`.
 
-    def __init__(self, stored: StoredRun, store: StoreThread, stage_changed: Callable[[], None]) -> None:
+    `percent` is how far the participants say that they are with their local step.
+    """
+
+    def __init__(self, stored: StoredRun, store: StoreThread, stage_changed: Callable[[Runner], None]) -> None:
         assert stored.consensus is not None
         self.terms, self.spec, self.spec_bytes = stored.terms, stored.terms.spec, stored.spec_bytes
+        self.rules = rules_of(self.terms)
         self.run = stored.run
         self.changed = Signal()
         self.round_sum = RoundSum(self.terms, stored.consensus)
         self.final = FinalConsensus(self.run.run_id, self.terms, self.round_sum, store)
-        self._traffic = Traffic()
-        self._percent: dict[str, int] = {}
+        self.percent: dict[str, int] = {}
         self._seq = stored.seq
         self._store, self._stage_changed = store, stage_changed
-        self._queue: asyncio.Queue[QueuedEvent | None] = asyncio.Queue()
+        self._queue: EventQueue | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._due: float | None = None
         self._task: asyncio.Task[None] | None = None
         self._failed: BaseException | None = None
         self._stopping = False
 
-    @property
-    def consensus(self) -> Consensus:
-        """The consensus that the open round answers, or the final one; `final.whole` has the tensors of that."""
-        return self.round_sum.consensus
-
-    @property
-    def percent(self) -> Mapping[str, int]:
-        """How far the participants say that they are with their local step."""
-        return self._percent
-
-    def ticket(self) -> bytes:
-        """The ticket of the open attempt; empty when there is none."""
-        if self.run.attempt is None:
-            return b""
-        return ticket_of(self.run, self.run.attempt, self.round_sum.encoded().header.sha256)
-
-    def count_traffic(self, *, received: int = 0, sent: int = 0) -> None:
-        """Count payload bytes towards the open round."""
-        self._traffic.received += received
-        self._traffic.sent += sent
-
     def report_progress(self, participant: str, percent: int) -> None:
         """Show how far a participant is with its local step, until the stage changes."""
-        self._percent[participant] = percent
+        self.percent[participant] = percent
         self.changed.fire()
 
     async def start(self) -> None:
         """Begin with a run that was just proposed."""
-        self._task = asyncio.create_task(self._work(), name=f"run {self.run.run_id}")
         self._arm()
 
     async def restart(self) -> None:
         """Continue a run from the state in the store."""
-        # Before any timer is set: participants that lost their connections must have the time to reconnect.
-        self.tell(events.Restarted(at=self._store.now()))
-        lost = await self._rebuild() if not self.run.status.over else None
         if self.run.status.over:
             self.final.release_later()
-        self._task = asyncio.create_task(self._work(), name=f"run {self.run.run_id}")
-        if lost:
-            # Known before anybody connects: a repeat of a lost update must not pass for one that is held.
-            await self.post(lost)
-        elif self.run.attempt is not None and self.run.phase == "summing":
-            self._sum()
+        else:
+            lost = await self._rebuild()
+            # Before any timer is set: participants that lost their connections must have the time to reconnect.
+            self.tell(events.Restarted(at=self._store.now()))
+            if lost:
+                # Known before anybody connects: a repeat of a lost update must not pass for one that is held.
+                await self.post(lost)
+            elif self.run.phase == Phase.SUMMING:
+                self.round_sum.start(self.run, self.tell, self._store.now)
         if gone := self._exports_lost():
             await self.post(events.ExportsLost(at=self._store.now(), participants=gone))
 
@@ -152,8 +134,8 @@ class Runner:
         self.final.cancel()
         if self._timer:
             self._timer.cancel()
-        self._queue.put_nowait(_STOP)
-        if self._task:
+        if self._task and self._queue:
+            self._queue.put_nowait(_STOP)
             await asyncio.gather(self._task, return_exceptions=True)
         await self.round_sum.stop()
 
@@ -162,50 +144,53 @@ class Runner:
         if self._failed:
             raise self._failed
         one = QueuedEvent(event, asyncio.get_running_loop().create_future(), chunk)
-        self._queue.put_nowait(one)
+        self._enqueue(one)
         return await one.answer
 
     def tell(self, event: events.Event) -> None:
         """Post an event that needs no reply."""
         future: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._queue.put_nowait(QueuedEvent(event, future))
+        self._enqueue(QueuedEvent(event, future))
 
-    async def _work(self) -> None:
-        while True:
-            queued = await self._take()
-            if queued is None:
-                return
+    def _enqueue(self, one: QueuedEvent) -> None:
+        """Give an event to the worker. A run that is over has none until something happens to it again."""
+        if self._queue is None:
+            self._queue = asyncio.Queue()
+            self._task = asyncio.create_task(self._work(self._queue), name=f"run {self.run.run_id}")
+        self._queue.put_nowait(one)
+
+    async def _work(self, queue: EventQueue) -> None:
+        """Handle events as they come, until told to stop, or until the run is over and nothing is left to do.
+
+        A worker that waits for ever would keep its queue, task and context in memory for every run that ever ended.
+        """
+        while (first := await queue.get()) is not None:
+            queued = [first]
             try:
-                await self._handle(queued)
+                await self._handle(Batch(self.run, queue), queued)
             except BaseException as error:
-                self._give_up(queued, error)
+                behind = [queue.get_nowait() for _ in range(queue.qsize())]
+                self._give_up([*queued, *behind], error)
                 raise
+            if self.run.status.over and queue.empty():
+                self._queue = self._task = None
+                return
 
-    def _give_up(self, queued: Sequence[QueuedEvent], error: BaseException) -> None:
+    def _give_up(self, queued: Sequence[QueuedEvent | None], error: BaseException) -> None:
         """Fail everybody who waits for a reply, in this batch and in the queue."""
         self._failed = error
-        behind = [self._queue.get_nowait() for _ in range(self._queue.qsize())]
-        for one in (*queued, *behind):
+        for one in queued:
             if one is not None and not one.answer.done():
                 one.answer.set_exception(error)
         log("run_stopped", level="error", run=self.run.run_id, reason=f"{type(error).__name__}: {error}")
 
-    async def _take(self) -> list[QueuedEvent] | None:
-        """All queued events, which share one transaction and so one wait for the disk; None to stop."""
-        first = await self._queue.get()
-        queued = [] if first is None else [first]
-        while queued and not self._queue.empty():
-            one = self._queue.get_nowait()
-            if one is None:
-                self._queue.put_nowait(None)
-                break
-            queued.append(one)
-        return queued or None
-
-    async def _handle(self, queued: list[QueuedEvent]) -> None:
-        batch = Batch(self.run)
-        self._step(batch, queued)
+    async def _handle(self, batch: Batch, queued: list[QueuedEvent]) -> None:
+        """Decide what the first event and those behind it lead to, make it durable, and answer their senders."""
+        self._step(batch, queued[0])
+        # Whatever waits in the queue shares the transaction, and so one wait for the disk.
+        while not batch.queue.empty() and self._join_next(batch, queued, batch.queue.get_nowait()):
+            pass
         if batch.journal and self._may_wait(batch):
             await self._gather_more(batch, queued)
         if batch.journal:
@@ -214,23 +199,30 @@ class Runner:
             if not one.answer.done():
                 one.answer.set_result(reply)
 
-    def _step(self, batch: Batch, queued: Sequence[QueuedEvent]) -> None:
-        for one in queued:
-            after, effects = self._stepped(batch.run, one.event)
-            if after is not batch.run:
-                batch.journal.append(one.event)
-            batch.run = after
-            batch.effects += effects
-            batch.replies.append(next((effect for effect in effects if isinstance(effect, Reply)), None))
+    def _join_next(self, batch: Batch, queued: list[QueuedEvent], one: QueuedEvent | None) -> bool:
+        """Add an event to the batch; False for the end of the queue, which stays there."""
+        if one is None:
+            batch.queue.put_nowait(_STOP)
+            return False
+        queued.append(one)
+        self._step(batch, one)
+        return True
 
-    def _stepped(self, run: Run, event: events.Event) -> Step:
+    def _step(self, batch: Batch, one: QueuedEvent) -> None:
         """The step of an event. One that fails leaves the run as it was, and is refused: nothing else depends on it."""
+        run, event = batch.run, one.event
         try:
-            return step(self.terms, run, event)
+            after, effects = step(self.rules, run, event)
         except Exception as error:
-            told = f"{type(error).__name__}: {error}"
-            log("step_failed", level="error", run=run.run_id, message=event.kind, reason=told)
-            return run, (Reply(Fate.REJECTED, f"the aggregator could not process this message: {told}"),)
+            reason = f"{type(error).__name__}: {error}"
+            log("step_failed", level="error", run=run.run_id, message=event.kind, reason=reason)
+            refusal = Reply(Fate.REJECTED, f"the aggregator could not process this message: {reason}")
+            after, effects = run, (refusal,)
+        if after is not run:
+            batch.journal.append(event)
+        batch.run = after
+        batch.effects += effects
+        batch.replies.append(next((effect for effect in effects if isinstance(effect, Reply)), None))
 
     def _may_wait(self, batch: Batch) -> bool:
         """Whether more messages may join the batch: it is small, and nobody waits for a change of stage."""
@@ -241,18 +233,18 @@ class Runner:
         patience = UPDATE_BATCH_SECONDS if any(one.chunk for one in queued) else MESSAGE_BATCH_SECONDS
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience):
-                while self._may_wait(batch):
-                    one = await self._queue.get()
-                    if one is None:
-                        self._queue.put_nowait(_STOP)
-                        return
-                    queued.append(one)
-                    self._step(batch, [one])
+                while self._may_wait(batch) and self._join_next(batch, queued, await batch.queue.get()):
+                    pass
 
     async def _commit(self, batch: Batch, queued: Sequence[QueuedEvent]) -> None:
         before, after = self.run, batch.run
         self._seq += len(batch.journal)
-        reached, consensus = self.round_sum.reached(batch.journal), self._consensus_after(batch)
+        adopted = any(isinstance(event, events.ConsensusReached) for event in batch.journal)
+        reached = self.round_sum.pending if adopted else None
+        consensus = reached.opened.consensus if reached else None
+        for effect in batch.effects:
+            if isinstance(effect, RenumberConsensus):
+                consensus = renumbered(consensus or self.round_sum.consensus, effect)
         commit = Commit(
             run=after,
             seq=self._seq,
@@ -261,7 +253,7 @@ class Runner:
             chunks=[one.chunk for one in queued if one.chunk and one.event in batch.journal],
             consensus=consensus,
             round_view=(reached.view.round, reached.view.SerializeToString()) if reached else None,
-            opened_sum=reached.opened_sum if reached else None,
+            opened_sum=reached.opened.stored if reached else None,
             discard=[effect.ref for effect in batch.effects if isinstance(effect, Discard)],
         )
         await self._durably(commit)
@@ -270,18 +262,11 @@ class Runner:
             self.round_sum.adopt(reached)
         if consensus:
             self.round_sum.consensus = consensus
-        await self._perform(_still_wanted(batch.effects), {chunk[0]: chunk for chunk in commit.chunks})
+        await self._perform(batch.effects, {chunk[0]: chunk for chunk in commit.chunks})
         self._announce(before)
         if commit.discard or consensus:
+            # By nobody awaited: the next round is on its way while the updates of the last are deleted.
             self._store.later(lambda store: store.tidy(after.run_id))
-
-    def _consensus_after(self, batch: Batch) -> Consensus | None:
-        """The new consensus that a batch of events leads to, if any."""
-        reached = self.round_sum.reached(batch.journal)
-        numbered = [effect for effect in batch.effects if isinstance(effect, RenumberConsensus)]
-        if numbered:
-            return renumbered(reached.consensus if reached else self.round_sum.consensus, numbered[-1])
-        return reached.consensus if reached else None
 
     async def _durably(self, commit: Commit) -> None:
         """Retry the transaction until it succeeds: a run on a full disk waits, and goes on when there is space."""
@@ -298,52 +283,46 @@ class Runner:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _perform(self, effects: Sequence[Effect], at_hand: Mapping[UpdateKey, Chunk]) -> None:
-        for effect in effects:
+        ends = [place for place, effect in enumerate(effects) if isinstance(effect, Discard)]
+        # Updates of an attempt that this batch ended are no longer stored.
+        for effect in effects[ends[-1] :] if ends else effects:
             match effect:
                 case Accumulate():
-                    await self._accumulate(effect, at_hand)
+                    key = UpdateKey(effect.ref, effect.participant, effect.sha256)
+                    chunk = at_hand.get(key)
+                    if chunk and chunk[1] == 0:
+                        self.round_sum.add([chunk[1:]])
+                    else:
+                        await self._store.do(lambda store, key=key: self.round_sum.add(store.updates.chunks(key)))  # type: ignore[misc]
                 case Discard():
-                    self.round_sum.discard()
+                    self.round_sum.running = None
                 case Sum():
-                    self._sum()
+                    self.round_sum.start(self.run, self.tell, self._store.now)
                 case Reply() | RenumberConsensus():
                     pass
 
-    async def _accumulate(self, update: Accumulate, at_hand: Mapping[UpdateKey, Chunk]) -> None:
-        key = UpdateKey(update.ref, update.participant, update.sha256)
-        chunk = at_hand.get(key)
-        if chunk and chunk[1] == 0:
-            self.round_sum.add(0, chunk[2])
-            return
-        await self._store.do(lambda store: self.round_sum.add_stored(store, key))
-
-    def _sum(self) -> None:
-        self.round_sum.start(self.run, self._traffic, self.tell, self._store.now)
-
     def _announce(self, before: Run) -> None:
         if before.stage() != self.run.stage():
-            self._percent.clear()
+            self.percent.clear()
+            self._stage_changed(self)
             if self.run.status.over:
                 self.final.release_later()
-            self._stage_changed()
-            self._log_stage(before)
-        if deadline(self.spec, self.run) != self._due:
+                self.round_sum.end()
+            if before.status is not self.run.status or before.reason != self.run.reason:
+                log(f"run_{self.run.status.value}", run=self.run.run_id, reason=self.run.reason or None)
+            if (here := self.run.attempt) and self.run.status is Status.RUNNING:
+                ref, phase = here.ref, here.phase
+                log("phase_entered", level="debug", run=ref.run_id, round=ref.round, attempt=ref.attempt, phase=phase)
+        if deadline(self.rules, self.run) != self._due:
             self._arm()
         self.changed.fire()
-
-    def _log_stage(self, before: Run) -> None:
-        here = self.run.attempt
-        if before.status is not self.run.status or before.reason != self.run.reason:
-            log(f"run_{self.run.status.value}", run=self.run.run_id, reason=self.run.reason or None)
-        if here and self.run.status is Status.RUNNING:
-            ref = here.ref
-            log("phase_entered", level="debug", run=ref.run_id, round=ref.round, attempt=ref.attempt, phase=here.phase)
 
     def _arm(self) -> None:
         """Set the one timer of the run to the deadline of its present phase."""
         if self._timer:
             self._timer.cancel()
-        self._due = deadline(self.spec, self.run)
+        self._timer = None
+        self._due = deadline(self.rules, self.run)
         if self._due is not None:
             delay = max(0.0, self._due - self._store.now())
             self._timer = asyncio.get_running_loop().call_later(delay, self._overdue)
@@ -360,17 +339,12 @@ class Runner:
             self.tell(events.DeadlinePassed(at=at, ref=here.ref, phase=here.phase.value))
 
 
-def _still_wanted(effects: Sequence[Effect]) -> Sequence[Effect]:
-    """The effects from the last Discard on: updates of an attempt that this batch ended are no longer stored."""
-    ends = [place for place, effect in enumerate(effects) if isinstance(effect, Discard)]
-    return effects[ends[-1] :] if ends else effects
-
-
 def needs_checkpoint(before: Run, after: Run) -> bool:
     """Whether to store the full state and restart the journal: at a new attempt, status or export, or a set-up phase.
 
     Members of a secure run delete the keys that they have used, so a relayed roster or share must never be forgotten.
     """
-    opened, was = after.attempt and after.attempt.ref, before.attempt and before.attempt.ref
-    set_up = after.secure is not None and bool(after.secure.adverts) and before.phase != after.phase
+    opened, was = (run.attempt.ref if run.attempt else None for run in (after, before))
+    # The set-up is part of round 0.
+    set_up = opened is not None and opened.round == 0 and before.phase != after.phase
     return set_up or opened != was or before.status is not after.status or before.export is not after.export

@@ -6,9 +6,7 @@ run registry at every scrape, so that they cannot drift from the truth.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +17,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily as Gauge
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from aggregator.run.round_rules import awaited
+from aggregator.run.rules import awaited
 from aggregator.run.state import Run, Status
 from dcfpca.v1.admin_pb2 import RoundView
 from dcfpca.version import __version__
@@ -71,19 +69,18 @@ class Telemetry:
             self._stages[run.run_id] = (stage, now)
         if last is not None and self._counted.get(run.run_id) is not last:
             self._counted[run.run_id] = last
-            self._round_finished(last)
+            self._rounds.inc()
+            self._dropouts.inc(len(last.dropouts))
+            self._round_seconds.observe(last.seconds)
+            self._bytes.labels("received").inc(last.bytes_received)
+            self._bytes.labels("sent").inc(last.bytes_sent)
+        if run.status.over:  # its last round has been told
+            self._counted.pop(run.run_id, None)
 
     def forget(self, run_id: str) -> None:
         """A run was deleted."""
         self._stages.pop(run_id, None)
         self._counted.pop(run_id, None)
-
-    def _round_finished(self, view: RoundView) -> None:
-        self._rounds.inc()
-        self._dropouts.inc(len(view.dropouts))
-        self._round_seconds.observe(view.seconds)
-        self._bytes.labels("received").inc(view.bytes_received)
-        self._bytes.labels("sent").inc(view.bytes_sent)
 
     def message(self, message: str, fate: str) -> None:
         """A message of a round was accepted, duplicate, rejected or late."""
@@ -93,18 +90,11 @@ class Telemetry:
         """A participant enrolled or refused."""
         self._answers.labels("enrolled" if accept else "refused").inc()
 
-    @contextmanager
-    def call(self, method: str) -> Iterator[None]:
-        """Time one unary call; `call_ended` counts how it ended."""
-        began = time.monotonic()
-        try:
-            yield
-        finally:
-            self._call_seconds.labels(_short(method)).observe(time.monotonic() - began)
-
-    def call_ended(self, method: str, status: str) -> None:
-        """A call was answered with this gRPC status."""
-        self._calls.labels(_short(method), status).inc()
+    def call_ended(self, method: str, status: str, seconds: float | None = None) -> None:
+        """A call was answered with this gRPC status; `seconds` is how long a unary one took."""
+        self._calls.labels(method, status).inc()
+        if seconds is not None:
+            self._call_seconds.labels(method).observe(seconds)
 
     def watch(self, runs: RunRegistry, trust: Trust) -> None:
         """Read the gauges from these runs at every scrape."""
@@ -176,7 +166,7 @@ def _run_levels(runners: list[Runner]) -> Iterator[Metric]:
     }
     families = {name: Gauge(f"dcfpca_run_{name}", text, labels=["run"]) for name, text in kinds.items()}
     for runner in runners:
-        run, progress = runner.run, runner.consensus.progress
+        run, progress = runner.run, runner.round_sum.consensus.progress
         at = run.attempt.ref if run.attempt else None
         figures = {
             "round": at.round if at else 0,
@@ -185,7 +175,7 @@ def _run_levels(runners: list[Runner]) -> Iterator[Metric]:
             "rank": progress.rank,
             "noise": progress.noise,
             "cohort": len(run.cohort),
-            "awaited": len(awaited(runner.spec, run)),
+            "awaited": len(awaited(runner.rules, run)),
         }
         for name, value in figures.items():
             families[name].add_metric([run.run_id], value)
@@ -194,10 +184,6 @@ def _run_levels(runners: list[Runner]) -> Iterator[Metric]:
 
 def _histogram(name: str, text: str, registry: CollectorRegistry, *labels: str) -> Histogram:
     return Histogram(name, text, labels, buckets=_SECONDS, registry=registry)
-
-
-def _short(method: str) -> str:
-    return method.rsplit("/", 1)[-1]
 
 
 def _size(path: Path) -> int:

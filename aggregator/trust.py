@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -33,17 +34,23 @@ CHECK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The other end of a call, identified by its certificate alone."""
+    """The other end of a call, identified by its certificate alone. `name` and `title` are taken from its identity."""
 
     identity: Identity
+    name: str
+    title: str
     fingerprint: str
     certificate: x509.Certificate
     key: ec.EllipticCurvePublicKey
 
-    @property
-    def name(self) -> str:
-        """The name in the certificate."""
-        return self.identity.name
+
+CALLER: ContextVar[Caller] = ContextVar("caller")
+"""Set by the guard for the duration of a call."""
+
+
+def caller() -> Caller:
+    """The caller of the present call."""
+    return CALLER.get()
 
 
 class Trust:
@@ -66,7 +73,7 @@ class Trust:
             return known
         identity, key = verify_peer(shown, self.credentials.authorities, frozenset(), None, now)
         certificate = parse_certificate(shown)
-        caller = Caller(identity, fingerprint(certificate), certificate, key)
+        caller = Caller(identity, identity.name, str(identity), fingerprint(certificate), certificate, key)
         self._marks[caller.fingerprint] = marks = marks_of(certificate)
         if not self.revoked.isdisjoint(marks):
             hint = "ask the holder of the CA for a new certificate"

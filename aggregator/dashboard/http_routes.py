@@ -176,7 +176,7 @@ def _summary(runner: Runner) -> Document:
         "phase": run.phase,
         "round": run.attempt.ref.round if run.attempt else 0,
         "attempt": run.attempt.ref.attempt if run.attempt else 0,
-        "rounds_held": rounds_held(runner.consensus),
+        "rounds_held": rounds_held(runner.round_sum.consensus),
         "method": spec.method,
         "aggregation": spec.aggregation,
         "sites": len(run.cohort) or len(run.enrolled),

@@ -14,18 +14,16 @@ from grpc import aio
 from aggregator.config import Limits
 from aggregator.operator_views import export_view, held_view, participant_view, run_view
 from aggregator.proposal import Proposal, complete_terms
-from aggregator.rpc.audit_redaction import shown_to
-from aggregator.rpc.guard import caller
-from aggregator.rpc.open_calls import OpenCalls
+from aggregator.rpc.answers import Draining, Missing, OutOfTurn, Overloaded, runner_of
+from aggregator.rpc.guard import OpenCalls
 from aggregator.rpc.reconstruction_transfer import read_export
-from aggregator.rpc.status_errors import Draining, Missing, OutOfTurn, Overloaded
-from aggregator.rpc.wire_events import runner_of
-from aggregator.run import endings, events
+from aggregator.run import events
+from aggregator.run.attempts import why_not_finished
 from aggregator.run.state import Status
 from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.store import audit, participants
-from aggregator.trust import Trust
+from aggregator.trust import Trust, caller
 from dcfpca.errors import BadInput
 from dcfpca.rpca.method import Layout
 from dcfpca.spec import parse_spec
@@ -62,7 +60,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         await self._check_open_runs(request.request_id)
         limit = self._limits.max_update_mib
         terms = await complete_terms(parse_spec(request.spec), self._registry.directory, limit)
-        runner = await self._registry.propose(Proposal(terms, str(caller().identity), request.request_id))
+        runner = await self._registry.propose(Proposal(terms, caller().title, request.request_id))
         return await run_view(self._registry, runner)
 
     async def _check_open_runs(self, request_id: str) -> None:
@@ -116,7 +114,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         runner = runner_of(self._registry, request.run_id)
         if runner.run.status is not Status.PAUSED:
             raise OutOfTurn(f"run {request.run_id} is {runner.run.status.value}, not paused")
-        if why_not := endings.why_not_resumed(runner.run):
+        if why_not := runner.rules.why_not_resumed(runner.run):
             raise OutOfTurn(f"run {request.run_id} cannot go on: {why_not}", _FINISH)
         await self._act(runner, events.Resumed(at=self._registry.store.now()), "run_resumed")
         return await run_view(self._registry, runner)
@@ -124,7 +122,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     async def FinishRun(self, request: pb.FinishRunRequest, context: Context) -> pb.RunView:  # noqa: N802
         """End a run with the consensus it has."""
         runner, who = runner_of(self._registry, request.run_id), caller()
-        if why_not := endings.why_not_finished(runner.spec, runner.run):
+        if why_not := why_not_finished(runner.spec, runner.run):
             raise OutOfTurn(why_not, "" if runner.run.status.over else "wait for that round, or abort the run")
         here = runner.run.attempt.ref.round if runner.run.attempt else 0
         because = f": {request.reason[:500]}" if request.reason else ""
@@ -139,7 +137,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         if run_id not in self._registry.held and not runner_of(self._registry, run_id).run.status.over:
             hint = f"end it first: `dcfpca run abort {run_id}`"
             raise OutOfTurn(f"run {run_id} is not over", hint)
-        who = str(caller().identity)
+        who = caller().title
         await self._registry.complete(self._registry.delete(run_id, who, request.reason[:500]))
         return pb.DeleteRunResponse()
 
@@ -209,7 +207,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         after, reader = 0, caller().identity
         while page := await self._registry.store.do(lambda store: audit.entries(store.connection, after, AUDIT_PAGE)):  # noqa: B023
             for entry in page:
-                shown = shown_to(reader, entry, lambda run_id: self._invites(run_id, reader.name))
+                shown = audit.shown_to(reader, entry, lambda run_id: self._invites(run_id, reader.name))
                 if request.run_id in ("", shown.run_id):
                     yield shown
             after = page[-1].sequence
@@ -279,4 +277,4 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         await self._registry.complete(both())
 
     async def _record(self, action: str, run_id: str, **detail: object) -> None:
-        await self._registry.store.record(action, actor=str(caller().identity), run_id=run_id, **detail)
+        await self._registry.store.record(action, actor=caller().title, run_id=run_id, **detail)

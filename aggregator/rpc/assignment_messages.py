@@ -8,17 +8,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, assert_never
 from weakref import WeakKeyDictionary
 
-from aggregator.announced_round import EncodedConsensus, round_opened
 from aggregator.run.assignments import Assignment, Kind
-from aggregator.run.backup_recovery import ticket_of
-from aggregator.run.round_rules import deadline
+from aggregator.run.attempts import ticket_of
+from aggregator.run.rules import deadline
 from aggregator.run.secure_sum import full_roster, opened
 from aggregator.run.state import Run, Status
 from aggregator.runner import Runner
 from aggregator.store.run_rows import StoredSum
+from aggregator.sums import EncodedConsensus, Sums
 from dcfpca.secagg import SealedShare, shares_for
 from dcfpca.secagg.checking_turns import members_in_turn
-from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import TensorHeader
 from dcfpca.wire import round_messages
@@ -59,44 +58,35 @@ class StageFacts:
 
 
 def stage_facts(
-    spec: RunSpec, spec_bytes: bytes, run: Run, consensus: EncodedConsensus, opened_sum: StoredSum | None = None
+    sums: Sums,
+    spec_bytes: bytes,
+    run: Run,
+    consensus: EncodedConsensus,
+    opened_sum: StoredSum | None = None,
+    due: float | None = None,
 ) -> StageFacts:
-    """The facts of the run's present stage."""
-    due, attempt = deadline(spec, run), run.attempt
+    """The facts of the run's present stage, which ends when it is `due`."""
     facts = StageFacts(
         spec_bytes=spec_bytes,
         deadline_ms=int(due * 1000) if due else 0,
         consensus=consensus.header if run.status in (Status.RUNNING, Status.FINISHED) else None,
-        stage=consensus.stage,
+        stage=consensus.consensus.stage,
     )
-    if run.status is not Status.RUNNING or attempt is None:
+    if run.status is not Status.RUNNING or run.attempt is None:
         return facts
-    opened = round_opened(run, attempt, consensus, ticket_of(run, attempt, consensus.header.sha256))
-    with_sum, members = None, len(run.cohort)
-    if (
-        opened_sum is not None
-        and opened_sum.round + 1 == attempt.ref.round
-        and fits_one_message(len(opened_sum.values), members)
-    ):
-        with_sum = _showing(opened, opened_sum)
+    opened = sums.announcement(run, consensus, ticket_of(run, run.attempt, consensus.header.sha256))
+    with_sum, members, round = None, len(run.cohort), run.attempt.ref.round
+    if opened_sum and opened_sum.round + 1 == round and fits_one_message(len(opened_sum.values), members):
+        with_sum = pb.RoundOpened()
+        with_sum.CopyFrom(opened)
+        with_sum.sum.ParseFromString(opened_sum.header)
+        with_sum.inline_sum = opened_sum.values
     if with_sum is not None and len(with_sum.inline_sum) <= SMALL_SUM:
         opened, with_sum = with_sum, None
     if fits_one_message(len(consensus.payload) + len(opened.inline_sum), members):
         opened.inline_consensus = consensus.payload
-    return replace(
-        facts,
-        opened=opened,
-        with_sum=with_sum,
-        checking=members_in_turn(run.cohort, attempt.ref.round) if with_sum is not None else frozenset(),
-    )
-
-
-def _showing(opened: pb.RoundOpened, opened_sum: StoredSum) -> pb.RoundOpened:
-    shown = pb.RoundOpened()
-    shown.CopyFrom(opened)
-    shown.sum.ParseFromString(opened_sum.header)
-    shown.inline_sum = opened_sum.values
-    return shown
+    checking = members_in_turn(run.cohort, round) if with_sum is not None else frozenset()
+    return replace(facts, opened=opened, with_sum=with_sum, checking=checking)
 
 
 class StageCache:
@@ -117,7 +107,8 @@ class StageCache:
         cached = self._facts.get(runner)
         if cached is None or cached[0] != stage:
             held = runner.round_sum
-            facts = stage_facts(runner.spec, runner.spec_bytes, run, held.encoded(), held.opened_sum)
+            due = deadline(runner.rules, run)
+            facts = stage_facts(held.sums, runner.spec_bytes, run, held.encoded(), held.opened_sum, due)
             facts = replace(facts, checking=facts.checking - self._fetching.get(runner, frozenset()))
             cached = self._facts[runner] = (stage, facts)
         return cached[1]
@@ -130,19 +121,16 @@ def encoded(facts: StageFacts, run: Run, participant: str, wanted: Iterable[Assi
         key = f"{one.key} with sum" if participant in facts.checking else one.key
         body = facts.shared.get(key)
         if body is None:
-            body = _message(facts, run, participant, one).SerializeToString()
+            content: dict[str, Any] = {one.kind.value: _content(facts, run, participant, one)}
+            message = pb.Assignment(run_id=run.run_id, key=one.key, deadline_ms=facts.deadline_ms, **content)
+            body = message.SerializeToString()
         if one.kind in _SHARED:
             facts.shared[key] = body
         messages.append(body)
     return messages
 
 
-def _message(facts: StageFacts, run: Run, participant: str, one: Assignment) -> pb.Assignment:
-    body: dict[str, Any] = {one.kind.value: _body(facts, run, participant, one)}
-    return pb.Assignment(run_id=run.run_id, key=one.key, deadline_ms=facts.deadline_ms, **body)
-
-
-def _body(facts: StageFacts, run: Run, participant: str, one: Assignment) -> Any:
+def _content(facts: StageFacts, run: Run, participant: str, one: Assignment) -> Any:
     match one.kind:
         case Kind.RUN_PROPOSED:
             return pb.RunProposed(spec=facts.spec_bytes, spec_sha256=run.spec_sha256)

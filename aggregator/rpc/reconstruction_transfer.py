@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 
 from aggregator.config import Limits
-from aggregator.rpc.status_errors import Missing
-from aggregator.rpc.wire_events import receipt
+from aggregator.rpc.answers import Missing, receipt
 from aggregator.run import events
-from aggregator.run.effects import Reply
-from aggregator.run.exports import is_answered
+from aggregator.run.attempts import OUTSIDER, Reply
 from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.store.export_files import ExportedFile, ExportFiles
@@ -72,20 +70,20 @@ class ExportIntake:
 
     async def _record(self, action: str, **detail: object) -> None:
         run_id = self._runner.run.run_id
-        await self._store.record(action, actor=str(self._who.identity), run_id=run_id, **detail)
+        await self._store.record(action, actor=self._who.title, run_id=run_id, **detail)
 
     def _reply_to(self, header: pb.ExportHeader) -> Reply | None:
         """The reply before any byte is read; None when the file is wanted."""
         run = self._runner.run
         if self._who.name not in run.cohort:
-            return Reply(Fate.REJECTED, "this participant is not in the run's cohort")
+            return OUTSIDER
         if run.export is None or run.export.export_id != header.export_id:
             return Reply(Fate.REJECTED, "no reconstruction was asked for under this export id")
         if run.enrolled[self._who.name].private:
             return Reply(Fate.REJECTED, "this participant enrolled as private; its reconstruction is not taken")
         if header.artifact not in ARTIFACTS or header.size > self._limits.max_export_mib << 20:
             return Reply(Fate.REJECTED, f"{header.artifact[:40]} is not an artifact, or is larger than allowed")
-        return Reply(Fate.DUPLICATE, "already answered") if is_answered(run.export, self._who.name) else None
+        return Reply(Fate.DUPLICATE, "already answered") if run.export.is_answered_by(self._who.name) else None
 
     async def _write(self, header: pb.ExportHeader, parts: AsyncIterator[pb.ExportPart]) -> None:
         run_id, who = self._runner.run.run_id, self._who.name

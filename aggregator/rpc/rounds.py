@@ -10,26 +10,32 @@ from weakref import WeakKeyDictionary
 from grpc import aio
 
 from aggregator.config import Limits
-from aggregator.rpc import wire_events
+from aggregator.rpc.answers import (
+    AlreadyConnected,
+    Draining,
+    Missing,
+    OutOfTurn,
+    Overloaded,
+    logged_receipt,
+    receipt,
+    runner_of,
+)
 from aggregator.rpc.assignment_messages import BROADCAST_BYTES, StageCache, encoded
-from aggregator.rpc.guard import caller
 from aggregator.rpc.reconstruction_transfer import ExportIntake
 from aggregator.rpc.secure_methods import SecureSumMethods
-from aggregator.rpc.status_errors import AlreadyConnected, Draining, Missing, OutOfTurn, Overloaded
-from aggregator.rpc.transfers import TimedReader, TransferSlots
-from aggregator.rpc.update_intake import IntakeResources, UpdateChunk, UpdateIntake
-from aggregator.rpc.wire_events import runner_of
+from aggregator.rpc.update_intake import IntakeResources, TimedReader, TransferSlots, UpdateChunk, UpdateIntake
+from aggregator.run import events
 from aggregator.run.assignments import assignments
-from aggregator.run.effects import Reply
+from aggregator.run.attempts import Reply
+from aggregator.run.backup_recovery import ShownTicket
 from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.store.participants import ParticipantRecord
 from aggregator.store.update_files import UpdateKey
-from aggregator.trust import Caller, Trust
+from aggregator.trust import Caller, Trust, caller
 from dcfpca.errors import BadMessage
 from dcfpca.logs import log
 from dcfpca.pki import verify
-from dcfpca.run_references import AttemptRef
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import rounds_pb2_grpc
 from dcfpca.v1.types_pb2 import Receipt, TensorPart
@@ -49,6 +55,9 @@ in a small cohort a message of at most 3.9."""
 
 TURNS_ABOVE = 2 * TRANSFERS
 """In a larger cohort an update's header is sent first, and its bytes when a slot is free."""
+
+MAX_TICKETS = 1000
+"""The largest number of runs for which one participant may show a ticket."""
 
 MAX_REASONS, MAX_REASON_CHARACTERS = 100, 20_000
 """Limits on the reasons of one answer, which are stored with the run and shown to operators."""
@@ -76,7 +85,7 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
         if len(self._directory.presence.names()) >= self._limits.max_participants:
             raise Overloaded("as many participants are connected as the aggregator allows", "try again later")
         await self._directory.update(self._introduction(request))
-        await self._registry.take_tickets(who.name, wire_events.shown_tickets(request))
+        await self._registry.take_tickets(who.name, _shown_tickets(request))
         if not self._directory.presence.enter(who.name):
             hint = "stop the other daemon, or give this one its own certificate"
             raise AlreadyConnected(f"a participant daemon with the identity {who.name} is connected already", hint)
@@ -102,29 +111,22 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
         raise Draining("the aggregator is stopping", "connect again in a moment")
 
     def _unsent(self, name: str, sent: SentKeys) -> Iterator[tuple[bytes, bool]]:
-        """The messages for a participant that are not among those sent before, run by run, and whether each is sent
-        to some streams at a time."""
-        for runner in self._registry.announced():
-            sent[runner], messages = self._news(runner, name, sent.get(runner, frozenset()))
-            for message in messages:
-                runner.count_traffic(sent=len(message))
-                yield message, len(message) * len(runner.run.cohort) > BROADCAST_BYTES
-
-    def _news(self, runner: Runner, name: str, before: frozenset[str]) -> tuple[frozenset[str], list[bytes]]:
-        """The keys of all assignments of a participant in a run, and those messages that were not sent before.
-
-        A run whose assignments cannot be formed is logged and left out: the stream serves the other runs, too.
+        """The messages for a participant that were not sent before, run by run, and whether each goes to some streams
+        at a time. A run whose assignments cannot be formed is logged and left out: the stream serves the others, too.
         """
-        run = runner.run
-        try:
-            facts = self._stages.now(runner)
-            wanted = assignments(runner.spec, run, name)
-            messages = encoded(facts, run, name, [one for one in wanted if one.key not in before])
-        except Exception as error:
-            log("assignment_failed", level="error", run=run.run_id, reason=f"{type(error).__name__}: {error}")
-            return before, []
-        # The keys of attempts that are over are dropped.
-        return frozenset(one.key for one in wanted), messages
+        for runner in self._registry.announced():
+            run, before = runner.run, sent.get(runner, frozenset())
+            try:
+                facts = self._stages.now(runner)
+                wanted = assignments(runner.rules, run, name)
+                messages = encoded(facts, run, name, [one for one in wanted if one.key not in before])
+            except Exception as error:
+                log("assignment_failed", level="error", run=run.run_id, reason=f"{type(error).__name__}: {error}")
+                continue
+            sent[runner] = frozenset(one.key for one in wanted)  # those of attempts that are over are dropped
+            for message in messages:
+                runner.round_sum.traffic.sent += len(message)
+                yield message, len(message) * len(run.cohort) > BROADCAST_BYTES
 
     def _introduction(self, request: pb.SubscribeRequest) -> ParticipantRecord:
         who = caller()
@@ -144,9 +146,9 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
         """Enrol, refuse or withdraw."""
         runner, who = runner_of(self._registry, request.run_id), caller()
         if request.spec_sha256 != runner.run.spec_sha256:
-            return wire_events.receipt(Reply(Fate.REJECTED, "the digest is not that of this run's spec"))
+            return receipt(Reply(Fate.REJECTED, "the digest is not that of this run's spec"))
         if len(request.reasons) > MAX_REASONS or sum(map(len, request.reasons)) > MAX_REASON_CHARACTERS:
-            return wire_events.receipt(Reply(Fate.REJECTED, "the reasons are too long"))
+            return receipt(Reply(Fate.REJECTED, "the reasons are too long"))
         said = consent_bytes(
             request.run_id,
             request.spec_sha256,
@@ -156,17 +158,26 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
             reasons=list(request.reasons),
         )
         if not verify(who.key, request.signature, said):
-            return wire_events.receipt(Reply(Fate.REJECTED, "the signature is not this participant's over this answer"))
-        return wire_events.receipt(await self._registry.complete(self._answered(runner, request, who)))
+            return receipt(Reply(Fate.REJECTED, "the signature is not this participant's over this answer"))
+        return receipt(await self._registry.complete(self._answered(runner, request, who)))
 
     async def _answered(self, runner: Runner, request: pb.RespondRequest, who: Caller) -> Reply | None:
-        reply = await runner.post(wire_events.responded(request, who.name, who.fingerprint, self._now()))
+        event = events.Responded(
+            at=self._registry.store.now(),
+            participant=who.name,
+            accept=request.accept,
+            reasons=tuple(request.reasons),
+            private=request.private,
+            signature=request.signature,
+            fingerprint=who.fingerprint,
+        )
+        reply = await runner.post(event)
         if reply and reply.fate is Fate.ACCEPTED:
             word = "participant_enrolled" if request.accept else "participant_refused"
             self._registry.telemetry.answered(accept=request.accept)
             log(word, run=request.run_id, participant=who.name, reasons=list(request.reasons) or None)
             await self._registry.store.record(
-                word, actor=str(who.identity), run_id=request.run_id, reasons=list(request.reasons)
+                word, actor=who.title, run_id=request.run_id, reasons=list(request.reasons)
             )
             self._registry.enrolment_changed(request.run_id)
         return reply
@@ -184,7 +195,7 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
         runner = runner_of(self._registry, request.run_id)
         if caller().name not in runner.run.cohort:
             raise OutOfTurn("this participant is not in the run's cohort")
-        held = runner.consensus
+        held = runner.round_sum.consensus
         if held.round != request.round or (held.outcome is not None) != request.final:
             raise Missing(f"the consensus of round {request.round} is not held any more, or not yet")
         if runner.run.status.over:
@@ -194,7 +205,7 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
         async with self._downloads.hold(caller().name):
             yield TensorPart(header=consensus.header)
             for part in consensus.parts(request.offset):
-                runner.count_traffic(sent=len(part))
+                runner.round_sum.traffic.sent += len(part)
                 yield part
 
     async def SubmitUpdate(self, request_iterator: AsyncIterator[Part], context: Context) -> Receipt:  # noqa: N802
@@ -203,34 +214,32 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
         first = await anext(parts, None)
         if not isinstance(first, pb.UpdatePart) or first.WhichOneof("part") != "header":
             raise BadMessage("an update begins with its header")
-        intake = self._intake(first.header)
-        runner = intake.runner
+        runner = runner_of(self._registry, first.header.ref.run_id)
+        intake = UpdateIntake(runner, self._uploads, caller().name, first.header)
 
         async def your_turn() -> None:
             # In a smaller cohort the sender does not wait for its turn.
             if len(runner.run.cohort) > TURNS_ABOVE:
                 await context.send_initial_metadata(())
 
-        return await self._fate_of_update(intake.take(_update_chunks(parts, runner), your_turn), first.header)
+        return await self._fate_of_update(intake, intake.take(_update_chunks(parts, runner), your_turn))
 
     async def SubmitWhole(self, request: WholeUpdate, context: Context) -> Receipt:  # noqa: N802
         """The update in one message."""
-        intake, data = self._intake(request.header), request.data
-        intake.runner.count_traffic(received=len(data))
-        return await self._fate_of_update(intake.take_whole(data), request.header)
+        runner = runner_of(self._registry, request.header.ref.run_id)
+        intake = UpdateIntake(runner, self._uploads, caller().name, request.header)
+        runner.round_sum.traffic.received += len(request.data)
+        return await self._fate_of_update(intake, intake.take_whole(request.data))
 
-    def _intake(self, header: pb.UpdateHeader) -> UpdateIntake:
-        runner = runner_of(self._registry, header.ref.run_id)
-        return UpdateIntake(runner, self._uploads, caller().name, header)
-
-    async def _fate_of_update(self, taken: Awaitable[Receipt], header: pb.UpdateHeader) -> Receipt:
+    async def _fate_of_update(self, intake: UpdateIntake, taken: Awaitable[Reply]) -> Receipt:
         try:
-            answer = await taken
+            reply = await taken
         except BadMessage:
             self._registry.telemetry.message("update", Fate.REJECTED.value)
             raise
-        self._tell_fate("update", caller().name, ref_from_wire(header.ref), answer)
-        return answer
+        ref, who = intake.key.ref, intake.key.participant
+        about = {"participant": who, "round": ref.round, "attempt": ref.attempt}
+        return logged_receipt(self._registry, "update", reply, **about)
 
     async def ResumeUpload(self, request: pb.UpdateHeader, context: Context) -> pb.ResumeUploadResponse:  # noqa: N802
         """The byte at which a broken upload continues."""
@@ -259,36 +268,21 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
         """How far the local step is, for operators to see."""
         runner, who = runner_of(self._registry, request.ref.run_id), caller()
         if who.name not in runner.run.cohort or request.percent > 100:
-            return wire_events.receipt(Reply(Fate.REJECTED, "not in the run's cohort, or not a percentage"))
+            return receipt(Reply(Fate.REJECTED, "not in the run's cohort, or not a percentage"))
         runner.report_progress(who.name, request.percent)
-        return wire_events.receipt(None)
-
-    def _tell_fate(self, what: str, participant: str, ref: AttemptRef, answer: Receipt) -> None:
-        self._registry.telemetry.message(what, wire_events.fate_of(answer))
-        _log_fate(what, participant, ref, answer)
-
-    def _now(self) -> float:
-        return self._registry.store.now()
+        return receipt(None)
 
 
 async def _update_chunks(parts: AsyncIterator[Part], runner: Runner) -> AsyncIterator[UpdateChunk]:
     async for part in parts:
         received = part if isinstance(part, ChunkView) else part.chunk
         chunk = UpdateChunk(received.offset, received.data)
-        runner.count_traffic(received=len(chunk.data))
+        runner.round_sum.traffic.received += len(chunk.data)
         yield chunk
 
 
-def _log_fate(what: str, participant: str, ref: AttemptRef, answer: Receipt) -> None:
-    fate = wire_events.fate_of(answer)
-    # Late messages are normal: a phase closes once it has enough answers.
-    level: Any = "warning" if fate == "rejected" else "debug"
-    log(
-        f"{what}_{fate}" if what == "update" else f"message_{fate}",
-        level=level,
-        message=what,
-        participant=participant,
-        round=ref.round,
-        attempt=ref.attempt,
-        reason=answer.reason or None,
-    )
+def _shown_tickets(request: pb.SubscribeRequest) -> list[ShownTicket]:
+    """The tickets that a participant shows when it connects; raises BadMessage when there are too many."""
+    if len(request.seen) > MAX_TICKETS:
+        raise BadMessage(f"more than {MAX_TICKETS} runs are named", "end some of them")
+    return [ShownTicket(ref_from_wire(one.ref), one.consensus_sha256, one.ticket) for one in request.seen]

@@ -8,28 +8,25 @@ from typing import Any, TypeAlias
 from google.protobuf.message import Message
 from grpc import aio
 
-from aggregator.rpc import wire_events
-from aggregator.rpc.guard import caller
-from aggregator.rpc.status_errors import Missing, OutOfTurn
-from aggregator.rpc.transfers import TransferSlots
-from aggregator.rpc.wire_events import runner_of
+from aggregator.rpc.answers import Missing, OutOfTurn, logged_receipt, runner_of
+from aggregator.rpc.update_intake import TransferSlots
 from aggregator.run import events, secure_sum
-from aggregator.run.attempts import out_of_turn
-from aggregator.run.effects import Reply
+from aggregator.run.attempts import Reply
 from aggregator.run.rules import step
 from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.store import run_rows
-from aggregator.trust import Trust
+from aggregator.trust import Trust, caller
 from dcfpca.errors import BadMessage
 from dcfpca.logs import log
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import Receipt
 from dcfpca.wire.receipt import Fate
+from dcfpca.wire.round_messages import advert_from_wire, misfit_from_wire, ref_from_wire, shares_from_wire
 from dcfpca.wire.tensors import chunks
 
 Context: TypeAlias = "aio.ServicerContext[Any, Any]"
-Checked: TypeAlias = events.SetUpMessage | events.MisfitReported | events.Complained
+Checked: TypeAlias = events.SecureStep | events.Complained
 
 
 class SecureSumMethods:
@@ -40,43 +37,65 @@ class SecureSumMethods:
     _downloads: TransferSlots
 
     async def AdvertiseRunKey(self, request: pb.AdvertiseRunKeyRequest, context: Context) -> Receipt:  # noqa: N802
-        """Set-up 1: the key of the run."""
-        return await self._set_up(request, wire_events.run_key_advertised(request, caller().name, self._time()))
+        """Set-up 1: the key of the run, which must be the caller's own."""
+        runner, who = runner_of(self._registry, request.run_id), caller().name
+        key = advert_from_wire(request.key)
+        if key.name != who:
+            raise BadMessage(f"the key is that of {key.name}, but {who} sent it")
+        event = events.RunKeyAdvertised(at=self._now(), participant=who, run_key=key)
+        return await self._set_up(runner, request, event)
 
     async def ShareGroupSecret(self, request: pb.ShareGroupSecretRequest, context: Context) -> Receipt:  # noqa: N802
         """Set-up 2: sealed shares for every other member."""
-        return await self._set_up(request, wire_events.group_secret_shared(request, caller().name, self._time()))
+        runner, who = runner_of(self._registry, request.run_id), caller().name
+        shares = tuple(sorted(shares_from_wire(request.shares), key=lambda share: share.receiver))
+        event = events.GroupSecretShared(at=self._now(), participant=who, shares=shares)
+        return await self._set_up(runner, request, event)
+
+    async def _set_up(self, runner: Runner, request: Message, event: events.SetUpMessage) -> Receipt:
+        def check() -> None:
+            secure_sum.check_set_up(runner.spec, runner.run, event, self._trust.participant_key)
+
+        return await self._step(runner, request, event, check)
 
     async def ReportMisfit(self, request: pb.ReportMisfitRequest, context: Context) -> Receipt:  # noqa: N802
-        """The update of the open round does not fit under its exponents."""
-        runner = runner_of(self._registry, request.ref.run_id)
-        event = wire_events.misfit_reported(request, caller().name, self._time())
+        """The update of the open round does not fit under its exponents; the statement must be the caller's own."""
+        runner, who = runner_of(self._registry, request.ref.run_id), caller().name
+        misfit = misfit_from_wire(request.misfit)
+        if misfit.name != who:
+            raise BadMessage(f"the misfit is not one of {who}, who sent it")
+        ref = ref_from_wire(request.ref)
 
         def check() -> None:
             told = runner.round_sum.encoded().told
-            secure_sum.check_misfit(runner.terms, runner.run, told, event.misfit, self._trust.participant_key)
+            secure_sum.check_misfit(runner.terms, runner.run, told, misfit, self._trust.participant_key)
 
-        here = runner.run
-        if here.secure and out_of_turn(here, event.participant, event.ref) is None:
-            return await self._checked(runner, request, event, check)
-        return self._unchecked(runner, request, event)
+        event = events.MisfitReported(at=self._now(), participant=who, ref=ref, misfit=misfit)
+        return await self._step(runner, request, event, check)
 
     async def Complain(self, request: pb.ComplainRequest, context: Context) -> Receipt:  # noqa: N802
         """Why a site cannot go on, signed; kept with the run and recorded in the audit log."""
         runner, who = runner_of(self._registry, request.run_id), caller()
-        event = wire_events.complained(request, who.name, self._time())
+        said = {"accused": request.accused, "error": request.error, "sentence": request.sentence}
+        event = events.Complained(
+            at=self._now(),
+            participant=who.name,
+            accused=request.accused,
+            error=request.error,
+            sentence=request.sentence,
+            certificate=request.certificate,
+            signature=request.signature,
+        )
 
         def check() -> None:
             secure_sum.check_complaint(runner.spec, runner.run, event, self._trust.participant_key)
 
         async def kept() -> Receipt:
-            answer = await self._checked(runner, request, event, check)
-            if wire_events.fate_of(answer) == Fate.ACCEPTED.value:
-                said = {"accused": event.accused, "error": event.error, "sentence": event.sentence}
+            reply = await self._checked(runner, event, check)
+            if reply is None or reply.fate is Fate.ACCEPTED:
                 log("site_complained", level="warning", run=request.run_id, participant=who.name, **said)
-                record = self._registry.store.record
-                await record("site_complained", actor=str(who.identity), run_id=request.run_id, **said)
-            return answer
+                await self._registry.store.record("site_complained", actor=who.title, run_id=request.run_id, **said)
+            return self._told(runner, request, event, reply)
 
         return await self._registry.complete(kept())
 
@@ -92,52 +111,33 @@ class SecureSumMethods:
         async with self._downloads.hold(who):
             yield pb.SumPart(header=pb.SumHeader.FromString(kept.header))
             for chunk in chunks(kept.values, request.offset):
-                runner.count_traffic(sent=len(chunk.data))
+                runner.round_sum.traffic.sent += len(chunk.data)
                 yield pb.SumPart(chunk=chunk)
 
-    async def _set_up(
-        self, request: pb.AdvertiseRunKeyRequest | pb.ShareGroupSecretRequest, event: events.SetUpMessage
+    async def _step(
+        self, runner: Runner, request: Message, event: events.SecureStep, check: Callable[[], None]
     ) -> Receipt:
-        runner = runner_of(self._registry, request.run_id)
+        """Post a message in turn if its check passes.
 
-        def check() -> None:
-            secure_sum.check_set_up(runner.spec, runner.run, event, self._trust.participant_key)
+        One out of turn cannot be checked: it gets the answer of the rules at once, changes nothing, and must not wait
+        among the runner's events until its turn has come.
+        """
+        if runner.rules.is_in_turn(runner.run, event):
+            return self._told(runner, request, event, await self._checked(runner, event, check))
+        _, effects = step(runner.rules, runner.run, event)
+        reply = next((one for one in effects if isinstance(one, Reply)), None)
+        return self._told(runner, request, event, reply)
 
-        if secure_sum.is_in_turn(runner.run, event):
-            return await self._checked(runner, request, event, check)
-        return self._unchecked(runner, request, event)
-
-    def _unchecked(self, runner: Runner, request: Message, event: Checked) -> Receipt:
-        """What the rules say of a message out of turn. It could not be checked: it changes nothing, and must not wait
-        among the runner's events until its turn has come."""
-        runner.count_traffic(received=request.ByteSize())
-        _, effects = step(runner.terms, runner.run, event)
-        return self._told(runner, event, next((one for one in effects if isinstance(one, Reply)), None))
-
-    async def _checked(
-        self,
-        runner: Runner,
-        request: Message,
-        event: Checked,
-        check: Callable[[], None],
-    ) -> Receipt:
-        """Post an event unless its check refuses it, and tell the fate."""
-        runner.count_traffic(received=request.ByteSize())
+    async def _checked(self, runner: Runner, event: Checked, check: Callable[[], None]) -> Reply | None:
         try:
             check()
         except BadMessage as error:
-            return self._told(runner, event, Reply(Fate.REJECTED, str(error)))
-        return self._told(runner, event, await runner.post(event))
+            return Reply(Fate.REJECTED, str(error))
+        return await runner.post(event)
 
-    def _told(self, runner: Runner, event: Checked, reply: Reply | None) -> Receipt:
-        """The receipt that says what became of a message, after counting and logging it."""
-        answer = wire_events.receipt(reply)
-        fate = wire_events.fate_of(answer)
-        self._registry.telemetry.message(event.kind, fate)
-        level: Any = "warning" if fate == Fate.REJECTED.value else "debug"
-        said = {"message": event.kind, "participant": event.participant, "reason": answer.reason or None}
-        log(f"message_{fate}", level=level, run=runner.run.run_id, **said)
-        return answer
+    def _told(self, runner: Runner, request: Message, event: Checked, reply: Reply | None) -> Receipt:
+        runner.round_sum.traffic.received += request.ByteSize()
+        return logged_receipt(self._registry, event.kind, reply, run=runner.run.run_id, participant=event.participant)
 
-    def _time(self) -> float:
+    def _now(self) -> float:
         return self._registry.store.now()

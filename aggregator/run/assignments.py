@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from aggregator.run import exports, waiting
-from aggregator.run.state import Attempt, Phase, Run, SecureSum, Status
+from aggregator.run.state import Attempt, Run, Status
 from dcfpca.spec import RunSpec
+
+if TYPE_CHECKING:
+    from aggregator.run.rules import RoundRules
 
 
 class Kind(StrEnum):
@@ -37,19 +40,17 @@ class Assignment:
     reason: str = ""
 
 
-def assignments(spec: RunSpec, run: Run, participant: str) -> list[Assignment]:
+def assignments(rules: RoundRules, run: Run, participant: str) -> list[Assignment]:
     """Everything that is wanted of this participant in this run, in the order to do it."""
     if run.status is Status.ENROLLING:
-        return _proposal(spec, run, participant)
+        return _proposal(rules.spec, run, participant)
     # A run that ended before it had a cohort has finished for those who had enrolled.
     if participant not in (run.cohort or run.enrolled) or participant in run.refusals:
         return []
     if run.status is Status.RUNNING and run.attempt is not None:
-        if run.secure is None:
-            return _in_plain_round(run.attempt)
-        return _in_secure_run(run, run.attempt, run.secure, participant)
+        return rules.wanted(run, run.attempt, participant)
     if run.status is Status.PAUSED and run.attempt is not None:
-        return [_standby(run.attempt, f"the run is paused: {run.reason}")]
+        return [standby(run.attempt, f"the run is paused: {run.reason}")]
     return [Assignment(f"{run.run_id}/finished", Kind.RUN_FINISHED), *_export(run, participant)]
 
 
@@ -60,43 +61,19 @@ def _proposal(spec: RunSpec, run: Run, participant: str) -> list[Assignment]:
     return [Assignment(f"{run.run_id}/proposed", Kind.RUN_PROPOSED)]
 
 
-def _in_secure_run(run: Run, attempt: Attempt, secure: SecureSum, participant: str) -> list[Assignment]:
-    """The one thing that is wanted of a member; who has done it stands by.
-
-    The others' shares of the group secret go before the round until a first update shows that they were opened.
-    """
-    if attempt.phase is Phase.SUMMING:
-        return []
-    if participant not in (lacking := waiting.missing(run)):
-        return [_standby(attempt, f"waiting for {', '.join(lacking)}")]
-    match attempt.phase:
-        case Phase.ADVERTISING:
-            return [Assignment(f"{run.run_id}/set-up/key", Kind.RUN_KEY_WANTED)]
-        case Phase.SHARING:
-            return [Assignment(f"{run.run_id}/set-up/roster", Kind.ROSTER_CLOSED)]
-        case _:
-            relayed = Assignment(f"{run.run_id}/set-up/shares", Kind.GROUP_SHARES_RELAYED)
-            opened = Assignment(_key(attempt, "opened"), Kind.ROUND_OPENED)
-            return [opened] if participant in secure.ready else [relayed, opened]
-
-
-def _in_plain_round(attempt: Attempt) -> list[Assignment]:
-    """The round, until it closes; a site whose update was acknowledged does not answer a repeat."""
-    if attempt.phase is Phase.SUMMING:
-        return []
-    return [Assignment(_key(attempt, "opened"), Kind.ROUND_OPENED)]
-
-
-def _standby(attempt: Attempt, reason: str) -> Assignment:
-    return Assignment(_key(attempt, "standby"), Kind.STANDBY, reason)
-
-
-def _key(attempt: Attempt, what: str) -> str:
+def standby(attempt: Attempt, reason: str) -> Assignment:
+    """The participant has nothing to do, and this is why."""
     ref = attempt.ref
-    return f"{ref.run_id}/{ref.round}.{ref.attempt}/{what}"
+    return Assignment(f"{ref.run_id}/{ref.round}.{ref.attempt}/standby", Kind.STANDBY, reason)
+
+
+def round_opened(attempt: Attempt) -> Assignment:
+    """The open attempt waits for the participant's update."""
+    ref = attempt.ref
+    return Assignment(f"{ref.run_id}/{ref.round}.{ref.attempt}/opened", Kind.ROUND_OPENED)
 
 
 def _export(run: Run, participant: str) -> list[Assignment]:
-    if run.export is None or exports.is_answered(run.export, participant):
+    if run.export is None or run.export.is_answered_by(participant):
         return []
     return [Assignment(f"{run.run_id}/export/{run.export.export_id}", Kind.EXPORT_WANTED)]

@@ -12,18 +12,17 @@ from __future__ import annotations
 
 import hmac
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from aggregator.run.attempts import Step, open_attempt
-from aggregator.run.effects import Discard, RenumberConsensus
+from aggregator.run.attempts import STAMP_BYTES, Discard, RenumberConsensus, Step, open_attempt, seal_of, ticket_of
 from aggregator.run.events import NewerAttemptShown
-from aggregator.run.state import Attempt, Run, Status, ended, paused
+from aggregator.run.state import Run, Status, ended, paused
 from dcfpca.rpca.method import Consensus, Outcome
 from dcfpca.run_references import AttemptRef
-from dcfpca.secagg.encoding import canonical
 from dcfpca.spec import RunSpec
 
-_STAMP_BYTES = 8
+if TYPE_CHECKING:
+    from aggregator.run.rules import RoundRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +37,6 @@ class ShownTicket:
     ticket: bytes
 
 
-def ticket_of(run: Run, attempt: Attempt, consensus: bytes) -> bytes:
-    """The ticket of this attempt, which begins with the consensus of this digest; empty if the run has no seal."""
-    stamp = int(attempt.opened_at * 1000).to_bytes(_STAMP_BYTES, "big")
-    return _ticket(run, attempt.ref, consensus, stamp) if run.seal else b""
-
-
-def _ticket(run: Run, ref: AttemptRef, consensus: bytes, stamp: bytes) -> bytes:
-    return stamp + _seal_of(run.seal, run.run_id, ref.round, ref.attempt, consensus, stamp)
-
-
-@lru_cache(maxsize=32)
-def _seal_of(key: bytes, *statement: str | int | bytes) -> bytes:
-    """Kept for a while: all updates of an attempt are held against one ticket."""
-    return hmac.digest(key, canonical("ticket", *statement), "sha256")
-
-
 def newer_attempt(
     run: Run, consensus: bytes, participant: str, shown: ShownTicket, at: float
 ) -> NewerAttemptShown | None:
@@ -62,9 +45,11 @@ def newer_attempt(
     `consensus` is the digest of the one that the run holds. The ticket proves that this run opened the attempt, so one
     participant is enough.
     """
-    stamp = shown.ticket[:_STAMP_BYTES]
-    genuine = _ticket(run, shown.ref, shown.consensus, stamp) if run.seal else b""
-    if not genuine or not hmac.compare_digest(genuine, shown.ticket):
+    ref, stamp = shown.ref, shown.ticket[:STAMP_BYTES]
+    if not run.seal:
+        return None
+    genuine = stamp + seal_of(run.seal, run.run_id, ref.round, ref.attempt, shown.consensus, stamp)
+    if not hmac.compare_digest(genuine, shown.ticket):
         return None
     same = shown.consensus == consensus
     if run.attempt is not None and _is_past(run.attempt.ref, shown.ref, same):
@@ -80,42 +65,39 @@ def _is_past(here: AttemptRef, shown: AttemptRef, same_consensus: bool) -> bool:
     return shown.round < here.round or (same_round and same_consensus and shown.attempt < here.attempt)
 
 
-def catch_up(spec: RunSpec, run: Run, event: NewerAttemptShown) -> Step:
+def catch_up(rules: RoundRules, run: Run, event: NewerAttemptShown) -> Step:
     """Move beyond an attempt that this run opened before its store was restored; no change if it is beyond already."""
     if run.status.over:
         return run, ()
     if run.status is Status.ENROLLING or run.attempt is None:
         return _give_up(run, event, "from before the run began")
-    here, shown = run.attempt.ref, event.ref
-    if _is_past(here, shown, event.same_consensus):
+    if _is_past(run.attempt.ref, event.ref, event.same_consensus):
         return run, ()
-    if run.secure is not None:
-        return _stay_behind(run, here, event), ()
-    if shown.round == here.round and event.same_consensus:
-        attempt = shown.attempt + 1
-        moved = open_attempt(run, here.round, attempt, event.at, first_attempt=attempt)
-        return replace(moved, reason=_restored_before(shown)), (Discard(here),)
-    return _continue_after(spec, run, here, event)
+    return rules.overtaken(run, run.attempt.ref, event)
 
 
-def _stay_behind(run: Run, here: AttemptRef, event: NewerAttemptShown) -> Run:
+def stay_behind(run: Run, here: AttemptRef, event: NewerAttemptShown) -> Step:
     """A secure run's members answer each round once, so it cannot open another in place of those it has forgotten.
 
     If the forgotten opening was the same in everything but its time, the members repeat their answers to it.
     """
     if event.same_consensus and event.ref == here:
-        return run
-    return paused(run, f"{_restored_before(event.ref)}; finish it with the consensus it has, or abort it")
+        return run, ()
+    return paused(run, f"{_restored_before(event.ref)}; finish it with the consensus it has, or abort it"), ()
 
 
-def _continue_after(spec: RunSpec, run: Run, here: AttemptRef, event: NewerAttemptShown) -> Step:
-    """Give the stored consensus the next round number that no site has seen."""
-    gone, number = Discard(here), event.ref.round + 1
+def move_beyond(spec: RunSpec, run: Run, here: AttemptRef, event: NewerAttemptShown) -> Step:
+    """A plain run opens a further attempt, or gives the stored consensus the next number that no site has seen."""
+    gone, shown, number = Discard(here), event.ref, event.ref.round + 1
+    if shown.round == here.round and event.same_consensus:
+        attempt = shown.attempt + 1
+        moved = open_attempt(run, here.round, attempt, event.at, first_attempt=attempt)
+        return replace(moved, reason=_restored_before(shown)), (gone,)
     if number > spec.last_round:
-        reason = f"{Outcome.OUT_OF_ROUNDS.value}; {_restored_before(event.ref)}, and its rounds are used up"
+        reason = f"{Outcome.OUT_OF_ROUNDS.value}; {_restored_before(shown)}, and its rounds are used up"
         return ended(run, Status.FINISHED, reason, event.at), (gone, RenumberConsensus(here.round, final=True))
     moved = open_attempt(run, number, 1, event.at)
-    return replace(moved, reason=_restored_before(event.ref)), (gone, RenumberConsensus(number))
+    return replace(moved, reason=_restored_before(shown)), (gone, RenumberConsensus(number))
 
 
 def _give_up(run: Run, event: NewerAttemptShown, age: str) -> Step:

@@ -246,12 +246,13 @@ class ExportRefused(ParticipantEvent):
 
 
 SetUpMessage = RunKeyAdvertised | GroupSecretShared
+SecureStep = SetUpMessage | MisfitReported
+"""The messages, beside updates, that only the sum of a secure run needs."""
 Event = (
     Responded
     | EnrolmentClosed
     | UpdateReceived
-    | SetUpMessage
-    | MisfitReported
+    | SecureStep
     | Complained
     | MemberRevoked
     | ConsensusReached

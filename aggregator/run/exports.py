@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aggregator.run.effects import ACCEPTED, DUPLICATE, Effect, Reply
+from aggregator.run.attempts import ACCEPTED, DUPLICATE, OUTSIDER, Reply, Step
 from aggregator.run.events import ExportRefused, ExportRequested, ExportsLost, FileExported
 from aggregator.run.state import Export, ExportAnswer, Run, Status
 from dcfpca.wire.constants import ARTIFACTS
@@ -20,16 +20,10 @@ def request(run: Run, event: ExportRequested) -> Run:
 
 def awaited(run: Run) -> tuple[str, ...]:
     """The participants that have neither sent every artifact nor refused."""
-    return tuple(name for name in run.cohort if run.export and not is_answered(run.export, name))
+    return tuple(name for name in run.cohort if run.export and not run.export.is_answered_by(name))
 
 
-def is_answered(export: Export, participant: str) -> bool:
-    """Whether this participant has refused or sent every artifact."""
-    answer = export.answers.get(participant, ExportAnswer())
-    return bool(answer.refusal) or len(answer.files) == len(ARTIFACTS)
-
-
-def answer(run: Run, event: FileExported | ExportRefused) -> tuple[Run, tuple[Effect, ...]]:
+def answer(run: Run, event: FileExported | ExportRefused) -> Step:
     """Record a file or a refusal."""
     refused = _refusal_of(run, event)
     if refused or run.export is None:
@@ -53,7 +47,7 @@ def lost(run: Run, event: ExportsLost) -> Run:
 
 def _refusal_of(run: Run, event: FileExported | ExportRefused) -> Reply | None:
     if event.participant not in run.cohort:
-        return Reply(Fate.REJECTED, "this participant is not in the run's cohort")
+        return OUTSIDER
     if run.export is None or run.export.export_id != event.export_id:
         return Reply(Fate.REJECTED, "no reconstruction was asked for under this export id")
     before = run.export.answers.get(event.participant, ExportAnswer())

@@ -10,12 +10,11 @@ from functools import lru_cache
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from aggregator.run import events
-from aggregator.run.state import Attempt, Phase, Run, SecureSum, Status
+from aggregator.run.state import Attempt, Run, SecureSum
 from dcfpca import secagg as secure
 from dcfpca.errors import BadIdentity, BadMessage
 from dcfpca.secagg import messages as contexts
 from dcfpca.secagg.fixed_point import first_exponents
-from dcfpca.secagg.homomorphic_mac import P
 from dcfpca.secagg.keys import Verify, signed
 from dcfpca.secagg.set_up import roster_digest
 from dcfpca.spec import RunSpec
@@ -71,39 +70,15 @@ def context_of(terms: Terms, run: Run, told: bytes) -> bytes:
     return contexts.context_of(terms_of(terms.spec, run), opened(run)[0].roster, opening, len(opening.misfits))
 
 
-def is_in_turn(run: Run, event: events.SetUpMessage) -> bool:
-    """Whether the run is in the phase that this message belongs to, so that it can be checked."""
-    if run.secure is None or run.attempt is None or run.status is not Status.RUNNING:
-        return False
-    phase = Phase.ADVERTISING if isinstance(event, events.RunKeyAdvertised) else Phase.SHARING
-    return run.attempt.phase is phase and event.participant in run.cohort
-
-
 def check_set_up(spec: RunSpec, run: Run, event: events.SetUpMessage, verify: Verify) -> None:
-    """Refuse a key or shares that would spoil the set-up for the others."""
-    if run.secure is None or not is_in_turn(run, event):
+    """Refuse a key or shares, sent in turn, that would spoil the set-up for the others."""
+    bound, _ = opened(run)
+    if isinstance(event, events.RunKeyAdvertised):
+        secure.accept_advert(terms_of(spec, run), bound.adverts, event.run_key, verify)
         return
-    match event:
-        case events.RunKeyAdvertised():
-            secure.accept_advert(terms_of(spec, run), run.secure.adverts, event.run_key, verify)
-        case events.GroupSecretShared():
-            _check_shares(run, run.secure, event, verify)
-
-
-def _check_shares(run: Run, fixed: SecureSum, event: events.GroupSecretShared, verify: Verify) -> None:
-    advert = fixed.adverts[event.participant]
+    advert = bound.adverts[event.participant]
     identity = _verified(verify, advert.certificate, advert.name)
-    secure.accept_shares(fixed.roster, run.cohort, event.participant, identity, event.shares)
-
-
-def check_update(terms: Terms, run: Run, told: bytes, context: bytes, tag: int) -> None:
-    """The update is masked for the open attempt, as all others in its sum are."""
-    if context != context_of(terms, run, told):
-        raise BadMessage(
-            "the update is masked for another round, consensus, previous sum or exponent than the open one"
-        )
-    if not 0 <= tag < P:
-        raise BadMessage("the tag of the update is not in the field")
+    secure.accept_shares(bound.roster, run.cohort, event.participant, identity, event.shares)
 
 
 def check_misfit(terms: Terms, run: Run, told: bytes, misfit: secure.Misfit, verify: Verify) -> None:

@@ -5,6 +5,7 @@ Stored as JSON in the layout of `aggregator.store.codec`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -15,6 +16,10 @@ from dcfpca.run_references import AttemptRef
 from dcfpca.secagg import Advert, Misfit, SealedShare
 from dcfpca.secagg.messages import NO_SUM
 from dcfpca.spec import RunSpec
+from dcfpca.wire.constants import ARTIFACTS
+
+MOST_COMPLAINTS = 20
+"""How many a run keeps; beyond that the oldest of whoever complained most is dropped."""
 
 
 class Record:
@@ -125,6 +130,11 @@ class Export(Record):
     export_id: str
     answers: Mapping[str, ExportAnswer] = field(default_factory=dict)
 
+    def is_answered_by(self, participant: str) -> bool:
+        """Whether this participant has refused or sent every artifact."""
+        answer = self.answers.get(participant, ExportAnswer())
+        return bool(answer.refusal) or len(answer.files) == len(ARTIFACTS)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run(Record):
@@ -184,6 +194,16 @@ def ended(run: Run, status: Status, reason: str, at: float) -> Run:
 def paused(run: Run, reason: str) -> Run:
     """The run until an operator resumes or ends it; what was accepted in the open attempt stays."""
     return replace(run, status=Status.PAUSED, reason=reason)
+
+
+def with_complaint(run: Run, complaint: StoredComplaint) -> Run:
+    """The run with one more complaint kept for its operators."""
+    kept = (*run.complaints, complaint)
+    if len(kept) > MOST_COMPLAINTS:
+        ((loudest, _),) = Counter(one.participant for one in kept).most_common(1)
+        oldest = next(place for place, one in enumerate(kept) if one.participant == loudest)
+        kept = kept[:oldest] + kept[oldest + 1 :]
+    return replace(run, complaints=kept)
 
 
 def refusals_told(spec: RunSpec, run: Run) -> str:

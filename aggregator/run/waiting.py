@@ -11,32 +11,24 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from aggregator.run.secure_sum import opened
-from aggregator.run.state import Attempt, Phase, Run, SecureSum, Status, paused
+from aggregator.run.state import Phase, Run, Status, paused
 from dcfpca.spec import RunSpec
 
 
 def missing(run: Run) -> tuple[str, ...]:
-    """The members whose answer the present phase lacks; nobody while the sum is formed, or in a plain run."""
-    if run.secure is None or run.attempt is None or run.status.over or run.attempt.phase is Phase.SUMMING:
+    """The members whose answer the present phase lacks; nobody while the sum is formed."""
+    if run.attempt is None or run.status.over or run.attempt.phase is Phase.SUMMING:
         return ()
-    done = _answered(run.secure, run.attempt)
+    secure, attempt = opened(run)
+    done: Collection[str] = attempt.updates
+    if attempt.phase is not Phase.UPLOADING:
+        done = secure.adverts if attempt.phase is Phase.ADVERTISING else secure.shares
     return tuple(name for name in run.cohort if name not in done)
-
-
-def _answered(secure: SecureSum, attempt: Attempt) -> Collection[str]:
-    match attempt.phase:
-        case Phase.ADVERTISING:
-            return secure.adverts.keys()
-        case Phase.SHARING:
-            return secure.shares.keys()
-        case _:
-            return attempt.updates.keys()
 
 
 def since(run: Run) -> dict[str, float]:
     """From which moment each late or absent member whose answer is missing has been awaited."""
-    waiting = run.secure.waiting if run.secure else {}
-    return {name: waiting[name] for name in missing(run) if name in waiting}
+    return {name: waiting[name] for name in missing(run) if name in (waiting := opened(run)[0].waiting)}
 
 
 def deadline(spec: RunSpec, run: Run) -> float | None:

@@ -1,24 +1,28 @@
-"""The running service: builds its parts, watches them, and stops them in order."""
+"""The running service: builds its parts, stops them in order, and looks after them meanwhile.
+
+Now and then it tells its health, deletes expired runs and cuts the calls of expired certificates.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
 
 from cryptography.hazmat.primitives.serialization import Encoding
 from threadpoolctl import threadpool_limits
 
-from aggregator.config import Config
+from aggregator.config import Config, StoreSection
 from aggregator.dashboard.http_routes import Dashboard
 from aggregator.participant_directory import ParticipantDirectory
 from aggregator.rpc.server import Server
+from aggregator.run.state import Run
 from aggregator.run_registry import RunRegistry
 from aggregator.service.standby import LeaseKeeper, lease_for, stand_by
-from aggregator.service.watchers import cut_expired, watch_health, watch_retention
 from aggregator.store import participants
 from aggregator.store.audit import Signer, check_consortium
 from aggregator.store.database import StoreFailed
@@ -26,8 +30,9 @@ from aggregator.store.postgresql import PostgresDatabase, prepare
 from aggregator.store.store import Store
 from aggregator.store.thread import StoreThread
 from aggregator.telemetry import Telemetry
-from aggregator.trust import Trust
+from aggregator.trust import CHECK_SECONDS, Trust
 from dcfpca import logs
+from dcfpca.errors import DcfpcaError
 from dcfpca.freed_memory import collect_garbage_rarely, keep_freed_memory
 from dcfpca.pki import Credentials, sign
 from dcfpca.version import __version__
@@ -38,6 +43,9 @@ T = TypeVar("T")
 WORKSPACE_BYTES = 16 << 20
 """Arrays from this size on are mapped for each use: the workspace of a step is twice the largest message."""
 
+HEALTH_SECONDS = 2.0
+RETENTION_SECONDS = 600.0
+DAY_SECONDS = 86400.0
 RETRY_SECONDS = 1.0
 """How often a start that found the disk full, or the database silent, is tried again."""
 
@@ -86,7 +94,7 @@ async def _serve_store(config: Config, store: Store, stopping: asyncio.Event) ->
     watchers = [
         asyncio.create_task(trust.watch(lambda: _certificates_changed(registry, server, trust))),
         asyncio.create_task(cut_expired(server)),
-        asyncio.create_task(watch_health(server.tell_health, thread, trust)),
+        asyncio.create_task(watch_health(server, thread, trust)),
         asyncio.create_task(watch_retention(registry, config.store)),
     ]
     await stopping.wait()
@@ -168,3 +176,59 @@ def _announce(action: str, config: Config, port: int) -> None:
         fresh.write_text(f"{address}\n")
         fresh.replace(ready)
     logs.log(action, listen=address, version=__version__)
+
+
+async def watch_health(server: Server, store: StoreThread, trust: Trust) -> None:
+    """Check every HEALTH_SECONDS, for ever, and tell probes when the result changes."""
+    serving = True
+    while True:
+        await asyncio.sleep(HEALTH_SECONDS)
+        reason = await _problem(store, trust)
+        if (reason is None) != serving:
+            serving = reason is None
+            logs.log("health_changed", level="info" if serving else "error", serving=serving, reason=reason)
+            await server.tell_health(serving=serving)
+
+
+async def _problem(store: StoreThread, trust: Trust) -> str | None:
+    if trust.credentials.not_after < datetime.now(UTC):
+        return "the aggregator's certificate has expired"
+    try:
+        await store.do(lambda opened: opened.check_writable())
+    except DcfpcaError as error:
+        return str(error)
+    return None
+
+
+def expired(runs: Iterable[Run], keep: StoreSection, now: float) -> list[str]:
+    """The runs to delete: those that are over and beyond the newest `keep_runs`, or ended `keep_days` ago."""
+    over = sorted((run for run in runs if run.status.over), key=lambda run: run.ended_at, reverse=True)
+    beyond = over[keep.keep_runs :] if keep.keep_runs else []
+    oldest = now - keep.keep_days * DAY_SECONDS
+    old = [run for run in over if keep.keep_days and run.ended_at < oldest]
+    return sorted({run.run_id for run in (*beyond, *old)})
+
+
+async def delete_expired(registry: RunRegistry, keep: StoreSection) -> None:
+    """Delete what has expired, each with a line in the audit log."""
+    runs = [runner.run for runner in registry.runners.values()]
+    for run_id in expired(runs, keep, registry.store.now()):
+        await registry.delete(run_id, "", "beyond [store] keep_runs or keep_days")
+
+
+async def watch_retention(registry: RunRegistry, keep: StoreSection) -> None:
+    """Delete expired runs now and then, for ever; a store that cannot be written is tried again later."""
+    while keep.keep_runs or keep.keep_days:
+        try:
+            await delete_expired(registry, keep)
+        except DcfpcaError as error:
+            logs.log("retention_failed", level="warning", reason=str(error), hint=error.hint or None)
+        await asyncio.sleep(RETENTION_SECONDS)
+
+
+async def cut_expired(server: Server) -> None:
+    """Cut the calls of certificates that expired since the call began, for ever."""
+    while True:
+        await asyncio.sleep(CHECK_SECONDS)
+        now = datetime.now(UTC)
+        server.calls.cut(lambda who, now=now: who.certificate.not_valid_after_utc > now)  # type: ignore[misc]

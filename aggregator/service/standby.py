@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from aggregator.config import Config
-from aggregator.rpc.standby import StandbyServer
+from aggregator.rpc.server import StandbyServer
 from aggregator.store.database import StoreFailed
 from aggregator.store.postgresql import LEASE_SECONDS, RENEW_SECONDS, Lease, LeaseLost
 from aggregator.trust import Trust

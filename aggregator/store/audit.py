@@ -1,4 +1,7 @@
-"""The audit log: who did what when, each entry chained to the one before and signed by the aggregator."""
+"""The audit log: who did what when, each entry chained to the one before and signed by the aggregator.
+
+A participant may read it, too: entries that do not concern it are reduced to their place in the chain.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from dataclasses import dataclass
 
 from aggregator.store.database_port import Database
 from dcfpca.errors import BadInput
-from dcfpca.identity import Identity
+from dcfpca.identity import Identity, Role
 from dcfpca.v1.admin_pb2 import AuditEntry
-from dcfpca.wire.audit_chain import GENESIS, entry_hash
+from dcfpca.wire.audit_chain import GENESIS, entry_hash, withheld
 
 # The columns of the table are the fields of the message.
 _COLUMNS = ("sequence", "at_ms", "actor", "action", "run_id", "detail", "previous", "hash", "signature", "certificate")
@@ -75,3 +78,27 @@ def check_consortium(db: Database, consortium: str) -> None:
     if found != consortium:
         hint = "check [store] and [server] cert: one of them belongs to another aggregator"
         raise BadInput(f"the store is that of the consortium {found!r}, and this aggregator's is {consortium!r}", hint)
+
+
+def shown_to(reader: Identity, entry: AuditEntry, invited: Callable[[str], bool]) -> AuditEntry:
+    """The entry as this reader gets it: whole, or with nothing but its place in the chain.
+
+    Operators read everything. `invited` tells whether the reader may take part in a run.
+    """
+    return entry if reader.role is Role.OPERATOR or _concerns(reader, entry, invited) else withheld(entry)
+
+
+def _concerns(reader: Identity, entry: AuditEntry, invited: Callable[[str], bool]) -> bool:
+    actor = Identity.parse(entry.actor)
+    if actor == reader:
+        return True
+    if actor.role is Role.PARTICIPANT or _names_another(reader, entry):
+        return False
+    return not entry.run_id or invited(entry.run_id)
+
+
+def _names_another(reader: Identity, entry: AuditEntry) -> bool:
+    """True if an operator's act was about another participant: revoked, restored, or its export fetched."""
+    detail = json.loads(entry.detail)
+    about = {detail[key] for key in ("participant", "name") if key in detail}
+    return bool(about - {reader.name})

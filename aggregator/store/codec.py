@@ -40,24 +40,30 @@ def _reading(what: str) -> Iterator[None]:
 
 def dump_event(event: Event) -> bytes:
     """An event as JSON."""
-    return _json(event_to_stored(_EVENT.dump_python(event, mode="json")))
+    return _json(_without_ref(_EVENT.dump_python(event, mode="json")))
 
 
 def load_event(body: bytes, run_id: str) -> Event:
     """The event of this run in this JSON; raises UnusableState when it is damaged."""
     with _reading("an event"):
-        return _EVENT.validate_json(_json(event_from_stored(json.loads(body), run_id)))
+        stored = json.loads(body)
+        return _EVENT.validate_json(_json(_with_ref(stored, run_id) if "attempt" in stored else stored))
 
 
 def dump_run(run: Run) -> bytes:
     """A run's state as JSON, without the digest of its spec, which is stored by itself."""
-    return _json(run_to_stored(_RUN.dump_python(run, mode="json")))
+    fields = _RUN.dump_python(run, mode="json", exclude={"spec_sha256"})
+    attempt, fields["fixed_cohort"] = fields.pop("attempt"), fields.pop("secure")
+    return _json(fields | {"round": _without_ref(attempt) if attempt else None})
 
 
 def load_run(body: bytes, spec_sha256: bytes) -> Run:
     """The state in this JSON of a run whose spec has this digest; raises UnusableState when it is damaged."""
     with _reading("a run"):
-        return replace(_RUN.validate_json(_json(run_from_stored(json.loads(body)))), spec_sha256=spec_sha256)
+        fields = json.loads(body)
+        attempt, fields["secure"] = fields.pop("round", None), fields.pop("fixed_cohort", None)
+        fields["attempt"] = _with_ref(attempt, fields["run_id"]) if attempt else None
+        return replace(_RUN.validate_json(_json(fields)), spec_sha256=spec_sha256)
 
 
 def _json(fields: Fields) -> bytes:
@@ -114,32 +120,6 @@ def _consensus(arrays: dict[str, np.ndarray[Any, Any]]) -> Consensus:
 
 
 Fields = dict[str, Any]
-
-
-def event_to_stored(fields: Fields) -> Fields:
-    """The stored JSON of an event."""
-    return _without_ref(fields)
-
-
-def event_from_stored(stored: Fields, run_id: str) -> Fields:
-    """The event of this run in its stored JSON."""
-    return _with_ref(stored, run_id) if "attempt" in stored else dict(stored)
-
-
-def run_to_stored(fields: Fields) -> Fields:
-    """The stored JSON of a run's state."""
-    fields = {name: value for name, value in fields.items() if name != "spec_sha256"}
-    attempt, fields["fixed_cohort"] = fields.pop("attempt"), fields.pop("secure")
-    fields["round"] = _without_ref(attempt) if attempt else None
-    return fields
-
-
-def run_from_stored(stored: Fields) -> Fields:
-    """The run's state in its stored JSON; `spec_sha256` is left out."""
-    fields = dict(stored)
-    attempt, fields["secure"] = fields.pop("round", None), fields.pop("fixed_cohort", None)
-    fields["attempt"] = _with_ref(attempt, fields["run_id"]) if attempt else None
-    return fields
 
 
 def is_without_secure_sum(state: bytes) -> bool:

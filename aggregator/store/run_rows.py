@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from aggregator.run.events import Event
-from aggregator.run.rules import step
+from aggregator.run.rules import rules_of, step
 from aggregator.run.state import Run, Status
 from aggregator.store.codec import (
     dump_consensus,
@@ -21,7 +21,8 @@ from aggregator.store.codec import (
     load_event,
     load_run,
 )
-from aggregator.store.database_port import Database, Stored, row_checksum
+from aggregator.store.database import row_checksum
+from aggregator.store.database_port import Database, Stored
 from dcfpca.errors import UnusableState
 from dcfpca.method_memory import memory_format
 from dcfpca.rpca.method import Consensus
@@ -235,9 +236,9 @@ def _replayed(
     terms = Terms.of(parse_kept_spec(spec_bytes))
     if terms.spec.aggregation == "secure" and is_without_secure_sum(state):
         raise UnusableState("its secure rounds go on without members that drop out, which no run does any more")
-    run = load_run(state, spec_digest(spec_bytes))
+    run, rules = load_run(state, spec_digest(spec_bytes)), rules_of(terms)
     for number, event in journal:
-        run, _ = step(terms, run, load_event(event, run_id))
+        run, _ = step(rules, run, load_event(event, run_id))
         seq = number
     return StoredRun(terms, spec_bytes, run, seq, load_consensus(body))
 

@@ -1,7 +1,17 @@
-"""The store: runs, journal, consensus, participants. Synchronous; one thread uses it at a time."""
+"""The store: runs, journal, consensus, participants. Synchronous; one thread uses it at a time.
+
+A store in SQLite is locked, checked, and marked as open until it is closed: SQLite starts without a word when the
+write-ahead log is gone, with whatever had been folded into the database before. The mark is a file beside the store
+with an id that the database holds too. It is removed when the store is closed and its log folded. A store that still
+has its mark at the next opening was not closed, so its log must be there. A restored backup holds no id: whatever mark
+the lost store left does not concern it.
+"""
 
 from __future__ import annotations
 
+import os
+import secrets
+import sqlite3
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -10,14 +20,24 @@ from pathlib import Path
 from aggregator.run.events import Event
 from aggregator.run.state import Run
 from aggregator.store import run_rows
-from aggregator.store.database import LEAST_FREE, disk_full
+from aggregator.store.database import (
+    LEAST_FREE,
+    SqliteDatabase,
+    StoreFailed,
+    connect,
+    disk_full,
+    explained,
+    lock,
+    log_file,
+    open_database,
+)
 from aggregator.store.database_port import Database
-from aggregator.store.examination import damage_in_runs
+from aggregator.store.examination import check_vital_tables, damage_in_runs
 from aggregator.store.export_files import ExportFiles
 from aggregator.store.run_rows import HeldRun, StoredRun, StoredSum
-from aggregator.store.sqlite_store import open_sqlite
 from aggregator.store.update_files import UpdateFiles, UpdateKey
-from dcfpca.atomic_files import free_bytes
+from dcfpca.atomic_files import atomic_write, free_bytes
+from dcfpca.errors import UnusableState
 from dcfpca.rpca.method import Consensus
 from dcfpca.run_references import AttemptRef
 from dcfpca.wire.tensors import Buffer
@@ -58,7 +78,7 @@ class Store:
         self._is_untidy = False
         self._closing = ExitStack()
         if database is None:
-            self.connection: Database = open_sqlite(path, self._closing)
+            self.connection: Database = _open_sqlite(path, self._closing)
         else:
             self.connection = self._closing.enter_context(closing(database))
         self.damage = damage_in_runs(self.connection)
@@ -151,3 +171,79 @@ class Store:
             raise disk_full("the store")
         self.connection.probe_write(commit=self.write_failed)
         self.write_failed = False
+
+
+def mark_file(path: Path) -> Path:
+    """The file beside the store that says that it is open."""
+    return path.with_name(f"{path.name}.open")
+
+
+def _check_log(path: Path) -> None:
+    """Raise UnusableState when the store was not closed and its write-ahead log is gone."""
+    mark = mark_file(path)
+    if not mark.exists() or log_file(path).exists():
+        return
+    if path.exists() and mark.read_text() != _id_in(path):
+        return
+    hint = (
+        f"put the log back, or restore a backup (deploy/RUNBOOK.md); remove {mark.name} to go on with what is left, "
+        "also if another program has opened the store meanwhile and folded the log itself"
+    )
+    missing = "its write-ahead log is gone" if path.exists() else "it is gone"
+    raise UnusableState(f"the store {path} was not closed, and {missing}: what was in it is lost", hint)
+
+
+def _mark_open(connection: SqliteDatabase, path: Path) -> None:
+    """Mark the store as open; the id is in the database itself, not in its log, before the file says so."""
+    mine = secrets.token_hex(8)
+    with connection.transaction():
+        connection.execute("UPDATE opening SET id = ?", (mine,))
+    connection.fold_log()
+    try:
+        atomic_write(mark_file(path), lambda file: file.write(mine.encode()))
+    except OSError as error:
+        raise StoreFailed(f"{mark_file(path)} cannot be written: {error.strerror}", "free some space") from error
+
+
+def _mark_closed(path: Path) -> None:
+    """Remove the mark of a store that was closed, unless a reader kept its log from being folded."""
+    if not log_file(path).exists():
+        mark_file(path).unlink(missing_ok=True)
+
+
+def _id_in(path: Path) -> str:
+    """The id in the database, read without touching it; empty where there is none or it cannot be read."""
+    try:
+        with closing(connect(f"{path.resolve().as_uri()}?immutable=1", uri=True)) as reader:
+            return str(reader.execute("SELECT id FROM opening").fetchone()[0])
+    except (sqlite3.DatabaseError, TypeError):
+        return ""
+
+
+def _open_sqlite(path: Path, on_close: ExitStack) -> SqliteDatabase:
+    """The store at this path; `on_close` closes the database, which merges its log, then releases the lock."""
+    handle = lock(path)
+    try:
+        database = _checked(path)
+    except BaseException:
+        os.close(handle)
+        raise
+    on_close.callback(os.close, handle)
+    on_close.callback(_mark_closed, path)
+    on_close.callback(database.close)
+    return database
+
+
+def _checked(path: Path) -> SqliteDatabase:
+    _check_log(path)
+    database = open_database(path)
+    try:
+        check_vital_tables(database, f"the store {path}")
+        _mark_open(database, path)
+    except sqlite3.DatabaseError as error:
+        database.close()
+        raise explained(error, path) from error
+    except BaseException:
+        database.close()
+        raise
+    return database

@@ -42,13 +42,16 @@ T = TypeVar("T")
 
 
 class StoreThread:
-    """Runs store operations one after another off the event loop, so that a slow disk does not stall the streams."""
+    """Runs store operations one after another off the event loop, so that a slow disk does not stall the streams.
+
+    `now` gives Unix seconds, because times are stored and must mean the same after a restart; they never go back.
+    """
 
     def __init__(self, store: Store, signer: audit.Signer, actor: str) -> None:
         self.store = store
         self.signer = signer
         self.actor = actor
-        self._clock = SteadyClock()
+        self.now = SteadyClock().now
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
 
     async def do(self, operation: Callable[[Store], T]) -> T:
@@ -77,10 +80,6 @@ class StoreThread:
                 store.connection, self.signer, at_ms=at_ms, actor=who, action=action, run_id=run_id, detail=detail
             )
         )
-
-    def now(self) -> float:
-        """Unix seconds, because times are stored and must mean the same after a restart; they never go back."""
-        return self._clock.now()
 
     def close(self) -> None:
         """Finish the queued operations, then close the store."""

@@ -1,22 +1,23 @@
 """Files of the updates of open attempts: written once, read at most once, deleted when their sum is formed.
 
 They lie beside the database and not in it, so that the megabytes of a round do not pass through its log. An update that
-comes in several chunks has a file of its own, which is continued where it stops; those that come whole share one file
-(appended_updates.py). An update whose content matches its digest is complete. After a power cut it may be missing or
-torn; its digest shows it, and the round is reopened.
+comes in several chunks has a file of its own, which is continued where it stops; those that come whole share one file.
+An update whose content matches its digest is complete. After a power cut it may be missing or torn; its digest shows
+it, and the round is reopened.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from aggregator.store.appended_updates import AppendedUpdates
 from aggregator.store.database import StoreFailed
 from dcfpca.atomic_files import make_directories
 from dcfpca.errors import BadMessage
@@ -25,6 +26,85 @@ from dcfpca.wire.constants import CHUNK_BYTES
 from dcfpca.wire.tensors import Buffer
 
 _APPENDED, _DISCARDED = "appended", "discarded-"
+_LINE = re.compile(rb"([+-])(\S+)@([0-9a-f]{64}) (\d{1,18})\n")
+_KEPT, _FORGOTTEN = b"+", b"-"
+_LONGEST_LINE = 1 << 10
+
+Name = tuple[str, bytes]
+"""The participant and the digest of an update."""
+
+
+class Place(NamedTuple):
+    """Where an update lies in the file: its line, its bytes, and how many these are."""
+
+    line: int
+    start: int
+    size: int
+
+
+class AppendedUpdates:
+    """The updates of one attempt that came whole, appended to one file.
+
+    A file for each of them would be simpler, but with a thousand participants it took an eighth of the aggregator's
+    CPU: ext4 does not use the inode of a deleted file again for some seconds, and passes over all of these whenever it
+    makes a file.
+
+    Each update follows a line with its participant, digest and size. A line that a crash or a full disk cut off, or
+    whose bytes are not all there, ends what is read; it is cut away before the next update is written. Of two updates
+    with the same line the later one counts.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read where the updates lie, once; from then on that is held in memory."""
+        self._path, self._end = path, 0
+        self.places: dict[Name, Place] = {}
+        if not path.exists():
+            return
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            while (found := _LINE.fullmatch(line := file.readline(_LONGEST_LINE))) is not None:
+                mark, participant, digest, count = found.groups()
+                place = Place(self._end, self._end + len(line), int(count))
+                if place.start + place.size > size:
+                    break
+                self._end = place.start + place.size
+                name = participant.decode(errors="replace"), bytes.fromhex(digest.decode())
+                self.places.pop(name, None)
+                if mark == _KEPT:
+                    self.places[name] = place
+                file.seek(self._end)
+
+    def append(self, updates: Iterable[tuple[Name, Buffer]]) -> None:
+        """Write these updates; none of them counts if that fails, and the next call cuts away what was written."""
+        places, end = {}, self._end
+        with os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+            # What is behind the end was sent by participants, and would be read as lines after the next restart.
+            file.truncate(end)
+            file.seek(end)
+            for (participant, digest), data in updates:
+                line = b"%s%s@%s %d\n" % (_KEPT, participant.encode(), digest.hex().encode(), len(data))
+                file.write(line)
+                file.write(data)
+                places[participant, digest] = Place(end, end + len(line), len(data))
+                end += len(line) + len(data)
+        self.places |= places
+        self._end = end
+
+    def chunks(self, name: Name) -> Iterator[tuple[int, bytes]]:
+        """The content of an update with its offsets, in order; nothing when there is none."""
+        if (place := self.places.get(name)) is None:
+            return
+        with self._path.open("rb") as file:
+            file.seek(place.start)
+            for offset in range(0, place.size, CHUNK_BYTES):
+                yield offset, file.read(min(CHUNK_BYTES, place.size - offset))
+
+    def forget(self, name: Name) -> None:
+        """Do not count this update any more, also after a restart."""
+        if (place := self.places.pop(name, None)) is not None:
+            with self._path.open("r+b") as file:
+                file.seek(place.line)
+                file.write(_FORGOTTEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +133,18 @@ class _Attempt:
 class UpdateFiles:
     """One directory per run and attempt: one file for all updates that came whole, and one for each of the others.
 
-    The progress of attempts that were loaded is held in memory: for those, `received` and `has_other` answer without
+    The progress of attempts that are `loaded` is held in memory: for those, `received` and `has_other` answer without
     the disk, from any thread.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._loaded: dict[AttemptRef, _Attempt] = {}
-
-    def is_loaded(self, ref: AttemptRef) -> bool:
-        """True if the progress of this attempt is in memory."""
-        return ref in self._loaded
+        self.loaded: dict[AttemptRef, _Attempt] = {}
 
     def load(self, ref: AttemptRef) -> None:
         """Read from the disk what was received in this open attempt, and hold it in memory until it is discarded."""
-        if ref not in self._loaded:
-            self._loaded[ref] = self._on_disk(ref)
+        if ref not in self.loaded:
+            self.loaded[ref] = self._on_disk(ref)
 
     def add(self, key: UpdateKey, offset: int, data: Buffer) -> None:
         """Write one chunk, which must not leave a gap; writing the same chunk again changes nothing."""
@@ -88,16 +164,13 @@ class UpdateFiles:
             else:
                 whole.setdefault(key.ref, []).append((key, data))
         for ref, updates in whole.items():
-            self._append(ref, updates)
-
-    def _append(self, ref: AttemptRef, updates: Sequence[tuple[UpdateKey, Buffer]]) -> None:
-        self.load(ref)
-        attempt = self._attempt(ref)
-        with self._writing(ref):
-            make_directories(self._attempt_directory(ref))
-            attempt.appended.append(((key.participant, key.sha256), data) for key, data in updates)
-        for key, data in updates:
-            attempt.note(key, len(data))
+            self.load(ref)
+            attempt = self.loaded[ref]
+            with self._writing(ref):
+                make_directories(self._attempt_directory(ref))
+                attempt.appended.append(((key.participant, key.sha256), data) for key, data in updates)
+            for key, data in updates:
+                attempt.note(key, len(data))
 
     @contextmanager
     def _writing(self, ref: AttemptRef) -> Iterator[None]:
@@ -105,7 +178,7 @@ class UpdateFiles:
         try:
             yield
         except OSError as error:
-            self._loaded.pop(ref, None)
+            self.loaded.pop(ref, None)
             hint = "free some space; nothing acknowledged is lost"
             raise StoreFailed(f"an update cannot be kept: {error.strerror}", hint) from error
 
@@ -118,8 +191,7 @@ class UpdateFiles:
         return bool(self._attempt(key.ref).received.get(key.participant, {}).keys() - {key.sha256})
 
     def _attempt(self, ref: AttemptRef) -> _Attempt:
-        loaded = self._loaded.get(ref)
-        return self._on_disk(ref) if loaded is None else loaded
+        return self.loaded.get(ref) or self._on_disk(ref)
 
     def _on_disk(self, ref: AttemptRef) -> _Attempt:
         directory = self._attempt_directory(ref)
@@ -172,16 +244,14 @@ class UpdateFiles:
         """
         for directory in (self.directory / ref.run_id).glob("*.*"):
             round, attempt = (int(part) for part in directory.name.split("."))
-            if AttemptRef(ref.run_id, round, attempt) <= ref:
-                self._set_aside(directory)
-        for loaded in [one for one in self._loaded if one.run_id == ref.run_id and one <= ref]:
-            del self._loaded[loaded]
-
-    def _set_aside(self, directory: Path) -> None:
-        try:
-            directory.rename(directory.with_name(_DISCARDED + directory.name.replace(".", "-")))
-        except OSError:  # one of this name was set aside before, and chunks came since
-            shutil.rmtree(directory, ignore_errors=True)
+            if AttemptRef(ref.run_id, round, attempt) > ref:
+                continue
+            try:
+                directory.rename(directory.with_name(_DISCARDED + directory.name.replace(".", "-")))
+            except OSError:  # one of this name was set aside before, and chunks came since
+                shutil.rmtree(directory, ignore_errors=True)
+        for loaded in [one for one in self.loaded if one.run_id == ref.run_id and one <= ref]:
+            del self.loaded[loaded]
 
     def sweep(self, run_id: str) -> None:
         """Delete what was discarded of this run."""
@@ -191,8 +261,8 @@ class UpdateFiles:
     def discard_run(self, run_id: str) -> None:
         """Delete all updates of a run that is over, with its directory."""
         shutil.rmtree(self.directory / run_id, ignore_errors=True)
-        for loaded in [one for one in self._loaded if one.run_id == run_id]:
-            del self._loaded[loaded]
+        for loaded in [one for one in self.loaded if one.run_id == run_id]:
+            del self.loaded[loaded]
 
     def keep_only(self, run_ids: Collection[str]) -> None:
         """Delete the updates of all other runs: those that ended while another aggregator served."""

@@ -12,16 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from numpy.typing import NDArray
 
-from aggregator.announced_round import encoded_consensus
 from aggregator.rpc.assignment_messages import encoded, stage_facts
 from aggregator.run import events, secure_sum
 from aggregator.run.assignments import assignments
-from aggregator.run.effects import Discard, Reply, Sum
-from aggregator.run.rules import step
+from aggregator.run.attempts import Discard, Reply, Sum
+from aggregator.run.rules import rules_of, step
 from aggregator.run.secure_sum import opening_of
 from aggregator.run.state import Run, Status
-from aggregator.running_sum import OpenedRound, opener_of
 from aggregator.store.codec import dump_event, load_event
+from aggregator.sums import OpenedRound, encoded_consensus, sums_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage
 from dcfpca.run_references import AttemptRef
@@ -42,6 +41,7 @@ SPEC = parse_spec(
     | {"round_seconds": 5}
 )
 TERMS = Terms.of(SPEC)
+RULES = rules_of(TERMS)
 METHOD = TERMS.method
 CLOSING = 2  # of method gradient: one round predicts the hidden entries, one gives the null
 
@@ -127,7 +127,7 @@ class World:
         self.to_sum = False
 
     def tell(self, event: events.Event) -> Fate | None:
-        after, effects = step(TERMS, self.run, event)
+        after, effects = step(RULES, self.run, event)
         if after is not self.run:
             self.journal.append(dump_event(event))
         self.run = after
@@ -142,8 +142,8 @@ class World:
 
     def listen(self, member: Member) -> None:
         told = encoded_consensus(TERMS.down(self.consensus.stage), self.consensus)
-        facts = stage_facts(SPEC, SPEC.canonical(), self.run, told)
-        wanted = assignments(SPEC, self.run, member.name)
+        facts = stage_facts(sums_of(TERMS), SPEC.canonical(), self.run, told)
+        wanted = assignments(RULES, self.run, member.name)
         bodies = encoded(facts, self.run, member.name, wanted)
         self.wire[member.name] = [pb.Assignment.FromString(body) for body in bodies]
 
@@ -166,7 +166,7 @@ class World:
         for name in NAMES:
             values += np.frombuffer(self.held[ref, name], "<u8")
         told = encoded_consensus(TERMS.down(self.consensus.stage), self.consensus)
-        opened = opener_of(SPEC)(TERMS, self.run, told, values)
+        opened = sums_of(TERMS).open(self.run, told, values)
         self._check(opening_of(TERMS, self.run, told.told), opened)
         after = opened.consensus
         outcome = after.outcome.value if after.outcome else ""
@@ -199,7 +199,7 @@ class World:
     def replayed(self) -> Run:
         run = self.start
         for body in self.journal:
-            run, _ = step(TERMS, run, load_event(body, "r1"))
+            run, _ = step(RULES, run, load_event(body, "r1"))
         return run
 
     def crash(self, lost: str | None) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from aggregator.run import events
-from aggregator.run.effects import Effect, Reply
-from aggregator.run.rules import step
+from aggregator.run.attempts import Effect, Reply
+from aggregator.run.rules import rules_of, step
 from aggregator.run.state import Run
 from dcfpca.run_references import AttemptRef
 from dcfpca.spec import RunSpec, parse_spec
@@ -30,6 +30,7 @@ class Machine:
     def __init__(self, spec: RunSpec | None = None) -> None:
         self.spec = spec or spec_of()
         self.terms = Terms.of(self.spec)
+        self.rules = rules_of(self.terms)
         self.run = Run(run_id="r1", created_at=0.0)
         self.at = 0.0
         self.effects: tuple[Effect, ...] = ()
@@ -38,7 +39,7 @@ class Machine:
         """Apply an event of this kind; `round` and `attempt` make its `ref`."""
         if "round" in fields:
             fields["ref"] = AttemptRef("r1", fields.pop("round"), fields.pop("attempt"))
-        self.run, self.effects = step(self.terms, self.run, kind(at=self.at, **fields))
+        self.run, self.effects = step(self.rules, self.run, kind(at=self.at, **fields))
         return self
 
     def say(self, kind: type[Any], who: str, **fields: Any) -> Reply:

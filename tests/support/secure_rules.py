@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from aggregator.announced_round import encoded_consensus
 from aggregator.run import events, secure_sum
-from aggregator.run.effects import Reply
+from aggregator.run.attempts import Reply
 from aggregator.run.secure_sum import context_of, full_roster, opening_of, terms_of
 from aggregator.run.state import Attempt, SecureSum
+from aggregator.sums import encoded_consensus
 from dcfpca.secagg import Misfit, SecureSite, shares_for
 from dcfpca.secagg.fixed_point import first_exponents
 from dcfpca.secagg.messages import NO_SUM

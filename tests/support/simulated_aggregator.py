@@ -7,16 +7,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from aggregator.announced_round import EncodedConsensus, encoded_consensus
 from aggregator.rpc.assignment_messages import encoded, stage_facts
 from aggregator.run import events
 from aggregator.run.assignments import assignments
-from aggregator.run.backup_recovery import ShownTicket, newer_attempt, renumbered, ticket_of
-from aggregator.run.effects import Discard, RenumberConsensus, Reply, Sum
-from aggregator.run.rules import step
+from aggregator.run.attempts import Discard, RenumberConsensus, Reply, Sum, ticket_of
+from aggregator.run.backup_recovery import ShownTicket, newer_attempt, renumbered
+from aggregator.run.rules import rules_of, step
 from aggregator.run.state import Phase, Run, Status
-from aggregator.running_sum import RunningSum, UnusableSum, opener_of
 from aggregator.store.codec import dump_event, load_event
+from aggregator.sums import EncodedConsensus, UnusableSum, encoded_consensus, sums_of
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage, Total
 from dcfpca.run_references import AttemptRef
 from dcfpca.spec import RunSpec
@@ -62,6 +61,7 @@ class SimulatedAggregator:
     def __post_init__(self) -> None:
         self.spec_bytes = self.spec.canonical()
         self.terms = Terms.of(self.spec)
+        self.rules, self.sums = rules_of(self.terms), sums_of(self.terms)
         self.method = self.terms.method
         self.consensus = self.method.begin()
         self.run = replace(self.run, spec_sha256=self.spec.digest())
@@ -72,7 +72,7 @@ class SimulatedAggregator:
 
     def tell(self, event: events.Event, update: bytes = b"") -> Reply | None:
         """One event, durable with all it leads to before anybody is answered."""
-        after, effects = step(self.terms, self.run, event)
+        after, effects = step(self.rules, self.run, event)
         if after is not self.run:
             self.journal.append(dump_event(event))
         accepted = any(isinstance(effect, Reply) and effect.fate is Fate.ACCEPTED for effect in effects)
@@ -106,11 +106,11 @@ class SimulatedAggregator:
             return
         if here.ref != effect.ref:
             return
-        running = RunningSum(self.spec, self.terms.up(self.consensus.stage))
+        running = self.sums.begin(self.consensus.stage)
         for name in here.survivors:
             running.add(0, self.updates[here.ref, name])
         try:
-            after = opener_of(self.terms.spec)(self.terms, self.run, self.encoded(), running.total()).consensus
+            after = self.sums.open(self.run, self.encoded(), running.total()).consensus
         except UnusableSum as error:
             self.tell(events.SumFailed(at=self.clock, ref=here.ref, reason=str(error)))
             return
@@ -131,7 +131,7 @@ class SimulatedAggregator:
         """The run as its journal tells it."""
         run = replace(START, spec_sha256=self.spec.digest())
         for body in self.journal:
-            run, _ = step(self.terms, run, load_event(body, "r1"))
+            run, _ = step(self.rules, run, load_event(body, "r1"))
         return run
 
     def crash(self) -> None:
@@ -166,6 +166,6 @@ class SimulatedAggregator:
 
     def wanted_of(self, name: str) -> list[pb.Assignment]:
         """What a stream that is opened now is sent."""
-        facts = stage_facts(self.spec, self.spec_bytes, self.run, self.encoded())
-        wanted = assignments(self.spec, self.run, name)
+        facts = stage_facts(self.sums, self.spec_bytes, self.run, self.encoded())
+        wanted = assignments(self.rules, self.run, name)
         return [pb.Assignment.FromString(body) for body in encoded(facts, self.run, name, wanted)]

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import numpy as np
 
 from aggregator.run import events as run_events
-from aggregator.run.effects import Reply
+from aggregator.run.attempts import Reply
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Consensus, FloatArray

@@ -66,7 +66,7 @@ def update(aggregator: Service, run_id: str) -> tuple[pb.UpdateHeader, bytes]:
     """An update of zeros for the open round."""
     runner = aggregator.run_registry.runners[run_id]
     assert runner.run.attempt is not None
-    layout = runner.terms.up(runner.consensus.stage)
+    layout = runner.terms.up(runner.round_sum.consensus.stage)
     ref = types.RoundRef(run_id=run_id, round=runner.run.attempt.ref.round, attempt=runner.run.attempt.ref.attempt)
     payload = bytes(8 * layout.size)
     return pb.UpdateHeader(ref=ref, tensor=header_of(payload, layout, types.DTYPE_FLOAT64)), payload
@@ -160,7 +160,7 @@ async def test_a_crowd_of_daemons_gets_the_answer_that_any_cohort_gets(tmp_path:
         while not runner.run.status.over:
             await runner.changed.wait(runner.changed.version)
         alone = simulate(method_of(runner.spec), [ArrayColumns(data[name]) for name in sorted(data)])
-        assert relative(runner.consensus.broadcast.tensor, alone.consensus.broadcast.tensor) <= 1e-12
+        assert relative(runner.round_sum.consensus.broadcast.tensor, alone.consensus.broadcast.tensor) <= 1e-12
 
 
 class Bare(RoundServiceServicer):

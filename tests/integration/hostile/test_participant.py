@@ -84,7 +84,7 @@ async def fuzz(attacked: Attacked, channels: list[grpc.aio.Channel], draw: rando
     """One hostile call, whatever the run does meanwhile; what it got."""
     runner = attacked.runner
     here = runner.run.attempt
-    layout = runner.terms.up(runner.consensus.stage)
+    layout = runner.terms.up(runner.round_sum.consensus.stage)
     place = (here.ref.round, here.ref.attempt) if here else (0, 1)
     dtype = update_dtype(runner.spec)
     shape = (layout.rows, layout.columns, layout.scalars)
@@ -142,7 +142,7 @@ async def test_whatever_it_sends_the_honest_ones_finish_with_the_right_answer(
             told += await attack_run(attacked, channels, draw)
             run, other = attacked.runner.run, attacked.runner.run.run_id
             assert run.status.value == "finished", run.reason
-            got = attacked.runner.consensus.broadcast.tensor
+            got = attacked.runner.round_sum.consensus.broadcast.tensor
             assert relative(got, alone.consensus.broadcast.tensor) <= 1e-10
             levels.append(memory_kib())
         assert failures_told(aggregator) == 0
@@ -186,6 +186,9 @@ async def test_an_upload_that_says_no_more_is_cut_and_costs_the_others_nothing(t
         stub = RoundServiceStub(await enrol(aggregator, run_id, spec, own))
         runner = aggregator.run_registry.runners[run_id]
         layout = runner.terms.method.stages[0].up
+        async with asyncio.timeout(PATIENCE):
+            while runner.run.attempt is None:  # until the others have enrolled, an update would be late
+                await runner.changed.wait(runner.changed.version)
         call = stub.SubmitUpdate(timeout=PATIENCE)
         header = pb.UpdateHeader()
         header.ref.run_id, header.ref.attempt = run_id, 1

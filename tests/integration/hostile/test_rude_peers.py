@@ -14,7 +14,7 @@ import grpc
 import pytest
 from cryptography.hazmat.primitives import hashes
 
-from aggregator.service.watchers import cut_expired
+from aggregator.service.serve import cut_expired
 from dcfpca.identity import Role
 from dcfpca.pki import load_credentials
 from dcfpca.v1 import admin_pb2, rounds_pb2

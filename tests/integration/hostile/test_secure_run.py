@@ -60,7 +60,7 @@ def scene_of(runner: Runner, other_run: str) -> Scene:
     """What the hostile one knows of the run."""
     here = runner.run.attempt
     round, attempt = (here.ref.round, here.ref.attempt) if here else (0, 1)
-    layout = runner.terms.up(runner.consensus.stage)
+    layout = runner.terms.up(runner.round_sum.consensus.stage)
     shape = (layout.rows, layout.columns, layout.scalars)
     return Scene(runner.run.run_id, round, attempt, *shape, HOSTILE, types_pb2.DTYPE_UINT64, other_run)
 
@@ -107,7 +107,7 @@ async def test_changed_messages_of_set_up_and_rounds_cost_nobody_the_right_answe
             runner = await proposed(aggregator, operator, spec)
             told += await attack_run(runner, channels, said, draw, other)
             assert runner.run.status.value == "finished", runner.run.reason
-            got, other = runner.consensus.broadcast.tensor, runner.run.run_id
+            got, other = runner.round_sum.consensus.broadcast.tensor, runner.run.run_id
             assert relative(got, alone.consensus.broadcast.tensor) <= 1e-9
             levels.append(memory_kib())
         assert failures_told(aggregator) == 0

@@ -45,7 +45,7 @@ async def running(
             Run(run_id="r1", created_at=thread.now()), spec.canonical(), "request-1", method_of(spec).begin()
         )
     (stored,) = store.load_runs()
-    made = Runner(StoredRun(*(getattr(stored, name) for name in StoredRun.__slots__)), thread, lambda: None)
+    made = Runner(StoredRun(*(getattr(stored, name) for name in StoredRun.__slots__)), thread, lambda _: None)
     await (made.start() if fresh else made.restart())
     try:
         for name in NAMES:
@@ -60,7 +60,7 @@ def update_of(made: Runner, who: str, value: float) -> tuple[events.UpdateReceiv
     """An update of the open round, all of one value, in one piece."""
     here = made.run.attempt
     assert here is not None
-    body = np.full(made.terms.up(made.consensus.stage).size, value).tobytes()
+    body = np.full(made.terms.up(made.round_sum.consensus.stage).size, value).tobytes()
     digest = hashlib.sha256(body).digest()
     event = events.UpdateReceived(at=0.0, sha256=digest, size=len(body), ref=here.ref, participant=who)
     return event, (UpdateKey(here.ref, who, event.sha256), 0, body)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from aggregator.run import events
-from aggregator.run.round_rules import awaited
+from aggregator.run.rules import awaited
 from aggregator.run.secure_sum import full_roster, opening_of, terms_of
 from aggregator.run.state import Run
 from aggregator.runner import Runner
@@ -45,7 +45,7 @@ async def running(path: Path, open_store: OpenStore) -> AsyncIterator[tuple[Runn
         begun = method_of(SPEC).begin()
         store.create_run(Run(run_id="r1", created_at=thread.now()), SPEC.canonical(), "request-1", begun)
     (stored,) = store.load_runs()
-    made = Runner(stored, thread, lambda: None)
+    made = Runner(stored, thread, lambda _: None)
     await (made.start() if fresh else made.restart())
     try:
         yield made, store
@@ -87,7 +87,7 @@ class Members:
             side.complete(full_roster(fixed), shares_for(name, sealed))
 
     def masked(self, made: Runner, name: str) -> Masked:
-        said = self.sides[name].answer(self.opening(made), self.update(made.consensus, name))
+        said = self.sides[name].answer(self.opening(made), self.update(made.round_sum.consensus, name))
         assert isinstance(said, Masked)
         return said
 
@@ -148,14 +148,14 @@ async def test_a_restart_in_every_phase_goes_on_where_the_run_was(open_store: Op
         members.complete(made)
         assert await members.send(made, "ann", "bob") == [Fate.ACCEPTED] * 2
     async with running(path, open_store) as (made, _):
-        assert awaited(made.spec, made.run) == ("cem", "dag")
+        assert awaited(made.rules, made.run) == ("cem", "dag")
         assert await members.send(made, "ann") == [Fate.DUPLICATE]
-        before = made.consensus
+        before = made.round_sum.consensus
         assert await members.send(made, "cem", "dag") == [Fate.ACCEPTED] * 2
         await until_round(made, 1)
         message = TensorMessage.unflatten(made.terms.method.stages[0].up, members.total(before))
         wanted = made.terms.method.advance(before, Total(message, len(NAMES)))
-        assert np.allclose(made.consensus.broadcast.flat(), wanted.broadcast.flat(), rtol=1e-6)
+        assert np.allclose(made.round_sum.consensus.broadcast.flat(), wanted.broadcast.flat(), rtol=1e-6)
     async with running(path, open_store) as (made, _):
         assert made.run.attempt is not None
         assert made.run.attempt.ref.attempt == 1
@@ -179,9 +179,9 @@ async def test_a_lost_update_is_asked_for_again_and_comes_as_the_same_bytes(
     async with running(path, open_store) as (made, _):
         assert made.run.attempt is not None
         assert made.run.attempt.ref == ref
-        assert awaited(made.spec, made.run) == ("bob", "dag")
+        assert awaited(made.rules, made.run) == ("bob", "dag")
         assert members.masked(made, "bob").values.tobytes() == first
-        opening, before = members.opening(made), made.consensus
+        opening, before = members.opening(made), made.round_sum.consensus
         assert await members.send(made, "bob", "dag") == [Fate.ACCEPTED] * 2
         await until_round(made, 1)
         kept = run_rows.kept_opened_sum(made._store.store.connection, "r1", 0)
@@ -210,7 +210,7 @@ async def test_a_successor_on_another_machine_is_sent_again_what_was_not_summed(
         await members.send(made, "ann", "bob", "cem")
         first = members.masked(made, "bob").values.tobytes()
     async with running(tmp_path / "two", on) as (made, _):
-        assert awaited(made.spec, made.run) == NAMES
+        assert awaited(made.rules, made.run) == NAMES
         assert members.masked(made, "bob").values.tobytes() == first
         await through_round(members, made)
     async with running(tmp_path / "one", on) as (made, _):

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.rpc.audit_redaction import shown_to
 from aggregator.store import audit
-from aggregator.store.audit import Signer
+from aggregator.store.audit import Signer, shown_to
 from aggregator.store.store import Store
 from dcfpca.errors import BadMessage
 from dcfpca.identity import Identity, Role

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 import pytest
 
 from aggregator.config import Limits
+from aggregator.rpc.answers import Overloaded
 from aggregator.rpc.guard import CallLimiter
-from aggregator.rpc.status_errors import Overloaded
 
 
 def test_an_operator_with_every_watch_open_can_still_act() -> None:

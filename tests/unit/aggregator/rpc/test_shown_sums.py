@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from aggregator.announced_round import encoded_consensus
 from aggregator.rpc.assignment_messages import StageFacts, encoded, stage_facts
 from aggregator.run.assignments import assignments
 from aggregator.store.run_rows import StoredSum
+from aggregator.sums import encoded_consensus, sums_of
 from dcfpca.methods import method_of
 from dcfpca.secagg.checking_turns import members_in_turn
 from dcfpca.v1 import rounds_pb2 as pb
@@ -26,11 +26,13 @@ def waiting() -> WaitingRun:
 def facts_of(waiting: WaitingRun, size: int, round: int = ROUND - 1) -> StageFacts:
     method = method_of(waiting.spec)
     shown = StoredSum(round, pb.SumHeader(tag=7).SerializeToString(), bytes(size))
-    return stage_facts(waiting.spec, b"", waiting.run, encoded_consensus(method.stages[0].down, method.begin()), shown)
+    return stage_facts(
+        sums_of(waiting.terms), b"", waiting.run, encoded_consensus(method.stages[0].down, method.begin()), shown
+    )
 
 
 def opened_to(waiting: WaitingRun, facts: StageFacts, name: str) -> pb.RoundOpened:
-    (message,) = encoded(facts, waiting.run, name, assignments(waiting.spec, waiting.run, name))
+    (message,) = encoded(facts, waiting.run, name, assignments(waiting.rules, waiting.run, name))
     return pb.Assignment.FromString(message).round_opened
 
 

@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from aggregator.run import events
-from aggregator.run.backup_recovery import ShownTicket, catch_up, newer_attempt, renumbered, ticket_of
-from aggregator.run.effects import Discard, RenumberConsensus
-from aggregator.run.round_rules import deadline
+from aggregator.run.attempts import Discard, RenumberConsensus, ticket_of
+from aggregator.run.backup_recovery import ShownTicket, catch_up, newer_attempt, renumbered
+from aggregator.run.rules import RoundRules, deadline, rules_of
 from aggregator.run.state import Attempt, Phase, Run, Status
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Outcome
 from dcfpca.run_references import AttemptRef
+from dcfpca.spec import RunSpec
+from dcfpca.terms import Terms
 from tests.support.rules import NAMES, Machine, spec_of
 
 HERE, THERE = b"h" * 32, b"t" * 32
@@ -32,6 +34,10 @@ def ticket(run: Run, consensus: bytes = HERE) -> ShownTicket:
     assert run.attempt is not None
     sealed = ticket_of(run, run.attempt, consensus)
     return ShownTicket(run.attempt.ref, consensus, sealed)
+
+
+def rules(spec: RunSpec) -> RoundRules:
+    return rules_of(Terms.of(spec))
 
 
 def ahead(number: int, attempt: int = 1, *, same: bool = False) -> events.NewerAttemptShown:
@@ -102,7 +108,7 @@ def test_a_run_from_before_tickets_believes_none() -> None:
 
 def test_a_run_set_back_goes_on_with_its_consensus_beyond_the_last_round_that_was_opened() -> None:
     spec, run = spec_of(method="gradient"), at_round(4)
-    after, effects = catch_up(spec, run, ahead(6))
+    after, effects = catch_up(rules(spec), run, ahead(6))
     assert place(after) == ("running", 7, 1)
     assert effects == (Discard(AttemptRef("r1", 4, 1)), RenumberConsensus(7))
     assert "restored from a backup" in after.reason
@@ -112,7 +118,7 @@ def test_a_run_set_back_goes_on_with_its_consensus_beyond_the_last_round_that_wa
 
 
 def test_sites_ahead_within_the_round_cost_an_attempt_that_does_not_count() -> None:
-    after, effects = catch_up(spec_of(method="gradient"), at_round(4, 2), ahead(4, 5, same=True))
+    after, effects = catch_up(rules(spec_of(method="gradient")), at_round(4, 2), ahead(4, 5, same=True))
     assert place(after) == ("running", 4, 6)
     assert after.attempt is not None
     assert after.attempt.first_attempt == 6
@@ -121,20 +127,20 @@ def test_sites_ahead_within_the_round_cost_an_attempt_that_does_not_count() -> N
 
 def test_another_consensus_for_the_open_round_is_never_announced() -> None:
     """The run has reached round 6 again by another way; a site that comes late has seen the first round 6."""
-    after, _ = catch_up(spec_of(method="gradient"), at_round(6, 3), ahead(6, 1, same=False))
+    after, _ = catch_up(rules(spec_of(method="gradient")), at_round(6, 3), ahead(6, 1, same=False))
     assert place(after) == ("running", 7, 1)
 
 
 @pytest.mark.parametrize("event", [ahead(3), ahead(3, 9), ahead(4, 1, same=True)])
 def test_a_run_that_is_beyond_already_does_not_move(event: events.NewerAttemptShown) -> None:
     run = at_round(4, 2)
-    assert catch_up(spec_of(method="gradient"), run, event) == (run, ())
+    assert catch_up(rules(spec_of(method="gradient")), run, event) == (run, ())
 
 
 def test_the_rounds_that_sites_agreed_to_are_not_exceeded() -> None:
     spec = spec_of(method="gradient", rounds=10)
-    assert place(catch_up(spec, at_round(4), ahead(spec.last_round - 1))[0]) == ("running", spec.last_round, 1)
-    after, effects = catch_up(spec, at_round(4), ahead(spec.last_round))
+    assert place(catch_up(rules(spec), at_round(4), ahead(spec.last_round - 1))[0]) == ("running", spec.last_round, 1)
+    after, effects = catch_up(rules(spec), at_round(4), ahead(spec.last_round))
     assert after.status is Status.FINISHED
     assert "its rounds are used up" in after.reason
     assert effects == (Discard(AttemptRef("r1", 4, 1)), RenumberConsensus(4, final=True))
@@ -144,18 +150,18 @@ def test_the_rounds_that_sites_agreed_to_are_not_exceeded() -> None:
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_a_run_set_back_to_its_opening_goes_on_under_a_number_that_no_site_has_seen(number: int) -> None:
-    after, effects = catch_up(spec_of(), at_round(number), ahead(5))
+    after, effects = catch_up(rules(spec_of()), at_round(number), ahead(5))
     assert place(after) == ("running", 6, 1)
     assert effects == (Discard(AttemptRef("r1", number, 1)), RenumberConsensus(6))
 
 
 def test_a_store_from_before_the_run_began_ends_it() -> None:
     enrolling = Run(run_id="r1", created_at=0.0, seal=b"k" * 32)
-    assert catch_up(spec_of(), enrolling, ahead(5))[0].status is Status.FAILED
+    assert catch_up(rules(spec_of()), enrolling, ahead(5))[0].status is Status.FAILED
 
 
 def test_a_paused_run_is_moved_and_stays_paused() -> None:
-    after, _ = catch_up(spec_of(method="gradient"), at_round(4, status=Status.PAUSED), ahead(6))
+    after, _ = catch_up(rules(spec_of(method="gradient")), at_round(4, status=Status.PAUSED), ahead(6))
     assert place(after) == ("paused", 7, 1)
 
 
@@ -171,7 +177,7 @@ def restarted(at: float, **keys: Any) -> Machine:
 
 def test_after_a_restart_a_quorum_has_the_time_of_a_round_to_come_back() -> None:
     machine = restarted(at=400.0)
-    assert deadline(machine.spec, machine.run) == 500.0
+    assert deadline(machine.rules, machine.run) == 500.0
     assert machine.run.attempt is not None
     assert machine.run.attempt.ref.attempt == 1
 
@@ -180,7 +186,7 @@ def test_a_deadline_that_is_further_away_stays_where_it_was() -> None:
     machine = restarted(at=10.0)
     for name in NAMES[:3]:
         machine.tell(events.Joined, participant=name)
-    assert deadline(machine.spec, machine.run) == 100.0
+    assert deadline(machine.rules, machine.run) == 100.0
     assert machine.place[:3] == ("running", 0, 1)
 
 
@@ -191,7 +197,7 @@ def test_an_attempt_whose_time_ran_out_in_a_restart_is_opened_anew_and_does_not_
     assert machine.place[:3] == ("running", 0, 1)
     machine.tell(events.Joined, participant=NAMES[2])
     assert machine.place[:3] == ("running", 0, 2)
-    assert deadline(machine.spec, machine.run) == 500.0
+    assert deadline(machine.rules, machine.run) == 500.0
     assert machine.run.attempt is not None
     assert machine.run.attempt.first_attempt == 2
 
@@ -222,7 +228,7 @@ def test_an_enrolment_that_ran_out_in_a_restart_waits_for_answers() -> None:
     machine = Machine(spec_of(enrol_seconds=30))
     machine.at = 400.0
     machine.tell(events.Restarted)
-    assert deadline(machine.spec, machine.run) == 430.0
+    assert deadline(machine.rules, machine.run) == 430.0
     machine.enrol(*NAMES)
     assert machine.run.restarted_at == 0.0
-    assert deadline(machine.spec, machine.run) == 500.0
+    assert deadline(machine.rules, machine.run) == 500.0

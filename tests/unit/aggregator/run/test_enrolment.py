@@ -6,8 +6,8 @@ import pytest
 
 from aggregator.run import events
 from aggregator.run.assignments import Kind, assignments
-from aggregator.run.effects import Discard, Sum
-from aggregator.run.round_rules import awaited, deadline
+from aggregator.run.attempts import Discard, Sum
+from aggregator.run.rules import awaited, deadline
 from dcfpca.run_references import AttemptRef
 from dcfpca.wire.receipt import Fate
 from tests.support.rules import NAMES, Machine, spec_of
@@ -37,7 +37,7 @@ def test_closing_a_second_time_changes_nothing() -> None:
 
 def test_enrolment_ends_at_its_deadline() -> None:
     machine = Machine(spec_of(enrol_seconds=30))
-    assert deadline(machine.spec, machine.run) == 30
+    assert deadline(machine.rules, machine.run) == 30
 
 
 def test_too_few_fail_the_run_with_every_reason() -> None:
@@ -93,7 +93,7 @@ def test_one_who_withdraws_before_the_start_is_not_in_the_cohort() -> None:
 
 def test_one_who_withdraws_is_no_longer_waited_for() -> None:
     machine = Machine().enrol(*NAMES).upload("ann", "bob", "cem")
-    assert awaited(machine.spec, machine.run) == ("dag",)
+    assert awaited(machine.rules, machine.run) == ("dag",)
     machine.say(events.Responded, "dag", accept=False, reasons=("cohort too small",))
     assert machine.place == ("running", 0, 1, "summing")
     assert Sum(AttemptRef("r1", 0, 1)) in machine.effects
@@ -145,7 +145,7 @@ def test_withdrawing_in_mid_round_of_a_plain_run_lets_it_go_on() -> None:
 def test_those_who_enrolled_in_a_run_that_never_began_are_told_of_its_end() -> None:
     machine = Machine(spec_of()).enrol("ann")
     machine.tell(events.EnrolmentClosed, overdue=True)
-    (told,) = assignments(machine.spec, machine.run, "ann")
+    (told,) = assignments(machine.rules, machine.run, "ann")
     assert told.kind is Kind.RUN_FINISHED
     assert machine.run.status.value == "failed"
-    assert assignments(machine.spec, machine.run, "bob") == []
+    assert assignments(machine.rules, machine.run, "bob") == []

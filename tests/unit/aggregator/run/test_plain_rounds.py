@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from aggregator.run import events
-from aggregator.run.effects import Accumulate, Discard, Sum
-from aggregator.run.round_rules import awaited, deadline
+from aggregator.run.attempts import Accumulate, Discard, Sum
+from aggregator.run.rules import awaited, deadline
 from dcfpca.run_references import AttemptRef
 from dcfpca.secagg import Advert, Misfit
 from dcfpca.wire.receipt import Fate
@@ -128,7 +128,7 @@ def test_one_who_speaks_again_is_waited_for_again() -> None:
     machine = running(quorum=3).upload("ann", "bob", "cem").overdue().reach()
     assert machine.say(events.UpdateReceived, "dag", round=0, attempt=1, sha256=b"z" * 32, size=8).fate is Fate.LATE
     machine.upload("ann", "bob", "cem")
-    assert awaited(machine.spec, machine.run) == ("dag",)
+    assert awaited(machine.rules, machine.run) == ("dag",)
 
 
 def test_one_who_speaks_out_of_turn_is_not_waited_for_again() -> None:
@@ -154,7 +154,7 @@ def test_leaving_completes_a_phase_that_waited_for_nobody_else() -> None:
 def test_one_who_comes_back_is_waited_for() -> None:
     machine = running().tell(events.Left, participant="dag").tell(events.Joined, participant="dag")
     machine.upload("ann", "bob", "cem")
-    assert awaited(machine.spec, machine.run) == ("dag",)
+    assert awaited(machine.rules, machine.run) == ("dag",)
 
 
 def test_joining_without_having_left_changes_nothing() -> None:
@@ -176,7 +176,7 @@ def test_a_round_is_tried_again_then_pauses_with_the_reason() -> None:
 def test_nothing_is_taken_while_paused() -> None:
     machine = running(max_attempts=1).overdue()
     assert machine.say(events.UpdateReceived, "ann", sha256=b"d" * 32, size=8).fate is Fate.LATE
-    assert deadline(machine.spec, machine.run) is None
+    assert deadline(machine.rules, machine.run) is None
 
 
 def test_a_resumed_run_takes_up_the_same_round_with_new_attempts() -> None:

@@ -8,9 +8,8 @@ import pytest
 
 from aggregator.run import events, waiting
 from aggregator.run.assignments import Kind, assignments
-from aggregator.run.effects import Accumulate, Discard, Reply, Sum
-from aggregator.run.endings import why_not_finished, why_not_resumed
-from aggregator.run.round_rules import awaited, deadline
+from aggregator.run.attempts import Accumulate, Discard, Reply, Sum, why_not_finished
+from aggregator.run.rules import awaited, deadline
 from aggregator.run.secure_sum import check_misfit
 from aggregator.run.state import Status
 from aggregator.runner import needs_checkpoint
@@ -25,7 +24,7 @@ from tests.support.secure_rules import WaitingRun
 
 
 def kinds(run: WaitingRun, name: str) -> list[Kind]:
-    return [one.kind for one in assignments(run.spec, run.run, name)]
+    return [one.kind for one in assignments(run.rules, run.run, name)]
 
 
 def test_a_run_is_set_up_once_and_a_round_is_one_message_of_everybody() -> None:
@@ -69,7 +68,7 @@ def test_no_round_closes_without_a_member_however_late_it_is() -> None:
     run.at = 100.0
     run.overdue()
     assert run.place == ("running", 0, 1, "uploading")
-    assert awaited(run.spec, run.run) == ("dag",)
+    assert awaited(run.rules, run.run) == ("dag",)
 
 
 def test_a_silent_member_is_awaited_since_the_opening_and_one_that_left_since_then() -> None:
@@ -91,20 +90,20 @@ def test_the_run_pauses_when_its_patience_ends_and_names_who_is_missing_and_what
     )
     run.at = 100.0
     run.overdue()
-    assert deadline(run.spec, run.run) == 500.0
+    assert deadline(run.rules, run.run) == 500.0
     run.at = 500.0
     run.overdue()
     assert run.run.status is Status.PAUSED
     assert "dag" in run.run.reason
     assert "disk full" in run.run.reason
-    assert deadline(run.spec, run.run) is None
+    assert deadline(run.rules, run.run) is None
 
 
 def test_patience_with_an_absent_member_does_not_wait_for_the_deadline_of_the_round() -> None:
     run = WaitingRun(patience=10).set_up()
     run.at = 20.0
     run.tell(events.Left, participant="dag")
-    assert deadline(run.spec, run.run) == 30.0
+    assert deadline(run.rules, run.run) == 30.0
     run.at = 30.0
     assert run.overdue().run.status is Status.PAUSED
 
@@ -125,7 +124,7 @@ def test_resume_goes_on_in_the_same_attempt_with_what_was_accepted() -> None:
     run.at = 1000.0
     run.tell(events.Resumed)
     assert run.place == ("running", 0, 1, "uploading")
-    assert deadline(run.spec, run.run) == 1010.0
+    assert deadline(run.rules, run.run) == 1010.0
     assert run.update("dag").place == ("running", 0, 1, "summing")
 
 
@@ -171,7 +170,7 @@ def test_a_misfit_opens_the_round_again_with_it_and_with_the_same_exponents() ->
     (told,) = run.run.complaints
     assert (told.participant, told.error, told.accused) == ("ann", "Misfit", "")
     assert "its update of round 0 does not fit" in told.sentence
-    assert awaited(run.spec, run.run) == NAMES
+    assert awaited(run.rules, run.run) == NAMES
     assert kinds(run, "ann") == [Kind.ROUND_OPENED]
 
 
@@ -198,7 +197,7 @@ def test_lost_updates_are_asked_for_again_in_the_same_attempt() -> None:
     run = WaitingRun().set_up().update()
     run.tell(events.UpdatesLost, round=0, attempt=1, reason="torn", participants=("bob",))
     assert run.place == ("running", 0, 1, "uploading")
-    assert awaited(run.spec, run.run) == ("bob",)
+    assert awaited(run.rules, run.run) == ("bob",)
     assert kinds(run, "bob") == [Kind.ROUND_OPENED]
     assert run.update("bob").place[3] == "summing"
 
@@ -208,7 +207,7 @@ def test_after_a_restart_members_have_the_time_of_a_round_to_come_back() -> None
     run.tell(events.Left, participant="dag")
     run.at = 5000.0
     run.tell(events.Restarted)
-    assert deadline(run.spec, run.run) == 5000.0 + run.spec.round_seconds
+    assert deadline(run.rules, run.run) == 5000.0 + run.spec.round_seconds
 
 
 def test_a_withdrawal_pauses_the_run_which_cannot_be_resumed() -> None:
@@ -216,7 +215,7 @@ def test_a_withdrawal_pauses_the_run_which_cannot_be_resumed() -> None:
     run.say(events.Responded, "bob", accept=False, reasons=("we changed our mind",))
     assert run.run.status is Status.PAUSED
     assert "bob has withdrawn: we changed our mind; finish the run with the consensus it has" in run.run.reason
-    assert "bob" in why_not_resumed(run.run)
+    assert "bob" in run.rules.why_not_resumed(run.run)
     assert run.tell(events.Resumed).run.status is Status.PAUSED
     assert run.tell(events.FinishedByOperator, reason="enough").run.status is Status.FINISHED
 
@@ -226,7 +225,7 @@ def test_before_the_first_consensus_a_withdrawal_or_a_revocation_leaves_only_an_
     run.say(events.Responded, "bob", accept=False, reasons=("too small a cohort",))
     assert run.run.reason == "bob has withdrawn: too small a cohort; abort it, for it has no result yet"
     run.say(events.Responded, "cem", accept=False, reasons=())
-    assert why_not_resumed(run.run).startswith("bob, cem have withdrawn")
+    assert run.rules.why_not_resumed(run.run).startswith("bob, cem have withdrawn")
     other = WaitingRun().set_up()
     other.tell(events.MemberRevoked, participant="bob")
     assert other.run.reason == "bob was revoked; abort it, for it has no result yet"

@@ -9,7 +9,7 @@ import pytest
 
 from aggregator.config import StoreSection
 from aggregator.run.state import Run, Status
-from aggregator.service.watchers import delete_expired, expired
+from aggregator.service.serve import delete_expired, expired
 from aggregator.store import audit
 from dcfpca.v1 import admin_pb2 as pb
 from tests.support.rules import spec_of

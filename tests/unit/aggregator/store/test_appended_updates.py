@@ -139,7 +139,7 @@ def test_after_a_full_disk_what_was_kept_is_there_and_the_rest_is_sent_again(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
-        patched.setattr("aggregator.store.appended_updates.os.fdopen", full)
+        patched.setattr("aggregator.store.update_files.os.fdopen", full)
         with pytest.raises(StoreFailed, match="cannot be kept"):
             updates.add_last([BOB, CEM])
     assert [updates.received(one[0]) for one in (ANN, BOB, CEM)] == [24, 0, 0]

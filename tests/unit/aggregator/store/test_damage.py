@@ -22,8 +22,7 @@ from aggregator.store.audit import Signer
 from aggregator.store.codec import dump_consensus
 from aggregator.store.examination import examine
 from aggregator.store.run_rows import HeldRun, StoredRun, run_ids
-from aggregator.store.sqlite_store import mark_file
-from aggregator.store.store import Commit, Store
+from aggregator.store.store import Commit, Store, mark_file
 from aggregator.store.thread import StoreThread
 from dcfpca.errors import DcfpcaError, UnusableState
 from dcfpca.methods import method_of

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from aggregator.run import events
-from aggregator.run.rules import step
+from aggregator.run.rules import rules_of, step
 from aggregator.run.state import Run
 from aggregator.runner import needs_checkpoint
 from aggregator.store.codec import dump_consensus, dump_event, dump_run, load_consensus, load_event, load_run
@@ -120,12 +120,12 @@ def test_replaying_the_journal_gives_the_live_run(
     try:
         start = replace(start, spec_sha256=spec.digest())
         store.create_run(start, spec.canonical(), "request", method_of(spec).begin())
-        live, seq, rest, terms = start, 0, list(told), Terms.of(spec)
+        live, seq, rest, rules = start, 0, list(told), rules_of(Terms.of(spec))
         while rest:
             size = data.draw(st.integers(1, len(rest)))
             batch, rest, before, journal = rest[:size], rest[size:], live, []
             for event in batch:
-                after, _ = step(terms, live, event)
+                after, _ = step(rules, live, event)
                 if after is not live:
                     journal.append(event)
                 live = after
@@ -204,9 +204,9 @@ def test_what_arrived_before_a_restart_is_found_again(tmp_path: Path) -> None:
     key, other = (UpdateKey(AttemptRef("r1", 1, 1), "ann", digit * 32) for digit in (b"d", b"e"))
     UpdateFiles(tmp_path / "updates").add(key, 0, b"12345678")
     again = UpdateFiles(tmp_path / "updates")
-    assert not again.is_loaded(key.ref)
+    assert key.ref not in again.loaded
     again.load(key.ref)
-    assert again.is_loaded(key.ref)
+    assert key.ref in again.loaded
     assert again.received(key) == 8
     assert again.has_other(other)
     again.forget(key)
@@ -218,7 +218,7 @@ def test_questions_about_attempts_that_are_not_open_are_answered_and_not_remembe
     updates = UpdateFiles(tmp_path / "updates")
     key = UpdateKey(AttemptRef("r1", 9, 9), "ann", b"d" * 32)
     assert updates.received(key) == 0
-    assert not updates.is_loaded(key.ref)
+    assert key.ref not in updates.loaded
 
 
 def test_an_attempt_that_is_over_takes_its_pieces_and_earlier_ones_along_and_no_later_ones(

@@ -10,8 +10,7 @@ import pytest
 
 from aggregator.run.state import Attempt, Phase, Run, Status
 from aggregator.store.codec import dump_run
-from aggregator.store.database import VERSION, explained
-from aggregator.store.database_port import row_checksum
+from aggregator.store.database import VERSION, explained, row_checksum
 from aggregator.store.examination import examine
 from aggregator.store.run_rows import HeldRun, StoredRun
 from aggregator.store.store import Store

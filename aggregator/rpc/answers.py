@@ -1,17 +1,32 @@
-"""From errors to gRPC statuses; the status message carries the sentence and the hint."""
+"""What a caller is told: a receipt for a message, or a status for an error, with its sentence and hint."""
 
 from __future__ import annotations
 
 import traceback
+from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
 
+from aggregator.run.attempts import ACCEPTED, Reply
+from aggregator.run_registry import RunRegistry
+from aggregator.runner import Runner
 from aggregator.store.database import StoreFailed
+from aggregator.trust import caller
 from dcfpca.errors import BadIdentity, BadInput, BadMessage, DcfpcaError, Refused
+from dcfpca.identity import Role
 from dcfpca.logs import log
+from dcfpca.v1.types_pb2 import FATE_ACCEPTED, FATE_DUPLICATE, FATE_LATE, FATE_REJECTED, Receipt
+from dcfpca.wire.receipt import Fate
 
 Code = grpc.StatusCode
+
+_FATES = {
+    Fate.ACCEPTED: FATE_ACCEPTED,
+    Fate.DUPLICATE: FATE_DUPLICATE,
+    Fate.REJECTED: FATE_REJECTED,
+    Fate.LATE: FATE_LATE,
+}
 
 
 class Missing(DcfpcaError):
@@ -85,3 +100,34 @@ def as_dcfpca_error(error: Exception, method: str) -> DcfpcaError:
         where=f"{where.filename}:{where.lineno}",
     )
     return Defect("the aggregator failed at this call; its log says more", "report it with the log")
+
+
+def receipt(reply: Reply | None) -> Receipt:
+    """The receipt that tells the sender this reply; without one the message was accepted."""
+    reply = reply or ACCEPTED
+    return Receipt(fate=_FATES[reply.fate], reason=reply.reason)
+
+
+def logged_receipt(registry: RunRegistry, what: str, reply: Reply | None, **about: Any) -> Receipt:
+    """The same, after counting and logging what became of the message."""
+    reply = reply or ACCEPTED
+    registry.telemetry.message(what, reply.fate.value)
+    # Late messages are normal: a phase closes once it has enough answers.
+    level: Any = "warning" if reply.fate is Fate.REJECTED else "debug"
+    word = "update" if what == "update" else "message"
+    log(f"{word}_{reply.fate.value}", level=level, message=what, reason=reply.reason or None, **about)
+    return Receipt(fate=_FATES[reply.fate], reason=reply.reason)
+
+
+def runner_of(registry: RunRegistry, run_id: str) -> Runner:
+    """The run of this id; raises Missing, or what is wrong with a run that cannot be served.
+
+    A participant is told to try again later: a run that is held is not over.
+    """
+    runner = registry.runners.get(run_id)
+    if held := registry.held.get(run_id):
+        kind = StoreFailed if caller().identity.role is Role.PARTICIPANT else OutOfTurn
+        raise kind(f"run {run_id} cannot be served: {held.reason}", held.hint)
+    if runner is None:
+        raise Missing(f"there is no run {run_id[:80]!r}", "`dcfpca run list` shows them")
+    return runner
