@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dcfpca.errors import BadMessage
 from dcfpca.rpca.column_blocks import ScaledColumns
-from dcfpca.rpca.method import Columns, Consensus, FloatArray, ResultBlock, TensorMessage, Total, Verdict
+from dcfpca.rpca.method import Columns, Consensus, FloatArray, Outcome, ResultBlock, TensorMessage, Total, Verdict
 from dcfpca.rpca.refinement.hidden_entries import HiddenColumns
 from dcfpca.rpca.stage import LocalFit, Partition, PartTask, Snapshot, Stage, View
 from dcfpca.rpca.stage_checks import APART, same_gaps
@@ -84,8 +84,14 @@ class Method:
         return Consensus(0, first.name, first.down.zeros())
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
-        """The consensus after this round's sum; sets `outcome` when the run is over."""
-        after = self.stage(consensus.stage).advance(consensus, total)
+        """The consensus after this round's sum; sets `outcome` when the run is over.
+
+        A sum of true updates has decompositions. One that has none, because some of them were made up, ends the run.
+        """
+        try:
+            after = self.stage(consensus.stage).advance(consensus, total)
+        except np.linalg.LinAlgError:
+            return replace(consensus, outcome=Outcome.DIVERGED)
         if after.stage == consensus.stage or after.broadcast.tensor.size + after.broadcast.scalars.size:
             return after
         return replace(after, broadcast=self.stage(after.stage).down.zeros())

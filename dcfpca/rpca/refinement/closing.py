@@ -46,9 +46,10 @@ FEW_ROWS_OR_COLUMNS = Patience(8, 0.5)  # thresholds fall slowly there, but noth
 MANY = Patience(12, 0.5)  # where outliers are many, a direction may wait this long to enter, and the noise with it
 MANY_DIRECTIONS = Patience(18, 0.75)  # where also the rank is a large share of the smaller side, it takes its time
 MANY_SIDE, MANY_SHARE = 100, 0.055
-# Many outliers as small as L: λ and the noise fall slowly side by side, at first to 0.6 to 0.87 of themselves over the
-# window, later faster. Noise that is there to stay has 0.85 and more by then.
-SIDE_BY_SIDE = 10.0  # noises: the threshold
+# Outliers as small as L: λ and the noise fall slowly side by side, the noise at first to 0.6 to 0.94 of itself over the
+# window, later faster, under a threshold of 11 to 30 noises. Noise that is there to stay has 0.85 and more by then, and
+# a threshold that came down to it, 2 to 8 noises.
+SIDE_BY_SIDE = 10.0  # noises, in the place of FAR_ABOVE
 SLOW_ROUNDS, SLOW_FALL, LATE_FALL = 18, 0.88, 0.75
 
 
@@ -122,9 +123,10 @@ def stalled(noise: FloatArray, width: int, smaller_side: float, threshold: float
     rounds, fall = patience(width, smaller_side)
     if noise.size <= rounds or not noise[-1] > STALLED_NOISE * noise[0]:
         return False
-    if smaller_side >= MANY_SIDE and threshold <= SIDE_BY_SIDE * noise[-1]:
-        fall = SLOW_FALL if noise.size <= SLOW_ROUNDS else LATE_FALL
-    return bool(noise[-1] > fall * noise[-1 - WINDOW] and threshold <= FAR_ABOVE * noise[-1])
+    near = FAR_ABOVE
+    if smaller_side >= MANY_SIDE:
+        near, fall = SIDE_BY_SIDE, SLOW_FALL if noise.size <= SLOW_ROUNDS else LATE_FALL
+    return bool(noise[-1] > fall * noise[-1 - WINDOW] and threshold <= near * noise[-1])
 
 
 def patience(width: int, smaller_side: float) -> Patience:

@@ -41,11 +41,14 @@ class RankRules:
     ) -> FloatArray:
         """d, from firm thresholding of the singular values; directions above a gap enter whole.
 
-        A fixed rank under final thresholds means every direction that is numerically there. `stretch` is how much
-        larger momentum's step makes Y, and its noise.
+        A fixed rank under final thresholds means every direction that is numerically there. Before, where one direction
+        dominates, the others must stand out of the noise, as with a bound: outliers below λ make directions that are as
+        strong as weak ones of L, and stay once they have entered. `stretch` is how much larger momentum's step makes Y,
+        and its noise.
         """
-        by_noise = not self.fixed_rank or (moving and has_dominant_value(values))
-        if not by_noise and noise_governs(schedule, self.settings):
+        final = noise_governs(schedule, self.settings)
+        by_noise = not self.fixed_rank or (has_dominant_value(values) and (moving or not final))
+        if final and not by_noise:
             return np.where(values > NUMERICALLY_ABSENT * values[0], 1.0, 0.0)
         # While λ falls, a direction that outliers under λ could have made must wait, also where the rank is given; one
         # that rounding could have made never enters.
@@ -95,8 +98,8 @@ class RankRules:
     def _noise_bar(self, deviation: float, columns: float) -> float:
         """The largest singular value that noise of this deviation makes, times a margin.
 
-        It holds for an upper bound on the rank, and for a given rank while one direction dominates and L still moves:
-        what is not yet explained of that direction looks like directions of its own.
+        It holds for an upper bound on the rank, and for a given rank while one direction dominates and L still moves or
+        λ still falls: what is not yet explained of that direction looks like directions of its own.
         """
         return float(self.settings.rank_noise * (np.sqrt(self.rows) + np.sqrt(columns)) * deviation)
 
@@ -149,5 +152,5 @@ def standing(old: State, change: float, noise: float) -> bool:
 
 
 def has_dominant_value(values: FloatArray) -> bool:
-    """True if the largest singular value exceeds DOMINANT times the median."""
-    return bool(values[0] > DOMINANT * float(np.median(values)))
+    """True if the largest singular value exceeds DOMINANT times the median, the lower one of two in the middle."""
+    return bool(values[0] > DOMINANT * values[values.size // 2])

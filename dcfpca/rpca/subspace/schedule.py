@@ -187,7 +187,7 @@ def accelerated(
         return schedule
     # The dimension of the manifold of matrices of this rank, as a share of all dimensions.
     tangent = rank * (rows + schedule.columns - rank) / (rows * max(schedule.columns, 1.0))
-    largest, smallest = spectrum_ends(tangent, idle=1.0 - 1.0 / schedule.relaxation)
+    largest, smallest = spectrum_ends(tangent, idle=max(1.0 - 1.0 / schedule.relaxation, 0.0))
     step = 4.0 / (largest + smallest) ** 2
     momentum = MORE_MOMENTUM * ((largest - smallest) / (largest + smallest)) ** 2
     return replace(schedule, step=min(step, settings.largest_relaxation), momentum=min(momentum, MOST_MOMENTUM))

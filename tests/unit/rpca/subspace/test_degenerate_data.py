@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from dcfpca.rpca.column_blocks import split
+from dcfpca.rpca.method import Outcome, TensorMessage, Total
 from dcfpca.rpca.simulate import Simulation, simulate
 from dcfpca.rpca.subspace.fit import subspace_method
 from dcfpca.rpca.subspace.solver import SubspaceSolver
@@ -121,3 +124,30 @@ def test_data_without_any_outlier_is_exact_below_any_bound(width: int, seed: int
     run = solve(L, width, False, (100, 60, 40))
     assert run.consensus.progress.rank == 8
     assert relative_error(run.low_rank, L) <= 1e-9
+
+
+MADE_UP: dict[str, Callable[[TensorMessage, np.random.Generator], TensorMessage]] = {
+    "noise": lambda own, rng: TensorMessage(10.0 * rng.standard_normal(own.tensor.shape), own.scalars),
+    "turned": lambda own, rng: TensorMessage(-5.0 * own.tensor, own.scalars),
+    "counts": lambda own, rng: TensorMessage(0.0 * own.tensor, np.abs(rng.standard_normal(own.scalars.shape))),
+    "negative counts": lambda own, rng: TensorMessage(1e6 * own.tensor, -own.scalars),
+    "huge": lambda own, rng: TensorMessage(np.full(own.tensor.shape, 1e100), 1e100 * own.scalars),
+}
+
+
+@pytest.mark.parametrize("kind", MADE_UP)
+@pytest.mark.parametrize("fixed", [True, False])
+def test_made_up_updates_of_three_sites_in_ten_end_a_run_or_not_but_raise_nothing(kind: str, fixed: bool) -> None:
+    """Laws that true sums keep refuse most of them; what is summed all the same must not stop the aggregator."""
+    rng = np.random.default_rng(0)
+    M = rng.standard_normal((30, 3)) @ rng.standard_normal((3, 300)) + 0.1 * rng.standard_normal((30, 300))
+    method = subspace_method(SubspaceSolver(30, 4, 25, 1e-9, fixed_rank=fixed))
+    sites, consensus = [method.site(own) for own in split(M, (30,) * 10)], method.begin()
+    with np.errstate(all="ignore"):
+        while consensus.outcome is None:
+            updates = [site.answer(consensus) for site in sites]
+            updates[:3] = [MADE_UP[kind](own, rng) for own in updates[:3]]
+            summed = np.sum([one.flat() for one in updates], axis=0)
+            total = TensorMessage.unflatten(method.stage(consensus.stage).up, summed)
+            consensus = method.advance(consensus, Total(total, 10))
+    assert consensus.outcome in (Outcome.DIVERGED, Outcome.OUT_OF_ROUNDS, Outcome.CONVERGED)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dcfpca.rpca.column_blocks import equal_counts
-from dcfpca.rpca.refinement.closing import FAR_ABOVE, stalled, with_closing_rounds
+from dcfpca.rpca.refinement.closing import FAR_ABOVE, SIDE_BY_SIDE, stalled, with_closing_rounds
 from dcfpca.rpca.refinement.closing_plan import ClosingPlan, FitEnding
 from dcfpca.rpca.simulate import simulate
 from dcfpca.rpca.subspace.fit import subspace_method
@@ -21,7 +21,7 @@ ROWS, COLUMNS, WIDTH = 200, 200, 6
 LEVEL, NOISE = 2e-2, 7e-4
 
 
-@pytest.mark.parametrize("kind", [Outliers.IMPULSE, Outliers.UNIFORM])
+@pytest.mark.parametrize("kind", [Outliers.IMPULSE, Outliers.UNIFORM, Outliers.SMALL])
 @pytest.mark.parametrize("sparsity", [0.05, 0.15])
 @pytest.mark.parametrize("condition", [1e2, 1e4, 1e6])
 @pytest.mark.parametrize("times", [1, 2])
@@ -36,6 +36,13 @@ def test_strengths_spread_over_orders_of_magnitude_are_solved_exactly(
     assert relative_error(run.low_rank, problem.L) < 1e-8
 
 
+def test_a_weak_direction_of_two_waits_for_outliers_as_small_as_the_strong_one() -> None:
+    problem = generate(Recipe(100, 100, 2, 0.15, Outliers.SMALL, condition=1e3, counts=equal_counts(100, 3)), 7056)
+    run = simulate(with_closing_rounds(subspace_method(SubspaceSolver(100, 2, 100, 1e-9))), problem.sites())
+    assert ClosingPlan.of(run.consensus.broadcast).ending is FitEnding.EXACT
+    assert relative_error(run.low_rank, problem.L) < 1e-8
+
+
 def test_many_outliers_as_small_as_the_low_rank_part_are_not_handed_over() -> None:
     problem = generate(Recipe(200, 200, 10, 0.4, Outliers.SMALL, counts=equal_counts(200, 5)), 1)
     run = simulate(with_closing_rounds(subspace_method(SubspaceSolver(200, 10, 150, 1e-9))), problem.sites())
@@ -47,6 +54,8 @@ def test_no_fit_is_handed_over_under_a_threshold_far_above_the_noise() -> None:
     noise = np.concatenate([[1.0], np.full(20, 0.1)])
     assert stalled(noise, 5, 50.0, 0.9 * FAR_ABOVE * 0.1)
     assert not stalled(noise, 5, 50.0, 1.1 * FAR_ABOVE * 0.1)
+    assert stalled(noise, 5, 150.0, 0.9 * SIDE_BY_SIDE * 0.1)
+    assert not stalled(noise, 5, 150.0, 1.1 * SIDE_BY_SIDE * 0.1)
 
 
 def _entering(third: np.ndarray, values: list[float], noise: float = NOISE) -> int:
