@@ -6,6 +6,8 @@ from docs.round_path import PAGE, documented, traced_paths
 
 pytestmark = pytest.mark.slow
 GROWTH = 1.1
+# A hop that falls on the border of two turns is counted in either, as time will have it; the other figures repeat.
+SLACK = {"thread hops": 1}
 
 
 @pytest.mark.timeout(240)
@@ -15,6 +17,7 @@ def test_the_path_of_a_round_is_as_documented_and_has_not_grown() -> None:
 
     for where, path in traced_paths().items():
         for name, value in path.figures().items():
-            assert value <= GROWTH * figures[where][name], f"{where}: {value} {name}, documented {figures[where][name]}"
+            most = GROWTH * figures[where][name] + SLACK.get(name, 0)
+            assert value <= most, f"{where}: {value} {name}, documented {figures[where][name]}"
         unknown = [file for file in path.files if f"| `{file}` |" not in page]
         assert len(unknown) <= (GROWTH - 1.0) * len(path.files), f"not on the page, run `make docs`: {unknown}"
