@@ -177,6 +177,29 @@ def summary(group: str, rows: list[dict[str, Any]]) -> dict[str, float]:
     return found
 
 
+def goals(found: dict[str, dict[str, float]]) -> Iterator[tuple[str, str, str]]:
+    """What is to be reached, and what was: a line each for the groups that were run."""
+    if "null" in found:
+        null = found["null"]
+        both = f"{100 * null['flagged_mean']:.3f} / {100 * null['flagged_worst']:.2f} %"
+        yield "tables without errors: entries flagged, mean / worst", "≤ .05 / .2 %", both
+        yield "… samples with a flag, worst", "≤ 1.5 %", f"{100 * null['samples_worst']:.1f} %"
+    if "shape" in found:
+        yield "made-up shapes: entries flagged, worst", "≤ .2 %", f"{100 * found['shape']['flagged_worst']:.3f} %"
+    if "first" in found:
+        first = found["first"]
+        told = f"{100 * first['false_among_flags']:.1f} %, {100 * first['found_of_wrong']:.0f} % found"
+        yield "first data set: false among the flags, errors found", "≤ 3 %, all", told
+    if "errors" in found:
+        errors = found["errors"]
+        yield "3 % errors: F1 / precision", "≥ .80 / .90", f"{errors['f1']:.3f} / {errors['precision']:.3f}"
+    if "stated" in found:
+        stated = found["stated"]
+        both = f"{stated['ordinary_stated']:.3f} / {stated['ordinary_true']:.3f}"
+        yield "ordinary share of the list, stated / true", "factor 1.5", both
+    yield "rounds, most", "≤ 40", f"{max(group['rounds_most'] for group in found.values()):.0f}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
@@ -201,6 +224,8 @@ def main() -> None:
             record["summary"][group] = summary(group, rows)
     for group, figures in record["summary"].items():
         print(f"{group:>7}  " + "  ".join(f"{key} {value:.4g}" for key, value in figures.items()))
+    for what, asked, reached in goals(record["summary"]):
+        print(f"{what:<55} {asked:<14} {reached}")
     if wanted.json is not None:
         wanted.json.write_text(json.dumps(record, indent=1) + "\n")
 

@@ -124,12 +124,14 @@ class Progress:
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """`sound` is whether nothing speaks against the answer; `sentence` says what was found either way. `notes` say of
-    features what a reader should know, and do not speak against the answer."""
+    features what a reader should know, and do not speak against the answer. `checked` is whether the run has shown it:
+    a resample of its own fit flags no more than it says, or the split is exact and unique."""
 
     sound: bool
     sentence: str
     reasons: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    checked: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,8 +167,8 @@ class Findings:
 
     expected: FloatArray
     z: FloatArray  # in units of the feature, on the side of the entry
-    p_value: FloatArray
     exceeded_by: FloatArray  # at most so many entries of the feature, at all sites, are further off; NaN: many
+    values: FloatArray  # of so many entries of the feature at all sites
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -31,8 +31,8 @@ class FlaggedEntries:
     expected: FloatArray
     off: FloatArray
     z: FloatArray  # NaN, as the next two, where a method has no null
-    p_value: FloatArray
     exceeded_by: FloatArray
+    values: FloatArray
 
 
 PerColumn = TypeVar("PerColumn", FlaggedEntries, ColumnScores)
@@ -74,7 +74,7 @@ def flagged_entries(block: ResultBlock) -> FlaggedEntries:
     if found is None:
         return FlaggedEntries(S.indices, here, L, S.data, *3 * [np.full(S.nnz, np.nan)])
     off = L + S.data - found.expected
-    return FlaggedEntries(S.indices, here, found.expected, off, found.z, found.p_value, found.exceeded_by)
+    return FlaggedEntries(S.indices, here, found.expected, off, found.z, found.exceeded_by, found.values)
 
 
 def _joined(parts: Sequence[PerColumn]) -> PerColumn:

@@ -31,8 +31,8 @@ OUTLIER_COLUMNS = {
     "expected": "double",
     "deviation": "double",
     "z": "double",
-    "p_value": "double",
     "exceeded_by": "double",
+    "values": "double",
     "flag": "string",
 }
 SAMPLE_COLUMNS = {
@@ -110,8 +110,8 @@ def _entries(result: FlaggedResult) -> Iterator[Chunk]:
             expected,
             off,
             z[chosen],
-            found.p_value[chosen],
             found.exceeded_by[chosen],
+            found.values[chosen],
             np.where(off > 0, "high", "low").tolist(),
         ]
 

@@ -26,6 +26,7 @@ VERDICT = (
     "unexplained_features",
     "far_entries",
     "odd_columns",
+    "flags",
     "ordinary",
     "ordinary_most",
 )

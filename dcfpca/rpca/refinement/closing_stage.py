@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dcfpca.rpca.calibration.calibration import Calibration, calibrations_apart, factors, implausible
+from dcfpca.rpca.calibration.calibration import Calibration, calibrations_apart, implausible
 from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.method import (
     ColumnScores,
@@ -117,12 +117,17 @@ class ClosingStage(Stage):
         """The law that the columns of all sites are those of the opening."""
         return COLUMNS_CHANGED if total.whole and unequal(share, 1.0, total.rounding[1]) else ""
 
+    def after_fit(self, plan: ClosingPlan) -> str:
+        """The stage that follows when L is at rest: entries of few features are judged by their whole covariance."""
+        return SHAPE if plan.ending is FitEnding.REFINED and SHAPE in self.then else NULL
+
     def next_round(
         self, consensus: Consensus, stage: str, plan: ClosingPlan, counters: Sequence[float], moved: float
     ) -> Consensus:
         """The consensus after this round."""
         if stage in (COVARIANCE, NULL, CHECK) and plan.calibration is None:
-            plan = replace(plan, calibration=Calibration.unknown(len(plan.centre)))
+            unknown = Calibration.unknown(len(plan.centre))
+            plan = replace(plan, calibration=replace(unknown, few=plan.few.astype(np.float64)))
         kept = plan.subspace
         values = np.sqrt(kept.variance * plan.columns)
         progress = Progress(moved, plan.rank, float(np.median(plan.noise)), float("nan"), values)
@@ -162,11 +167,6 @@ class ClosingStage(Stage):
             "missing_share": 1.0 - seen / max(shape[0] * shape[1], 1),
             "residual_rms": float(np.sqrt(squares / max(seen, 1))),
         }
-
-
-def after_fit(plan: ClosingPlan) -> str:
-    """The stage that follows when L is at rest: entries of few features are judged by their whole covariance."""
-    return SHAPE if plan.ending is FitEnding.REFINED and factors(len(plan.centre)) else NULL
 
 
 LOCATIONS = ("centre", "median")  # figures that may be zero, or far from it

@@ -89,7 +89,7 @@ class Null(ClosingStage):
         )
         flags = flagged_counts(plan, found, counts)
         plan = replace(plan, verdict=figures_of(plan, flags, sums.scalars[:COUNTS] * plan.columns))
-        if plan.ending is FitEnding.REFINED and found.factor.shape[1]:
+        if plan.ending is FitEnding.REFINED and found.whole:
             counters = consensus.memory[COUNTERS]
             return self.next_round(consensus, CHECK, plan, counters.tolist(), consensus.progress.change)
         outcome = Outcome.OUT_OF_ROUNDS if consensus.memory[COUNTERS][3] > 0.0 else Outcome.CONVERGED
@@ -188,6 +188,7 @@ def with_null(plan: ClosingPlan, counts: NullCounts, local: float, hidden: int) 
         plan.calibration,
         above=units[0],
         below=units[1],
+        entries=np.sum(sides, axis=(0, 2)),
         tails=tail_sizes(np.sum(own, axis=1), hidden),
         freedom=null.freedom,
         unit=null.unit,
@@ -219,7 +220,7 @@ def flagged_counts(plan: ClosingPlan, found: Calibration, counts: NullCounts) ->
 def typical_deviation(plan: ClosingPlan, found: Calibration) -> FloatArray:
     """How far off entries of each feature typically are, in the data's units."""
     unit = 0.5 * (found.above + found.below) * found.unit
-    if plan.ending is not FitEnding.REFINED or not found.factor.shape[1]:
+    if plan.ending is not FitEnding.REFINED or not found.whole:
         return unit * plan.noise
     F, own = found.factor, found.own
     inverse = np.linalg.inv(np.eye(F.shape[1]) + (F / own[:, None]).T @ F)

@@ -25,7 +25,6 @@ from dcfpca.rpca.refinement.closing_plan import NULL, REFINE, SHAPE, VALIDATE, C
 from dcfpca.rpca.refinement.closing_stage import (
     COUNTERS,
     ClosingStage,
-    after_fit,
     carried_coefficients,
     hidden_columns,
     keep_coefficients,
@@ -55,10 +54,10 @@ MOST_PULL = 0.8**2 / 5**0.5 * TUKEY  # the largest ψ(x) of Tukey's biweight
 class Refinement(ClosingStage):
     """Rounds of refinement."""
 
-    def __init__(self, fit: Stage, width: int, bound: int | None) -> None:
+    def __init__(self, fit: Stage, width: int, bound: int | None, *, whole: bool) -> None:
         tensor = width + 2 + 2 * RESIDUAL_BINS.count + 2 * MARGINAL_BINS.count
         up = Layout(fit.down.rows, tensor, 2 + width + width * (width + 1) // 2)
-        super().__init__(REFINE, fit, width, up, (REFINE, VALIDATE, SHAPE, NULL), bound)
+        super().__init__(REFINE, fit, width, up, (REFINE, VALIDATE, *(SHAPE,) * whole, NULL), bound)
 
     def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
         """The sums of a round, after the columns were fitted anew."""
@@ -100,7 +99,7 @@ class Refinement(ClosingStage):
         spent = bool(final) and done >= MOST_ROUNDS
         stage = self.name
         if rests or spent or (not final and done >= BOUND_ROUNDS):
-            stage, plan = after_fit(plan) if final else VALIDATE, replace(plan, hiding=False)
+            stage, plan = self.after_fit(plan) if final else VALIDATE, replace(plan, hiding=False)
         if not asked.hiding:
             consensus = replace(consensus, memory={**consensus.memory, ENTRIES: totals.residuals.sum(axis=1)})
         counters = (columns, done, final, float(bool(limited) or (spent and not rests)))

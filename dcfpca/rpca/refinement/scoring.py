@@ -8,8 +8,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dcfpca.rpca.calibration.expectation import TRUSTED, ScoreModel, chunks, expect
-from dcfpca.rpca.calibration.normal_scores import NormalScores
+from dcfpca.rpca.calibration.expectation import TRUSTED, ScoreModel, chunks, expect, tail_variance
 from dcfpca.rpca.method import Findings, FloatArray
 from dcfpca.rpca.refinement.alternating_fit import fit_columns
 from dcfpca.rpca.refinement.closing_plan import ClosingPlan, FitEnding
@@ -36,6 +35,7 @@ class Scored:
     z: FloatArray  # deviation from what is expected, in units of the feature and side; NaN where unobserved
     entry_p_value: FloatArray
     exceeded_by: FloatArray  # at most so many entries of the feature are further off; NaN: more than is told
+    values: FloatArray  # m: entries of the feature at all sites
     flagged: NDArray[np.bool_]
     distance: FloatArray  # T²
     largest_z: FloatArray
@@ -68,7 +68,7 @@ def expect_entries(plan: ClosingPlan, M: FloatArray, L: FloatArray) -> Expected:
     calibration = plan.calibration
     if plan.ending is not FitEnding.REFINED or calibration is None:
         return Expected(L, (M - L) / plan.noise[:, None])
-    if not calibration.factor.shape[1]:
+    if not calibration.whole:
         kept = plan.subspace
         model = ScoreModel(kept.centre, kept.U * np.sqrt(kept.variance), plan.noise**2, np.zeros(len(M), dtype=bool))
         near: NDArray[np.bool_] = np.abs(M - L) <= TRUSTED * plan.noise[:, None]
@@ -77,11 +77,14 @@ def expect_entries(plan: ClosingPlan, M: FloatArray, L: FloatArray) -> Expected:
             np.concatenate([found.score for _, found in parts], axis=1),
             np.concatenate([found.z(own) for own, found in parts], axis=1),
         )
-    shape, model = NormalScores(calibration.knots), calibration.model(plan.few)
+    shape, model = calibration.shape, calibration.model
     scores = shape.forward(M)
-    parts = [(scores[:, cut], expect(model, scores[:, cut])) for cut in _chunks(model, M)]
-    value = shape.backward(np.concatenate([found.score for _, found in parts], axis=1))
-    return Expected(value, np.concatenate([found.z(own) for own, found in parts], axis=1))
+    found = [expect(model, scores[:, cut]) for cut in _chunks(model, M)]
+    expected, deviation, trusted = (
+        np.concatenate([getattr(part, name) for part in found], axis=1) for name in ("score", "deviation", "trusted")
+    )
+    deviation = np.sqrt(deviation**2 + tail_variance(model, scores, trusted, plan.columns))
+    return Expected(shape.backward(expected), (scores - expected) / deviation)
 
 
 def _chunks(model: ScoreModel, M: FloatArray) -> tuple[slice, ...]:
@@ -99,7 +102,8 @@ def score_columns(plan: ClosingPlan, M: FloatArray, L: FloatArray, V: FloatArray
     both = np.minimum(2.0 * np.minimum(column_p_value(p), within), 1.0)
     sizes = np.where(np.isnan(z), 0.0, np.abs(z))
     rank = plan.calibration.rank_of(sizes)
-    return Scored(found.value, z, p, rank, sizes > null.cut, distance, sizes.max(axis=0, initial=0.0), both)
+    values = plan.calibration.entries
+    return Scored(found.value, z, p, rank, values, sizes > null.cut, distance, sizes.max(axis=0, initial=0.0), both)
 
 
 def findings_of(scored: Scored, M: FloatArray, L: FloatArray) -> tuple[scipy.sparse.csc_array, Findings]:
@@ -107,9 +111,7 @@ def findings_of(scored: Scored, M: FloatArray, L: FloatArray) -> tuple[scipy.spa
     columns, rows = np.nonzero(scored.flagged.T)
     S = scipy.sparse.csc_array((M[rows, columns] - L[rows, columns], (rows, columns)), shape=M.shape)
     places = rows, columns
-    return S, Findings(
-        scored.expected[places], scored.z[places], scored.entry_p_value[places], scored.exceeded_by[places]
-    )
+    return S, Findings(scored.expected[places], scored.z[places], scored.exceeded_by[places], scored.values[rows])
 
 
 def transform_columns(plan: ClosingPlan, M: FloatArray) -> TransformedColumns:
