@@ -75,12 +75,9 @@ def _stepped(counts: FloatArray) -> NDArray[np.bool_]:
 
 
 def _quantiles(counts: FloatArray) -> FloatArray:
-    """Quantiles at LEVELS: what a bin counts, or a site has merged into it, lies at the middle of its ranks."""
-    place = np.flatnonzero(counts)
-    if not place.size:
-        return np.zeros(LEVELS.size)
-    middle = (np.cumsum(counts) - 0.5 * counts)[place] / counts.sum()
-    return np.interp(LEVELS, middle, 0.5 * (EDGES[:-1] + EDGES[1:])[place])
+    """Quantiles at LEVELS, values evenly spread within bins."""
+    cumulative = np.concatenate([[0.0], np.cumsum(counts)])
+    return np.interp(LEVELS, cumulative / max(cumulative[-1], 1.0), EDGES)
 
 
 def _step_quantiles(counts: FloatArray) -> FloatArray:
