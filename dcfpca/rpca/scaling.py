@@ -4,7 +4,8 @@ Stage `median` finds each feature's median over all sites, stage `deviation` the
 digit by digit: every float64 has a place in the order of all float64s, a 64-bit number. Sites count how many of their
 entries fall into each of 64 equal intervals of that order; the sum of the counts tells the interval of the median; the
 next round divides that one. Each round fixes six more bits, whatever the size of the numbers and, where nothing is
-merged (`small_cells`), however they are dealt out. The stages after these see (x − centre)/scale, and each site maps its result back.
+merged (`small_cells`), however they are dealt out. The stages after these see (x − centre)/scale, and each site maps
+its result back.
 """
 
 from __future__ import annotations
