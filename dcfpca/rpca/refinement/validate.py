@@ -102,7 +102,7 @@ def _judged(
     """Data of these columns, the hidden entries whose prediction is judged, and those that are outliers themselves."""
     M = site.view.whole.read(*cut)
     hidden = hidden_columns(site).hidden(*cut) & ~np.isnan(M)
-    judged = judged_entries(M, hidden, plan.median, plan.spread)
+    judged = judged_entries(M, hidden, plan.median, plan.spread) & plan.calm(M)
     return M, judged, hidden & ~judged
 
 
