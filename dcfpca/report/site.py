@@ -62,6 +62,7 @@ def _head(manifest: Mapping[str, Any], found: SiteFigures, name: str, written: s
             f"<header><h1>{escape(name)} at {escape(manifest['participant'])}</h1>",
             f'<div class="verdict {"sound" if sound else "doubt"}"><strong>{word}</strong> {escape(sentence)}</div>',
             *(paragraph(str(note), "note") for note in verdict.get("notes", [])),
+            *(paragraph(f"Instrument: {one}", "note") for one in manifest.get("instruments", [])),
             *([] if judged else [paragraph(_UNJUDGED, "note")]),
             figures(numbers),
             paragraph(f"Written {written}. For this site only: nothing in this file has left it.", "note"),

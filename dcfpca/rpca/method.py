@@ -171,10 +171,23 @@ class Findings:
     values: FloatArray  # of so many entries of the feature at all sites
 
 
+@dataclass(frozen=True, slots=True)
+class Instrument:
+    """A feature that repeats one value (`amount`) at neighbouring samples of a site, or drifts, by `amount` from the
+    first of them to the last."""
+
+    feature: int
+    kind: str  # stuck or drift
+    first: int  # the columns it concerns, in the order of the site
+    last: int
+    samples: int  # how many of them have the feature
+    amount: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ResultBlock:
     """The result for the site's columns start … start + L.shape[1] − 1; scores where the method has a null, findings
-    where it flags by it."""
+    where it flags by it. The last block names the site's instruments that repeat or drift."""
 
     start: int
     L: FloatArray
@@ -182,6 +195,7 @@ class ResultBlock:
     V: FloatArray
     scores: ColumnScores | None = None
     findings: Findings | None = None
+    instruments: tuple[Instrument, ...] = ()
 
 
 class Columns(Protocol):

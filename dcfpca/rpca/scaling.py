@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.rpca.column_blocks import blocks
-from dcfpca.rpca.method import Consensus, FloatArray, Layout, ResultBlock, TensorMessage, Total
+from dcfpca.rpca.method import Consensus, FloatArray, Instrument, Layout, ResultBlock, TensorMessage, Total
 from dcfpca.rpca.round_limits import DIGITS
 from dcfpca.rpca.small_cells import merge_cells
 from dcfpca.rpca.stage import Stage, StageAround, View
@@ -218,7 +218,8 @@ class InUnits(StageAround):
             S.data *= scale[S.indices]
             if found is not None:
                 found = replace(found, expected=found.expected * scale[S.indices] + centre[S.indices])
-            yield replace(block, L=L, S=S, findings=found)
+            own = tuple(_in_data_units(one, centre, scale) for one in block.instruments)
+            yield replace(block, L=L, S=S, findings=found, instruments=own)
 
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:
         """The inner stage's model, in scaled units, with the centre and scale by which L = centre + scale · (U Vᵀ)."""
@@ -241,6 +242,12 @@ def split_broadcast(broadcast: TensorMessage, rows: int) -> tuple[TensorMessage,
     """The inner stage's broadcast, the centre and the scale."""
     scalars, centre, scale = np.split(broadcast.scalars, [-2 * rows, -rows])
     return TensorMessage(broadcast.tensor, scalars), centre, scale
+
+
+def _in_data_units(found: Instrument, centre: FloatArray, scale: FloatArray) -> Instrument:
+    """A value that repeats has a place, a drift only a size."""
+    amount = found.amount * float(scale[found.feature])
+    return replace(found, amount=amount + float(centre[found.feature]) if found.kind == "stuck" else amount)
 
 
 def scale_from_mad(deviation: FloatArray) -> FloatArray:

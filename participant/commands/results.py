@@ -239,3 +239,6 @@ def show_results(directory: Path, manifests: Sequence[dict[str, Any]]) -> None:
         where = f"{directory / found['run']}/{{{','.join(found['files'])}}}"
         add_row(made, found["run"], found["method"], str(found["rounds"]), str(found["rank"]), found["outcome"], where)
     show(made)
+    for found in manifests:
+        for sentence in found.get("instruments", []):
+            say(f"{found['run']}: {sentence}")

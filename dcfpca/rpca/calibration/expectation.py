@@ -48,6 +48,7 @@ class Expectation:
     trusted: NDArray[np.bool_]
     coherent: NDArray[np.bool_]  # n: samples whose trusted entries do not contradict one another
     inverse: FloatArray  # A⁻¹ of every sample, n × r × r
+    distance: FloatArray  # n: squared, of the trusted entries from the centre, by their covariance
 
     def z(self, scores: FloatArray) -> FloatArray:
         """How many deviations entries lie off; NaN where unobserved."""
@@ -106,7 +107,8 @@ def expect(model: ScoreModel, scores: FloatArray, trusted: NDArray[np.bool_] | N
     free = np.maximum(1.0 - leverage / own, 1e-12)
     off = np.where(trusted, residual / free, residual)
     variance = np.where(trusted, own / free, own + leverage)
-    return Expectation((X - off + model.centre).T, np.sqrt(variance).T, trusted.T, coherent, inverse)
+    distance = np.maximum(np.sum(np.where(trusted, X * residual / own, 0.0), axis=1), 0.0)
+    return Expectation((X - off + model.centre).T, np.sqrt(variance).T, trusted.T, coherent, inverse, distance)
 
 
 def _distrust(

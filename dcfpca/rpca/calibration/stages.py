@@ -28,6 +28,7 @@ from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, TensorMes
 from dcfpca.rpca.refinement.closing_plan import CHECK, COVARIANCE, NULL, SHAPE, VERDICT, ClosingPlan
 from dcfpca.rpca.refinement.closing_stage import COUNTERS, ClosingStage, hidden_columns, results
 from dcfpca.rpca.refinement.noise_scale import count_sizes
+from dcfpca.rpca.refinement.outlyingness import HALF
 from dcfpca.rpca.refinement.refine import AT_MEDIAN
 from dcfpca.rpca.refinement.scoring import score_columns
 from dcfpca.rpca.round_limits import COVARIANCE_ROUNDS
@@ -50,7 +51,10 @@ class Shape(ClosingStage):
         """How far every feature's values lie above and below its median."""
         plan, total = ClosingPlan.of(asked.broadcast), np.zeros((self.up.rows, self.up.columns))
         for cut in blocks(site.view.own):
-            off = site.view.whole.read(*cut) - plan.median[:, None]
+            M = site.view.whole.read(*cut)
+            # Features half of whose entries are equal say nothing of who is odd, and are not cut short by it.
+            counted = plan.calm(M) | (plan.one_value > HALF)[:, None]
+            off = np.where(counted, M - plan.median[:, None], np.nan)
             above = off > AT_MEDIAN * plan.spread[:, None]
             sides = np.where(above, off, np.nan), np.where(above, np.nan, np.abs(off))
             total += np.column_stack([count_sizes(side, plan.spread, SHAPE_BINS) for side in sides])
@@ -95,8 +99,9 @@ class Covariance(ClosingStage):
         assert plan.calibration is not None
         rows, shape, model = self.up.rows, plan.calibration.shape, plan.calibration.model
         for first, last in blocks(site.view.own):
-            scores = shape.forward(site.view.whole.read(first, last))
-            for cut in chunks(rows, rows, last - first):
+            M = site.view.whole.read(first, last)
+            scores = shape.forward(M[:, plan.calm(M)])
+            for cut in chunks(rows, rows, scores.shape[1]):
                 if plan.fresh:
                     count, mean, squares = float(scores[:, cut].shape[1]), np.zeros(rows), wrapped_sums(scores[:, cut])
                 else:

@@ -13,11 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dcfpca.rpca.calibration.sample_test import SampleNull
 from dcfpca.rpca.calibration.stages import Check, Covariance, Shape
 from dcfpca.rpca.method import Consensus, FloatArray, Outcome, TensorMessage, Total
 from dcfpca.rpca.refinement.closing_plan import REFINE, VALIDATE, VERDICT, ClosingPlan, FitEnding
 from dcfpca.rpca.refinement.closing_stage import COUNTERS
 from dcfpca.rpca.refinement.null import Null
+from dcfpca.rpca.refinement.outlyingness import Outlyingness
 from dcfpca.rpca.refinement.refine import Refinement
 from dcfpca.rpca.refinement.validate import Validation
 from dcfpca.rpca.round_limits import WHOLE
@@ -186,6 +188,8 @@ def opening_plan(fitted: Consensus, history: FloatArray, columns: float, ending:
         null_scale=np.ones(rows),
         cut=0.0,
         distance_scale=1.0,
+        outlying=Outlyingness.unknown(),
+        sample_null=SampleNull(),
         verdict=np.zeros(len(VERDICT)),
         fit=TensorMessage(U, fitted.broadcast.scalars),
     )

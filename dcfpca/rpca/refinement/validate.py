@@ -103,7 +103,7 @@ def _judged(
     """Data of these columns, the hidden entries whose prediction is judged, and those that are outliers themselves."""
     M = site.view.whole.read(*cut)
     hidden = hidden_columns(site).hidden(*cut) & ~np.isnan(M)
-    judged = judged_entries(M, hidden, plan.median, plan.spread) & predictable(plan)[:, None]
+    judged = judged_entries(M, hidden, plan.median, plan.spread) & plan.calm(M) & predictable(plan)[:, None]
     return M, judged, hidden & ~judged
 
 
