@@ -64,7 +64,7 @@ def _waiting(registry: RunRegistry, runner: Runner) -> list[pb.WaitingView]:
         pb.WaitingView(
             participant=name,
             since_ms=int(at * 1000),
-            connected=registry.directory.presence.is_connected(name),
+            connected=registry.directory.is_connected(name),
             said=waiting.last_said(runner.run, name),
         )
         for name, at in runner.rules.waiting(runner.run).items()
@@ -111,7 +111,7 @@ def export_view(run: Run, export: Export) -> pb.ExportView:
 
 def participant_view(registry: RunRegistry, who: ParticipantRecord, revoked: bool) -> pb.ParticipantView:
     """One participant now."""
-    connected = registry.directory.presence.is_connected(who.name)
+    connected = registry.directory.is_connected(who.name)
     runs = [r.run.run_id for r in registry.runners.values() if not r.run.status.over and who.name in r.run.enrolled]
     return pb.ParticipantView(
         name=who.name,
@@ -152,7 +152,7 @@ def _awaited(registry: RunRegistry, runner: Runner) -> list[str]:
     run = runner.run
     if run.status is not Status.ENROLLING:
         return list(awaited(runner.rules, run))
-    invited = set(runner.spec.participants) or set(registry.directory.presence.names())
+    invited = set(runner.spec.participants) or set(registry.directory.connected())
     return sorted(invited - run.enrolled.keys() - run.refusals.keys())
 
 

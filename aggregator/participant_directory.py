@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from aggregator.change_signal import Signal
+from aggregator.runner import Signal
 from aggregator.store import participants
 from aggregator.store.participants import ParticipantRecord
 from aggregator.store.thread import StoreThread
@@ -15,43 +15,17 @@ from dcfpca.errors import BadInput
 from dcfpca.pki.trust import whole_days
 
 
-class Presence:
-    """Who is connected: each identity has at most one stream of assignments."""
-
-    def __init__(self, changed: Callable[[str], None]) -> None:
-        self._open: set[str] = set()
-        self._changed = changed
-
-    def enter(self, name: str) -> bool:
-        """Register a stream; False when this identity has one already."""
-        if name in self._open:
-            return False
-        self._open.add(name)
-        self._changed(name)
-        return True
-
-    def leave(self, name: str) -> None:
-        """The stream that was registered has ended."""
-        self._open.discard(name)
-        self._changed(name)
-
-    def is_connected(self, name: str) -> bool:
-        """True if this participant has an open stream."""
-        return name in self._open
-
-    def names(self) -> frozenset[str]:
-        """Everybody who is connected."""
-        return frozenset(self._open)
-
-
 class ParticipantDirectory:
-    """Everyone who ever connected, by name. `changed` fires when a participant connects or disconnects."""
+    """Everyone who ever connected, by name, and who has a stream of assignments open now: at most one each.
+
+    `changed` fires when a participant connects or disconnects.
+    """
 
     def __init__(self, store: StoreThread) -> None:
         self._store = store
         self._listeners: list[Callable[[str], None]] = []
         self.changed = Signal()
-        self.presence = Presence(self._presence_changed)
+        self._open: set[str] = set()
         self.records: dict[str, ParticipantRecord] = {}
 
     async def load(self) -> None:
@@ -63,6 +37,27 @@ class ParticipantDirectory:
         """Store what a participant says when it connects."""
         self.records[record.name] = record
         await self._store.do(lambda store: participants.remember(store.connection, record))
+
+    def enter(self, name: str) -> bool:
+        """Register a stream; False when this identity has one already."""
+        if name in self._open:
+            return False
+        self._open.add(name)
+        self._presence_changed(name)
+        return True
+
+    def leave(self, name: str) -> None:
+        """The stream that was registered has ended."""
+        self._open.discard(name)
+        self._presence_changed(name)
+
+    def is_connected(self, name: str) -> bool:
+        """True if this participant has an open stream."""
+        return name in self._open
+
+    def connected(self) -> frozenset[str]:
+        """Everybody who is connected."""
+        return frozenset(self._open)
 
     def on_presence_change(self, listener: Callable[[str], None]) -> None:
         """Call this with the participant's name whenever one connects or disconnects."""
@@ -101,8 +96,7 @@ class ParticipantDirectory:
         return Counter(record.rows for record in self._connected() if record.rows)
 
     def _connected(self) -> list[ParticipantRecord]:
-        names = self.presence.names()
-        return [record for record in self.records.values() if record.name in names]
+        return [record for record in self.records.values() if record.name in self._open]
 
     def _presence_changed(self, name: str) -> None:
         for listener in self._listeners:

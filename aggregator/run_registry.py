@@ -7,14 +7,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from aggregator.change_signal import Signal
-from aggregator.participant_directory import ParticipantDirectory, Presence
+from aggregator.participant_directory import ParticipantDirectory
 from aggregator.proposal import Proposal, new_run
 from aggregator.run import events
 from aggregator.run.backup_recovery import ShownTicket, newer_attempt
 from aggregator.run.enrolment import fewest_enrolled
 from aggregator.run.state import Phase, Status
-from aggregator.runner import Runner
+from aggregator.runner import Runner, Signal
 from aggregator.store.store import HeldRun, StoredRun
 from aggregator.store.thread import StoreThread
 from aggregator.telemetry import Telemetry
@@ -115,9 +114,8 @@ class RunRegistry:
         if earlier and earlier.run.status is Status.FINISHED:
             await earlier.final.whole()
         made = new_run(proposal, self.runners, self.store.now())
-        run, begin = made.run, made.consensus
-        assert begin is not None
-        await self.store.do(lambda store: store.create_run(run, made.spec_bytes, proposal.request_id, begin))
+        run, request = made.run, proposal.request_id
+        await self.store.do(lambda store: store.create_run(run, made.spec_bytes, request, made.consensus))
         digest, operator = run.spec_sha256.hex(), proposal.operator
         await self.store.record("run_proposed", actor=operator, run_id=run.run_id, spec_sha256=digest)
         log("run_proposed", run=run.run_id, method=made.terms.spec.method, operator=operator)
@@ -183,7 +181,7 @@ class RunRegistry:
         runner = Runner(stored, self.store, self._stage_changed)
         self.runners[run_id] = runner
         if runner.run.status is Status.ENROLLING:
-            self._enrolments[run_id] = EnrolmentTimer(runner, self.directory.presence, self.store.now)
+            self._enrolments[run_id] = EnrolmentTimer(runner, self.directory, self.store.now)
         self.telemetry.stage_changed(runner.run, None, self.store.now())
         await (runner.restart() if restarted else runner.start())
         self.enrolment_changed(run_id)
@@ -197,7 +195,7 @@ class RunRegistry:
             self.stage.fire()
 
     def _presence_changed(self, name: str) -> None:
-        connected = self.directory.presence.is_connected(name)
+        connected = self.directory.is_connected(name)
         for runner in self.runners.values():
             if runner.run.status is Status.ENROLLING:
                 self._enrolments[runner.run.run_id].restart()
@@ -216,7 +214,7 @@ class RunRegistry:
 
         def left() -> None:
             self._timers.discard(timer)
-            if not self.directory.presence.is_connected(name) and not runner.run.status.over:
+            if not self.directory.is_connected(name) and not runner.run.status.over:
                 runner.tell(events.Left(at=self.store.now(), participant=name))
 
         timer = asyncio.get_running_loop().call_later(runner.spec.grace_seconds, left)
@@ -226,8 +224,8 @@ class RunRegistry:
 class EnrolmentTimer:
     """Closes the enrolment of a run whose spec names nobody, SETTLE_SECONDS after everyone connected has answered."""
 
-    def __init__(self, runner: Runner, presence: Presence, now: Callable[[], float]) -> None:
-        self._runner, self._presence, self._now = runner, presence, now
+    def __init__(self, runner: Runner, directory: ParticipantDirectory, now: Callable[[], float]) -> None:
+        self._runner, self._directory, self._now = runner, directory, now
         self._timer: asyncio.TimerHandle | None = None
 
     def restart(self) -> None:
@@ -242,7 +240,7 @@ class EnrolmentTimer:
             self._timer.cancel()
 
     def _is_complete(self) -> bool:
-        run, connected = self._runner.run, self._presence.names()
+        run, connected = self._runner.run, self._directory.connected()
         if run.status is not Status.ENROLLING or self._runner.spec.participants:
             return False
         answered = run.enrolled.keys() | run.refusals.keys()

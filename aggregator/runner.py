@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from aggregator.change_signal import Signal
 from aggregator.round_sum import FinalConsensus, RoundSum
 from aggregator.run import events
 from aggregator.run.attempts import Accumulate, Discard, Effect, RenumberConsensus, Reply, Sum
@@ -58,6 +57,26 @@ class Batch:
     replies: list[Reply | None] = field(default_factory=list)
 
 
+class Signal:
+    """Counts changes. Waiters wake when the count differs from the one they saw, so that none misses a change."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._changed = asyncio.Event()
+
+    def fire(self) -> None:
+        """Wake everybody."""
+        self.version += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def wait(self, seen: int) -> int:
+        """Return at once if something changed since `seen`, else at the next change."""
+        while self.version == seen:
+            await self._changed.wait()
+        return self.version
+
+
 class Runner:
     """Owns the state of one run. Everybody else posts events and reads `run`.
 
@@ -65,7 +84,6 @@ class Runner:
     """
 
     def __init__(self, stored: StoredRun, store: StoreThread, stage_changed: Callable[[Runner], None]) -> None:
-        assert stored.consensus is not None
         self.terms, self.spec, self.spec_bytes = stored.terms, stored.terms.spec, stored.spec_bytes
         self.rules = rules_of(self.terms)
         self.run = stored.run

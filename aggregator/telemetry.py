@@ -121,7 +121,7 @@ class Levels(Collector):
 
     def _participants(self) -> Iterator[Metric]:
         runs = self._runs
-        connected = len(runs.directory.presence.names())
+        connected = len(runs.directory.connected())
         yield Gauge("dcfpca_participants_connected", "Participants with an open stream.", value=connected)
         days = Gauge("dcfpca_certificate_days", "Days until a certificate expires.", labels=["role", "name"])
         for name in runs.directory.records:

@@ -14,10 +14,11 @@ from datetime import UTC, datetime
 from importlib import resources
 from typing import Any
 
-from aggregator.change_signal import Signal
+from google.protobuf.message import Message
+
 from aggregator.operator_views import participant_view, rounds_held, run_view
 from aggregator.run_registry import RunRegistry
-from aggregator.runner import Runner
+from aggregator.runner import Runner, Signal
 from aggregator.trust import Trust
 from dcfpca.pki.trust import whole_days
 from dcfpca.privacy.statement import run_line, spec_document
@@ -136,19 +137,15 @@ async def run_news(registry: RunRegistry, runner: Runner, after_round: int) -> t
     view = await run_view(registry, runner, after_round)
     last = max([after_round, *(one.round for one in view.rounds)])
     document = _summary(runner) | {
-        "operator": view.operator,
+        **_fields(view, "operator", "round_limit", "deadline_ms", "at_deadline", "awaited"),
         "spec_sha256": view.spec_sha256.hex(),
         "rows": runner.spec.rows,
-        "round_limit": view.round_limit,
-        "deadline_ms": view.deadline_ms,
-        "at_deadline": view.at_deadline,
         "tolerance": runner.spec.tolerance,
         "privacy": _privacy(runner.spec),
         "enrolled": [{"name": one.participant, "private": one.private} for one in view.enrolled],
         "refusals": [
             {"name": one.participant, "what": one.what, "reasons": list(one.reasons)} for one in view.refusals
         ],
-        "awaited": list(view.awaited),
         "waiting": [
             {"name": one.participant, "since_ms": one.since_ms, "connected": one.connected, "said": one.said}
             for one in view.waiting
@@ -193,44 +190,27 @@ def _privacy(spec: RunSpec) -> str:
 
 
 def _participant(view: pb.ParticipantView) -> Document:
-    return {
-        "name": view.name,
-        "state": view.state,
-        "software": view.software,
-        "last_seen_ms": view.last_seen_ms if view.state != "connected" else 0,
-        "certificate_days": view.certificate_days,
-        "runs": list(view.runs),
-    }
+    seen = view.last_seen_ms if view.state != "connected" else 0
+    return _fields(view, "name", "state", "software", "certificate_days", "runs") | {"last_seen_ms": seen}
 
 
 def _verdict(view: pb.RunView) -> Document | None:
-    verdict = view.verdict
     if not view.HasField("verdict"):
         return None
-    return {
-        "sound": verdict.sound,
-        "sentence": verdict.sentence,
-        "reasons": list(verdict.reasons),
-        "advice": verdict.advice,
-        "notes": list(verdict.notes),
-    }
+    return _fields(view.verdict, "sound", "sentence", "reasons", "advice", "notes")
 
 
 def _round(view: pb.RoundView) -> Document:
-    return {
-        "round": view.round,
-        "attempt": view.attempt,
-        "seconds": view.seconds,
-        "change": _finite(view.change),
-        "rank": view.rank,
-        "noise": _finite(view.noise),
-        "received": view.bytes_received,
-        "sent": view.bytes_sent,
-        "survivors": len(view.survivors),
-        "dropouts": list(view.dropouts),
-        "singular_values": [_finite(value) for value in view.singular_values],
-    }
+    document = _fields(view, "round", "attempt", "seconds", "change", "rank", "noise", "dropouts", "singular_values")
+    return document | {"received": view.bytes_received, "sent": view.bytes_sent, "survivors": len(view.survivors)}
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _fields(message: Message, *names: str) -> Document:
+    """These fields of a message, as JSON takes them: None for numbers that are not finite."""
+    return {name: _plain(getattr(message, name)) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, str | int) else [_plain(one) for one in value]

@@ -82,11 +82,11 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
             raise OutOfTurn(told, f"upgrade the {side}")
         if self._registry.draining:
             raise Draining("the aggregator is stopping", "connect again in a moment")
-        if len(self._directory.presence.names()) >= self._limits.max_participants:
+        if len(self._directory.connected()) >= self._limits.max_participants:
             raise Overloaded("as many participants are connected as the aggregator allows", "try again later")
         await self._directory.update(self._introduction(request))
         await self._registry.take_tickets(who.name, _shown_tickets(request))
-        if not self._directory.presence.enter(who.name):
+        if not self._directory.enter(who.name):
             hint = "stop the other daemon, or give this one its own certificate"
             raise AlreadyConnected(f"a participant daemon with the identity {who.name} is connected already", hint)
         log("participant_connected", participant=who.name, software=request.software)
@@ -96,7 +96,7 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
             async for assignment in self._stream(who.name):
                 yield assignment
         finally:
-            self._directory.presence.leave(who.name)
+            self._directory.leave(who.name)
             log("participant_disconnected", participant=who.name)
 
     async def _stream(self, name: str) -> AsyncIterator[bytes]:

@@ -97,7 +97,7 @@ class StoredRun:
     spec_bytes: bytes
     run: Run
     seq: int
-    consensus: Consensus | None
+    consensus: Consensus
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ async def honest_sites(service: Service, data: Mapping[str, FloatArray]) -> Asyn
         stores[name] = Store(config.state.dir)
         tasks.append(asyncio.create_task(Daemon(config, open_site(config), stores[name]).serve()))
     try:
-        while not service.run_registry.directory.presence.names() >= data.keys():
+        while not service.run_registry.directory.connected() >= data.keys():
             await service.run_registry.stage.wait(service.run_registry.stage.version)
         yield stores
     finally:

@@ -66,7 +66,7 @@ async def test_an_ended_run_is_released_by_its_sites_and_a_deleted_one_by_the_ag
         await operator.DeleteRun(pb.DeleteRunRequest(run_id=run_id))
         # The sites' streams are open, and have sent assignments of this run.
         await released(Runner, Consensus, but=earlier)
-        assert made.run_registry.directory.presence.names() == set(NAMES)
+        assert made.run_registry.directory.connected() == set(NAMES)
 
 
 async def test_ended_runs_leave_no_task_queue_timer_or_context_behind(

@@ -53,7 +53,7 @@ async def test_no_certificate_and_plaintext_do_not_get_past_the_handshake(aggreg
     only_ca = grpc.ssl_channel_credentials(aggregator.authority.ca_path.read_bytes())
     assert await refused(aggregator, only_ca) is grpc.StatusCode.UNAVAILABLE
     assert await refused(aggregator, None) is grpc.StatusCode.UNAVAILABLE
-    assert aggregator.run_registry.directory.presence.names() == frozenset()
+    assert aggregator.run_registry.directory.connected() == frozenset()
 
 
 @pytest.mark.parametrize("age", [timedelta(days=31), timedelta(days=-2)], ids=["expired", "not-yet-valid"])
@@ -158,7 +158,7 @@ async def _dialled(who: str, address: str, own: Credentials) -> grpc.StatusCode:
 async def subscribed(aggregator: Service, stub: RoundServiceStub, name: str) -> grpc.aio.UnaryStreamCall:
     call = stub.Subscribe(HELLO)
     await call.wait_for_connection()
-    while not aggregator.run_registry.directory.presence.is_connected(name):
+    while not aggregator.run_registry.directory.is_connected(name):
         await aggregator.run_registry.stage.wait(aggregator.run_registry.stage.version)
     return call
 
@@ -230,7 +230,7 @@ async def test_a_burst_of_connections_is_let_in(aggregator: Service) -> None:
     stubs = [aggregator.participant(name) for name in names]
     calls = [stub.Subscribe(HELLO, wait_for_ready=True) for stub in stubs]
     async with asyncio.timeout(60):
-        while aggregator.run_registry.directory.presence.names() < set(names):
+        while aggregator.run_registry.directory.connected() < set(names):
             await aggregator.run_registry.stage.wait(aggregator.run_registry.stage.version)
     for call in calls:
         call.cancel()

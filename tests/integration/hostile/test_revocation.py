@@ -43,7 +43,7 @@ async def introduced(aggregator: Service, name: str) -> Credentials:
     own = aggregator.credentials(Role.PARTICIPANT, name)
     call = RoundServiceStub(aggregator.channel_of(own)).Subscribe(HELLO)
     await call.wait_for_connection()
-    while not aggregator.run_registry.directory.presence.is_connected(name):
+    while not aggregator.run_registry.directory.is_connected(name):
         await aggregator.run_registry.stage.wait(aggregator.run_registry.stage.version)
     call.cancel()
     return own

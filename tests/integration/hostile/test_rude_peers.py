@@ -113,12 +113,12 @@ async def test_revoking_cuts_an_upload_under_way(tmp_path: Path) -> None:
         stub = RoundServiceStub(aggregator.channel_of(own))
         upload, stream = stub.SubmitUpdate(), stub.Subscribe(HELLO)
         await stream.wait_for_connection()
-        await until(lambda: aggregator.run_registry.directory.presence.is_connected("ann"))
+        await until(lambda: aggregator.run_registry.directory.is_connected("ann"))
         answer = await aggregator.operator().RevokeParticipant(admin_pb2.RevokeParticipantRequest(name="ann"))
         assert answer.streams_cut == 2
         assert (await status_of(upload))[0] is grpc.StatusCode.UNAUTHENTICATED
         assert (await status_of(stream))[0] is grpc.StatusCode.UNAUTHENTICATED
-        await until(lambda: not aggregator.run_registry.directory.presence.is_connected("ann"))
+        await until(lambda: not aggregator.run_registry.directory.is_connected("ann"))
 
 
 @pytest.mark.slow
