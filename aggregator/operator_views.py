@@ -152,8 +152,7 @@ def _awaited(registry: RunRegistry, runner: Runner) -> list[str]:
     run = runner.run
     if run.status is not Status.ENROLLING:
         return list(awaited(runner.rules, run))
-    invited = set(runner.spec.participants) or set(registry.directory.connected())
-    return sorted(invited - run.enrolled.keys() - run.refusals.keys())
+    return sorted(registry.expected(runner) - run.enrolled.keys() - run.refusals.keys())
 
 
 UNJUDGED = "The run ended without the closing rounds that judge an answer"
