@@ -15,7 +15,7 @@ def note(spec: dict[str, Any] | None = None, last: dict[str, Any] | None = None,
     earlier = parse_spec({"rows": 30, "rank": 3} | (last or {}))
     enrolled = [pb.EnrolledView(participant=name) for name in SITES]
     view = pb.RunView(run_id="20300101-abcd0123", spec=earlier.canonical(), round=5, enrolled=enrolled)
-    known = {name: "connected" for name in SITES} | states
+    known = dict.fromkeys(SITES, "connected") | states
     people = [pb.ParticipantView(name=name, state=state) for name, state in known.items()]
     return cohort_note(parse_spec({"rank": 3} | (spec or {})), [view], people)
 
