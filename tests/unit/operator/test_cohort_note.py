@@ -27,7 +27,7 @@ def test_a_member_that_is_away_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("states", [{"dag": "revoked"}, {"eve": "connected"}, {"dag": "away", "eve": "connected"}])
-def test_a_cohort_that_no_waiting_makes_alike_would_be_refused(states: dict[str, str]) -> None:
+def test_a_cohort_that_no_waiting_makes_alike_would_be_refused(states: dict[str, Any]) -> None:
     assert "so the sites will refuse; name who takes part" in note(**states)
 
 
