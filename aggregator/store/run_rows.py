@@ -246,7 +246,8 @@ def _replayed(
     for number, event in journal:
         run, _ = step(rules, run, load_event(event, run_id))
         seq = number
-    return StoredRun(terms, spec_bytes, run, seq, load_consensus(body))
+    kept = terms.canonical if spec_bytes == terms.canonical else spec_bytes  # one copy for all runs of a spec
+    return StoredRun(terms, kept, run, seq, load_consensus(body))
 
 
 def _memory_of_other_software(spec_bytes: bytes, memory: str) -> str:
