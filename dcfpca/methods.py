@@ -40,6 +40,7 @@ def method_of(spec: RunSpec) -> Method:
             seed=spec.seed,
             rate=spec.flag_rate,
             min_cell=spec.min_cell,
+            covariance=spec.covariance,
         )
     if spec.scaling == "robust":
         method = in_robust_units(method)

@@ -17,7 +17,14 @@ from dcfpca.identity import MAX_NAME
 from dcfpca.privacy.settings import PrivacySettings, check_together, derived_keys
 from dcfpca.rpca import MethodName
 from dcfpca.rpca.gradient.settings import GradientSettings
-from dcfpca.rpca.round_limits import CLOSING_ROUNDS, COUNT_ROUNDS, SCALING_ROUNDS, WIDEST_CLOSING, automatic_bound
+from dcfpca.rpca.round_limits import (
+    CLOSING_ROUNDS,
+    COUNT_ROUNDS,
+    SCALING_ROUNDS,
+    WHOLE,
+    WIDEST_CLOSING,
+    automatic_bound,
+)
 from dcfpca.rpca.subspace.settings import SubspaceSettings
 
 # The names that certificates may carry; see dcfpca.identity.
@@ -74,7 +81,15 @@ class RunSpec(BaseModel):
         0.03, ge=0.001, le=0.2, description="Share of observed entries hidden from the fit to judge it by."
     )
     flag_rate: float = Field(
-        0.01, gt=0, le=0.5, description="False discovery rate of flags: the share of flagged entries that are normal."
+        0.01,
+        gt=0,
+        le=0.5,
+        description="How sure flags are: an entry is flagged if it is ordinary with a probability below 20 times this.",
+    )
+    covariance: bool = Field(
+        True,
+        description="Up to 128 features, sum the covariance of all features and judge entries by it. false: by the "
+        "directions of the low-rank part alone.",
     )
     rounds: int = Field(100, ge=1, le=100_000, description="Stop after this many rounds.")
     tolerance: float = Field(1e-9, ge=0, lt=1, description="Stop when the subspace moves less than this; 0: never.")
@@ -188,6 +203,12 @@ class RunSpec(BaseModel):
     def width(self) -> int:
         """Columns of the exchanged tensors: the rank, its upper bound, or the bound chosen for these rows."""
         return self.rank or self.max_rank or automatic_bound(self.rows)
+
+    @property
+    def sums_covariance(self) -> bool:
+        """Whether sites are asked for the covariance of all features."""
+        judged = self.closing_rounds and self.method == "subspace" and self.privacy is None
+        return judged and self.covariance and self.rows <= WHOLE
 
     @property
     def last_fit_round(self) -> int:

@@ -12,7 +12,7 @@ import json
 from dcfpca.errors import DcfpcaError
 from dcfpca.rpca.refinement.closing_plan import CLOSING
 from dcfpca.secagg.homomorphic_mac import P as TAG_FIELD
-from dcfpca.secagg.keys import KEY_BYTES
+from dcfpca.secagg.keys import KEM_KEY_BYTES, KEY_BYTES
 from dcfpca.secagg.set_up import SEALED_BYTES as SEALED_GROUP_SHARE_BYTES
 from dcfpca.terms import Terms
 from dcfpca.v1 import rounds_pb2 as pb
@@ -77,11 +77,12 @@ def update_item(
 
 
 def run_key_item(contract: Contract, request: pb.AdvertiseRunKeyRequest) -> Item:
-    """The public key of the run, a commitment and a signature."""
+    """The public keys of the run, a commitment and a signature."""
     _check_secure(contract, request.run_id)
     key = request.key
     _require(key.participant == contract.name, "a key under another name")
     _require({len(key.key), len(key.commitment), len(key.binding)} == {KEY_BYTES}, "a key of an undeclared size")
+    _require(len(key.kem_key) == KEM_KEY_BYTES, "a key of an undeclared size")
     _check_signed(key.certificate, key.signature)
     return _item("run key", "1 key", request, None, request.run_id)
 

@@ -27,7 +27,9 @@ class SitePolicy(PrivacyLimits):
 
     private: bool = Field(False, description="The reconstruction never leaves, whoever asks.")
     methods: tuple[MethodName, ...] = Field(get_args(MethodName), description="Methods the site takes part in.")
-    max_rank: int = Field(512, ge=1, description="Largest rank, or upper bound of it.")
+    max_rank: int = Field(
+        512, ge=1, description="Largest rank, or upper bound of it, and most features whose covariance is summed."
+    )
     max_rounds: int = Field(1000, ge=1, description="Most rounds of one run.")
     min_cohort: int = Field(3, ge=2, description="Fewest participants whose sum the site lets its update into.")
     max_local_passes: int = Field(

@@ -188,6 +188,11 @@ def _policy_reasons(spec: RunSpec, policy: SitePolicy) -> list[str]:
         reasons.append(f"the method {spec.method} is not among those the site allows ({allowed})")
     if spec.width > policy.max_rank:
         reasons.append(f"the rank {spec.width} is above the {policy.max_rank} that the site allows")
+    if spec.sums_covariance and spec.rows > policy.max_rank:
+        reasons.append(
+            f"the covariance of all {spec.rows} features is summed, and the site allows {policy.max_rank} directions"
+            " ([policy] max_rank): propose the run with covariance = false"
+        )
     if spec.rounds > policy.max_rounds:
         reasons.append(f"{spec.rounds} rounds are more than the {policy.max_rounds} that the site allows")
     reasons += [*_work_reasons(spec, policy), *_tunable_reasons(spec)]

@@ -228,13 +228,14 @@ def _phase_of(event: events.SetUpMessage) -> Phase:
 
 
 def _known(secure: SecureSum, event: events.SetUpMessage) -> bool | None:
-    """Whether the same message was accepted before, or False for a different one; None if it is the first."""
+    """Whether the same message was accepted before, or False for a different one; None if it is the first.
+
+    Shares that were sealed again look different and say the same: the first ones stay, and receivers judge them.
+    """
     if isinstance(event, events.RunKeyAdvertised):
         before = secure.adverts.get(event.participant)
         return None if before is None else before == event.run_key
-    # Seals and signatures are deterministic, so that a repeat is the same bytes.
-    shares = secure.shares.get(event.participant)
-    return None if shares is None else shares == event.shares
+    return True if event.participant in secure.shares else None
 
 
 def _taken(secure: SecureSum, event: events.SetUpMessage) -> SecureSum:

@@ -71,6 +71,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     location_ : (features,), what the low-rank part is about: zeros on exact data (medians with `center`), else the
         fitted centre.
     p_values_ : (samples,), how likely a sample as odd as this is among normal ones.
+    instruments_ : features that repeat one value or drift in the order of the samples, with the samples concerned.
     rank_curve_ : (ranks, 3), rank, error of hidden entries relative to that of medians, and its standard error.
     outcome_ : how the run ended, as a sentence; also whether features or samples stay apart, or the bound on the rank
         was reached: then the answer is not to be trusted as it is.
@@ -201,6 +202,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.verdict_ = verdict_of(self._plan, run.consensus.outcome, bound).sentence
         self.rank_curve_ = run.consensus.memory[CURVE]
         self.p_values_ = run.results[0].p_values
+        self.instruments_ = run.results[0].instruments
 
     def _fitted(self, X: FloatArray) -> Iterator[TransformedColumns]:
         """Every sample fitted and scored, in blocks."""

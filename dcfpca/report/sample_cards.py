@@ -16,13 +16,10 @@ MOST_LISTED = 500
 MOST_ENTRIES = 6
 
 
-def chance_text(p_value: float) -> str:
-    """How sure a flag is: how often chance alone would make a sample as odd."""
-    if np.isnan(p_value):
-        return ""
-    if p_value >= 0.01:
-        return f"by chance {100 * p_value:.0f} in 100"
-    return f"by chance 1 in {float(f'{1 / p_value:.2g}'):,.0f}" if p_value > 1e-9 else "by chance under 1 in a billion"
+def rank_text(one: OddSample, row: int, found: SiteFigures) -> str:
+    """How an entry ranks among all values of its measurement in the consortium: true whatever their distribution."""
+    most, values = one.exceeded_by[row], found.features.values[row]
+    return "" if np.isnan(most) or not values else f"further off than all but at most {most:.0f} of {values:,.0f}"
 
 
 def sample_cards(found: SiteFigures) -> str:
@@ -35,7 +32,7 @@ def _card(one: OddSample, found: SiteFigures) -> str:
     names = found.features.names
     lines = "".join(
         f"<li><b>{escape(names[row])}</b>: {number(one.observed[row])}, expected {rounded(one.expected[row])} "
-        f'<span class="off">{noise_text(one.z[row])}</span></li>'
+        f'<span class="off">{noise_text(one.z[row])}</span> {rank_text(one, row, found)}</li>'
         for row in one.rows[:MOST_ENTRIES]
     )
     more = f"<li>and {len(one.rows) - MOST_ENTRIES} more</li>" if len(one.rows) > MOST_ENTRIES else ""
@@ -50,7 +47,7 @@ def _card(one: OddSample, found: SiteFigures) -> str:
 def _judgement(one: OddSample, judged: bool) -> str:
     if not judged:
         return ""
-    return "; ".join(filter(None, ("flagged" if one.flagged else "not flagged as a whole", chance_text(one.p_value))))
+    return "flagged as a whole" if one.flagged else "not flagged as a whole"
 
 
 def _words(one: OddSample, names: Sequence[str]) -> str:
@@ -65,12 +62,13 @@ def sample_table(found: SiteFigures) -> str:
         odd = "; ".join(
             f"{names[row]}: {number(one.observed[row])} instead of {rounded(one.expected[row])}" for row in one.rows[:3]
         )
+        rank = rank_text(one, one.rows[0], found) if one.rows else ""
         lines.append(
             f'<tr data-text="{escape(_words(one, names))}" data-flag="{"yes" if one.flagged else "no"}">'
             f"<td>{escape(one.sample)}</td><td>{'flagged' if one.flagged else ''}</td>"
-            f"<td class=n>{len(one.rows)}</td><td>{escape(odd)}</td><td>{escape(chance_text(one.p_value))}</td></tr>"
+            f"<td class=n>{len(one.rows)}</td><td>{escape(odd)}</td><td>{rank}</td></tr>"
         )
-    head = "<th>sample</th><th></th><th class=n>entries</th><th>what was found</th><th>how sure</th>"
+    head = "<th>sample</th><th></th><th class=n>entries</th><th>what was found</th><th>rank of the first</th>"
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
 
 

@@ -19,7 +19,7 @@ _UNCHECKED = (
 )
 _UNJUDGED = (
     "This run held no closing rounds, which measure the noise over all sites: an entry is flagged where the normal "
-    "part does not reach it, however small the deviation. How many flags are false alarms is not known, and "
+    "part does not reach it, however small the deviation. How many flags are ordinary entries is not known, and "
     "samples are not judged as a whole. Look at the largest deviations."
 )
 _SEARCH = (
@@ -47,14 +47,13 @@ def site_report(manifest: Mapping[str, Any], found: SiteFigures, written: str) -
 def _head(manifest: Mapping[str, Any], found: SiteFigures, name: str, written: str) -> str:
     verdict = manifest.get("verdict", {})
     sound = bool(verdict.get("sound"))
-    word = "The answer can be trusted" if sound else "Read with care"
+    word = _word(sound, bool(verdict.get("checked")))
     sentence = str(verdict.get("sentence") or manifest["outcome"])
     observed = max(found.rows * found.columns - found.missing, 1)
     judged = found.flag_rate is not None
     numbers = [
         ("samples that stand out", f"{found.flagged_samples} of {found.columns}" if judged else "not judged"),
         ("flagged entries", f"{found.outliers} ({found.outliers / observed:.1%})"),
-        ("false alarms among them, about", f"{found.flag_rate:.0%}" if judged else "not known"),
         ("missing entries", f"{found.missing / (found.rows * found.columns):.0%}"),
         ("patterns (rank)", str(manifest["rank"])),
     ]
@@ -63,6 +62,7 @@ def _head(manifest: Mapping[str, Any], found: SiteFigures, name: str, written: s
             f"<header><h1>{escape(name)} at {escape(manifest['participant'])}</h1>",
             f'<div class="verdict {"sound" if sound else "doubt"}"><strong>{word}</strong> {escape(sentence)}</div>',
             *(paragraph(str(note), "note") for note in verdict.get("notes", [])),
+            *(paragraph(f"Instrument: {one}", "note") for one in manifest.get("instruments", [])),
             *([] if judged else [paragraph(_UNJUDGED, "note")]),
             figures(numbers),
             paragraph(f"Written {written}. For this site only: nothing in this file has left it.", "note"),
@@ -71,14 +71,22 @@ def _head(manifest: Mapping[str, Any], found: SiteFigures, name: str, written: s
     )
 
 
+def _word(sound: bool, checked: bool) -> str:
+    """Trust is only spoken of where the run's own checks have shown it."""
+    if sound and checked:
+        return "The answer can be trusted"
+    return "Nothing speaks against the answer, but its flags were not checked" if sound else "Read with care"
+
+
 def _samples(found: SiteFigures) -> str:
     if not found.odd:
         return section("Who stands out", paragraph("No sample stands out, and no entry is flagged."))
     shown = len(found.odd[:MOST_CARDS])
     expected = "what the sample's other measurements predict" if found.components.shares.size else "its typical value"
     note = (
-        f"The {shown} oddest samples first. Each measurement is compared with {expected}; +8 noise means above it by "
-        "eight times the usual deviation of that measurement. Flagged entries are red."
+        f"The {shown} oddest samples first. Each measurement is compared with {expected}; +8 noise is eight times what "
+        "ordinary entries of it are off by, above what is expected. A rank says how many of all sites' values of a "
+        "measurement are further off than this one, at most. Flagged entries are red."
     )
     if found.drawing == "profile":
         note += " Blue is what was found, grey what was expected."

@@ -22,11 +22,11 @@ class OddSample:
     """One of the samples that stand out: its entries, what was expected of them, and which are flagged."""
 
     sample: str
-    p_value: float
     flagged: bool
     observed: FloatArray
     expected: FloatArray
     z: FloatArray  # (observed − expected) over the feature's noise; NaN where unobserved
+    exceeded_by: FloatArray  # at most so many values of the feature at all sites are further off; NaN: unknown
     rows: tuple[int, ...]  # flagged, the largest |z| first
 
 
@@ -39,6 +39,7 @@ class FeatureFigures:
     noise: FloatArray
     flags: FloatArray
     missing_share: FloatArray
+    values: FloatArray  # at all sites; 0 where that is not known
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +68,7 @@ class SiteFigures:
     missing: int
     outliers: int
     flagged_samples: int
-    flag_rate: float | None  # about which share of the flags are false alarms; None without closing rounds
+    flag_rate: float | None  # at which samples are flagged; None where no null judged them
     features: FeatureFigures
     odd: Sequence[OddSample]
     components: Components

@@ -124,12 +124,14 @@ class Progress:
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """`sound` is whether nothing speaks against the answer; `sentence` says what was found either way. `notes` say of
-    features what a reader should know, and do not speak against the answer."""
+    features what a reader should know, and do not speak against the answer. `checked` is whether the run has shown it:
+    a resample of its own fit flags no more than it says, or the split is exact and unique."""
 
     sound: bool
     sentence: str
     reasons: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    checked: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,14 +167,27 @@ class Findings:
 
     expected: FloatArray
     z: FloatArray  # in units of the feature, on the side of the entry
-    p_value: FloatArray
     exceeded_by: FloatArray  # at most so many entries of the feature, at all sites, are further off; NaN: many
+    values: FloatArray  # of so many entries of the feature at all sites
+
+
+@dataclass(frozen=True, slots=True)
+class Instrument:
+    """A feature that repeats one value (`amount`) at neighbouring samples of a site, or drifts, by `amount` from the
+    first of them to the last."""
+
+    feature: int
+    kind: str  # stuck or drift
+    first: int  # the columns it concerns, in the order of the site
+    last: int
+    samples: int  # how many of them have the feature
+    amount: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResultBlock:
     """The result for the site's columns start … start + L.shape[1] − 1; scores where the method has a null, findings
-    where it flags by it."""
+    where it flags by it. The last block names the site's instruments that repeat or drift."""
 
     start: int
     L: FloatArray
@@ -180,6 +195,7 @@ class ResultBlock:
     V: FloatArray
     scores: ColumnScores | None = None
     findings: Findings | None = None
+    instruments: tuple[Instrument, ...] = ()
 
 
 class Columns(Protocol):

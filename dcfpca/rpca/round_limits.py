@@ -10,6 +10,8 @@ MOST_ROUNDS = 16  # at the chosen rank
 FEW, MOST = 10, 32
 WIDEST_CLOSING = 512
 """Closing rounds exchange a scalar for each pair of directions, so that their number is bounded."""
+WHOLE = 128
+"""Features up to which the whole covariance is summed; above, entries are judged by the directions of L."""
 COVARIANCE_ROUNDS = 4  # the first from wrapped scores
 CLOSING_ROUNDS = BOUND_ROUNDS + 1 + MOST_ROUNDS + 1 + COVARIANCE_ROUNDS + 2
 """Beside them a round each for validation, shape, null and check."""

@@ -3,8 +3,9 @@
 Stage `median` finds each feature's median over all sites, stage `deviation` the median distance from it (MAD), both
 digit by digit: every float64 has a place in the order of all float64s, a 64-bit number. Sites count how many of their
 entries fall into each of 64 equal intervals of that order; the sum of the counts tells the interval of the median; the
-next round divides that one. Each round fixes six more bits, whatever the size of the numbers and however they are dealt
-out. The stages after these see (x − centre)/scale, and each site maps its result back.
+next round divides that one. Each round fixes six more bits, whatever the size of the numbers and, where nothing is
+merged (`small_cells`), however they are dealt out. The stages after these see (x − centre)/scale, and each site maps
+its result back.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.rpca.column_blocks import blocks
-from dcfpca.rpca.method import Consensus, FloatArray, Layout, ResultBlock, TensorMessage, Total
+from dcfpca.rpca.method import Consensus, FloatArray, Instrument, Layout, ResultBlock, TensorMessage, Total
 from dcfpca.rpca.round_limits import DIGITS
 from dcfpca.rpca.small_cells import merge_cells
 from dcfpca.rpca.stage import Stage, StageAround, View
@@ -217,7 +218,8 @@ class InUnits(StageAround):
             S.data *= scale[S.indices]
             if found is not None:
                 found = replace(found, expected=found.expected * scale[S.indices] + centre[S.indices])
-            yield replace(block, L=L, S=S, findings=found)
+            own = tuple(_in_data_units(one, centre, scale) for one in block.instruments)
+            yield replace(block, L=L, S=S, findings=found, instruments=own)
 
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:
         """The inner stage's model, in scaled units, with the centre and scale by which L = centre + scale · (U Vᵀ)."""
@@ -240,6 +242,12 @@ def split_broadcast(broadcast: TensorMessage, rows: int) -> tuple[TensorMessage,
     """The inner stage's broadcast, the centre and the scale."""
     scalars, centre, scale = np.split(broadcast.scalars, [-2 * rows, -rows])
     return TensorMessage(broadcast.tensor, scalars), centre, scale
+
+
+def _in_data_units(found: Instrument, centre: FloatArray, scale: FloatArray) -> Instrument:
+    """A value that repeats has a place, a drift only a size."""
+    amount = found.amount * float(scale[found.feature])
+    return replace(found, amount=amount + float(centre[found.feature]) if found.kind == "stuck" else amount)
 
 
 def scale_from_mad(deviation: FloatArray) -> FloatArray:

@@ -16,6 +16,7 @@ from dcfpca.rpca.method import (
     Columns,
     Consensus,
     FloatArray,
+    Instrument,
     Layout,
     Progress,
     ResultBlock,
@@ -33,13 +34,14 @@ Observe = Callable[[Consensus, Sequence[Site]], None]
 @dataclass(frozen=True, slots=True, eq=False)
 class SiteResult:
     """What one site has at the end: L_i and S_i (m × n_i), V_i (n_i × width), the figures to judge them by, and how odd
-    its columns are where the method has a null."""
+    its columns and which of its instruments fail where the method has a null."""
 
     L: FloatArray
     S: sparse.csc_array
     V: FloatArray
     certificate: dict[str, float]
     p_values: FloatArray = field(default_factory=lambda: np.zeros(0))
+    instruments: tuple[Instrument, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,13 +101,16 @@ def collect(site: Site, final: Consensus) -> SiteResult:
     """A site's result under this consensus, put together from its blocks."""
     parts = list(site.finish(final))
     if len(parts) == 1:
-        return SiteResult(parts[0].L, parts[0].S, parts[0].V, site.certificate(), _p_values(parts))
+        return SiteResult(
+            parts[0].L, parts[0].S, parts[0].V, site.certificate(), _p_values(parts), parts[0].instruments
+        )
     return SiteResult(
         L=np.concatenate([part.L for part in parts], axis=1),
         S=sparse.csc_array(sparse.hstack([part.S for part in parts], format="csc")),
         V=np.concatenate([part.V for part in parts], axis=0),
         certificate=site.certificate(),
         p_values=_p_values(parts),
+        instruments=tuple(one for part in parts for one in part.instruments),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -15,6 +16,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from dcfpca.secagg.errors import SwappedKey, TamperedShare
 
 KEY_BYTES = 32
+KEM_KEY_BYTES = 1184
+KEM_BYTES = 1088
+"""Of an ML-KEM-768 public key, and of a ciphertext that carries a secret to its holder."""
 
 Sign = Callable[[bytes], bytes]
 # (certificate DER, name) → the certificate's public key, or BadIdentity. Callers cache it: one chain, one check a run.
@@ -55,13 +59,35 @@ def agree(own: X25519PrivateKey, peer: bytes, peer_name: str) -> bytes:
         raise SwappedKey(f"the key advertised for {peer_name} is not a usable X25519 key", accused=peer_name) from error
 
 
+def encapsulate(peer: bytes, peer_name: str) -> tuple[bytes, bytes]:
+    """A fresh secret and the ML-KEM-768 ciphertext that carries it to the holder of this key."""
+    return _kem_public(peer, peer_name).encapsulate()
+
+
+def _kem_public(key: bytes, name: str) -> MLKEM768PublicKey:
+    try:
+        return MLKEM768PublicKey.from_public_bytes(key)
+    except ValueError as error:
+        raise SwappedKey(f"the key advertised for {name} is not a usable ML-KEM-768 key", accused=name) from error
+
+
+def decapsulate(own: MLKEM768PrivateKey, carried: bytes, sender: str) -> bytes:
+    """The secret that the sender's ciphertext carries; another one, which opens nothing, if it is for somebody else."""
+    try:
+        return own.decapsulate(carried)
+    except ValueError as error:
+        raise TamperedShare(f"the share from {sender} does not begin with a ciphertext", accused=sender) from error
+
+
 # Whether a point has small order does not depend on the other side's key, so any will do for the test.
 _PROBE = X25519PrivateKey.from_private_bytes(bytes(range(KEY_BYTES)))
 
 
-def check_usable(key: bytes, name: str) -> None:
-    """Refuse a public key of small order, with which everybody would agree on a known secret."""
+def check_usable(key: bytes, kem_key: bytes, name: str) -> None:
+    """Refuse an X25519 key of small order, with which everybody would agree on a known secret, and an ML-KEM key that
+    is none."""
     agree(_PROBE, key, name)
+    _kem_public(kem_key, name)
 
 
 def seal(key: bytes, plain: bytes) -> bytes:

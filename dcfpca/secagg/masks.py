@@ -21,9 +21,20 @@ BLOCK_BYTES = 1 << 17
 _ZEROS: NDArray[np.uint8] = np.zeros(BLOCK_BYTES, dtype=np.uint8)
 
 
-def pair_root(shared: bytes, roster: bytes, one: str, other: str) -> bytes:
-    """The root of round 0 from the X25519 secret of two members, symmetric in both."""
-    return derive(shared, "pair-root", roster, min(one, other), max(one, other))
+def pair_agreement(shared: bytes, roster: bytes, one: str, other: str) -> bytes:
+    """What the X25519 secret of two members gives under this roster, symmetric in both."""
+    return derive(shared, "pair-agreement", roster, min(one, other), max(one, other))
+
+
+def pair_part(seed: bytes, roster: bytes, receiver: str) -> bytes:
+    """A member's own part of the root that it has with the receiver: the same whenever the share is sealed again."""
+    return derive(seed, "pair-part", roster, receiver)
+
+
+def pair_root(agreement: bytes, parts: dict[str, bytes]) -> bytes:
+    """The root of round 0 from the agreement of two members and the part of each, by name."""
+    first, second = sorted(parts)
+    return derive(agreement + parts[first] + parts[second], "pair-root", first, second)
 
 
 def ratchet(root: bytes, rounds: int) -> bytes:
@@ -33,9 +44,10 @@ def ratchet(root: bytes, rounds: int) -> bytes:
     return root
 
 
-def sealing_key(root: bytes, sender: str, receiver: str) -> bytes:
-    """The key that seals the single share from this sender to this receiver."""
-    return derive(root, "seal-share", sender, receiver)
+def sealing_key(agreement: bytes, carried: bytes, sender: str, receiver: str) -> bytes:
+    """The key that seals the single share from this sender to this receiver, from their agreement and the secret that
+    the sender's ciphertext carries: whoever breaks one of the two does not have it."""
+    return derive(agreement + carried, "seal-share", sender, receiver)
 
 
 def mask_key(root: bytes, context: bytes) -> bytes:

@@ -49,7 +49,8 @@ class RunTerms:
 
 @dataclass(frozen=True, slots=True)
 class Advert:
-    """Participant → aggregator → peers: the X25519 key of the run and a commitment to the share of the group secret.
+    """Participant → aggregator → peers: the X25519 key of the run, its ML-KEM-768 key, and a commitment to the share of
+    the group secret.
 
     `binding` is `RunTerms.binding`, by which a replay is told from a forgery.
     """
@@ -60,10 +61,11 @@ class Advert:
     binding: bytes
     certificate: bytes
     signature: bytes
+    kem_key: bytes = b""  # empty in stored runs of earlier builds, which nobody accepts
 
     def statement(self) -> bytes:
         """The statement that the owner signs."""
-        return canonical("advert", self.binding, self.name, self.key, self.commitment)
+        return canonical("advert", self.binding, self.name, self.key, self.kem_key, self.commitment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,10 @@ class Roster:
 
 @dataclass(frozen=True, slots=True)
 class SealedShare:
-    """Participant → aggregator → one peer: the sender's share of the group secret. The signature covers the roster."""
+    """Participant → aggregator → one peer: the sender's share of the group secret and its part of the pair's root.
+
+    `sealed` is an ML-KEM-768 ciphertext and what its secret seals. The signature covers the roster.
+    """
 
     sender: str
     receiver: str

@@ -3,6 +3,8 @@
 The group secret is a hash over one random share of every member, which the aggregator does not learn. Shares are
 committed to in the adverts and sent only to holders of the complete roster, so nobody chooses its share after seeing
 another's: the secret is uniform if one member is honest, and may seed the neighbour graph.
+
+What two members share is hybrid: it takes both X25519 and ML-KEM-768 to be broken to find it.
 """
 
 from __future__ import annotations
@@ -10,15 +12,44 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from dcfpca.errors import BadIdentity
-from dcfpca.secagg.encoding import canonical, digest
+from dcfpca.secagg.encoding import canonical, derive, digest
 from dcfpca.secagg.errors import IncompleteCohort, InventedParticipant, ReplayedKey, SwappedKey, TamperedShare
-from dcfpca.secagg.keys import KEY_BYTES, Sign, Verify, check_usable, seal, signed, unseal
+from dcfpca.secagg.keys import (
+    KEM_BYTES,
+    KEM_KEY_BYTES,
+    KEY_BYTES,
+    Sign,
+    Verify,
+    check_usable,
+    decapsulate,
+    encapsulate,
+    seal,
+    signed,
+    unseal,
+)
 from dcfpca.secagg.masks import sealing_key
 from dcfpca.secagg.messages import Advert, Roster, RunTerms, SealedShare
 
-SEALED_BYTES = KEY_BYTES + 16
+SEALED_BYTES = KEM_BYTES + 2 * KEY_BYTES + 16
+
+
+def agreement_key(seed: bytes) -> X25519PrivateKey:
+    """The X25519 key of a run from the site's secret for it."""
+    return X25519PrivateKey.from_private_bytes(derive(seed, "x25519-key"))
+
+
+def kem_seed(seed: bytes) -> bytes:
+    """The secret from which the ML-KEM key follows; found by nobody who finds the X25519 key."""
+    return derive(seed, "kem-seed")
+
+
+def kem_key(seed: bytes) -> MLKEM768PrivateKey:
+    """The ML-KEM-768 key of a run from its `kem_seed`."""
+    return MLKEM768PrivateKey.from_seed_bytes(derive(seed, "kem-key-d") + derive(seed, "kem-key-z"))
 
 
 def check_advert(terms: RunTerms, advert: Advert, verify: Verify) -> EllipticCurvePublicKey:
@@ -30,14 +61,21 @@ def check_advert(terms: RunTerms, advert: Advert, verify: Verify) -> EllipticCur
         raise ReplayedKey(f"the key of {name} was advertised for another run, spec or cohort", accused=name)
     if {len(advert.key), len(advert.commitment)} != {KEY_BYTES}:
         raise SwappedKey(f"the key and the commitment of {name} do not have 32 bytes each", accused=name)
-    try:
-        identity = verify(advert.certificate, name)
-    except BadIdentity as error:
-        raise InventedParticipant(f"{name} has no valid certificate: {error}", error.hint) from error
+    if len(advert.kem_key) != KEM_KEY_BYTES:
+        raise SwappedKey(f"the ML-KEM key of {name} does not have {KEM_KEY_BYTES} bytes", accused=name)
+    identity = identity_key(advert, verify)
     if not signed(identity, advert.signature, advert.statement()):
         raise SwappedKey(f"the key relayed for {name} is not the one it signed")
-    check_usable(advert.key, name)
+    check_usable(advert.key, advert.kem_key, name)
     return identity
+
+
+def identity_key(advert: Advert, verify: Verify) -> EllipticCurvePublicKey:
+    """The key of the owner's certificate, which the consortium issued to this name."""
+    try:
+        return verify(advert.certificate, advert.name)
+    except BadIdentity as error:
+        raise InventedParticipant(f"{advert.name} has no valid certificate: {error}", error.hint) from error
 
 
 def check_roster(terms: RunTerms, roster: Roster, verify: Verify) -> dict[str, EllipticCurvePublicKey]:
@@ -54,7 +92,7 @@ def check_distinct(adverts: Collection[Advert]) -> None:
     """Raise if a key or commitment occurs twice."""
     seen: dict[bytes, str] = {}
     for advert in adverts:
-        for value in (advert.key, advert.commitment):
+        for value in (advert.key, advert.kem_key, advert.commitment):
             if value in seen:
                 sentence = f"{advert.name} advertises a key that {seen[value]} advertised too"
                 raise ReplayedKey(sentence, accused=advert.name)
@@ -63,8 +101,8 @@ def check_distinct(adverts: Collection[Advert]) -> None:
 
 def roster_digest(terms: RunTerms, roster: Roster) -> bytes:
     """The digest of the run and of every key and commitment of its members."""
-    each = (canonical("member", advert.name, advert.key, advert.commitment) for advert in roster.adverts)
-    return digest("roster", terms.binding, *each)
+    each = ((one.name, one.key, one.kem_key, one.commitment) for one in roster.adverts)
+    return digest("roster", terms.binding, *(canonical("member", *fields) for fields in each))
 
 
 def _difference(terms: RunTerms, names: tuple[str, ...]) -> str:
@@ -80,10 +118,13 @@ def commitment(binding: bytes, name: str, share: bytes) -> bytes:
     return digest("share-commitment", binding, name, share)
 
 
-def seal_share(roster: bytes, root: bytes, sender: str, receiver: str, share: bytes, sign: Sign) -> SealedShare:
-    """The sender's share for one receiver."""
-    sealed = seal(sealing_key(root, sender, receiver), share)
-    return SealedShare(sender, receiver, sealed, sign(share_statement(roster, sender, receiver, sealed)))
+def seal_share(
+    roster: bytes, agreement: bytes, sender: str, receiver: Advert, plain: tuple[bytes, bytes], sign: Sign
+) -> SealedShare:
+    """The sender's share of the group secret and its part of the pair's root for one receiver."""
+    carried, ciphertext = encapsulate(receiver.kem_key, receiver.name)
+    sealed = ciphertext + seal(sealing_key(agreement, carried, sender, receiver.name), b"".join(plain))
+    return SealedShare(sender, receiver.name, sealed, sign(share_statement(roster, sender, receiver.name, sealed)))
 
 
 def share_statement(roster: bytes, sender: str, receiver: str, sealed: bytes) -> bytes:
@@ -98,13 +139,18 @@ def check_share(roster: bytes, share: SealedShare, identity: EllipticCurvePublic
         raise TamperedShare(f"the share relayed from {share.sender} to {share.receiver} is not the one it signed")
 
 
-def open_share(share: SealedShare, root: bytes, binding: bytes, committed: bytes) -> bytes:
-    """The sender's share; one that does not open or is not what it committed to accuses the sender."""
-    plain = unseal(sealing_key(root, share.sender, share.receiver), share.sealed, share.sender)
-    if commitment(binding, share.sender, plain) != committed:
+def open_share(
+    share: SealedShare, agreement: bytes, own: MLKEM768PrivateKey, binding: bytes, committed: bytes
+) -> tuple[bytes, bytes]:
+    """The sender's share of the group secret and its part of the pair's root; one that does not open or is not what it
+    committed to accuses the sender."""
+    carried = decapsulate(own, share.sealed[:KEM_BYTES], share.sender)
+    key = sealing_key(agreement, carried, share.sender, share.receiver)
+    plain = unseal(key, share.sealed[KEM_BYTES:], share.sender)
+    if commitment(binding, share.sender, plain[:KEY_BYTES]) != committed:
         sentence = f"the share of {share.sender} is not the one it committed to"
         raise TamperedShare(sentence, accused=share.sender)
-    return plain
+    return plain[:KEY_BYTES], plain[KEY_BYTES:]
 
 
 def combine(roster: bytes, shares: Mapping[str, bytes]) -> bytes:

@@ -13,7 +13,6 @@ from dataclasses import replace
 from enum import Enum
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from dcfpca.errors import BadInput
 from dcfpca.secagg import fixed_point, masks, set_up
@@ -97,13 +96,15 @@ class SecureSite:
         """The public key of the run and the commitment to the share, signed. Gone once the roster is accepted."""
         if self.state.step is not Step.ADVERTISED:
             raise OutOfTurn("the key of this run was advertised, used and deleted")
-        public = X25519PrivateKey.from_private_bytes(self.state.private_key).public_key().public_bytes_raw()
-        committed = set_up.commitment(self.terms.binding, self.name, self.state.own_share)
-        unsigned = Advert(self.name, public, committed, self.terms.binding, self._identity.certificate, b"")
+        key, kem_key, committed = self._public()
+        unsigned = Advert(self.name, key, committed, self.terms.binding, self._identity.certificate, b"", kem_key)
         return replace(unsigned, signature=self._identity.sign(unsigned.statement()))
 
     def share(self, roster: Roster) -> tuple[SealedShare, ...]:
-        """Check the roster, derive the pair roots, delete the private key, and seal the share for everybody else."""
+        """Check the roster, delete the X25519 key, and seal the share and a part of the pair's root for everybody else.
+
+        Said again, it is sealed anew and says the same.
+        """
         self._check_alive()
         check_roster(self.terms, roster, self._identity.verify)
         digest = roster_digest(self.terms, roster)
@@ -113,28 +114,32 @@ class SecureSite:
             self._adopt(roster, digest)
         elif digest != self.state.roster:
             raise ChangedRoster("this is a second, different roster in one run")
-        sign, own = self._identity.sign, self.state.own_share
-        return tuple(
-            set_up.seal_share(digest, root, self.name, peer, own, sign) for peer, root in self._roots().items()
-        )
+        roots, sealed = self._roots(), []
+        for peer in roster.adverts:
+            if peer.name != self.name:
+                plain = self.state.own_share, self._own_part(peer.name)
+                sealed.append(set_up.seal_share(digest, roots[peer.name], self.name, peer, plain, self._identity.sign))
+        return tuple(sealed)
 
     def complete(self, roster: Roster, shares: Iterable[SealedShare]) -> None:
-        """Open everybody's share, which ends the set-up; the shares themselves are deleted."""
+        """Open everybody's share, which ends the set-up; the shares and the ML-KEM key are deleted."""
         self._check_alive()
         if self.state.step is not Step.SHARED:
             raise OutOfTurn("shares of the group secret come once, after the roster")
-        identities = check_roster(self.terms, roster, self._identity.verify)
+        # Its keys were checked when it was accepted; certificates may have been renewed since.
         if roster_digest(self.terms, roster) != self.state.roster:
             raise ChangedRoster("this is a second, different roster in one run")
+        identities = {advert.name: set_up.identity_key(advert, self._identity.verify) for advert in roster.adverts}
         by_sender, roots = {share.sender: share for share in shares}, self._roots()
-        opened = {self.name: self.state.own_share}
+        opened, own_key = {self.name: self.state.own_share}, set_up.kem_key(self.state.private_key)
         for advert in roster.adverts:
-            if advert.name != self.name:
-                share = self._addressed(by_sender.get(advert.name), advert.name)
-                set_up.check_share(self.state.roster, share, identities[advert.name])
-                root = roots[advert.name]
-                opened[advert.name] = set_up.open_share(share, root, self.terms.binding, advert.commitment)
-        self._settle(set_up.combine(self.state.roster, opened))
+            peer, binding = advert.name, self.terms.binding
+            if peer != self.name:
+                share = self._addressed(by_sender.get(peer), peer)
+                set_up.check_share(self.state.roster, share, identities[peer])
+                opened[peer], part = set_up.open_share(share, roots[peer], own_key, binding, advert.commitment)
+                roots[peer] = masks.pair_root(roots[peer], {self.name: self._own_part(peer), peer: part})
+        self._settle(set_up.combine(self.state.roster, opened), roots)
 
     def admit(self, opening: Opening, check_broadcast: Callable[[], None] = lambda: None) -> Numbers:
         """Whether the opening may be answered, and with which numbers. `check_broadcast` judges a new consensus."""
@@ -206,29 +211,38 @@ class SecureSite:
             raise OutOfTurn("the set-up of the run is not complete at this site")
 
     def _adopt(self, roster: Roster, digest: bytes) -> None:
-        relayed, own = roster.adverts[self.terms.cohort.index(self.name)], self.advert()
+        relayed = roster.adverts[self.terms.cohort.index(self.name)]
         # The certificate may have been renewed since; signatures and certificates are checked with the roster.
-        if (relayed.key, relayed.commitment) != (own.key, own.commitment):
+        if (relayed.key, relayed.kem_key, relayed.commitment) != self._public():
             raise SwappedKey(f"the roster has another key for {self.name} than it advertised")
-        private = X25519PrivateKey.from_private_bytes(self.state.private_key)
-        roots = tuple(
+        private = set_up.agreement_key(self.state.private_key)
+        agreements = tuple(
             NOTHING
             if advert.name == self.name
-            else masks.pair_root(agree(private, advert.key, advert.name), digest, self.name, advert.name)
+            else masks.pair_agreement(agree(private, advert.key, advert.name), digest, self.name, advert.name)
             for advert in roster.adverts
         )
-        self._advance(step=Step.SHARED, private_key=NOTHING, roots=roots, roster=digest)
+        seed = set_up.kem_seed(self.state.private_key)
+        self._advance(step=Step.SHARED, private_key=seed, roots=agreements, roster=digest)
+
+    def _public(self) -> tuple[bytes, bytes, bytes]:
+        """Both public keys of the run, and the commitment to the share."""
+        agreement, kem = set_up.agreement_key(self.state.private_key), set_up.kem_seed(self.state.private_key)
+        committed = set_up.commitment(self.terms.binding, self.name, self.state.own_share)
+        return agreement.public_key().public_bytes_raw(), set_up.kem_key(kem).public_key().public_bytes_raw(), committed
+
+    def _own_part(self, peer: str) -> bytes:
+        return masks.pair_part(self.state.private_key, self.state.roster, peer)
 
     def _addressed(self, share: SealedShare | None, sender: str) -> SealedShare:
         if share is None or share.receiver != self.name:
             raise TamperedShare(f"the share of {sender} for {self.name} was not relayed")
         return share
 
-    def _settle(self, secret: bytes) -> None:
+    def _settle(self, secret: bytes, roots: dict[str, bytes]) -> None:
         kept = frozenset(neighbours_of(self.name, self.terms.cohort, secret))
-        named = zip(self.terms.cohort, self.state.roots, strict=True)
-        roots = tuple(root if name in kept else NOTHING for name, root in named)
-        self._advance(step=Step.READY, own_share=NOTHING, group_secret=secret, roots=roots)
+        held = tuple(roots[name] if name in kept else NOTHING for name in self.terms.cohort)
+        self._advance(step=Step.READY, private_key=NOTHING, own_share=NOTHING, group_secret=secret, roots=held)
 
     def _roots(self) -> dict[str, bytes]:
         named = zip(self.terms.cohort, self.state.roots, strict=True)

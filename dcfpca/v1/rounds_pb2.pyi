@@ -116,20 +116,22 @@ class RunKeyWanted(_message.Message):
     def __init__(self, spec_sha256: _Optional[bytes] = ..., cohort: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RunKey(_message.Message):
-    __slots__ = ("participant", "key", "commitment", "binding", "certificate", "signature")
+    __slots__ = ("participant", "key", "commitment", "binding", "certificate", "signature", "kem_key")
     PARTICIPANT_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     COMMITMENT_FIELD_NUMBER: _ClassVar[int]
     BINDING_FIELD_NUMBER: _ClassVar[int]
     CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
     SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    KEM_KEY_FIELD_NUMBER: _ClassVar[int]
     participant: str
     key: bytes
     commitment: bytes
     binding: bytes
     certificate: bytes
     signature: bytes
-    def __init__(self, participant: _Optional[str] = ..., key: _Optional[bytes] = ..., commitment: _Optional[bytes] = ..., binding: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+    kem_key: bytes
+    def __init__(self, participant: _Optional[str] = ..., key: _Optional[bytes] = ..., commitment: _Optional[bytes] = ..., binding: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., kem_key: _Optional[bytes] = ...) -> None: ...
 
 class RosterClosed(_message.Message):
     __slots__ = ("keys",)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Version of the wire protocol; both sides must have the same."""
 
 CHUNK_BYTES = 1 << 20

@@ -49,6 +49,7 @@ def advert_to_wire(advert: Advert) -> pb.RunKey:
     return pb.RunKey(
         participant=advert.name,
         key=advert.key,
+        kem_key=advert.kem_key,
         commitment=advert.commitment,
         binding=advert.binding,
         certificate=advert.certificate,
@@ -59,7 +60,7 @@ def advert_to_wire(advert: Advert) -> pb.RunKey:
 def advert_from_wire(key: pb.RunKey) -> Advert:
     """One member's key for the run; BadMessage when the name cannot be one."""
     (name,) = names_from_wire([key.participant])
-    return Advert(name, key.key, key.commitment, key.binding, key.certificate, key.signature)
+    return Advert(name, key.key, key.commitment, key.binding, key.certificate, key.signature, key.kem_key)
 
 
 def roster_to_wire(roster: Roster) -> list[pb.RunKey]:

@@ -97,7 +97,7 @@ def measure_result(config: Config, manifest: dict[str, Any], image: str = "") ->
         outliers=int(S.nnz),
         flagged_samples=int(flagged.sum()),
         flag_rate=rate if (directory / SCORES).exists() else None,
-        features=_features(used, noise, S, gaps, shape),
+        features=_features(used, noise, S, gaps, _values(judge, L.shape[0]), shape),
         odd=_odd(used, L, S, noise, judge, p_values, flagged),
         components=_components(directory, L.shape[0]),
         pictures=pictures,
@@ -119,14 +119,19 @@ def _overview(used: Matrix, L: FloatArray, noise: FloatArray) -> tuple[FloatArra
 
 
 def _features(
-    used: Matrix, noise: FloatArray, S: sparse.csc_array, gaps: FloatArray, image: tuple[int, int] | None
+    used: Matrix,
+    noise: FloatArray,
+    S: sparse.csc_array,
+    gaps: FloatArray,
+    values: FloatArray,
+    image: tuple[int, int] | None,
 ) -> FeatureFigures:
     rows, columns = S.shape
     names = used.features or tuple(f"no. {row}" for row in range(rows))
     if image is not None:
         names = tuple(f"pixel {row // image[1]}, {row % image[1]}" for row in range(rows))
     flags = np.bincount(S.indices, minlength=rows).astype(float)
-    return FeatureFigures(names, bool(used.features), noise, flags, gaps / columns)
+    return FeatureFigures(names, bool(used.features), noise, flags, gaps / columns, values)
 
 
 def _data_of(config: Config, manifest: dict[str, Any]) -> Matrix:
@@ -146,6 +151,12 @@ def _noise(model: ScoringModel | None, used: Matrix, L: FloatArray) -> FloatArra
     found = NORMAL_MEDIAN * np.nanmedian(np.abs(M - L[:, :count]), axis=1)
     spread = np.maximum(np.nanstd(M, axis=1), np.finfo(float).tiny)
     return np.where(found > 1e-9 * spread, found, spread)
+
+
+def _values(judge: ScoringModel | None, rows: int) -> FloatArray:
+    """How many values of each feature all sites have; zeros where nobody counted them."""
+    known = judge.plan.calibration if judge is not None else None
+    return known.entries if known is not None else np.zeros(rows)
 
 
 def _p_values(directory: Path, columns: int, rate: float) -> tuple[FloatArray, np.ndarray[Any, np.dtype[np.bool_]]]:
@@ -175,15 +186,15 @@ def _odd(
     samples = []
     for column in chosen:
         observed, expected = used.columns.read(column, column + 1)[:, 0], np.asarray(L[:, column], dtype=np.float64)
-        z = (observed - expected) / noise
+        z, exceeded_by = (observed - expected) / noise, np.full(observed.size, np.nan)
         if judge is not None and judge.plan.ending is FitEnding.REFINED:
             # What is expected of an entry is what the other entries of the sample say, and not L, which it bends.
             scored = judge.transform(observed[:, None]).scored
-            expected, z = scored.expected[:, 0], scored.z[:, 0]
+            expected, z, exceeded_by = scored.expected[:, 0], scored.z[:, 0], scored.exceeded_by[:, 0]
         own = S.indices[S.indptr[column] : S.indptr[column + 1]]
         rows = tuple(int(row) for row in own[np.argsort(-np.abs(z[own]), kind="stable")])
         name = used.id_at(column) if used.ids else f"sample {used.id_at(column)}"
-        samples.append(OddSample(name, float(p_values[column]), bool(flagged[column]), observed, expected, z, rows))
+        samples.append(OddSample(name, bool(flagged[column]), observed, expected, z, exceeded_by, rows))
     return samples
 
 
@@ -228,3 +239,6 @@ def show_results(directory: Path, manifests: Sequence[dict[str, Any]]) -> None:
         where = f"{directory / found['run']}/{{{','.join(found['files'])}}}"
         add_row(made, found["run"], found["method"], str(found["rounds"]), str(found["rank"]), found["outcome"], where)
     show(made)
+    for found in manifests:
+        for sentence in found.get("instruments", []):
+            say(f"{found['run']}: {sentence}")

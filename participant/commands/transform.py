@@ -69,7 +69,7 @@ def _write_manifest(target: Path, run: Path, more: dict[str, Any]) -> None:
         if (run / name).exists():
             shutil.copyfile(run / name, target / name)
     manifest = json.loads((run / MANIFEST).read_text(encoding="utf-8"))
-    for key in ("certificate", "files", "tables"):
+    for key in ("certificate", "files", "tables", "instruments"):
         manifest.pop(key, None)
     written = sorted(path.name for path in target.iterdir())
     if tables := [name for name in written if name.endswith((".csv", ".parquet"))]:
@@ -90,7 +90,7 @@ def _scored(
             scores = ColumnScores(made.scored.p_value, made.scored.largest_z, made.scored.distance)
             yield ResultBlock(start, made.L, S, made.V, scores, found)
 
-    flags, scores = write_blocks(target, transformed(), columns.shape, np.ones(judge.plan.rank, dtype=bool))
+    flags, scores, _ = write_blocks(target, transformed(), columns.shape, np.ones(judge.plan.rank, dtype=bool))
     assert scores is not None  # every block has them
     write_flag_tables(target, FlaggedResult(flags, judge.deviation, scores, ids, features, rate))
     odd = int(np.count_nonzero(significant(scores.p_value, rate)))
@@ -113,7 +113,7 @@ def _projected(target: Path, U: FloatArray, scaled: ScaledColumns) -> dict[str, 
             L = centre + scale * (Q @ block.coefficients.T)
             yield ResultBlock(start, L, sparse.csc_array(scale * block.outliers), V)
 
-    flags, _ = write_blocks(target, projected(), scaled.shape, np.ones(U.shape[1], dtype=bool))
+    flags, _, _ = write_blocks(target, projected(), scaled.shape, np.ones(U.shape[1], dtype=bool))
     np.save(target / "scores.npy", scores)
     return {"outliers": flags.off.size, "threshold": float(3.0 * np.median(scores[:, 1]))}
 

@@ -16,7 +16,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dcfpca.rpca.method import ColumnScores, FloatArray, ResultBlock
+from dcfpca.rpca.method import ColumnScores, FloatArray, Instrument, ResultBlock
 
 SCORES = "scores.npz"
 """Of every sample: its p-value, its largest |z| and its squared distance within the subspace."""
@@ -31,8 +31,8 @@ class FlaggedEntries:
     expected: FloatArray
     off: FloatArray
     z: FloatArray  # NaN, as the next two, where a method has no null
-    p_value: FloatArray
     exceeded_by: FloatArray
+    values: FloatArray
 
 
 PerColumn = TypeVar("PerColumn", FlaggedEntries, ColumnScores)
@@ -40,13 +40,13 @@ PerColumn = TypeVar("PerColumn", FlaggedEntries, ColumnScores)
 
 def write_blocks(
     target: Path, blocks: Iterable[ResultBlock], shape: tuple[int, int], kept: NDArray[np.bool_]
-) -> tuple[FlaggedEntries, ColumnScores | None]:
+) -> tuple[FlaggedEntries, ColumnScores | None, tuple[Instrument, ...]]:
     """Write L.npy, V.npy with the `kept` directions, S.npz and, if the blocks have them, scores.npz.
 
     Returns what the tables of flags are made from, so that nothing has to be read back.
     """
     rows, columns = shape
-    flags, scores = list[FlaggedEntries](), list[ColumnScores]()
+    flags, scores, instruments = list[FlaggedEntries](), list[ColumnScores](), list[Instrument]()
     with (
         columns_file(target / "L.npy", rows, columns) as append_L,
         columns_file(target / "V.npy", int(kept.sum()), columns, turned=True) as append_V,
@@ -57,12 +57,13 @@ def write_blocks(
             append_V(block.V[:, kept].T)
             append_S(block.S)
             flags.append(flagged_entries(block))
+            instruments += block.instruments
             if block.scores is not None:
                 scores.append(block.scores)
     if not scores:
-        return _joined(flags), None
+        return _joined(flags), None, ()
     np.savez(target / SCORES, **asdict(_joined(scores)))
-    return _joined(flags), _joined(scores)
+    return _joined(flags), _joined(scores), tuple(instruments)
 
 
 def flagged_entries(block: ResultBlock) -> FlaggedEntries:
@@ -74,7 +75,7 @@ def flagged_entries(block: ResultBlock) -> FlaggedEntries:
     if found is None:
         return FlaggedEntries(S.indices, here, L, S.data, *3 * [np.full(S.nnz, np.nan)])
     off = L + S.data - found.expected
-    return FlaggedEntries(S.indices, here, found.expected, off, found.z, found.p_value, found.exceeded_by)
+    return FlaggedEntries(S.indices, here, found.expected, off, found.z, found.exceeded_by, found.values)
 
 
 def _joined(parts: Sequence[PerColumn]) -> PerColumn:

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.python_api.result_files import escaped_cell
-from dcfpca.rpca.method import ColumnScores, FloatArray
+from dcfpca.rpca.method import ColumnScores, FloatArray, Instrument
 from participant.results.block_files import FlaggedEntries
 
-OUTLIERS, SAMPLES = "outliers.csv", "samples.csv"
-SCHEMA = 2
+OUTLIERS, SAMPLES, INSTRUMENTS = "outliers.csv", "samples.csv", "instruments.csv"
+SCHEMA = 3
 """Raised when a column of a table is added, removed or changes its meaning, from one release to the next."""
 OUTLIER_COLUMNS = {
     "id": "string",
@@ -31,8 +31,8 @@ OUTLIER_COLUMNS = {
     "expected": "double",
     "deviation": "double",
     "z": "double",
-    "p_value": "double",
     "exceeded_by": "double",
+    "values": "double",
     "flag": "string",
 }
 SAMPLE_COLUMNS = {
@@ -43,6 +43,14 @@ SAMPLE_COLUMNS = {
     "largest_z": "double",
     "distance": "double",
     "top_features": "string",
+}
+INSTRUMENT_COLUMNS = {
+    "feature": "string",
+    "kind": "string",
+    "first": "string",
+    "last": "string",
+    "samples": "int64",
+    "amount": "double",
 }
 TOP_FEATURES = 3
 CHUNK = 1 << 16
@@ -63,12 +71,23 @@ class FlaggedResult:
     ids: Sequence[str]
     features: Sequence[str]
     rate: float  # samples below this false discovery rate are flagged
+    instruments: Sequence[Instrument] = ()
+
+    def sentences(self) -> list[str]:
+        """One for each instrument that repeats or drifts."""
+        return [_sentence(self, one) for one in self.instruments]
 
 
 def write_flag_tables(target: Path, result: FlaggedResult) -> tuple[str, ...]:
-    """Write both tables, the most significant lines first, as CSV and, if pyarrow is there, as Parquet; their names."""
+    """Write the tables, the most significant lines first, as CSV and, if pyarrow is there, as Parquet; their names.
+
+    Instruments have one only where one repeats or drifts.
+    """
     written = []
-    for name, columns, lines in ((OUTLIERS, OUTLIER_COLUMNS, _entries), (SAMPLES, SAMPLE_COLUMNS, _samples)):
+    tables = [(OUTLIERS, OUTLIER_COLUMNS, _entries), (SAMPLES, SAMPLE_COLUMNS, _samples)]
+    if result.instruments:
+        tables.append((INSTRUMENTS, INSTRUMENT_COLUMNS, _instruments))
+    for name, columns, lines in tables:
         _write_csv(target / name, columns, lines(result))
         written.append(name)
         if find_spec("pyarrow") is not None:
@@ -81,6 +100,8 @@ def write_flag_tables(target: Path, result: FlaggedResult) -> tuple[str, ...]:
 def tables_entry(files: Sequence[str]) -> dict[str, Any]:
     """What the manifest says about the tables."""
     columns = {"outliers": OUTLIER_COLUMNS, "samples": SAMPLE_COLUMNS}
+    if INSTRUMENTS in files:
+        columns["instruments"] = INSTRUMENT_COLUMNS
     note = {} if any(name.endswith(".parquet") for name in files) else {"note": WITHOUT_PARQUET}
     units = "observed, expected and deviation are in the units of the data; z is in deviations of the feature's noise"
     return {"schema": SCHEMA, "files": list(files), "columns": columns, "units": units, **note}
@@ -110,8 +131,8 @@ def _entries(result: FlaggedResult) -> Iterator[Chunk]:
             expected,
             off,
             z[chosen],
-            found.p_value[chosen],
             found.exceeded_by[chosen],
+            found.values[chosen],
             np.where(off > 0, "high", "low").tolist(),
         ]
 
@@ -135,6 +156,26 @@ def _samples(result: FlaggedResult) -> Iterator[Chunk]:
             scores.distance[chosen],
             [_top_features(result, slice(bounds[column], bounds[column + 1])) for column in chosen],
         ]
+
+
+def _instruments(result: FlaggedResult) -> Iterator[Chunk]:
+    found = result.instruments
+    yield [
+        [_feature(result, one.feature) for one in found],
+        [one.kind for one in found],
+        [result.ids[one.first] for one in found],
+        [result.ids[one.last] for one in found],
+        [one.samples for one in found],
+        [one.amount for one in found],
+    ]
+
+
+def _sentence(result: FlaggedResult, found: Instrument) -> str:
+    feature, first, last = _feature(result, found.feature), result.ids[found.first], result.ids[found.last]
+    name = feature if result.features else f"Feature {feature}"
+    if found.kind == "stuck":
+        return f"{name} repeats {found.amount:.6g} in {found.samples} samples in a row, from {first} to {last}."
+    return f"{name} drifts by {found.amount:+.3g} over the {found.samples} samples from {first} to {last}."
 
 
 def _top_features(result: FlaggedResult, own: slice) -> str:

@@ -76,6 +76,7 @@ def verdict_entry(verdict: Verdict | None, outcome: str, standing: str = "") -> 
         return {"sound": False, "sentence": f"The run ended without the rounds that judge an answer: {outcome}."}
     return {
         "sound": verdict.sound and not standing,
+        "checked": verdict.checked and not standing,
         "sentence": f"{verdict.sentence} {standing}".strip(),
         "reasons": [*verdict.reasons, *([standing] if standing else [])],
         "notes": list(verdict.notes),

@@ -58,7 +58,7 @@ def write_results(
     with atomic_directory(directory / facts.run_id) as target:
         np.save(target / "U.npy", factor[:, kept])
         np.savez(target / CONSENSUS, tensor=final.broadcast.tensor, scalars=final.broadcast.scalars, stage=final.stage)
-        flags, scores = write_blocks(target, site.finish(final), (spec.rows, columns), kept)
+        flags, scores, instruments = write_blocks(target, site.finish(final), (spec.rows, columns), kept)
         files += [SCORES] if scores else []
         manifest = manifest_entries(facts, spec, int(np.count_nonzero(kept)), columns, site.certificate())
         if scaling := _write_scaling(target, model):
@@ -71,7 +71,8 @@ def write_results(
         verdict = method.verdict(final, spec.features or tuple(names.features))
         manifest["verdict"] = verdict_entry(verdict, facts.outcome, site_standing(judge, site.certificate()))
         if scores and judge:
-            flagged = FlaggedResult(flags, judge.deviation, scores, ids, names.features, spec.flag_rate)
+            flagged = FlaggedResult(flags, judge.deviation, scores, ids, names.features, spec.flag_rate, instruments)
+            manifest["instruments"] = flagged.sentences()
             tables = write_flag_tables(target, flagged)
             files += tables
             manifest["tables"] = tables_entry(tables)

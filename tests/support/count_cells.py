@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from dcfpca.rpca.calibration.empirical_null import SIZE_BINS
+from dcfpca.rpca.calibration.sample_test import COUNTS as ODDNESS_COUNTS
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage
 from dcfpca.rpca.refinement.closing_plan import CLOSING, ClosingPlan
 from dcfpca.rpca.refinement.noise_scale import DISTANCE_BINS
@@ -28,13 +29,14 @@ def counts_of(method: Method, told: Consensus, sent: TensorMessage) -> FloatArra
         case "fit" if sent.scalars.size == 24:
             return sent.scalars[4:] * RoundPlan.of(broadcast).columns * rows
         case "refine":
-            return (sent.tensor[:, width + 2 :] * n).ravel()
+            calm_and_along = sent.scalars[2 + width + width * (width + 1) // 2 :] * n
+            return np.concatenate([(sent.tensor[:, width + 2 :] * n).ravel(), calm_and_along])
         case "null":
             columns, far, entries, odd = sent.scalars[:4] * n
-            distances, sizes = np.split(sent.scalars[4:] * n, [DISTANCE_BINS.count])
+            by_column, sizes = np.split(sent.scalars[4:] * n, [DISTANCE_BINS.count + ODDNESS_COUNTS])
             assert sizes.size == SIZE_BINS.count
             head = [columns, far * rows, entries * rows, odd]
-            return np.concatenate([(sent.tensor * n).ravel(), head, distances, sizes * rows])
+            return np.concatenate([(sent.tensor * n).ravel(), head, by_column, sizes * rows])
         case "validate":
             return sent.scalars[:1] * n
         case _:

@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 
 from dcfpca.rpca.calibration.empirical_null import Null
 from dcfpca.rpca.calibration.expectation import ScoreModel
-from dcfpca.rpca.calibration.normal_scores import LEVELS
+from dcfpca.rpca.calibration.normal_scores import LEVELS, NormalScores
 from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.round_limits import WHOLE
 from dcfpca.rpca.stage_checks import APART, of_figures, worst
 
-WHOLE = 128  # features up to which the whole covariance is estimated; above, entries are judged by the directions of L
 TAIL_RANKS = (5, 10, 20, 50, 100)
 """How many entries of a feature lie further off than the sizes that are told; fewer than 5 might point at persons."""
 FIGURES = ("freedom", "unit", "wrong", "cut", "ordinary")
-VECTORS = ("mean", "own", "above", "below")
+VECTORS = ("reach", "few", "mean", "own", "above", "below", "entries")
 ONE_VALUE, TWO_VALUES = 0.7, 0.9  # of a feature's entries: features of few values
 
 
@@ -26,10 +26,13 @@ class Calibration:
     """Shape and covariance of scores, and the null. Unknown parts are zero."""
 
     knots: FloatArray  # m × levels
+    reach: FloatArray  # m: how far out the knots lie
+    few: FloatArray  # m: 1 for a feature of few values
     mean: FloatArray  # m, of scores
     own: FloatArray  # m: the part of a score's variance that no factor has
     above: FloatArray  # m: units of deviations above what is expected
     below: FloatArray
+    entries: FloatArray  # m: of the feature, at all sites
     tails: FloatArray  # m × ranks: sizes that so many entries of the feature exceed
     factor: FloatArray  # m × m, or m × 0
     freedom: float = 0.0
@@ -48,9 +51,25 @@ class Calibration:
         """The null."""
         return Null(self.freedom, self.unit, self.wrong, self.cut)
 
-    def model(self, few: NDArray[np.bool_]) -> ScoreModel:
+    @property
+    def whole(self) -> bool:
+        """Whether the run has the whole covariance of scores."""
+        return bool(self.own.any())
+
+    @property
+    def shape(self) -> NormalScores:
+        """The map to scores."""
+        return NormalScores(self.knots, self.reach)
+
+    @property
+    def of_few_values(self) -> NDArray[np.bool_]:
+        """Which features are."""
+        return self.few > 0.0
+
+    @property
+    def model(self) -> ScoreModel:
         """The model of scores."""
-        return ScoreModel(self.mean, self.factor, self.own, few)
+        return ScoreModel(self.mean, self.factor, self.own, self.of_few_values)
 
     def rank_of(self, sizes: FloatArray) -> FloatArray:
         """At most so many entries of the feature (m × n sizes) are further off, by TAIL_RANKS; NaN: more than those."""
@@ -103,8 +122,13 @@ def calibrations_apart(one: Calibration | None, other: Calibration | None) -> fl
     size = np.abs(one.knots).max(axis=1, keepdims=True)
     return worst(
         of_figures(one.knots, other.knots, size),
+        of_figures(one.reach, other.reach, 1.0),
+        of_figures(one.few, other.few, 1.0),
         of_figures(one.mean, other.mean, 1.0),
-        *(of_figures(getattr(one, name), getattr(other, name)) for name in ("own", "above", "below", "tails")),
+        *(
+            of_figures(getattr(one, name), getattr(other, name))
+            for name in ("own", "above", "below", "entries", "tails")
+        ),
         of_figures(one.factor @ one.factor.T, other.factor @ other.factor.T, 1.0),
         of_figures(one.scalars(), other.scalars()),
     )

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from dcfpca.rpca.method import FloatArray
@@ -23,6 +24,8 @@ MOST_OUT = 0.4  # of a sample's entries; one that still contradicts itself has n
 CHUNK = 1 << 22  # numbers of the samples' own matrices that are held at a time
 LEAST_SHRINKAGE, MOST_SHRINKAGE, SHRINKAGE = 0.01, 0.5, 0.5  # of the covariance to its diagonal; the last times m/n
 LEAST_VARIANCE = 1e-8  # of a score, beside what the leading directions have of it
+SHAPED, FURTHEST = 1.3, 3.0  # scores: within the first enough samples tell the shape, beyond the last none do
+OWN_SHARE = 0.5  # of that variance: related features err alike in their tails, which cancels
 KNEE, END, RISE, RATE = 1.5, 4.0, 1.540793, 0.8622731  # Raymaekers and Rousseeuw's wrapping function
 
 
@@ -45,6 +48,7 @@ class Expectation:
     trusted: NDArray[np.bool_]
     coherent: NDArray[np.bool_]  # n: samples whose trusted entries do not contradict one another
     inverse: FloatArray  # A⁻¹ of every sample, n × r × r
+    distance: FloatArray  # n: squared, of the trusted entries from the centre, by their covariance
 
     def z(self, scores: FloatArray) -> FloatArray:
         """How many deviations entries lie off; NaN where unobserved."""
@@ -69,6 +73,19 @@ def shrinkage(rows: int, columns: float) -> float:
     return float(np.clip(SHRINKAGE * rows / max(columns, 1.0), LEAST_SHRINKAGE, MOST_SHRINKAGE))
 
 
+def tail_variance(model: ScoreModel, scores: FloatArray, trusted: NDArray[np.bool_], samples: float) -> FloatArray:
+    """How much entries (m × n) vary about what the trusted others say because their own score, or one of the others,
+    lies in a tail whose shape so many samples tell: a score s is a quantile, of sampling variance Φ(s)Φ(−s)/φ(s)² over
+    their number."""
+    size = np.minimum(np.abs(np.where(np.isnan(scores), 0.0, scores)), FURTHEST)
+    level, density = scipy.special.ndtr(-size), np.exp(-0.5 * size**2) / np.sqrt(2.0 * np.pi)
+    tail = np.where(size > SHAPED, OWN_SHARE * level * (1.0 - level) / density**2, 0.0) / samples
+    precision = np.linalg.inv(model.factor @ model.factor.T + np.diag(model.own))
+    pull = precision / np.diag(precision)[:, None]
+    np.fill_diagonal(pull, 0.0)
+    return np.asarray(tail + pull**2 @ (tail * trusted))
+
+
 def chunks(rows: int, width: int, columns: int) -> Iterator[slice]:
     """Ranges of samples whose own matrices fit into memory."""
     step = max(1, CHUNK // max(width * max(width, rows), 1))
@@ -90,7 +107,8 @@ def expect(model: ScoreModel, scores: FloatArray, trusted: NDArray[np.bool_] | N
     free = np.maximum(1.0 - leverage / own, 1e-12)
     off = np.where(trusted, residual / free, residual)
     variance = np.where(trusted, own / free, own + leverage)
-    return Expectation((X - off + model.centre).T, np.sqrt(variance).T, trusted.T, coherent, inverse)
+    distance = np.maximum(np.sum(np.where(trusted, X * residual / own, 0.0), axis=1), 0.0)
+    return Expectation((X - off + model.centre).T, np.sqrt(variance).T, trusted.T, coherent, inverse, distance)
 
 
 def _distrust(

@@ -8,10 +8,12 @@ more than those of a normal sample do is only centred and scaled: chance bends w
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from dcfpca.rpca.method import FloatArray
@@ -25,7 +27,11 @@ MOST_GROWTH = 1.5  # of the logarithm of the slope, per normal deviation: a loga
 RARE = 0.95  # of the values of a plain feature that are not its median
 FLAT = 1e-3  # spreads: features that are steeper nowhere have no shape
 LEAST_SLOPE = 0.25  # of the slope over all knots
+FEW, NEARLY_ALL, RARE_STEP = 10, 0.9, 0.01
+WIDE = 1.4  # of features of few values the outermost knots lie so much further out, at 1 and 99 %
 SHAPE_BINS = Bins(octaves=7, per_octave=8)
+UPPER = np.concatenate([SHAPE_BINS.edges, [2.0**SHAPE_BINS.octaves]])
+EDGES: FloatArray = np.concatenate([-UPPER[::-1], [0.0], UPPER])  # in spreads, from the median
 
 
 def straight_knots(centre: FloatArray, deviation: FloatArray) -> FloatArray:
@@ -33,36 +39,62 @@ def straight_knots(centre: FloatArray, deviation: FloatArray) -> FloatArray:
     return centre[:, None] + deviation[:, None] * SCORES
 
 
-def knots_from_counts(
+def shape_from_counts(
     above: FloatArray, below: FloatArray, median: FloatArray, spread: FloatArray, plain: NDArray[np.bool_]
-) -> FloatArray:
-    """Each feature's knots from counts (SHAPE_BINS, in units of `spread`) of its distances above and below `median`.
+) -> NormalScores:
+    """Each feature's map from counts (SHAPE_BINS, in units of `spread`) of its distances above and below `median`.
 
-    `plain` features, of few values, have no shape that quantiles could tell, and are centred and scaled.
+    `plain` features, of one value or two, have no shape that quantiles could tell, and are centred and scaled.
     """
-    upper = np.concatenate([SHAPE_BINS.edges, [2.0**SHAPE_BINS.octaves]])
-    edges = np.concatenate([-upper[::-1], [0.0], upper])
-    cumulative = np.cumsum(np.column_stack([np.zeros(len(above)), below[:, ::-1], above]), axis=1)
-    total, one = np.maximum(cumulative[:, -1], 1.0), np.ones(len(above))
-    quantiles = [np.interp(LEVELS, row / n, edges) for row, n in zip(cumulative, total, strict=True)]
+    one, counts = np.ones(len(above)), np.column_stack([below[:, ::-1], above])
+    stepped = _stepped(counts) & ~plain
+    reach = np.where(stepped, WIDE, 1.0)
+    quantiles = [_step_quantiles(row) if steps else _quantiles(row) for row, steps in zip(counts, stepped, strict=True)]
     found = np.array(quantiles).reshape(-1, LEVELS.size)  # in spreads, from the median
+    total = np.maximum(counts.sum(axis=1), 1.0)
     slope = (found - found.mean(axis=1, keepdims=True)) @ SCORES / np.sum(SCORES**2)
     line = straight_knots(found.mean(axis=1), slope)
     departure = np.mean((found - line) ** 2, axis=1) / np.maximum(slope, FLAT) ** 2
     bend = np.maximum(1.0 - CHANCE / (total * np.maximum(departure, FLAT)), 0.0)[:, None]
+    bend = np.where(stepped[:, None], 1.0, bend)
     knots = np.maximum.accumulate(bend * found + (1.0 - bend) * line, axis=1)
     rare = quantile(np.where(np.arange(SHAPE_BINS.count) > 0, above + below, 0.0), one, RARE, SHAPE_BINS)
     scale = np.where(plain, np.maximum(rare / normal_quantile(RARE), 1.0), 1.0)
-    straight = plain | (slope <= FLAT) | (cumulative[:, -1] < LEVELS.size)
+    straight = plain | (slope <= FLAT) | (total < LEVELS.size)
     knots = np.where(straight[:, None], straight_knots(0.0 * one, scale), knots)
-    return median[:, None] + spread[:, None] * knots
+    return NormalScores(median[:, None] + spread[:, None] * knots, np.where(straight, 1.0, reach))
+
+
+def _stepped(counts: FloatArray) -> NDArray[np.bool_]:
+    """Features of which a few values make up nearly all entries: grades, small counts.
+
+    Bins are so narrow that the grades from 1 to 10 have one each. A continuous feature of 40 entries fills more.
+    """
+    fullest, total = np.sort(counts, axis=1)[:, ::-1], counts.sum(axis=1)
+    return np.asarray((fullest[:, :FEW].sum(axis=1) >= NEARLY_ALL * total) & (total > 0.0))
+
+
+def _quantiles(counts: FloatArray) -> FloatArray:
+    """Quantiles at LEVELS, values evenly spread within bins."""
+    cumulative = np.concatenate([[0.0], np.cumsum(counts)])
+    return np.interp(LEVELS, cumulative / max(cumulative[-1], 1.0), EDGES)
+
+
+def _step_quantiles(counts: FloatArray) -> FloatArray:
+    """Quantiles at WIDE scores of a feature of few values: each value at the middle of its ranks. Values rarer than
+    RARE_STEP may be errors, and have no part."""
+    known = np.where(counts >= RARE_STEP * counts.sum(), counts, 0.0)
+    place = np.flatnonzero(known)
+    middle = (np.cumsum(known) - 0.5 * known)[place] / known.sum()
+    return np.interp(scipy.special.ndtr(WIDE * SCORES), middle, 0.5 * (EDGES[:-1] + EDGES[1:])[place])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NormalScores:
-    """The map of every feature, given by its knots (m × levels, not falling)."""
+    """The map of every feature, given by its knots (m × levels, not falling), whose scores are `reach` times SCORES."""
 
     knots: FloatArray
+    reach: FloatArray  # m
 
     def straight(self) -> NDArray[np.bool_]:
         """Which features are only centred and scaled."""
@@ -71,15 +103,16 @@ class NormalScores:
 
     def forward(self, values: FloatArray) -> FloatArray:
         """Scores of values (m × n, NaN stays)."""
-        return np.array([_Tails.of(k).forward(row) for k, row in zip(self.knots, values, strict=True)]).reshape(
-            values.shape
-        )
+        maps = zip(self._maps(), values, strict=True)
+        return np.array([one.forward(row) for one, row in maps]).reshape(values.shape)
 
     def backward(self, scores: FloatArray) -> FloatArray:
         """Values that have these scores."""
-        return np.array([_Tails.of(k).backward(row) for k, row in zip(self.knots, scores, strict=True)]).reshape(
-            scores.shape
-        )
+        maps = zip(self._maps(), scores, strict=True)
+        return np.array([one.backward(row) for one, row in maps]).reshape(scores.shape)
+
+    def _maps(self) -> Iterator[_Tails]:
+        return (_Tails.of(knots, reach * SCORES) for knots, reach in zip(self.knots, self.reach, strict=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,11 +125,11 @@ class _Tails:
     growth: tuple[float, float]
 
     @staticmethod
-    def of(knots: FloatArray) -> _Tails:
+    def of(knots: FloatArray, at: FloatArray) -> _Tails:
         values, place = np.unique(knots, return_inverse=True)
-        scores = np.bincount(place, SCORES) / np.bincount(place)
-        whole = max(float((knots[-1] - knots[0]) / (SCORES[-1] - SCORES[0])), np.finfo(np.float64).tiny)
-        lower, upper = (_tail(side, whole) for side in (-knots[::-1], knots))
+        scores = np.bincount(place, at) / np.bincount(place)
+        whole = max(float((knots[-1] - knots[0]) / (at[-1] - at[0])), np.finfo(np.float64).tiny)
+        lower, upper = (_tail(side, at, whole) for side in (-knots[::-1], knots))
         return _Tails(values, scores, (lower[0], upper[0]), (lower[1], upper[1]))
 
     def forward(self, values: FloatArray) -> FloatArray:
@@ -118,11 +151,11 @@ class _Tails:
         return np.asarray(out)
 
 
-def _tail(knots: FloatArray, whole: float) -> tuple[float, float]:
+def _tail(knots: FloatArray, at: FloatArray, whole: float) -> tuple[float, float]:
     """Slope of the upper tail, and how fast slopes grow towards it; 0 where they do not."""
-    inner = float((knots[OUTER] - knots[MIDDLE]) / (SCORES[OUTER] - SCORES[MIDDLE]))
-    outer = max(float((knots[-1] - knots[OUTER]) / (SCORES[-1] - SCORES[OUTER])), LEAST_SLOPE * whole)
+    inner = float((knots[OUTER] - knots[MIDDLE]) / (at[OUTER] - at[MIDDLE]))
+    outer = max(float((knots[-1] - knots[OUTER]) / (at[-1] - at[OUTER])), LEAST_SLOPE * whole)
     if inner <= 0.0 or outer <= inner:
         return outer, 0.0
-    growth = 2.0 * np.log(outer / inner) / (SCORES[-1] - SCORES[MIDDLE])
+    growth = 2.0 * np.log(outer / inner) / (at[-1] - at[MIDDLE])
     return outer, float(min(growth, MOST_GROWTH)) if growth > 1e-3 else 0.0

@@ -22,12 +22,13 @@ from dcfpca.rpca.calibration.expectation import (
     moment_sums,
     wrapped_sums,
 )
-from dcfpca.rpca.calibration.normal_scores import SHAPE_BINS, NormalScores, knots_from_counts
+from dcfpca.rpca.calibration.normal_scores import SHAPE_BINS, shape_from_counts
 from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, TensorMessage, Total
 from dcfpca.rpca.refinement.closing_plan import CHECK, COVARIANCE, NULL, SHAPE, VERDICT, ClosingPlan
 from dcfpca.rpca.refinement.closing_stage import COUNTERS, ClosingStage, hidden_columns, results
 from dcfpca.rpca.refinement.noise_scale import count_sizes
+from dcfpca.rpca.refinement.outlyingness import HALF
 from dcfpca.rpca.refinement.refine import AT_MEDIAN
 from dcfpca.rpca.refinement.scoring import score_columns
 from dcfpca.rpca.round_limits import COVARIANCE_ROUNDS
@@ -50,7 +51,10 @@ class Shape(ClosingStage):
         """How far every feature's values lie above and below its median."""
         plan, total = ClosingPlan.of(asked.broadcast), np.zeros((self.up.rows, self.up.columns))
         for cut in blocks(site.view.own):
-            off = site.view.whole.read(*cut) - plan.median[:, None]
+            M = site.view.whole.read(*cut)
+            # Features half of whose entries are equal say nothing of who is odd, and are not cut short by it.
+            counted = plan.calm(M) | (plan.one_value > HALF)[:, None]
+            off = np.where(counted, M - plan.median[:, None], np.nan)
             above = off > AT_MEDIAN * plan.spread[:, None]
             sides = np.where(above, off, np.nan), np.where(above, np.nan, np.abs(off))
             total += np.column_stack([count_sizes(side, plan.spread, SHAPE_BINS) for side in sides])
@@ -66,8 +70,10 @@ class Shape(ClosingStage):
         """The knots of every feature."""
         plan = ClosingPlan.of(consensus.broadcast)
         above, below = np.split(np.rint(total.sums.tensor), 2, axis=1)
-        knots = knots_from_counts(above, below, plan.median, plan.spread, plan.few)
-        plan = replace(plan, fresh=True, calibration=replace(Calibration.unknown(len(knots)), knots=knots))
+        shape = shape_from_counts(above, below, plan.median, plan.spread, plan.few)
+        unknown, few = Calibration.unknown(len(plan.few)), plan.few.astype(np.float64)
+        found = replace(unknown, knots=shape.knots, reach=shape.reach, few=few)
+        plan = replace(plan, fresh=True, calibration=found)
         columns, _, final, limited = consensus.memory[COUNTERS]
         return self.next_round(consensus, COVARIANCE, plan, (columns, 0.0, final, limited), 0.0)
 
@@ -91,10 +97,11 @@ class Covariance(ClosingStage):
         """Second and first moments of scores, and how many samples they are of."""
         plan, total = ClosingPlan.of(asked.broadcast), np.zeros(self.up.size)
         assert plan.calibration is not None
-        rows, shape, model = self.up.rows, NormalScores(plan.calibration.knots), plan.calibration.model(plan.few)
+        rows, shape, model = self.up.rows, plan.calibration.shape, plan.calibration.model
         for first, last in blocks(site.view.own):
-            scores = shape.forward(site.view.whole.read(first, last))
-            for cut in chunks(rows, rows, last - first):
+            M = site.view.whole.read(first, last)
+            scores = shape.forward(M[:, plan.calm(M)])
+            for cut in chunks(rows, rows, scores.shape[1]):
                 if plan.fresh:
                     count, mean, squares = float(scores[:, cut].shape[1]), np.zeros(rows), wrapped_sums(scores[:, cut])
                 else:
@@ -115,10 +122,11 @@ class Covariance(ClosingStage):
         sums = total.sums.tensor * plan.columns
         if plan.fresh:
             correlation = correlation_of(sums[:, :-1])
-            model = model_from_covariance(np.zeros(len(sums)), correlation, plan.columns, plan.few, plan.rank)
+            few = plan.calibration.of_few_values
+            model = model_from_covariance(np.zeros(len(sums)), correlation, plan.columns, few, plan.rank)
         else:
             count = float(total.sums.scalars[0]) * plan.columns
-            model = model_from_moments(plan.calibration.model(plan.few), count, sums[:, -1], sums[:, :-1], plan.rank)
+            model = model_from_moments(plan.calibration.model, count, sums[:, -1], sums[:, :-1], plan.rank)
         found = replace(plan.calibration, mean=model.centre, own=model.own, factor=model.factor)
         columns, done, final, limited = consensus.memory[COUNTERS]
         stage = COVARIANCE if done + 1 < COVARIANCE_ROUNDS else NULL
@@ -188,7 +196,7 @@ def _flagged_anew(plan: ClosingPlan, values: FloatArray, rng: np.random.Generato
     factor, own, count = plan.calibration.factor, plan.calibration.own[:, None], values.shape[1]
     drawn = factor @ rng.normal(size=(factor.shape[1], count)) + np.sqrt(own) * rng.normal(size=values.shape)
     level = scipy.special.ndtr(drawn / np.sqrt(np.sum(factor**2, axis=1, keepdims=True) + own))
-    shape = NormalScores(plan.calibration.knots)
+    shape = plan.calibration.shape
     M = shape.backward(plan.calibration.mean[:, None] + drawn)
     # A straight feature stays so: gaps between a site's own few values would break exact linear relations.
     for row in np.flatnonzero(~shape.straight()):

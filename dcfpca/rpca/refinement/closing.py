@@ -13,13 +13,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dcfpca.rpca.calibration.sample_test import SampleNull
 from dcfpca.rpca.calibration.stages import Check, Covariance, Shape
 from dcfpca.rpca.method import Consensus, FloatArray, Outcome, TensorMessage, Total
 from dcfpca.rpca.refinement.closing_plan import REFINE, VALIDATE, VERDICT, ClosingPlan, FitEnding
 from dcfpca.rpca.refinement.closing_stage import COUNTERS
 from dcfpca.rpca.refinement.null import Null
+from dcfpca.rpca.refinement.outlyingness import Outlyingness
 from dcfpca.rpca.refinement.refine import Refinement
 from dcfpca.rpca.refinement.validate import Validation
+from dcfpca.rpca.round_limits import WHOLE
 from dcfpca.rpca.stage import Stage, StageAround, View
 from dcfpca.rpca.stage_list import Hiding, Method
 
@@ -62,14 +65,19 @@ def with_closing_rounds(
     seed: int = 0,
     rate: float = FLAG_RATE,
     min_cell: int = 1,
+    covariance: bool = True,
 ) -> Method:
     """The method with closing stages. `refines` says whether its fit may be refined, `fixed_rank` whether its width is
-    the rank, `rate` is the false discovery rate of flags, `min_cell` what counts that leave a site are at least."""
+    the rank, `covariance` whether sites may be asked for that of all features; `rate` decides how sure flags are,
+    `min_cell` what counts that leave a site are at least."""
     fit, width = method.stages[-1], method.solver.width
     bound = None if fixed_rank else width
     watched = tuple(WatchedFit(stage, width, refines) for stage in method.stages)
-    kinds = (Refinement, Validation, Shape, Covariance, Check)
-    closing = (*(kind(fit, width, bound) for kind in kinds), Null(fit, width, bound, rate, min_cell))
+    whole = covariance and fit.down.rows <= WHOLE
+    closing: list[Stage] = [kind(fit, width, bound, whole=whole) for kind in (Refinement, Validation)]
+    if whole:
+        closing += [kind(fit, width, bound) for kind in (Shape, Covariance, Check)]
+    closing.append(Null(fit, width, bound, rate, min_cell))
     return replace(method, stages=(*watched, *closing), hiding=Hiding(hidden_share, seed))
 
 
@@ -180,6 +188,8 @@ def opening_plan(fitted: Consensus, history: FloatArray, columns: float, ending:
         null_scale=np.ones(rows),
         cut=0.0,
         distance_scale=1.0,
+        outlying=Outlyingness.unknown(),
+        sample_null=SampleNull(),
         verdict=np.zeros(len(VERDICT)),
         fit=TensorMessage(U, fitted.broadcast.scalars),
     )

@@ -13,10 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.rpca.calibration.calibration import FIGURES, ONE_VALUE, TWO_VALUES, Calibration, calibration_width
+from dcfpca.rpca.calibration.sample_test import SampleNull
 from dcfpca.rpca.method import FloatArray, Layout, TensorMessage
 from dcfpca.rpca.refinement.alternating_fit import ColumnModel, Subspace, ridge_of
+from dcfpca.rpca.refinement.outlyingness import FIGURES as OUTLYING_FIGURES
+from dcfpca.rpca.refinement.outlyingness import Outlyingness
 
 FEATURE_COLUMNS = ("centre", "noise", "median", "spread", "reach", "one_value", "two_values", "null_scale")
+NULL_FIGURES = 3  # of `SampleNull`
 HEAD = ("ending", "hiding", "fresh", "rank", "columns", "cut", "distance_scale")
 VERDICT = (
     "predicted",
@@ -26,6 +30,7 @@ VERDICT = (
     "unexplained_features",
     "far_entries",
     "odd_columns",
+    "flags",
     "ordinary",
     "ordinary_most",
 )
@@ -64,6 +69,8 @@ class ClosingPlan:
     null_scale: FloatArray
     cut: float  # |z| beyond which entries are flagged; 0 before the null round
     distance_scale: float
+    outlying: Outlyingness
+    sample_null: SampleNull
     verdict: FloatArray  # the figures named in VERDICT; zeros until the end
     fit: TensorMessage  # the method's own last broadcast
     calibration: Calibration | None = None  # from the rounds that find it on
@@ -89,11 +96,16 @@ class ClosingPlan:
         """The directions that make L, and the centre."""
         return Subspace(self.U[:, : self.rank], self.centre, self.variance[: self.rank])
 
+    def calm(self, M: FloatArray) -> NDArray[np.bool_]:
+        """Which of these columns take part in what the model is made from."""
+        return self.outlying.calm(M, self)
+
     def broadcast(self) -> TensorMessage:
         """As a message."""
         features = [getattr(self, name) for name in FEATURE_COLUMNS]
         head = [float(getattr(self, name)) for name in HEAD]
-        scalars = [np.array(head), self.verdict, self.variance, self.fit.scalars]
+        samples = [self.outlying.scalars(), self.sample_null.scalars()]
+        scalars = [np.array(head), *samples, self.verdict, self.variance, self.fit.scalars]
         tensor = np.column_stack([self.U, *features])
         if self.calibration is not None:
             tensor = np.column_stack([tensor, self.calibration.tensor()])
@@ -109,7 +121,8 @@ class ClosingPlan:
             figures, scalars = np.split(scalars, [len(FIGURES)])
             calibration = Calibration.of(found, figures)
         width = tensor.shape[1] - len(FEATURE_COLUMNS)
-        head, verdict, variance, fit = np.split(scalars, np.cumsum([len(HEAD), len(VERDICT), width]))
+        ends = np.cumsum([len(HEAD), OUTLYING_FIGURES, NULL_FIGURES, len(VERDICT), width])
+        head, outlying, sample_null, verdict, variance, fit = np.split(scalars, ends)
         ending, hiding, fresh, rank, columns, cut, distance_scale = head
         U = np.ascontiguousarray(tensor[:, :width])
         features = dict(zip(FEATURE_COLUMNS, tensor[:, width:].T, strict=True))
@@ -124,6 +137,8 @@ class ClosingPlan:
             **features,
             cut=float(cut),
             distance_scale=float(distance_scale),
+            outlying=Outlyingness.of(outlying),
+            sample_null=SampleNull(*sample_null.tolist()),
             verdict=verdict,
             fit=TensorMessage(U, fit),
             calibration=calibration,
@@ -132,7 +147,8 @@ class ClosingPlan:
 
 def closing_layout(rows: int, width: int, fit: Layout, calibrated: bool) -> Layout:
     """The layout of `ClosingPlan.broadcast`, with or without a calibration."""
-    columns, scalars = width + len(FEATURE_COLUMNS), 1 + len(HEAD) + len(VERDICT) + width + fit.scalars
+    figures = 1 + len(HEAD) + OUTLYING_FIGURES + NULL_FIGURES + len(VERDICT)
+    columns, scalars = width + len(FEATURE_COLUMNS), figures + width + fit.scalars
     if calibrated:
         columns, scalars = columns + calibration_width(rows), scalars + len(FIGURES)
     return Layout(rows, columns, scalars)

@@ -9,7 +9,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dcfpca.rpca.calibration.calibration import Calibration, calibrations_apart, factors, implausible
+from dcfpca.rpca.calibration.calibration import Calibration, calibrations_apart, implausible
+from dcfpca.rpca.calibration.instruments import InstrumentScan
 from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.method import (
     ColumnScores,
@@ -83,6 +84,10 @@ class ClosingStage(Stage):
             return "a feature's noise or spread is not positive"
         if (plan.variance < 0.0).any():
             return "a variance is negative"
+        if plan.sample_null.scale < 0.0 or plan.sample_null.freedom < 0.0:
+            return "the null of samples is of no possible form"
+        if reason := plan.outlying.implausible():
+            return reason
         if plan.calibration is not None and (reason := implausible(plan.calibration)):
             return reason
         earlier = ClosingPlan.of(before.broadcast) if before is not None and before.stage in CLOSING else None
@@ -105,6 +110,8 @@ class ClosingStage(Stage):
             of_figures(one.columns, other.columns),
             of_figures(one.cut, other.cut),
             of_figures(one.distance_scale, other.distance_scale),
+            one.outlying.apart(other.outlying),
+            of_figures(one.sample_null.scalars(), other.sample_null.scalars(), 1.0),
             of_figures(one.verdict, other.verdict, np.maximum(np.abs(one.verdict), 1.0)),
             *(of_figures(getattr(one, name), getattr(other, name), size) for name, size in sizes.items()),
             of_strengths(one.variance, other.variance, one.variance, rows),
@@ -117,12 +124,17 @@ class ClosingStage(Stage):
         """The law that the columns of all sites are those of the opening."""
         return COLUMNS_CHANGED if total.whole and unequal(share, 1.0, total.rounding[1]) else ""
 
+    def after_fit(self, plan: ClosingPlan) -> str:
+        """The stage that follows when L is at rest: entries of few features are judged by their whole covariance."""
+        return SHAPE if plan.ending is FitEnding.REFINED and SHAPE in self.then else NULL
+
     def next_round(
         self, consensus: Consensus, stage: str, plan: ClosingPlan, counters: Sequence[float], moved: float
     ) -> Consensus:
         """The consensus after this round."""
         if stage in (COVARIANCE, NULL, CHECK) and plan.calibration is None:
-            plan = replace(plan, calibration=Calibration.unknown(len(plan.centre)))
+            unknown = Calibration.unknown(len(plan.centre))
+            plan = replace(plan, calibration=replace(unknown, few=plan.few.astype(np.float64)))
         kept = plan.subspace
         values = np.sqrt(kept.variance * plan.columns)
         progress = Progress(moved, plan.rank, float(np.median(plan.noise)), float("nan"), values)
@@ -150,23 +162,20 @@ class ClosingStage(Stage):
         """L, the flagged outliers and the scores of every block."""
         plan, shape = ClosingPlan.of(asked.broadcast), site.view.own.shape
         flagged, seen, squares = 0, 0, 0.0
+        scan = InstrumentScan(shape[0])
         for M, block in results(site, plan, hiding=False):
-            scored = _scored(plan, M, block)
+            scored = _scored(plan, M, block, scan)
             R = np.where(np.isnan(M), 0.0, M - scored.L) - scored.S.toarray()
             flagged, seen = flagged + scored.S.nnz, seen + int(np.count_nonzero(~np.isnan(M)))
             squares += float(np.sum(R**2))
-            yield scored
+            ended = block.start + M.shape[1] == shape[1]
+            yield replace(scored, instruments=scan.found(plan.null_scale)) if ended else scored
         own = site.fit.certificate() if plan.ending is not FitEnding.REFINED else {}
         site.figures = own | {
             "outlier_share": flagged / max(seen, 1),
             "missing_share": 1.0 - seen / max(shape[0] * shape[1], 1),
             "residual_rms": float(np.sqrt(squares / max(seen, 1))),
         }
-
-
-def after_fit(plan: ClosingPlan) -> str:
-    """The stage that follows when L is at rest: entries of few features are judged by their whole covariance."""
-    return SHAPE if plan.ending is FitEnding.REFINED and factors(len(plan.centre)) else NULL
 
 
 LOCATIONS = ("centre", "median")  # figures that may be zero, or far from it
@@ -210,12 +219,13 @@ def keep_coefficients(site: StagedSite, U: FloatArray, V: FloatArray) -> None:
     site.kept.update(arrays)
 
 
-def _scored(plan: ClosingPlan, M: FloatArray, block: ResultBlock) -> ResultBlock:
-    """The block with its scores, and with outliers by the null where the fit's own are not exact."""
+def _scored(plan: ClosingPlan, M: FloatArray, block: ResultBlock, scan: InstrumentScan) -> ResultBlock:
+    """The block with its scores, and with outliers by the null where the fit's own are not exact; `scan` sees it."""
     if not plan.has_null:
         return block
     scored = score_columns(plan, M, block.L, block.V)
     scores = ColumnScores(scored.p_value, scored.largest_z, scored.distance)
+    scan.add(block.start, M, scored.z)
     if plan.ending is FitEnding.EXACT:
         return replace(block, scores=scores)
     S, found = findings_of(scored, M, block.L)

@@ -162,7 +162,7 @@ def numpy_add_to_keys(M: FloatArray, keys: Keys) -> None:
     """The same loop in numpy, where there is no compiler."""
     values: Keys = np.ascontiguousarray(np.where(np.isnan(M), 0.0, M) + 0.0).view(np.uint64)
     rows = np.arange(1, M.shape[0] + 1, dtype=np.uint64)[:, None]
-    keys ^= np.bitwise_xor.reduce(_mixed(np.add(values, rows * GOLDEN, dtype=np.uint64)), axis=0)
+    keys ^= np.bitwise_xor.reduce(mixed(np.add(values, rows * GOLDEN, dtype=np.uint64)), axis=0)
 
 
 def numpy_mark_hidden(keys: Keys, most: np.uint64, hidden: NDArray[np.bool_]) -> None:
@@ -170,7 +170,7 @@ def numpy_mark_hidden(keys: Keys, most: np.uint64, hidden: NDArray[np.bool_]) ->
     rows = np.arange(1, hidden.shape[0] + 1, dtype=np.uint64)[:, None] * FIRST
     height = max(1, STRIP // max(keys.size, 1))
     for first in range(0, hidden.shape[0], height):
-        np.less(_mixed(keys + rows[first : first + height]), most, out=hidden[first : first + height])
+        np.less(mixed(keys + rows[first : first + height]), most, out=hidden[first : first + height])
 
 
 def _numbered(keys: Keys) -> Keys:
@@ -184,7 +184,7 @@ def _numbered(keys: Keys) -> Keys:
     return keys + before * GOLDEN
 
 
-def _mixed(key: Keys) -> Keys:
+def mixed(key: Keys) -> Keys:
     """A bijection of 64-bit numbers whose output bits each depend on all input bits (the finalizer of SplitMix64), in
     place."""
     for shift, factor in zip(SHIFTS, (FIRST, SECOND), strict=False):

@@ -170,7 +170,6 @@ def _quantile_of_rows(counts: FloatArray, unit: FloatArray, levels: FloatArray, 
     return np.array([np.interp(level, np.concatenate([[0.0], row]), edges) for row, level in rows]) * unit
 
 
-DOMINATED = 0.8  # of a feature's entries have one value
 DISTANCE_LEVELS = ((0.85, 0.85), (0.98, 0.99))  # of the counts, and of χ²: coefficients of real tables have heavy tails
 DISTANCE_BINS = Bins(octaves=10, per_octave=4)
 

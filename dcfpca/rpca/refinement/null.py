@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from dcfpca.rpca.calibration.calibration import TAIL_RANKS, Calibration
 from dcfpca.rpca.calibration.empirical_null import SIZE_BINS, fit_null, pooled, units_by_side
 from dcfpca.rpca.calibration.normal_scores import SCORES
+from dcfpca.rpca.calibration.sample_test import COUNTS as ODDNESS_COUNTS
+from dcfpca.rpca.calibration.sample_test import count_oddness, fit_sample_null
 from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, TensorMessage, Total
 from dcfpca.rpca.refinement.closing_plan import CHECK, NULL, ClosingPlan, FitEnding
 from dcfpca.rpca.refinement.closing_stage import COUNTERS, ClosingStage, results
 from dcfpca.rpca.refinement.identifiability import OUTLYING
 from dcfpca.rpca.refinement.noise_scale import DISTANCE_BINS, count_above, count_sizes, distance_scale
-from dcfpca.rpca.refinement.scoring import expect_entries, squared_distance
+from dcfpca.rpca.refinement.scoring import Expected, expect_entries, squared_distance
 from dcfpca.rpca.refinement.verdict import FlagCounts, figures_of
 from dcfpca.rpca.scaling import ENTRIES
 from dcfpca.rpca.small_cells import at_least, merge_shares, merge_sides
@@ -39,7 +41,8 @@ class Null(ClosingStage):
     """The last round, but for the check of a run whose entries are judged by their whole covariance."""
 
     def __init__(self, fit: Stage, width: int, bound: int | None, rate: float, least: int) -> None:
-        up = Layout(fit.down.rows, 2 * SIZE_BINS.count, COUNTS + DISTANCE_BINS.count + SIZE_BINS.count)
+        scalars = COUNTS + DISTANCE_BINS.count + ODDNESS_COUNTS + SIZE_BINS.count
+        up = Layout(fit.down.rows, 2 * SIZE_BINS.count, scalars)
         super().__init__(NULL, fit, width, up, (CHECK,), bound)
         self._local, self._least = min(LOCAL_OF_RATE * rate, 0.5), least
 
@@ -47,8 +50,8 @@ class Null(ClosingStage):
         """Counts of deviations per feature and side, and of distances within the subspace."""
         plan, total = ClosingPlan.of(asked.broadcast), np.zeros(self.up.size)
         for M, block in results(site, plan, hiding=False):
-            z = expect_entries(plan, M, block.L).z
-            total += null_update(plan, M, block.L, z, squared_distance(plan, block.V)).flat()
+            found, distance = expect_entries(plan, M, block.L), squared_distance(plan, block.V)
+            total += null_update(plan, M, block.L, found, distance).flat()
         return with_sizes(plan, TensorMessage.unflatten(self.up, total))
 
     def combine(self, partition: Partition, asked: Consensus) -> TensorMessage:
@@ -57,15 +60,15 @@ class Null(ClosingStage):
 
     def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
         """Counts with small cells merged: of each feature from the lowest deviation to the highest, of all features by
-        size, of distances; and no count of few odd columns or entries."""
+        size, of distances and oddness; and no count of few odd columns or entries."""
         n, rows = ClosingPlan.of(asked.broadcast).columns, self.up.rows
         above, below = np.split(np.rint(exact.tensor * n), 2, axis=1)
         below, above = merge_sides(below, above, least)
-        head, distances, sizes = np.split(exact.scalars, [COUNTS, COUNTS + DISTANCE_BINS.count])
-        columns, far, entries, odd = head
+        (columns, far, entries, odd), lines = exact.scalars[:COUNTS], _lines(exact.scalars)
         few = [at_least(far, least / (n * rows)), entries, at_least(odd, least / n)]
-        lines = merge_shares(distances[None, :], n, least)[0], merge_shares(sizes[None, :], n * rows, least)[0]
-        return TensorMessage(np.column_stack([above, below]) / n, np.concatenate([[columns], few, *lines]))
+        units = n, n, n * rows
+        merged = [merge_shares(line[None, :], unit, least)[0] for line, unit in zip(lines, units, strict=True)]
+        return TensorMessage(np.column_stack([above, below]) / n, np.concatenate([[columns], few, *merged]))
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """The null, and with it the end of the run or its last round."""
@@ -73,7 +76,7 @@ class Null(ClosingStage):
         assert plan.calibration is not None
         if not (np.isfinite(sums.tensor).all() and np.isfinite(sums.scalars).all()):
             return replace(consensus, outcome=Outcome.DIVERGED)
-        distances, sizes = np.split(sums.scalars[COUNTS:] * plan.columns, [DISTANCE_BINS.count])
+        distances, odd, sizes = _lines(sums.scalars * plan.columns)
         above, below = np.split(np.rint(sums.tensor * plan.columns), 2, axis=1)
         # Where nothing is merged, features' own counts have their tails, and nothing depends on the split into sites.
         merged = self._least > 1
@@ -85,11 +88,12 @@ class Null(ClosingStage):
             calibration=found,
             null_scale=typical_deviation(plan, found),
             cut=found.cut,
+            sample_null=fit_sample_null(np.rint(odd)),
             distance_scale=distance_scale(np.rint(distances), float(max(plan.rank, 1)), plan.rank),
         )
         flags = flagged_counts(plan, found, counts)
         plan = replace(plan, verdict=figures_of(plan, flags, sums.scalars[:COUNTS] * plan.columns))
-        if plan.ending is FitEnding.REFINED and found.factor.shape[1]:
+        if plan.ending is FitEnding.REFINED and found.whole:
             counters = consensus.memory[COUNTERS]
             return self.next_round(consensus, CHECK, plan, counters.tolist(), consensus.progress.change)
         outcome = Outcome.OUT_OF_ROUNDS if consensus.memory[COUNTERS][3] > 0.0 else Outcome.CONVERGED
@@ -102,13 +106,14 @@ class Null(ClosingStage):
             return ""  # the run has diverged, and ends by that
         tensor_rounding, rounding = (bound * n for bound in total.rounding)
         columns, far, entries, odd = sums.scalars[:COUNTS] * n
-        distances, sizes = np.split(sums.scalars[COUNTS:] * n, [DISTANCE_BINS.count])
+        distances, oddness, sizes = _lines(sums.scalars * n)
         counts, told = sums.tensor * n, told_features(ClosingPlan.of(consensus.broadcast).few)
         if reason := self.changed_columns(columns / n, total):
             return reason
         if reason := broken_count(counts, tensor_rounding, what="a count of residuals"):
             return reason
-        if reason := broken_count(np.append(distances, odd), rounding, columns + rounding, "a count of columns"):
+        of_columns = np.concatenate([distances, oddness, [odd]])
+        if reason := broken_count(of_columns, rounding, columns + rounding, "a count of columns"):
             return reason
         if reason := broken_count(sizes * self.up.rows, self.up.rows * rounding, what="a count of sizes"):
             return reason
@@ -124,12 +129,21 @@ class Null(ClosingStage):
             return "the sizes of all features are not those of each"
         if unequal(distances.sum(), columns, (1.0 + DISTANCE_BINS.count) * rounding):
             return "the distances are not those of all columns"
+        if unequal(oddness.sum(), columns, (1.0 + ODDNESS_COUNTS) * rounding):
+            return "the counts of how odd columns are do not add up to the columns"
         return "more of L is out of range than there is of it" if exceeds(far, columns, 2.0 * rounding) else ""
 
 
-def null_update(plan: ClosingPlan, M: FloatArray, L: FloatArray, z: FloatArray, distance: FloatArray) -> TensorMessage:
+def _lines(scalars: FloatArray) -> list[FloatArray]:
+    """The counts of distances, of how odd columns are, and of the sizes of all features."""
+    return np.split(scalars[COUNTS:], [DISTANCE_BINS.count, DISTANCE_BINS.count + ODDNESS_COUNTS])
+
+
+def null_update(
+    plan: ClosingPlan, M: FloatArray, L: FloatArray, found: Expected, distance: FloatArray
+) -> TensorMessage:
     """The sums of the null round over these columns."""
-    one = np.ones(len(M))
+    one, z = np.ones(len(M)), found.z
     sides = np.where(z > 0.0, z, np.nan), np.where(z > 0.0, np.nan, -z)
     counts = np.column_stack([count_sizes(side, one, SIZE_BINS) for side in sides])
     seen = np.count_nonzero(~np.isnan(M), axis=0)
@@ -138,8 +152,8 @@ def null_update(plan: ClosingPlan, M: FloatArray, L: FloatArray, z: FloatArray, 
     far = np.count_nonzero(np.abs(L - plan.median[:, None]) > FAR * plan.reach[:, None]) / M.shape[0]
     head = [M.shape[1], far, float(seen.sum()) / M.shape[0], odd]
     distances = count_sizes(distance[None, :], np.array([float(max(plan.rank, 1))]), DISTANCE_BINS)[0]
-    scalars = np.concatenate([head, distances, np.zeros(SIZE_BINS.count)])
-    return TensorMessage(counts / plan.columns, scalars / plan.columns)
+    by_column = np.concatenate([head, distances, count_oddness(found.odd), np.zeros(SIZE_BINS.count)])
+    return TensorMessage(counts / plan.columns, by_column / plan.columns)
 
 
 def with_sizes(plan: ClosingPlan, update: TensorMessage) -> TensorMessage:
@@ -188,6 +202,7 @@ def with_null(plan: ClosingPlan, counts: NullCounts, local: float, hidden: int) 
         plan.calibration,
         above=units[0],
         below=units[1],
+        entries=np.sum(sides, axis=(0, 2)),
         tails=tail_sizes(np.sum(own, axis=1), hidden),
         freedom=null.freedom,
         unit=null.unit,
@@ -219,7 +234,7 @@ def flagged_counts(plan: ClosingPlan, found: Calibration, counts: NullCounts) ->
 def typical_deviation(plan: ClosingPlan, found: Calibration) -> FloatArray:
     """How far off entries of each feature typically are, in the data's units."""
     unit = 0.5 * (found.above + found.below) * found.unit
-    if plan.ending is not FitEnding.REFINED or not found.factor.shape[1]:
+    if plan.ending is not FitEnding.REFINED or not found.whole:
         return unit * plan.noise
     F, own = found.factor, found.own
     inverse = np.linalg.inv(np.eye(F.shape[1]) + (F / own[:, None]).T @ F)

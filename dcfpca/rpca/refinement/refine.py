@@ -25,7 +25,6 @@ from dcfpca.rpca.refinement.closing_plan import NULL, REFINE, SHAPE, VALIDATE, C
 from dcfpca.rpca.refinement.closing_stage import (
     COUNTERS,
     ClosingStage,
-    after_fit,
     carried_coefficients,
     hidden_columns,
     keep_coefficients,
@@ -38,6 +37,8 @@ from dcfpca.rpca.refinement.noise_scale import (
     marginals,
     median_of_sides,
 )
+from dcfpca.rpca.refinement.outlyingness import COUNTS as OUTLYING_COUNTS
+from dcfpca.rpca.refinement.outlyingness import DIRECTIONS, OUTLYING_BINS, PLACES, Outlyingness
 from dcfpca.rpca.round_limits import BOUND_ROUNDS, MOST_ROUNDS
 from dcfpca.rpca.scaling import ENTRIES
 from dcfpca.rpca.small_cells import merge_sides
@@ -45,6 +46,7 @@ from dcfpca.rpca.stage import Stage
 from dcfpca.rpca.stage_checks import broken_count, exceeds, indefinite, unequal
 from dcfpca.rpca.stage_list import StagedSite
 
+STILL = 0.2  # spreads by which medians, and logarithms by which spreads, may still move (root mean square)
 MEASURING_ROUNDS = 4  # of those at the chosen rank, in which the noise is still measured; then it is fixed
 REST = 0.03  # L moves by less than this share of the noise …
 REST_OF_ERROR = 0.15  # … or of the statistical error of L
@@ -55,10 +57,10 @@ MOST_PULL = 0.8**2 / 5**0.5 * TUKEY  # the largest ψ(x) of Tukey's biweight
 class Refinement(ClosingStage):
     """Rounds of refinement."""
 
-    def __init__(self, fit: Stage, width: int, bound: int | None) -> None:
+    def __init__(self, fit: Stage, width: int, bound: int | None, *, whole: bool) -> None:
         tensor = width + 2 + 2 * RESIDUAL_BINS.count + 2 * MARGINAL_BINS.count
-        up = Layout(fit.down.rows, tensor, 2 + width + width * (width + 1) // 2)
-        super().__init__(REFINE, fit, width, up, (REFINE, VALIDATE, SHAPE, NULL), bound)
+        up = Layout(fit.down.rows, tensor, 3 + width + width * (width + 1) // 2 + OUTLYING_COUNTS)
+        super().__init__(REFINE, fit, width, up, (REFINE, VALIDATE, *(SHAPE,) * whole, NULL), bound)
 
     def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
         """The sums of a round, after the columns were fitted anew."""
@@ -76,14 +78,15 @@ class Refinement(ClosingStage):
         return TensorMessage.unflatten(self.up, total)
 
     def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
-        """Counts of residuals and of values with small cells merged, from the lowest to the highest."""
+        """Counts of residuals, of values and of columns along directions with small cells merged, lowest to highest."""
         n = ClosingPlan.of(asked.broadcast).columns
         pull, shift, weight, *counts = _split(self.width, exact.tensor)
         over, under, above, below = (np.rint(part * n) for part in counts)
         under, over = merge_sides(under, over, least)
         below, above = merge_sides(below, above, least)
         tensor = np.column_stack([pull, shift, weight, *(part / n for part in (over, under, above, below))])
-        return TensorMessage(tensor, exact.scalars)
+        scalars, along = np.split(exact.scalars, [-OUTLYING_COUNTS])
+        return TensorMessage(tensor, np.append(scalars, Outlyingness.merged(np.rint(along * n), least) / n))
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """One step of the rows, and the noise while it is measured; then the stage that is due."""
@@ -100,7 +103,7 @@ class Refinement(ClosingStage):
         spent = bool(final) and done >= MOST_ROUNDS
         stage = self.name
         if rests or spent or (not final and done >= BOUND_ROUNDS):
-            stage, plan = after_fit(plan) if final else VALIDATE, replace(plan, hiding=False)
+            stage, plan = self.after_fit(plan) if final else VALIDATE, replace(plan, hiding=False)
         if not asked.hiding:
             consensus = replace(consensus, memory={**consensus.memory, ENTRIES: totals.residuals.sum(axis=1)})
         counters = (columns, done, final, float(bool(limited) or (spent and not rests)))
@@ -136,6 +139,8 @@ class Refinement(ClosingStage):
         known = consensus.memory.get(ENTRIES)
         if known is not None and total.whole and (exceeds if plan.hiding else unequal)(entries, known, summed):
             return "the counts of a feature do not add up to its entries in earlier rounds"
+        if reason := _broken_directions(sums.scalars * n, total.rounding[1] * n):
+            return reason
         return self._broken_products(sums, total.rounding, entries / n)
 
     def _broken_products(self, sums: TensorMessage, rounding: tuple[float, float], entries: FloatArray) -> str:
@@ -157,6 +162,19 @@ class Refinement(ClosingStage):
         return ""
 
 
+def _broken_directions(scalars: FloatArray, rounding: float) -> str:
+    """Laws of the counts of columns along directions: every column is in each of them once."""
+    columns, (calm, *counts) = scalars[0], scalars[-1 - OUTLYING_COUNTS :]
+    if reason := broken_count(np.array([calm, *counts]), rounding, columns + rounding, "a count of columns"):
+        return reason
+    places, sizes = np.split(np.array(counts), [PLACES])
+    along = places.reshape(2, DIRECTIONS, -1).sum(axis=(0, 2))
+    slack = (2 * MARGINAL_BINS.count + OUTLYING_BINS.count + 1) * rounding
+    if unequal(np.append(along, sizes.sum()), columns, slack):
+        return "the counts of columns along a direction are not of all columns"
+    return ""
+
+
 def _stepped(asked: ClosingPlan, totals: RefinementTotals) -> tuple[ClosingPlan, float]:
     """The plan with the next subspace, and how far L moves by it."""
     subspace, moved = row_step(asked.subspace, totals.rows, asked.noise)
@@ -166,10 +184,14 @@ def _stepped(asked: ClosingPlan, totals: RefinementTotals) -> tuple[ClosingPlan,
 
 
 def _measured(asked: ClosingPlan, plan: ClosingPlan, totals: RefinementTotals) -> ClosingPlan:
-    """The plan with the scales of features that the counts tell."""
+    """The plan with the scales of features that the counts tell, and what of columns along directions."""
     found = marginals(totals.above, totals.below, plan.median, plan.spread)
     leverage = leverage_of(asked.subspace, asked.model.ridge)
-    return replace(plan, noise=fit_noise(totals.residuals, plan.noise, found.spread, leverage), **asdict(found))
+    noise = fit_noise(totals.residuals, plan.noise, found.spread, leverage)
+    # Directions are in units of the features: while those move, every column would look outlying.
+    moved = (found.median - asked.median) / found.spread, np.log(found.spread / asked.spread)
+    still = all(np.sqrt(np.mean(move**2)) <= STILL for move in moved)
+    return replace(plan, noise=noise, outlying=plan.outlying.after(totals.outlying, still), **asdict(found))
 
 
 def _units(plan: ClosingPlan) -> FloatArray:
@@ -182,10 +204,11 @@ def refinement_update(plan: ClosingPlan, M: FloatArray, V: FloatArray, objective
     """The sums of a refinement round over these columns."""
     model, n, units, width = plan.model, plan.columns, _units(plan), plan.U.shape[1]
     R = M - model.low_rank(V)
-    W = weights_of(R, model.noise)
+    calm = plan.calm(M)
+    W = weights_of(R, model.noise) * calm
     pull = np.where(np.isnan(R), 0.0, R) * W / model.noise[:, None]
     scaled = np.zeros((M.shape[1], width))
-    scaled[:, : plan.rank] = V / units[: plan.rank]
+    scaled[calm, : plan.rank] = V[calm] / units[: plan.rank]
     off = M - plan.median[:, None]
     above = off > AT_MEDIAN * plan.spread[:, None]
     over = AT_MEDIAN * model.noise[:, None] < R
@@ -198,7 +221,8 @@ def refinement_update(plan: ClosingPlan, M: FloatArray, V: FloatArray, objective
     tensor = np.column_stack([pull @ scaled, pull.sum(axis=1), W.sum(axis=1), *counts])
     gram = (scaled.T @ scaled)[np.triu_indices(width)]
     unit = float(np.sum(model.noise**2))
-    scalars = np.concatenate([[M.shape[1], objective / max(unit, 1e-300)], scaled.sum(axis=0), gram])
+    head, outlying = [M.shape[1], objective / max(unit, 1e-300)], plan.outlying.counts(M, plan)
+    scalars = np.concatenate([head, scaled.sum(axis=0), gram, [np.count_nonzero(calm)], outlying])
     return TensorMessage(tensor / n, scalars / n)
 
 
@@ -210,14 +234,14 @@ class RefinementTotals:
     residuals: FloatArray  # counts of |R| per feature
     above: FloatArray  # counts of x − median where positive
     below: FloatArray  # counts of median − x elsewhere
-    objective: float
+    outlying: FloatArray  # counts of columns along directions
 
     @staticmethod
     def of(plan: ClosingPlan, sums: TensorMessage) -> RefinementTotals:
         """From the sum of `refinement_update` over sites, in the data's units."""
         n, units, width, rank = plan.columns, _units(plan), plan.U.shape[1], plan.rank
         pull, shift, weight, *counts = _split(width, sums.tensor * n)
-        columns, objective = sums.scalars[:2] * n
+        calm, *outlying = sums.scalars[-1 - OUTLYING_COUNTS :] * n
         gram = _gram(width, sums.scalars * n)[:rank, :rank] * np.outer(units[:rank], units[:rank])
         total = sums.scalars[2 : 2 + rank] * n * units[:rank]
         noise = plan.noise[:, None]
@@ -230,9 +254,9 @@ class RefinementTotals:
             weight=weight[:, 0],
             gram=gram,
             total=total,
-            columns=float(columns),
+            columns=float(calm),
         )
-        return RefinementTotals(rows, over + under, above, below, float(objective))
+        return RefinementTotals(rows, over + under, above, below, np.rint(outlying))
 
 
 def _split(width: int, tensor: FloatArray) -> list[FloatArray]:
@@ -242,7 +266,7 @@ def _split(width: int, tensor: FloatArray) -> list[FloatArray]:
 
 
 def _gram(width: int, scalars: FloatArray) -> FloatArray:
-    """VᵀV from its upper triangle, which the scalars end with."""
+    """VᵀV from its upper triangle."""
     gram = np.zeros((width, width))
-    gram[np.triu_indices(width)] = scalars[2 + width :]
+    gram[np.triu_indices(width)] = scalars[2 + width : -1 - OUTLYING_COUNTS]
     return np.asarray(gram + np.triu(gram, 1).T)

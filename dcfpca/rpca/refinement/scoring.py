@@ -8,8 +8,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dcfpca.rpca.calibration.expectation import TRUSTED, ScoreModel, chunks, expect
-from dcfpca.rpca.calibration.normal_scores import NormalScores
+from dcfpca.rpca.calibration.expectation import TRUSTED, ScoreModel, chunks, expect, tail_variance
+from dcfpca.rpca.calibration.sample_test import normal_distance, oddness
 from dcfpca.rpca.method import Findings, FloatArray
 from dcfpca.rpca.refinement.alternating_fit import fit_columns
 from dcfpca.rpca.refinement.closing_plan import ClosingPlan, FitEnding
@@ -26,6 +26,7 @@ class Expected:
 
     value: FloatArray
     z: FloatArray
+    odd: FloatArray  # n: how odd the samples are as a whole
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +37,7 @@ class Scored:
     z: FloatArray  # deviation from what is expected, in units of the feature and side; NaN where unobserved
     entry_p_value: FloatArray
     exceeded_by: FloatArray  # at most so many entries of the feature are further off; NaN: more than is told
+    values: FloatArray  # m: entries of the feature at all sites
     flagged: NDArray[np.bool_]
     distance: FloatArray  # T²
     largest_z: FloatArray
@@ -67,8 +69,9 @@ def expect_entries(plan: ClosingPlan, M: FloatArray, L: FloatArray) -> Expected:
     a refined L where features are many, and by L itself where a fit was not refined."""
     calibration = plan.calibration
     if plan.ending is not FitEnding.REFINED or calibration is None:
-        return Expected(L, (M - L) / plan.noise[:, None])
-    if not calibration.factor.shape[1]:
+        z = (M - L) / plan.noise[:, None]
+        return Expected(L, z, normal_distance(np.zeros(M.shape[1]), z, np.zeros(M.shape, dtype=bool)))
+    if not calibration.whole:
         kept = plan.subspace
         model = ScoreModel(kept.centre, kept.U * np.sqrt(kept.variance), plan.noise**2, np.zeros(len(M), dtype=bool))
         near: NDArray[np.bool_] = np.abs(M - L) <= TRUSTED * plan.noise[:, None]
@@ -76,12 +79,18 @@ def expect_entries(plan: ClosingPlan, M: FloatArray, L: FloatArray) -> Expected:
         return Expected(
             np.concatenate([found.score for _, found in parts], axis=1),
             np.concatenate([found.z(own) for own, found in parts], axis=1),
+            np.concatenate([oddness(model, own, found) for own, found in parts]),
         )
-    shape, model = NormalScores(calibration.knots), calibration.model(plan.few)
+    shape, model = calibration.shape, calibration.model
     scores = shape.forward(M)
     parts = [(scores[:, cut], expect(model, scores[:, cut])) for cut in _chunks(model, M)]
-    value = shape.backward(np.concatenate([found.score for _, found in parts], axis=1))
-    return Expected(value, np.concatenate([found.z(own) for own, found in parts], axis=1))
+    expected, deviation, trusted = (
+        np.concatenate([getattr(found, name) for _, found in parts], axis=1)
+        for name in ("score", "deviation", "trusted")
+    )
+    deviation = np.sqrt(deviation**2 + tail_variance(model, scores, trusted, plan.columns))
+    odd = np.concatenate([oddness(model, own, found) for own, found in parts])
+    return Expected(shape.backward(expected), (scores - expected) / deviation, odd)
 
 
 def _chunks(model: ScoreModel, M: FloatArray) -> tuple[slice, ...]:
@@ -95,11 +104,14 @@ def score_columns(plan: ClosingPlan, M: FloatArray, L: FloatArray, V: FloatArray
     found, null = expect_entries(plan, M, L), plan.calibration.null
     z = found.z / np.where(found.z > 0.0, plan.calibration.above[:, None], plan.calibration.below[:, None])
     distance, p = squared_distance(plan, V), null.tail(z)
+    # Where the fit is exact, what is left is rounding and has no distances: there the entries tell.
+    whole = column_p_value(p) if plan.ending is FitEnding.EXACT else plan.sample_null.p_value(found.odd)
     within = distance_p_value(distance, plan.rank, plan.distance_scale)
-    both = np.minimum(2.0 * np.minimum(column_p_value(p), within), 1.0)
+    of_column = np.minimum(2.0 * np.minimum(whole, within), 1.0)
     sizes = np.where(np.isnan(z), 0.0, np.abs(z))
     rank = plan.calibration.rank_of(sizes)
-    return Scored(found.value, z, p, rank, sizes > null.cut, distance, sizes.max(axis=0, initial=0.0), both)
+    values, largest = plan.calibration.entries, sizes.max(axis=0, initial=0.0)
+    return Scored(found.value, z, p, rank, values, sizes > null.cut, distance, largest, of_column)
 
 
 def findings_of(scored: Scored, M: FloatArray, L: FloatArray) -> tuple[scipy.sparse.csc_array, Findings]:
@@ -107,9 +119,7 @@ def findings_of(scored: Scored, M: FloatArray, L: FloatArray) -> tuple[scipy.spa
     columns, rows = np.nonzero(scored.flagged.T)
     S = scipy.sparse.csc_array((M[rows, columns] - L[rows, columns], (rows, columns)), shape=M.shape)
     places = rows, columns
-    return S, Findings(
-        scored.expected[places], scored.z[places], scored.entry_p_value[places], scored.exceeded_by[places]
-    )
+    return S, Findings(scored.expected[places], scored.z[places], scored.exceeded_by[places], scored.values[rows])
 
 
 def transform_columns(plan: ClosingPlan, M: FloatArray) -> TransformedColumns:

@@ -11,7 +11,7 @@ from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.method import Consensus, FloatArray, Kind, Layout, TensorMessage, Total
 from dcfpca.rpca.refinement.alternating_fit import ColumnModel, carried_directions, fit_columns
 from dcfpca.rpca.refinement.closing_plan import NULL, REFINE, SHAPE, VALIDATE, VERDICT, ClosingPlan, FitEnding
-from dcfpca.rpca.refinement.closing_stage import COUNTERS, CURVE, ClosingStage, after_fit, hidden_columns, results
+from dcfpca.rpca.refinement.closing_stage import COUNTERS, CURVE, ClosingStage, hidden_columns, results
 from dcfpca.rpca.stage import Stage
 from dcfpca.rpca.stage_checks import exceeds
 from dcfpca.rpca.stage_list import StagedSite
@@ -19,16 +19,17 @@ from dcfpca.rpca.stage_list import StagedSite
 CAP = 3.0  # an error larger than so many spreads counts as this: a hidden entry may be an outlier itself
 NEAR = 5.0  # a hidden entry further from its feature's median, in spreads, is an outlier itself, and not judged
 MARGIN = 1.05  # with many hidden entries standard errors are small, and directions that hardly help significant
+MANY_FEW = 0.8  # of the features have few values: then prediction is judged on the others
 EVERY = 8  # up to this rank all ranks are tried, above every step of half
 
 
 class Validation(ClosingStage):
     """One round, with the hidden entries shown to be predicted."""
 
-    def __init__(self, fit: Stage, width: int, bound: int | None) -> None:
+    def __init__(self, fit: Stage, width: int, bound: int | None, *, whole: bool) -> None:
         sums = 2 + 3 * len(ranks_tried(width))
         up = Layout(0, 0, sums, kinds=((sums, Kind.SHARE),))
-        super().__init__(VALIDATE, fit, width, up, (REFINE, SHAPE, NULL), bound)
+        super().__init__(VALIDATE, fit, width, up, (REFINE, *(SHAPE,) * whole, NULL), bound)
 
     def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
         """Error sums of the hidden entries. A fit that is not refined has two ranks to tell of: none, and its own."""
@@ -64,14 +65,14 @@ class Validation(ClosingStage):
         table = np.column_stack([shown.ranks, shown.error, shown.standard_error])
         rank = plan.rank
         if refined:
-            told = self._bound is None or sums[0] <= 0.0
+            told = self._bound is None or (sums[0] <= 0.0 and predictable(plan).any())
             rank = min(self.width if told else curve.chosen(), carried_directions(plan.subspace, plan.noise))
         plan = _predicting(replace(plan, hiding=False), curve.predicted(rank))
         if refined and rank:
             stage, plan = REFINE, replace(plan, rank=rank, fresh=True)
         elif refined:
             plan = replace(plan, rank=0, centre=plan.median, noise=plan.spread)
-            stage = after_fit(plan)
+            stage = self.after_fit(plan)
         kept = replace(consensus, memory={**consensus.memory, CURVE: table})
         return self.next_round(kept, stage, plan, (columns, 0.0, 1.0, limited), consensus.progress.change)
 
@@ -102,8 +103,14 @@ def _judged(
     """Data of these columns, the hidden entries whose prediction is judged, and those that are outliers themselves."""
     M = site.view.whole.read(*cut)
     hidden = hidden_columns(site).hidden(*cut) & ~np.isnan(M)
-    judged = judged_entries(M, hidden, plan.median, plan.spread)
+    judged = judged_entries(M, hidden, plan.median, plan.spread) & plan.calm(M) & predictable(plan)[:, None]
     return M, judged, hidden & ~judged
+
+
+def predictable(plan: ClosingPlan) -> NDArray[np.bool_]:
+    """Features whose prediction is judged. A table of coins is predicted better by their shares than by medians, which
+    are one of two values, and that is no structure."""
+    return ~plan.few | (np.mean(plan.few) <= MANY_FEW)
 
 
 def _predicting(plan: ClosingPlan, share: float) -> ClosingPlan:

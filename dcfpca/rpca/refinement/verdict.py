@@ -12,13 +12,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dcfpca.rpca.calibration.calibration import ONE_VALUE
 from dcfpca.rpca.method import FloatArray, Outcome, Verdict
 from dcfpca.rpca.refinement.closing_plan import VERDICT, ClosingPlan, FitEnding
 from dcfpca.rpca.refinement.identifiability import MOSTLY, local_features
-from dcfpca.rpca.refinement.noise_scale import DOMINATED, LEAST_OF_SPREAD
+from dcfpca.rpca.refinement.noise_scale import LEAST_OF_SPREAD
 
 POOR_PREDICTION = 0.1  # of the hidden entries' spread
 MANY_FLAGGED, MANY_IN_FEATURE = 0.15, 0.2
+MANY_ORDINARY = 0.2  # of the flagged entries: each is said to be ordinary with a lower probability than this
 MANY_FAR, MANY_ODD = 1e-3, 0.05
 FEWEST_TOLD = 5  # samples: a smaller count over all sites is told as none, for it might point at persons
 MANY_NOISELESS = 0.5  # of the features
@@ -44,6 +46,7 @@ def figures_of(plan: ClosingPlan, flags: FlagCounts, null_counts: FloatArray) ->
     columns, far, _, odd = null_counts
     found = {
         "flagged": float(flags.all_flagged / entries.sum()),
+        "flags": float(np.rint(flags.all_flagged)),
         "worst_flagged": float(shares.max(initial=0.0)),
         "worst_feature": float(np.argmax(shares)),
         "unexplained_features": float(np.count_nonzero(unexplained(plan))),
@@ -62,7 +65,8 @@ def verdict_of(plan: ClosingPlan, outcome: Outcome, bound: int | None = None, fe
     exact = plan.ending is FitEnding.EXACT
     against = (*(_other_splits if exact else _of_the_answer)(plan, figures, features),)
     reasons, found = (*reasons, *against), _found(plan, figures, unique=not against)
-    return Verdict(not reasons, found + _told(reasons), reasons, feature_notes(plan, features))
+    checked = not reasons and (exact or figures["ordinary_most"] > 0.0)
+    return Verdict(not reasons, found + _told(reasons), reasons, feature_notes(plan, features), checked)
 
 
 def _found(plan: ClosingPlan, figures: dict[str, float], unique: bool) -> str:
@@ -77,11 +81,14 @@ def _found(plan: ClosingPlan, figures: dict[str, float], unique: bool) -> str:
 
 
 def _ordinary(figures: dict[str, float]) -> str:
-    """How many of the flagged entries are expected to be ordinary; nothing where that was not checked."""
-    if figures["ordinary_most"] <= 0.0:
+    """How many of the flagged entries are expected to be ordinary; that nobody knows where it was not checked."""
+    flags = figures["flags"]
+    if flags < 1.0:
         return ""
-    some, most = figures["ordinary"], figures["ordinary_most"]
-    return f", of which some {some:.0f} (up to {most:.0f}) are expected to be ordinary"
+    if figures["ordinary_most"] <= 0.0:
+        return "; how many of them are ordinary was not checked"
+    some, most = (min(figures[name], flags) for name in ("ordinary", "ordinary_most"))
+    return f", of which some {some:.0f} (up to {most:.0f} of {flags:.0f}) are expected to be ordinary"
 
 
 def _of_the_run(plan: ClosingPlan, outcome: Outcome, bound: int | None) -> Iterator[str]:
@@ -116,6 +123,11 @@ def _of_the_answer(plan: ClosingPlan, figures: dict[str, float], features: Seque
         yield "more is flagged than gross errors usually are"
     if figures["worst_flagged"] > MANY_IN_FEATURE:
         yield f"{100.0 * figures['worst_flagged']:.0f} % of the entries of {named([worst], features)} are flagged"
+    if figures["ordinary"] > MANY_ORDINARY * figures["flags"] >= MANY_ORDINARY:
+        yield (
+            f"samples drawn anew from the fit, in which nothing is wrong, have {figures['ordinary']:.0f} flagged "
+            f"entries where {figures['flags']:.0f} are flagged in the data"
+        )
     if figures["far_entries"] > MANY_FAR:
         yield "the normal part leaves the range of the data, lower the rank"
     if odd > MANY_ODD:
@@ -134,12 +146,14 @@ def _told(reasons: tuple[str, ...]) -> str:
 def feature_notes(plan: ClosingPlan, features: Sequence[str] = ()) -> tuple[str, ...]:
     """A sentence for each kind of feature that there is; none where the run held no round that counts values."""
     constant = plan.one_value >= CONSTANT
-    dominated = ~constant & (plan.one_value > DOMINATED)
+    dominated = ~constant & (plan.one_value > ONE_VALUE)
     two_valued = ~constant & ~dominated & (plan.two_values > TWO_VALUED)
+    graded = np.zeros_like(constant) if plan.calibration is None else plan.calibration.reach > 1.0
     kinds = {
         "Constant, so of no use to the others": constant,
-        "One value in more than 80 % of the entries, so only values far from all others are flagged": dominated,
-        "Two values, which a low-rank part follows poorly": two_valued,
+        "One value in most of the entries, so only values far from all others are flagged": dominated,
+        "Two values, of which neither is flagged for being the rarer one": two_valued,
+        "Few values, judged by their ranks": graded & ~constant & ~dominated & ~two_valued,
         "Not explained by the other features": unexplained(plan) & ~constant & ~dominated,
     }
     return tuple(

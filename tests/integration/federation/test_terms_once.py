@@ -47,7 +47,7 @@ async def test_no_method_layout_or_terms_are_made_in_the_rounds_of_a_run(
             await runner.changed.wait(runner.changed.version)
         ended = Counter(made)
     assert runner.run.status.value == "finished", runner.run.reason
-    assert max(at) == 30
+    assert max(at) >= 20
     assert made["Terms"] == 1, "all are in one process here, and share them"
     assert ended - at[1] == Counter(), "made in a round"
 

@@ -36,6 +36,7 @@ from dcfpca.wire.round_messages import misfit_to_wire, ref_to_wire
 from dcfpca.wire.tensors import header_of, message_bytes
 from participant import wire_codec
 from participant.session import events
+from tests.support.conspirator_roots import ConspiratorRoots
 from tests.support.lying_scripts import play
 from tests.support.mask_elimination import check_one_answer_per_round_and_mask, check_only_whole_sums_are_free
 from tests.support.recorded_session import RecordedSession, Sent
@@ -124,7 +125,7 @@ class LyingAggregator(RuleBasedStateMachine):
         self.misfits: list[Misfit] = []
         self.received: list[Sent] = []
         self.known: set[bytes] = set()
-        self.roots: set[bytes] = set()
+        self.conspiracy = ConspiratorRoots(TERMS.last_round)
         if properly:
             self.set_up_properly()
 
@@ -145,7 +146,8 @@ class LyingAggregator(RuleBasedStateMachine):
                     self.misfits.append(one)
                 case Sent():
                     self.received.append(one)
-                    self.known |= {pair_roots.mask_key(root, one.context) for root in self.roots}
+                    self.conspiracy.learn(self.shares)
+                    self.known |= {pair_roots.mask_key(root, one.context) for root in self.conspiracy.known}
 
     @rule(place=places, salt=st.binary(min_size=1, max_size=1), left_out=st.integers(0, 12), dies=deaths)
     def want_a_key(self, place: int, salt: bytes, left_out: int, dies: str | None) -> None:
@@ -175,8 +177,7 @@ class LyingAggregator(RuleBasedStateMachine):
         except SecureSumRefusal:
             return
         self.shares += [share for share in shares if share not in self.shares]
-        for rounds in range(TERMS.last_round + 1):
-            self.roots |= {pair_roots.ratchet(root, rounds) for root in clone.state.roots if any(root)}
+        self.conspiracy.join(clone, roster)
 
     @rule(place=places, which=st.integers(0, 20), withheld=st.integers(0, 12), dies=deaths)
     def relay_shares(self, place: int, which: int, withheld: int, dies: str | None) -> None:

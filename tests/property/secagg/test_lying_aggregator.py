@@ -32,6 +32,7 @@ from dcfpca.secagg.errors import SecureSumRefusal
 from dcfpca.secagg.fixed_point import FloatArray, RingArray, decode, from_ring, lifted
 from dcfpca.secagg.messages import consensus_digest
 from dcfpca.secagg.state import Step
+from tests.support.conspirator_roots import ConspiratorRoots
 from tests.support.lying_scripts import play
 from tests.support.mask_elimination import (
     check_one_answer_per_round_and_mask,
@@ -117,6 +118,7 @@ class LyingAggregator(RuleBasedStateMachine):
         self.received: list[Received] = []
         self.misfits: list[Misfit] = []
         self.known_keys: set[bytes] = set()
+        self.conspiracy = ConspiratorRoots(TERMS.last_round)
         if properly:
             self._resume(_proper_set_up())
 
@@ -163,10 +165,7 @@ class LyingAggregator(RuleBasedStateMachine):
         except SecureSumRefusal:
             return
         self.shares += [share for share in shares if share not in self.shares]
-        roots = {root for root in clone.state.roots if any(root)}
-        for _ in range(TERMS.last_round + 1):
-            self.known_keys |= roots
-            roots = {pair_roots.ratchet(root, 1) for root in roots}
+        self.conspiracy.join(clone, self.rosters[of])
 
     @rule(name=honest_names, salt=st.randoms(use_true_random=False), fair=st.booleans())
     def relay_shares(self, name: str, salt: object, fair: bool) -> None:
@@ -224,6 +223,8 @@ class LyingAggregator(RuleBasedStateMachine):
 
     def _learn(self, site: HonestSite, opening: Opening, masked: Masked) -> None:
         """Keys of this mask that the roots of a conspirator give."""
+        self.conspiracy.learn(self.shares)
+        self.known_keys |= self.conspiracy.known
         mine = {pair_roots.mask_key(root, masked.context): root for root in site.side.state.roots if any(root)}
         self.known_keys |= {key for key, root in mine.items() if root in self.known_keys}
 
@@ -263,7 +264,8 @@ def _proper_set_up() -> SetUp:
     machine.begin(properly=False)
     machine.set_up_properly(0)
     records = {name: site.side.record for name, site in machine.sites.items()}
-    return SetUp(records, machine.rosters, machine.shares, machine.known_keys)
+    machine.conspiracy.learn(machine.shares)
+    return SetUp(records, machine.rosters, machine.shares, machine.conspiracy.known)
 
 
 def test_a_lying_aggregator_with_conspirators_learns_sums_over_all_honest_sites_only() -> None:

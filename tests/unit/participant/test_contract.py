@@ -116,20 +116,26 @@ def test_a_masked_update_carries_a_tag_of_the_field_and_its_context() -> None:
 
 def run_key(**changes: Any) -> pb.AdvertiseRunKeyRequest:
     fields: dict[str, Any] = {"participant": "a", "certificate": bytes(500), "signature": bytes(70)}
-    sizes = {"key": bytes(32), "commitment": bytes(32), "binding": bytes(32)}
+    sizes = {"key": bytes(32), "kem_key": bytes(1184), "commitment": bytes(32), "binding": bytes(32)}
     return pb.AdvertiseRunKeyRequest(run_id="run-1", key=pb.RunKey(**(fields | sizes | changes)))
 
 
 def test_the_key_of_a_run_has_exact_sizes_and_leaves_in_a_secure_run_only() -> None:
     assert contract.run_key_item(agreed(), run_key()).kind == "run key"
-    for changes in ({"key": bytes(33)}, {"participant": "b"}, {"signature": bytes(500)}, {"certificate": bytes(99999)}):
+    for changes in (
+        {"key": bytes(33)},
+        {"kem_key": b""},
+        {"participant": "b"},
+        {"signature": bytes(500)},
+        {"certificate": bytes(99999)},
+    ):
         with pytest.raises(EgressViolation):
             contract.run_key_item(agreed(), run_key(**changes))
     with pytest.raises(EgressViolation, match="key material in a plain run"):
         contract.run_key_item(agreed(aggregation="plain"), run_key())
 
 
-def group_shares(*recipients: str, sender: str = "a", size: int = 48) -> pb.ShareGroupSecretRequest:
+def group_shares(*recipients: str, sender: str = "a", size: int = 1168) -> pb.ShareGroupSecretRequest:
     made = [
         pb.SealedGroupShare(sender=sender, recipient=name, ciphertext=bytes(size), signature=bytes(70))
         for name in recipients
@@ -140,7 +146,12 @@ def group_shares(*recipients: str, sender: str = "a", size: int = 48) -> pb.Shar
 def test_shares_of_the_group_secret_are_one_per_member_of_one_size() -> None:
     deal = agreed()
     assert contract.group_shares_item(deal, group_shares("b", "c")).shape == "2 shares"
-    for wrong in (group_shares("b", "b"), group_shares("a"), group_shares("b", sender="c"), group_shares("b", size=49)):
+    for wrong in (
+        group_shares("b", "b"),
+        group_shares("a"),
+        group_shares("b", sender="c"),
+        group_shares("b", size=1169),
+    ):
         with pytest.raises(EgressViolation):
             contract.group_shares_item(deal, wrong)
 

@@ -65,6 +65,7 @@ def test_a_rank_above_the_rows_is_refused() -> None:
         ({"method": "gradient"}, {"methods": ("subspace",)}, "method gradient"),
         ({"rank": 9}, {"max_rank": 8}, "rank 9 is above the 8"),
         ({"max_rank": 9, "rank": None}, {"max_rank": 8}, "rank 9 is above the 8"),
+        ({"rank": 3}, {"max_rank": 8}, "the covariance of all 50 features is summed, and the site allows 8 directions"),
         ({"rounds": 11}, {"max_rounds": 10}, "11 rounds are more than the 10"),
         ({"participants": ("a", "b")}, {}, "2 participants and the site demands at least 3"),
         ({"participants": ("b", "c", "d")}, {}, "a is not in it"),
@@ -73,6 +74,11 @@ def test_a_rank_above_the_rows_is_refused() -> None:
 )
 def test_each_rule_of_the_policy_refuses_by_itself(changes: dict[str, Any], policy: dict[str, Any], words: str) -> None:
     assert words in reasons(review(spec(**changes), site(policy)))
+
+
+def test_a_site_that_allows_few_directions_takes_part_without_the_covariance() -> None:
+    assert review(spec(rank=3, covariance=False), site({"max_rank": 8})) == Accept()
+    assert review(spec(rank=3, closing_rounds=False), site({"max_rank": 8})) == Accept()
 
 
 @pytest.mark.parametrize(
@@ -212,7 +218,7 @@ def test_a_warm_start_from_what_the_site_has_not_verified_needs_a_person() -> No
 def test_all_reasons_are_given_at_once() -> None:
     verdict = review(spec(rows=60, aggregation="plain", rank=20, rounds=5000), site({"max_rank": 5, "min_columns": 1}))
     assert isinstance(verdict, Refuse)
-    assert len(verdict.reasons) == 4
+    assert len(verdict.reasons) == 5
 
 
 def test_manual_approval_is_asked_for_only_when_nothing_else_stands_against_the_run() -> None:

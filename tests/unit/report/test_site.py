@@ -76,6 +76,14 @@ def test_an_answer_that_is_not_sound_is_read_with_care(known: Known) -> None:
     assert "Read with care" in build_report(config, manifest(verdict=doubt))
 
 
+def test_an_answer_that_no_check_has_shown_is_not_called_one_to_be_trusted(known: Known) -> None:
+    config, *_ = known
+    unchecked = {"sound": True, "checked": False, "sentence": "Rank 2.", "reasons": []}
+    html = build_report(config, manifest(verdict=unchecked))
+    assert "its flags were not checked" in html
+    assert "can be trusted" not in html
+
+
 def test_the_page_runs_its_own_script_and_no_other(known: Known) -> None:
     config, *_ = known
     html = build_report(config, manifest())
@@ -164,7 +172,7 @@ def test_the_report_of_a_private_run_says_what_was_spent_and_others_do_not(tmp_p
 def test_a_run_without_a_null_claims_no_rate_of_false_alarms(known: Known) -> None:
     config, *_ = known
     unjudged = build_report(config, manifest())
-    assert "How many flags are false alarms is not known" in unjudged
+    assert "How many flags are ordinary entries is not known" in unjudged
     assert "not flagged as a whole" not in unjudged
     assert "a flag is many times that" not in unjudged
     half = np.full(30, 0.5)

@@ -148,6 +148,9 @@ LIES: list[tuple[str, str, Callable[[Total], Total], str]] = [
     ("subspace", "refine", with_entry(4, 0, 9.0), "pull of a feature along a direction"),
     ("subspace", "refine", with_entry(4, 4, 9.0), "not between zero and one"),
     ("subspace", "refine", with_scalar(5, -9.0), "squares of coefficients is negative"),
+    ("subspace", "refine", with_scalar(-1, 0.5 / 260.0), "no whole number"),
+    ("subspace", "refine", with_scalar(-1, 3.0), "larger than it can be"),
+    ("subspace", "refine", with_scalar(-1, 5.0 / 260.0), "along a direction are not of all columns"),
     ("subspace", "validate", with_scalar(0, 99.0), "more entries"),
     ("subspace", "validate", with_scalar(3, 99.0), "errors are counted"),
     ("subspace", "null", scaled_counts(1.3), "no whole number"),
@@ -155,6 +158,7 @@ LIES: list[tuple[str, str, Callable[[Total], Total], str]] = [
     ("auto", "null", with_entry(3, 20, 1.0 / 260.0), "do not add up"),
     ("subspace", "null", with_scalar(0, 0.3), "columns that they had"),
     ("subspace", "null", with_scalar(30, 0.3), "distances are not those of all columns"),
+    ("subspace", "null", with_scalar(-90, 13.0 / 260.0), "how odd columns are"),
 ]
 
 

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -15,6 +16,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from dcfpca.secagg import Block, BlockLayout, errors, fixed_point, keys, masks
 from dcfpca.secagg.encoding import canonical, derive
 from tests.support.paths import ROOT
+from tests.vectors.primitives.mlkem768 import encapsulated, public_key
 
 FOLDER = ROOT / "tests" / "vectors" / "primitives"
 VECTORS = json.loads((FOLDER / "vectors.json").read_text())
@@ -123,3 +125,22 @@ def test_masks_are_the_counter_mode_stream_across_block_borders(case: dict) -> N
     assert hashlib.sha256(vector.tobytes()).hexdigest() == case["sha256"]
     masks.subtract_mask(vector, unhex(case["key"]))
     assert not vector.any()
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_the_library_computes_ml_kem_768_as_fips_203_writes_it_down(number: int) -> None:
+    d, z, m = (hashlib.sha256(bytes([number, part])).digest() for part in range(3))
+    own = MLKEM768PrivateKey.from_seed_bytes(d + z)
+    key = public_key(d)
+    assert own.public_key().public_bytes_raw() == key
+    secret, ciphertext = encapsulated(key, m)
+    assert keys.decapsulate(own, ciphertext, "a") == secret
+    carried, sent = keys.encapsulate(key, "a")
+    assert keys.decapsulate(own, sent, "a") == carried
+    assert (len(key), len(sent)) == (keys.KEM_KEY_BYTES, keys.KEM_BYTES)
+
+
+@pytest.mark.parametrize("key", [b"", bytes(1183), b"\xff" * 1184])
+def test_what_is_no_ml_kem_key_is_refused_by_name(key: bytes) -> None:
+    with pytest.raises(errors.SwappedKey, match="site-b"):
+        keys.encapsulate(key, "site-b")

@@ -35,9 +35,14 @@ def test_terms_opening_context_and_sum_are_named_as_published() -> None:
 def test_keys_and_secrets_are_derived_as_published() -> None:
     assert set_up.commitment(ROSTER, "a", KEY).hex() == VECTORS["commitment"]
     assert set_up.combine(ROSTER, {"b": CONTEXT, "a": KEY}).hex() == VECTORS["group_secret"]
-    assert masks.pair_root(KEY, ROSTER, "b", "a").hex() == VECTORS["pair_root"]
+    assert set_up.agreement_key(KEY).private_bytes_raw().hex() == VECTORS["x25519_key"]
+    assert set_up.kem_seed(KEY).hex() == VECTORS["kem_seed"]
+    assert set_up.kem_key(KEY).private_bytes_raw().hex() == VECTORS["kem_key"]
+    assert masks.pair_agreement(KEY, ROSTER, "b", "a").hex() == VECTORS["pair_agreement"]
+    assert masks.pair_part(KEY, ROSTER, "b").hex() == VECTORS["pair_part"]
+    assert masks.pair_root(KEY, {"b": ROSTER, "a": CONTEXT}).hex() == VECTORS["pair_root"]
     assert masks.ratchet(KEY, 2).hex() == VECTORS["ratchet_twice"]
-    assert masks.sealing_key(KEY, "a", "b").hex() == VECTORS["sealing_key"]
+    assert masks.sealing_key(KEY, CONTEXT, "a", "b").hex() == VECTORS["sealing_key"]
 
 
 @pytest.mark.parametrize("precision", [64, 32])

@@ -18,7 +18,15 @@ from dcfpca.secagg import (
     errors,
     shares_for,
 )
-from dcfpca.secagg.set_up import commitment, roster_digest, seal_share
+from dcfpca.secagg.set_up import (
+    agreement_key,
+    commitment,
+    kem_key,
+    kem_seed,
+    open_share,
+    roster_digest,
+    seal_share,
+)
 from dcfpca.secagg.state import Step
 from tests.support.secagg import identity_of, verify
 from tests.support.secure_relay import Relay, begin, entropy_of, opening_of, random_updates, terms_of
@@ -130,7 +138,7 @@ def test_a_second_advert_of_a_member_that_lost_its_keys_is_refused_by_the_aggreg
         accept_advert(relay.terms, relay.adverts, begin(relay.terms, B, "other").advert(), verify)
 
 
-def test_a_second_roster_is_refused_and_the_same_one_again_gives_the_same_shares() -> None:
+def test_a_second_roster_is_refused_and_the_same_one_again_gives_shares_that_say_the_same() -> None:
     relay = Relay(terms_of(3))
     relay.advertise()
     side = relay.sides[A]
@@ -139,7 +147,16 @@ def test_a_second_roster_is_refused_and_the_same_one_again_gives_the_same_shares
     refuses(side, lambda: side.share(other), errors.ChangedRoster, "")
     refuses(side, lambda: side.complete(other, relay.shares), errors.ChangedRoster, "")
     restored = SecureSite.restore(relay.terms, identity_of(A), side.record)
-    assert restored.share(relay.roster) == first
+    again = restored.share(relay.roster)
+    assert again != first  # an encapsulation is drawn anew each time
+    third = relay.sides[relay.terms.cohort[2]].share(relay.roster)
+    relay.sides[B].share(relay.roster)
+    ended = []
+    for shares in (first, again):
+        receiver = SecureSite.restore(relay.terms, identity_of(B), relay.sides[B].record)
+        receiver.complete(relay.roster, shares_for(B, (*shares, *third)))
+        ended.append(receiver.state)
+    assert ended[0] == ended[1]
 
 
 def test_sites_that_were_shown_different_rosters_do_not_complete_the_set_up() -> None:
@@ -170,10 +187,12 @@ def test_a_member_that_signs_a_share_it_did_not_commit_to_is_named() -> None:
     relay.advertise()
     relay.share()
     side, digest, mine = relay.sides[A], roster_digest(relay.terms, relay.roster), shares_for(A, relay.shares)
-    root = relay.sides[B].state.roots[0]
+    agreement, receiver, sign = relay.sides[B].state.roots[0], relay.roster.adverts[0], identity_of(B).sign
+    foreign = replace(receiver, kem_key=relay.roster.adverts[2].kem_key)
     for wrong in (
-        seal_share(digest, root, B, A, bytes(32), identity_of(B).sign),
-        seal_share(digest, bytes(32), B, A, bytes(32), identity_of(B).sign),
+        seal_share(digest, agreement, B, receiver, (bytes(32), bytes(32)), sign),
+        seal_share(digest, bytes(32), B, receiver, (bytes(32), bytes(32)), sign),
+        seal_share(digest, agreement, B, foreign, (bytes(32), bytes(32)), sign),
     ):
         act = lambda wrong=wrong: side.complete(relay.roster, (wrong, mine[1]))  # noqa: E731
         refuses(side, act, errors.TamperedShare, B)
@@ -229,3 +248,29 @@ def test_a_complaint_is_signed_and_names_whom_and_why() -> None:
 def test_a_commitment_says_nothing_that_another_run_or_name_would_share() -> None:
     share = bytes(range(32))
     assert len({commitment(one, name, share) for one in (bytes(32), b"\x01" * 32) for name in (A, B)}) == 4
+
+
+def test_one_broken_half_of_the_keys_opens_no_share() -> None:
+    """Whoever breaks X25519 has every agreement, whoever breaks ML-KEM every carried secret: neither has the other."""
+    relay = Relay(terms_of(3))
+    relay.advertise()
+    relay.share()
+    (sent, _), receiver = shares_for(A, relay.shares), relay.sides[A].state
+    agreement, own, stranger = receiver.roots[1], kem_key(receiver.private_key), kem_key(bytes(32))
+    binding, committed = relay.terms.binding, relay.roster.adverts[1].commitment
+    share, part = open_share(sent, agreement, own, binding, committed)
+    assert (len(share), len(part)) == (32, 32)
+    for known in ((agreement, stranger), (bytes(32), own)):
+        with pytest.raises(errors.TamperedShare):
+            open_share(sent, *known, binding, committed)
+
+
+def test_the_ml_kem_key_does_not_follow_from_the_x25519_key_and_is_gone_after_the_set_up() -> None:
+    relay = Relay(terms_of(3))
+    relay.advertise()
+    seed = relay.sides[A].state.private_key
+    relay.share()
+    assert relay.sides[A].state.private_key == kem_seed(seed)  # the seed of both is gone with the X25519 key
+    assert kem_seed(agreement_key(seed).private_bytes_raw()) != kem_seed(seed)
+    relay.complete()
+    assert relay.sides[A].state.private_key == bytes(32)

@@ -87,9 +87,14 @@ def answers() -> dict[str, object]:
         "opening": opening(),
         "commitment": digest("share-commitment", ROSTER, "a", KEY).hex(),
         "group_secret": digest("group-secret", ROSTER, KEY, CONTEXT).hex(),
-        "pair_root": derive(KEY, "pair-root", ROSTER, "a", "b").hex(),
+        "x25519_key": derive(KEY, "x25519-key").hex(),
+        "kem_seed": derive(KEY, "kem-seed").hex(),
+        "kem_key": (derive(KEY, "kem-key-d") + derive(KEY, "kem-key-z")).hex(),
+        "pair_agreement": derive(KEY, "pair-agreement", ROSTER, "a", "b").hex(),
+        "pair_part": derive(KEY, "pair-part", ROSTER, "b").hex(),
+        "pair_root": derive(KEY + CONTEXT + ROSTER, "pair-root", "a", "b").hex(),
         "ratchet_twice": derive(derive(KEY, "ratchet"), "ratchet").hex(),
-        "sealing_key": derive(KEY, "seal-share", "a", "b").hex(),
+        "sealing_key": derive(KEY + CONTEXT, "seal-share", "a", "b").hex(),
         "masked": {
             f"{precision} {sign:+d}": masked([0, 1, 2**precision - 1], sign, precision)
             for precision in (64, 32)

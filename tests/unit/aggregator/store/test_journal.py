@@ -281,6 +281,7 @@ def test_the_stored_layout_of_a_run_stays_as_it_is() -> None:
     assert stored["fixed_cohort"]["adverts"]["ann"].keys() == {
         "name",
         "key",
+        "kem_key",
         "commitment",
         "binding",
         "certificate",

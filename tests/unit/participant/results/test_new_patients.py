@@ -66,8 +66,10 @@ def test_an_impossible_cholesterol_and_age_are_found_and_a_clean_patient_is_not(
     with np.load(tmp_path / "out" / "scores.npz") as scores:
         p = scores["p_value"]
     assert len(lines) == 2
-    assert p[0] < 1e-6
-    assert p[1] < 1e-6
+    # A single entry is judged by itself; it makes its sample odder, but does not condemn it.
+    assert all(float(line.split(",")[6]) < 1e-6 for line in lines)
+    assert p[0] < p[2]
+    assert p[1] < p[2]
     assert p[2] > 0.01
 
 

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from dcfpca.errors import BadMessage
 from dcfpca.rpca.column_blocks import ArrayColumns, split
 from dcfpca.rpca.gradient.stages import GradientSolver, gradient_method
 from dcfpca.rpca.method import Consensus, FloatArray, Outcome
@@ -197,3 +199,28 @@ def test_on_exact_data_a_run_ends_within_three_rounds_of_meeting_its_tolerance(f
     run = simulate(_method(100, 5 if fixed else 8, fixed), [ArrayColumns(M)], watch)
     assert run.consensus.outcome is Outcome.CONVERGED
     assert run.consensus.round <= met[0] + 3
+
+
+@pytest.mark.parametrize("covariance", [True, False])
+def test_a_run_without_covariance_has_no_round_that_could_ask_for_it(covariance: bool) -> None:
+    M, wrong = _table_with_errors()
+    fit = subspace_method(SubspaceSolver(M.shape[0], 4, 100, 1e-9))
+    method = with_closing_rounds(fit, fixed_rank=False, covariance=covariance)
+    asked = {stage.name for stage in method.stages}
+    assert ({"shape", "covariance", "check"} <= asked) is covariance
+    if not covariance:
+        with pytest.raises(BadMessage, match="no stage 'covariance'"):
+            method.stage("covariance")
+    run = simulate(method, split(M, (200, 200)))
+    flagged = np.concatenate([result.S.toarray() for result in run.results], axis=1) != 0.0
+    assert flagged[wrong].mean() > 0.95
+    verdict = method.verdict(run.consensus)
+    assert verdict is not None
+    assert verdict.checked is covariance
+
+
+def _table_with_errors() -> tuple[FloatArray, NDArray[np.bool_]]:
+    rng = np.random.default_rng(8)
+    M = rng.standard_normal((20, 2)) @ rng.standard_normal((2, 400)) + 0.3 * rng.standard_normal((20, 400))
+    wrong = rng.random(M.shape) < 0.01
+    return np.where(wrong, M + 12.0, M), wrong

@@ -49,10 +49,33 @@ def test_features_that_cannot_carry_a_low_rank_part_are_named_by_their_kind() ->
     M[3], M[5], M[8] = 7.0, M[5] > np.quantile(M[5], 0.88), M[8] > 0.0
     notes = "\n".join(_verdict(*_run(M)).notes)
     assert "Constant, so of no use to the others: metric 3." in notes
+    assert "One value in most of the entries, so only values far from all others are flagged: metric 5." in notes
+    assert "Two values, of which neither is flagged for being the rarer one: metric 8." in notes
+
+
+def test_an_answer_is_called_checked_only_if_the_check_was_held_and_found_few_ordinary_entries(
+    plan: ClosingPlan,
+) -> None:
+    held = {"flags": 100.0, "ordinary": 5.0, "ordinary_most": 10.0}
+    assert verdict_of(_with(plan, **held), Outcome.CONVERGED).checked
     assert (
-        "One value in more than 80 % of the entries, so only values far from all others are flagged: metric 5." in notes
+        "of which some 5 (up to 10 of 100) are expected to be ordinary"
+        in verdict_of(_with(plan, **held), Outcome.CONVERGED).sentence
     )
-    assert "Two values, which a low-rank part follows poorly: metric 8." in notes
+    not_held = verdict_of(_with(plan, **held | {"ordinary_most": 0.0}), Outcome.CONVERGED)
+    assert not_held.sound
+    assert not not_held.checked
+    assert "how many of them are ordinary was not checked" in not_held.sentence
+    failed = verdict_of(_with(plan, **held | {"ordinary": 30.0, "ordinary_most": 40.0}), Outcome.CONVERGED)
+    assert not failed.sound
+    assert "samples drawn anew from the fit" in failed.sentence
+
+
+def _with(plan: ClosingPlan, **figures: float) -> ClosingPlan:
+    known = plan.verdict.copy()
+    for name, value in figures.items():
+        known[VERDICT.index(name)] = value
+    return replace(plan, verdict=known)
 
 
 def test_continuous_features_are_not_named(plan: ClosingPlan) -> None:

@@ -1,0 +1,138 @@
+"""Instruments of a site that repeat a value or drift away, found in the order of the site's own samples.
+
+Nothing of this leaves the site. A value repeats where a run of equal ones is longer than the feature's other neighbours
+explain: a table that is sorted, or a feature of few values, has many equal neighbours anyway. A feature drifts where
+its deviations from what the sample's other entries say rise or fall with the samples' order, by several deviations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy
+
+from dcfpca.rpca.method import FloatArray, Instrument
+
+LEAST_RUN = 5  # samples
+MOST_EQUAL = (
+    0.5  # of a feature's other neighbours: with more, it is no continuous feature, or the table is sorted by it
+)
+MOST_VALUES = 256  # of a feature whose frequencies are counted
+CHANCE = 1e-4  # of naming any feature of the site where there is nothing
+FEWEST = 20  # observed entries of which a trend is told, or other neighbours beside a run
+CLIP = 8.0  # deviations: a gross entry must not make a trend
+LEAST_DRIFT = 3.0  # from the first sample to the last, in deviations of what is left about the trend
+
+
+@dataclass(slots=True)
+class Run:
+    """Equal values of neighbouring samples; unobserved entries between them do not end it."""
+
+    value: float
+    first: int
+    last: int
+    length: int
+
+
+@dataclass(slots=True)
+class _Runs:
+    """The runs of one feature, block after block."""
+
+    current: Run | None = None
+    long: list[Run] = field(default_factory=list)
+    pairs: int = 0
+    equal: int = 0
+    frequency: dict[float, int] = field(default_factory=dict)  # of the first values that there are: the common ones
+
+    def add(self, values: FloatArray, places: FloatArray) -> None:
+        """Further observed values, and the places of their samples."""
+        if not values.size:
+            return
+        for value, count in zip(*(part.tolist() for part in np.unique(values, return_counts=True)), strict=True):
+            if value in self.frequency or len(self.frequency) < MOST_VALUES:
+                self.frequency[value] = self.frequency.get(value, 0) + count
+        ends = np.append(np.flatnonzero(np.diff(values) != 0.0), values.size - 1)
+        begins = np.concatenate([[0], ends[:-1] + 1])
+        for begin, end in zip(begins, ends, strict=True):
+            self._append(Run(float(values[begin]), int(places[begin]), int(places[end]), int(end - begin + 1)))
+
+    def _append(self, run: Run) -> None:
+        if self.current is not None and self.current.value == run.value:
+            run = Run(run.value, self.current.first, run.last, self.current.length + run.length)
+        elif self.current is not None:
+            self.end()
+            self.pairs += 1
+        self.current = run
+
+    def end(self) -> None:
+        """Count the run that is open; another may follow."""
+        if self.current is None:
+            return
+        self.pairs += self.current.length - 1
+        self.equal += self.current.length - 1
+        if self.current.length >= LEAST_RUN:
+            self.long.append(self.current)
+        self.current = None
+
+    def stuck(self, chance: float) -> list[Run]:
+        """The runs that neighbours which are equal elsewhere do not explain, longest first."""
+        found, pairs, equal = [], self.pairs, self.equal
+        for run in sorted(self.long, key=lambda one: -one.length):
+            pairs, equal = pairs - run.length + 1, equal - run.length + 1
+            others = max(self.frequency.get(run.value, 0) - run.length, 0)
+            share = (max(equal, others) + 1.0) / (pairs + 2.0)
+            explained = np.log(self.pairs + 1.0) + (run.length - 1) * np.log(share)
+            if pairs < FEWEST or share > MOST_EQUAL or explained > np.log(chance):
+                break
+            found.append(run)
+        return found
+
+
+class InstrumentScan:
+    """Collects what a site's blocks, in their order, tell of its instruments."""
+
+    def __init__(self, rows: int) -> None:
+        self._runs = [_Runs() for _ in range(rows)]
+        self._trend = np.zeros((5, rows))  # of places x and deviations y: Σ1, Σx, Σx², Σy, Σxy
+        self._squares, self._ends = np.zeros(rows), np.array([np.inf, -np.inf])[:, None] * np.ones(rows)
+
+    def add(self, start: int, M: FloatArray, z: FloatArray) -> None:
+        """The samples from `start` on: their entries (m × n, NaN: unobserved), and how many deviations they are off."""
+        places, seen = np.arange(start, start + M.shape[1], dtype=np.float64), ~np.isnan(M)
+        for runs, row, here in zip(self._runs, M, seen, strict=True):
+            runs.add(row[here], places[here])
+        known = ~np.isnan(z)
+        y, x = np.where(known, np.clip(z, -CLIP, CLIP), 0.0), np.where(known, places, 0.0)
+        self._trend += [known.sum(axis=1), x.sum(axis=1), (x**2).sum(axis=1), y.sum(axis=1), (x * y).sum(axis=1)]
+        self._squares += (y**2).sum(axis=1)
+        self._ends[0] = np.minimum(self._ends[0], np.where(known, places, np.inf).min(axis=1, initial=np.inf))
+        self._ends[1] = np.maximum(self._ends[1], np.where(known, places, -np.inf).max(axis=1, initial=-np.inf))
+
+    def found(self, deviation: FloatArray) -> tuple[Instrument, ...]:
+        """One for each instrument that repeats or drifts; `deviation` is that of each feature, in the data's unit."""
+        chance, named = CHANCE / max(len(self._runs), 1), []
+        for row, runs in enumerate(self._runs):
+            runs.end()
+            stuck = runs.stuck(chance)
+            named += [Instrument(row, "stuck", one.first, one.last, one.length, one.value) for one in stuck]
+            drift = 0.0 if stuck else self._drift(row, chance)
+            if drift:
+                first, last = (int(place) for place in self._ends[:, row])
+                named.append(Instrument(row, "drift", first, last, int(self._trend[0, row]), drift * deviation[row]))
+        return tuple(named)
+
+    def _drift(self, row: int, chance: float) -> float:
+        """How many deviations the feature drifts by, from the first sample to the last; 0 where chance explains it."""
+        count, x, xx, y, xy = self._trend[:, row]
+        if count < FEWEST:
+            return 0.0
+        of_x, of_y, both = xx - x * x / count, self._squares[row] - y * y / count, xy - x * y / count
+        if of_x <= 0.0 or of_y <= 0.0:
+            return 0.0
+        correlation, slope = both / np.sqrt(of_x * of_y), both / of_x
+        size = abs(correlation) * np.sqrt((count - 2.0) / max(1.0 - correlation**2, 1e-12))
+        drift = slope * float(self._ends[1, row] - self._ends[0, row])
+        left = np.sqrt(of_y * max(1.0 - correlation**2, 0.0) / count)
+        likely = 2.0 * scipy.special.stdtr(count - 2.0, -size) < chance
+        return float(drift) if likely and abs(drift) >= LEAST_DRIFT * left else 0.0

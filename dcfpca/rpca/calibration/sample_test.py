@@ -1,0 +1,110 @@
+"""Whether a sample is odd as a whole: its distance from the others by the covariance, held against a null of its own.
+
+By the chain rule, the squared Mahalanobis distance of a sample is that of its trusted entries and, for every further
+one, the square of how many deviations it lies off. Here each of those counts at most CAP², so that one gross entry,
+which is listed by itself, does not make its sample odd, and many do. Wilson's and Hilferty's cube root makes normal
+numbers, nearly, of the distances of samples with any number of entries. Where those are centred, how far they spread
+and how heavy their tail is, is fitted to the pooled counts of all samples, beside a broad part for the odd ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from dcfpca.rpca.calibration.expectation import TRUSTED, Expectation, ScoreModel, expect
+from dcfpca.rpca.method import FloatArray
+
+CAP = TRUSTED
+EDGES = np.arange(-20.0, 20.01, 0.25)
+"""Of the bins of oddness; beyond the last one odd samples are counted, but not told apart."""
+COUNTS = EDGES.size + 1
+LOWER, MIDDLE = 0.2, 0.5  # levels of the first guess: a fifth of odd samples moves them little
+LOCATION = np.linspace(-1.5, 1.0, 26)  # of the guess
+SCALE = np.geomspace(0.5, 2.0, 21)
+FREEDOM = np.array([4.0, 6.0, 9.0, 14.0, 25.0, 60.0, 1000.0])
+TYPICAL_FREEDOM, FREEDOM_SPREAD = 60.0, 1.2  # of the prior, over the logarithm
+TYPICAL_SCALE, SCALE_SPREAD = 1.1, 0.4  # … of the scale itself, over the logarithm
+ODD = np.array([1e-6, 0.01, 0.02, 0.04, 0.07, 0.11, 0.16, 0.22, 0.3])
+TYPICAL_ODD, ODD_SPREAD = -4.0, 3.0  # … over the log-odds
+FROM, TO = 2.5, 12.0  # where odd samples lie, in scales above the location, evenly
+LEAST_SCALE = 0.25
+FEWEST = 2  # features of many values by which samples are judged; with fewer, by all
+
+
+def oddness(model: ScoreModel, scores: FloatArray, found: Expectation) -> FloatArray:
+    """How odd these samples (m × n, NaN: unobserved) are, given what is expected of their entries.
+
+    Features of few values have distances that no normal number describes, and are left out.
+    """
+    z, used = found.z(scores), ~model.few
+    if not model.few.any() or np.count_nonzero(used) < FEWEST:
+        return normal_distance(found.distance, z, found.trusted)
+    part = ScoreModel(model.centre[used], model.factor[used], model.own[used], model.few[used])
+    distance = expect(part, scores[used], found.trusted[used]).distance
+    return normal_distance(distance, z[used], found.trusted[used])
+
+
+def normal_distance(squared: FloatArray, z: FloatArray, trusted: NDArray[np.bool_]) -> FloatArray:
+    """The cube root, in normal deviations, of squared distances of trusted entries and what distrusted ones (z; NaN:
+    unobserved) add to them."""
+    seen = ~np.isnan(z)
+    added = np.where(seen & ~trusted, np.minimum(np.where(seen, z, 0.0) ** 2, CAP**2), 0.0).sum(axis=0)
+    freedom = np.maximum(np.count_nonzero(seen, axis=0), 1)
+    unit = 2.0 / (9.0 * freedom)
+    return np.asarray((np.cbrt((squared + added) / freedom) - (1.0 - unit)) / np.sqrt(unit))
+
+
+def count_oddness(odd: FloatArray) -> FloatArray:
+    """How many samples lie in each bin."""
+    return np.bincount(np.searchsorted(EDGES, odd), minlength=COUNTS).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class SampleNull:
+    """How odd ordinary samples are: Student's t about a location, in units of a scale; scale 0 before it is known."""
+
+    location: float = 0.0
+    scale: float = 0.0
+    freedom: float = 0.0
+
+    def scalars(self) -> FloatArray:
+        """As they stand in a broadcast."""
+        return np.array([self.location, self.scale, self.freedom])
+
+    def standing(self, odd: FloatArray) -> FloatArray:
+        """Oddness in units of the null."""
+        return np.asarray((odd - self.location) / self.scale)
+
+    def p_value(self, odd: FloatArray) -> FloatArray:
+        """The probability of an ordinary sample at least as odd."""
+        return np.asarray(scipy.special.stdtr(self.freedom, -self.standing(odd)))
+
+
+def fit_sample_null(counts: FloatArray) -> SampleNull:
+    """The null that is most probable by these pooled counts."""
+    if not counts.any():
+        return SampleNull(0.0, 1.0, float(FREEDOM[-1]))
+    lower, middle = np.interp([LOWER, MIDDLE], np.cumsum(counts)[:-1] / counts.sum(), EDGES)
+    guess = max((middle - lower) / -NormalDist().inv_cdf(LOWER), LEAST_SCALE)
+    locations, scales = middle + guess * LOCATION, guess * SCALE
+    likely = np.tensordot(_log_shares(locations, scales), counts, axes=(4, 0))
+    likely -= 0.5 * (np.log(scales / TYPICAL_SCALE)[:, None, None] / SCALE_SPREAD) ** 2
+    likely -= 0.5 * (np.log(FREEDOM / TYPICAL_FREEDOM)[:, None] / FREEDOM_SPREAD) ** 2
+    likely -= 0.5 * ((np.log(ODD / (1.0 - ODD)) - TYPICAL_ODD) / ODD_SPREAD) ** 2
+    i, j, k, _ = np.unravel_index(int(np.argmax(likely)), likely.shape)
+    return SampleNull(float(locations[i]), float(scales[j]), float(FREEDOM[k]))
+
+
+def _log_shares(locations: FloatArray, scales: FloatArray) -> FloatArray:
+    """Logarithms of the shares of all bins, for every location, scale, freedom and share of odd samples."""
+    ends = np.concatenate([[-np.inf], EDGES, [np.inf]])
+    standing = (ends - locations[:, None, None]) / scales[:, None]
+    ordinary = np.diff(scipy.special.stdtr(FREEDOM[:, None], standing[:, :, None, :]), axis=3)
+    odd = np.diff(np.clip((standing - FROM) / (TO - FROM), 0.0, 1.0), axis=2)[:, :, None, :]
+    shares = np.stack([(1.0 - share) * ordinary + share * odd for share in ODD], axis=3)
+    return np.asarray(np.log(np.maximum(shares, 1e-15)))

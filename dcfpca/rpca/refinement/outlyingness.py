@@ -1,0 +1,155 @@
+"""Which columns lie far from most others as a whole, so that they take no part in what the model is made from.
+
+Stahel's and Donoho's outlyingness: a column's largest distance from the median, in median deviations, over fixed
+directions. Every feature is in units of its spread and clipped, so that a few gross entries do not make a column
+outlying. Medians and deviations follow from counts that ride along in the refinement rounds. At most the most outlying
+third is set aside, and only what lies further out than normal columns do along any of the directions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import NormalDist
+from typing import Protocol
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.refinement.hidden_entries import GOLDEN, mixed
+from dcfpca.rpca.refinement.noise_scale import MARGINAL_BINS, Bins, count_sizes, deviation, median_of_sides
+from dcfpca.rpca.small_cells import merge_cells, merge_sides
+from dcfpca.rpca.stage_checks import of_figures, worst
+
+DIRECTIONS = 100
+FEATURES = 64  # a direction runs over at most so many: more would cost time and tell no more
+CLIP = 3.0  # spreads
+FAR = NormalDist().inv_cdf(1.0 - 0.005 / (2.0 * DIRECTIONS))  # one normal column in 200 lies further out
+STILL = 0.3  # how far centres, in scales, and logarithms of scales may still move (root mean square)
+HALF = 0.5  # of a feature's entries: if so many are equal, it has no median deviation
+CALM = 2.0 / 3.0  # of the columns take part at least
+OUTLYING_BINS = Bins(octaves=4, per_octave=24)
+FIGURES = 2 * DIRECTIONS + 1
+PLACES = 2 * DIRECTIONS * MARGINAL_BINS.count
+COUNTS = PLACES + OUTLYING_BINS.count
+
+
+@lru_cache(maxsize=8)
+def directions(rows: int) -> scipy.sparse.csr_array:
+    """The directions (DIRECTIONS × m), the same at every site: normal deviates from whole-number arithmetic."""
+    keys = np.arange(1, DIRECTIONS * rows + 1, dtype=np.uint64).reshape(DIRECTIONS, rows) * GOLDEN
+    chosen = np.argsort(mixed(keys.copy()), axis=1, kind="stable")[:, :FEATURES]
+    uniform = (mixed(np.take_along_axis(keys, chosen, axis=1) ^ GOLDEN) >> np.uint64(11)).astype(np.float64)
+    deviates = scipy.special.ndtri((uniform + 0.5) / 2.0**53)
+    deviates /= np.linalg.norm(deviates, axis=1, keepdims=True)
+    ends = np.arange(DIRECTIONS + 1) * chosen.shape[1]
+    return scipy.sparse.csr_array((deviates.ravel(), chosen.ravel(), ends), shape=(DIRECTIONS, rows))
+
+
+class Features(Protocol):
+    """What is known of every feature."""
+
+    @property
+    def median(self) -> FloatArray:
+        """Of its values."""
+        ...
+
+    @property
+    def spread(self) -> FloatArray:
+        """Of its values about the median."""
+        ...
+
+    @property
+    def few(self) -> NDArray[np.bool_]:
+        """Whether it has few values."""
+        ...
+
+    @property
+    def one_value(self) -> FloatArray:
+        """The share of its entries that have its commonest value."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outlyingness:
+    """Median and deviation of all columns along each direction, and the outlyingness beyond which a column is set
+    aside; 0 until it is known."""
+
+    centre: FloatArray
+    scale: FloatArray
+    cut: float
+
+    @staticmethod
+    def unknown() -> Outlyingness:
+        """Before anything was counted."""
+        return Outlyingness(np.zeros(DIRECTIONS), np.ones(DIRECTIONS), 0.0)
+
+    def scalars(self) -> FloatArray:
+        """As they stand in a broadcast."""
+        return np.concatenate([self.centre, self.scale, [self.cut]])
+
+    @staticmethod
+    def of(scalars: FloatArray) -> Outlyingness:
+        """Inverse of `scalars`."""
+        centre, scale, cut = np.split(scalars, [DIRECTIONS, 2 * DIRECTIONS])
+        return Outlyingness(centre, scale, float(cut[0]))
+
+    def calm(self, M: FloatArray, features: Features) -> NDArray[np.bool_]:
+        """Which of these columns (NaN: unobserved) take part."""
+        if self.cut <= 0.0:
+            return np.ones(M.shape[1], dtype=bool)
+        return np.asarray(self._sizes(_projected(M, features)) <= self.cut)
+
+    def counts(self, M: FloatArray, features: Features) -> FloatArray:
+        """Of these columns, how far they lie above and below each centre, and how outlying they are."""
+        places = _projected(M, features)
+        off = places - self.centre[:, None]
+        sides = np.where(off > 0.0, off, np.nan), np.where(off > 0.0, np.nan, -off)
+        counted = [count_sizes(side, self.scale, MARGINAL_BINS).ravel() for side in sides]
+        return np.concatenate([*counted, count_sizes(self._sizes(places)[None, :], np.ones(1), OUTLYING_BINS)[0]])
+
+    @staticmethod
+    def merged(counts: FloatArray, least: int) -> FloatArray:
+        """Counts with small cells merged, along each direction from the lowest place to the highest."""
+        above, below, sizes = np.split(counts, [PLACES // 2, PLACES])
+        above, below = (side.reshape(DIRECTIONS, MARGINAL_BINS.count) for side in (above, below))
+        below, above = merge_sides(below, above, least)
+        return np.concatenate([above.ravel(), below.ravel(), merge_cells(sizes[None, :], least)[0]])
+
+    def after(self, counts: FloatArray, still: bool) -> Outlyingness:
+        """From the pooled counts; columns are set aside once the features' units, and what was found, stand still."""
+        above, below, sizes = np.split(counts, [PLACES // 2, PLACES])
+        above, below = (side.reshape(DIRECTIONS, MARGINAL_BINS.count) for side in (above, below))
+        centre = self.centre + median_of_sides(above, below, self.scale, MARGINAL_BINS)
+        scale = deviation(above + below, self.scale, 0.5, MARGINAL_BINS)
+        calmest = OUTLYING_BINS.edges[max(int(np.searchsorted(np.cumsum(sizes), CALM * sizes.sum())) - 1, 0)]
+        moved = (centre - self.centre) / scale, np.log(scale / self.scale)
+        still = still and all(np.sqrt(np.mean(move**2)) <= STILL for move in moved)
+        return Outlyingness(centre, scale, max(FAR, float(calmest)) if still else 0.0)
+
+    def apart(self, other: Outlyingness) -> float:
+        """How far announced figures are from these, in units of rounding."""
+        return worst(
+            of_figures(self.centre, other.centre, self.scale),
+            of_figures(self.scale, other.scale),
+            of_figures(self.cut, other.cut),
+        )
+
+    def implausible(self) -> str:
+        """Why no counts can give these figures; empty when nothing speaks against them."""
+        possible = (self.scale > 0.0).all() and (self.cut == 0.0 or self.cut >= FAR * (1.0 - 1e-9))
+        return "" if possible else "the columns' outlyingness is of no possible scale"
+
+    def _sizes(self, places: FloatArray) -> FloatArray:
+        off: FloatArray = np.abs(places - self.centre[:, None]) / self.scale[:, None]
+        return np.asarray(off.max(axis=0))
+
+
+def _projected(M: FloatArray, features: Features) -> FloatArray:
+    """Columns along the directions, DIRECTIONS × n; unobserved entries count as the median. Features of few values,
+    and those half of whose entries are equal, are left out: their other values lie far out, and are none the odder."""
+    standing = np.clip((M - features.median[:, None]) / features.spread[:, None], -CLIP, CLIP)
+    left_out = np.isnan(standing) | (features.few | (features.one_value > HALF))[:, None]
+    return np.asarray(directions(len(M)) @ np.where(left_out, 0.0, standing))
