@@ -81,8 +81,10 @@ def _complaint(one: StoredComplaint) -> pb.ComplaintView:
     )
 
 
-def held_view(held: HeldRun) -> pb.RunView:
+async def held_view(registry: RunRegistry, held: HeldRun, *, rounds: bool = True) -> pb.RunView:
     """A run that cannot be served, as far as it is known; its reason says why and what to do."""
+    readable = rounds and held.enrolled
+    views = await registry.store.do(lambda store: store.round_views(held.run_id, -1)) if readable else []
     return pb.RunView(
         run_id=held.run_id,
         status=held.status,
@@ -90,6 +92,8 @@ def held_view(held: HeldRun) -> pb.RunView:
         spec=held.spec_bytes,
         created_ms=int(held.created_at * 1000),
         ended_ms=int(held.ended_at * 1000),
+        enrolled=[pb.EnrolledView(participant=name) for name in held.enrolled],
+        rounds=[pb.RoundView.FromString(view) for view in views],
     )
 
 
@@ -152,8 +156,7 @@ def _awaited(registry: RunRegistry, runner: Runner) -> list[str]:
     run = runner.run
     if run.status is not Status.ENROLLING:
         return list(awaited(runner.rules, run))
-    invited = set(runner.spec.participants) or set(registry.directory.connected())
-    return sorted(invited - run.enrolled.keys() - run.refusals.keys())
+    return sorted(registry.expected(runner) - run.enrolled.keys() - run.refusals.keys())
 
 
 UNJUDGED = "The run ended without the closing rounds that judge an answer"

@@ -55,7 +55,7 @@ def _check_update_size(terms: Terms, max_update_mib: int) -> None:
 
 def new_run(proposal: Proposal, runners: Mapping[str, Runner], now: float) -> StoredRun:
     """The run that a proposal begins; raises BadInput when its warm start does not fit."""
-    spec_bytes = proposal.terms.spec.canonical()
+    spec_bytes = proposal.terms.canonical
     run = Run(
         run_id=_new_run_id(),
         created_at=now,

@@ -11,7 +11,7 @@ from aggregator.participant_directory import ParticipantDirectory
 from aggregator.proposal import Proposal, new_run
 from aggregator.run import events
 from aggregator.run.backup_recovery import ShownTicket, newer_attempt
-from aggregator.run.enrolment import fewest_enrolled
+from aggregator.run.enrolment import away_members, fewest_enrolled
 from aggregator.run.state import Phase, Status
 from aggregator.runner import Runner, Signal
 from aggregator.store.store import HeldRun, StoredRun
@@ -171,6 +171,18 @@ class RunRegistry:
         self.telemetry.forget(run_id)
         log("run_deleted", run=run_id, reason=reason or None)
 
+    def expected(self, runner: Runner) -> frozenset[str]:
+        """Those whose answer the enrolment of this run awaits.
+
+        They are the sites that its spec names. If it names none, they are everybody connected and the members of the
+        last run who are away, where the others would refuse to sum without them.
+        """
+        if runner.spec.participants:
+            return frozenset(runner.spec.participants)
+        connected = self.directory.connected()
+        last = next((one.run for one in reversed(self.runners.values()) if _sums_compare(one, runner)), None)
+        return connected | (away_members(runner.spec, runner.run, last, connected) if last else frozenset())
+
     def enrolment_changed(self, run_id: str) -> None:
         """A participant answered the proposal of this run, so that its enrolment may be complete."""
         if enrolment := self._enrolments.get(run_id):
@@ -181,7 +193,7 @@ class RunRegistry:
         runner = Runner(stored, self.store, self._stage_changed)
         self.runners[run_id] = runner
         if runner.run.status is Status.ENROLLING:
-            self._enrolments[run_id] = EnrolmentTimer(runner, self.directory, self.store.now)
+            self._enrolments[run_id] = EnrolmentTimer(runner, self.expected, self.directory, self.store.now)
         self.telemetry.stage_changed(runner.run, None, self.store.now())
         await (runner.restart() if restarted else runner.start())
         self.enrolment_changed(run_id)
@@ -221,11 +233,25 @@ class RunRegistry:
         self._timers.add(timer)
 
 
-class EnrolmentTimer:
-    """Closes the enrolment of a run whose spec names nobody, SETTLE_SECONDS after everyone connected has answered."""
+def _sums_compare(earlier: Runner, runner: Runner) -> bool:
+    """True if the earlier run is secure, may be over the same columns and has opened sums, or may yet."""
+    ours, theirs, run = runner.spec, earlier.spec, earlier.run
+    same = (ours.aggregation, ours.rows, ours.features_sha256) == ("secure", theirs.rows, theirs.features_sha256)
+    opened = run.attempt is not None and (not run.status.over or run.attempt.ref.round > 0)
+    return same and theirs.aggregation == "secure" and earlier is not runner and opened
 
-    def __init__(self, runner: Runner, directory: ParticipantDirectory, now: Callable[[], float]) -> None:
-        self._runner, self._directory, self._now = runner, directory, now
+
+class EnrolmentTimer:
+    """Closes the enrolment of a run whose spec names nobody, SETTLE_SECONDS after everyone expected has answered."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        expected: Callable[[Runner], frozenset[str]],
+        directory: ParticipantDirectory,
+        now: Callable[[], float],
+    ) -> None:
+        self._runner, self._expected, self._directory, self._now = runner, expected, directory, now
         self._timer: asyncio.TimerHandle | None = None
 
     def restart(self) -> None:
@@ -243,8 +269,9 @@ class EnrolmentTimer:
         run, connected = self._runner.run, self._directory.connected()
         if run.status is not Status.ENROLLING or self._runner.spec.participants:
             return False
-        answered = run.enrolled.keys() | run.refusals.keys()
-        return len(connected) >= fewest_enrolled(self._runner.rules) and connected <= answered
+        return len(connected) >= fewest_enrolled(self._runner.rules) and (
+            self._expected(self._runner) <= run.enrolled.keys() | run.refusals.keys()
+        )
 
     def _close(self) -> None:
         if self._is_complete():

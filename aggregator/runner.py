@@ -62,17 +62,20 @@ class Signal:
 
     def __init__(self) -> None:
         self.version = 0
-        self._changed = asyncio.Event()
+        self._changed: asyncio.Event | None = None  # only while somebody waits: most runs are over
 
     def fire(self) -> None:
         """Wake everybody."""
         self.version += 1
-        self._changed.set()
-        self._changed = asyncio.Event()
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
 
     async def wait(self, seen: int) -> int:
         """Return at once if something changed since `seen`, else at the next change."""
         while self.version == seen:
+            if self._changed is None:
+                self._changed = asyncio.Event()
             await self._changed.wait()
         return self.version
 

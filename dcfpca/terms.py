@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from dcfpca.methods import method_of
 from dcfpca.rpca.method import Layout
 from dcfpca.rpca.stage_list import Method
 from dcfpca.secagg.fixed_point import BlockLayout, block_layout, rounding_of
-from dcfpca.spec import RunSpec
+from dcfpca.spec import RunSpec, spec_digest
 
 
 @dataclass(frozen=True)
@@ -28,18 +29,23 @@ class Terms:
     spec: RunSpec
     method: Method = field(repr=False, compare=False)
     blocks: Mapping[str, BlockLayout] = field(repr=False, compare=False)
+    canonical: bytes = field(repr=False, compare=False)
 
     @staticmethod
     def of(spec: RunSpec) -> Terms:
-        """The terms of a run of this spec."""
-        method = method_of(spec)
-        blocks = {stage.name: block_layout(stage.up, spec.precision) for stage in method.stages}
-        return Terms(spec, method, MappingProxyType(blocks))
+        """The terms of a run of this spec; runs of one spec share them for as long as somebody holds them."""
+        canonical = spec.canonical()
+        terms = _SHARED.get(canonical)
+        if terms is None:
+            method = method_of(spec)
+            blocks = {stage.name: block_layout(stage.up, spec.precision) for stage in method.stages}
+            terms = _SHARED[canonical] = Terms(spec, method, MappingProxyType(blocks), canonical)
+        return terms
 
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 of the spec's canonical bytes."""
-        return self.spec.digest()
+        return spec_digest(self.canonical)
 
     @cached_property
     def snapshot_format(self) -> str:
@@ -68,3 +74,7 @@ class Terms:
     def update_bytes(self, stage: str) -> int:
         """The size of an update, and of a sum of updates."""
         return self.up(stage).size * self.number_bytes
+
+
+# An aggregator has many runs of one spec that are over, and their terms would be most of what it keeps of each.
+_SHARED: WeakValueDictionary[bytes, Terms] = WeakValueDictionary()

@@ -74,14 +74,14 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         """All runs, newest first; those that cannot be served are among them, with the reason."""
         newest = list(reversed(self._registry.runners.values()))[: request.limit or None]
         views = [await run_view(self._registry, runner, rounds=False) for runner in newest]
-        views += [held_view(held) for held in self._registry.held.values()]
+        views += [await held_view(self._registry, held, rounds=False) for held in self._registry.held.values()]
         views.sort(key=lambda view: view.created_ms, reverse=True)
         return pb.ListRunsResponse(runs=views[: request.limit or None])
 
     async def GetRun(self, request: pb.GetRunRequest, context: Context) -> pb.RunView:  # noqa: N802
         """One run."""
         if held := self._registry.held.get(request.run_id):
-            return held_view(held)
+            return await held_view(self._registry, held)
         return await run_view(self._registry, runner_of(self._registry, request.run_id))
 
     async def WatchRun(self, request: pb.WatchRunRequest, context: Context) -> AsyncIterator[pb.RunView]:  # noqa: N802

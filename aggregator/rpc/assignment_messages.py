@@ -45,6 +45,7 @@ class StageFacts:
     """Inputs of the assignments of one stage beside the run's state. `shared` caches encoded messages by key.
 
     `with_sum` is the announcement with the sum of the round before in place of the consensus, for those `checking` it.
+    `keys` are the sets of keys that streams have sent, each in memory once.
     """
 
     spec_bytes: bytes
@@ -55,6 +56,7 @@ class StageFacts:
     checking: frozenset[str] = frozenset()
     stage: str = ""
     shared: dict[str, bytes] = field(default_factory=dict)
+    keys: dict[frozenset[str], frozenset[str]] = field(default_factory=dict)
 
 
 def stage_facts(

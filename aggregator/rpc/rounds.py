@@ -123,7 +123,9 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
             except Exception as error:
                 log("assignment_failed", level="error", run=run.run_id, reason=f"{type(error).__name__}: {error}")
                 continue
-            sent[runner] = frozenset(one.key for one in wanted)  # those of attempts that are over are dropped
+            # Those of attempts that are over are dropped. One set for all streams: each run that is over stays in each.
+            keys = frozenset(one.key for one in wanted)
+            sent[runner] = facts.keys.setdefault(keys, keys)
             for message in messages:
                 runner.round_sum.traffic.sent += len(message)
                 yield message, len(message) * len(run.cohort) > BROADCAST_BYTES

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from aggregator.run.attempts import ACCEPTED, DUPLICATE, Reply, Step
 from aggregator.run.events import Responded
 from aggregator.run.state import Consent, Run, Status, ended, refusals_told
+from dcfpca.secagg import PastRun, exposure
 from dcfpca.wire.receipt import Fate
 
 if TYPE_CHECKING:
     from aggregator.run.rules import RoundRules
+    from dcfpca.spec import RunSpec
 
 
 def respond(rules: RoundRules, run: Run, event: Responded) -> Step:
@@ -53,6 +55,17 @@ def fewest_enrolled(rules: RoundRules) -> int:
     if spec.participants:
         return spec.quorum_of(len(spec.participants))
     return max(spec.quorum or 1, spec.least_cohort)
+
+
+def away_members(spec: RunSpec, run: Run, last: Run, connected: frozenset[str]) -> frozenset[str]:
+    """The members of the last run who are away, if the others alone would refuse this run for its difference to that.
+
+    Sites decide by all runs that they know and by their own policy; this is what the last one alone leads to.
+    """
+    cohort = (connected | run.enrolled.keys()) - run.refusals.keys()
+    away = frozenset(last.cohort) - connected - run.enrolled.keys() - run.refusals.keys()
+    past = [PastRun(last.run_id, frozenset(last.cohort))]
+    return away if away and exposure(past, cohort, spec.least_cohort) else frozenset()
 
 
 def _withdraw(rules: RoundRules, run: Run, event: Responded) -> Step:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from aggregator.run.events import Event
@@ -23,7 +24,7 @@ from aggregator.store.codec import (
 )
 from aggregator.store.database import row_checksum
 from aggregator.store.database_port import Database, Stored
-from dcfpca.errors import UnusableState
+from dcfpca.errors import DcfpcaError, UnusableState
 from dcfpca.method_memory import memory_format
 from dcfpca.rpca.method import Consensus
 from dcfpca.spec import parse_kept_spec, parse_spec, spec_digest
@@ -66,6 +67,8 @@ _DELETIONS = (
     "DELETE FROM runs WHERE run_id = ?",
 )
 
+
+_MODEL_HINT = "its rounds are shown, and its model is U.npy in the results of every site"
 
 KEPT_ROUNDS = 2
 """A member checks the sum that the open round follows from; the one before is kept for a member that is behind."""
@@ -114,6 +117,7 @@ class HeldRun:
     spec_bytes: bytes = b""
     created_at: float = 0.0
     ended_at: float = 0.0
+    enrolled: tuple[str, ...] = ()
 
 
 def run_ids(db: Database) -> list[str]:
@@ -188,7 +192,9 @@ def read_run(db: Database, run_id: str) -> StoredRun | HeldRun:
         stored = _replayed(run_id, spec_bytes, state, seq, body, journal)
     except Exception as error:
         # Every byte is as it was written, so it was written by software that knew what this one does not.
-        return _of_other_software(run_id, spec_bytes, created_at, software, str(error))
+        why = _memory_of_other_software(spec_bytes, memory) or str(error)
+        reason = f"it was written by {_named(software)}, and this is {__version__}, which cannot read it: {why}"
+        return HeldRun(run_id, Status.PAUSED.value, reason, _other_software_hint(software), spec_bytes, created_at)
     return _with_known_memory(stored, memory, software)
 
 
@@ -240,32 +246,39 @@ def _replayed(
     for number, event in journal:
         run, _ = step(rules, run, load_event(event, run_id))
         seq = number
-    return StoredRun(terms, spec_bytes, run, seq, load_consensus(body))
+    kept = terms.canonical if spec_bytes == terms.canonical else spec_bytes  # one copy for all runs of a spec
+    return StoredRun(terms, kept, run, seq, load_consensus(body))
 
 
-def _of_other_software(run_id: str, spec_bytes: bytes, created_at: float, software: str, why: str) -> HeldRun:
-    reason = f"it was written by {_named(software)}, and this is {__version__}, which cannot read it: {why}"
-    return HeldRun(run_id, Status.PAUSED.value, reason, _other_software_hint(software), spec_bytes, created_at)
+def _memory_of_other_software(spec_bytes: bytes, memory: str) -> str:
+    """The difference between the format of this memory and the one that this software continues; empty for none."""
+    with suppress(DcfpcaError):
+        if memory != (known := memory_format(parse_kept_spec(spec_bytes))):
+            return f"its method's memory has the format {memory or 'of before formats were kept'!r} and not {known!r}"
+    return ""
 
 
 def _with_known_memory(stored: StoredRun, memory: str, software: str) -> StoredRun | HeldRun:
     """The run, unless its method's memory has another format than the one that this software continues."""
-    run, known = stored.run, memory_format(stored.terms.spec)
-    if memory == known or (not memory and run.status.over):
+    run, difference = stored.run, _memory_of_other_software(stored.spec_bytes, memory)
+    if not difference or (not memory and run.status.over):
         return stored
-    reason = f"its method's memory has the format {memory or 'of before formats were kept'!r}, written by "
-    reason += f"{_named(software)}; this is {__version__}, which continues {known!r}"
-    status = run.status if run.status.over else Status.PAUSED
-    hint = _other_software_hint(software)
-    return HeldRun(run.run_id, status.value, reason, hint, stored.spec_bytes, run.created_at, run.ended_at)
+    status, hint = (run.status, _MODEL_HINT) if run.status.over else (Status.PAUSED, _other_software_hint(software))
+    reason = f"{run.reason}; " if run.reason and run.status.over else ""
+    reason += f"it was written by {_named(software)}: {difference}, which is the one that this {__version__} reads"
+    enrolled = tuple(sorted(run.enrolled))
+    return HeldRun(run.run_id, status.value, reason, hint, stored.spec_bytes, run.created_at, run.ended_at, enrolled)
 
 
 def _named(software: str) -> str:
+    if software == __version__:
+        return f"another build of {software}"
     return f"version {software}" if software else "an earlier version"
 
 
 def _other_software_hint(software: str) -> str:
-    return f"run {_named(software)} to continue it, or delete it (`dcfpca run delete`) and propose it again"
+    again = "delete it (`dcfpca run delete`) and propose it again"
+    return f"run what wrote it, {_named(software)}, to finish it (`dcfpca run finish`), or {again}"
 
 
 def keep_opened_sum(db: Database, run_id: str, opened: StoredSum) -> None:

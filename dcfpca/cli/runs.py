@@ -29,6 +29,9 @@ Reason = Annotated[str, typer.Option(help="The reason, for the audit log and the
 Follow = Annotated[bool, typer.Option("--watch", help="Watch the run; exit 0 only if it finishes.")]
 
 
+RECENT_RUNS = 50
+"""Among so many runs the last one is sought whose cohort the sites compare with the next."""
+
 _SPEC_FLAGS = frozenset(
     [
         "method",
@@ -94,11 +97,12 @@ def start(
 ) -> None:
     """Propose a run to the participants. Prints the run's identifier."""
     flags = {key: value for key, value in locals().items() if key in _SPEC_FLAGS}
-    from dcfpca.operator.proposals import expected_error, spec_from_flags  # noqa: PLC0415  imports NumPy
+    from dcfpca.operator.proposals import cohort_note, expected_error, spec_from_flags  # noqa: PLC0415  imports NumPy
 
     proposed = spec_from_flags(spec, flags | {"participants": participants and _names(participants)}, settings or ())
     known = operator.participants()
-    for sentence in (expected_error(proposed, columns, known), *unknown_names(proposed.participants, known)):
+    notes = expected_error(proposed, columns, known), cohort_note(proposed, operator.runs(RECENT_RUNS), known)
+    for sentence in (*notes, *unknown_names(proposed.participants, known)):
         if sentence:
             say(sentence)
     _proceed(operator, operator.propose(proposed.canonical(), uuid.uuid4().hex), watch, as_json)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,6 +103,45 @@ def _surplus(spec: RunSpec, conspirators: int, known: Sequence[pb.ParticipantVie
     """The variance of all sites' noise over that of the honest ones."""
     sites = len(spec.participants) or sum(one.state == "connected" for one in known)
     return sites / max(sites - conspirators, 1) if sites else 1.0
+
+
+def cohort_note(spec: RunSpec, runs: Iterable[pb.RunView], known: Sequence[pb.ParticipantView]) -> str:
+    """What the cohort of the last run, of the newest first, means for this one; empty where nothing stands in the way.
+
+    Sites decide by all runs that they know, and by their own policy; this is what the last run alone leads to.
+    """
+    last = next((view for view in runs if view.round and _sums_compare(spec, view)), None)
+    if last is None:
+        return ""
+    states = {one.name: one.state for one in known}
+    members = frozenset(one.participant for one in last.enrolled)
+    invited = frozenset(spec.participants or (name for name in states if states[name] == "connected"))
+    found = exposure([PastRun(last.run_id, members)], invited, spec.least_cohort)
+    if found is None:
+        return ""
+    away = sorted(name for name in members - invited if states.get(name) == "away")
+    if (
+        not spec.participants
+        and away
+        and exposure([PastRun(last.run_id, members)], invited | {*away}, spec.least_cohort) is None
+    ):
+        why = f"the others would refuse to sum without the members of run {last.run_id}"
+        return f"waiting for {listed(away)}, for at most {spec.enrol_seconds:g} s: {why}"
+    exposed = f"the sums of this run and of run {last.run_id} together would single out {listed(found.members)}"
+    if spec.participants:
+        asked = (
+            f"so a person at each of {listed(sorted(invited))} is asked to approve it within {spec.enrol_seconds:g} s"
+        )
+        return f"{exposed}, {asked}: `dcfpca-participant approve`"
+    return f"{exposed}, so the sites will refuse; name who takes part (--participants), and a person at each is asked"
+
+
+def _sums_compare(spec: RunSpec, view: pb.RunView) -> bool:
+    """True if both are secure, and about the same features as far as is known."""
+    if not view.spec or spec.aggregation == "plain":
+        return False
+    earlier = parse_kept_spec(view.spec)
+    return earlier.aggregation == "secure" and spec.rows in (0, earlier.rows)
 
 
 APPROVAL_SECONDS = 86400.0

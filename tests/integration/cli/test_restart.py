@@ -29,13 +29,17 @@ def federation(tmp_path: Path) -> Iterator[Federation]:
 
 
 def restart(federation: Federation, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[str, str]:
-    """What the command prints: the identifier of the new run, and what it says."""
+    return command(federation, capsys, "restart", *words)
+
+
+def command(federation: Federation, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[str, str]:
+    """What `dcfpca run WORDS` prints: the identifier of the new run, and what it says."""
     files = federation.files["op"]
     connection = ("--ca", str(files.ca), "--cert", str(files.certificate), "--key", str(files.key))
     capsys.readouterr()
     code: object = 0
     try:
-        main(["run", "restart", *words, "--aggregator", federation.address, *connection])
+        main(["run", *words, "--aggregator", federation.address, *connection])
     except SystemExit as stop:
         code = stop.code
     said = capsys.readouterr()

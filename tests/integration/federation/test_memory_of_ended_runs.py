@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import uuid
-from collections import Counter
+from collections import Counter, deque
 from contextvars import Context
 from pathlib import Path
 from types import CoroutineType
@@ -19,8 +19,11 @@ from aggregator.round_sum import FinalConsensus
 from aggregator.run_registry import EnrolmentTimer
 from aggregator.runner import Runner
 from aggregator.store.run_rows import StoredSum
-from dcfpca.rpca.method import Consensus
-from dcfpca.spec import parse_spec
+from dcfpca.rpca.method import Consensus, Layout
+from dcfpca.rpca.stage_list import Method
+from dcfpca.secagg.fixed_point import BlockLayout
+from dcfpca.spec import RunSpec, parse_spec
+from dcfpca.terms import Terms
 from dcfpca.v1 import admin_pb2 as pb
 from participant.driver import RunDriver
 from participant.session import Session
@@ -69,20 +72,22 @@ async def test_an_ended_run_is_released_by_its_sites_and_a_deleted_one_by_the_ag
         assert made.run_registry.directory.connected() == set(NAMES)
 
 
-async def test_ended_runs_leave_no_task_queue_timer_or_context_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("aggregation", ["plain", "secure"])
+async def test_ended_runs_of_one_spec_leave_no_task_queue_timer_context_or_terms_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aggregation: str
 ) -> None:
     monkeypatch.setattr("aggregator.round_sum.RELEASE_SECONDS", 0.0)
-    kinds = (asyncio.Task, asyncio.Queue, asyncio.TimerHandle, Context, CoroutineType, EnrolmentTimer, StoredSum)
+    work = (asyncio.Task, asyncio.Queue, asyncio.Event, asyncio.TimerHandle, deque, Context, CoroutineType)
+    kinds = (*work, EnrolmentTimer, StoredSum, Terms, RunSpec, Method, Layout, BlockLayout)
     data = {name: np.random.default_rng(8).standard_normal((6, 5)) for name in NAMES}
     runs = 30
     async with service(tmp_path) as made, honest_sites(made, data):
         operator = made.operator()
         for _ in range(3):
-            await finished_run(operator)
+            await finished_run(operator, aggregation=aggregation)
         before = Counter(map(type, alive(*kinds)))
         for _ in range(runs):
-            await finished_run(operator)
+            await finished_run(operator, aggregation=aggregation)
         async with asyncio.timeout(30):
             # Calls and streams that are under way come and go; what a run left behind would be there once for each.
             while max((Counter(map(type, alive(*kinds))) - before).values(), default=0) >= runs // 2:  # noqa: ASYNC110

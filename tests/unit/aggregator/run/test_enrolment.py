@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from aggregator.run import events
 from aggregator.run.assignments import Kind, assignments
 from aggregator.run.attempts import Discard, Sum
+from aggregator.run.enrolment import away_members
 from aggregator.run.rules import awaited, deadline
+from aggregator.run.state import Run
 from dcfpca.run_references import AttemptRef
 from dcfpca.wire.receipt import Fate
 from tests.support.rules import NAMES, Machine, spec_of
@@ -149,3 +153,23 @@ def test_those_who_enrolled_in_a_run_that_never_began_are_told_of_its_end() -> N
     assert told.kind is Kind.RUN_FINISHED
     assert machine.run.status.value == "failed"
     assert assignments(machine.rules, machine.run, "bob") == []
+
+
+@pytest.mark.parametrize(
+    ("last", "connected", "awaited"),
+    [
+        ("abcd", "abc", "d"),  # the sums of both runs would differ by d alone
+        ("abcde", "abc", "de"),
+        ("abcdef", "abc", ""),  # three together are no fewer than the smallest cohort
+        ("abc", "abc", ""),
+        ("abc", "abcd", ""),  # d is new, and nobody is away whom one could wait for
+    ],
+)
+def test_members_of_the_last_run_are_awaited_where_sums_without_them_would_single_them_out(
+    last: str, connected: str, awaited: str
+) -> None:
+    spec, new = spec_of(aggregation="secure"), Run(run_id="new", created_at=2.0)
+    before = Run(run_id="last", created_at=1.0, cohort=tuple(last))
+    assert away_members(spec, new, before, frozenset(connected)) == frozenset(awaited)
+    refused = replace(new, refusals=dict.fromkeys(awaited, ("no",)))
+    assert away_members(spec, refused, before, frozenset(connected)) == frozenset(), "they have answered"

@@ -44,7 +44,7 @@ def test_version_1_is_upgraded_its_finished_run_served_and_its_open_one_paused(t
     assert isinstance(over, StoredRun)
     assert (held.run_id, held.status) == ("open", "paused")
     assert "format" in held.reason
-    assert "run an earlier version to continue it" in held.hint
+    assert "run what wrote it, an earlier version, to finish it" in held.hint
     assert over.run.status is Status.FINISHED
     assert len(store.round_views("over")) == 1
     findings = examine(store.connection)

@@ -1,0 +1,45 @@
+"""What `run start` says of the cohort of the last run before it proposes the next."""
+
+from typing import Any
+
+import pytest
+
+from dcfpca.operator.proposals import cohort_note
+from dcfpca.spec import parse_spec
+from dcfpca.v1 import admin_pb2 as pb
+
+SITES = ("ann", "bob", "cem", "dag")
+
+
+def note(spec: dict[str, Any] | None = None, last: dict[str, Any] | None = None, **states: str) -> str:
+    earlier = parse_spec({"rows": 30, "rank": 3} | (last or {}))
+    enrolled = [pb.EnrolledView(participant=name) for name in SITES]
+    view = pb.RunView(run_id="20300101-abcd0123", spec=earlier.canonical(), round=5, enrolled=enrolled)
+    known = dict.fromkeys(SITES, "connected") | states
+    people = [pb.ParticipantView(name=name, state=state) for name, state in known.items()]
+    return cohort_note(parse_spec({"rank": 3} | (spec or {})), [view], people)
+
+
+def test_a_member_that_is_away_is_waited_for() -> None:
+    assert note(dag="away") == (
+        "waiting for dag, for at most 30 s: the others would refuse to sum without the members of run 20300101-abcd0123"
+    )
+
+
+@pytest.mark.parametrize("states", [{"dag": "revoked"}, {"eve": "connected"}, {"dag": "away", "eve": "connected"}])
+def test_a_cohort_that_no_waiting_makes_alike_would_be_refused(states: dict[str, Any]) -> None:
+    assert "so the sites will refuse; name who takes part" in note(**states)
+
+
+def test_a_named_cohort_that_differs_by_one_is_for_people_to_approve() -> None:
+    said = note({"participants": SITES[:3]})
+    assert "would single out dag, so a person at each of ann, bob, cem is asked to approve it within 30 s" in said
+
+
+def test_nothing_is_said_where_nothing_stands_in_the_way() -> None:
+    assert note() == ""
+    assert note({"participants": SITES}, dag="away") == "", "enrolment waits for those that the spec names"
+    assert note({"aggregation": "plain"}, dag="away") == ""
+    assert note(last={"aggregation": "plain"}, dag="away") == ""
+    assert note({"rows": 31}, dag="away") == "", "it is about other features"
+    assert cohort_note(parse_spec({"rank": 3}), [], []) == ""
