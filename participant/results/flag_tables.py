@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dcfpca.python_api.result_files import escaped_cell
 from dcfpca.rpca.method import ColumnScores, FloatArray, Instrument
+from participant.findings.causes import Cause
 from participant.results.block_files import FlaggedEntries
 
 OUTLIERS, SAMPLES, INSTRUMENTS = "outliers.csv", "samples.csv", "instruments.csv"
@@ -34,6 +35,8 @@ OUTLIER_COLUMNS = {
     "exceeded_by": "double",
     "values": "double",
     "flag": "string",
+    "cause": "string",
+    "corrected": "double",
 }
 SAMPLE_COLUMNS = {
     "id": "string",
@@ -71,6 +74,7 @@ class FlaggedResult:
     ids: Sequence[str]
     features: Sequence[str]
     rate: float  # samples below this false discovery rate are flagged
+    causes: Sequence[Cause | None]  # of every entry
     instruments: Sequence[Instrument] = ()
 
     def sentences(self) -> list[str]:
@@ -134,6 +138,8 @@ def _entries(result: FlaggedResult) -> Iterator[Chunk]:
             found.exceeded_by[chosen],
             found.values[chosen],
             np.where(off > 0, "high", "low").tolist(),
+            [cause.sentence if cause else "" for cause in (result.causes[k] for k in chosen)],
+            [cause.corrected if cause else np.nan for cause in (result.causes[k] for k in chosen)],
         ]
 
 
