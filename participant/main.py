@@ -179,10 +179,16 @@ def approve(
     as_json: JsonOption = False,
 ) -> None:
     """Approve a run that waits for a person at the site, once. Approvals and their use are in the ledger."""
-    from participant.commands.approve import approval_document, approve_run, show_waiting, waiting_document
+    from participant.commands.approve import (
+        approval_document,
+        approve_run,
+        show_waiting,
+        waiting_document,
+        waiting_runs,
+    )
 
     store, now_ms = _store(config), time.time_ns() // 1_000_000
-    waiting = [row for row in store.runs() if row.status == "waiting"]
+    waiting = waiting_runs(store, now_ms)
     if not run:
         standing = store.approvals.standing(now_ms)
         shown = waiting_document(waiting, standing)
@@ -196,6 +202,22 @@ def approve(
     else:
         although = f", although {'; '.join(reasons)}" if reasons else ""
         say(f"run {run} is approved {approval.describe()}{although}; the daemon enrols within seconds")
+
+
+@app.command()
+def reject(
+    run: Annotated[str, typer.Argument(help="The run to decline.")],
+    by: Annotated[str, typer.Option("--by", help="Who declines; kept in the ledger, and not sent.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Why; the operator reads it.")] = "",
+    config: ConfigOption = Path("participant.toml"),
+) -> None:
+    """Decline a run that waits for a person at the site. Who and why is in the ledger."""
+    from participant.commands.approve import decline_run, waiting_runs
+
+    store, now_ms = _store(config), time.time_ns() // 1_000_000
+    run = find_run(run, [row.run_id for row in reversed(waiting_runs(store, now_ms))])
+    said = decline_run(store, run, by, reason, now_ms)
+    say(f"run {run} is declined; the daemon tells the operator within seconds: {said}")
 
 
 @app.command()

@@ -7,7 +7,7 @@ CSV, text that begins like one gets a leading apostrophe. Parquet has the text a
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -92,11 +92,11 @@ def write_flag_tables(target: Path, result: FlaggedResult) -> tuple[str, ...]:
     if result.instruments:
         tables.append((INSTRUMENTS, INSTRUMENT_COLUMNS, _instruments))
     for name, columns, lines in tables:
-        _write_csv(target / name, columns, lines(result))
+        write_csv(target / name, columns, lines(result))
         written.append(name)
         if find_spec("pyarrow") is not None:
             parquet = Path(name).with_suffix(".parquet").name
-            _write_parquet(target / parquet, columns, lines(result))
+            write_parquet(target / parquet, columns, lines(result))
             written.append(parquet)
     return tuple(written)
 
@@ -194,7 +194,7 @@ def _feature(result: FlaggedResult, row: int) -> str:
     return result.features[row] if result.features else str(row)
 
 
-def _write_csv(path: Path, columns: Mapping[str, str], chunks: Iterator[Chunk]) -> None:
+def write_csv(path: Path, columns: Mapping[str, str], chunks: Iterable[Chunk]) -> None:
     """Numbers have six digits, truth is yes or no."""
     texts: dict[str, Callable[[Any], str]] = {
         "double": lambda value: f"{value:.6g}",
@@ -210,7 +210,7 @@ def _write_csv(path: Path, columns: Mapping[str, str], chunks: Iterator[Chunk]) 
             writer.writerows(zip(*cells, strict=True))
 
 
-def _write_parquet(path: Path, columns: Mapping[str, str], chunks: Iterator[Chunk]) -> None:
+def write_parquet(path: Path, columns: Mapping[str, str], chunks: Iterable[Chunk]) -> None:
     """Numbers in full precision, texts as they are."""
     pa, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     schema = pa.schema([(name, getattr(pa, _ARROW[kind])()) for name, kind in columns.items()])

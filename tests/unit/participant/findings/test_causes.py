@@ -1,4 +1,4 @@
-"""Stories of flagged entries: each kind is told of an error of that kind, with the value that was meant, or not at all."""
+"""Stories of flagged entries: an error of each kind gets that kind and the value that was meant, or none."""
 
 from __future__ import annotations
 

@@ -25,7 +25,6 @@ from participant.results.flag_tables import (
     write_flag_tables,
 )
 
-
 CAUSES = (None, Cause("decimal", "ten times too large", 53.0))
 
 
