@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
 from dcfpca.report.page import escape, paragraph, status_badge, table
-from dcfpca.text.console import moment, size
+from dcfpca.text.console import size
 from participant.commands.approve import closes_ms
 from participant.console.gate import Session
 from participant.console.proposal_text import proposal_facts
@@ -18,8 +19,8 @@ from participant.state.ledger import NOT_SENT, Entry
 from participant.state.store import RunRow
 
 TABS = {"/proposals": "Proposals", "/runs": "Runs", "/findings": "Findings", "/ledger": "Ledger"}
-STATES = {"open": "not confirmed as real", "all": "all", **{verdict: verdict for verdict in VERDICTS}}
-SORTS = {"size": "most unusual first", "sample": "by sample", "feature": "by feature", "cause": "by cause"}
+STATES = {"open": "not real", "all": "all", **{verdict: verdict for verdict in VERDICTS}}
+SORTS = {"size": "by size", "sample": "by sample", "feature": "by feature", "cause": "by cause"}
 ON_A_PAGE = 100
 
 
@@ -37,6 +38,10 @@ def frame(site: str, here: str, parts: Sequence[str], note: str = "", refresh: i
         f"<header><strong>{escape(site)}</strong><nav>{links}</nav></header><main>{said}<h1>{TABS[here]}</h1>"
         f"{''.join(parts)}</main></body></html>"
     )
+
+
+def _when(at_ms: int) -> str:
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _form(action: str, session: Session, body: str) -> str:
@@ -70,8 +75,8 @@ def _proposal(row: RunRow, session: Session) -> str:
     )
     run = escape(row.run_id)
     return (
-        f'<article class="card"><h2>Run {run}</h2><p class="note">Proposed {moment(row.proposed_ms)}; '
-        f"enrolment ends {moment(closes_ms(row))}.</p>{asked}<dl>{facts}</dl><div class=answers>"
+        f'<article class="card"><h2>Run {run}</h2><p class="note">Proposed {_when(row.proposed_ms)}; '
+        f"enrolment ends {_when(closes_ms(row))}.</p>{asked}<dl>{facts}</dl><div class=answers>"
         f"{_form(f'/proposals/{run}/approve', session, approve)}"
         f"{_form(f'/proposals/{run}/decline', session, decline)}</div></article>"
     )
@@ -95,7 +100,7 @@ def runs_page(rows: Sequence[RunRow], entries: Sequence[Entry], finished: Mappin
         said = "".join(paragraph(text) for text in (verdict or row.outcome, *row.reasons) if text)
         cards.append(
             f'<article class="card"><h2>Run {escape(row.run_id)}</h2><p>{status_badge(row.status)}</p>'
-            f'<p class="note">Proposed {moment(row.proposed_ms)}; {went}{where}.</p>{said}{link}</article>'
+            f'<p class="note">Proposed {_when(row.proposed_ms)}; {went}{where}.</p>{said}{link}</article>'
         )
     return cards
 
@@ -166,7 +171,7 @@ def ledger_page(entries: Sequence[Entry], text: str, session: Session) -> list[s
     lines = [
         (
             str(entry.sequence),
-            moment(entry.at_ms) or "",
+            _when(entry.at_ms),
             entry.item.run_id,
             "" if entry.item.round is None else str(entry.item.round),
             entry.item.kind,

@@ -47,7 +47,8 @@ class Finding:
         if not self.feature:
             return "unusual as a whole: many entries a little off, or far from the centre"
         side = "above" if self.z > 0 else "below"
-        said = f"{abs(self.z):.3g} times the usual deviation {side} what is expected"
+        times = f"{abs(self.z):.3g}" if abs(self.z) < 1000 else "over 1000"
+        said = f"{times} times the usual deviation {side} what is expected"
         if math.isnan(self.exceeded_by):
             return said
         return f"{said}; at most {self.exceeded_by:.0f} entries of this feature are further off"
