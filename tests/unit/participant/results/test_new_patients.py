@@ -41,7 +41,7 @@ def _finished(directory: Path, spec: RunSpec, M: FloatArray) -> Config:
     sites, consensus = [method.site(ArrayColumns(own)) for own in (M[:, :400], M[:, 400:])], method.begin()
     while consensus.outcome is None:
         consensus = method.advance(consensus, exchange(method, consensus, sites))
-    write_results(directory / "results", FACTS, Terms.of(spec), sites[0], consensus, 400)
+    write_results(directory / "results", FACTS, Terms.of(spec), sites[0], consensus, ArrayColumns(M[:, :400]))
     tables = {
         "identity": {"ca": directory, "cert": directory, "key": directory},
         "data": {"path": directory},
