@@ -126,7 +126,7 @@ class LocalWork:
             site, count = self._result_site(agreed), part.columns.shape[1]
             try:
                 U = await self._services.engine.run(
-                    lambda: write_results(results, facts, agreed.terms, site, final, count, names)
+                    lambda: write_results(results, facts, agreed.terms, site, final, count, names, part.columns)
                 )
             except Exception:
                 self._fail()

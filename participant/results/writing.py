@@ -12,12 +12,19 @@ from numpy.typing import NDArray
 
 from dcfpca.atomic_files import atomic_directory, make_directories
 from dcfpca.logs import log
-from dcfpca.rpca.method import Consensus, FloatArray, Outcome
+from dcfpca.rpca.method import Columns, Consensus, FloatArray, Outcome
 from dcfpca.rpca.stage import Site
 from dcfpca.terms import Terms
 from participant.results.block_files import SCORES, write_blocks
 from participant.results.flag_tables import FlaggedResult, tables_entry, write_flag_tables
-from participant.results.manifest import ResultFacts, manifest_entries, site_standing, verdict_entry, write_manifest
+from participant.results.manifest import (
+    ResultFacts,
+    manifest_entries,
+    site_shifts,
+    site_standing,
+    verdict_entry,
+    write_manifest,
+)
 from participant.results.scoring_model import CONSENSUS, scoring_model
 
 FILES = ("L.npy", "S.npz", "V.npy", "U.npy")
@@ -45,9 +52,10 @@ def write_results(
     final: Consensus,
     columns: int,
     names: ResultNames | None = None,
+    data: Columns | None = None,
 ) -> FloatArray:
     """Compute the result from the final consensus, block by block, and write it to `directory`/RUN; returns the U that
-    a later run may begin at."""
+    a later run may begin at. With the site's `data`, the verdict also tells which features differ from all sites'."""
     spec, method = terms.spec, terms.method
     names = names or ResultNames(spec.features)
     make_directories(directory)
@@ -69,7 +77,11 @@ def write_results(
         files += write_names(target, names.features, ids)
         judge = scoring_model(final.broadcast, final.stage, scaled=method.scaled)
         verdict = method.verdict(final, spec.features or tuple(names.features))
-        manifest["verdict"] = verdict_entry(verdict, facts.outcome, site_standing(judge, site.certificate()))
+        shifts = site_shifts(judge, data, spec.features or tuple(names.features))
+        if shifts:
+            log("site_differs", level="warning", run=facts.run_id, features=len(shifts))
+        standing = site_standing(judge, site.certificate())
+        manifest["verdict"] = verdict_entry(verdict, facts.outcome, standing, shifts)
         if scores and judge:
             flagged = FlaggedResult(flags, judge.deviation, scores, ids, names.features, spec.flag_rate, instruments)
             manifest["instruments"] = flagged.sentences()

@@ -21,26 +21,26 @@ from dcfpca.spec import RunSpec, parse_spec
 CLOSING_MEMORY = {"closing/noise", "closing/counters", "closing/curve"}
 MEMORY = {
     "private/4": set[str](),
-    "subspace/2": {"schedule", "rest"},
+    "subspace/3": {"schedule", "rest"},
     "gradient/2": {"still"},
-    "subspace/2 scaled": {"schedule", "rest", "entries"},
+    "subspace/3 scaled": {"schedule", "rest", "entries"},
     "gradient/2 scaled": {"still", "entries"},
-    "subspace/2 closing": {"schedule", "rest", "entries", *CLOSING_MEMORY},
+    "subspace/3 closing": {"schedule", "rest", "entries", *CLOSING_MEMORY},
     "gradient/2 closing": {"still", *CLOSING_MEMORY},
-    "subspace/2 closing scaled": {"schedule", "rest", "entries", *CLOSING_MEMORY},
+    "subspace/3 closing scaled": {"schedule", "rest", "entries", *CLOSING_MEMORY},
     "gradient/2 closing scaled": {"still", "entries", *CLOSING_MEMORY},
 }
 SUBSPACE = {"fit/U", "fit/V", "fit/fitted", "fit/answered"}
 GRADIENT = {"fit/V", "fit/fitted_U", "fit/started"}
 SNAPSHOT = {
     "private/4": set[str](),
-    "subspace/2": SUBSPACE,
+    "subspace/3": SUBSPACE,
     "gradient/2": GRADIENT,
-    "subspace/2 scaled": SUBSPACE,
+    "subspace/3 scaled": SUBSPACE,
     "gradient/2 scaled": GRADIENT,
-    "subspace/2 closing": {*SUBSPACE, "U", "V", "keys"},
+    "subspace/3 closing": {*SUBSPACE, "U", "V", "keys"},
     "gradient/2 closing": {*GRADIENT, "keys"},
-    "subspace/2 closing scaled": {*SUBSPACE, "U", "V", "keys"},
+    "subspace/3 closing scaled": {*SUBSPACE, "U", "V", "keys"},
     "gradient/2 closing scaled": {*GRADIENT, "keys"},
 }
 SPECS = [
