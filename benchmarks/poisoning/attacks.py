@@ -1,8 +1,8 @@
 """Attacks by sites that know the method, the world of the honest ones, and how many of both there are.
 
 `data` is what a lying site holds; `update` is what it sends in place of its answer. Updates keep the laws that
-`conserved` checks where the attacker can: counts, of ten times as many columns as others have, are moved, not added,
-and products stay within their bounds.
+`conserved` checks where the attacker can: counts, of ten times as many columns as others have, are moved, and
+products stay within their bounds. (Counts of others cannot be taken away: sites send none below `min_cell`.)
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from dcfpca.rpca.stage import Site as StageSite
 PLANTED = 4.0  # deviations of the pattern in the columns of a site that plants it
 LARGE = 1e6
 FEW_FEATURES = 5
-SURELY = 4.0  # deviations of a count: so many fewer than expected are there of the honest sites' counts
 MANY = 10  # times as many columns as the others
 
 
@@ -129,12 +128,9 @@ def _counts_moved(stage: str, octaves: float, features: slice) -> Twist:
     def moved(situation: Situation, told: Consensus, true: TensorMessage) -> TensorMessage:
         if told.stage != stage:
             return true
-        unit = ClosingPlan.of(told.broadcast).columns if stage == NULL else 1.0
-        likely = true.tensor.mean(axis=0) * unit * situation.honest / situation.liars / MANY
-        movable = true.tensor + np.maximum(likely - SURELY * np.sqrt(likely), 0.0) / situation.liars / unit
-        sides = [_shifted(side, octaves) for side in np.split(movable, 2, axis=1)]
+        sides = [_shifted(side, octaves) for side in np.split(true.tensor, 2, axis=1)]
         tensor = true.tensor.copy()
-        tensor[features] += (np.column_stack(sides) - movable)[features]
+        tensor[features] = np.column_stack(sides)[features]
         return replace(true, tensor=_whole(tensor, told))
 
     return moved
