@@ -29,7 +29,6 @@ from dcfpca.rpca.thresholds import NORMAL_MEDIAN
 CALMEST = 0.85  # of a site's columns: a pattern that fewer than the rest have is not learned
 STEPS = 3
 SURE = 4.0  # standard errors by which a figure of the site is off before it is taken for its own
-SURE_CENTRE = 3.0  # standard errors: a small offset of all entries of a feature is worth more than one of chance costs
 EFFICIENCY = 0.6  # of a variance from the calmest columns
 FEWEST = 5  # columns with an entry of the feature
 COLUMNS_EACH = 3  # columns of the site for every direction in which its covariance is its own
@@ -40,22 +39,24 @@ LEAST = 1e-8  # of the largest eigenvalue
 
 def own_model(shared: ScoreModel, scores: FloatArray, rank: int) -> ScoreModel:
     """The model of a site with these scores (m × n, NaN: unobserved)."""
-    seen = np.count_nonzero(~np.isnan(scores), axis=1)
-    middle, deviation = margins(scores)
-    error = deviation / np.sqrt(np.maximum(seen, 1))
+    centre = shared.centre + _own_offset(shared, scores)
     directions = min(len(scores), scores.shape[1] // COLUMNS_EACH)
     if directions == 0:
-        return replace(shared, centre=_own_centre(shared.centre, middle, error, seen))
+        return replace(shared, centre=centre)
     alone = model_alone(scores, shared.few, rank)
-    centre = _own_centre(shared.centre, alone.centre, error, seen)
     covariance = _adapted(covariance_of(alone), covariance_of(shared), directions, scores.shape[1])
     return _from_covariance(centre, covariance, shared.few)
 
 
-def _own_centre(shared: FloatArray, own: FloatArray, error: FloatArray, seen: NDArray[np.intp]) -> FloatArray:
-    """The own centre of features for which it is clearly another than the shared one."""
-    clear = (seen >= FEWEST) & (np.abs(own - shared) > SURE_CENTRE * error)
-    return np.where(clear, own, shared)
+def _own_offset(shared: ScoreModel, scores: FloatArray) -> FloatArray:
+    """By what every feature lies off what the others let expect, where it clearly does at this site.
+
+    Not the site's own medians: their chance goes along the shared directions, and would break exact relations.
+    """
+    off, deviation = margins(scores - expect(shared, scores).score)
+    seen = np.count_nonzero(~np.isnan(scores), axis=1)
+    clear = (seen >= FEWEST) & (np.abs(off) * np.sqrt(np.maximum(seen, 1)) > SURE * deviation)
+    return np.where(clear, off, 0.0)
 
 
 def model_alone(scores: FloatArray, few: NDArray[np.bool_], rank: int) -> ScoreModel:

@@ -35,7 +35,7 @@ def _sites(seed: int, planted: int = 0) -> tuple[list[FloatArray], FloatArray]:
 
 @cache
 def _run(planted: int) -> tuple[Method, Simulation]:
-    method = method_of(parse_spec({"rows": ROWS}))
+    method = method_of(parse_spec({"rows": ROWS, "rank": 2 + planted}))
     return method, simulate(method, [ArrayColumns(M) for M in _sites(1, planted)[0]])
 
 
