@@ -118,7 +118,8 @@ def _pull(situation: Situation, told: Consensus, true: TensorMessage) -> TensorM
         return true
     width, tensor = ClosingPlan.of(told.broadcast).U.shape[1], true.tensor.copy()
     gram = np.zeros((width, width))
-    gram[np.triu_indices(width)] = true.scalars[2 + width :]
+    pairs = width * (width + 1) // 2
+    gram[np.triu_indices(width)] = true.scalars[2 + width : 2 + width + pairs]
     squares = gram[last - 1, last - 1] * (situation.honest + situation.liars)
     tensor[:, last - 1] += 0.5 * MOST_PULL * np.sqrt(squares) / situation.liars * situation.world.pattern
     return replace(true, tensor=tensor)

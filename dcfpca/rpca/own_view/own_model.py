@@ -39,20 +39,18 @@ LEAST = 1e-8  # of the largest eigenvalue
 
 def own_model(shared: ScoreModel, scores: FloatArray, rank: int) -> ScoreModel:
     """The model of a site with these scores (m × n, NaN: unobserved)."""
-    centre = shared.centre + _own_offset(shared, scores)
     directions = min(len(scores), scores.shape[1] // COLUMNS_EACH)
     if directions == 0:
-        return replace(shared, centre=centre)
+        return replace(shared, centre=shared.centre + _own_offset(shared, scores))
     alone = model_alone(scores, shared.few, rank)
+    # All centres or none: the chance of own ones goes along the directions, and some alone would break relations.
+    centre = alone.centre if directions == len(scores) else shared.centre + _own_offset(shared, scores)
     covariance = _adapted(covariance_of(alone), covariance_of(shared), directions, scores.shape[1])
     return _from_covariance(centre, covariance, shared.few)
 
 
 def _own_offset(shared: ScoreModel, scores: FloatArray) -> FloatArray:
-    """By what every feature lies off what the others let expect, where it clearly does at this site.
-
-    Not the site's own medians: their chance goes along the shared directions, and would break exact relations.
-    """
+    """By what every feature lies off what the others let expect, where it clearly does at this site."""
     off, deviation = margins(scores - expect(shared, scores).score)
     seen = np.count_nonzero(~np.isnan(scores), axis=1)
     clear = (seen >= FEWEST) & (np.abs(off) * np.sqrt(np.maximum(seen, 1)) > SURE * deviation)
