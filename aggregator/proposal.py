@@ -76,7 +76,8 @@ def opening_consensus(terms: Terms, runners: Mapping[str, Runner]) -> Consensus:
         hint = "`dcfpca run list` shows the runs; a warm start needs one that is finished"
         raise BadInput(f"there is no finished run {spec.warm_start!r} to start from", hint)
     check_warm_start(spec, earlier.spec)
-    U = earlier.terms.method.model(earlier.round_sum.consensus)["U"]
+    # With every direction, as the sites have it: they begin at nothing else. What is published may lack some.
+    U = earlier.terms.method.model(replace(earlier.round_sum.consensus, memory={}))["U"]
     return replace(begin, memory={**begin.memory, "warm": U})
 
 

@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.real_tables import method_for, sizes_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.refinement.closing_plan import NULL
+from dcfpca.rpca.refinement.closing_plan import CHECK, NULL
 from dcfpca.rpca.round_limits import automatic_bound
 from dcfpca.rpca.simulate import simulate
 
@@ -43,7 +43,7 @@ def flags_and_scores(groups: Sequence[list[FloatArray]]) -> tuple[list[FloatArra
     for sites in groups:
         rows = sites[0].shape[0]
         run = simulate(method_for(rows, None, automatic_bound(rows), "none"), [ArrayColumns(own) for own in sites])
-        sized = run.consensus.stage == NULL
+        sized = run.consensus.stage in (NULL, CHECK)
         ranks.append(run.consensus.progress.rank)
         for own, result in zip(sites, run.results, strict=True):
             flags.append(result.S.toarray() != 0.0)

@@ -41,6 +41,7 @@ def method_of(spec: RunSpec) -> Method:
             rate=spec.flag_rate,
             min_cell=spec.min_cell,
             covariance=spec.covariance,
+            min_carriers=spec.min_carriers,
         )
     if spec.scaling == "robust":
         method = in_robust_units(method)

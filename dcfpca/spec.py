@@ -91,6 +91,9 @@ class RunSpec(BaseModel):
         description="Up to 128 features, sum the covariance of all features and judge entries by it. false: by the "
         "directions of the low-rank part alone.",
     )
+    min_carriers: int = Field(
+        2, ge=1, description="Fewest sites whose columns move along a direction of U that is shown and exported."
+    )
     rounds: int = Field(100, ge=1, le=100_000, description="Stop after this many rounds.")
     tolerance: float = Field(1e-9, ge=0, lt=1, description="Stop when the subspace moves less than this; 0: never.")
     scaling: Literal["none", "robust"] = Field(

@@ -32,6 +32,9 @@ class SitePolicy(PrivacyLimits):
     )
     max_rounds: int = Field(1000, ge=1, description="Most rounds of one run.")
     min_cohort: int = Field(3, ge=2, description="Fewest participants whose sum the site lets its update into.")
+    min_carriers: int = Field(
+        2, ge=1, description="Least `min_carriers` of specs with which the site takes part: what it alone has stays."
+    )
     max_local_passes: int = Field(
         100,
         ge=1,

@@ -193,6 +193,11 @@ def _policy_reasons(spec: RunSpec, policy: SitePolicy) -> list[str]:
             f"the covariance of all {spec.rows} features is summed, and the site allows {policy.max_rank} directions"
             " ([policy] max_rank): propose the run with covariance = false"
         )
+    if spec.closing_rounds and spec.min_carriers < policy.min_carriers:
+        reasons.append(
+            f"directions that {spec.min_carriers} site(s) carry are published (min_carriers), and the site demands at"
+            f" least {policy.min_carriers} ([policy] min_carriers)"
+        )
     if spec.rounds > policy.max_rounds:
         reasons.append(f"{spec.rounds} rounds are more than the {policy.max_rounds} that the site allows")
     reasons += [*_work_reasons(spec, policy), *_tunable_reasons(spec)]

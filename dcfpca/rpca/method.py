@@ -169,6 +169,7 @@ class Findings:
     z: FloatArray  # in units of the feature, on the side of the entry
     exceeded_by: FloatArray  # at most so many entries of the feature, at all sites, are further off; NaN: many
     values: FloatArray  # of so many entries of the feature at all sites
+    consortium_z: FloatArray  # the same as z, from what all sites share alone: small where only this site finds it odd
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ def _scored(
         for start, stop in blocks(columns):
             M = columns.read(start, stop)
             made = judge.transform(M)
-            S, found = findings_of(made.scored, M, made.L)
+            S, found = findings_of(made.scored, M, made.L, made.scored.z)
             scores = ColumnScores(made.scored.p_value, made.scored.largest_z, made.scored.distance)
             yield ResultBlock(start, made.L, S, made.V, scores, found)
 

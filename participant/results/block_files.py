@@ -30,9 +30,10 @@ class FlaggedEntries:
     columns: NDArray[np.integer[Any]]
     expected: FloatArray
     off: FloatArray
-    z: FloatArray  # NaN, as the next two, where a method has no null
+    z: FloatArray  # NaN, as the next three, where a method has no null
     exceeded_by: FloatArray
     values: FloatArray
+    consortium_z: FloatArray
 
 
 PerColumn = TypeVar("PerColumn", FlaggedEntries, ColumnScores)
@@ -73,9 +74,10 @@ def flagged_entries(block: ResultBlock) -> FlaggedEntries:
     columns = np.repeat(np.arange(S.shape[1]), np.diff(S.indptr))
     here, L, found = block.start + columns, np.asarray(block.L[S.indices, columns]), block.findings
     if found is None:
-        return FlaggedEntries(S.indices, here, L, S.data, *3 * [np.full(S.nnz, np.nan)])
+        return FlaggedEntries(S.indices, here, L, S.data, *4 * [np.full(S.nnz, np.nan)])
     off = L + S.data - found.expected
-    return FlaggedEntries(S.indices, here, found.expected, off, found.z, found.exceeded_by, found.values)
+    judged = found.z, found.exceeded_by, found.values, found.consortium_z
+    return FlaggedEntries(S.indices, here, found.expected, off, *judged)
 
 
 def _joined(parts: Sequence[PerColumn]) -> PerColumn:

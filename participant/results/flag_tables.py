@@ -34,6 +34,7 @@ OUTLIER_COLUMNS = {
     "z": "double",
     "exceeded_by": "double",
     "values": "double",
+    "consortium_z": "double",
     "flag": "string",
     "cause": "string",
     "corrected": "double",
@@ -107,7 +108,10 @@ def tables_entry(files: Sequence[str]) -> dict[str, Any]:
     if INSTRUMENTS in files:
         columns["instruments"] = INSTRUMENT_COLUMNS
     note = {} if any(name.endswith(".parquet") for name in files) else {"note": WITHOUT_PARQUET}
-    units = "observed, expected and deviation are in the units of the data; z is in deviations of the feature's noise"
+    units = (
+        "observed, expected and deviation are in the units of the data; z is in deviations of the feature's noise "
+        "at this site, consortium_z in those of all sites, from what all sites share"
+    )
     return {"schema": SCHEMA, "files": list(files), "columns": columns, "units": units, **note}
 
 
@@ -137,6 +141,7 @@ def _entries(result: FlaggedResult) -> Iterator[Chunk]:
             z[chosen],
             found.exceeded_by[chosen],
             found.values[chosen],
+            found.consortium_z[chosen],
             np.where(off > 0, "high", "low").tolist(),
             [cause.sentence if cause else "" for cause in (result.causes[k] for k in chosen)],
             [cause.corrected if cause else np.nan for cause in (result.causes[k] for k in chosen)],

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dcfpca.atomic_files import sha256_of_file
-from dcfpca.rpca.method import Verdict
+from dcfpca.rpca.method import Columns, Verdict
+from dcfpca.rpca.own_view.carriers import FAILS
+from dcfpca.rpca.own_view.own_view import columns_sample
+from dcfpca.rpca.own_view.site_shift import Profile, shift_notes
 from dcfpca.rpca.refinement.closing_plan import VERDICT, FitEnding
 from dcfpca.rpca.subspace.site_result import unexplained_text
 from dcfpca.spec import RunSpec
@@ -70,8 +73,10 @@ def write_manifest(target: Path, manifest: Mapping[str, Any], files: Iterable[st
     (target / MANIFEST).write_text(text + "\n", encoding="utf-8")
 
 
-def verdict_entry(verdict: Verdict | None, outcome: str, standing: str = "") -> dict[str, Any]:
-    """The `verdict` of a manifest; `standing` is what `site_standing` says."""
+def verdict_entry(
+    verdict: Verdict | None, outcome: str, standing: str = "", shifts: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The `verdict` of a manifest; `standing` is what `site_standing` says, and `shifts` what `site_shifts` does."""
     if verdict is None:
         return {"sound": False, "sentence": f"The run ended without the rounds that judge an answer: {outcome}."}
     return {
@@ -79,14 +84,18 @@ def verdict_entry(verdict: Verdict | None, outcome: str, standing: str = "") -> 
         "checked": verdict.checked and not standing,
         "sentence": f"{verdict.sentence} {standing}".strip(),
         "reasons": [*verdict.reasons, *([standing] if standing else [])],
-        "notes": list(verdict.notes),
+        "notes": [*verdict.notes, *shifts],
     }
 
 
 def site_standing(judge: ScoringModel | None, certificate: Mapping[str, float]) -> str:
-    """A sentence where far more of this site is flagged than over all sites; it never leaves the site."""
+    """A sentence where the shared model does not serve this site, or far more of it is flagged than over all sites; it
+    never leaves the site."""
     if judge is None or judge.plan.ending is FitEnding.EXACT or not judge.plan.has_null:
         return ""
+    if certificate.get("error_ratio", 0.0) > FAILS:
+        times = f"{certificate['error_ratio']:.1f} times"
+        return f"The shared model fails here: a model of this site alone predicts hidden entries {times} as well."
     own, pooled = certificate.get("outlier_share", 0.0), float(judge.plan.verdict[VERDICT.index("flagged")])
     if own <= max(TIMES_THE_OTHERS * pooled, NOT_BELOW):
         return ""
@@ -94,3 +103,12 @@ def site_standing(judge: ScoringModel | None, certificate: Mapping[str, float]) 
         f"This site differs from the others: {own:.1%} of its entries are flagged, {pooled:.1%} over all sites; "
         "compare its units and codes with theirs."
     )
+
+
+def site_shifts(judge: ScoringModel | None, data: Columns | None, features: Sequence[str]) -> tuple[str, ...]:
+    """Sentences on features whose values differ from those of all sites; computed here and told to nobody."""
+    if judge is None or data is None or judge.plan.ending is not FitEnding.REFINED:
+        return ()
+    plan, scale = judge.plan, judge.scale
+    profile = Profile(judge.centre + scale * plan.median, scale * plan.spread, plan.one_value)
+    return shift_notes(profile, columns_sample(data), features)

@@ -18,7 +18,14 @@ from dcfpca.terms import Terms
 from participant.findings.explained import explain_flags
 from participant.results.block_files import SCORES, write_blocks
 from participant.results.flag_tables import FlaggedResult, tables_entry, write_flag_tables
-from participant.results.manifest import ResultFacts, manifest_entries, site_standing, verdict_entry, write_manifest
+from participant.results.manifest import (
+    ResultFacts,
+    manifest_entries,
+    site_shifts,
+    site_standing,
+    verdict_entry,
+    write_manifest,
+)
 from participant.results.scoring_model import CONSENSUS, scoring_model
 
 FILES = ("L.npy", "S.npz", "V.npy", "U.npy")
@@ -70,7 +77,11 @@ def write_results(
         files += write_names(target, names.features, ids)
         judge = scoring_model(final.broadcast, final.stage, scaled=method.scaled)
         verdict = method.verdict(final, spec.features or tuple(names.features))
-        manifest["verdict"] = verdict_entry(verdict, facts.outcome, site_standing(judge, site.certificate()))
+        shifts = site_shifts(judge, data, spec.features or tuple(names.features))
+        if shifts:
+            log("site_differs", level="warning", run=facts.run_id, features=len(shifts))
+        standing = site_standing(judge, site.certificate())
+        manifest["verdict"] = verdict_entry(verdict, facts.outcome, standing, shifts)
         if scores and judge:
             causes = explain_flags(judge, data, flags, names.features)
             flagged = FlaggedResult(

@@ -19,29 +19,31 @@ from dcfpca.rpca.stage import Site
 from dcfpca.spec import RunSpec, parse_spec
 
 CLOSING_MEMORY = {"closing/noise", "closing/counters", "closing/curve"}
+CHECKED_MEMORY = {*CLOSING_MEMORY, "closing/carriers", "closing/wanted"}
+OWN_VIEW = {"own/tensor", "own/scalars"}
 MEMORY = {
     "private/4": set[str](),
-    "subspace/2": {"schedule", "rest"},
-    "gradient/2": {"still"},
-    "subspace/2 scaled": {"schedule", "rest", "entries"},
-    "gradient/2 scaled": {"still", "entries"},
-    "subspace/2 closing": {"schedule", "rest", "entries", *CLOSING_MEMORY},
-    "gradient/2 closing": {"still", *CLOSING_MEMORY},
-    "subspace/2 closing scaled": {"schedule", "rest", "entries", *CLOSING_MEMORY},
-    "gradient/2 closing scaled": {"still", "entries", *CLOSING_MEMORY},
+    "subspace/3": {"schedule", "rest"},
+    "gradient/3": {"still"},
+    "subspace/3 scaled": {"schedule", "rest", "entries"},
+    "gradient/3 scaled": {"still", "entries"},
+    "subspace/3 closing": {"schedule", "rest", "entries", *CHECKED_MEMORY},
+    "gradient/3 closing": {"still", *CLOSING_MEMORY},
+    "subspace/3 closing scaled": {"schedule", "rest", "entries", *CHECKED_MEMORY},
+    "gradient/3 closing scaled": {"still", "entries", *CLOSING_MEMORY},
 }
 SUBSPACE = {"fit/U", "fit/V", "fit/fitted", "fit/answered"}
 GRADIENT = {"fit/V", "fit/fitted_U", "fit/started"}
 SNAPSHOT = {
     "private/4": set[str](),
-    "subspace/2": SUBSPACE,
-    "gradient/2": GRADIENT,
-    "subspace/2 scaled": SUBSPACE,
-    "gradient/2 scaled": GRADIENT,
-    "subspace/2 closing": {*SUBSPACE, "U", "V", "keys"},
-    "gradient/2 closing": {*GRADIENT, "keys"},
-    "subspace/2 closing scaled": {*SUBSPACE, "U", "V", "keys"},
-    "gradient/2 closing scaled": {*GRADIENT, "keys"},
+    "subspace/3": SUBSPACE,
+    "gradient/3": GRADIENT,
+    "subspace/3 scaled": SUBSPACE,
+    "gradient/3 scaled": GRADIENT,
+    "subspace/3 closing": {*SUBSPACE, "U", "V", "keys", *OWN_VIEW},
+    "gradient/3 closing": {*GRADIENT, "keys"},
+    "subspace/3 closing scaled": {*SUBSPACE, "U", "V", "keys", *OWN_VIEW},
+    "gradient/3 closing scaled": {*GRADIENT, "keys"},
 }
 SPECS = [
     parse_spec({"method": method, "rows": 12, "rank": 2, "rounds": 4, "scaling": scaling, "closing_rounds": closing})

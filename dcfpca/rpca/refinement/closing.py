@@ -36,6 +36,7 @@ LEAST_SPREAD = 1e-3  # of the largest: of a feature that is not in L
 HISTORY = "closing/noise"  # the key of the noise after every round in a consensus' memory
 HIDDEN_SHARE = 0.03
 FLAG_RATE = 0.01
+MIN_CARRIERS = 2
 
 
 class Patience(NamedTuple):
@@ -66,17 +67,20 @@ def with_closing_rounds(
     rate: float = FLAG_RATE,
     min_cell: int = 1,
     covariance: bool = True,
+    min_carriers: int = MIN_CARRIERS,
 ) -> Method:
     """The method with closing stages. `refines` says whether its fit may be refined, `fixed_rank` whether its width is
     the rank, `covariance` whether sites may be asked for that of all features; `rate` decides how sure flags are,
-    `min_cell` what counts that leave a site are at least."""
+    `min_cell` what counts that leave a site are at least.
+    Directions that fewer sites than `min_carriers` carry are left out of the published model."""
     fit, width = method.stages[-1], method.solver.width
     bound = None if fixed_rank else width
     watched = tuple(WatchedFit(stage, width, refines) for stage in method.stages)
     whole = covariance and fit.down.rows <= WHOLE
     closing: list[Stage] = [kind(fit, width, bound, whole=whole) for kind in (Refinement, Validation)]
     if whole:
-        closing += [kind(fit, width, bound) for kind in (Shape, Covariance, Check)]
+        closing += [kind(fit, width, bound) for kind in (Shape, Covariance)]
+        closing.append(Check(fit, width, bound, rate, min_carriers))
     closing.append(Null(fit, width, bound, rate, min_cell))
     return replace(method, stages=(*watched, *closing), hiding=Hiding(hidden_share, seed))
 

@@ -33,11 +33,20 @@ VERDICT = (
     "flags",
     "ordinary",
     "ordinary_most",
+    "failing",
 )
 
 
 REFINE, VALIDATE, SHAPE, COVARIANCE, NULL, CHECK = "refine", "validate", "shape", "covariance", "null", "check"
 CLOSING = (REFINE, VALIDATE, SHAPE, COVARIANCE, NULL, CHECK)  # the stages that have such a plan
+
+
+LOCAL_OF_RATE = 20.0
+
+
+def local_rate(rate: float) -> float:
+    """The local false discovery rate at the cut, for the rate that a spec states of the whole list."""
+    return min(LOCAL_OF_RATE * rate, 0.5)
 
 
 class FitEnding(IntEnum):

@@ -23,7 +23,8 @@ from dcfpca.rpca.method import (
     Total,
     Verdict,
 )
-from dcfpca.rpca.refinement.alternating_fit import better_of, fit_columns
+from dcfpca.rpca.own_view.own_view import kept_ratio, kept_view
+from dcfpca.rpca.refinement.alternating_fit import better_of, fit_columns, principal
 from dcfpca.rpca.refinement.closing_plan import (
     CHECK,
     CLOSING,
@@ -57,6 +58,7 @@ COUNTERS = (
     "closing/counters"  # the keys of a consensus' memory: columns, rounds done, whether at the final rank, limited
 )
 CURVE = "closing/curve"
+CARRIERS, WANTED = "closing/carriers", "closing/wanted"  # the sum of projectors, and how many sites must carry
 KEPT_U, KEPT_V = "U", "V"  # of a site's own arrays: the subspace it answered last, and its coefficients in it
 COLUMNS_CHANGED = "the sites do not have the columns that they had in the opening"
 
@@ -142,29 +144,34 @@ class ClosingStage(Stage):
         return Consensus(consensus.round + 1, stage, plan.broadcast(), memory, progress)
 
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:
-        """The model of the fit, or of its refinement, with the centre and null of every feature."""
+        """The model of the fit, or of its refinement, with the centre and null of every feature. At the aggregator it
+        has the directions alone that enough sites carry."""
         plan = ClosingPlan.of(consensus.broadcast)
         features = {name: getattr(plan, name) for name in FEATURE_COLUMNS}
         curve = {"curve": consensus.memory.get(CURVE, np.zeros((0, 3)))}
         if plan.ending is not FitEnding.REFINED:
             return self.fit.model(replace(consensus, stage=self.fit.name, broadcast=plan.fit)) | features | curve
-        kept = plan.subspace
-        values = np.sqrt(kept.variance * plan.columns)
-        return {"U": kept.U, "singular_values": values} | features | curve | {"variance": kept.variance}
+        kept, told = plan.subspace, carried_by_enough(consensus)
+        U, variance = kept.U, kept.variance
+        if told.shape[1] < plan.rank:
+            U, variance = principal(U @ told, (told.T * variance) @ told)
+        return {"U": U, "singular_values": np.sqrt(variance * plan.columns), "variance": variance} | features | curve
 
     def verdict(self, consensus: Consensus, features: Sequence[str]) -> Verdict | None:
         """Whether the answer can be trusted, once the closing rounds are held."""
         if consensus.outcome is None:
             return None
-        return verdict_of(ClosingPlan.of(consensus.broadcast), consensus.outcome, self._bound, features)
+        found = verdict_of(ClosingPlan.of(consensus.broadcast), consensus.outcome, self._bound, features)
+        return replace(found, notes=(*found.notes, *carrier_notes(consensus)))
 
     def finish(self, site: StagedSite, asked: Consensus) -> Iterator[ResultBlock]:
         """L, the flagged outliers and the scores of every block."""
         plan, shape = ClosingPlan.of(asked.broadcast), site.view.own.shape
-        flagged, seen, squares = 0, 0, 0.0
+        mine, flagged, seen, squares, unusual = kept_view(plan, site.kept), 0, 0, 0.0, 0
         scan = InstrumentScan(shape[0])
         for M, block in results(site, plan, hiding=False):
-            scored = _scored(plan, M, block, scan)
+            scored, elsewhere = _scored(plan, mine, M, block, scan)
+            unusual += elsewhere
             R = np.where(np.isnan(M), 0.0, M - scored.L) - scored.S.toarray()
             flagged, seen = flagged + scored.S.nnz, seen + int(np.count_nonzero(~np.isnan(M)))
             squares += float(np.sum(R**2))
@@ -176,6 +183,8 @@ class ClosingStage(Stage):
             "missing_share": 1.0 - seen / max(shape[0] * shape[1], 1),
             "residual_rms": float(np.sqrt(squares / max(seen, 1))),
         }
+        if mine is not None:
+            site.figures |= {"unusual_elsewhere_share": unusual / max(seen, 1), "error_ratio": kept_ratio(site.kept)}
 
 
 LOCATIONS = ("centre", "median")  # figures that may be zero, or far from it
@@ -219,14 +228,40 @@ def keep_coefficients(site: StagedSite, U: FloatArray, V: FloatArray) -> None:
     site.kept.update(arrays)
 
 
-def _scored(plan: ClosingPlan, M: FloatArray, block: ResultBlock, scan: InstrumentScan) -> ResultBlock:
-    """The block with its scores, and with outliers by the null where the fit's own are not exact; `scan` sees it."""
+def carried_by_enough(consensus: Consensus) -> FloatArray:
+    """Orthonormal combinations of the directions that enough sites carry; all, where none is carried by so many or only
+    the aggregator could know. A direction of one site is in several columns of U, so these are no selection."""
+    rank = ClosingPlan.of(consensus.broadcast).rank
+    if CARRIERS not in consensus.memory:
+        return np.eye(rank)
+    values, vectors = np.linalg.eigh(consensus.memory[CARRIERS])
+    enough = values > consensus.memory[WANTED][0] - 0.5
+    return vectors[:, enough] if enough.any() else np.eye(rank)
+
+
+def carrier_notes(consensus: Consensus) -> tuple[str, ...]:
+    """How many sites carry the directions that are not published; only the aggregator knows."""
+    rank = ClosingPlan.of(consensus.broadcast).rank
+    left = rank - carried_by_enough(consensus).shape[1]
+    if not left:
+        return ()
+    carriers = np.sort(np.linalg.eigvalsh(consensus.memory[CARRIERS]))[:left]
+    counts = ", ".join(f"{abs(count):.0f}" for count in carriers)
+    return (f"Left out of the model, because too few sites carry them: {left} of {rank} directions (sites: {counts}).",)
+
+
+def _scored(
+    plan: ClosingPlan, mine: ClosingPlan | None, M: FloatArray, block: ResultBlock, scan: InstrumentScan
+) -> tuple[ResultBlock, int]:
+    """The block with its scores, and with outliers by the null where the fit's own are not exact; and how many entries
+    are unusual for the consortium, and usual here. `scan` sees it."""
     if not plan.has_null:
-        return block
-    scored = score_columns(plan, M, block.L, block.V)
+        return block, 0
+    shared = score_columns(plan, M, block.L, block.V)
+    scored = shared if mine is None else score_columns(mine, M, block.L, block.V)
     scores = ColumnScores(scored.p_value, scored.largest_z, scored.distance)
     scan.add(block.start, M, scored.z)
     if plan.ending is FitEnding.EXACT:
-        return replace(block, scores=scores)
-    S, found = findings_of(scored, M, block.L)
-    return replace(block, S=S, scores=scores, findings=found)
+        return replace(block, scores=scores), 0
+    S, found = findings_of(scored, M, block.L, shared.z)
+    return replace(block, S=S, scores=scores, findings=found), int(np.count_nonzero(shared.flagged & ~scored.flagged))

@@ -17,7 +17,7 @@ from dcfpca.rpca.calibration.normal_scores import SCORES
 from dcfpca.rpca.calibration.sample_test import COUNTS as ODDNESS_COUNTS
 from dcfpca.rpca.calibration.sample_test import count_oddness, fit_sample_null
 from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, TensorMessage, Total
-from dcfpca.rpca.refinement.closing_plan import CHECK, NULL, ClosingPlan, FitEnding
+from dcfpca.rpca.refinement.closing_plan import CHECK, NULL, ClosingPlan, FitEnding, local_rate
 from dcfpca.rpca.refinement.closing_stage import COUNTERS, ClosingStage, results
 from dcfpca.rpca.refinement.identifiability import OUTLYING
 from dcfpca.rpca.refinement.noise_scale import DISTANCE_BINS, count_above, count_sizes, distance_scale
@@ -31,7 +31,6 @@ from dcfpca.rpca.stage_list import StagedSite
 
 COUNTS = 4  # scalars before the distances: columns, entries of L out of range, entries, odd columns
 ODD_SHARE = 0.5  # a column with more of its entries beyond the shoulder of the noise is not explained
-LOCAL_OF_RATE = 20.0  # the local false discovery rate at the cut, over the rate that a spec states of the list
 LEAST_TOLD = 0.2  # of the features have more than few values: else all tell the null
 NEVER = 1e140  # a size that no entry has, and a broadcast can hold: infinite ones are refused
 FAR = 2.0  # an entry of L further than so many reaches from its feature's median is out of range
@@ -44,7 +43,7 @@ class Null(ClosingStage):
         scalars = COUNTS + DISTANCE_BINS.count + ODDNESS_COUNTS + SIZE_BINS.count
         up = Layout(fit.down.rows, 2 * SIZE_BINS.count, scalars)
         super().__init__(NULL, fit, width, up, (CHECK,), bound)
-        self._local, self._least = min(LOCAL_OF_RATE * rate, 0.5), least
+        self._local, self._least = local_rate(rate), least
 
     def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
         """Counts of deviations per feature and side, and of distances within the subspace."""

@@ -114,12 +114,21 @@ def score_columns(plan: ClosingPlan, M: FloatArray, L: FloatArray, V: FloatArray
     return Scored(found.value, z, p, rank, values, sizes > null.cut, distance, largest, of_column)
 
 
-def findings_of(scored: Scored, M: FloatArray, L: FloatArray) -> tuple[scipy.sparse.csc_array, Findings]:
-    """S of columns with the normal part L, which has every flagged entry, and what is found of those."""
+def findings_of(
+    scored: Scored, M: FloatArray, L: FloatArray, consortium_z: FloatArray
+) -> tuple[scipy.sparse.csc_array, Findings]:
+    """S of columns with the normal part L, which has every flagged entry, and what is found of those. Where flags are
+    by a site's own view, `consortium_z` (m × n) has the deviations from what all sites share."""
     columns, rows = np.nonzero(scored.flagged.T)
     S = scipy.sparse.csc_array((M[rows, columns] - L[rows, columns], (rows, columns)), shape=M.shape)
     places = rows, columns
-    return S, Findings(scored.expected[places], scored.z[places], scored.exceeded_by[places], scored.values[rows])
+    return S, Findings(
+        scored.expected[places],
+        scored.z[places],
+        scored.exceeded_by[places],
+        scored.values[rows],
+        consortium_z[places],
+    )
 
 
 def transform_columns(plan: ClosingPlan, M: FloatArray) -> TransformedColumns:

@@ -117,6 +117,8 @@ def _of_the_answer(plan: ClosingPlan, figures: dict[str, float], features: Seque
     worst, odd = int(figures["worst_feature"]), figures["odd_columns"]
     if plan.rank and figures["predicted"] < POOR_PREDICTION:
         yield "the model predicts hidden entries hardly better than medians do, lower the rank"
+    if figures["failing"] > 0.0:
+        yield "models of their own predict the hidden entries of most sites more than twice as well as the shared one"
     if plan.rank and _noiseless(plan) > MANY_NOISELESS:
         yield "most features have no noise left although the data is not exact, lower the rank"
     if figures["flagged"] > MANY_FLAGGED:

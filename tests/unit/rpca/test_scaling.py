@@ -26,7 +26,7 @@ def test_a_flagged_entry_that_equals_the_normal_part_stays_flagged_in_the_datas_
     assert isinstance(stage, InUnits)
     S = scipy.sparse.csc_array((np.array([0.0, 5.0]), (np.array([1, 2]), np.array([0, 1]))), shape=(3, 2))
     one = np.ones(2)
-    found = Findings(expected=one, z=one, values=one, exceeded_by=one)
+    found = Findings(expected=one, z=one, values=one, exceeded_by=one, consortium_z=one)
     inner = ResultBlock(0, np.zeros((3, 2)), S, np.zeros((2, 1)), findings=found)
 
     class Ended:

@@ -58,12 +58,12 @@ def test_a_run_whose_memory_has_another_format_is_paused_and_left_as_it_is(
     store = Store(tmp_path / "store.db")
     run = Run(run_id="r1", created_at=1.0, status=Status.RUNNING)
     store.create_run(run, SPEC.canonical(), "request-1", method_of(SPEC).begin())
-    monkeypatch.setattr("aggregator.store.run_rows.memory_format", lambda spec: "subspace/2")
+    monkeypatch.setattr("aggregator.store.run_rows.memory_format", lambda spec: "subspace/3")
     (held,) = store.read_runs()
     assert isinstance(held, HeldRun)
     assert held.status == "paused"
     assert memory_format(SPEC) in held.reason
-    assert "subspace/2" in held.reason
+    assert "subspace/3" in held.reason
     monkeypatch.undo()
     (served,) = store.read_runs()
     assert isinstance(served, StoredRun)

@@ -85,7 +85,7 @@ def test_without_pyarrow_there_is_csv_and_a_sentence(tmp_path: Path, monkeypatch
 
 
 def test_a_result_without_flags_has_tables_without_lines(tmp_path: Path) -> None:
-    write_flag_tables(tmp_path, replace(known(), entries=FlaggedEntries(*7 * [np.zeros(0, int)])))
+    write_flag_tables(tmp_path, replace(known(), entries=FlaggedEntries(*8 * [np.zeros(0, int)])))
     assert parquet.read_table(tmp_path / "outliers.parquet").num_rows == 0
     assert lines_of(tmp_path / OUTLIERS) == []
 

@@ -1,0 +1,152 @@
+"""The own view of a site: by what its entries are judged that are unusual even here.
+
+It has the form of the shared plan, so that both judge by the same rules. Margins, covariance, units and null are the
+shared ones but where the site's own columns clearly speak against them: pooled figures rest on more columns, and a site
+that believed its own chance would accuse its own samples of it. Nothing of it leaves the site.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcfpca.rpca.calibration.calibration import TWO_VALUES, Calibration
+from dcfpca.rpca.calibration.empirical_null import SIZE_BINS, Null, fit_null, pooled
+from dcfpca.rpca.calibration.normal_scores import LEVELS, SCORES
+from dcfpca.rpca.column_blocks import blocks
+from dcfpca.rpca.method import Columns, FloatArray
+from dcfpca.rpca.own_view.own_model import SURE, own_model
+from dcfpca.rpca.refinement.closing_plan import ClosingPlan
+from dcfpca.rpca.refinement.hidden_entries import HiddenColumns
+from dcfpca.rpca.refinement.noise_scale import count_sizes, normal_quantile, quantile
+from dcfpca.rpca.refinement.scoring import expect_entries
+from dcfpca.rpca.stage import Snapshot
+
+SAMPLE = 2000  # columns that tell a site's own figures
+MOSTLY_ONE = 0.5  # of a feature's values at the site: the deviation of its own is zero
+INNER = (LEVELS > 0.1) & (LEVELS < 0.9)  # quantiles that a pattern in a few of the columns does not move
+BETTER = 0.3  # n times the mean square by which quantiles must be nearer to the shared shape than to a line
+UNIT_LEVEL = 0.8
+DIFFERENT = float(np.log(1.25))  # of a unit's logarithm: less is not worth an own one
+FEWEST_ENTRIES = 10
+PRIOR_ENTRIES = 500.0  # that speak for the shared null
+LEAST_TOLD = 0.2  # of the features have more than few values: else all tell the null
+TENSOR, SCALARS = "own/tensor", "own/scalars"  # of a site's own arrays
+
+
+def sample_of(hidden: HiddenColumns) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """The columns that tell a site's own figures, and which of their entries a fit must not know."""
+    M = columns_sample(hidden.columns)
+    mask = np.concatenate([hidden.hidden(*cut)[:, take] for cut, take in _taken(hidden)], axis=1)
+    return M, mask & ~np.isnan(M)
+
+
+def columns_sample(columns: Columns) -> FloatArray:
+    """All columns, or evenly spaced ones where they are many."""
+    return np.concatenate([columns.read(*cut)[:, take] for cut, take in _taken(columns)], axis=1)
+
+
+def _taken(columns: Columns) -> list[tuple[tuple[int, int], slice]]:
+    """Blocks of columns, and which of each are in the sample."""
+    every = -(-columns.shape[1] // SAMPLE)
+    return [(cut, slice(-cut[0] % every, None, every)) for cut in blocks(columns)]
+
+
+def own_plan(plan: ClosingPlan, M: FloatArray, local: float) -> ClosingPlan:
+    """The plan by which a site with these columns judges; `local` is the share of ordinary entries at the cut."""
+    known = plan.calibration
+    assert known is not None  # of a run that has its null
+    few = known.of_few_values | few_values(M)
+    known = replace(known, knots=own_knots(known, M, few), few=few.astype(np.float64))
+    model = own_model(known.model, known.shape.forward(M), plan.rank)
+    found = replace(known, mean=model.centre, factor=model.factor, own=model.own)
+    z = expect_entries(replace(plan, calibration=found), M, M).z
+    found = own_null(found, z, local)
+    return replace(plan, calibration=found, cut=found.cut)
+
+
+def own_null(known: Calibration, z: FloatArray, local: float) -> Calibration:
+    """Units and null from these deviations, with the shared ones as prior."""
+    one, few = np.ones(len(z)), known.of_few_values
+    sides = [count_sizes(np.where(here, np.abs(z), np.nan), one, SIZE_BINS) for here in (z > 0.0, z <= 0.0)]
+    factor = _own_factor(sides[0] + sides[1], 0.5 * (known.above + known.below), few)
+    units = [factor * known.above, factor * known.below]
+    told = ~few if np.mean(~few) >= LEAST_TOLD else np.ones_like(few)
+    counts = sum(pooled(side[told], unit[told]) for side, unit in zip(sides, units, strict=True))
+    null = fit_null(np.asarray(counts) + PRIOR_ENTRIES * _shares(known.null), local)
+    return replace(
+        known, above=units[0], below=units[1], freedom=null.freedom, unit=null.unit, wrong=null.wrong, cut=null.cut
+    )
+
+
+def own_knots(known: Calibration, M: FloatArray, few: NDArray[np.bool_]) -> FloatArray:
+    """The map to normal scores under which a site's values lie straighter: the shared one, or centre and scale alone.
+
+    A tail that others have, or pretend to have, would compress gross errors here.
+    """
+    knots = known.knots.copy()
+    for row in np.flatnonzero(~few & (known.reach == 1.0)):
+        values = M[row, ~np.isnan(M[row])]
+        if values.size < LEVELS.size:
+            continue
+        found = np.quantile(values, LEVELS)
+        straight, bent = (_fitted(shape, found) for shape in (SCORES, known.knots[row]))
+        better = np.mean((found - straight)[INNER] ** 2) - np.mean((found - bent)[INNER] ** 2)
+        slope = (straight[-1] - straight[0]) / (SCORES[-1] - SCORES[0])
+        if better * values.size <= BETTER * slope**2:
+            knots[row] = straight
+    return knots
+
+
+def few_values(M: FloatArray) -> NDArray[np.bool_]:
+    """Which features have few values at this site."""
+    few = np.zeros(len(M), dtype=bool)
+    for row, values in enumerate(M):
+        counts = np.sort(np.unique(values[~np.isnan(values)], return_counts=True)[1])[::-1]
+        few[row] = counts[:1].sum() > MOSTLY_ONE * counts.sum() or counts[:2].sum() > TWO_VALUES * counts.sum()
+    return few
+
+
+def kept_arrays(mine: ClosingPlan, ratio: float) -> dict[str, NDArray[np.generic]]:
+    """The own view, and how much worse the shared model predicts here, as arrays that a site keeps until its result is
+    formed."""
+    assert mine.calibration is not None
+    scalars = np.append(mine.calibration.scalars(), ratio)
+    return {TENSOR: mine.calibration.tensor(), SCALARS: scalars}
+
+
+def kept_view(plan: ClosingPlan, kept: Snapshot) -> ClosingPlan | None:
+    """The own view that a site kept; None if it formed none."""
+    if TENSOR not in kept or plan.calibration is None:
+        return None
+    tensor, scalars = (np.asarray(kept[name], dtype=np.float64) for name in (TENSOR, SCALARS))
+    found = Calibration.of(tensor, scalars[:-1])
+    return replace(plan, calibration=found, cut=found.cut)
+
+
+def kept_ratio(kept: Snapshot) -> float:
+    """How many times worse the shared model predicts hidden entries of this site than one of its own; 0: unknown."""
+    return float(np.asarray(kept[SCALARS], dtype=np.float64)[-1])
+
+
+def _fitted(shape: FloatArray, found: FloatArray) -> FloatArray:
+    """The shape moved and stretched to the inner quantiles."""
+    off = shape - shape[INNER].mean()
+    slope = max(float(off[INNER] @ found[INNER]) / max(float(off[INNER] @ off[INNER]), 1e-300), 0.0)
+    return np.asarray(found[INNER].mean() + slope * off)
+
+
+def _own_factor(counts: FloatArray, shared: FloatArray, few: NDArray[np.bool_]) -> FloatArray:
+    """By what a site's units differ from the shared ones; 1 unless clearly."""
+    entries = np.maximum(counts.sum(axis=1), 1.0)
+    usual = quantile(counts, np.ones(len(counts)), UNIT_LEVEL, SIZE_BINS) / normal_quantile(UNIT_LEVEL)
+    factor = np.maximum(usual, 2.0**-SIZE_BINS.octaves) / np.maximum(shared, np.finfo(np.float64).tiny)
+    clear = np.abs(np.log(factor)) > np.maximum(DIFFERENT, SURE / np.sqrt(entries))
+    return np.where(clear & ~few & (entries >= FEWEST_ENTRIES), factor, 1.0)
+
+
+def _shares(null: Null) -> FloatArray:
+    """The shares of the bins of sizes among ordinary entries."""
+    return np.diff(1.0 - null.tail(np.concatenate([[0.0], SIZE_BINS.edges, [np.inf]])))
