@@ -30,6 +30,7 @@ INNER = (LEVELS > 0.1) & (LEVELS < 0.9)  # quantiles that a pattern in a few of 
 BETTER = 0.3  # n times the mean square by which quantiles must be nearer to the shared shape than to a line
 UNIT_LEVEL = 0.8
 DIFFERENT = float(np.log(1.25))  # of a unit's logarithm: less is not worth an own one
+ONE_SIDED = float(np.log(2.0))  # of the logarithm of one side's unit
 FEWEST_ENTRIES = 10
 PRIOR_ENTRIES = 500.0  # that speak for the shared null
 LEAST_TOLD = 0.2  # of the features have more than few values: else all tell the null
@@ -71,8 +72,7 @@ def own_null(known: Calibration, z: FloatArray, local: float) -> Calibration:
     """Units and null from these deviations, with the shared ones as prior."""
     one, few = np.ones(len(z)), known.of_few_values
     sides = [count_sizes(np.where(here, np.abs(z), np.nan), one, SIZE_BINS) for here in (z > 0.0, z <= 0.0)]
-    factor = _own_factor(sides[0] + sides[1], 0.5 * (known.above + known.below), few)
-    units = [factor * known.above, factor * known.below]
+    units = _own_units(sides[0] + sides[1], (known.above, known.below), few)
     told = ~few if np.mean(~few) >= LEAST_TOLD else np.ones_like(few)
     counts = sum(pooled(side[told], unit[told]) for side, unit in zip(sides, units, strict=True))
     null = fit_null(np.asarray(counts) + PRIOR_ENTRIES * _shares(known.null), local)
@@ -138,13 +138,17 @@ def _fitted(shape: FloatArray, found: FloatArray) -> FloatArray:
     return np.asarray(found[INNER].mean() + slope * off)
 
 
-def _own_factor(counts: FloatArray, shared: FloatArray, few: NDArray[np.bool_]) -> FloatArray:
-    """By what a site's units differ from the shared ones; 1 unless clearly."""
+def _own_units(counts: FloatArray, shared: tuple[FloatArray, FloatArray], few: NDArray[np.bool_]) -> list[FloatArray]:
+    """The shared units of both sides, multiplied by what the site's clearly differ by; a side that is far from what
+    is usual here even then, as no skew makes it, has the site's own."""
     entries = np.maximum(counts.sum(axis=1), 1.0)
     usual = quantile(counts, np.ones(len(counts)), UNIT_LEVEL, SIZE_BINS) / normal_quantile(UNIT_LEVEL)
-    factor = np.maximum(usual, 2.0**-SIZE_BINS.octaves) / np.maximum(shared, np.finfo(np.float64).tiny)
+    usual = np.maximum(usual, 2.0**-SIZE_BINS.octaves)
+    above, below = (np.maximum(side, np.finfo(np.float64).tiny) for side in shared)
+    factor, known = usual / np.sqrt(above * below), ~few & (entries >= FEWEST_ENTRIES)
     clear = np.abs(np.log(factor)) > np.maximum(DIFFERENT, SURE / np.sqrt(entries))
-    return np.where(clear & ~few & (entries >= FEWEST_ENTRIES), factor, 1.0)
+    sides = [side * np.where(known & clear, factor, 1.0) for side in (above, below)]
+    return [np.where(known & (np.abs(np.log(side / usual)) > ONE_SIDED), usual, side) for side in sides]
 
 
 def _shares(null: Null) -> FloatArray:
