@@ -40,11 +40,12 @@ LEAST = 1e-8  # of the largest eigenvalue
 def own_model(shared: ScoreModel, scores: FloatArray, rank: int) -> ScoreModel:
     """The model of a site with these scores (m × n, NaN: unobserved)."""
     directions = min(len(scores), scores.shape[1] // COLUMNS_EACH)
+    offset = _own_offset(shared, scores)
     if directions == 0:
-        return replace(shared, centre=shared.centre + _own_offset(shared, scores))
+        return replace(shared, centre=shared.centre + offset)
     alone = model_alone(scores, shared.few, rank)
     # All centres or none: the chance of own ones goes along the directions, and some alone would break relations.
-    centre = alone.centre if directions == len(scores) else shared.centre + _own_offset(shared, scores)
+    centre = alone.centre if offset.any() and directions == len(scores) else shared.centre + offset
     covariance = _adapted(covariance_of(alone), covariance_of(shared), directions, scores.shape[1])
     return _from_covariance(centre, covariance, shared.few)
 
