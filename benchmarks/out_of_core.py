@@ -147,7 +147,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "load_average": os.getloadavg(),
     }
     if options.finish:
-        report |= finish(path, spec, site, consensus, columns.shape[1])
+        report |= finish(path, spec, site, consensus, columns)
     return report
 
 
@@ -156,7 +156,7 @@ def save(path: Path, site: Site) -> None:
     atomic_write(path, lambda file: write_arrays(file, site.snapshot()))
 
 
-def finish(path: Path, spec: Any, site: Any, consensus: Any, columns: int) -> dict[str, Any]:
+def finish(path: Path, spec: Any, site: Any, consensus: Any, columns: Any) -> dict[str, Any]:
     finding = ResultFacts("run", "site", bytes(32), consensus.round, "", "")
     started = time.perf_counter()
     write_results(path.parent / "results", finding, spec, site, consensus.broadcast, columns)

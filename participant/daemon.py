@@ -181,8 +181,11 @@ class Daemon:
             log("run_not_resumed", level="error", run=row.run_id, reason=str(error), hint=error.hint or None)
 
     async def _watch_approvals(self) -> None:
-        """Poll for approvals, which `dcfpca-participant approve` writes to the state directory, and use them."""
+        """Poll for what people say to waiting runs, which other processes write to the state directory."""
         while True:
+            # First, so that of two people the one who declines is heard.
+            for run_id, reason in self._store.approvals.declined():
+                self._driver(run_id).take(events.Declined(reason))
             for run_id in self._store.approvals.use(time.time_ns() // 1_000_000):
                 log("run_approved", run=run_id)
                 self._driver(run_id).take(events.Approved())

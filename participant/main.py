@@ -179,10 +179,16 @@ def approve(
     as_json: JsonOption = False,
 ) -> None:
     """Approve a run that waits for a person at the site, once. Approvals and their use are in the ledger."""
-    from participant.commands.approve import approval_document, approve_run, show_waiting, waiting_document
+    from participant.commands.approve import (
+        approval_document,
+        approve_run,
+        show_waiting,
+        waiting_document,
+        waiting_runs,
+    )
 
     store, now_ms = _store(config), time.time_ns() // 1_000_000
-    waiting = [row for row in store.runs() if row.status == "waiting"]
+    waiting = waiting_runs(store, now_ms)
     if not run:
         standing = store.approvals.standing(now_ms)
         shown = waiting_document(waiting, standing)
@@ -196,6 +202,55 @@ def approve(
     else:
         although = f", although {'; '.join(reasons)}" if reasons else ""
         say(f"run {run} is approved {approval.describe()}{although}; the daemon enrols within seconds")
+
+
+@app.command()
+def console(
+    config: ConfigOption = Path("participant.toml"),
+    port: Annotated[int, typer.Option(help="The port on this machine's loopback address.", min=1024, max=65535)] = 7481,
+) -> None:
+    """Show proposals, runs, findings and the ledger on a page for the people of this site, and take their decisions."""
+    from importlib.util import find_spec
+
+    if find_spec("starlette") is None or find_spec("uvicorn") is None:
+        raise BadInput("the console needs Starlette and uvicorn", "pip install 'dcfpca[console]'")
+    from participant.console.app import Console
+    from participant.console.app import serve as serve_console
+
+    made = Console(_settings(config), _store(config), port)
+    result(f"open this link, which works once: {made.gate.link}")
+    say("the page is for this machine alone; stop it with Ctrl-C")
+    serve_console(made, port)
+
+
+@app.command()
+def decisions(
+    out: Annotated[Path, typer.Option("--out", help="The file to write: .csv or .parquet.")],
+    config: ConfigOption = Path("participant.toml"),
+) -> None:
+    """Export what was decided about findings: id, feature, value, decision, who, when, note, run."""
+    from participant.findings.decisions import Decisions
+
+    if out.exists() or out.suffix not in (".csv", ".parquet"):
+        raise BadInput(f"{out} exists, or is neither .csv nor .parquet", "name another file")
+    count = Decisions(_database_file(config).parent).export(out)
+    say(f"{count} decisions are in {out}")
+
+
+@app.command()
+def reject(
+    run: Annotated[str, typer.Argument(help="The run to decline.")],
+    by: Annotated[str, typer.Option("--by", help="Who declines; kept in the ledger, and not sent.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Why; the operator reads it.")] = "",
+    config: ConfigOption = Path("participant.toml"),
+) -> None:
+    """Decline a run that waits for a person at the site. Who and why is in the ledger."""
+    from participant.commands.approve import decline_run, waiting_runs
+
+    store, now_ms = _store(config), time.time_ns() // 1_000_000
+    run = find_run(run, [row.run_id for row in reversed(waiting_runs(store, now_ms))])
+    said = decline_run(store, run, by, reason, now_ms)
+    say(f"run {run} is declined; the daemon tells the operator within seconds: {said}")
 
 
 @app.command()

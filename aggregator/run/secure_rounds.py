@@ -113,7 +113,7 @@ class SecureRounds:
     def updates_lost(self, run: Run, event: events.UpdatesLost) -> Step:
         """Await the lost updates again in the same attempt, also in a paused run: their members send the same bytes."""
         attempt = run.attempt
-        if attempt is None or attempt.ref != event.ref:
+        if run.status.over or attempt is None or attempt.ref != event.ref:
             return run, ()
         kept = {name: sha256 for name, sha256 in attempt.updates.items() if name not in event.participants}
         tags = {name: tag for name, tag in attempt.tags.items() if name in kept}

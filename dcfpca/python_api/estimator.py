@@ -19,7 +19,7 @@ from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.refinement.closing import with_closing_rounds
 from dcfpca.rpca.refinement.closing_plan import ClosingPlan
 from dcfpca.rpca.refinement.closing_stage import CURVE
-from dcfpca.rpca.refinement.scoring import TransformedColumns, log_p_value, transform_columns
+from dcfpca.rpca.refinement.scoring import TransformedColumns, normality, transform_columns
 from dcfpca.rpca.refinement.verdict import verdict_of
 from dcfpca.rpca.round_limits import automatic_bound
 from dcfpca.rpca.simulate import Simulation, simulate
@@ -133,10 +133,11 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return np.asarray(np.asarray(X) @ self.components_ + self.location_)
 
     def score_samples(self, X: ArrayLike) -> FloatArray:
-        """How normal each sample is: the logarithm of its p-value against the null of the training data."""
+        """How normal each sample is, as a whole or in its worst entries, against the null of the training data: the
+        lower, the less. For ordering samples: it is no probability, as two tests are looked at."""
         check_is_fitted(self)
         X = _validated(self, X, reset=False)
-        return np.concatenate([log_p_value(found.scored, self._plan) for found in self._fitted(X)])
+        return np.concatenate([normality(found.scored, self._plan) for found in self._fitted(X)])
 
     def flag(self, X: ArrayLike) -> NDArray[np.bool_]:
         """Which entries (samples, features) of new data are outliers by the null and the cut of the training data."""

@@ -22,7 +22,7 @@ from dcfpca.errors import BadInput, UnusableState
 if TYPE_CHECKING:
     from scipy import sparse
 
-TEXT_COLUMNS = frozenset({"id", "feature", "flag", "top_features", "kind", "first", "last"})
+TEXT_COLUMNS = frozenset({"id", "feature", "flag", "cause", "top_features", "kind", "first", "last"})
 # The signs that begin a formula in one spreadsheet or another, their full-width forms among them.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20", "'")
 _TRUTH = {"yes": True, "no": False, "true": True, "false": False}

@@ -1,7 +1,8 @@
-"""`dcfpca-participant approve`: lists the runs that wait, and records who approves one and until when."""
+"""`dcfpca-participant approve` and `reject`, and the console: the runs that wait, who approves or declines one."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 
@@ -12,26 +13,52 @@ from participant.state.store import RunRow, Store
 
 _UNIT_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _LONGEST_MS = 366 * _UNIT_MS["d"]
-_LONGEST_NAME = 100
+_LONGEST_NAME, _LONGEST_REASON = 100, 300
 
 
 def approve_run(store: Store, run_id: str, approver: str, expires: str, now_ms: int) -> Approval:
     """Approve a waiting run with the spec it has, until `expires` from now."""
+    approval = Approval(run_id, _waiting(store, run_id).digest, approver_name(approver), now_ms + milliseconds(expires))
+    store.approvals.give(approval, now_ms)
+    return approval
+
+
+def decline_run(store: Store, run_id: str, name: str, reason: str, now_ms: int) -> str:
+    """Decline a waiting run; returns the reason, which is all that the operator is told."""
+    row, said = _waiting(store, run_id), " ".join(reason.split())
+    if not said or len(said) > _LONGEST_REASON or not said.isprintable():
+        hint = "add --reason TEXT; the operator reads it"
+        raise BadInput(f"who declines gives a reason of at most {_LONGEST_REASON} characters", hint)
+    store.approvals.decline(run_id, row.digest, approver_name(name), said, now_ms)
+    return said
+
+
+def waiting_runs(store: Store, now_ms: int) -> list[RunRow]:
+    """The runs that wait for a person; not those whose enrolment has ended, or that were declined."""
+    declined = {run_id for run_id, _ in store.approvals.declined()}
+    rows = [row for row in store.runs() if row.status == "waiting" and row.run_id not in declined]
+    return [row for row in rows if closes_ms(row) > now_ms]
+
+
+def closes_ms(row: RunRow) -> int:
+    """When enrolment in a run ends: nobody tells a site that has not enrolled."""
+    return row.proposed_ms + round(1000 * float(json.loads(row.spec).get("enrol_seconds", 30)))
+
+
+def _waiting(store: Store, run_id: str) -> RunRow:
     row = store.run(run_id)
     if row is None or row.status != "waiting":
         raise Refused(
             f"no run {run_id} waits for approval at this site", "`dcfpca-participant approve` lists those that do"
         )
-    approval = Approval(run_id, row.digest, approver_name(approver), now_ms + milliseconds(expires))
-    store.approvals.give(approval, now_ms)
-    return approval
+    return row
 
 
 def approver_name(text: str) -> str:
     """The approver as the ledger keeps it."""
     name = text.strip()
     if not name:
-        raise BadInput("an approval names who gives it", "add --by NAME")
+        raise BadInput("a decision names who gives it", "add --by NAME")
     if len(name) > _LONGEST_NAME or not name.isprintable():
         raise BadInput(f"--by is a name of at most {_LONGEST_NAME} printable characters", "shorten it")
     return name

@@ -22,6 +22,7 @@ from participant.config import Config
 from participant.data.facts import measure, without_empty_samples
 from participant.data.matrix import select_features
 from participant.data.readers import open_matrix
+from participant.findings.explained import explain_flags
 from participant.results.block_files import write_blocks
 from participant.results.flag_tables import FlaggedResult, significant, tables_entry, write_flag_tables
 from participant.results.manifest import MANIFEST, write_manifest
@@ -92,7 +93,8 @@ def _scored(
 
     flags, scores, _ = write_blocks(target, transformed(), columns.shape, np.ones(judge.plan.rank, dtype=bool))
     assert scores is not None  # every block has them
-    write_flag_tables(target, FlaggedResult(flags, judge.deviation, scores, ids, features, rate))
+    causes = explain_flags(judge, columns, flags, features)
+    write_flag_tables(target, FlaggedResult(flags, judge.deviation, scores, ids, features, rate, causes))
     odd = int(np.count_nonzero(significant(scores.p_value, rate)))
     return {"outliers": flags.off.size, "flagged_samples": odd, "flag_rate": rate}
 

@@ -123,10 +123,10 @@ class LocalWork:
         names = ResultNames(part.features, part.all_ids(), self._services.site.orientation)
         async with self._lock:
             final = await self._consensus(agreed, action.consensus, action.round, final=True)
-            site, count = self._result_site(agreed), part.columns.shape[1]
+            site = self._result_site(agreed)
             try:
                 U = await self._services.engine.run(
-                    lambda: write_results(results, facts, agreed.terms, site, final, count, names)
+                    lambda: write_results(results, facts, agreed.terms, site, final, part.columns, names)
                 )
             except Exception:
                 self._fail()

@@ -7,7 +7,7 @@ CSV, text that begins like one gets a leading apostrophe. Parquet has the text a
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dcfpca.python_api.result_files import escaped_cell
 from dcfpca.rpca.method import ColumnScores, FloatArray, Instrument
+from participant.findings.causes import Cause
 from participant.results.block_files import FlaggedEntries
 
 OUTLIERS, SAMPLES, INSTRUMENTS = "outliers.csv", "samples.csv", "instruments.csv"
@@ -34,6 +35,8 @@ OUTLIER_COLUMNS = {
     "exceeded_by": "double",
     "values": "double",
     "flag": "string",
+    "cause": "string",
+    "corrected": "double",
 }
 SAMPLE_COLUMNS = {
     "id": "string",
@@ -71,6 +74,7 @@ class FlaggedResult:
     ids: Sequence[str]
     features: Sequence[str]
     rate: float  # samples below this false discovery rate are flagged
+    causes: Sequence[Cause | None]  # of every entry
     instruments: Sequence[Instrument] = ()
 
     def sentences(self) -> list[str]:
@@ -88,11 +92,11 @@ def write_flag_tables(target: Path, result: FlaggedResult) -> tuple[str, ...]:
     if result.instruments:
         tables.append((INSTRUMENTS, INSTRUMENT_COLUMNS, _instruments))
     for name, columns, lines in tables:
-        _write_csv(target / name, columns, lines(result))
+        write_csv(target / name, columns, lines(result))
         written.append(name)
         if find_spec("pyarrow") is not None:
             parquet = Path(name).with_suffix(".parquet").name
-            _write_parquet(target / parquet, columns, lines(result))
+            write_parquet(target / parquet, columns, lines(result))
             written.append(parquet)
     return tuple(written)
 
@@ -134,6 +138,8 @@ def _entries(result: FlaggedResult) -> Iterator[Chunk]:
             found.exceeded_by[chosen],
             found.values[chosen],
             np.where(off > 0, "high", "low").tolist(),
+            [cause.sentence if cause else "" for cause in (result.causes[k] for k in chosen)],
+            [cause.corrected if cause else np.nan for cause in (result.causes[k] for k in chosen)],
         ]
 
 
@@ -188,7 +194,7 @@ def _feature(result: FlaggedResult, row: int) -> str:
     return result.features[row] if result.features else str(row)
 
 
-def _write_csv(path: Path, columns: Mapping[str, str], chunks: Iterator[Chunk]) -> None:
+def write_csv(path: Path, columns: Mapping[str, str], chunks: Iterable[Chunk]) -> None:
     """Numbers have six digits, truth is yes or no."""
     texts: dict[str, Callable[[Any], str]] = {
         "double": lambda value: f"{value:.6g}",
@@ -204,7 +210,7 @@ def _write_csv(path: Path, columns: Mapping[str, str], chunks: Iterator[Chunk]) 
             writer.writerows(zip(*cells, strict=True))
 
 
-def _write_parquet(path: Path, columns: Mapping[str, str], chunks: Iterator[Chunk]) -> None:
+def write_parquet(path: Path, columns: Mapping[str, str], chunks: Iterable[Chunk]) -> None:
     """Numbers in full precision, texts as they are."""
     pa, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     schema = pa.schema([(name, getattr(pa, _ARROW[kind])()) for name, kind in columns.items()])

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from dcfpca.atomic_files import atomic_directory, make_directories
 from dcfpca.logs import log
-from dcfpca.rpca.method import Consensus, FloatArray, Outcome
+from dcfpca.rpca.method import Columns, Consensus, FloatArray, Outcome
 from dcfpca.rpca.stage import Site
 from dcfpca.terms import Terms
+from participant.findings.explained import explain_flags
 from participant.results.block_files import SCORES, write_blocks
 from participant.results.flag_tables import FlaggedResult, tables_entry, write_flag_tables
 from participant.results.manifest import ResultFacts, manifest_entries, site_standing, verdict_entry, write_manifest
@@ -43,12 +44,12 @@ def write_results(
     terms: Terms,
     site: Site,
     final: Consensus,
-    columns: int,
+    data: Columns,
     names: ResultNames | None = None,
 ) -> FloatArray:
     """Compute the result from the final consensus, block by block, and write it to `directory`/RUN; returns the U that
-    a later run may begin at."""
-    spec, method = terms.spec, terms.method
+    a later run may begin at. `data` are the columns that `site` has."""
+    spec, method, columns = terms.spec, terms.method, data.shape[1]
     names = names or ResultNames(spec.features)
     make_directories(directory)
     final = replace(final, outcome=next((one for one in Outcome if one.value == facts.outcome), None))
@@ -71,7 +72,10 @@ def write_results(
         verdict = method.verdict(final, spec.features or tuple(names.features))
         manifest["verdict"] = verdict_entry(verdict, facts.outcome, site_standing(judge, site.certificate()))
         if scores and judge:
-            flagged = FlaggedResult(flags, judge.deviation, scores, ids, names.features, spec.flag_rate, instruments)
+            causes = explain_flags(judge, data, flags, names.features)
+            flagged = FlaggedResult(
+                flags, judge.deviation, scores, ids, names.features, spec.flag_rate, causes, instruments
+            )
             manifest["instruments"] = flagged.sentences()
             tables = write_flag_tables(target, flagged)
             files += tables

@@ -101,6 +101,13 @@ class Enrolment:
                 unknown = Reasons() if str(why) in self.asked_because else why.with_advice(_PROPOSE_AGAIN)
                 return self._answer(spec, self._waiting.digest, unknown)
 
+    def decline(self, reason: str) -> Reaction:
+        """Take a person's refusal of the proposal that waits."""
+        if self._waiting is None or self.consent is not None:
+            return Reaction()
+        reasons = Reasons((f"a person at the site declined it: {reason}",))
+        return self._answer(parse_spec(self._waiting.spec), self._waiting.digest, reasons)
+
     def stop_waiting(self) -> None:
         """The run is over; a later approval answers nothing."""
         self._waiting = None

@@ -76,6 +76,13 @@ class Approved:
 
 
 @dataclass(frozen=True, slots=True)
+class Declined:
+    """A person at the site declined the run, with a reason that the operator is told."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Restored:
     """After a restart: the cohort and the key record of a secure run, which may have been computed on other data."""
 
@@ -234,4 +241,4 @@ class TurnedDown:
 SetUpStep = KeyWanted | RosterClosed | SharesRelayed
 Assigned = Proposed | Opened | SetUpStep | StoodBy | Ended | ExportWanted
 Outcome = LocalStep | Answered | RoundRefused | Acknowledged | EndRefused | ResultsWritten | TurnedDown
-Event = Assigned | Approved | Restored | Outcome
+Event = Assigned | Approved | Declined | Restored | Outcome

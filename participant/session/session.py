@@ -38,6 +38,7 @@ from participant.session.events import (
     Acknowledged,
     Answered,
     Approved,
+    Declined,
     Ended,
     EndRefused,
     Event,
@@ -157,6 +158,8 @@ class Session:
                 return self._enrolled(self.enrolment.propose(event))
             case Approved():
                 return self._enrolled(self.enrolment.approve())
+            case Declined():
+                return self.enrolment.decline(event.reason)
             case Restored():
                 if self._run is not None:
                     self._run.restore(event)

@@ -1,8 +1,8 @@
-"""Approvals by people at the site: who agreed to which run, until when, and whether it was used.
+"""What people at the site say to runs: who agreed to which, until when, and whether it was used; and who declined.
 
 An approval is for one run with the spec that the approver saw, by its digest, and is used once: a later run, even with
-the same spec, may expose more together with the earlier one, and is for a person to see. Giving one and using one are
-entries of the ledger.
+the same spec, may expose more together with the earlier one, and is for a person to see. Giving one, using one and
+declining are entries of the ledger.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ import sqlite3
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from participant.state.ledger import APPROVAL, APPROVAL_USED, Item, Ledger
+from participant.state.ledger import APPROVAL, APPROVAL_USED, DECLINED, Item, Ledger
 
 _SELECT = "SELECT id, run_id, digest, approver, expires_ms, used FROM approvals"
 _NEXT_USE = (
     "SELECT runs.run_id, approvals.id FROM runs JOIN approvals USING (run_id, digest)"
     " WHERE runs.status = 'waiting' AND runs.approved = 0 AND used = 0 AND expires_ms > ?"
     " ORDER BY approvals.id LIMIT 1"
+)
+_DECLINED = (
+    "SELECT runs.run_id, ledger.detail FROM runs JOIN ledger ON ledger.run_id = runs.run_id AND ledger.kind = ?"
+    " AND ledger.sha256 = runs.digest WHERE runs.status = 'waiting' GROUP BY runs.run_id"
 )
 
 
@@ -61,6 +65,14 @@ class Approvals:
             pass
         rows = self._database.execute("SELECT run_id FROM runs WHERE status = 'waiting' AND approved != 0")
         return [row[0] for row in rows]
+
+    def decline(self, run_id: str, digest: bytes, name: str, reason: str, at_ms: int) -> None:
+        """Record that a person declines the run with the spec of this digest; only the reason leaves the site."""
+        self._ledger.append(Item(DECLINED, f"by {name}", 0, digest, run_id, detail=reason), at_ms)
+
+    def declined(self) -> list[tuple[str, str]]:
+        """The runs that wait although a person has declined them, with the reason."""
+        return [(run_id, reason) for run_id, reason in self._database.execute(_DECLINED, (DECLINED,))]
 
     def standing(self, now_ms: int) -> list[Approval]:
         """Approvals that were not used and have not expired, oldest first."""

@@ -115,10 +115,18 @@ class Page:
         """Wait in the page until the condition holds; what is there instead is shown when it does not."""
         script = (
             f"new Promise((done) => {{ const end = Date.now() + {seconds * 1000}; const look = () => {{"
-            f"if ({condition}) done(''); else if (Date.now() > end) done(document.body.innerText);"
+            f"if (document.body && ({condition})) done('');"
+            f"else if (Date.now() > end) done(document.body ? document.body.innerText : 'no page');"
             f"else setTimeout(look, 30); }}; look(); }})"
         )
-        instead = self.evaluate(script)
+        while True:
+            try:
+                instead = self.evaluate(script)
+                break
+            except RuntimeError as error:
+                if "navigated" not in str(error) and "context" not in str(error):
+                    raise
+                # The page that was looked at has given way to the next: look there.
         assert not instead, f"not so after {seconds} s: {condition}\n{instead}"
 
     def press(self, key: str, code: int) -> None:

@@ -135,7 +135,9 @@ def transform_columns(plan: ClosingPlan, M: FloatArray) -> TransformedColumns:
     return TransformedColumns(V, L, score_columns(plan, M, L, V))
 
 
-def log_p_value(scored: Scored, plan: ClosingPlan) -> FloatArray:
-    """The logarithm of the columns' p-values, which goes on falling where a p-value is zero in doubles."""
+def normality(scored: Scored, plan: ClosingPlan) -> FloatArray:
+    """How normal columns are, by the worse of two logarithms: of the p-value as a whole, and of Simes' combination of
+    the entries' tails. For ordering only, as it goes on falling where either is zero in doubles."""
+    p = np.minimum(scored.p_value, column_p_value(scored.entry_p_value))
     tail = -0.5 * np.maximum(scored.largest_z**2, scored.distance / plan.distance_scale)
-    return np.where(scored.p_value > SMALLEST_P, np.log(np.maximum(scored.p_value, SMALLEST_P)), tail)
+    return np.where(p > SMALLEST_P, np.log(np.maximum(p, SMALLEST_P)), tail)

@@ -35,7 +35,7 @@ def written(tmp_path: Path) -> Path:
     while consensus.outcome is None:
         consensus = method.advance(consensus, exchange(method, consensus, [site]))
     names = ResultNames(tuple("abcde"), (f"P{k}" for k in range(30)), "samples-in-rows")
-    write_results(tmp_path, FACTS, Terms.of(spec), site, consensus, 30, names)
+    write_results(tmp_path, FACTS, Terms.of(spec), site, consensus, ArrayColumns(M), names)
     return tmp_path / "r1"
 
 

@@ -13,6 +13,7 @@ from scipy import sparse
 
 from dcfpca.python_api.result_files import read_table
 from dcfpca.rpca.method import ColumnScores, ResultBlock
+from participant.findings.causes import Cause
 from participant.results import flag_tables
 from participant.results.block_files import FlaggedEntries, flagged_entries
 from participant.results.flag_tables import (
@@ -23,6 +24,8 @@ from participant.results.flag_tables import (
     tables_entry,
     write_flag_tables,
 )
+
+CAUSES = (None, Cause("decimal", "ten times too large", 53.0))
 
 
 def lines_of(path: Path) -> list[dict[str, str]]:
@@ -36,7 +39,7 @@ def known() -> FlaggedResult:
     S[1, 2], S[0, 0] = 500.0, -4.0
     scores = ColumnScores(np.array([0.01, 0.9, 1e-12]), np.array([4.0, 0.5, 50.0]), np.zeros(3))
     entries = flagged_entries(ResultBlock(0, L, sparse.csc_array(S), np.zeros((3, 0))))
-    return FlaggedResult(entries, np.array([1.0, 10.0]), scores, ("ann", "bob", "cem"), ("age", "chol"), 0.01)
+    return FlaggedResult(entries, np.array([1.0, 10.0]), scores, ("ann", "bob", "cem"), ("age", "chol"), 0.01, CAUSES)
 
 
 def test_each_flagged_entry_is_named_with_what_was_observed_and_expected(tmp_path: Path) -> None:
@@ -45,6 +48,7 @@ def test_each_flagged_entry_is_named_with_what_was_observed_and_expected(tmp_pat
     assert (first["id"], first["feature"], first["observed"], first["expected"]) == ("cem", "chol", "530", "30")
     assert (second["id"], second["feature"], float(second["z"])) == ("ann", "age", -4.0)
     assert (first["flag"], second["flag"]) == ("high", "low")
+    assert (first["cause"], first["corrected"], second["cause"]) == ("ten times too large", "53", "")
     samples = lines_of(tmp_path / SAMPLES)
     assert [(line["id"], line["flagged"], line["top_features"]) for line in samples] == [
         ("cem", "yes", "chol"),

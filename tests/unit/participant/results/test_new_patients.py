@@ -41,7 +41,7 @@ def _finished(directory: Path, spec: RunSpec, M: FloatArray) -> Config:
     sites, consensus = [method.site(ArrayColumns(own)) for own in (M[:, :400], M[:, 400:])], method.begin()
     while consensus.outcome is None:
         consensus = method.advance(consensus, exchange(method, consensus, sites))
-    write_results(directory / "results", FACTS, Terms.of(spec), sites[0], consensus, 400)
+    write_results(directory / "results", FACTS, Terms.of(spec), sites[0], consensus, ArrayColumns(M[:, :400]))
     tables = {
         "identity": {"ca": directory, "cert": directory, "key": directory},
         "data": {"path": directory},
@@ -67,7 +67,7 @@ def test_an_impossible_cholesterol_and_age_are_found_and_a_clean_patient_is_not(
         p = scores["p_value"]
     assert len(lines) == 2
     # A single entry is judged by itself; it makes its sample odder, but does not condemn it.
-    assert all(float(line.split(",")[6]) < 1e-6 for line in lines)
+    assert all(abs(float(line.split(",")[5])) > 8.0 for line in lines), "z"
     assert p[0] < p[2]
     assert p[1] < p[2]
     assert p[2] > 0.01
@@ -82,7 +82,10 @@ def test_the_estimator_and_the_command_give_the_same_numbers(tmp_path: Path) -> 
     transform(config, "run-1", tmp_path / "new.npy", tmp_path / "out")
     model = RobustPCA(rank=2, max_iter=100).fit(M.T)
     with np.load(tmp_path / "out" / "scores.npz") as scores:
-        np.testing.assert_allclose(np.exp(model.score_samples(new.T)), scores["p_value"], rtol=1e-5, atol=1e-12)
+        whole, worse = scores["p_value"], np.exp(model.score_samples(new.T))
+    # The estimator orders by the worse of the sample as a whole, which the command states, and of its entries.
+    assert (worse <= whole * (1.0 + 1e-5)).all()
+    assert np.isclose(worse, whole, rtol=1e-5, atol=0.0).any()
     L = np.load(tmp_path / "out" / "L.npy")
     np.testing.assert_allclose(model.inverse_transform(model.transform(new.T)).T, L, rtol=1e-6, atol=1e-6)
 

@@ -60,7 +60,7 @@ def test_the_manifest_of_a_scaled_run_says_how_to_read_it(tmp_path: Path) -> Non
     site, consensus = method.site(ArrayColumns(matrix)), method.begin()
     while consensus.outcome is None:
         consensus = method.advance(consensus, exchange(method, consensus, [site]))
-    write_results(tmp_path, FACTS, Terms.of(spec), site, consensus, 30)
+    write_results(tmp_path, FACTS, Terms.of(spec), site, consensus, ArrayColumns(matrix))
     folder = tmp_path / FACTS.run_id
     manifest = json.loads((folder / "manifest.json").read_text())
     assert {"centre.npy", "scale.npy"} < set(manifest["files"])

@@ -45,7 +45,7 @@ def finished(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, RunS
     site, consensus = method.site(ArrayColumns(M)), method.begin()
     while consensus.outcome is None:
         consensus = method.advance(consensus, exchange(method, consensus, [site]))
-    write_results(tmp_path / "results", FACTS, Terms.of(spec), site, consensus, 80)
+    write_results(tmp_path / "results", FACTS, Terms.of(spec), site, consensus, ArrayColumns(M))
     return tmp_path / "results", spec, M
 
 
@@ -88,7 +88,7 @@ def test_the_tables_of_flags_are_made_from_memory(tmp_path: Path, monkeypatch: p
 
     for library, name in ((np, "load"), (sparse, "load_npz"), (Path, "read_text")):
         monkeypatch.setattr(library, name, refuse)
-    write_results(tmp_path, FACTS, Terms.of(spec), site, consensus, 80)
+    write_results(tmp_path, FACTS, Terms.of(spec), site, consensus, ArrayColumns(M))
     monkeypatch.undo()
     result = read_result(tmp_path / "run-1")
     lines = list(result.outlier_table().rows())
@@ -141,7 +141,7 @@ def test_transform_cleans_columns_that_were_not_in_the_run(tmp_path: Path) -> No
     site, consensus = method.site(ArrayColumns(M[:, :90])), method.begin()
     while consensus.outcome is None:
         consensus = method.advance(consensus, exchange(method, consensus, [site]))
-    write_results(tmp_path / "results", FACTS, Terms.of(spec), site, consensus, 90)
+    write_results(tmp_path / "results", FACTS, Terms.of(spec), site, consensus, ArrayColumns(M[:, :90]))
     np.save(tmp_path / "new.npy", M[:, 90:])
     config = config_of(tmp_path, tmp_path / "results")
     report = transform(config, "run-1", tmp_path / "new.npy", tmp_path / "out")

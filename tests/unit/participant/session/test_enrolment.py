@@ -53,6 +53,16 @@ def test_approval_is_awaited_and_then_given_once() -> None:
     assert kinds(session.handle(events.Approved())) == []
 
 
+def test_what_a_person_declines_is_refused_with_the_reason_and_not_taken_up_again() -> None:
+    session = session_of(manual_approval=True)
+    assert kinds(session.handle(events.Declined("too early"))) == []
+    session.handle(events.Proposed(spec_of().canonical(), spec_of().digest()))
+    (answer,) = session.handle(events.Declined("no ethics vote")).actions
+    assert isinstance(answer, actions.Consent)
+    assert (answer.accept, answer.reasons) == (False, ("a person at the site declined it: no ethics vote",))
+    assert kinds(session.handle(events.Approved())) == []
+
+
 def test_the_spec_cannot_be_changed_while_a_person_is_asked_to_approve_it() -> None:
     session, shown, other = session_of(manual_approval=True), spec_of(), spec_of(rounds=7)
     session.handle(events.Proposed(shown.canonical(), shown.digest()))

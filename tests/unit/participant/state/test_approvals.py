@@ -10,7 +10,15 @@ import pytest
 
 from dcfpca.errors import BadInput, Refused
 from dcfpca.spec import RunSpec
-from participant.commands.approve import approve_run, approver_name, milliseconds, show_waiting, waiting_document
+from participant.commands.approve import (
+    approve_run,
+    approver_name,
+    decline_run,
+    milliseconds,
+    show_waiting,
+    waiting_document,
+    waiting_runs,
+)
 from participant.session import Consent
 from participant.state.ledger import Item, verify
 from participant.state.store import Store
@@ -60,6 +68,34 @@ def test_an_approval_is_for_one_run_and_no_other_with_the_same_spec(store: Store
     assert store.approvals.use(21) == []
     used = [entry for entry in store.ledger.entries() if entry.item.kind == "approval used"]
     assert [entry.item.run_id for entry in used] == ["run-1"]
+
+
+def test_who_declines_and_why_is_in_the_ledger_and_reaches_the_daemon_until_it_has_answered(store: Store) -> None:
+    wait(store, "run-1", 1)
+    assert decline_run(Store(store.directory), "run-1", "Ada", " no  purpose\n", 2) == "no purpose"
+    assert store.approvals.declined() == [("run-1", "no purpose")]
+    assert waiting_runs(store, 3) == []
+    (entry,) = store.ledger.entries()
+    assert (entry.item.kind, entry.item.shape, entry.item.detail) == ("declined", "by Ada", "no purpose")
+    store.save_consent("run-1", Consent(SPEC, SPEC.digest(), False, ("no purpose",), False), 4)
+    assert store.approvals.declined() == []
+    with pytest.raises(Refused, match="no run run-1 waits"):
+        decline_run(store, "run-1", "Ada", "again", 5)
+
+
+def test_a_refusal_without_a_reason_or_a_name_is_not_recorded(store: Store) -> None:
+    wait(store, "run-1", 1)
+    for name, reason in (("Ada", " "), ("", "why"), ("Ada", "x" * 301)):
+        with pytest.raises(BadInput):
+            decline_run(store, "run-1", name, reason, 2)
+    assert list(store.ledger.entries()) == []
+
+
+def test_a_run_whose_enrolment_has_ended_does_not_wait_any_more(store: Store) -> None:
+    wait(store, "run-1", 1)
+    closes = 1 + 1000 * round(SPEC.enrol_seconds)
+    assert [row.run_id for row in waiting_runs(store, closes - 1)] == ["run-1"]
+    assert waiting_runs(store, closes) == []
 
 
 def test_giving_and_using_are_in_the_ledger_with_the_name_the_expiry_and_the_count(store: Store) -> None:

@@ -1,0 +1,186 @@
+"""The routes of the console, and its server on loopback."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from importlib.resources import files as package_files
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from dcfpca.errors import DcfpcaError
+from participant.commands.approve import approve_run, decline_run, waiting_runs
+from participant.config import Config
+from participant.console import pages
+from participant.console.gate import Form, Gate, Session
+from participant.findings.decisions import Decision, Decisions, Place
+from participant.findings.worklist import Finding, matching, read_worklist
+from participant.results.reading import read_manifests
+from participant.state.ledger import verify
+from participant.state.store import Store
+
+RUNS_REFRESH = 5
+_KEYS = {
+    "size": lambda one: -abs(one.z),
+    "sample": lambda one: (one.sample, one.feature),
+    "feature": lambda one: (one.feature, one.sample),
+    "cause": lambda one: (not one.cause, one.cause, -abs(one.z)),
+}
+
+
+class Console:
+    """The console of one site; it reads and writes the site's state beside a running daemon."""
+
+    def __init__(self, config: Config, store: Store, port: int) -> None:
+        self._config, self._store, self.gate = config, store, Gate(port)
+        self._decisions = Decisions(config.state.dir)
+        self._site = config.identity.cert.stem
+
+    def app(self) -> Starlette:
+        """The application; every route but the way in goes through the gate."""
+        page, post = self.gate.page, self.gate.post
+        return Starlette(
+            routes=[
+                Route("/", self.gate.enter),
+                Route("/style.css", page(_style)),
+                Route("/proposals", page(self.proposals)),
+                Route("/proposals/{run}/approve", post(self.approve), methods=["POST"]),
+                Route("/proposals/{run}/decline", post(self.decline), methods=["POST"]),
+                Route("/runs", page(self.runs)),
+                Route("/findings", page(self.findings), methods=["GET"]),
+                Route("/findings", post(self.decide), methods=["POST"]),
+                Route("/decisions.{kind}", page(self.export)),
+                Route("/ledger", page(self.ledger)),
+                Route("/ledger/verify", post(self.verify), methods=["POST"]),
+            ]
+        )
+
+    async def proposals(self, _: Request, session: Session, note: str = "") -> Response:
+        """The runs that wait for a person."""
+        rows = waiting_runs(self._store, _now_ms())
+        approved = {one.run_id for one in self._store.approvals.standing(_now_ms())}
+        parts = pages.proposals_page([row for row in rows if row.run_id not in approved], session)
+        return self._page("/proposals", parts, note)
+
+    async def approve(self, request: Request, session: Session, form: Form) -> Response:
+        """As `dcfpca-participant approve`."""
+        return await self._answer(request, session, form, declined=False)
+
+    async def decline(self, request: Request, session: Session, form: Form) -> Response:
+        """As `dcfpca-participant reject`."""
+        return await self._answer(request, session, form, declined=True)
+
+    async def _answer(self, request: Request, session: Session, form: Form, *, declined: bool) -> Response:
+        run, name = request.path_params["run"], form.get("name", "")
+        try:
+            if declined:
+                said = decline_run(self._store, run, name, form.get("reason", ""), _now_ms())
+                note = f"Run {run} is declined; the operator is told: {said}"
+            else:
+                approval = approve_run(self._store, run, name, form.get("expires", "7d"), _now_ms())
+                note = f"Run {run} is approved {approval.describe()}; the daemon enrols within seconds."
+            session.name = name.strip()
+        except DcfpcaError as error:
+            note = f"Nothing was done: {error}."
+        return await self.proposals(request, session, note)
+
+    async def runs(self, _: Request, __: Session) -> Response:
+        """What was proposed here and how it went; looks again by itself while a run goes on."""
+        rows, finished = self._store.runs(), {found["run"]: found for found in self._manifests()}
+        parts = pages.runs_page(rows, list(self._store.ledger.entries()), finished)
+        going = any(row.status in ("enrolled", "waiting") for row in rows)
+        return self._page("/runs", parts, refresh=RUNS_REFRESH if going else 0)
+
+    async def findings(self, request: Request, session: Session, note: str = "") -> Response:
+        """The worklist of a run."""
+        given, runs = request.query_params, [found["run"] for found in reversed(self._manifests())]
+        asked = {
+            "q": given.get("q", "")[:200],
+            "run": given.get("run", ""),
+            "show": "open",
+            "sort": "size",
+            "from": "0",
+        }
+        for name, known in (("show", pages.STATES), ("sort", pages.SORTS)):
+            asked[name] = given[name] if given.get(name, "") in known else asked[name]
+        asked["run"] = asked["run"] if asked["run"] in runs else (runs[0] if runs else "")
+        asked["from"] = given["from"] if given.get("from", "").isdecimal() else "0"
+        whole = self._worklist(asked["run"]) if runs else []
+        found = sorted(matching(whole, asked["q"], asked["show"]), key=_KEYS[asked["sort"]])
+        return self._page("/findings", pages.findings_page(found, len(whole), asked, runs, session), note)
+
+    async def decide(self, request: Request, session: Session, form: Form) -> Response:
+        """Keep a decision and show the list again, at the place where it was."""
+        place = Place(form.get("sample", ""), form.get("feature", ""), form.get("value", ""))
+        run, note = form.get("run", ""), form.get("note", "").strip()
+        try:
+            if not any(one.place == place for one in self._worklist(run)):
+                return await self.findings(request, session, "Nothing was kept: that finding is not in the list.")
+            decision = Decision(form.get("verdict", ""), form.get("name", ""), _now_ms(), note, run)
+            self._decisions.decide(place, decision)
+            session.name = decision.name.strip()
+        except DcfpcaError as error:
+            return await self.findings(request, session, f"Nothing was kept: {error}.")
+        back = urlencode({name: form.get(name, "") for name in ("q", "run", "show", "sort", "from")})
+        return RedirectResponse(f"/findings?{back}#f{form.get('place', '0')}", status_code=303)
+
+    async def export(self, request: Request, _: Session) -> Response:
+        """All decisions as a file."""
+        kind = "parquet" if request.path_params["kind"] == "parquet" else "csv"
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / f"decisions.{kind}"
+            self._decisions.export(out)
+            body = out.read_bytes()
+        named = {"Content-Disposition": f'attachment; filename="decisions.{kind}"'}
+        return Response(body, media_type="text/csv" if kind == "csv" else "application/octet-stream", headers=named)
+
+    async def ledger(self, request: Request, session: Session, note: str = "") -> Response:
+        """What left the site."""
+        text = request.query_params.get("q", "")[:200]
+        return self._page("/ledger", pages.ledger_page(list(self._store.ledger.entries()), text, session), note)
+
+    async def verify(self, request: Request, session: Session, _: Form) -> Response:
+        """As `dcfpca-participant ledger --verify`."""
+        try:
+            note = f"The chain of {verify(self._store.ledger.entries())} entries is whole."
+        except DcfpcaError as error:
+            note = f"NOT whole: {error}; {error.hint}."
+        return await self.ledger(request, session, note)
+
+    def _worklist(self, run: str) -> list[Finding]:
+        """Of a run that has a result; `run` comes from a browser and is compared with what is there."""
+        known = {found["run"] for found in self._manifests()}
+        return read_worklist(self._config.results.dir / run, self._decisions.all()) if run in known else []
+
+    def _manifests(self) -> list[dict[str, Any]]:
+        return read_manifests(self._config.results.dir) if self._config.results.dir.exists() else []
+
+    def _page(self, here: str, parts: Sequence[str], note: str = "", refresh: int = 0) -> Response:
+        return HTMLResponse(pages.frame(self._site, here, parts, note, refresh))
+
+
+async def _style(_: Request, __: Session) -> Response:
+    """The style of reports, and what forms need."""
+    sheets = [("dcfpca.report", "style.css"), ("participant.console", "console.css")]
+    text = "\n".join(package_files(package).joinpath(name).read_text(encoding="utf-8") for package, name in sheets)
+    return Response(text, media_type="text/css")
+
+
+def serve(console: Console, port: int) -> None:
+    """Serve until interrupted; nothing is logged, the token of the link least of all."""
+    settings = uvicorn.Config(
+        console.app(), host="127.0.0.1", port=port, access_log=False, log_level="warning", server_header=False
+    )
+    uvicorn.Server(settings).run()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

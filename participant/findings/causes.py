@@ -1,0 +1,268 @@
+"""The simplest story that makes a flagged entry ordinary: a decimal shift, a unit, a sign, two features swapped, a code
+for missing, the value of the sample before, or digits transposed. Pure.
+
+Each story says which value was meant. How likely it makes what was found is how likely the model holds that value, and
+for a code or a copy how likely it is to meet that very number. The stories compete with each other and with "none of
+these"; one is told only if it is more likely than all others together by far, and its value is ordinary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from dcfpca.rpca.method import Columns, FloatArray
+
+DECIMAL, UNIT, SIGN, SWAPPED, CODE, COPIED, DIGITS = "decimal", "unit", "sign", "swapped", "code", "copied", "digits"
+KINDS = (DECIMAL, UNIT, SIGN, SWAPPED, CODE, COPIED, DIGITS)
+SHIFTS = {10.0: "ten times too large", 0.1: "ten times too small", 100.0: "a hundred times too large",
+          0.01: "a hundred times too small"}  # fmt: skip
+UNITS = {
+    "in lb instead of kg": (2.20462, 0.0), "in kg instead of lb": (1 / 2.20462, 0.0),
+    "in cm instead of in": (2.54, 0.0), "in in instead of cm": (1 / 2.54, 0.0),
+    "in °F instead of °C": (1.8, 32.0), "in °C instead of °F": (1 / 1.8, -32.0 / 1.8),
+    "in mg/dL instead of mmol/L, as of glucose": (18.016, 0.0),
+    "in mmol/L instead of mg/dL, as of glucose": (1 / 18.016, 0.0),
+    "in mg/dL instead of mmol/L, as of cholesterol": (38.67, 0.0),
+    "in mmol/L instead of mg/dL, as of cholesterol": (1 / 38.67, 0.0),
+}  # fmt: skip
+"""Found = factor · meant + offset."""
+CODES = (9999.0, 999.0, 99.0, 99999.0, -1.0, -9.0, -99.0, -999.0, -9999.0, 0.0)
+ORDINARY = 2.5
+"""|z| of a value that needs no story."""
+NONE_OF_THESE = 0.5
+"""How likely a flagged entry has no such story, before anything is known of it."""
+SURE = 0.8
+MOST_EXPLAINED = 5000
+"""Entries, the furthest off first: each is judged anew with some twenty values."""
+MOST_DIGITS = 8
+_PARTNERS, _SAMPLED, _MOST_DECIMALS = 6, 4096, 6
+_TRIALS, _BATCH, _MOST_JUDGED = 24, 1 << 20, 1 << 28
+"""Trials of an entry, about; entries of trials that are judged at once, and in all."""
+_HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A story of one of KINDS, in words, and the value that was meant; NaN where the story does not tell it."""
+
+    kind: str
+    sentence: str
+    corrected: float = math.nan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flagged:
+    """A flagged entry: its feature, its sample, its value, what was expected there, and how far off it is."""
+
+    row: int
+    column: int
+    observed: float
+    expected: float
+    z: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Feature:
+    """What the values of a feature that are not flagged look like."""
+
+    decimals: int | None  # None: written with more than anybody types
+    least: float
+    counts: Counter[float]
+    total: int
+    deviation: float
+
+    @property
+    def step(self) -> float:
+        """The distance between neighbouring values, in deviations."""
+        return 1e-4 if self.decimals is None else min(10.0**-self.decimals / self.deviation, 1.0)
+
+    def has_step(self, value: float) -> bool:
+        """Whether a value could have been written in this feature."""
+        return self.decimals is None or math.isclose(value, round(value, self.decimals), rel_tol=1e-9, abs_tol=1e-12)
+
+    def share(self, value: float) -> float:
+        """Of its entries that have this very value."""
+        return self.counts[value] / max(self.total, 1)
+
+
+@dataclass(slots=True, eq=False)
+class _Story:
+    cause: Cause
+    log_mass: float  # of what was found, without the model's part
+    values: dict[int, float] = field(default_factory=dict)  # to be judged, by feature; none where nothing is meant
+
+
+def explain(
+    columns: Columns,
+    judge: Callable[[FloatArray], FloatArray],
+    deviation: FloatArray,
+    names: Sequence[str],
+    flagged: Sequence[Flagged],
+) -> list[Cause | None]:
+    """The story of each flagged entry; None where none is likely enough, and beyond MOST_EXPLAINED.
+
+    `judge` gives z for every entry of some columns, `deviation` is one of every feature in its own unit.
+    """
+    rows = columns.shape[0]
+    most = min(MOST_EXPLAINED, max(_MOST_JUDGED // (_TRIALS * rows), 100))
+    chosen = sorted(range(len(flagged)), key=lambda k: -abs(flagged[k].z))[:most]
+    chosen.sort(key=lambda k: flagged[k].column)
+    odd = {(one.row, one.column) for one in flagged}
+    explainer = _Explainer(columns, judge, names, _Features(columns, deviation, flagged), odd)
+    found, at_once = list[Cause | None]([None] * len(flagged)), max(_BATCH // (_TRIALS * rows), 1)
+    for start in range(0, len(chosen), at_once):
+        places = chosen[start : start + at_once]
+        for place, cause in zip(places, explainer.explain([flagged[k] for k in places]), strict=True):
+            found[place] = cause
+    return found
+
+
+class _Features:
+    """The features by number, each looked at when it is first asked for; by the first samples."""
+
+    def __init__(self, columns: Columns, deviation: FloatArray, flagged: Sequence[Flagged]) -> None:
+        rows, count = columns.shape
+        self._M = np.array(columns.read(0, min(count, max(_BATCH // rows, 50), _SAMPLED)), dtype=np.float64)
+        self._deviation, self._known = deviation, dict[int, _Feature]()
+        for one in flagged:
+            if one.column < self._M.shape[1]:
+                self._M[one.row, one.column] = math.nan
+
+    def __getitem__(self, row: int) -> _Feature:
+        if row not in self._known:
+            values = self._M[row][~np.isnan(self._M[row])]
+            self._known[row] = _feature(values, float(self._deviation[row]))
+        return self._known[row]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Explainer:
+    columns: Columns
+    judge: Callable[[FloatArray], FloatArray]
+    names: Sequence[str]
+    features: _Features
+    odd: set[tuple[int, int]]
+
+    def explain(self, entries: Sequence[Flagged]) -> Iterator[Cause | None]:
+        """The stories of some entries, judged together."""
+        samples = {one.column: self._sample(one.column) for one in entries}
+        before = dict(zip(samples, self.judge(np.column_stack(list(samples.values()))).T, strict=True))
+        told = [list(self._stories(one, samples[one.column], before[one.column])) for one in entries]
+        trials = [
+            _with(samples[one.column], story.values)
+            for one, stories in zip(entries, told, strict=True)
+            for story in stories
+            if story.values
+        ]
+        after = iter(self.judge(np.column_stack(trials)).T if trials else ())
+        for one, stories in zip(entries, told, strict=True):
+            judged = [(story, next(after) if story.values else None) for story in stories]
+            yield self._likeliest(one, judged, before[one.column])
+
+    def _sample(self, column: int) -> FloatArray:
+        return np.asarray(self.columns.read(column, column + 1)[:, 0], dtype=np.float64)
+
+    def _stories(self, one: Flagged, sample: FloatArray, z: FloatArray) -> Iterator[_Story]:
+        """Every story that could lead to this value, with how likely it does so."""
+        x, row, own = one.observed, one.row, self.features[one.row]
+        yield from _numeric_stories(x, row, own)
+        if x in CODES and (x < own.least or (x >= 99.0 and not own.counts[x])):
+            yield _Story(Cause(CODE, f"{x:g} stands for missing"), -math.log(len(CODES)))
+        ordinary_above = one.column > 0 and (row, one.column - 1) not in self.odd
+        if ordinary_above and x == self._sample(one.column - 1)[row]:
+            yield _Story(Cause(COPIED, "the value of the sample before"), 0.0)
+        sizes = np.nan_to_num(np.abs(z))
+        partners = [int(k) for k in np.argsort(-sizes)[: _PARTNERS + 1] if k != row and sizes[k] > 2.0]
+        for other in partners:
+            cause = Cause(SWAPPED, f"swapped with {self.names[other]}", float(sample[other]))
+            yield _Story(cause, -math.log(len(partners)), {row: float(sample[other]), other: x})
+
+    def _likeliest(
+        self, one: Flagged, judged: Sequence[tuple[_Story, FloatArray | None]], before: FloatArray
+    ) -> Cause | None:
+        own = self.features[one.row]
+        off = abs(one.observed - one.expected) / own.deviation
+        # A value that is merely extreme lies anywhere, and is written as the others of its feature are.
+        anywhere = own.step / (20.0 * max(off, 1.0)) * (1.0 if own.has_step(one.observed) else 0.1)
+        total = NONE_OF_THESE * max(anywhere, own.share(one.observed))
+        best, most, kinds = None, 0.0, defaultdict[str, float](float)
+        for story, after in judged:
+            mass = (1.0 - NONE_OF_THESE) / len(KINDS) * math.exp(self._log_mass(one, story, after, before))
+            kinds[story.cause.kind] += mass
+            total += mass
+            if mass > most:
+                ordinary = after is None or all(abs(after[row]) <= ORDINARY for row in story.values)
+                best, most = (story.cause if ordinary else None), mass
+        return best if best is not None and kinds[best.kind] >= SURE * total else None
+
+    def _log_mass(self, one: Flagged, story: _Story, after: FloatArray | None, before: FloatArray) -> float:
+        """How likely the story makes what was found, beside what other stories say of the sample's other entries."""
+        found = story.log_mass
+        if after is None:
+            return found
+        for row in story.values:
+            step = self.features[row].step
+            found += _log_mass(after[row], step)
+            if row != one.row:
+                found -= max(_log_mass(before[row], step), math.log(1e-3 * step))
+        return min(found, 50.0)
+
+
+def _numeric_stories(x: float, row: int, own: _Feature) -> Iterator[_Story]:
+    """Those that a number tells by itself: shifted, in another unit, with another sign, with transposed digits."""
+    for factor, words in SHIFTS.items():
+        if x and own.has_step(meant := x / factor):
+            yield _Story(Cause(DECIMAL, words, _tidy(meant, 10)), -math.log(len(SHIFTS)), {row: meant})
+    for words, (factor, offset) in UNITS.items():
+        meant = (x - offset) / factor
+        yield _Story(Cause(UNIT, words, _tidy(meant, 4)), -math.log(len(UNITS) * max(factor, 1.0)), {row: meant})
+    if x:
+        yield _Story(Cause(SIGN, "the sign", -x), 0.0, {row: -x})
+    swaps = list(transposed(x))
+    for meant in swaps:
+        yield _Story(Cause(DIGITS, "digits transposed", meant), -math.log(len(swaps)), {row: meant})
+
+
+def _with(sample: FloatArray, values: dict[int, float]) -> FloatArray:
+    changed = sample.copy()
+    changed[list(values)] = list(values.values())
+    return changed
+
+
+def _log_mass(z: float, step: float) -> float:
+    """Of a value at z on a grid of this step, in deviations."""
+    return -math.inf if math.isnan(z) else min(-0.5 * z * z - _HALF_LOG_TWO_PI + math.log(step), 0.0)
+
+
+def transposed(x: float) -> Iterator[float]:
+    """The numbers that differ from x by two neighbouring digits that changed places; none for a long one."""
+    text = np.format_float_positional(abs(x), trim="-")
+    digits = [k for k, letter in enumerate(text) if letter.isdigit()]
+    if len(digits) > MOST_DIGITS:
+        return
+    for a, b in pairwise(digits):
+        if text[a] != text[b]:
+            swapped = list(text)
+            swapped[a], swapped[b] = text[b], text[a]
+            yield math.copysign(float("".join(swapped)), x)
+
+
+def _tidy(value: float, digits: int) -> float:
+    return float(f"{value:.{digits}g}")
+
+
+def _feature(values: FloatArray, deviation: float) -> _Feature:
+    decimals = next((d for d in range(_MOST_DECIMALS + 1) if _written_with(values, d)), None)
+    least = float(values.min(initial=math.inf))
+    return _Feature(decimals, least, Counter(values.tolist()), values.size, max(deviation, 1e-300))
+
+
+def _written_with(values: FloatArray, decimals: int) -> bool:
+    close = np.isclose(values, np.round(values, decimals), rtol=1e-9, atol=1e-12)
+    return bool(close.mean() >= 0.98) if values.size else True

@@ -1,0 +1,103 @@
+"""The worklist of a run: every flagged entry, and every flagged sample without one, with what people decided about it.
+
+A decision is about a value of a sample: it is found again in later runs by id, feature and value, and ends when the
+value changes. About a sample as a whole it is found again by the id alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dcfpca.python_api.result_files import read_table
+from participant.findings.decisions import Decision, Place
+from participant.results.flag_tables import OUTLIERS, SAMPLES
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A flagged entry, or with an empty `feature` a sample that is flagged as a whole."""
+
+    sample: str
+    feature: str
+    observed: float
+    expected: float
+    z: float
+    exceeded_by: float = math.nan
+    cause: str = ""
+    corrected: float = math.nan
+    decision: Decision | None = None
+
+    @property
+    def place(self) -> Place:
+        """By what a decision is found again; six digits are what every table has."""
+        return Place(self.sample, self.feature, f"{self.observed:.6g}" if self.feature else "")
+
+    @property
+    def words(self) -> str:
+        """What a search looks in."""
+        return f"{self.sample} {self.feature} {self.cause}".lower()
+
+    @property
+    def unusual(self) -> str:
+        """How unusual it is."""
+        if not self.feature:
+            return "unusual as a whole: many entries a little off, or far from the centre"
+        side = "above" if self.z > 0 else "below"
+        times = f"{abs(self.z):.3g}" if abs(self.z) < 1000 else "over 1000"
+        said = f"{times} times the usual deviation {side} what is expected"
+        if math.isnan(self.exceeded_by):
+            return said
+        return f"{said}; at most {self.exceeded_by:.0f} entries of this feature are further off"
+
+    @property
+    def story(self) -> str:
+        """The cause with the value that was meant, if there is one."""
+        if not self.cause or math.isnan(self.corrected):
+            return self.cause
+        return f"{self.cause}: {self.corrected:.6g} was meant"
+
+
+def read_worklist(folder: Path, decided: Mapping[Place, Decision] | None = None) -> list[Finding]:
+    """The findings of a result, the most unusual first; none for a run that ended before it could flag."""
+    if not (folder / OUTLIERS).exists():
+        return []
+    known = decided or {}
+    found = [*_entries(folder), *_samples(folder)]
+    return [_with_decision(one, known) for one in sorted(found, key=lambda one: -abs(one.z))]
+
+
+def _with_decision(one: Finding, known: Mapping[Place, Decision]) -> Finding:
+    return replace(one, decision=known.get(one.place))
+
+
+def _entries(folder: Path) -> Iterator[Finding]:
+    for line in read_table(folder / OUTLIERS).rows():
+        observed, expected, z = (_number(line, name) for name in ("observed", "expected", "z"))
+        beyond, meant = _number(line, "exceeded_by"), _number(line, "corrected")
+        yield Finding(line["id"], line["feature"], observed, expected, z, beyond, line.get("cause", ""), meant)
+
+
+def _samples(folder: Path) -> Iterator[Finding]:
+    for line in read_table(folder / SAMPLES).rows():
+        if line["flagged"] and not line["flagged_entries"]:
+            yield Finding(line["id"], "", math.nan, math.nan, _number(line, "largest_z"))
+
+
+def _number(line: Mapping[str, Any], name: str) -> float:
+    return float(line.get(name, math.nan))  # tables of earlier versions have fewer columns
+
+
+def matching(findings: Sequence[Finding], text: str = "", state: str = "open") -> list[Finding]:
+    """Those that have all words of `text`; `state` is open (not confirmed as real), all, or a verdict."""
+    words = text.lower().split()
+
+    def fits(one: Finding) -> bool:
+        verdict = one.decision.verdict if one.decision else ""
+        wanted = state in ("all", verdict) or (state == "open" and verdict != "real")
+        return wanted and all(word in one.words for word in words)
+
+    return [one for one in findings if fits(one)]

@@ -1,0 +1,220 @@
+"""The console as people use it, in a real browser by keyboard alone, and against those who must not use it."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+
+from dcfpca.python_api.result_files import read_table
+from dcfpca.scaffold.local_consortium import free_ports
+from participant.findings.decisions import Decisions
+from participant.findings.worklist import matching, read_worklist
+from participant.state.ledger import verify
+from participant.state.store import Store
+from tests.support.browser import CHROMIUM, WHY_NOT, Browser, Page, chromium
+from tests.support.console_site import PLANTED, make_site, patients, running_console, write_run
+
+pytestmark = pytest.mark.slow
+needs_browser = pytest.mark.skipif(not CHROMIUM, reason=WHY_NOT)
+Answer = tuple[http.client.HTTPResponse, str]
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_site(tmp_path_factory.mktemp("site"))
+
+
+@pytest.fixture
+def console(template: Path) -> Iterator[tuple[Path, str]]:
+    with running_console(template, free_ports(1)[0]) as link:
+        await_answer(link)
+        yield template.parent, link
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as made:
+        yield made
+
+
+def await_answer(link: str) -> None:
+    """Until the port is open."""
+    where, end = urlsplit(link), time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection((where.hostname, where.port), 1).close()
+            return
+        except OSError:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+
+def ask(link: str, path: str, method: str = "GET", body: str = "", **headers: str) -> Answer:
+    connection = http.client.HTTPConnection("127.0.0.1", urlsplit(link).port or 0, timeout=10)
+    with closing(connection):
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        return answer, answer.read().decode()
+
+
+def entered(link: str) -> dict[str, str]:
+    """The cookie of a session."""
+    answer, _ = ask(link, f"/?{urlsplit(link).query}")
+    return {"Cookie": str(answer.getheader("set-cookie")).partition(";")[0]}
+
+
+def test_nobody_gets_in_without_the_link_and_the_link_works_once(console: tuple[Path, str]) -> None:
+    _, link = console
+    for path in ("/", "/?token=guess", "/proposals", "/findings", "/ledger", "/decisions.csv"):
+        assert ask(link, path)[0].status == 403, path
+    first, _ = ask(link, f"/?{urlsplit(link).query}")
+    cookie = str(first.getheader("set-cookie"))
+    assert first.status == 303
+    assert {"HttpOnly", "SameSite=strict", "Path=/"} <= {part.strip() for part in cookie.split(";")}
+    assert ask(link, f"/?{urlsplit(link).query}")[0].status == 403
+    shown, text = ask(link, "/proposals", Cookie=cookie.partition(";")[0])
+    assert (shown.status, "ACTG autumn" in text) == (200, True)
+    policy = str(shown.getheader("content-security-policy"))
+    assert "default-src 'none'" in policy
+    assert "script" not in policy.replace("default-src", "")
+    assert "<script" not in text
+
+
+def test_another_host_name_another_site_and_a_form_without_its_token_are_refused(console: tuple[Path, str]) -> None:
+    root, link = console
+    cookie = entered(link)
+    assert ask(link, "/proposals", Host="evil.example:80", **cookie)[0].status == 421
+    form = urlencode({"name": "Eve", "expires": "7d"})
+    before = len(list(Store(root / "state").ledger.entries()))
+    assert ask(link, "/proposals/autumn/approve", "POST", form, **cookie)[0].status == 403
+    assert ask(link, "/proposals/autumn/approve", "POST", form + "&csrf=x", **cookie)[0].status == 403
+    csrf = ask(link, "/proposals", **cookie)[1].partition('name="csrf" value="')[2].partition('"')[0]
+    whole = f"{form}&{urlencode({'csrf': csrf})}"
+    foreign = ask(link, "/proposals/autumn/approve", "POST", whole, Origin="http://evil.example", **cookie)
+    assert foreign[0].status == 403
+    assert ask(link, "/proposals/autumn/approve", "GET", **cookie)[0].status == 405
+    assert ask(link, "/findings", "POST", "x" * 100_000, **cookie)[0].status == 403
+    assert len(list(Store(root / "state").ledger.entries())) == before
+
+
+def test_a_decision_about_what_is_not_in_the_list_is_not_kept(console: tuple[Path, str]) -> None:
+    root, link = console
+    cookie = entered(link)
+    csrf = ask(link, "/ledger", **cookie)[1].partition('name="csrf" value="')[2].partition('"')[0]
+    form = {"csrf": csrf, "name": "Ada", "verdict": "real", "run": "../state", "sample": "patient 003"}
+    answer, text = ask(link, "/findings", "POST", urlencode(form), **cookie)
+    assert (answer.status, "Nothing was kept" in text) == (200, True)
+    assert not Decisions(root / "state").all()
+
+
+def tab_to(page: Page, wanted: str, most: int = 80) -> None:
+    """Press Tab until the focus is on what the expression says of `document.activeElement` as `e`."""
+    for _ in range(most):
+        page.press("Tab", 9)
+        if page.evaluate(f"((e) => {wanted})(document.activeElement)"):
+            return
+    raise AssertionError(f"Tab does not lead to {wanted}")
+
+
+def write(page: Page, text: str) -> None:
+    page.ask("Input.insertText", text=text)
+
+
+@needs_browser
+def test_a_steward_approves_declines_decides_and_verifies_by_keyboard_alone(
+    console: tuple[Path, str], browser: Browser
+) -> None:
+    root, link = console
+    page = browser.page(link)
+    page.until("location.pathname === '/proposals'")
+    assert "only the sum over all sites" in page.evaluate("document.body.innerText")
+    tab_to(page, "e.name === 'name' && e.form.action.endsWith('autumn/approve')")
+    write(page, "Ada Byron")
+    tab_to(page, "e.innerText === 'Approve'")
+    page.press("Enter", 13)
+    page.until("document.body.innerText.includes('Run autumn is approved by Ada Byron')")
+    tab_to(page, "e.name === 'reason' && e.form.action.endsWith('winter/decline')")
+    write(page, "no ethics vote")
+    page.press("Enter", 13)
+    page.until("document.body.innerText.includes('Run winter is declined')")
+    tab_to(page, "e.innerText === 'Findings'")
+    page.press("Enter", 13)
+    page.until("location.pathname === '/findings'")
+    first = page.evaluate("[...document.querySelectorAll('.finding')].slice(0, 8).map((e) => e.innerText)")
+    for (sample, feature), (_, said) in PLANTED.items():
+        assert any(sample in one and feature in one and said in one.lower() for one in first), (sample, feature)
+    tab_to(page, "e.type === 'search'")
+    write(page, "patient 041")
+    page.press("Enter", 13)
+    page.until("location.search.includes('041')")
+    assert page.evaluate("document.querySelectorAll('.finding').length") == 1
+    tab_to(page, "e.name === 'note'")
+    write(page, "typed twice")
+    tab_to(page, "e.value === 'error'")
+    page.press("Enter", 13)
+    page.until("document.body.innerText.includes('error, by Ada Byron')")
+    tab_to(page, "e.innerText === 'Ledger'")
+    page.press("Enter", 13)
+    page.until("location.pathname === '/ledger'")
+    tab_to(page, "e.innerText === 'Verify the chain'")
+    page.press("Enter", 13)
+    page.until("/chain of \\d+ entries is whole/.test(document.body.innerText)")
+    entries = list(Store(root / "state").ledger.entries())
+    verify(entries)
+    assert [(one.item.kind, one.item.run_id) for one in entries] == [("approval", "autumn"), ("declined", "winter")]
+
+
+@needs_browser
+def test_what_is_confirmed_as_real_is_not_shown_again_until_its_value_changes(
+    console: tuple[Path, str], browser: Browser
+) -> None:
+    root, link = console
+    page = browser.page(f"{link}")
+    page.until("location.pathname === '/proposals'")
+    page.ask("Page.navigate", url=link.partition("/?")[0] + "/findings?q=patient+017+height")
+    page.until("location.pathname === '/findings' && document.querySelector('.finding')")
+    tab_to(page, "e.name === 'name'")
+    write(page, "Ada")
+    tab_to(page, "e.value === 'real'")
+    page.press("Enter", 13)
+    page.until("document.querySelectorAll('.finding').length === 0 && document.readyState === 'complete'")
+    decided = Decisions(root / "state")
+    exported = root / "decisions.csv"
+    exported.unlink(missing_ok=True)
+    decided.export(exported)
+    assert "real" in read_table(exported)["decision"].tolist()
+    again, M = decided.all(), patients()
+    own = M[:, :200].copy()
+    own[2, 17] = round(float(own[2, 17] / 10.0), 3)
+    write_run(root / "again", "spring", own, M[:, 200:])
+    names = [(one.sample, one.feature) for one in matching(read_worklist(root / "again" / "results" / "spring", again))]
+    assert ("patient 017", "height") not in names
+    own[2, 17] = 18.0
+    write_run(root / "changed", "spring", own, M[:, 200:])
+    found = matching(read_worklist(root / "changed" / "results" / "spring", again))
+    assert ("patient 017", "height") in [(one.sample, one.feature) for one in found]
+
+
+@needs_browser
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [380, 1280])
+def test_no_page_is_cut_off_on_a_phone_or_in_the_dark(
+    console: tuple[Path, str], browser: Browser, width: int, dark: bool, tmp_path: Path
+) -> None:
+    _, link = console
+    page = browser.page(link, width, dark=dark)
+    page.until("location.pathname === '/proposals'")
+    for name in ("proposals", "runs", "findings", "ledger"):
+        page.ask("Page.navigate", url=link.partition("/?")[0] + f"/{name}")
+        page.until(f"location.pathname === '/{name}' && document.readyState === 'complete'")
+        page.screenshot(tmp_path / f"{name}-{width}-{'dark' if dark else 'light'}.png")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+        small = "[...document.querySelectorAll('button, input:not([type=hidden]), select')]"
+        assert page.evaluate(f"{small}.every((e) => e.offsetHeight >= 24)"), name

@@ -1,0 +1,111 @@
+"""Stories of flagged entries: an error of each kind gets that kind and the value that was meant, or none."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dcfpca.rpca.column_blocks import ArrayColumns
+from dcfpca.rpca.method import FloatArray
+from participant.findings.causes import CODE, COPIED, DECIMAL, DIGITS, SIGN, SWAPPED, UNIT, Cause, Flagged, explain
+
+HEIGHT, WEIGHT, SUGAR, DRIFT = range(4)
+NAMES = ("height", "weight", "sugar", "drift")
+CENTRE, NOISE = np.array([172.0, 71.0, 5.4, 14.0]), np.array([3.0, 2.0, 0.2, 1.0])
+PATIENT = 40
+
+
+def patients() -> FloatArray:
+    drawn = CENTRE[:, None] + NOISE[:, None] * np.random.default_rng(3).standard_normal((4, 200))
+    return np.round(drawn, 1)
+
+
+def judge(M: FloatArray) -> FloatArray:
+    """A model in which every feature is independent and normal."""
+    return np.asarray((M - CENTRE[:, None]) / NOISE[:, None])
+
+
+def story(M: FloatArray, row: int, column: int = PATIENT) -> Cause | None:
+    z = judge(M)
+    flagged = [
+        Flagged(int(k), int(n), float(M[k, n]), float(CENTRE[k]), float(z[k, n]))
+        for k, n in np.argwhere(np.abs(z) > 4.5)
+    ]
+    found = explain(ArrayColumns(M), judge, NOISE, NAMES, flagged)
+    told = {(one.row, one.column): cause for one, cause in zip(flagged, found, strict=True)}
+    return told[row, column]
+
+
+@pytest.mark.parametrize(
+    ("row", "meant", "found", "kind"),
+    [
+        (HEIGHT, 171.3, 1713.0, DECIMAL),
+        (HEIGHT, 171.3, 17.13, DECIMAL),
+        (SUGAR, 5.4, 540.0, DECIMAL),
+        (HEIGHT, 171.3, 67.44, UNIT),
+        (SUGAR, 5.4, 97.29, UNIT),
+        (WEIGHT, 70.4, -70.4, SIGN),
+        (HEIGHT, 171.3, 117.3, DIGITS),
+    ],
+)
+def test_the_kind_of_an_error_is_named_with_the_value_that_was_meant(
+    row: int, meant: float, found: float, kind: str
+) -> None:
+    M = patients()
+    M[row, PATIENT] = found
+    cause = story(M, row)
+    assert cause is not None
+    assert cause.kind == kind
+    assert cause.corrected == pytest.approx(meant, rel=2e-3)
+
+
+def test_two_features_that_were_swapped_are_both_named_with_each_others_values() -> None:
+    M = patients()
+    M[[HEIGHT, WEIGHT], PATIENT] = M[[WEIGHT, HEIGHT], PATIENT]
+    for row, other in ((HEIGHT, WEIGHT), (WEIGHT, HEIGHT)):
+        cause = story(M, row)
+        assert cause == Cause(SWAPPED, f"swapped with {NAMES[other]}", M[other, PATIENT])
+
+
+def test_a_code_for_missing_is_named_and_has_no_other_value() -> None:
+    for code in (9999.0, -1.0, 0.0, -99.0):
+        M = patients()
+        M[WEIGHT, PATIENT] = code
+        cause = story(M, WEIGHT)
+        assert cause is not None
+        assert (cause.kind, math.isnan(cause.corrected)) == (CODE, True)
+
+
+def test_a_value_of_the_sample_before_is_named_only_where_it_was_ordinary_there() -> None:
+    M = patients()
+    M[DRIFT, PATIENT - 1] = M[DRIFT, PATIENT] = 23.7  # of two in a row, neither is known to be the copy
+    assert story(M, DRIFT) is None
+
+    def shifted(some: FloatArray) -> FloatArray:
+        """This patient is expected elsewhere than the one before."""
+        return judge(some) - 9.0 * (some[HEIGHT] == 180.0) * (np.arange(4)[:, None] == DRIFT)
+
+    M = patients()
+    M[HEIGHT, PATIENT], M[DRIFT, PATIENT] = 180.0, M[DRIFT, PATIENT - 1]
+    entry = Flagged(DRIFT, PATIENT, float(M[DRIFT, PATIENT]), 23.0, -9.0)
+    (cause,) = explain(ArrayColumns(M), shifted, NOISE, NAMES, [entry])
+    assert cause is not None
+    assert cause.kind == COPIED
+
+
+def test_a_value_that_no_story_makes_ordinary_gets_none() -> None:
+    M = patients()
+    M[HEIGHT, PATIENT] = 131.9
+    assert story(M, HEIGHT) is None
+
+
+def test_features_of_any_number_are_explained_in_batches_in_the_order_of_the_flags() -> None:
+    M = patients()
+    places = [3, 190, 77, 12]
+    for number, column in enumerate(places):
+        M[WEIGHT, column] = -70.4 if number % 2 else 719.0
+    entries = [Flagged(WEIGHT, column, float(M[WEIGHT, column]), 71.0, 99.0) for column in places]
+    found = explain(ArrayColumns(M), judge, NOISE, NAMES, entries)
+    assert [one.kind if one else "" for one in found] == [DECIMAL, SIGN, DECIMAL, SIGN]
