@@ -68,6 +68,7 @@ class Daemon:
         await self._restore()
         tasks = [
             asyncio.ensure_future(connection.watch_credentials(self._site.credentials, self._site.renew)),
+            asyncio.ensure_future(connection.watch_standbys()),
             asyncio.ensure_future(self._watch_approvals()),
             asyncio.ensure_future(self._flush()),
             asyncio.ensure_future(self._follow_revocations()),

@@ -105,9 +105,9 @@ class ServedCertificate:
 class Server:
     """The listening service."""
 
-    def __init__(self, config: Config, registry: RunRegistry, trust: Trust) -> None:
+    def __init__(self, config: Config, registry: RunRegistry, trust: Trust, holds_lease: Callable[[], bool]) -> None:
         self._drain = config.server.drain_seconds
-        self.health = HealthServicer()
+        self.health = _LeasedHealth(holds_lease)
         guard = Guard(trust, config.limits, registry.telemetry, registry.held)
         self.calls = guard.calls
         self._server = new_server(config.limits, [guard])
@@ -165,6 +165,18 @@ class NamedMethods:
 
 
 _NOT_SERVING = health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.NOT_SERVING)
+
+
+class _LeasedHealth(HealthServicer):  # type: ignore[misc]
+    """Never SERVING while another aggregator may hold the lease, whatever was told before this process was paused."""
+
+    def __init__(self, holds_lease: Callable[[], bool]) -> None:
+        super().__init__()
+        self._holds_lease = holds_lease
+
+    async def Check(self, request: Any, context: aio.ServicerContext[Any, Any]) -> Any:  # noqa: N802
+        """Answer a probe."""
+        return await super().Check(request, context) if self._holds_lease() else _NOT_SERVING
 
 
 class StandbyServer:

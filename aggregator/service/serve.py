@@ -73,19 +73,21 @@ async def _serve(config: Config) -> None:
     keeper = LeaseKeeper(lease)
     try:
         database = await _once_there_is_space(lambda: asyncio.to_thread(PostgresDatabase, url, lease.term))
-        await _serve_store(config, Store(config.store.path, database), stopping)
+        await _serve_store(config, Store(config.store.path, database), stopping, lambda: lease.is_held)
     finally:
         await asyncio.to_thread(keeper.release)
     return None
 
 
-async def _serve_store(config: Config, store: Store, stopping: asyncio.Event) -> None:
+async def _serve_store(
+    config: Config, store: Store, stopping: asyncio.Event, holds_lease: Callable[[], bool] = lambda: True
+) -> None:
     trust = Trust(config.server, participants.revoked(store.connection))
     mine = trust.credentials
     check_consortium(store.connection, mine.identity.consortium)
     thread = StoreThread(store, _signer(mine), str(mine.identity))
     registry = RunRegistry(thread, ParticipantDirectory(thread), Telemetry())
-    server = Server(config, registry, trust)
+    server = Server(config, registry, trust, holds_lease)
     await registry.start()
     await server.start()
     await _once_there_is_space(lambda: thread.record("aggregator_started", version=__version__))

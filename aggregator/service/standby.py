@@ -64,8 +64,8 @@ async def _taken(lease: Lease) -> bool:
 class LeaseKeeper:
     """Renews the lease from a thread of its own, so that a busy event loop does not lose it.
 
-    When the lease is lost, or cannot be renewed for as long as it lasts, the process ends at once, as if it had been
-    killed: nothing was acknowledged that is not in the database, and its supervisor starts it again as a standby.
+    When the lease is lost, or cannot be renewed until it is about to run out, the process ends at once, as if it had
+    been killed: nothing was acknowledged that is not in the database, and its supervisor starts it again as a standby.
     A second thread counts the seconds, because a renewal that is never answered does not fail.
     """
 
@@ -92,7 +92,7 @@ class LeaseKeeper:
         """By turns of this thread and not by a clock: a process that was paused may renew, if nobody took over."""
         while not self._stopped.wait(RENEW_SECONDS):
             self._seconds += RENEW_SECONDS
-            if self._seconds > LEASE_SECONDS:
+            if self._seconds >= LEASE_SECONDS - RENEW_SECONDS:  # before another can take it
                 return self._lost(self._trouble)
         return None
 

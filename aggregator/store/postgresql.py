@@ -11,6 +11,8 @@ any more. Reads are not fenced: they show a state that was committed.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import resources
@@ -41,9 +43,9 @@ _SESSION = {
     "keepalives_count": "3",
     "tcp_user_timeout": "4000",
 }
-_SETTINGS = "-c idle_in_transaction_session_timeout=5s -c tcp_keepalives_idle=2 -c tcp_keepalives_interval=1"
+_SETTINGS = "-c idle_in_transaction_session_timeout=3s -c tcp_keepalives_idle=2 -c tcp_keepalives_interval=1"
 
-LEASE_SECONDS = 4.0
+LEASE_SECONDS = 5.0
 RENEW_SECONDS = 1.0
 # A clock that is set back by less costs no more than that much of waiting, and no takeover.
 _LONGEST_SECONDS = 3 * LEASE_SECONDS
@@ -217,22 +219,31 @@ class Lease:
     def __init__(self, url: str, holder: str) -> None:
         self._url, self._me = url, holder
         self._connection: Any = None
+        self._asked_at = -math.inf
         self.term = 0
         self.last_holder = ""
 
+    @property
+    def is_held(self) -> bool:
+        """False from the moment on at which another may hold it, also in a process that was paused until now."""
+        return time.monotonic() - self._asked_at < LEASE_SECONDS
+
     def take(self) -> bool:
         """Take the lease if nobody holds it; raises StoreFailed when the database does not answer."""
+        asked_at = time.monotonic()
         row = self._execute(_TAKE, (self._me, LEASE_SECONDS, _LONGEST_SECONDS)).fetchone()
         if row is None:
             self.last_holder = self.holder()
             return False
-        (self.term,), self.last_holder = row, self._me
+        (self.term,), self.last_holder, self._asked_at = row, self._me, asked_at
         return True
 
     def renew(self) -> None:
         """Keep the lease; raises LeaseLost when another has taken it, StoreFailed when the database does not answer."""
+        asked_at = time.monotonic()
         if self._execute(_RENEW, (LEASE_SECONDS, self.term)).fetchone() is None:
             raise LeaseLost(f"{self.holder()} has taken over")
+        self._asked_at = asked_at
 
     def release(self) -> None:
         """Give the lease back, so that another takes it at once."""

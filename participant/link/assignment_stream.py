@@ -19,13 +19,19 @@ from dcfpca.logs import log
 from dcfpca.pki import Credentials, load_credentials
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.wire.addresses import Address, TlsFiles, diagnose
-from participant.link.calls import Backoff, CredentialsRenewed, Link
+from participant.link.calls import Backoff, Link, StreamReplaced
 
 WATCH_SECONDS = 2.0
 RENAMED = "the new certificate has another name"
 # After a restart or a network failure the aggregator may take this long to notice that the old stream is dead.
 STARTING_RETRY_SECONDS = 15.0
 CONNECTED_RETRY_SECONDS = 120.0
+DIAGNOSIS_SECONDS = 3.0
+"""How long the cause of a failed connection is sought."""
+PROBE_SECONDS = 2.0
+"""How often the standbys are asked whether they serve."""
+STANDBY_SECONDS = 1.0
+"""The same where another address may serve by now: one that hangs would keep the site from it."""
 
 
 class Connection:
@@ -61,12 +67,26 @@ class Connection:
                 )
             except grpc.aio.AioRpcError as error:
                 self._tell(False)
-                failure = await asyncio.to_thread(classify_failure, error, self._link.address, self._files)
+                patience = STANDBY_SECONDS if self._link.has_standby else DIAGNOSIS_SECONDS
+                failure = await asyncio.to_thread(classify_failure, error, self._link.address, self._files, patience)
                 self._stop_or_retry(failure)
                 await self._link.redial()
-            except CredentialsRenewed:
+            except StreamReplaced:
                 self._backoff.reset()
             await self._backoff.wait()
+
+    async def watch_standbys(self) -> None:
+        """Go to a standby as soon as it says that it serves: one that was paused or cut off does not close its streams.
+
+        The standby is asked and not the present aggregator: a slow answer of this one would prove nothing, while only
+        the holder of the lease says that it serves.
+        """
+        while self._link.has_standby:
+            await asyncio.sleep(PROBE_SECONDS)
+            if (address := await self._link.serving_elsewhere(STANDBY_SECONDS)) is not None:
+                log("standby_serves", aggregator=str(address))
+                await self._link.move_to(address)
+        await asyncio.Event().wait()  # without a standby there is nothing to watch
 
     async def watch_credentials(self, current: Credentials, renewed: Callable[[Credentials], None]) -> None:
         """Load certificate, key and CA bundle whenever the files change; unusable ones are logged and not used."""
@@ -159,12 +179,14 @@ class ConnectionFailure:
     error: DcfpcaError
 
 
-def classify_failure(error: grpc.aio.AioRpcError, address: Address, files: TlsFiles) -> ConnectionFailure:
+def classify_failure(
+    error: grpc.aio.AioRpcError, address: Address, files: TlsFiles, seconds: float = DIAGNOSIS_SECONDS
+) -> ConnectionFailure:
     """Classify a failed call. For an unreachable aggregator this opens a connection to find the cause."""
     said = (error.details() or "").partition("\nhint: ")[0]
     match error.code():
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED | grpc.StatusCode.DEADLINE_EXCEEDED:
-            return _unavailable(said, address, files)
+            return _unavailable(said, address, files, seconds)
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
             return ConnectionFailure("overloaded", Recovery.RETRY, Unreachable(f"the aggregator is overloaded: {said}"))
         case grpc.StatusCode.ALREADY_EXISTS:
@@ -192,8 +214,8 @@ def classify_failure(error: grpc.aio.AioRpcError, address: Address, files: TlsFi
             )
 
 
-def _unavailable(said: str, address: Address, files: TlsFiles) -> ConnectionFailure:
-    found = diagnose(address, files)
+def _unavailable(said: str, address: Address, files: TlsFiles, seconds: float) -> ConnectionFailure:
+    found = diagnose(address, files, seconds)
     if isinstance(found, BadIdentity):
         return ConnectionFailure("refused_by_tls", Recovery.FIX_FIRST, found)
     if found is not None:

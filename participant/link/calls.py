@@ -6,10 +6,12 @@ import asyncio
 import math
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from dcfpca.errors import BadMessage
 from dcfpca.pki import Credentials
@@ -72,7 +74,8 @@ TRANSIENT = frozenset(
 _OPTIONS = [
     # The header of a sum carries the method's memory, which in a private run holds the sums of earlier rounds.
     ("grpc.max_receive_message_length", 64 << 20),
-    # An aggregator whose machine or network is gone is noticed after twenty seconds.
+    # An aggregator whose machine or network is gone is noticed after twenty seconds. gRPC pings no more often; where
+    # there is a standby, `Connection.watch_standbys` finds out sooner that it serves.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
@@ -88,8 +91,8 @@ _OPTIONS = [
 ]
 
 
-class CredentialsRenewed(Exception):
-    """The stream was closed by this side, to be opened again with renewed credentials."""
+class StreamReplaced(Exception):
+    """The stream was closed by this side, to be opened again with renewed credentials or at another address."""
 
 
 class Backoff:
@@ -115,9 +118,10 @@ class Link:
     def __init__(self, addresses: str, credentials: Credentials) -> None:
         """`addresses`: HOST:PORT, or several with commas between them, which are tried in turn."""
         self._addresses, self._credentials = Address.parse_all(addresses), credentials
-        self._channel = _channel(self.address, credentials)
+        self._channel = self._dialled(self.address)
         self._stub: Any = stubs.RoundServiceStub(self._channel)
         self._subscription: Any = None
+        self._probes: dict[Address, grpc.aio.Channel] = {}
         self._turns_above, self._whole_bytes = math.inf, 0
 
     @property
@@ -126,13 +130,45 @@ class Link:
         return self._addresses[0]
 
     @property
+    def has_standby(self) -> bool:
+        """Whether there is another address to go to."""
+        return len(self._addresses) > 1
+
+    @property
     def longest_wait(self) -> float:
         """Seconds between two attempts at most; short with several addresses, as a takeover takes but seconds."""
-        return 5.0 if len(self._addresses) == 1 else 1.0
+        return 1.0 if self.has_standby else 5.0
+
+    def _dialled(self, address: Address) -> grpc.aio.Channel:
+        own = self._credentials
+        secrets = grpc.ssl_channel_credentials(own.ca_pem, own.key_pem, own.cert_pem)
+        return grpc.aio.secure_channel(str(address), secrets, options=_OPTIONS)
+
+    async def serving_elsewhere(self, seconds: float) -> Address | None:
+        """Another address than the present one at which an aggregator says within this time that it serves."""
+        for address in self._addresses[1:]:
+            # Kept open: a thousand sites that made a connection for each question would keep a standby busy.
+            if address not in self._probes:
+                self._probes[address] = self._dialled(address)
+            with suppress(grpc.aio.AioRpcError, grpc.aio.UsageError):
+                check = health_pb2_grpc.HealthStub(self._probes[address]).Check
+                answer = await check(health_pb2.HealthCheckRequest(), timeout=seconds)
+                if answer.status == health_pb2.HealthCheckResponse.SERVING:
+                    return address
+        return None
+
+    async def move_to(self, address: Address) -> None:
+        """Go on at this address; calls under way are retried there."""
+        self._addresses = (address, *(other for other in self._addresses if other != address))
+        old = self._replace_channel()
+        if self._subscription is not None:
+            self._subscription.cancel()
+        await old.close(None)
 
     async def renew(self, credentials: Credentials) -> None:
         """Replace the credentials; calls under way are retried over the new connection."""
         self._credentials = credentials
+        await self._close_probes()
         old = self._replace_channel()
         if self._subscription is not None:
             self._subscription.cancel()
@@ -149,13 +185,19 @@ class Link:
             await self._replace_channel().close(None)
 
     def _replace_channel(self) -> grpc.aio.Channel:
-        old, self._channel = self._channel, _channel(self.address, self._credentials)
+        old, self._channel = self._channel, self._dialled(self.address)
         self._stub = stubs.RoundServiceStub(self._channel)
         return old
 
     async def close(self) -> None:
-        """Close the connection."""
+        """Close every connection."""
+        await self._close_probes()
         await self._channel.close(None)
+
+    async def _close_probes(self) -> None:
+        probes, self._probes = self._probes, {}
+        for channel in probes.values():
+            await channel.close(None)
 
     async def subscribe(
         self, hello: pb.SubscribeRequest, connected: Callable[[], None]
@@ -172,7 +214,7 @@ class Link:
         except asyncio.CancelledError:
             if channel is self._channel:
                 raise
-            raise CredentialsRenewed from None
+            raise StreamReplaced from None
         finally:
             # Who answers next may be an older aggregator, which knows neither turns nor updates in one message.
             self._turns_above, self._whole_bytes = math.inf, 0
@@ -342,8 +384,3 @@ def upload_limits_of(metadata: Any) -> tuple[float, int]:
 
 def _number(said: Any) -> int | None:
     return int(said) if isinstance(said, str) and said.isascii() and said.isdecimal() else None
-
-
-def _channel(address: Address, credentials: Credentials) -> grpc.aio.Channel:
-    secrets = grpc.ssl_channel_credentials(credentials.ca_pem, credentials.key_pem, credentials.cert_pem)
-    return grpc.aio.secure_channel(str(address), secrets, options=_OPTIONS)

@@ -53,6 +53,29 @@ def test_the_serving_aggregator_killed_and_its_successor_frozen_change_nothing(
         assert [one.round for one in view.rounds] == list(range(len(view.rounds)))
 
 
+@pytest.mark.timeout(240)
+def test_a_serving_aggregator_that_hangs_is_left_for_the_standby_without_waiting_for_its_connections_to_die(
+    postgresql: Server, tmp_path: Path
+) -> None:
+    with StandbyPair(tmp_path, postgresql.new_database()) as pair:
+        first, second = pair.start("first"), pair.start("second")
+        draw = np.random.default_rng(5)
+        for name in SITES:
+            pair.add_site(name, draw.standard_normal((30, 40)))
+        pair.start_sites(SITES)
+        run_id = pair.propose(**SPEC | {"rounds": 400})
+        first.await_action("consensus_reached", round=3)
+        first.signal(signal.SIGSTOP)
+        # Lease 5 s, poll 0.5, start 1, probe 2, dial 0.5: 9 s. Its connections would die after 20, if it stays stopped.
+        second.await_action("consensus_reached", patience=15.0)
+        for name in SITES:
+            pair.processes[name].await_action("standby_serves")
+        first.signal(signal.SIGCONT)
+        assert first.wait() == 1
+        pair.finish(run_id)
+        check_answer(pair, run_id)
+
+
 def check_health(pair: StandbyPair) -> None:
     """Whoever asks is told which one serves."""
     assert "is serving" in probe(pair.config("first"))

@@ -100,7 +100,7 @@ async def service(
     signer = Signer(lambda data: sign(own.private_key, data), own.certificate.public_bytes(Encoding.DER))
     thread = StoreThread(store, signer, str(own.identity))
     registry = RunRegistry(thread, ParticipantDirectory(thread))
-    server = Server(config, registry, trust)
+    server = Server(config, registry, trust, lambda: True)
     await registry.start()
     await server.start()
     made = Service(root, authority, registry, trust, server, server.port)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -17,7 +18,7 @@ from aggregator.run.state import Run
 from aggregator.service.standby import LeaseKeeper
 from aggregator.store import participants
 from aggregator.store.database import StoreFailed
-from aggregator.store.postgresql import Lease, LeaseLost, PostgresDatabase, connect, prepare
+from aggregator.store.postgresql import LEASE_SECONDS, Lease, LeaseLost, PostgresDatabase, connect, prepare
 from aggregator.store.store import Commit, Store
 from dcfpca.errors import BadInput, UnusableState
 from dcfpca.methods import method_of
@@ -155,6 +156,20 @@ def test_a_server_ends_when_its_renewals_are_never_answered(url: str) -> None:
 def test_a_server_ends_when_the_database_refuses_its_renewals(url: str) -> None:
     with closing(Lease(url, "one")) as lease, connect(url) as other:
         assert ends_of(lease, lambda: other.execute("ALTER TABLE lease RENAME TO gone")) == [1]
+
+
+def test_a_holder_that_was_paused_for_as_long_as_a_lease_lasts_does_not_claim_it(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(Lease(url, "one")) as lease:
+        assert not lease.is_held
+        assert lease.take()
+        assert lease.is_held
+        before = time.monotonic()
+        monkeypatch.setattr("aggregator.store.postgresql.time.monotonic", lambda: before + LEASE_SECONDS)
+        assert not lease.is_held
+        lease.renew()
+        assert lease.is_held, "nobody had taken it meanwhile"
 
 
 def test_a_lease_from_before_the_clock_was_set_back_is_free(url: str, pair: tuple[Lease, Lease]) -> None:
