@@ -149,9 +149,10 @@ def results(
     force: Annotated[bool, typer.Option("--force", help="Replace the report if it exists.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List finished runs and their files."""
+    """Show the verdict and the worst findings of the latest run, and list finished runs and their files."""
     from dcfpca.report.page import write_report
     from participant.commands.results import build_report, results_document, show_results
+    from participant.findings.decisions import known_decisions
     from participant.results.reading import read_manifests
 
     settings = _settings(config)
@@ -167,7 +168,7 @@ def results(
     if as_json:
         print_json(results_document(settings.results.dir, manifests))
     else:
-        show_results(settings.results.dir, manifests)
+        show_results(settings.results.dir, manifests, known_decisions(settings.state.dir))
 
 
 @app.command()
