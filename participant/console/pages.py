@@ -19,7 +19,7 @@ from participant.state.ledger import NOT_SENT, Entry
 from participant.state.store import RunRow
 
 TABS = {"/proposals": "Proposals", "/runs": "Runs", "/findings": "Findings", "/ledger": "Ledger"}
-STATES = {"open": "not real", "all": "all", **{verdict: verdict for verdict in VERDICTS}}
+STATES = {"open": "all but real", "all": "all", **{verdict: verdict for verdict in VERDICTS}}
 SORTS = {"size": "by size", "sample": "by sample", "feature": "by feature", "cause": "by cause"}
 ON_A_PAGE = 100
 
@@ -184,7 +184,7 @@ def ledger_page(entries: Sequence[Entry], text: str, session: Session) -> list[s
     words = text.lower().split()
     fitting = [line for line in lines if all(word in " ".join(line).lower() for word in words)]
     box = f'<label>Search <input type="search" name="q" value="{escape(text)}"></label><button>Show</button>'
-    headings = ("#", "when", "run", "round", "message", "shape", "size", "detail")
+    headings = ("no.", "when", "run", "round", "message", "shape", "size", "detail")
     return [
         _form("/ledger/verify", session, "<button>Verify the chain</button>"),
         f'<form class="search" role="search" action="/ledger">{box}</form>',

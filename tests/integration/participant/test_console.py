@@ -216,6 +216,23 @@ def test_results_begin_with_the_verdict_and_the_worst_by_name(
     assert "a hundred times too large: 15.3 was meant" in table
 
 
+def test_transform_of_tomorrows_samples_ends_with_3_if_one_is_flagged_and_with_0_if_none(
+    template: Path, tmp_path: Path
+) -> None:
+    header, *lines = (template.parent / "data.csv").read_text().splitlines()
+    files = {"odd": lines[:10], "ordinary": lines[5:15]}  # patient 003 has a planted error
+    ended = dict[str, int | str | None]()
+    for name, chosen in files.items():
+        (tmp_path / f"{name}.csv").write_text("\n".join([header, *chosen]) + "\n")
+        options = ["--run", "spring", "--input", str(tmp_path / f"{name}.csv"), "--out", str(tmp_path / name)]
+        with pytest.raises(SystemExit) as exit:
+            main(["transform", "--config", str(template), *options])
+        ended[name] = exit.value.code
+    assert ended == {"odd": 3, "ordinary": 0}
+    (found,) = read_worklist(tmp_path / "odd")
+    assert (found.sample, found.feature, found.cause) == ("patient 003", "weight", "ten times too large")
+
+
 @needs_browser
 def test_the_report_lists_everything_that_is_flagged_and_finds_it_by_id_and_cause(
     template: Path, browser: Browser
