@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, ValidationInfo
 
-from dcfpca.errors import BadInput
+from dcfpca.errors import BadInput, did_you_mean
 
 _TEXTS = {
     "missing": "it is missing",
@@ -43,6 +43,7 @@ _TEXTS = {
     "string_too_long": "it must have at most {max_length} characters",
     "string_too_short": "it must have at least {min_length} characters",
 }
+_NO_SUCH_KEY = ("extra_forbidden", "unexpected_keyword_argument")
 _REMOVED = dict.fromkeys(
     ("dropouts", "threshold", "policy.allow_dropouts", "policy.min_threshold"),
     "there is no such key any more; remove it: a secure run waits for its members",
@@ -96,22 +97,38 @@ def read_config(path: Path, kind: type[Config], service: str) -> Config:
         return kind.model_validate(keys, context={"directory": str(path.resolve().parent)})
     except ValidationError as error:
         hint = f"`dcfpca init {service}` writes an example, docs/configuration.md explains every key"
-        raise BadInput(f"the configuration {path} is not valid: {describe(error)}", hint) from error
+        raise BadInput(f"the configuration {path} is not valid: {describe(error, kind)}", hint) from error
 
 
-def describe(error: ValidationError) -> str:
-    """All errors of a pydantic validation in one line: `key: what is wrong`, separated by `;`."""
+def describe(error: ValidationError, model: type[BaseModel]) -> str:
+    """All errors of a pydantic validation in one line: `key: what is wrong`, separated by `;`; for a key that `model`
+    does not have, also the one that may have been meant."""
+    known = sorted(set(_key_names(model)))
     return "; ".join(
-        _describe_one(item["loc"], item["msg"], item["type"], item.get("ctx", {})) for item in error.errors()
+        _describe_one(item["loc"], item["msg"], item["type"], item.get("ctx", {}), known) for item in error.errors()
     )
 
 
-def _describe_one(loc: tuple[int | str, ...], message: str, kind: str, context: Mapping[str, Any]) -> str:
+def _key_names(model: type[Any]) -> Iterator[str]:
+    """The keys of a table and of the tables in it."""
+    for name, field in getattr(model, "__pydantic_fields__", {}).items():
+        yield name
+        for kind in (field.annotation, *get_args(field.annotation)):
+            if isinstance(kind, type):
+                yield from _key_names(kind)
+
+
+def _describe_one(
+    loc: tuple[int | str, ...], message: str, kind: str, context: Mapping[str, Any], known: Sequence[str]
+) -> str:
     key = ".".join(str(part) for part in loc)
     if kind == "value_error":  # our own words
         text = message.removeprefix("Value error, ")
     elif kind == "extra_forbidden" and key in _REMOVED:
         text = _REMOVED[key]
+    elif kind in _NO_SUCH_KEY:
+        meant = did_you_mean(str(loc[-1]), known)
+        text = f"{_TEXTS[kind]} ({meant})" if meant else _TEXTS[kind]
     elif kind in _TEXTS:
         text = _TEXTS[kind].format(key=key, **context)
     else:

@@ -272,7 +272,8 @@ def parse_spec(data: bytes | dict[str, Any]) -> RunSpec:
     try:
         return RunSpec.model_validate_json(data) if isinstance(data, bytes) else RunSpec.model_validate(data)
     except ValidationError as error:
-        raise BadInput(f"the spec is not valid: {describe(error)}", "correct it and propose the run again") from error
+        sentence = f"the spec is not valid: {describe(error, RunSpec)}"
+        raise BadInput(sentence, "correct it and propose the run again") from error
 
 
 def read_spec_file(path: Path) -> dict[str, Any]:

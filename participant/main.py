@@ -16,7 +16,7 @@ import typer
 from dcfpca import logs
 from dcfpca.errors import BadInput, Refused, UnusableState
 from dcfpca.run_references import find_run
-from dcfpca.text.command_runner import EXIT_CODES, run_command
+from dcfpca.text.command_runner import EXIT_CODES, FOUND, run_command
 from dcfpca.text.console import print_json, result, say
 from dcfpca.version import __version__
 
@@ -149,9 +149,10 @@ def results(
     force: Annotated[bool, typer.Option("--force", help="Replace the report if it exists.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List finished runs and their files."""
+    """Show the verdict and the worst findings of the latest run, and list finished runs and their files."""
     from dcfpca.report.page import write_report
     from participant.commands.results import build_report, results_document, show_results
+    from participant.findings.decisions import known_decisions
     from participant.results.reading import read_manifests
 
     settings = _settings(config)
@@ -167,7 +168,7 @@ def results(
     if as_json:
         print_json(results_document(settings.results.dir, manifests))
     else:
-        show_results(settings.results.dir, manifests)
+        show_results(settings.results.dir, manifests, known_decisions(settings.state.dir))
 
 
 @app.command()
@@ -256,12 +257,14 @@ def reject(
 @app.command()
 def transform(
     run: Annotated[str, typer.Option("--run", help="The finished run whose model to use.")],
-    source: Annotated[Path, typer.Option("--input", help="New columns, in the format and orientation of [data].")],
+    source: Annotated[
+        Path, typer.Option("--input", help="New samples, in a file that lies like the data of this site.")
+    ],
     out: Annotated[Path, typer.Option("--out", help="Directory for L.npy, S.npz, V.npy and scores.npy.")],
     config: ConfigOption = Path("participant.toml"),
     as_json: JsonOption = False,
 ) -> None:
-    """Clean and score new columns with the model of a finished run. No message leaves the site."""
+    """Clean and score new columns with the model of a finished run. Exit code 3 if anything is flagged."""
     from participant.commands.transform import show_transform
     from participant.commands.transform import transform as transform_columns
     from participant.results.reading import read_manifests
@@ -270,6 +273,8 @@ def transform(
     run = _finished(read_manifests(settings.results.dir), run)
     report = transform_columns(settings, run, source, out)
     print_json(report) if as_json else show_transform(report, out)
+    if report["outliers"] or report.get("flagged_samples"):
+        raise typer.Exit(FOUND)
 
 
 def _finished(manifests: Sequence[dict[str, Any]], run: str) -> str:

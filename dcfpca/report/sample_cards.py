@@ -32,7 +32,8 @@ def _card(one: OddSample, found: SiteFigures) -> str:
     names = found.features.names
     lines = "".join(
         f"<li><b>{escape(names[row])}</b>: {number(one.observed[row])}, expected {rounded(one.expected[row])} "
-        f'<span class="off">{noise_text(one.z[row])}</span> {rank_text(one, row, found)}</li>'
+        f'<span class="off">{noise_text(one.z[row])}</span> {rank_text(one, row, found)}'
+        f"{f'<br><b>{escape(one.stories[row])}</b>' if one.stories.get(row) else ''}</li>"
         for row in one.rows[:MOST_ENTRIES]
     )
     more = f"<li>and {len(one.rows) - MOST_ENTRIES} more</li>" if len(one.rows) > MOST_ENTRIES else ""
@@ -69,6 +70,21 @@ def sample_table(found: SiteFigures) -> str:
             f"<td class=n>{len(one.rows)}</td><td>{escape(odd)}</td><td>{rank}</td></tr>"
         )
     head = "<th>sample</th><th></th><th class=n>entries</th><th>what was found</th><th>rank of the first</th>"
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+
+
+def entry_table(found: SiteFigures) -> str:
+    """Everything that is flagged, one line each, for searching."""
+    lines = [
+        f'<tr data-text="{escape(f"{one.sample} {one.feature} {one.story}".lower())}">'
+        f"<td>{escape(one.sample)}</td><td>{escape(one.feature) or 'as a whole'}</td>"
+        f"<td class=n>{number(one.observed) if one.feature else ''}</td>"
+        f"<td class=n>{rounded(one.expected) if one.feature else ''}</td>"
+        f"<td>{escape(one.story)}</td><td>{escape(one.unusual)}</td></tr>"
+        for one in found.listed
+    ]
+    names = ("sample", "measurement", "#found", "#expected", "what may have happened", "how unusual")
+    head = "".join(f"<th class=n>{name[1:]}</th>" if name[0] == "#" else f"<th>{name}</th>" for name in names)
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
 
 

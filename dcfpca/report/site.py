@@ -9,7 +9,7 @@ import numpy as np
 
 from dcfpca.report import png, svg
 from dcfpca.report.page import embedded_script, escape, figure, figures, folded, page, paragraph, section, table
-from dcfpca.report.sample_cards import MOST_CARDS, MOST_LISTED, number, sample_cards, sample_table
+from dcfpca.report.sample_cards import MOST_CARDS, MOST_LISTED, entry_table, number, sample_cards, sample_table
 from dcfpca.report.site_figures import FloatArray, SiteFigures
 from dcfpca.report.svg import CentredBar, Series, Titles
 
@@ -91,9 +91,10 @@ def _samples(found: SiteFigures) -> str:
     if found.drawing == "profile":
         note += " Blue is what was found, grey what was expected."
     rest = f"all {len(found.odd)} as a list" if len(found.odd) < MOST_LISTED else f"the first {MOST_LISTED} as a list"
-    return section(
-        "Who stands out", paragraph(note, "note"), _SEARCH, sample_cards(found), folded(rest, sample_table(found))
-    )
+    every = folded(rest, sample_table(found))
+    if found.listed:
+        every = folded(f"everything that is flagged, {len(found.listed)} lines", entry_table(found))
+    return section("Who stands out", paragraph(note, "note"), _SEARCH, sample_cards(found), every)
 
 
 def _privacy(manifest: Mapping[str, Any]) -> list[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
@@ -28,6 +28,19 @@ class OddSample:
     z: FloatArray  # (observed − expected) over the feature's noise; NaN where unobserved
     exceeded_by: FloatArray  # at most so many values of the feature at all sites are further off; NaN: unknown
     rows: tuple[int, ...]  # flagged, the largest |z| first
+    stories: Mapping[int, str] = field(default_factory=dict)  # what may have happened, by flagged feature
+
+
+@dataclass(frozen=True, slots=True)
+class ListedEntry:
+    """A line of the list of everything that is flagged; without a feature, the sample as a whole."""
+
+    sample: str
+    feature: str
+    observed: float
+    expected: float
+    unusual: str
+    story: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +86,7 @@ class SiteFigures:
     odd: Sequence[OddSample]
     components: Components
     pictures: Pictures
+    listed: Sequence[ListedEntry] = ()  # everything that is flagged; none where no null judged it
     image: tuple[int, int] | None = None  # height and width, where features are the pixels of an image
 
     @property

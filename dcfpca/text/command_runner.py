@@ -13,6 +13,9 @@ from dcfpca.errors import BadInput, DcfpcaError, UnusableState
 DONE, FAILED, MISUSED = 0, 1, 2
 """Exit codes: done; refused or failed; the command line, a configuration, a spec or data must be corrected."""
 
+FOUND = 3
+"""Exit code of a command that was asked to look and has found something, for cron and CI."""
+
 EXIT_CODES = "Exit codes: 0 done, 1 refused or failed, 2 misuse (command line, configuration, spec or data)."
 """The sentence that every command's help shows."""
 

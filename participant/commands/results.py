@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,25 @@ from scipy import sparse
 from dcfpca.errors import BadInput
 from dcfpca.report.sample_cards import MOST_LISTED
 from dcfpca.report.site import site_report
-from dcfpca.report.site_figures import Components, FeatureFigures, FloatArray, OddSample, Pictures, SiteFigures
+from dcfpca.report.site_figures import (
+    Components,
+    FeatureFigures,
+    FloatArray,
+    ListedEntry,
+    OddSample,
+    Pictures,
+    SiteFigures,
+)
 from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.refinement.closing_plan import FitEnding
 from dcfpca.rpca.thresholds import NORMAL_MEDIAN
-from dcfpca.text.console import Json, add_row, say, show, table
+from dcfpca.text.console import Json, add_row, result, say, show, table
 from participant.config import Config
 from participant.data.facts import measure, without_empty_samples
 from participant.data.matrix import Matrix, select_features
 from participant.data.readers import open_matrix
+from participant.findings.decisions import Decision, Place
+from participant.findings.worklist import matching, read_worklist
 from participant.results.block_files import SCORES
 from participant.results.flag_tables import significant
 from participant.results.scoring_model import ScoringModel, load_scoring_model
@@ -90,6 +100,8 @@ def measure_result(config: Config, manifest: dict[str, Any], image: str = "") ->
     noise = _noise(judge, used, L)
     (gaps, pictures), shape = _overview(used, L, noise), _image(image, L.shape[0])
     p_values, flagged = _p_values(directory, L.shape[1], rate)
+    findings = read_worklist(directory)
+    stories = {(one.sample, one.feature): one.story for one in findings}
     return SiteFigures(
         rows=L.shape[0],
         columns=L.shape[1],
@@ -98,7 +110,10 @@ def measure_result(config: Config, manifest: dict[str, Any], image: str = "") ->
         flagged_samples=int(flagged.sum()),
         flag_rate=rate if (directory / SCORES).exists() else None,
         features=_features(used, noise, S, gaps, _values(judge, L.shape[0]), shape),
-        odd=_odd(used, L, S, noise, judge, p_values, flagged),
+        odd=_odd(used, L, S, noise, judge, p_values, flagged, stories),
+        listed=[
+            ListedEntry(one.sample, one.feature, one.observed, one.expected, one.unusual, one.story) for one in findings
+        ],
         components=_components(directory, L.shape[0]),
         pictures=pictures,
         image=shape,
@@ -176,6 +191,7 @@ def _odd(
     judge: ScoringModel | None,
     p_values: FloatArray,
     flagged: np.ndarray[Any, np.dtype[np.bool_]],
+    stories: Mapping[tuple[str, str], str],
 ) -> list[OddSample]:
     """Samples that are flagged or have a flagged entry: the least p-value first, then the largest |z| of an entry."""
     places = np.repeat(np.arange(S.shape[1]), np.diff(S.indptr))
@@ -193,8 +209,10 @@ def _odd(
             expected, z, exceeded_by = scored.expected[:, 0], scored.z[:, 0], scored.exceeded_by[:, 0]
         own = S.indices[S.indptr[column] : S.indptr[column + 1]]
         rows = tuple(int(row) for row in own[np.argsort(-np.abs(z[own]), kind="stable")])
-        name = used.id_at(column) if used.ids else f"sample {used.id_at(column)}"
-        samples.append(OddSample(name, bool(flagged[column]), observed, expected, z, exceeded_by, rows))
+        identifier, known = used.id_at(column), used.features or tuple(map(str, range(len(z))))
+        name = identifier if used.ids else f"sample {identifier}"
+        told = {row: stories.get((identifier, known[row]), "") for row in rows}
+        samples.append(OddSample(name, bool(flagged[column]), observed, expected, z, exceeded_by, rows, told))
     return samples
 
 
@@ -223,17 +241,37 @@ def _size(shape: tuple[int, ...]) -> str:
     return f"{shape[0]} × {shape[1]}"
 
 
+def show_worst(directory: Path, manifest: Mapping[str, Any], decided: Mapping[Place, Decision]) -> None:
+    """The verdict of a run, and the findings that are most unusual; not those that were confirmed as real."""
+    result(f"run {manifest['run']}: {manifest.get('verdict', {}).get('sentence') or manifest['outcome']}")
+    findings = matching(read_worklist(directory / manifest["run"], decided))
+    if not findings:
+        return
+    made = table("sample", "feature", "#found", "#expected", "what may have happened", "decided")
+    for one in findings[:MOST_SHOWN]:
+        figures = (f"{one.observed:.6g}", f"{one.expected:.3g}") if one.feature else ("", "")
+        verdict = one.decision.verdict if one.decision else ""
+        add_row(made, one.sample, one.feature or "as a whole", *figures, one.story, verdict)
+    show(made)
+    if len(findings) > MOST_SHOWN:
+        result(f"and {len(findings) - MOST_SHOWN} more: --report writes all, `dcfpca-participant console` decides them")
+
+
 def results_document(directory: Path, manifests: Sequence[dict[str, Any]]) -> Json:
     """What `results --json` prints."""
     listed = [manifest | {"directory": str(directory / manifest["run"])} for manifest in manifests]
     return {"results": listed}
 
 
-def show_results(directory: Path, manifests: Sequence[dict[str, Any]]) -> None:
-    """What `results` prints."""
+MOST_SHOWN = 10
+
+
+def show_results(directory: Path, manifests: Sequence[dict[str, Any]], decided: Mapping[Place, Decision]) -> None:
+    """What `results` prints: of the latest run the verdict and what is most unusual, then every run with its files."""
     if not manifests:
         say(f"there are no results in {directory} yet")
         return
+    show_worst(directory, manifests[-1], decided)
     made = table("run", "method", "#rounds", "#rank", "outcome", "files")
     for found in manifests:
         where = f"{directory / found['run']}/{{{','.join(found['files'])}}}"

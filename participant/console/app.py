@@ -20,7 +20,7 @@ from dcfpca.errors import DcfpcaError
 from participant.commands.approve import approve_run, decline_run, waiting_runs
 from participant.config import Config
 from participant.console import pages
-from participant.console.gate import Form, Gate, Session
+from participant.console.gate import Form, Gate, Visit
 from participant.findings.decisions import Decision, Decisions, Place
 from participant.findings.worklist import Finding, matching, read_worklist
 from participant.results.reading import read_manifests
@@ -63,22 +63,22 @@ class Console:
             ]
         )
 
-    async def proposals(self, _: Request, session: Session, note: str = "") -> Response:
+    async def proposals(self, _: Request, visit: Visit, note: str = "") -> Response:
         """The runs that wait for a person."""
         rows = waiting_runs(self._store, _now_ms())
         approved = {one.run_id for one in self._store.approvals.standing(_now_ms())}
-        parts = pages.proposals_page([row for row in rows if row.run_id not in approved], session)
+        parts = pages.proposals_page([row for row in rows if row.run_id not in approved], visit)
         return self._page("/proposals", parts, note)
 
-    async def approve(self, request: Request, session: Session, form: Form) -> Response:
+    async def approve(self, request: Request, visit: Visit, form: Form) -> Response:
         """As `dcfpca-participant approve`."""
-        return await self._answer(request, session, form, declined=False)
+        return await self._answer(request, visit, form, declined=False)
 
-    async def decline(self, request: Request, session: Session, form: Form) -> Response:
+    async def decline(self, request: Request, visit: Visit, form: Form) -> Response:
         """As `dcfpca-participant reject`."""
-        return await self._answer(request, session, form, declined=True)
+        return await self._answer(request, visit, form, declined=True)
 
-    async def _answer(self, request: Request, session: Session, form: Form, *, declined: bool) -> Response:
+    async def _answer(self, request: Request, visit: Visit, form: Form, *, declined: bool) -> Response:
         run, name = request.path_params["run"], form.get("name", "")
         try:
             if declined:
@@ -87,19 +87,19 @@ class Console:
             else:
                 approval = approve_run(self._store, run, name, form.get("expires", "7d"), _now_ms())
                 note = f"Run {run} is approved {approval.describe()}; the daemon enrols within seconds."
-            session.name = name.strip()
+            visit.name = name.strip()
         except DcfpcaError as error:
             note = f"Nothing was done: {error}."
-        return await self.proposals(request, session, note)
+        return await self.proposals(request, visit, note)
 
-    async def runs(self, _: Request, __: Session) -> Response:
+    async def runs(self, _: Request, __: Visit) -> Response:
         """What was proposed here and how it went; looks again by itself while a run goes on."""
         rows, finished = self._store.runs(), {found["run"]: found for found in self._manifests()}
         parts = pages.runs_page(rows, list(self._store.ledger.entries()), finished)
         going = any(row.status in ("enrolled", "waiting") for row in rows)
         return self._page("/runs", parts, refresh=RUNS_REFRESH if going else 0)
 
-    async def findings(self, request: Request, session: Session, note: str = "") -> Response:
+    async def findings(self, request: Request, visit: Visit, note: str = "") -> Response:
         """The worklist of a run."""
         given, runs = request.query_params, [found["run"] for found in reversed(self._manifests())]
         asked = {
@@ -115,24 +115,24 @@ class Console:
         asked["from"] = given["from"] if given.get("from", "").isdecimal() else "0"
         whole = self._worklist(asked["run"]) if runs else []
         found = sorted(matching(whole, asked["q"], asked["show"]), key=_KEYS[asked["sort"]])
-        return self._page("/findings", pages.findings_page(found, len(whole), asked, runs, session), note)
+        return self._page("/findings", pages.findings_page(found, len(whole), asked, runs, visit), note)
 
-    async def decide(self, request: Request, session: Session, form: Form) -> Response:
+    async def decide(self, request: Request, visit: Visit, form: Form) -> Response:
         """Keep a decision and show the list again, at the place where it was."""
         place = Place(form.get("sample", ""), form.get("feature", ""), form.get("value", ""))
         run, note = form.get("run", ""), form.get("note", "").strip()
         try:
             if not any(one.place == place for one in self._worklist(run)):
-                return await self.findings(request, session, "Nothing was kept: that finding is not in the list.")
+                return await self.findings(request, visit, "Nothing was kept: that finding is not in the list.")
             decision = Decision(form.get("verdict", ""), form.get("name", ""), _now_ms(), note, run)
             self._decisions.decide(place, decision)
-            session.name = decision.name.strip()
+            visit.name = decision.name.strip()
         except DcfpcaError as error:
-            return await self.findings(request, session, f"Nothing was kept: {error}.")
+            return await self.findings(request, visit, f"Nothing was kept: {error}.")
         back = urlencode({name: form.get(name, "") for name in ("q", "run", "show", "sort", "from")})
         return RedirectResponse(f"/findings?{back}#f{form.get('place', '0')}", status_code=303)
 
-    async def export(self, request: Request, _: Session) -> Response:
+    async def export(self, request: Request, _: Visit) -> Response:
         """All decisions as a file."""
         kind = "parquet" if request.path_params["kind"] == "parquet" else "csv"
         with tempfile.TemporaryDirectory() as folder:
@@ -142,18 +142,18 @@ class Console:
         named = {"Content-Disposition": f'attachment; filename="decisions.{kind}"'}
         return Response(body, media_type="text/csv" if kind == "csv" else "application/octet-stream", headers=named)
 
-    async def ledger(self, request: Request, session: Session, note: str = "") -> Response:
+    async def ledger(self, request: Request, visit: Visit, note: str = "") -> Response:
         """What left the site."""
         text = request.query_params.get("q", "")[:200]
-        return self._page("/ledger", pages.ledger_page(list(self._store.ledger.entries()), text, session), note)
+        return self._page("/ledger", pages.ledger_page(list(self._store.ledger.entries()), text, visit), note)
 
-    async def verify(self, request: Request, session: Session, _: Form) -> Response:
+    async def verify(self, request: Request, visit: Visit, _: Form) -> Response:
         """As `dcfpca-participant ledger --verify`."""
         try:
             note = f"The chain of {verify(self._store.ledger.entries())} entries is whole."
         except DcfpcaError as error:
             note = f"NOT whole: {error}; {error.hint}."
-        return await self.ledger(request, session, note)
+        return await self.ledger(request, visit, note)
 
     def _worklist(self, run: str) -> list[Finding]:
         """Of a run that has a result; `run` comes from a browser and is compared with what is there."""
@@ -167,7 +167,7 @@ class Console:
         return HTMLResponse(pages.frame(self._site, here, parts, note, refresh))
 
 
-async def _style(_: Request, __: Session) -> Response:
+async def _style(_: Request, __: Visit) -> Response:
     """The style of reports, and what forms need."""
     sheets = [("dcfpca.report", "style.css"), ("participant.console", "console.css")]
     text = "\n".join(package_files(package).joinpath(name).read_text(encoding="utf-8") for package, name in sheets)

@@ -1,7 +1,7 @@
 """Who may use the console: whoever has the link that the command printed, once; and only pages of the console itself.
 
 Every user of this machine reaches loopback, and so does every page that a browser here shows. Against the former there
-is the token, which opens one session; against the latter the session's cookie is not sent from other sites, every POST
+is the token, which opens one visit; against the latter the visit's cookie is not sent from other sites, every POST
 has a token that only our own pages know, and names other than loopback's are not answered (DNS rebinding).
 """
 
@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-SESSION_SECONDS = 12 * 3600.0
+VISIT_SECONDS = 12 * 3600.0
 LARGEST_FORM = 64 << 10
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
@@ -27,21 +27,21 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_CLOSED = "This link was used, or the session is over. Start `dcfpca-participant console` again and open its link."
+_CLOSED = "This link was used, or has expired. Start `dcfpca-participant console` again and open its link."
 
 
 @dataclass(slots=True)
-class Session:
+class Visit:
     """One browser; `name` is whoever decided last in it, so that it need not be written each time."""
 
     csrf: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     name: str = ""
-    ends: float = field(default_factory=lambda: time.monotonic() + SESSION_SECONDS)
+    ends: float = field(default_factory=lambda: time.monotonic() + VISIT_SECONDS)
 
 
 Form = Mapping[str, str]
-Page = Callable[[Request, Session], Awaitable[Response]]
-Post = Callable[[Request, Session, Form], Awaitable[Response]]
+Page = Callable[[Request, Visit], Awaitable[Response]]
+Post = Callable[[Request, Visit, Form], Awaitable[Response]]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -51,48 +51,48 @@ class Gate:
     def __init__(self, port: int) -> None:
         self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
         self._cookie = f"dcfpca-console-{port}"  # cookies are shared by all ports of a host
-        self._sessions: dict[str, Session] = {}
+        self._visits: dict[str, Visit] = {}
         self._token = secrets.token_urlsafe(32)
         self.link = f"http://127.0.0.1:{port}/?token={self._token}"
 
     async def enter(self, request: Request) -> Response:
-        """`/`: open a session with the token, which is then used up; or go on with the one that is open."""
+        """`/`: open a visit with the token, which is then used up; or go on with the one that is open."""
         if (refusal := self._misdirected(request)) is not None:
             return refusal
         entered = RedirectResponse("/proposals", status_code=303, headers=HEADERS)
         given = request.query_params.get("token", "")
         if self._token and secrets.compare_digest(given.encode(), self._token.encode()):
             self._token, number = "", secrets.token_urlsafe(32)
-            self._sessions[number] = Session()
+            self._visits[number] = Visit()
             entered.set_cookie(self._cookie, number, httponly=True, samesite="strict", path="/")
             return entered
-        return entered if self._session(request) else _refused(_CLOSED)
+        return entered if self._visit(request) else _refused(_CLOSED)
 
     def page(self, show: Page) -> Endpoint:
-        """A page that is shown to whoever has a session."""
+        """A page that is shown to whoever came in by the link."""
 
         async def answer(request: Request) -> Response:
             if (refusal := self._misdirected(request)) is not None:
                 return refusal
-            if (session := self._session(request)) is None:
+            if (visit := self._visit(request)) is None:
                 return _refused(_CLOSED)
-            return _sealed(await show(request, session))
+            return _sealed(await show(request, visit))
 
         return answer
 
     def post(self, act: Post) -> Endpoint:
-        """A form that a page of this session has sent."""
+        """A form that a page of this visit has sent."""
 
-        async def answer(request: Request, session: Session) -> Response:
+        async def answer(request: Request, visit: Visit) -> Response:
             if (
                 request.headers.get("origin", f"http://{request.headers['host']}")
                 != f"http://{request.headers['host']}"
             ):
                 return _refused("This form was sent by another site.")
             form = await _form(request)
-            if form is None or not secrets.compare_digest(form.get("csrf", "").encode(), session.csrf.encode()):
-                return _refused("This form is not one of this session: open the page again.")
-            return await act(request, session, form)
+            if form is None or not secrets.compare_digest(form.get("csrf", "").encode(), visit.csrf.encode()):
+                return _refused("This form is out of date: open the page again.")
+            return await act(request, visit, form)
 
         return self.page(answer)
 
@@ -101,8 +101,8 @@ class Gate:
             return None
         return PlainTextResponse("this page does not answer to that name\n", 421, HEADERS)
 
-    def _session(self, request: Request) -> Session | None:
-        found = self._sessions.get(request.cookies.get(self._cookie, ""))
+    def _visit(self, request: Request) -> Visit | None:
+        found = self._visits.get(request.cookies.get(self._cookie, ""))
         return found if found is not None and found.ends > time.monotonic() else None
 
 

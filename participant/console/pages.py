@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from dcfpca.report.page import escape, paragraph, status_badge, table
 from dcfpca.text.console import size
 from participant.commands.approve import closes_ms
-from participant.console.gate import Session
+from participant.console.gate import Visit
 from participant.console.proposal_text import proposal_facts
 from participant.findings.decisions import VERDICTS
 from participant.findings.worklist import Finding
@@ -19,7 +19,7 @@ from participant.state.ledger import NOT_SENT, Entry
 from participant.state.store import RunRow
 
 TABS = {"/proposals": "Proposals", "/runs": "Runs", "/findings": "Findings", "/ledger": "Ledger"}
-STATES = {"open": "not real", "all": "all", **{verdict: verdict for verdict in VERDICTS}}
+STATES = {"open": "all but real", "all": "all", **{verdict: verdict for verdict in VERDICTS}}
 SORTS = {"size": "by size", "sample": "by sample", "feature": "by feature", "cause": "by cause"}
 ON_A_PAGE = 100
 
@@ -44,41 +44,41 @@ def _when(at_ms: int) -> str:
     return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def _form(action: str, session: Session, body: str) -> str:
-    hidden = f'<input type="hidden" name="csrf" value="{session.csrf}">'
+def _form(action: str, visit: Visit, body: str) -> str:
+    hidden = f'<input type="hidden" name="csrf" value="{visit.csrf}">'
     return f'<form method="post" action="{action}">{hidden}{body}</form>'
 
 
-def _name_field(session: Session) -> str:
-    value = escape(session.name)
+def _name_field(visit: Visit) -> str:
+    value = escape(visit.name)
     return f'<label>Your name <input name="name" required maxlength="100" autocomplete="name" value="{value}"></label>'
 
 
-def proposals_page(rows: Sequence[RunRow], session: Session) -> list[str]:
+def proposals_page(rows: Sequence[RunRow], visit: Visit) -> list[str]:
     """The runs that wait for a person, each with what it is and two ways to answer."""
     if not rows:
         return [paragraph("No run waits for an answer.")]
-    return [_proposal(row, session) for row in rows]
+    return [_proposal(row, visit) for row in rows]
 
 
-def _proposal(row: RunRow, session: Session) -> str:
+def _proposal(row: RunRow, visit: Visit) -> str:
     facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in proposal_facts(row.spec))
     asked = "".join(f'<p class="verdict">{escape(reason)}</p>' for reason in row.reasons)
     approve = (
-        f"{_name_field(session)}<label>In force for <select name=expires><option value=1d>a day</option>"
+        f"{_name_field(visit)}<label>In force for <select name=expires><option value=1d>a day</option>"
         "<option value=7d selected>a week</option><option value=30d>30 days</option></select></label>"
         "<button>Approve</button>"
     )
     decline = (
-        f"{_name_field(session)}<label>Reason, which the operator reads "
+        f"{_name_field(visit)}<label>Reason, which the operator reads "
         '<input name="reason" required maxlength="300"></label><button>Decline</button>'
     )
     run = escape(row.run_id)
     return (
         f'<article class="card"><h2>Run {run}</h2><p class="note">Proposed {_when(row.proposed_ms)}; '
         f"enrolment ends {_when(closes_ms(row))}.</p>{asked}<dl>{facts}</dl><div class=answers>"
-        f"{_form(f'/proposals/{run}/approve', session, approve)}"
-        f"{_form(f'/proposals/{run}/decline', session, decline)}</div></article>"
+        f"{_form(f'/proposals/{run}/approve', visit, approve)}"
+        f"{_form(f'/proposals/{run}/decline', visit, decline)}</div></article>"
     )
 
 
@@ -106,7 +106,7 @@ def runs_page(rows: Sequence[RunRow], entries: Sequence[Entry], finished: Mappin
 
 
 def findings_page(
-    found: Sequence[Finding], total: int, asked: Mapping[str, str], runs: Sequence[str], session: Session
+    found: Sequence[Finding], total: int, asked: Mapping[str, str], runs: Sequence[str], visit: Visit
 ) -> list[str]:
     """The worklist of a run: search, filter, order, and for each finding a decision."""
     if not runs:
@@ -123,7 +123,7 @@ def findings_page(
         if there
     ]
     turn = f'<p class="turn">{" ".join(links)}</p>' if links else ""
-    cards = [_finding(one, first + k, asked, session) for k, one in enumerate(shown)]
+    cards = [_finding(one, first + k, asked, visit) for k, one in enumerate(shown)]
     exports = '<p>Decisions: <a href="/decisions.csv">CSV</a> <a href="/decisions.parquet">Parquet</a></p>'
     return [_search(asked, runs), paragraph(counted, "note"), *cards, turn, exports]
 
@@ -144,7 +144,7 @@ def _search(asked: Mapping[str, str], runs: Sequence[str]) -> str:
     )
 
 
-def _finding(one: Finding, place: int, asked: Mapping[str, str], session: Session) -> str:
+def _finding(one: Finding, place: int, asked: Mapping[str, str], visit: Visit) -> str:
     what = f"{one.observed:.6g}, expected {one.expected:.3g}" if one.feature else ""
     feature = f"<b>{escape(one.feature)}</b>: {what}" if one.feature else "<b>the whole sample</b>"
     story = f'<p class="story">{escape(one.story[:1].upper() + one.story[1:])}</p>' if one.cause else ""
@@ -158,15 +158,15 @@ def _finding(one: Finding, place: int, asked: Mapping[str, str], session: Sessio
     hidden = {**asked, "sample": one.sample, "feature": one.feature, "value": one.place.value, "place": str(place)}
     kept = "".join(f'<input type="hidden" name="{name}" value="{escape(text)}">' for name, text in hidden.items())
     buttons = "".join(f'<button name="verdict" value="{verdict}">{verdict}</button>' for verdict in VERDICTS)
-    fields = f'{_name_field(session)}<label>Note <input name="note" maxlength="1000"></label>'
+    fields = f'{_name_field(visit)}<label>Note <input name="note" maxlength="1000"></label>'
     return (
         f'<article class="card finding" id="f{place}" tabindex="-1"><h2>{escape(one.sample)}</h2>'
         f'<p>{feature}</p>{story}<p class="note">{escape(one.unusual)}</p>{decided}'
-        f"{_form('/findings', session, f'{kept}{fields}<span class=buttons>{buttons}</span>')}</article>"
+        f"{_form('/findings', visit, f'{kept}{fields}<span class=buttons>{buttons}</span>')}</article>"
     )
 
 
-def ledger_page(entries: Sequence[Entry], text: str, session: Session) -> list[str]:
+def ledger_page(entries: Sequence[Entry], text: str, visit: Visit) -> list[str]:
     """What left, the newest first; `text` is searched for in every column."""
     lines = [
         (
@@ -184,9 +184,9 @@ def ledger_page(entries: Sequence[Entry], text: str, session: Session) -> list[s
     words = text.lower().split()
     fitting = [line for line in lines if all(word in " ".join(line).lower() for word in words)]
     box = f'<label>Search <input type="search" name="q" value="{escape(text)}"></label><button>Show</button>'
-    headings = ("#", "when", "run", "round", "message", "shape", "size", "detail")
+    headings = ("no.", "when", "run", "round", "message", "shape", "size", "detail")
     return [
-        _form("/ledger/verify", session, "<button>Verify the chain</button>"),
+        _form("/ledger/verify", visit, "<button>Verify the chain</button>"),
         f'<form class="search" role="search" action="/ledger">{box}</form>',
         paragraph(f"{len(fitting)} of {len(lines)} entries; the last {min(len(fitting), 500)} are shown.", "note"),
         table(headings, fitting[:500], stacks=True),

@@ -24,7 +24,10 @@ def proposal_facts(spec_text: bytes) -> list[tuple[str, str]]:
         ("who takes part", cohort),
         ("features", f"{spec.rows}: {names}" if spec.rows else names),
         *(("leaves this site", sentence) for sentence in what_leaves(spec)),
-        ("stays here", "every entry, every id, what is found in this site's samples, and what is decided about it"),
+        (
+            "stays here",
+            f"{'' if spec.export else 'every entry, '}every id, what is found here, and what is decided about it",
+        ),
         ("privacy", _privacy(document)),
     ]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -102,3 +103,11 @@ class Decisions:
         else:
             write_csv(out, COLUMNS, lines)
         return len(found)
+
+
+def known_decisions(directory: Path) -> Mapping[Place, Decision]:
+    """Those in a state directory; none where nobody has decided anything."""
+    if not (directory / DECISIONS).exists():
+        return {}
+    with closing(Decisions(directory)) as kept:
+        return kept.all()

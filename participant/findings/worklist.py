@@ -26,7 +26,8 @@ class Finding:
     observed: float
     expected: float
     z: float
-    exceeded_by: float = math.nan
+    exceeded_by: float = math.nan  # at most so many of `values` at all sites are further off
+    values: float = math.nan
     cause: str = ""
     corrected: float = math.nan
     decision: Decision | None = None
@@ -48,10 +49,10 @@ class Finding:
             return "unusual as a whole: many entries a little off, or far from the centre"
         side = "above" if self.z > 0 else "below"
         times = f"{abs(self.z):.3g}" if abs(self.z) < 1000 else "over 1000"
-        said = f"{times} times the usual deviation {side} what is expected"
-        if math.isnan(self.exceeded_by):
+        said = f"{side} what is expected by {times} times what ordinary entries are off by"
+        if math.isnan(self.exceeded_by) or math.isnan(self.values):
             return said
-        return f"{said}; at most {self.exceeded_by:.0f} entries of this feature are further off"
+        return f"{said}; further off than all but at most {self.exceeded_by:.0f} of {self.values:,.0f} values"
 
     @property
     def story(self) -> str:
@@ -77,8 +78,17 @@ def _with_decision(one: Finding, known: Mapping[Place, Decision]) -> Finding:
 def _entries(folder: Path) -> Iterator[Finding]:
     for line in read_table(folder / OUTLIERS).rows():
         observed, expected, z = (_number(line, name) for name in ("observed", "expected", "z"))
-        beyond, meant = _number(line, "exceeded_by"), _number(line, "corrected")
-        yield Finding(line["id"], line["feature"], observed, expected, z, beyond, line.get("cause", ""), meant)
+        yield Finding(
+            line["id"],
+            line["feature"],
+            observed,
+            expected,
+            z,
+            _number(line, "exceeded_by"),
+            _number(line, "values"),
+            line.get("cause", ""),
+            _number(line, "corrected"),
+        )
 
 
 def _samples(folder: Path) -> Iterator[Finding]:

@@ -56,6 +56,8 @@ def make_site(root: Path) -> Path:
         place = FEATURES.index(feature), ids(200).index(sample)
         own[place] = round(float(own[place] * factor), 3)
     write_run(root, "spring", own, M[:, 200:])
+    lines = [",".join(map(str, (name, *values))) for name, values in zip(ids(200), own.T.tolist(), strict=True)]
+    (root / "data.csv").write_text("\n".join([",".join(("id", *FEATURES)), *lines]) + "\n")
     store = Store(root / "state", root / "results")
     spec = RunSpec(rows=10, features=FEATURES, label="ACTG autumn", participants=("a", "b", "c"), enrol_seconds=86400)
     now = time.time_ns() // 1_000_000
@@ -66,7 +68,8 @@ def make_site(root: Path) -> Path:
     store.close()
     (root / "participant.toml").write_text(
         '[aggregator]\naddress = "a:1"\n[identity]\nca = "x"\ncert = "site-a.pem"\nkey = "x"\n'
-        '[data]\npath = "data.npy"\n[state]\ndir = "state"\n[results]\ndir = "results"\n'
+        '[data]\npath = "data.csv"\nid_column = "id"\norientation = "samples-in-rows"\n'
+        '[state]\ndir = "state"\n[results]\ndir = "results"\n'
     )
     return root / "participant.toml"
 
@@ -78,7 +81,7 @@ def write_run(root: Path, run: str, own: FloatArray, others: FloatArray) -> None
     sites, consensus = [method.site(ArrayColumns(one)) for one in (own, others)], method.begin()
     while consensus.outcome is None:
         consensus = method.advance(consensus, exchange(method, consensus, sites))
-    facts = ResultFacts(run, "site-a", spec.digest(), 9, "converged", "2026-01-01T00:00:00+00:00")
+    facts = ResultFacts(run, "site-a", spec.digest(), 9, consensus.outcome.value, "2026-01-01T00:00:00+00:00")
     names = ResultNames(FEATURES, ids(own.shape[1]))
     write_results(root / "results", facts, Terms.of(spec), sites[0], consensus, ArrayColumns(own), names)
 

@@ -44,7 +44,7 @@ def test_no_wrong_key_is_told_in_the_words_of_the_library(model: type[BaseModel]
         try:
             model.model_validate(document, context={"directory": "."})
         except ValidationError as error:
-            said = describe(error)
+            said = describe(error, model)
             assert not LIBRARY.search(said), said
             told += 1
         except BadInput:

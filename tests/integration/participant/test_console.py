@@ -16,6 +16,7 @@ from dcfpca.python_api.result_files import read_table
 from dcfpca.scaffold.local_consortium import free_ports
 from participant.findings.decisions import Decisions
 from participant.findings.worklist import matching, read_worklist
+from participant.main import main
 from participant.state.ledger import verify
 from participant.state.store import Store
 from tests.support.browser import CHROMIUM, WHY_NOT, Browser, Page, chromium
@@ -200,6 +201,50 @@ def test_what_is_confirmed_as_real_is_not_shown_again_until_its_value_changes(
     write_run(root / "changed", "spring", own, M[:, 200:])
     found = matching(read_worklist(root / "changed" / "results" / "spring", again))
     assert ("patient 017", "height") in [(one.sample, one.feature) for one in found]
+
+
+def test_results_begin_with_the_verdict_and_the_worst_by_name(
+    template: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit, match="0"):
+        main(["results", "--config", str(template)])
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].startswith("run spring: ")
+    table = "\n".join(shown[:16])
+    assert "patient 055" in table
+    assert "a hundred times too large: 15.3 was meant" in table
+
+
+def test_transform_of_tomorrows_samples_ends_with_3_if_one_is_flagged_and_with_0_if_none(
+    template: Path, tmp_path: Path
+) -> None:
+    header, *lines = (template.parent / "data.csv").read_text().splitlines()
+    files = {"odd": lines[:10], "ordinary": lines[5:15]}  # patient 003 has a planted error
+    ended = dict[str, int | str | None]()
+    for name, chosen in files.items():
+        (tmp_path / f"{name}.csv").write_text("\n".join([header, *chosen]) + "\n")
+        options = ["--run", "spring", "--input", str(tmp_path / f"{name}.csv"), "--out", str(tmp_path / name)]
+        with pytest.raises(SystemExit) as exit:
+            main(["transform", "--config", str(template), *options])
+        ended[name] = exit.value.code
+    assert ended == {"odd": 3, "ordinary": 0}
+    (found,) = read_worklist(tmp_path / "odd")
+    assert (found.sample, found.feature, found.cause) == ("patient 003", "weight", "ten times too large")
+
+
+@needs_browser
+def test_the_report_lists_everything_that_is_flagged_and_finds_it_by_id_and_cause(
+    template: Path, browser: Browser
+) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["results", "--config", str(template), "--report", str(template.parent / "site.html"), "--force"])
+    page = browser.page((template.parent / "site.html").as_uri())
+    for text, lines in (("patient 055", 1), ("the sign", 1), ("ten times too", 3), ("nobody", 0)):
+        page.evaluate(f"search.value = '{text}'; search.dispatchEvent(new Event('input'))")
+        shown = "[...document.querySelectorAll('details tr[data-text]')].filter((e) => e.offsetHeight).length"
+        assert page.evaluate(shown) == lines, text
+        assert f"{lines} lines of the list" in page.evaluate("matches.innerText")
 
 
 @needs_browser

@@ -163,6 +163,13 @@ def test_a_run_waits_for_approval_by_hand(federation: Federation) -> None:
     entries = [entry for entry in json.loads(shown)["entries"] if entry["type"].startswith("approval")]
     assert [entry["type"] for entry in entries] == ["approval", "approval used"]
     assert all("by Ada Byron, until " in entry["detail"] for entry in entries)
+    declined = federation.propose(**SPEC | changes)
+    site.await_action("approval_awaited", run=declined)
+    said = federation.site_command("careful", "reject", declined, "--by", "Ada Byron", "--reason", "no ethics vote")
+    assert said.returncode == 0
+    view = federation.follow(declined)
+    assert "a person at the site declined it: no ethics vote" in str(view)
+    assert "Ada" not in str(view)
     assert site.stop() == 0
 
 

@@ -32,7 +32,7 @@ DOOR, LINK = PACKAGE / "egress.py", PACKAGE / "link"
 LISTENING = {"subscribe", "fetch", "fetch_sum", "revocation_list", "renew", "redial", "close"}
 SENDING = {name for name, value in vars(Link).items() if callable(value) and not name.startswith("_")} - LISTENING
 # Modules that can carry bytes elsewhere, and who may have them: databases and clusters of the site's own choosing.
-CARRIERS = {"grpc", "socket", "ssl", "http", "urllib", "requests", "smtplib", "ftplib", "asyncio.streams"}
+CARRIERS = {"grpc", "socket", "ssl", "http", "urllib.request", "requests", "smtplib", "ftplib", "asyncio.streams"}
 
 
 @cache
@@ -70,6 +70,16 @@ def test_nothing_but_the_link_imports_what_could_carry_bytes_elsewhere(carrier: 
         if not path.is_relative_to(LINK) and any((name + ".").startswith(carrier + ".") for name in imported(tree))
     }
     assert not guilty
+
+
+def test_only_the_console_serves_pages_and_only_on_loopback() -> None:
+    users = {
+        path.relative_to(PACKAGE).as_posix()
+        for path, tree in modules()
+        if any(name.startswith(("starlette", "uvicorn")) for name in imported(tree))
+    }
+    assert users == {"console/app.py", "console/gate.py"}
+    assert (PACKAGE / "console" / "app.py").read_text().count('host="127.0.0.1"') == 1
 
 
 def test_the_stubs_are_used_in_the_link_alone() -> None:
