@@ -102,7 +102,9 @@ class RunSpec(BaseModel):
     warm_start: str = Field(
         "", max_length=100, description="Start from the subspace of this earlier finished run; empty: a random start."
     )
-    seed: int = Field(0, ge=0, lt=2**63, description="Seed of the random start; the same seed gives the same run.")
+    seed: int = Field(
+        0, ge=0, lt=2**63, description="Seed of the random start; the same seed gives the same run at the same sites."
+    )
     participants: tuple[Name, ...] = Field((), description="A fixed cohort; empty: whoever enrols by the deadline.")
     quorum: int | None = Field(
         None, ge=1, description="Fewest enrolments of a secure run, or updates in a plain round; by default a majority."

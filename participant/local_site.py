@@ -37,6 +37,7 @@ class LocalSite:
     facts: SiteFacts
     data: DataFacts
     column_set: secagg.ColumnSet = field(repr=False)
+    key: bytes = field(repr=False)  # never leaves: it recognises columns, and draws the entries that a run hides
     parts: MatrixParts = field(repr=False, init=False)
     _identity: tuple[Credentials, secagg.SigningIdentity] | None = field(repr=False, init=False, default=None)
 
@@ -126,7 +127,8 @@ def open_site(config: Config, *, make_key: bool = True) -> LocalSite:
     matrix = open_matrix(config.data, config.state.dir / "spool", config.engine.memory_limit)
     meter = ProgressMeter(lambda percent: log("data_checked", path=config.data.origin, percent=percent))
     meter.begin(matrix.columns.shape[1])
-    hasher = secagg.ColumnHasher(column_key(config.state.dir, make=make_key), matrix.features)
+    key = column_key(config.state.dir, make=make_key)
+    hasher = secagg.ColumnHasher(key, matrix.features)
     data = measure(MeteredColumns(matrix.columns, meter), config.data.origin, hasher)
     matrix = without_empty_samples(matrix, data)
     columns = hasher.columns(data.empty, matrix.persons or matrix.ids)
@@ -142,4 +144,4 @@ def open_site(config: Config, *, make_key: bool = True) -> LocalSite:
         column_set=columns,
         id_at=matrix.id_at,
     )
-    return LocalSite(credentials, peer_verifier, matrix, facts, data, columns)
+    return LocalSite(credentials, peer_verifier, matrix, facts, data, columns, key)

@@ -63,15 +63,17 @@ class Simulation:
         return sparse.csc_array(sparse.hstack([result.S for result in self.results], format="csc"))
 
 
-def simulate(method: Method, columns: Sequence[Columns], observe: Observe | None = None) -> Simulation:
+def simulate(
+    method: Method, columns: Sequence[Columns], observe: Observe | None = None, keys: Sequence[bytes] = ()
+) -> Simulation:
     """Run the method over these sites until it has an outcome. Raises BadInput for data that `check_entries` refuses.
 
     `observe` is called after every round with the new consensus and the sites; it may call `finish` on them, which
-    does not disturb the run.
+    does not disturb the run. With `keys`, those of real sites, each hides the entries that it would hide.
     """
     for own in columns:
         check_entries(own)
-    sites = [method.site(own) for own in columns]
+    sites = [method.keyed(key).site(own) for own, key in zip(columns, keys or [b""] * len(columns), strict=True)]
     consensus = method.begin()
     history = []
     while consensus.outcome is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -20,6 +22,7 @@ LARGEST = 1e150
 """Entries of data are below 1e140, and singular values are not much larger."""
 FIT = "fit/"  # of the fit's arrays in a snapshot
 KEYS = "keys"  # of hidden entries
+HIDING = b"dcfpca/hidden-entries"
 
 
 class Solver(Protocol):
@@ -127,6 +130,15 @@ class Method:
         except (BadMessage, ValueError):  # nothing that the stage reads as its broadcast
             return APART
         return APART if np.isnan(apart) else apart
+
+    def keyed(self, key: bytes) -> Method:
+        """The method as a site with this key carries it out: with another one than the spec's seed, which nobody else
+        knows, it draws the entries that it hides. Whoever could tell them from a record that he knows would find the
+        record in the counts of what is shown; see docs/threat-model.md."""
+        if self.hiding is None or not key:
+            return self
+        drawn = hmac.digest(key, HIDING + self.hiding.seed.to_bytes(8, "big"), hashlib.sha256)
+        return replace(self, hiding=replace(self.hiding, seed=int.from_bytes(drawn[:8], "big")))
 
     def view(self, columns: Columns) -> View:
         """These columns as stages see them, before any broadcast has said in which units."""

@@ -18,6 +18,7 @@ from dcfpca.rpca.method import Consensus
 from dcfpca.rpca.private.stages import PrivateSolver
 from dcfpca.rpca.private.whole_numbers import grid_digest
 from dcfpca.rpca.stage import Site
+from dcfpca.rpca.stage_list import Method
 from dcfpca.wire.tensors import (
     FLOAT64,
     DigestedBytes,
@@ -181,11 +182,15 @@ class LocalWork:
         fitted = self._services.site.fitted_columns(agreed.terms.spec)
         self._columns = fitted.shape[1]
         columns = MeteredColumns(fitted, self._meter, self._cancellation)
-        site = self._services.engine.site(agreed.terms.method, columns)
+        site = self._services.engine.site(self._method(agreed), columns)
         if (step := self._saved or self._services.store.step(self._run_id)) is not None:
             self._services.engine.resume(site, step.snapshot, self._failed)
         self._site, self._failed, self._saved = site, None, None
         return site
+
+    def _method(self, agreed: Contract) -> Method:
+        """The run's method, as this site carries it out."""
+        return agreed.terms.method.keyed(self._services.site.key)
 
     def _result_site(self, agreed: Contract) -> Site:
         """The local half over all columns; where the rounds had one column of each person, a new one."""
@@ -194,7 +199,7 @@ class LocalWork:
             return self._site or self._open_site(agreed)
         self._cancellation = Cancellation()
         columns = MeteredColumns(whole, self._meter, self._cancellation)
-        return self._services.engine.site(agreed.terms.method, columns)
+        return self._services.engine.site(self._method(agreed), columns)
 
     async def _consensus(
         self, agreed: Contract, announced: AnnouncedConsensus, round: int, *, final: bool = False

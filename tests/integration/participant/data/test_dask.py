@@ -212,7 +212,7 @@ class Work:
     def __init__(self, directory: Path, engine: Engine, columns: Columns) -> None:
         self.store = Store(directory)
         self.store.save_consent("r1", Consent(GRADIENT, GRADIENT.digest(), True, (), False), 1)
-        local = SimpleNamespace(columns=lambda spec: columns, fitted_columns=lambda spec: columns)
+        local = SimpleNamespace(columns=lambda spec: columns, fitted_columns=lambda spec: columns, key=b"")
         parts: dict[str, Any] = {"site": local, "store": self.store, "engine": engine, "results": directory}
         services = SiteServices(**parts, link=cast("Any", None), egress=cast("Any", None))
         self._local, self._contract = (

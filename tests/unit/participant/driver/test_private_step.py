@@ -46,7 +46,7 @@ class Site:
         self.store = Store(directory)
         columns = ArrayColumns(data)
         entering = columns if fitted is None else ArrayColumns(fitted)
-        local = SimpleNamespace(columns=lambda spec: columns, fitted_columns=lambda spec: entering)
+        local = SimpleNamespace(columns=lambda spec: columns, fitted_columns=lambda spec: entering, key=b"")
         parts: dict[str, Any] = {"site": local, "store": self.store, "engine": ENGINE, "results": directory}
         self.services = SiteServices(**parts, link=cast("Any", None), egress=cast("Any", None))
 

@@ -79,3 +79,18 @@ def test_compiled_loops_hide_what_numpy_hides(order: Literal["C", "F"], monkeypa
     for read in shown:
         np.testing.assert_array_equal(read, expected.read(0, 90))
     assert by_loops.any()
+
+
+def test_a_site_hides_by_its_own_key_other_entries_than_the_spec_tells() -> None:
+    M = np.random.default_rng(0).standard_normal((30, 40))
+    method = method_of(parse_spec({"rows": 30, "rank": 3}))
+    hidden = {}
+    for key in (b"", b"one", b"two"):
+        for again in (False, True):
+            columns = method.keyed(key).view(ArrayColumns(M)).hidden
+            assert columns is not None
+            hidden[key, again] = columns.hidden(0, 40)
+        np.testing.assert_array_equal(hidden[key, False], hidden[key, True])
+    for one, other in ((b"", b"one"), (b"one", b"two")):
+        shared = np.count_nonzero(hidden[one, True] & hidden[other, True])
+        assert shared < 0.2 * np.count_nonzero(hidden[one, True])
