@@ -8,7 +8,10 @@ The largest and the smallest entries of a site never have a cell to themselves, 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+import scipy
 
 from dcfpca.rpca.method import FloatArray
 
@@ -58,3 +61,31 @@ def merge_sides(below: FloatArray, above: FloatArray, least: int) -> tuple[Float
 def at_least(count: float, least: float) -> float:
     """A single count, or zero where it is below `least`, but for rounding."""
     return count if count > least * (1.0 - 1e-9) else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Merging:
+    """How summed counts were merged: of so many entries at each of so many sites, to at least so many."""
+
+    entries: float
+    sites: int
+    least: int
+
+    @property
+    def hidden(self) -> int:
+        """At most so many entries lie further off, on a side, than the sums say."""
+        return (self.least - 1) * self.sites
+
+    def levels(self, levels: FloatArray) -> FloatArray:
+        """The shares of merged counts that lie below the quantiles at `levels`.
+
+        A group's middle is less far out than half of the group, so that far out the quantiles of merged counts lie too
+        far in. The level of a middle has the Beta distribution of an order statistic, whatever that of the entries.
+        With `least` = 1 shares and levels are the same.
+        """
+        if self.least == 1:
+            return levels
+        groups = max(int(self.entries // self.least), 1)
+        middle = (np.arange(groups) + 0.5) * self.entries / groups + 0.5
+        below = scipy.special.betainc(middle, self.entries + 1.0 - middle, levels[:, None])
+        return np.asarray(below.mean(axis=1))

@@ -27,7 +27,7 @@ class Calibration:
 
     knots: FloatArray  # m × levels
     reach: FloatArray  # m: how far out the knots lie
-    few: FloatArray  # m: 1 for a feature of few values
+    few: FloatArray  # m: 1 for a feature of few values, 2 where these have a range
     mean: FloatArray  # m, of scores
     own: FloatArray  # m: the part of a score's variance that no factor has
     above: FloatArray  # m: units of deviations above what is expected

@@ -8,6 +8,7 @@ the mixture. No normal probability is claimed far out, where nothing supports it
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.refinement.noise_scale import Bins, normal_quantile, quantile
+from dcfpca.rpca.small_cells import Merging
 
 SIZE_BINS = Bins(octaves=7, per_octave=6)
 LEVELS, LEVEL_OF_RARE = (0.8, 0.9), 0.9
@@ -34,18 +36,30 @@ WRONG = np.concatenate([[1e-7], np.geomspace(1e-5, 0.4, 40)])
 TYPICAL_WRONG, WRONG_SPREAD = -4.0, 3.0  # of the prior, over the log-odds
 
 
-def units_by_side(counts: FloatArray, few: NDArray[np.bool_]) -> FloatArray:
+def units_by_side(
+    counts: FloatArray,
+    few: NDArray[np.bool_],
+    furthest: FloatArray,
+    levels: Callable[[float], FloatArray | float] = float,
+) -> FloatArray:
     """The unit (m) of one side's sizes, from their counts.
 
     Of a feature of few values (`few`) most sizes tell only how well its commonest value is expected; the unit is that
-    of its other values, which are rare but no errors by that.
+    of its other values, which are rare but no errors by that. None of them is larger than `furthest`. `levels` says
+    which share of the counts lies below the quantile at a level, where they were merged.
     """
-    entries, one = counts.sum(axis=1), np.ones(len(counts))
-    usual = np.max([quantile(counts, one, level, SIZE_BINS) / normal_quantile(level) for level in LEVELS], axis=0)
-    unit = np.maximum(usual, 2.0**-SIZE_BINS.octaves) ** (entries / (entries + EQUIVALENT))
-    rarer = np.where(np.arange(SIZE_BINS.count) >= np.searchsorted(SIZE_BINS.edges, 1.0), counts, 0.0)
+    entries, one, lower = counts.sum(axis=1), np.ones(len(counts)), np.append(0.0, SIZE_BINS.edges)
+    quantiles = [quantile(counts, one, levels(level), SIZE_BINS) / normal_quantile(level) for level in LEVELS]
+    unit = np.maximum(np.max(quantiles, axis=0), 2.0**-SIZE_BINS.octaves) ** (entries / (entries + EQUIVALENT))
+    rarer = np.where((lower > 1.0 - 1e-9) & (lower < furthest[:, None]), counts, 0.0)
     rare = quantile(rarer, one, LEVEL_OF_RARE, SIZE_BINS) / normal_quantile(LEVEL_OF_RARE)
     return np.where(few, np.maximum(rare, 1.0), np.where(entries < FEWEST, 1.0, unit))
+
+
+def levels_of_side(share: FloatArray, merging: Merging) -> Callable[[float], FloatArray]:
+    """The levels of merged counts of the side that has this share (m) of each feature's entries."""
+    share = np.maximum(share, np.finfo(np.float64).tiny)
+    return lambda level: np.clip(1.0 - merging.levels(share * (1.0 - level)) / share, 0.0, 1.0)
 
 
 def pooled(counts: FloatArray, units: FloatArray) -> FloatArray:

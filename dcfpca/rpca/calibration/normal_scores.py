@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.refinement.noise_scale import Bins, normal_quantile, quantile
+from dcfpca.rpca.small_cells import Merging
 
 LEVELS = np.linspace(0.05, 0.95, 24)
 SCORES: FloatArray = np.array([NormalDist().inv_cdf(level) for level in LEVELS])
@@ -27,7 +28,8 @@ MOST_GROWTH = 1.5  # of the logarithm of the slope, per normal deviation: a loga
 RARE = 0.95  # of the values of a plain feature that are not its median
 FLAT = 1e-3  # spreads: features that are steeper nowhere have no shape
 LEAST_SLOPE = 0.25  # of the slope over all knots
-FEW, NEARLY_ALL, RARE_STEP = 10, 0.9, 0.01
+FEW, NEARLY_ALL, RARE_STEP, FILLING = 10, 0.9, 0.01, 40
+GOING_ON = 0.25  # of the entries at an outermost value: as many within the width of the range beyond it
 WIDE = 1.4  # of features of few values the outermost knots lie so much further out, at 1 and 99 %
 SHAPE_BINS = Bins(octaves=7, per_octave=8)
 UPPER = np.concatenate([SHAPE_BINS.edges, [2.0**SHAPE_BINS.octaves]])
@@ -40,16 +42,22 @@ def straight_knots(centre: FloatArray, deviation: FloatArray) -> FloatArray:
 
 
 def shape_from_counts(
-    above: FloatArray, below: FloatArray, median: FloatArray, spread: FloatArray, plain: NDArray[np.bool_]
+    above: FloatArray,
+    below: FloatArray,
+    median: FloatArray,
+    spread: FloatArray,
+    plain: NDArray[np.bool_],
+    merging: Merging,
 ) -> NormalScores:
     """Each feature's map from counts (SHAPE_BINS, in units of `spread`) of its distances above and below `median`.
 
     `plain` features, of one value or two, have no shape that quantiles could tell, and are centred and scaled.
     """
     one, counts = np.ones(len(above)), np.column_stack([below[:, ::-1], above])
-    stepped = _stepped(counts) & ~plain
+    stepped = _stepped(counts, merging.least) & ~plain
     reach = np.where(stepped, WIDE, 1.0)
-    quantiles = [_step_quantiles(row) if steps else _quantiles(row) for row, steps in zip(counts, stepped, strict=True)]
+    levels, rows = merging.levels(LEVELS), zip(counts, stepped, strict=True)
+    quantiles = [_step_quantiles(row) if steps else _quantiles(row, levels) for row, steps in rows]
     found = np.array(quantiles).reshape(-1, LEVELS.size)  # in spreads, from the median
     total = np.maximum(counts.sum(axis=1), 1.0)
     slope = (found - found.mean(axis=1, keepdims=True)) @ SCORES / np.sum(SCORES**2)
@@ -61,23 +69,51 @@ def shape_from_counts(
     rare = quantile(np.where(np.arange(SHAPE_BINS.count) > 0, above + below, 0.0), one, RARE, SHAPE_BINS)
     scale = np.where(plain, np.maximum(rare / normal_quantile(RARE), 1.0), 1.0)
     straight = plain | (slope <= FLAT) | (total < LEVELS.size)
-    knots = np.where(straight[:, None], straight_knots(0.0 * one, scale), knots)
+    low, high = usual_range(above, below, plain, merging.hidden).T
+    grid = ~np.isnan(low)
+    scale = np.where(grid, 0.5 * (high - low) / SCORES[-1], scale)
+    knots = np.where(straight[:, None], straight_knots(np.where(grid, 0.5 * (low + high), 0.0), scale), knots)
     return NormalScores(median[:, None] + spread[:, None] * knots, np.where(straight, 1.0, reach))
 
 
-def _stepped(counts: FloatArray) -> NDArray[np.bool_]:
+def usual_range(above: FloatArray, below: FloatArray, plain: NDArray[np.bool_], hidden: int) -> FloatArray:
+    """The least and the largest usual value (m × 2, in spreads from the median) of `plain` features that hardly ever
+    have another; NaN of others.
+
+    Usual is a value that RARE_STEP of the entries have. Where entries go on next to the outermost usual value, as those
+    of a count or of an amount that is mostly zero do, the range has no end that could be told. Merging may hide
+    `hidden` entries there.
+    """
+    line, middle = np.column_stack([below[:, ::-1], above]), 0.5 * (EDGES[:-1] + EDGES[1:])
+    found = np.full((len(line), 2), np.nan)
+    for row in np.flatnonzero(plain & (line.sum(axis=1) > 0.0)):
+        counts = line[row]
+        usual = np.flatnonzero(counts >= RARE_STEP * counts.sum())
+        if usual.size < 2 or counts[usual].sum() < NEARLY_ALL * counts.sum():
+            continue
+        first, last = usual[0], usual[-1]
+        width = middle[last] - middle[first]
+        under = counts[:first][middle[:first] >= middle[first] - width].sum()
+        over = counts[last + 1 :][middle[last + 1 :] <= middle[last] + width].sum()
+        if under + hidden <= GOING_ON * counts[first] and over + hidden <= GOING_ON * counts[last]:
+            found[row] = middle[first], middle[last]
+    return found
+
+
+def _stepped(counts: FloatArray, least: int) -> NDArray[np.bool_]:
     """Features of which a few values make up nearly all entries: grades, small counts.
 
-    Bins are so narrow that the grades from 1 to 10 have one each. A continuous feature of 40 entries fills more.
+    Bins are so narrow that the grades from 1 to 10 have one each. A continuous feature of FILLING entries, or of as
+    many merged groups of `least`, fills more.
     """
     fullest, total = np.sort(counts, axis=1)[:, ::-1], counts.sum(axis=1)
-    return np.asarray((fullest[:, :FEW].sum(axis=1) >= NEARLY_ALL * total) & (total > 0.0))
+    return np.asarray((fullest[:, :FEW].sum(axis=1) >= NEARLY_ALL * total) & (total >= FILLING * least))
 
 
-def _quantiles(counts: FloatArray) -> FloatArray:
-    """Quantiles at LEVELS, values evenly spread within bins."""
+def _quantiles(counts: FloatArray, levels: FloatArray) -> FloatArray:
+    """Quantiles at levels, values evenly spread within bins."""
     cumulative = np.concatenate([[0.0], np.cumsum(counts)])
-    return np.interp(LEVELS, cumulative / max(cumulative[-1], 1.0), EDGES)
+    return np.interp(levels, cumulative / max(cumulative[-1], 1.0), EDGES)
 
 
 def _step_quantiles(counts: FloatArray) -> FloatArray:

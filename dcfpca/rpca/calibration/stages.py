@@ -22,7 +22,7 @@ from dcfpca.rpca.calibration.expectation import (
     moment_sums,
     wrapped_sums,
 )
-from dcfpca.rpca.calibration.normal_scores import SHAPE_BINS, shape_from_counts
+from dcfpca.rpca.calibration.normal_scores import SHAPE_BINS, shape_from_counts, usual_range
 from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.method import Consensus, FloatArray, Kind, Layout, Outcome, TensorMessage, Total
 from dcfpca.rpca.own_view.carriers import FAILS, carried, error_ratio
@@ -35,7 +35,7 @@ from dcfpca.rpca.refinement.outlyingness import HALF
 from dcfpca.rpca.refinement.refine import AT_MEDIAN
 from dcfpca.rpca.refinement.scoring import score_columns
 from dcfpca.rpca.round_limits import COVARIANCE_ROUNDS
-from dcfpca.rpca.small_cells import merge_sides
+from dcfpca.rpca.small_cells import Merging, merge_sides
 from dcfpca.rpca.stage import Partition, Stage
 from dcfpca.rpca.stage_checks import broken_count, exceeds, indefinite
 from dcfpca.rpca.stage_list import StagedSite
@@ -48,8 +48,9 @@ SURE = 0.95  # of the interval that is told
 class Shape(ClosingStage):
     """One round of counts."""
 
-    def __init__(self, fit: Stage, width: int, bound: int | None) -> None:
+    def __init__(self, fit: Stage, width: int, bound: int | None, least: int) -> None:
         super().__init__(SHAPE, fit, width, Layout(fit.down.rows, 2 * SHAPE_BINS.count), (COVARIANCE,), bound)
+        self._least = least
 
     def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
         """How far every feature's values lie above and below its median."""
@@ -74,9 +75,12 @@ class Shape(ClosingStage):
         """The knots of every feature."""
         plan = ClosingPlan.of(consensus.broadcast)
         above, below = np.split(np.rint(total.sums.tensor), 2, axis=1)
-        shape = shape_from_counts(above, below, plan.median, plan.spread, plan.few)
-        unknown, few = Calibration.unknown(len(plan.few)), plan.few.astype(np.float64)
-        found = replace(unknown, knots=shape.knots, reach=shape.reach, few=few)
+        sites = total.contributors
+        merging = Merging(plan.columns / sites, sites, self._least)
+        shape = shape_from_counts(above, below, plan.median, plan.spread, plan.few, merging)
+        ranged = ~np.isnan(usual_range(above, below, plan.few, merging.hidden)[:, 0])
+        few = plan.few.astype(np.float64) + ranged
+        found = replace(Calibration.unknown(len(few)), knots=shape.knots, reach=shape.reach, few=few)
         plan = replace(plan, fresh=True, calibration=found)
         columns, _, final, limited = consensus.memory[COUNTERS]
         return self.next_round(consensus, COVARIANCE, plan, (columns, 0.0, final, limited), 0.0)

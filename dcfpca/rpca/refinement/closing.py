@@ -79,7 +79,8 @@ def with_closing_rounds(
     whole = covariance and fit.down.rows <= WHOLE
     closing: list[Stage] = [kind(fit, width, bound, whole=whole) for kind in (Refinement, Validation)]
     if whole:
-        closing += [kind(fit, width, bound) for kind in (Shape, Covariance)]
+        closing.append(Shape(fit, width, bound, min_cell))
+        closing.append(Covariance(fit, width, bound))
         closing.append(Check(fit, width, bound, rate, min_carriers))
     closing.append(Null(fit, width, bound, rate, min_cell))
     return replace(method, stages=(*watched, *closing), hiding=Hiding(hidden_share, seed))

@@ -68,7 +68,7 @@ def count_sizes(sizes: FloatArray, unit: FloatArray, bins: Bins) -> FloatArray:
     return np.bincount(flat, minlength=rows * bins.count).reshape(rows, bins.count).astype(np.float64)
 
 
-def quantile(counts: FloatArray, unit: FloatArray, level: float, bins: Bins) -> FloatArray:
+def quantile(counts: FloatArray, unit: FloatArray, level: FloatArray | float, bins: Bins) -> FloatArray:
     """Each row's quantile, evenly spread within its bin; 0 where it lies in the first bin, or nothing was counted."""
     cumulative, rows = np.cumsum(counts, axis=1), np.arange(counts.shape[0])
     wanted = level * cumulative[:, -1]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.rpca.calibration.calibration import TAIL_RANKS, Calibration
-from dcfpca.rpca.calibration.empirical_null import SIZE_BINS, fit_null, pooled, units_by_side
+from dcfpca.rpca.calibration.empirical_null import SIZE_BINS, fit_null, levels_of_side, pooled, units_by_side
 from dcfpca.rpca.calibration.normal_scores import SCORES
 from dcfpca.rpca.calibration.sample_test import COUNTS as ODDNESS_COUNTS
 from dcfpca.rpca.calibration.sample_test import count_oddness, fit_sample_null
@@ -24,7 +24,7 @@ from dcfpca.rpca.refinement.noise_scale import DISTANCE_BINS, count_above, count
 from dcfpca.rpca.refinement.scoring import Expected, expect_entries, squared_distance
 from dcfpca.rpca.refinement.verdict import FlagCounts, figures_of
 from dcfpca.rpca.scaling import ENTRIES
-from dcfpca.rpca.small_cells import at_least, merge_shares, merge_sides
+from dcfpca.rpca.small_cells import Merging, at_least, merge_shares, merge_sides
 from dcfpca.rpca.stage import Partition, Stage
 from dcfpca.rpca.stage_checks import broken_count, exceeds, unequal
 from dcfpca.rpca.stage_list import StagedSite
@@ -80,8 +80,8 @@ class Null(ClosingStage):
         # Where nothing is merged, features' own counts have their tails, and nothing depends on the split into sites.
         merged = self._least > 1
         counts = NullCounts(above, below, np.rint(sizes * self.up.rows) if merged else told_sizes(plan, above, below))
-        hidden = 2 * (self._least - 1) * total.contributors
-        found = with_null(plan, counts, self._local, hidden)
+        sites = total.contributors
+        found = with_null(plan, counts, self._local, Merging(plan.columns / sites, sites, self._least))
         plan = replace(
             plan,
             calibration=found,
@@ -168,8 +168,9 @@ def with_sizes(plan: ClosingPlan, update: TensorMessage) -> TensorMessage:
 def told_sizes(plan: ClosingPlan, above: FloatArray, below: FloatArray) -> FloatArray:
     """The sizes of all told features together, in the units that these counts tell."""
     told, total = told_features(plan.few), np.zeros(SIZE_BINS.count)
+    furthest = furthest_usual(plan)[told]
     for side in (above[told], below[told]):
-        total += pooled(side, units_by_side(side, plan.few[told]))
+        total += pooled(side, units_by_side(side, plan.few[told], furthest))
     return total
 
 
@@ -188,12 +189,14 @@ class NullCounts:
     sizes: FloatArray
 
 
-def with_null(plan: ClosingPlan, counts: NullCounts, local: float, hidden: int) -> Calibration:
-    """The calibration with units, null and tails; merging hides that up to `hidden` entries of a feature lie further
-    off than their counts say."""
+def with_null(plan: ClosingPlan, counts: NullCounts, local: float, merging: Merging) -> Calibration:
+    """The calibration with units, null and tails."""
     assert plan.calibration is not None
     sides = counts.above, counts.below
-    units = [units_by_side(side, plan.few) for side in sides]
+    shares = np.sum(sides, axis=2) / np.maximum(np.sum(sides, axis=(0, 2)), 1.0)
+    levels = [levels_of_side(share, merging) for share in shares]
+    furthest = furthest_usual(plan)
+    units = [units_by_side(side, plan.few, furthest, of) for side, of in zip(sides, levels, strict=True)]
     null = fit_null(counts.sizes, local)
     rows = range(len(plan.few))
     own = [[pooled(side[[k]], unit[[k]]) for side, unit in zip(sides, units, strict=True)] for k in rows]
@@ -202,7 +205,7 @@ def with_null(plan: ClosingPlan, counts: NullCounts, local: float, hidden: int) 
         above=units[0],
         below=units[1],
         entries=np.sum(sides, axis=(0, 2)),
-        tails=tail_sizes(np.sum(own, axis=1), hidden),
+        tails=tail_sizes(np.sum(own, axis=1), 2 * merging.hidden),
         freedom=null.freedom,
         unit=null.unit,
         wrong=null.wrong,
@@ -230,13 +233,26 @@ def flagged_counts(plan: ClosingPlan, found: Calibration, counts: NullCounts) ->
     return FlagCounts(flagged, outlying, both.sum(axis=1), float(of_told + flagged[~told].sum()))
 
 
+def furthest_usual(plan: ClosingPlan) -> FloatArray:
+    """How many deviations off a usual value can be, of features whose usual values have a range; infinite of others."""
+    found = plan.calibration
+    if found is None or not found.whole:
+        return np.full(len(plan.few), np.inf)
+    return np.where(found.few > 1.0, 2.0 * SCORES[-1] / score_deviation(found), np.inf)
+
+
+def score_deviation(found: Calibration) -> FloatArray:
+    """The deviation of every feature's scores from what all others say."""
+    F, own = found.factor, found.own
+    inverse = np.linalg.inv(np.eye(F.shape[1]) + (F / own[:, None]).T @ F)
+    free = np.maximum(1.0 - np.sum((F @ inverse) * F, axis=1) / own, 1e-12)
+    return np.asarray(np.sqrt(own / free))
+
+
 def typical_deviation(plan: ClosingPlan, found: Calibration) -> FloatArray:
     """How far off entries of each feature typically are, in the data's units."""
     unit = 0.5 * (found.above + found.below) * found.unit
     if plan.ending is not FitEnding.REFINED or not found.whole:
         return unit * plan.noise
-    F, own = found.factor, found.own
-    inverse = np.linalg.inv(np.eye(F.shape[1]) + (F / own[:, None]).T @ F)
-    free = np.maximum(1.0 - np.sum((F @ inverse) * F, axis=1) / own, 1e-12)
     slope = (found.knots[:, -1] - found.knots[:, 0]) / (SCORES[-1] - SCORES[0])
-    return np.asarray(np.maximum(unit * np.sqrt(own / free) * slope, np.finfo(np.float64).tiny))
+    return np.asarray(np.maximum(unit * score_deviation(found) * slope, np.finfo(np.float64).tiny))

@@ -13,7 +13,7 @@ from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage, Total
 from dcfpca.rpca.scaling import BELOW, BINS, MEDIAN
-from dcfpca.rpca.small_cells import merge_cells, merge_sides
+from dcfpca.rpca.small_cells import Merging, merge_cells, merge_sides
 from dcfpca.rpca.stage_list import Method
 from dcfpca.spec import parse_spec
 from tests.support.count_cells import few_in_a_cell, patients
@@ -55,6 +55,15 @@ def test_two_sides_of_a_point_are_one_line() -> None:
     assert below.sum() + above.sum() == 16.0
     np.testing.assert_array_equal(below, [[0.0, 10.0, 0.0]])
     np.testing.assert_array_equal(above, [[6.0, 0.0, 0.0]])
+
+
+def test_shares_of_merged_counts_are_those_below_quantiles() -> None:
+    rng, levels, edges = np.random.default_rng(1), np.array([0.05, 0.1, 0.3, 0.5, 0.9]), np.linspace(0.0, 1.0, 401)
+    counts = np.array([np.histogram(values, edges)[0] for values in rng.random((4000, 30))], dtype=np.float64)
+    below = np.cumsum(merge_cells(counts, 5).sum(axis=0))[np.searchsorted(edges, levels) - 1] / counts.sum()
+    assert below == pytest.approx(Merging(30.0, 4, 5).levels(levels), abs=0.012)
+    assert below[0] < 0.035  # where quantiles of the merged counts would be taken without it
+    np.testing.assert_array_equal(Merging(30.0, 4, 1).levels(levels), levels)
 
 
 def answers(method: Method, tables: list[FloatArray]) -> Iterator[tuple[Consensus, list[TensorMessage]]]:

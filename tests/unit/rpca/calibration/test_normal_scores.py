@@ -12,8 +12,10 @@ from dcfpca.rpca.calibration.normal_scores import (
     NormalScores,
     shape_from_counts,
     straight_knots,
+    usual_range,
 )
 from dcfpca.rpca.refinement.noise_scale import count_sizes
+from dcfpca.rpca.small_cells import Merging, merge_sides
 
 SHAPES = {
     "log-normal": lambda rng, size: np.exp(1.2 * rng.normal(size=size)),
@@ -23,14 +25,27 @@ SHAPES = {
 }
 
 
-def shape_of(M: NDArray[np.float64], plain: bool = False) -> NormalScores:
+def counts_of(M: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+    """Median, spread, and counts above and below."""
     median = np.median(M, axis=1)
     spread = 1.4826 * np.median(np.abs(M - median[:, None]), axis=1)
     spread = np.where(spread > 0.0, spread, 1.0)
     off = M - median[:, None]
     above, below = (np.where(side, np.abs(off), np.nan) for side in (off > 0.0, off <= 0.0))
-    counts = [count_sizes(sizes, spread, SHAPE_BINS) for sizes in (above, below)]
-    return shape_from_counts(counts[0], counts[1], median, spread, np.full(len(M), plain))
+    return median, spread, *(count_sizes(sizes, spread, SHAPE_BINS) for sizes in (above, below))
+
+
+def shape_of(M: NDArray[np.float64], plain: bool = False) -> NormalScores:
+    median, spread, above, below = counts_of(M)
+    merging = Merging(M.shape[1], 1, 1)
+    return shape_from_counts(above, below, median, spread, np.full(len(M), plain), merging)
+
+
+def range_of(values: NDArray[np.float64], hidden: int = 0) -> list[float]:
+    """The least and the largest usual value of one feature, to a tenth."""
+    median, spread, above, below = counts_of(values[None, :])
+    found = median + spread * usual_range(above, below, np.ones(1, bool), hidden)[0]
+    return [round(float(end), 1) for end in found]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -82,3 +97,50 @@ def test_a_rare_grade_is_no_further_off_than_its_rank_and_a_wrong_one_is() -> No
     assert abs(scores[0]) < 2.0
     assert scores[1] < 3.0
     assert (scores[2:] > 10.0).all()
+
+
+def test_errors_off_the_values_of_a_coin_do_not_widen_its_range() -> None:
+    rng = np.random.default_rng(8)
+    coin = (rng.random(900) < 0.2).astype(np.float64)
+    coin[:45] += rng.uniform(1.6, 4.8, 45) * rng.choice([-1.0, 1.0], 45)
+    assert range_of(coin) == [0.0, 1.0]
+    scores = shape_of(coin[None, :], plain=True).forward(np.array([[0.0, 1.0, -1.0, 2.0]]))[0]
+    assert np.abs(scores[:2]).max() < 2.0
+    assert np.abs(scores[2:]).min() > 4.0
+
+
+def test_entries_that_merging_may_hide_beyond_a_range_leave_none() -> None:
+    coin = (np.random.default_rng(9).random(900) < 0.05).astype(np.float64)
+    assert range_of(coin, hidden=0) == [0.0, 1.0]
+    assert np.isnan(range_of(coin, hidden=16)).all()
+
+
+def test_counts_and_amounts_that_go_on_have_no_range() -> None:
+    rng = np.random.default_rng(10)
+    some = rng.random(4000) < 0.25
+    assert np.isnan(range_of(np.where(some, rng.geometric(0.2, 4000), 0.0))).all()
+    assert np.isnan(range_of(np.where(some, np.exp(0.5 * rng.normal(size=4000)), 0.0))).all()
+
+
+def shape_of_sites(tables: NDArray[np.float64], told: int, least: int) -> NormalScores:
+    """The shape of one log-normal feature from sites' counts, merged to `told`, taken for merged to `least`."""
+    spread, sides = np.array([0.6745]), np.zeros((2, 1, SHAPE_BINS.count))
+    for values in tables:
+        off = values[None, :] - 1.0
+        below = count_sizes(np.where(off > 0.0, np.nan, -off), spread, SHAPE_BINS)
+        above = count_sizes(np.where(off > 0.0, off, np.nan), spread, SHAPE_BINS)
+        sides += np.array(merge_sides(below, above, told))
+    merging = Merging(tables.shape[1], len(tables), least)
+    return shape_from_counts(sides[1], sides[0], np.ones(1), spread, np.zeros(1, bool), merging)
+
+
+def test_merged_counts_of_small_sites_leave_the_shape_of_a_continuous_feature() -> None:
+    rng, found = np.random.default_rng(11), []
+    for _ in range(100):
+        tables = np.exp(rng.normal(size=(4, 30)))
+        shapes = [shape_of_sites(tables, told, least) for told, least in ((1, 1), (5, 5), (5, 1))]
+        assert shapes[0].reach[0] == shapes[1].reach[0] == 1.0
+        found.append([shape.knots[0, [0, -1]] for shape in shapes])
+    exact, merged, naive = np.mean(found, axis=0)
+    assert merged == pytest.approx(exact, abs=0.12 * np.ptp(exact))
+    assert abs(naive[1] - exact[1]) > 2.0 * abs(merged[1] - exact[1])
