@@ -44,7 +44,7 @@ def _format(spec: RunSpec, versions: dict[str, int]) -> str:
     method = spec.method if spec.privacy is None else "private"
     around = {
         "closing": spec.closing_rounds,
-        "scaled": spec.scaling == "robust",
+        "scaled": spec.scaling != "none",
         "counted": spec.missing_features == "allow",
     }
     return " ".join([f"{method}/{versions[method]}", *(word for word, there in around.items() if there)])

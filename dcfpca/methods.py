@@ -43,8 +43,8 @@ def method_of(spec: RunSpec) -> Method:
             covariance=spec.covariance,
             min_carriers=spec.min_carriers,
         )
-    if spec.scaling == "robust":
-        method = in_robust_units(method)
+    if spec.scaling != "none":
+        method = in_robust_units(method, auto=spec.scaling == "auto")
     if spec.missing_features == "allow":
         method = counting_features(method, spec.features, spec.min_feature_sites)
     return replace(method, min_cell=spec.min_cell)

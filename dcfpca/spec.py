@@ -96,8 +96,10 @@ class RunSpec(BaseModel):
     )
     rounds: int = Field(100, ge=1, le=100_000, description="Stop after this many rounds.")
     tolerance: float = Field(1e-9, ge=0, lt=1, description="Stop when the subspace moves less than this; 0: never.")
-    scaling: Literal["none", "robust"] = Field(
-        "none", description="robust: scale features by their medians and MADs over all sites, found from sums alone."
+    scaling: Literal["auto", "robust", "none"] = Field(
+        "none",
+        description="robust: scale features by their medians and MADs over all sites, found from sums alone. auto: so "
+        "unless all features vary about zero by like amounts. none: as the data is.",
     )
     warm_start: str = Field(
         "", max_length=100, description="Start from the subspace of this earlier finished run; empty: a random start."
@@ -229,7 +231,7 @@ class RunSpec(BaseModel):
     def rounds_before_fit(self) -> int:
         """Rounds that come before those of the method: the count of features that sites may lack, and scaling."""
         counting = COUNT_ROUNDS if self.missing_features == "allow" else 0
-        return counting + (SCALING_ROUNDS if self.scaling == "robust" else 0)
+        return counting + (SCALING_ROUNDS if self.scaling != "none" else 0)
 
     @property
     def grace_seconds(self) -> float:

@@ -67,7 +67,7 @@ _NEEDED: Mapping[str, tuple[Any, str]] = {
 def derived_keys(privacy: Mapping[str, Any]) -> dict[str, Any]:
     """Keys of a spec that follow from its table of privacy, and may be left out."""
     rounds = privacy.get("rounds", DEFAULT_ROUNDS)
-    return {"closing_rounds": False} | ({"rounds": rounds} if isinstance(rounds, int) else {})
+    return {"closing_rounds": False, "scaling": "none"} | ({"rounds": rounds} if isinstance(rounds, int) else {})
 
 
 def check_together(privacy: PrivacySettings, spec: Any) -> None:

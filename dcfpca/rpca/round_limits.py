@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 COUNT_ROUNDS = 1
-DIGITS = 5  # rounds per median: 30 bits, of which 18 are of the mantissa
-SCALING_ROUNDS = 2 * DIGITS  # the median, then the deviation
+MEDIAN_DIGITS = (5, 8)  # most rounds for medians, with up to WHOLE features and with more: 36 bits of the mantissa
+DEVIATION_DIGITS = (2, 3)  # … for scales, where 7 are enough
+SCALING_ROUNDS = MEDIAN_DIGITS[1] + DEVIATION_DIGITS[1]
 BOUND_ROUNDS = 6  # refinement rounds at the full width, with entries hidden
 MOST_ROUNDS = 16  # at the chosen rank
 FEW, MOST = 10, 32

@@ -2,10 +2,10 @@
 
 Stage `median` finds each feature's median over all sites, stage `deviation` the median distance from it (MAD), both
 digit by digit: every float64 has a place in the order of all float64s, a 64-bit number. Sites count how many of their
-entries fall into each of 64 equal intervals of that order; the sum of the counts tells the interval of the median; the
-next round divides that one. Each round fixes six more bits, whatever the size of the numbers and, where nothing is
-merged (`small_cells`), however they are dealt out. The stages after these see (x − centre)/scale, and each site maps
-its result back.
+entries fall into each of 2^bits equal intervals of that order; the sum of the counts tells the interval of the median;
+the next round divides that one, until few entries of any feature lie in it. This works whatever the size of the numbers
+and, where nothing is merged (`small_cells`), however they are dealt out. The stages after these see (x − centre)/scale,
+and each site maps its result back. With `auto`, centre and scale are 0 and 1 where the features share unit and level.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.method import Consensus, FloatArray, Instrument, Layout, ResultBlock, TensorMessage, Total
-from dcfpca.rpca.round_limits import DIGITS
+from dcfpca.rpca.round_limits import DEVIATION_DIGITS, MEDIAN_DIGITS, WHOLE
 from dcfpca.rpca.small_cells import merge_cells
 from dcfpca.rpca.stage import Stage, StageAround, View
 from dcfpca.rpca.stage_checks import APART, broken_count, of_figures, unequal, worst
@@ -28,11 +28,11 @@ from dcfpca.rpca.thresholds import NORMAL_MEDIAN
 MEDIAN, DEVIATION = "median", "deviation"
 ENTRIES = "entries"  # the key of each feature's number of entries in a consensus' memory
 
-BITS = 6
-BINS = 1 << BITS
-PRECISION = 2.0 ** (12 - BITS * DIGITS)  # relative, of the medians found
-BELOW, ABOVE = BINS, BINS + 1  # two more counts beside the bins
-COUNTS = BINS + 2
+FEW_BITS, MANY_BITS = 6, 10  # per round; few where many features would make the counts large
+LEAST_FOUND = 18  # bits: sign, exponent, and enough of the mantissa for small whole numbers
+NARROW = 1.0 / 20.0  # of a feature's entries: an interval with fewer is as good as its median
+SAME_LEVEL = 6.0  # scales: features whose medians are all within it lie about zero …
+SAME_UNIT = 20.0  # … and share a unit where their scales, but for a tenth at either end, are within this factor
 
 _SIGN = np.uint64(1 << 63)
 Keys = NDArray[np.uint64]
@@ -49,39 +49,51 @@ def values_of(keys: Keys) -> FloatArray:
     return np.ascontiguousarray(np.where(keys & _SIGN, keys & ~_SIGN, ~keys)).view(np.float64)
 
 
-def count(values: FloatArray, prefix: FloatArray, digit: int) -> FloatArray:
+def count(values: FloatArray, prefix: FloatArray, digit: int, bits: int, signed: bool) -> FloatArray:
     """For each row, the number of entries with its prefix by next digit, and the number below or above the prefix.
 
-    `prefix` are the digits found so far, as whole numbers; NaN entries are not counted.
+    `prefix` are the digits found so far, as whole numbers; NaN entries are not counted. Where no value is negative
+    (not `signed`) the digits begin after the sign.
     """
-    rows = values.shape[0]
-    keys = keys_of(values) >> np.uint64(64 - BITS * (digit + 1))
-    first = (prefix.astype(np.uint64) << np.uint64(BITS))[:, None]
-    place = np.where(keys < first, BELOW, np.minimum(keys - first, ABOVE)).astype(np.intp)
-    place[(keys >= first) & (keys - first >= BINS)] = ABOVE
-    flat = (place + COUNTS * np.arange(rows)[:, None])[~np.isnan(values)]
-    return np.bincount(flat, minlength=rows * COUNTS).reshape(rows, COUNTS).astype(np.float64)
+    rows, bins = values.shape[0], 1 << bits
+    below, above = bins, bins + 1
+    keys = keys_of(values) if signed else keys_of(values) << np.uint64(1)
+    keys = keys >> np.uint64(64 - bits * (digit + 1))
+    first = (prefix.astype(np.uint64) << np.uint64(bits))[:, None]
+    place = np.where(keys < first, below, np.minimum(keys - first, above)).astype(np.intp)
+    place[(keys >= first) & (keys - first >= bins)] = above
+    flat = (place + (bins + 2) * np.arange(rows)[:, None])[~np.isnan(values)]
+    return np.bincount(flat, minlength=rows * (bins + 2)).reshape(rows, bins + 2).astype(np.float64)
 
 
-def refine(counts: FloatArray, prefix: FloatArray) -> FloatArray:
-    """The prefix with one more digit: the interval in which half of all entries is reached.
+def refine(counts: FloatArray, prefix: FloatArray) -> tuple[FloatArray, bool]:
+    """The prefix with one more digit, the interval in which half of all entries is reached; and whether every feature's
+    interval is narrow enough.
 
     Counts outside the prefix are taken anew each round, so that a site that drops out moves the median, as it should,
     and does not break the count. Where no site has enough entries for a cell within the prefix, the median is known as
     well as it may be: its further digits are those of the middle.
     """
     counted = np.rint(counts)
-    wanted = np.ceil(counted.sum(axis=1) / 2.0) - counted[:, BELOW]
-    reached = np.cumsum(counted[:, :BINS], axis=1) >= np.maximum(wanted, 1.0)[:, None]
-    beyond = np.where(counted[:, :BINS].any(axis=1), BINS - 1, BINS // 2)
+    inside, entries = counted[:, :-2], counted.sum(axis=1)
+    bins = inside.shape[1]
+    wanted = np.ceil(entries / 2.0) - counted[:, -2]
+    reached = np.cumsum(inside, axis=1) >= np.maximum(wanted, 1.0)[:, None]
+    beyond = np.where(inside.any(axis=1), bins - 1, bins // 2)
     digit = np.where(reached.any(axis=1), reached.argmax(axis=1), beyond)
-    return prefix * BINS + digit
+    held = inside.sum(axis=1)
+    narrow = np.take_along_axis(inside, digit[:, None], axis=1)[:, 0] <= np.maximum(NARROW * entries, 1.0)
+    # One value that many entries have ends in zeros, or in ones where it is negative, unless it is a long fraction.
+    one_value = np.maximum(inside[:, 0], inside[:, -1]) == held
+    return prefix * bins + digit, bool((narrow | one_value).all())
 
 
-def value_of_prefix(prefix: FloatArray) -> FloatArray:
-    """The median once all digits are found: of the numbers that begin with them, the one nearest to zero."""
-    spare = np.uint64(64 - BITS * DIGITS)
+def value_of_prefix(prefix: FloatArray, found: int, signed: bool) -> FloatArray:
+    """The median once so many bits are found: of the numbers that begin with them, the one nearest to zero."""
+    spare = np.uint64(64 - found)
     low = prefix.astype(np.uint64) << spare
+    if not signed:
+        return values_of((low >> np.uint64(1)) | _SIGN)
     last = low | ((np.uint64(1) << spare) - np.uint64(1))
     return values_of(np.where(low & _SIGN, low, last))
 
@@ -92,48 +104,53 @@ class MedianSearch(Stage):
     The broadcast has the digits found so far, the centre, and how many digits there are.
     """
 
-    def __init__(self, name: str, rows: int, then: str) -> None:
-        super().__init__(name, down=Layout(rows, 2, 1), up=Layout(rows, COUNTS), then=(name, then))
+    def __init__(self, name: str, rows: int, then: str, *, auto: bool) -> None:
+        self.bits = MANY_BITS if rows <= WHOLE else FEW_BITS
+        self.most = (MEDIAN_DIGITS if name == MEDIAN else DEVIATION_DIGITS)[rows > WHOLE]
+        self._auto, self._signed = auto, name == MEDIAN
+        up = Layout(rows, (1 << self.bits) + 2)
+        super().__init__(name, down=Layout(rows, 2, 1), up=up, then=(name, then))
 
     def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
         """Counts of the site's entries by feature and next digit."""
         (prefix, centre), digit = asked.broadcast.tensor.T, int(asked.broadcast.scalars[0])
-        columns, counts = site.view.own, np.zeros((self.up.rows, COUNTS))
+        columns, counts = site.view.own, np.zeros((self.up.rows, self.up.columns))
         for start, stop in blocks(columns):
             values = columns.read(start, stop)
             if self.name == DEVIATION:
                 values = np.abs(values - centre[:, None])
-            counts += count(values, prefix, digit)
+            counts += count(values, prefix, digit, self.bits, self._signed)
         return TensorMessage(counts, np.zeros(0))
 
     def merged(self, exact: TensorMessage, asked: Consensus, least: int) -> TensorMessage:
         """Counts with small cells merged, the line running from what is below the prefix to what is above it."""
-        ordered = np.roll(exact.tensor[:, :ABOVE], 1, axis=1)
-        line = merge_cells(np.column_stack([ordered, exact.tensor[:, ABOVE]]), least)
-        return TensorMessage(np.column_stack([line[:, 1:ABOVE], line[:, 0], line[:, ABOVE]]), exact.scalars)
+        inside, below, above = np.split(exact.tensor, [-2, -1], axis=1)
+        line = merge_cells(np.column_stack([below, inside, above]), least)
+        return TensorMessage(np.column_stack([line[:, 1:-1], line[:, 0], line[:, -1]]), exact.scalars)
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
-        """One more digit; with the last one, or when no site has cells left to count in, the stage that follows."""
+        """One more digit; with the last one, or when every median is known well enough, the stage that follows."""
         (prefix, centre), digit = consensus.broadcast.tensor.T, int(consensus.broadcast.scalars[0]) + 1
-        prefix, counts = refine(total.sums.tensor, prefix), np.rint(total.sums.tensor)
-        if not counts[:, :BINS].any():
-            prefix, digit = prefix * BINS ** (DIGITS - digit) + BINS ** (DIGITS - digit) // 2, DIGITS
-        memory = {**consensus.memory, ENTRIES: counts.sum(axis=1)}
+        prefix, enough = refine(total.sums.tensor, prefix)
+        memory = {**consensus.memory, ENTRIES: np.rint(total.sums.tensor).sum(axis=1)}
         after = replace(consensus, round=consensus.round + 1, memory=memory)
-        if digit < DIGITS:
+        if digit < self.most and not (enough and self.bits * digit >= LEAST_FOUND):
             return replace(after, broadcast=_state(prefix, centre, digit))
-        found, then = value_of_prefix(prefix), self.then[-1]
+        found, then = value_of_prefix(prefix, self.bits * digit, self._signed), self.then[-1]
         if self.name == MEDIAN:
             return replace(after, stage=then, broadcast=_state(np.zeros_like(prefix), found, 0))
-        units = np.concatenate([centre, scale_from_mad(found)])
-        return replace(after, stage=then, broadcast=TensorMessage(np.zeros((0, 0)), units))
+        units = centre, scale_from_mad(found)
+        if self._auto and share_unit_and_level(centre, found):
+            units = np.zeros_like(centre), np.ones_like(centre)
+        return replace(after, stage=then, broadcast=TensorMessage(np.zeros((0, 0)), np.concatenate(units)))
 
     def plausible(self, told: Consensus, before: Consensus | None, precision: int) -> str:
         """The digits of a median only ever gain one, and the centre is settled once."""
         (digits, centre), number = told.broadcast.tensor.T, float(told.broadcast.scalars[0])
-        if number not in range(DIGITS):
+        bins = 1 << self.bits
+        if number not in range(self.most):
             return "the number of a median's digits is none that it can have"
-        whole = np.array_equal(digits, np.rint(digits)) and ((digits >= 0) & (digits < BINS**number)).all()
+        whole = np.array_equal(digits, np.rint(digits)) and ((digits >= 0) & (digits < bins**number)).all()
         if not whole:
             return "the digits of a median are not whole numbers of the round's length"
         if before is None or before.stage != self.name or before.round == told.round:
@@ -141,7 +158,7 @@ class MedianSearch(Stage):
         (digits_before, centre_before), number_before = before.broadcast.tensor.T, float(before.broadcast.scalars[0])
         if number - number_before != told.round - before.round:
             return "the digits of a median do not grow by one each round"
-        if not np.array_equal(np.floor(digits / BINS ** (number - number_before)), digits_before):
+        if not np.array_equal(np.floor(digits / bins ** (number - number_before)), digits_before):
             return "the digits of a median do not go on from those of the round before"
         same = np.array_equal(centre, centre_before)
         return "" if same else "the features' centres are not those of the round before"
@@ -158,7 +175,7 @@ class MedianSearch(Stage):
         if reason := broken_count(counts, rounding, what="a count of entries"):
             return reason
         entries = consensus.memory.get(ENTRIES)
-        if entries is not None and total.whole and unequal(counts.sum(axis=1), entries, COUNTS * rounding):
+        if entries is not None and total.whole and unequal(counts.sum(axis=1), entries, self.up.columns * rounding):
             return "the counts of a feature do not add up to its entries in the round before"
         return ""
 
@@ -231,11 +248,24 @@ class InUnits(StageAround):
 BEFORE_UNITS = frozenset({"count", MEDIAN, DEVIATION})
 
 
-def in_robust_units(method: Method) -> Method:
-    """The method on centred and scaled data, after rounds that find centre and scale."""
+def in_robust_units(method: Method, *, auto: bool = False) -> Method:
+    """The method on centred and scaled data, after rounds that find centre and scale; `auto` leaves features as they
+    are that share unit and level."""
     rows, first = method.solver.rows, method.stages[0].name
-    found = (MedianSearch(MEDIAN, rows, DEVIATION), MedianSearch(DEVIATION, rows, first))
+    found = (MedianSearch(MEDIAN, rows, DEVIATION, auto=auto), MedianSearch(DEVIATION, rows, first, auto=auto))
     return replace(method, stages=(*found, *(InUnits(stage, rows) for stage in method.stages)), scaled=True)
+
+
+def share_unit_and_level(median: FloatArray, deviation: FloatArray) -> bool:
+    """Whether all features vary about zero, and by like amounts. Then they are left as they are: dividing them by their
+    scales would weigh features that hardly vary as much as others, and centring exact data can raise its rank by one.
+    Features of mostly one value say nothing of it."""
+    varies = deviation > 0.0
+    scale = scale_from_mad(deviation[varies])
+    if not varies.any() or (np.abs(median[varies]) > SAME_LEVEL * scale).any():
+        return False
+    low, high = np.quantile(scale, [0.1, 0.9])
+    return bool(high <= SAME_UNIT * low)
 
 
 def split_broadcast(broadcast: TensorMessage, rows: int) -> tuple[TensorMessage, FloatArray, FloatArray]:

@@ -95,7 +95,7 @@ def measure_result(config: Config, manifest: dict[str, Any], image: str = "") ->
     if data.shape != L.shape or S.shape != L.shape:
         hint = "put the data back that the run was made with, or look at L.npy and S.npz directly"
         raise BadInput(f"the data is {_size(data.shape)} and the result {_size(L.shape)}", hint)
-    scaled, rate = manifest["spec"].get("scaling") == "robust", float(manifest["spec"].get("flag_rate", 0.01))
+    scaled, rate = manifest["spec"].get("scaling", "none") != "none", float(manifest["spec"].get("flag_rate", 0.01))
     judge = load_scoring_model(config.results.dir, manifest["run"], scaled=scaled)
     noise = _noise(judge, used, L)
     (gaps, pictures), shape = _overview(used, L, noise), _image(image, L.shape[0])

@@ -55,7 +55,7 @@ def transform(config: Config, run_id: str, source: Path, out: Path) -> dict[str,
     with atomic_directory(out) as target:
         ids = one_lines(used.all_ids())
         write_names(target, used.features, ids)
-        judge = load_scoring_model(results, run_id, scaled=spec.scaling == "robust")
+        judge = load_scoring_model(results, run_id, scaled=spec.scaling != "none")
         if judge is not None:
             found = _scored(target, judge, columns, ids, used.features, spec.flag_rate)
         else:

@@ -32,7 +32,20 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_loops")]
 
 NAMES = ("a", "b", "c")
 PRIVATE = "c"
-START = ("run", "start", "--rank", "3", "--rounds", "40", "--participants", ",".join(NAMES), "--round-seconds", "30")
+START = (
+    "run",
+    "start",
+    "--rank",
+    "3",
+    "--rounds",
+    "40",
+    "--participants",
+    ",".join(NAMES),
+    "--round-seconds",
+    "30",
+    "--set",
+    "scaling=none",
+)
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ def test_digits_of_a_median_only_gain_one_and_scales_stay() -> None:
     method, told = broadcasts(scaling="robust")
     third = told[3].broadcast
     tensor = third.tensor.copy()
-    for more, reason in ((64.0, "go on from"), (0.5, "whole numbers")):
+    for more, reason in ((1024.0, "go on from"), (0.5, "whole numbers")):
         tensor[0, 0] += more
         lie = replace(told[3], broadcast=TensorMessage(tensor, third.scalars))
         assert reason in method.plausible(lie, told[2], BITS)

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from typing import cast
 
 import numpy as np
+import pytest
 import scipy
 
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Findings, FloatArray, ResultBlock
-from dcfpca.rpca.scaling import DEVIATION, MEDIAN, InUnits
-from dcfpca.rpca.simulate import exchange
+from dcfpca.rpca.scaling import DEVIATION, MEDIAN, InUnits, share_unit_and_level
+from dcfpca.rpca.simulate import Simulation, exchange, simulate
 from dcfpca.rpca.stage_list import StagedSite
 from dcfpca.spec import parse_spec
 
@@ -69,3 +70,42 @@ def test_a_value_that_many_have_is_found_exactly_though_cells_are_merged() -> No
     centre, scale, _ = found(tables, 5)
     np.testing.assert_array_equal(centre, 0.0)
     np.testing.assert_array_equal(scale, 1.0)
+
+
+def automatic(tables: list[FloatArray]) -> tuple[Simulation, str, bool]:
+    """A run that scales by itself, what it says of its answer, and whether the features were left as they are."""
+    method = method_of(parse_spec({"rows": len(tables[0]), "scaling": "auto"}))
+    run = simulate(method, [ArrayColumns(table) for table in tables])
+    verdict, units = method.verdict(run.consensus), run.consensus.broadcast.scalars[-2 * len(tables[0]) :]
+    assert verdict is not None
+    return run, verdict.sentence, bool((np.split(units, 2)[0] == 0.0).all())
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6, 1e8])
+@pytest.mark.parametrize("features", [slice(None), slice(3, 4)])
+def test_noise_about_any_level_has_rank_zero_and_no_outliers(offset: float, features: slice) -> None:
+    table = np.random.default_rng(0).normal(size=(12, 400))
+    table[features] += offset
+    run, said, _ = automatic(np.split(table, 4, axis=1))
+    assert said.startswith("Rank 0"), said
+    assert run.outliers.nnz == 0
+
+
+@pytest.mark.parametrize(("offset", "rank"), [(0.0, 3), (1e3, 4)])
+def test_exact_data_stays_exact_and_is_left_as_it_is_where_it_lies_about_zero(offset: float, rank: int) -> None:
+    rng = np.random.default_rng(0)
+    low_rank = rng.normal(size=(40, 3)) @ rng.normal(size=(3, 400))
+    errors = np.where(rng.random(low_rank.shape) < 0.05, 20.0 * rng.normal(size=low_rank.shape), 0.0)
+    run, said, as_it_is = automatic(np.split(low_rank + errors + offset, 4, axis=1))
+    assert said.startswith(f"Exact: rank {rank} "), said
+    assert as_it_is == (offset == 0.0)
+    off = np.linalg.norm(run.low_rank - low_rank - offset) / np.linalg.norm(low_rank)
+    assert off < 1e-9
+
+
+def test_features_of_other_units_or_levels_are_scaled_and_those_that_hardly_vary_decide_nothing() -> None:
+    median, deviation = np.array([0.0, 1.0, -2.0, 9.0]), np.array([1.0, 2.0, 1.5, 0.0])
+    assert share_unit_and_level(median, deviation)
+    assert not share_unit_and_level(median + np.array([0.0, 20.0, 0.0, 0.0]), deviation)
+    assert not share_unit_and_level(median, deviation * np.array([1.0, 100.0, 0.01, 1.0]))
+    assert not share_unit_and_level(median, np.zeros(4))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage, Total
-from dcfpca.rpca.scaling import BELOW, BINS, MEDIAN
+from dcfpca.rpca.scaling import MANY_BITS, MEDIAN
 from dcfpca.rpca.small_cells import Merging, merge_cells, merge_sides
 from dcfpca.rpca.stage_list import Method
 from dcfpca.spec import parse_spec
@@ -98,10 +98,11 @@ def steered_to_the_largest(method: Method, honest: list[FloatArray]) -> FloatArr
     """What a member learns of each feature's largest value who moves the search for the median upwards: by saying that
     its own entries lie where the topmost ones of the others do."""
     sites, consensus, own = [method.site(ArrayColumns(table)) for table in honest], method.begin(), 10_000.0
+    bins = 1 << MANY_BITS
     while consensus.stage == MEDIAN:
         counts = np.sum([site.answer(consensus).tensor for site in sites], axis=0)
-        inside = counts[:, :BINS] > 0.0
-        top = np.where(inside.any(axis=1), BINS - 1 - np.argmax(inside[:, ::-1], axis=1), BELOW)
+        inside = counts[:, :bins] > 0.0
+        top = np.where(inside.any(axis=1), bins - 1 - np.argmax(inside[:, ::-1], axis=1), bins)
         counts[np.arange(len(counts)), top] += own
         consensus = method.advance(consensus, Total(TensorMessage(counts, np.zeros(0)), 3))
     return np.asarray(consensus.broadcast.tensor[:, 1])
@@ -114,6 +115,6 @@ def test_a_conspirator_does_not_steer_a_search_to_the_largest_value_of_the_other
     for least in (1, 5):
         method = method_of(parse_spec({"rows": 40, "scaling": "robust", "min_cell": least}))
         off[least] = np.abs(steered_to_the_largest(method, honest) / largest - 1.0)
-    assert off[1].max() < 1e-5  # 18 bits of the mantissa: the attack works where nothing is merged
+    assert off[1].max() < 1e-5  # the digits of a median: the attack works where nothing is merged
     assert off[5].min() > 1e-5
     assert np.median(off[5]) > 1e-2
