@@ -29,6 +29,7 @@ from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.refinement.closing_plan import ClosingPlan
 from dcfpca.rpca.refinement.noise_scale import FIT_LEVEL, LEAST_FREEDOM, count_sizes, normal_quantile
 from dcfpca.rpca.round_limits import COVARIANCE_ROUNDS
+from dcfpca.rpca.small_cells import Merging
 
 SURE = 100.0  # samples a feature: with more, what was estimated adds less than a hundredth to distances
 DRAWN, LEAST_TIMES, MOST_TIMES = 500, 2, 20  # samples drawn as the run's, in so many bootstraps
@@ -106,7 +107,7 @@ def _shape(M: FloatArray, few: NDArray[np.bool_]) -> NormalScores:
     spread = np.median(np.abs(off), axis=1) / normal_quantile(0.5)
     sides = (np.where(side, np.abs(off), np.nan) for side in (off > 0.0, off <= 0.0))
     above, below = (count_sizes(side, spread, SHAPE_BINS) for side in sides)
-    return shape_from_counts(above, below, median, spread, few)
+    return shape_from_counts(above, below, median, spread, few, Merging(M.shape[1], sites=1, least=1))
 
 
 def _directions(M: FloatArray, rank: int) -> ScoreModel:
