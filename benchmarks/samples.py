@@ -9,6 +9,8 @@ DIR holds `tables/*.npz`, and beside it lies `tools/cells.py`. Every run is a fe
 - `shift`, `times`, `cluster`, `scrambled`: a fifth of a real table's samples has every feature moved by ± 3 deviations,
   or times 2.2, or lies near one point ± 3 deviations off, or has its standardized values in another order. The table's
   own odd samples count as false.
+- `fresh`: normal samples that had no part in runs over few (samples × features), with three factors and with none: the
+  share of them with p ≤ .05 and ≤ .01.
 - `stuck`, `drift`: 3 % of the entries belong to instruments that repeat a value or drift (tools/cells.py).
 """
 
@@ -18,6 +20,7 @@ import argparse
 import json
 import sys
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +34,14 @@ from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.simulate import Simulation, simulate
 from dcfpca.spec import parse_spec
 from participant.results.flag_tables import significant
+from participant.results.scoring_model import scoring_model
 
 BAD = ("shift", "times", "cluster", "scrambled")
 INSTRUMENTS = ("stuck", "drift")
-KINDS = ("none", *BAD, *INSTRUMENTS)
+FRESH = "fresh"
+KINDS = ("none", *BAD, *INSTRUMENTS, FRESH)
+TRAINED = ((40, 20), (100, 20), (60, 100), (30, 200))  # samples × features
+FACTORS, NOISE, REPEATS, JUDGED = np.array([1.5, 1.0, 0.7]), 0.8, 6, 1000
 SHARE, RATE, SEED, FLAG_RATE = 0.2, 0.03, 1, 0.01
 
 
@@ -91,6 +98,27 @@ def found_of(
     return odd, named, lines
 
 
+def fresh_rows() -> list[dict[str, Any]]:
+    """How often fresh samples have a small p-value, for each size of the training set and kind of data."""
+    rows = []
+    for (n, m), factors in product(TRAINED, (FACTORS, FACTORS[:0])):
+        p = np.concatenate([_fresh_p_values(n, m, factors, seed) for seed in range(REPEATS)])
+        shares = {f"p_{level}": float(np.mean(p <= level)) for level in (0.05, 0.01)}
+        rows.append({"kind": FRESH, "name": f"{n} x {m}, {factors.size} factors", **shares})
+        print(f"{FRESH:>9}  {rows[-1]['name']}  " + "  ".join(f"{k} {v:.3g}" for k, v in shares.items()), flush=True)
+    return rows
+
+
+def _fresh_p_values(n: int, m: int, factors: FloatArray, seed: int) -> FloatArray:
+    rng = np.random.default_rng(seed)
+    loadings = rng.normal(size=(m, factors.size)) * factors
+    drawn = [loadings @ rng.normal(size=(factors.size, k)) + NOISE * rng.normal(size=(m, k)) for k in (n, JUDGED)]
+    run = simulate(method_of(parse_spec({"rows": m, "scaling": "robust"})), [ArrayColumns(drawn[0])])
+    model = scoring_model(run.consensus.broadcast, run.consensus.stage, scaled=True)
+    assert model is not None  # no such run ends before its null
+    return model.transform(drawn[1]).scored.p_value
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
@@ -105,6 +133,9 @@ def main() -> None:
     record: dict[str, Any] = {"rows": [], "summary": {}}
     with threadpool_limits(1):
         for kind in wanted.only.split(","):
+            if kind == FRESH:
+                record["rows"] += fresh_rows()
+                continue
             rows = [measure(cells, name, kind) for name in tables]
             figures = {key: float(np.mean([row[key] for row in rows])) for key in ("recall", "false", "f1")}
             figures |= {"false_worst": max(row["false"] for row in rows), "rounds_most": max(r["rounds"] for r in rows)}

@@ -9,6 +9,7 @@ import scipy
 from numpy.typing import NDArray
 
 from dcfpca.rpca.calibration.expectation import TRUSTED, ScoreModel, chunks, expect, tail_variance
+from dcfpca.rpca.calibration.fresh_samples import fresh_distance_p_value, fresh_null
 from dcfpca.rpca.calibration.sample_test import normal_distance, oddness
 from dcfpca.rpca.method import Findings, FloatArray
 from dcfpca.rpca.refinement.alternating_fit import fit_columns
@@ -98,20 +99,32 @@ def _chunks(model: ScoreModel, M: FloatArray) -> tuple[slice, ...]:
     return tuple(chunks(rows, width, M.shape[1])) or (slice(0, 0),)
 
 
-def score_columns(plan: ClosingPlan, M: FloatArray, L: FloatArray, V: FloatArray) -> Scored:
-    """Hold columns, with the normal part L and coefficients V, against the null of the plan."""
+def score_columns(plan: ClosingPlan, M: FloatArray, L: FloatArray, V: FloatArray, *, fresh: bool = False) -> Scored:
+    """Hold columns, with the normal part L and coefficients V, against the null of the plan; `fresh` ones had no part
+    in the run."""
     assert plan.calibration is not None  # a plan with a null has one
     found, null = expect_entries(plan, M, L), plan.calibration.null
     z = found.z / np.where(found.z > 0.0, plan.calibration.above[:, None], plan.calibration.below[:, None])
     distance, p = squared_distance(plan, V), null.tail(z)
-    # Where the fit is exact, what is left is rounding and has no distances: there the entries tell.
-    whole = column_p_value(p) if plan.ending is FitEnding.EXACT else plan.sample_null.p_value(found.odd)
-    within = distance_p_value(distance, plan.rank, plan.distance_scale)
-    of_column = np.minimum(2.0 * np.minimum(whole, within), 1.0)
+    of_column = _sample_p_value(plan, found, p, distance, fresh and plan.ending is FitEnding.REFINED)
     sizes = np.where(np.isnan(z), 0.0, np.abs(z))
     rank = plan.calibration.rank_of(sizes)
     values, largest = plan.calibration.entries, sizes.max(axis=0, initial=0.0)
     return Scored(found.value, z, p, rank, values, sizes > null.cut, distance, largest, of_column)
+
+
+def _sample_p_value(
+    plan: ClosingPlan, found: Expected, entries: FloatArray, distance: FloatArray, fresh: bool
+) -> FloatArray:
+    """Of samples as a whole and within the subspace together, by the null of the run or that of fresh samples."""
+    if fresh:
+        whole = fresh_null(plan).p_value(found.odd)
+        within = fresh_distance_p_value(distance / plan.distance_scale, plan.rank, plan.columns)
+        return np.minimum(2.0 * np.minimum(whole, within), 1.0) if plan.rank else whole
+    # Where the fit is exact, what is left is rounding and has no distances: there the entries tell.
+    whole = column_p_value(entries) if plan.ending is FitEnding.EXACT else plan.sample_null.p_value(found.odd)
+    within = distance_p_value(distance, plan.rank, plan.distance_scale)
+    return np.minimum(2.0 * np.minimum(whole, within), 1.0)
 
 
 def findings_of(
@@ -141,7 +154,7 @@ def transform_columns(plan: ClosingPlan, M: FloatArray) -> TransformedColumns:
         Q = np.linalg.qr(model.U)[0]
         L = Q @ project(Q, M).coefficients.T
         V = L.T @ model.U
-    return TransformedColumns(V, L, score_columns(plan, M, L, V))
+    return TransformedColumns(V, L, score_columns(plan, M, L, V, fresh=True))
 
 
 def normality(scored: Scored, plan: ClosingPlan) -> FloatArray:
