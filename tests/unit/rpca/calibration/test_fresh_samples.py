@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dcfpca import RobustPCA
+from dcfpca.methods import method_of
 from dcfpca.rpca.calibration.fresh_samples import fresh_distance_p_value, fresh_null
+from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.refinement.closing_plan import ClosingPlan
+from dcfpca.rpca.refinement.scoring import transform_columns
+from dcfpca.rpca.simulate import simulate
+from dcfpca.spec import parse_spec
 
 ROWS, DRAWN = 20, 2000
 
@@ -18,8 +22,9 @@ def fitted(columns: int) -> tuple[ClosingPlan, np.ndarray]:
     rng = np.random.default_rng(5)
     loadings = rng.normal(size=(3, ROWS)) * [[1.5], [1.0], [0.7]]
     own, fresh = (rng.normal(size=(n, 3)) @ loadings + 0.8 * rng.normal(size=(n, ROWS)) for n in (columns, DRAWN))
-    model = RobustPCA().fit(own)
-    return model._plan, np.exp(model.score_samples(fresh))
+    method = method_of(parse_spec({"rows": ROWS, "min_cell": 1}))
+    plan = ClosingPlan.of(simulate(method, [ArrayColumns(own.T)]).consensus.broadcast)
+    return plan, transform_columns(plan, fresh.T).scored.p_value
 
 
 def test_hotelling_distances_of_fresh_normal_samples_have_uniform_p_values() -> None:
