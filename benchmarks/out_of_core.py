@@ -28,9 +28,10 @@ import participant.daemon  # noqa: F401  so that a daemon's own memory is counte
 from dcfpca.atomic_files import atomic_write
 from dcfpca.freed_memory import keep_freed_memory
 from dcfpca.methods import method_of
-from dcfpca.rpca.method import Total
+from dcfpca.rpca.method import Columns, Consensus, Total
 from dcfpca.rpca.stage import Site
 from dcfpca.spec import parse_spec
+from dcfpca.terms import Terms
 from participant.config import EngineTable
 from participant.data.data_config import DataTable
 from participant.data.readers import open_matrix
@@ -147,7 +148,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "load_average": os.getloadavg(),
     }
     if options.finish:
-        report |= finish(path, spec, site, consensus, columns)
+        report |= finish(path, Terms.of(spec), site, consensus, columns)
     return report
 
 
@@ -156,10 +157,10 @@ def save(path: Path, site: Site) -> None:
     atomic_write(path, lambda file: write_arrays(file, site.snapshot()))
 
 
-def finish(path: Path, spec: Any, site: Any, consensus: Any, columns: Any) -> dict[str, Any]:
+def finish(path: Path, terms: Terms, site: Site, consensus: Consensus, columns: Columns) -> dict[str, Any]:
     finding = ResultFacts("run", "site", bytes(32), consensus.round, "", "")
     started = time.perf_counter()
-    write_results(path.parent / "results", finding, spec, site, consensus.broadcast, columns)
+    write_results(path.parent / "results", finding, terms, site, consensus, columns)
     return {"finish_seconds": time.perf_counter() - started, "peak_with_finish_mib": peak_mib()}
 
 

@@ -33,7 +33,7 @@ from dcfpca.rpca.refinement.hidden_entries import HiddenColumns
 from dcfpca.rpca.refinement.noise_scale import count_sizes
 from dcfpca.rpca.refinement.outlyingness import HALF
 from dcfpca.rpca.refinement.refine import AT_MEDIAN
-from dcfpca.rpca.refinement.scoring import score_columns
+from dcfpca.rpca.refinement.scoring import score_twice
 from dcfpca.rpca.round_limits import COVARIANCE_ROUNDS
 from dcfpca.rpca.small_cells import Merging, merge_sides
 from dcfpca.rpca.stage import Partition, Stage
@@ -248,13 +248,13 @@ class CheckPart:
         """Entries flagged of samples drawn anew, entries, and entries flagged."""
         site.kept.update(self.arrays)
         plan, total = ClosingPlan.of(self.asked.broadcast), np.zeros(SUMS - 1)
-        mine = kept_view(plan, site.kept) or plan
+        mine = kept_view(plan, site.kept)
         for M, block in results(site, plan, hiding=False):
-            scored, seen = score_columns(mine, M, block.L, block.V), int(np.count_nonzero(~np.isnan(M)))
+            scored, seen = score_twice(plan, mine, M, block.L, block.V)[0], int(np.count_nonzero(~np.isnan(M)))
             ordinary = np.where(scored.flagged, np.nan, M)
             rng = np.random.default_rng([hidden_columns(site).seed, block.start])
             passes = int(np.clip(DRAWN // max(seen, 1), 1, 20))
-            flagged = [np.count_nonzero(_flagged_anew(mine, ordinary, rng)) for _ in range(passes)]
+            flagged = [np.count_nonzero(_flagged_anew(plan, mine, ordinary, rng)) for _ in range(passes)]
             total += np.array([sum(flagged) / passes, seen, np.count_nonzero(scored.flagged)])
         return total
 
@@ -264,8 +264,12 @@ def most_ordinary(expected: float) -> float:
     return float(np.ceil(scipy.special.gammaincinv(expected + 1.0, SURE) + 1.0))
 
 
-def _flagged_anew(plan: ClosingPlan, values: FloatArray, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Which entries are flagged of as many samples, drawn from the fit's covariance with these values (NaN: none)."""
+def _flagged_anew(
+    shared: ClosingPlan, mine: ClosingPlan | None, values: FloatArray, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Which entries are flagged of as many samples, drawn from the covariance of the site's view with these values
+    (NaN: none)."""
+    plan = mine or shared
     assert plan.calibration is not None
     factor, own, count = plan.calibration.factor, plan.calibration.own[:, None], values.shape[1]
     drawn = factor @ rng.normal(size=(factor.shape[1], count)) + np.sqrt(own) * rng.normal(size=values.shape)
@@ -279,4 +283,4 @@ def _flagged_anew(plan: ClosingPlan, values: FloatArray, rng: np.random.Generato
             M[row] = np.interp(level[row] * known.size - 0.5, np.arange(known.size), known)
     M = np.where(np.isnan(values), np.nan, M)
     zero = np.zeros((values.shape[1], plan.U.shape[1]))
-    return score_columns(plan, M, M, zero).flagged
+    return score_twice(shared, mine, M, M, zero)[0].flagged

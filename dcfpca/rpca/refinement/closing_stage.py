@@ -37,7 +37,7 @@ from dcfpca.rpca.refinement.closing_plan import (
     closing_layout,
 )
 from dcfpca.rpca.refinement.hidden_entries import HiddenColumns
-from dcfpca.rpca.refinement.scoring import findings_of, score_columns
+from dcfpca.rpca.refinement.scoring import findings_of, score_twice
 from dcfpca.rpca.refinement.verdict import verdict_of
 from dcfpca.rpca.stage import Stage
 from dcfpca.rpca.stage_checks import (
@@ -257,8 +257,7 @@ def _scored(
     are unusual for the consortium, and usual here. `scan` sees it."""
     if not plan.has_null:
         return block, 0
-    shared = score_columns(plan, M, block.L, block.V)
-    scored = shared if mine is None else score_columns(mine, M, block.L, block.V)
+    scored, shared = score_twice(plan, mine, M, block.L, block.V)
     scores = ColumnScores(scored.p_value, scored.largest_z, scored.distance)
     scan.add(block.start, M, scored.z)
     if plan.ending is FitEnding.EXACT:

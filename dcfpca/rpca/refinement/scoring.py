@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
@@ -18,6 +18,8 @@ from dcfpca.rpca.refinement.noise_scale import column_p_value, distance_p_value
 from dcfpca.rpca.robust_projection import project
 
 SMALLEST_P = 1e-290
+CLEARLY = 1.5
+"""How far beyond the cut of its own view, which rests on fewer samples, a site flags what all sites find usual."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,6 +113,20 @@ def score_columns(plan: ClosingPlan, M: FloatArray, L: FloatArray, V: FloatArray
     rank = plan.calibration.rank_of(sizes)
     values, largest = plan.calibration.entries, sizes.max(axis=0, initial=0.0)
     return Scored(found.value, z, p, rank, values, sizes > null.cut, distance, largest, of_column)
+
+
+def score_twice(
+    plan: ClosingPlan, own: ClosingPlan | None, M: FloatArray, L: FloatArray, V: FloatArray
+) -> tuple[Scored, Scored]:
+    """Columns by the site's own view and by what all sites share. Flagged is what both views flag, and what the own
+    view clearly does, so that nobody makes a pattern look usual and few samples accuse nobody by themselves."""
+    shared = score_columns(plan, M, L, V)
+    if own is None:
+        return shared, shared
+    assert own.calibration is not None  # a view is of a plan with a null
+    scored = score_columns(own, M, L, V)
+    clear = np.abs(np.nan_to_num(scored.z)) > CLEARLY * own.calibration.null.cut
+    return replace(scored, flagged=scored.flagged & (shared.flagged | clear)), shared
 
 
 def _sample_p_value(
