@@ -14,7 +14,7 @@ MESSAGE_BYTES = (4 << 20) - (64 << 10)
 AT_ONCE_BYTES = 64 << 20
 """The largest total of a cohort's tensors that are sent in one message each although each exceeds a chunk."""
 
-SMALL_SUM = 1 << 16
+SMALL_SUM = 1 << 18
 """A round's sum of up to this size is sent to every member together with the next consensus."""
 
 WHOLE = "dcfpca-whole"

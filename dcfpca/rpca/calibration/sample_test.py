@@ -53,7 +53,7 @@ def normal_distance(squared: FloatArray, z: FloatArray, trusted: NDArray[np.bool
     """The cube root, in normal deviations, of squared distances of trusted entries and what distrusted ones (z; NaN:
     unobserved) add to them."""
     seen = ~np.isnan(z)
-    added = np.where(seen & ~trusted, np.minimum(np.where(seen, z, 0.0) ** 2, CAP**2), 0.0).sum(axis=0)
+    added = np.where(seen & ~trusted, np.minimum(np.abs(np.where(seen, z, 0.0)), CAP) ** 2, 0.0).sum(axis=0)
     freedom = np.maximum(np.count_nonzero(seen, axis=0), 1)
     unit = 2.0 / (9.0 * freedom)
     return np.asarray((np.cbrt((squared + added) / freedom) - (1.0 - unit)) / np.sqrt(unit))

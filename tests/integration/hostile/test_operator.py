@@ -67,7 +67,7 @@ def test_a_spec_that_makes_no_sense_is_turned_away_at_the_door(federation: Feder
 
 
 def test_a_private_site_refuses_the_export_however_often_it_is_asked(federation: Federation) -> None:
-    view = federation.run(rows=20, rank=2, rounds=4, export=True, participants=NAMES)
+    view = federation.run(rows=20, rank=2, rounds=4, covariance=False, export=True, participants=NAMES)
     for name in NAMES:
         federation.result(name, view.run_id)
     for _ in range(3):
@@ -79,8 +79,10 @@ def test_a_private_site_refuses_the_export_however_often_it_is_asked(federation:
 
 def test_aborts_raced_against_every_moment_of_a_run_leave_the_federation_working(federation: Federation) -> None:
     for _ in range(6):
-        keys = parse_spec({"rows": 20, "rank": 2, "rounds": 40, "tolerance": 0, "participants": NAMES})
+        keys = parse_spec(
+            {"rows": 20, "rank": 2, "rounds": 40, "covariance": False, "tolerance": 0, "participants": NAMES}
+        )
         run_id = federation.operator.propose(keys.canonical(), uuid.uuid4().hex).run_id
         federation.operator.abort(run_id, "never mind")
         assert federation.follow(run_id).status == "aborted"
-    assert federation.run(rows=20, rank=2, rounds=4, participants=NAMES).status == "finished"
+    assert federation.run(rows=20, rank=2, rounds=4, covariance=False, participants=NAMES).status == "finished"
