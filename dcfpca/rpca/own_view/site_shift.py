@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.own_view.own_model import margins
@@ -59,7 +59,7 @@ def mixed_order(shared: Profile, M: FloatArray) -> NDArray[np.intp] | None:
     if M.shape[1] < FEWEST or few_values(M).mean() > MIXED:
         return None
     off = np.abs(middle[:, None] - shared.median) / shared.spread + np.abs(np.log(width[:, None] / shared.spread))
-    order = linear_sum_assignment(np.minimum(off, 10.0))[1]
+    order = scipy.optimize.linear_sum_assignment(np.minimum(off, 10.0))[1]
     better = np.diag(off) > 2.0 * off[np.arange(len(order)), order] + FAR_MEDIAN
     return order if np.mean(better & (order != np.arange(len(order)))) > MIXED else None
 

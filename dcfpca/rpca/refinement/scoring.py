@@ -18,7 +18,7 @@ from dcfpca.rpca.refinement.noise_scale import column_p_value, distance_p_value
 from dcfpca.rpca.robust_projection import project
 
 SMALLEST_P = 1e-290
-CLEARLY = 1.5
+CLEARLY = 1.25
 """How far beyond the cut of its own view, which rests on fewer samples, a site flags what all sites find usual."""
 
 

@@ -29,7 +29,10 @@ from tests.support.paths import ROOT
 PACKAGE = ROOT / "participant"
 DOOR, LINK = PACKAGE / "egress.py", PACKAGE / "link"
 # What the link does besides sending: it listens, it fetches what the aggregator has, it opens and closes.
-LISTENING = {"subscribe", "fetch", "fetch_sum", "revocation_list", "renew", "redial", "close"}
+LISTENING = {"subscribe", "fetch", "fetch_sum", "revocation_list", "renew", "redial", "close"} | {
+    "serving_elsewhere",  # asks the health service of the other addresses, with nothing in the question
+    "move_to",
+}
 SENDING = {name for name, value in vars(Link).items() if callable(value) and not name.startswith("_")} - LISTENING
 # Modules that can carry bytes elsewhere, and who may have them: databases and clusters of the site's own choosing.
 CARRIERS = {"grpc", "socket", "ssl", "http", "urllib.request", "requests", "smtplib", "ftplib", "asyncio.streams"}
