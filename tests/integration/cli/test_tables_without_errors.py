@@ -70,7 +70,7 @@ def test_nothing_is_found_exact_or_predicted_and_hardly_anything_flagged_where_n
     sentence = run["verdict"]["sentence"]
     assert run["status"] == "finished"
     assert "xact" not in sentence
-    # Which entries are hidden follows from the sites' own keys: with tails as heavy, the second direction may be missed.
+    # Which entries are hidden follows from the sites' keys: with tails as heavy, the second direction may be missed.
     assert sentence.startswith(("Rank 1", "Rank 2") if kind in STRUCTURED else "Rank 0")
     manifests = [consortium.results(name, run["run_id"]) / "manifest.json" for name in SITES]
     until(lambda: all(path.exists() for path in manifests), consortium.sites.values(), "results", 60)
