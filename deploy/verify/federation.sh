@@ -142,7 +142,7 @@ PY
 
 long_run() { # ROUNDS: starts a run that goes on until then, and returns once it is under way
     run=$(operator run start --max-rank 10 --rounds "$1" --tolerance 0 --round-seconds 1200 \
-        --set closing_rounds=false --json 2>/dev/null | field run_id) || return 1
+        --set closing_rounds=false --set scaling=none --json 2>/dev/null | field run_id) || return 1
     await "round 3 of $run" is_past 3
 }
 
