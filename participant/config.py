@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from dcfpca.config_file import FilePath, Section, read_config
 from dcfpca.wire.addresses import all_dialled, listening_or_none
+from dcfpca.wire.proxies import proxy_url
 from participant.data.data_config import DataTable
 from participant.policy import SitePolicy
 
@@ -37,6 +38,9 @@ class AggregatorTable(Section):
     address: Addresses = Field(
         description="host:port; the host must be a name in the aggregator's certificate. With a standby both, with a "
         "comma between: the daemon goes to the one that serves."
+    )
+    proxy: Annotated[str, AfterValidator(proxy_url)] = Field(
+        "", description="http://host:port of an HTTP proxy that passes CONNECT; empty: as https_proxy says."
     )
 
 

@@ -50,7 +50,7 @@ class Daemon:
         self._config = config
         self._site = site
         self._store = store
-        self._link = Link(config.aggregator.address, site.credentials)
+        self._link = Link(config.aggregator.address, site.credentials, config.aggregator.proxy)
         egress = Egress(self._link, store.ledger, config.policy)
         engine = engine_of(config)
         self._telemetry = Telemetry()

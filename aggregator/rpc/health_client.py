@@ -45,8 +45,8 @@ def probe(config: Config, seconds: float = 5, *, standby_ok: bool = False) -> st
 def _ask(address: str, own: Credentials, seconds: float) -> tuple[int, dict[str, str]]:
     """What the health service says, and the trailing metadata of its answer."""
     tls = grpc.ssl_channel_credentials(own.ca_pem, own.key_pem, own.cert_pem)
-    # Dialled over loopback, which need not be among the names that sites dial.
-    options = [("grpc.ssl_target_name_override", _name(own.certificate))]
+    # Dialled over loopback, which need not be among the names that sites dial, and which no proxy leads to.
+    options = [("grpc.ssl_target_name_override", _name(own.certificate)), ("grpc.enable_http_proxy", 0)]
     with grpc.secure_channel(address, tls, options) as channel:
         try:
             request = health_pb2.HealthCheckRequest()

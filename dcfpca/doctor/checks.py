@@ -121,18 +121,20 @@ def check_aggregators(addresses: Sequence[Address], files: TlsFiles, own: Creden
 
 def check_network(address: Address, files: TlsFiles, own: Credentials) -> Iterator[CheckResult]:
     """Check each layer in turn; the first failure ends the checks, as higher layers depend on it."""
+    dialled = address.proxy or address  # a proxy resolves the aggregator's name itself
     try:
-        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(dialled.host, dialled.port, type=socket.SOCK_STREAM)
     except OSError:
-        yield fail("DNS", f"the host name {address.host!r} cannot be resolved", "check its spelling and the DNS")
+        yield fail("DNS", f"the host name {dialled.host!r} cannot be resolved", "check its spelling and the DNS")
         return
-    yield ok("DNS", f"{address.host} is {', '.join(sorted({str(one[4][0]) for one in found}))}")
+    yield ok("DNS", f"{dialled.host} is {', '.join(sorted({str(one[4][0]) for one in found}))}")
+    layer = "proxy" if address.proxy else "TCP"
     try:
         raw = dial(address, SECONDS)
     except Unreachable as error:
-        yield fail("TCP", error)
+        yield fail(layer, error)
         return
-    yield ok("TCP", f"{address} accepts connections")
+    yield ok(layer, f"{dialled} opened a tunnel to {address}" if address.proxy else f"{address} accepts connections")
     try:
         with raw:
             presented = parse_certificate(handshake(raw, address, files))

@@ -20,6 +20,7 @@ from dcfpca.pki import Credentials, load_credentials
 from dcfpca.wire.addresses import Address, TlsFiles
 
 CONNECTION_KEYS = ("aggregator", "ca", "cert", "key")
+_FILE_KEYS = (*CONNECTION_KEYS, "proxy")
 _EXAMPLE = 'aggregator = "HOST:PORT", ca = "ca.crt", cert = "me.crt", key = "me.key"'
 # A watch may be silent for as long as a round takes; keepalive stops NATs and proxies from dropping it.
 _CHANNEL_OPTIONS = (
@@ -60,7 +61,7 @@ def connect_settings(flags: dict[str, str | None], config: Path | None) -> Conne
         hint = f"give {flags_text}, or a file with {_EXAMPLE} by --config or DCFPCA_CONFIG"
         raise BadInput(f"the connection to the aggregator lacks: {', '.join(missing)}", hint)
     files = TlsFiles(*(Path(merged[key]) for key in ("ca", "cert", "key")))
-    address, *standbys = Address.parse_all(merged["aggregator"])
+    address, *standbys = Address.parse_all(merged["aggregator"], merged.get("proxy", ""))
     return ConnectionSettings(address, files, tuple(standbys))
 
 
@@ -77,17 +78,18 @@ def _read_config(path: Path) -> dict[str, str]:
 def _of_participant(content: dict[str, Any]) -> dict[str, Any]:
     """A site's own configuration serves too: same aggregator, the participant's certificate."""
     aggregator = content.get("aggregator")
-    address = aggregator.get("address") if isinstance(aggregator, dict) else aggregator
+    table = aggregator if isinstance(aggregator, dict) else {"address": aggregator}
     keys = {key: content["identity"][key] for key in ("ca", "cert", "key") if key in content["identity"]}
-    return keys if address is None else {"aggregator": address, **keys}
+    found = {"aggregator": table.get("address"), "proxy": table.get("proxy"), **keys}
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def _value(path: Path, key: str, value: object) -> str:
-    if key not in CONNECTION_KEYS:
-        raise BadInput(f"{path}: there is no key {key!r}", f"the keys are {', '.join(CONNECTION_KEYS)}")
+    if key not in _FILE_KEYS:
+        raise BadInput(f"{path}: there is no key {key!r}", f"the keys are {', '.join(_FILE_KEYS)}")
     if not isinstance(value, str):
         raise BadInput(f"{path}: {key} must be text in quotes, not {value!r}", f"write {_EXAMPLE}, one per line")
-    return value if key == "aggregator" else str(path.parent / value)
+    return value if key in ("aggregator", "proxy") else str(path.parent / value)
 
 
 @contextmanager
@@ -118,7 +120,7 @@ def serving_channel(settings: ConnectionSettings, own: Credentials) -> grpc.Chan
 def channel_to(address: Address, own: Credentials) -> grpc.Channel:
     """A channel over mutual TLS."""
     tls = grpc.ssl_channel_credentials(own.ca_pem, own.key_pem, own.cert_pem)
-    return grpc.secure_channel(str(address), tls, options=_CHANNEL_OPTIONS)
+    return grpc.secure_channel(str(address), tls, options=(*_CHANNEL_OPTIONS, address.channel_option))
 
 
 T = TypeVar("T")

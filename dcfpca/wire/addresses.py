@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from dcfpca.errors import BadIdentity, BadInput, DcfpcaError, Unreachable
+from dcfpca.wire.proxies import HttpProxy, proxy_for
 
 # Codes of OpenSSL's X509_V_ERR_*, which the ssl module reports by number only.
 _EXPIRED = 10
@@ -64,28 +65,38 @@ def _checked(text: str, otherwise: str, least: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The aggregator's host and port."""
+    """The aggregator's host and port, and the proxy through which it is dialled."""
 
     host: str
     port: int
+    proxy: HttpProxy | None = None
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @classmethod
-    def parse(cls, text: str) -> Address:
-        """Read HOST:PORT, [IPv6]:PORT included."""
+    def parse(cls, text: str, proxy: str = "") -> Address:
+        """Read HOST:PORT, [IPv6]:PORT included; without `proxy`, the environment's applies."""
         try:
             dialled(text)
         except ValueError as error:
             raise BadInput(f"{text!r} is not the address of an aggregator: {error}", _WRITE) from None
-        host, _, port = text.rpartition(":")
-        return cls(host.removeprefix("[").removesuffix("]"), int(port))
+        name, _, port = text.rpartition(":")
+        host = name.removeprefix("[").removesuffix("]")
+        try:
+            return cls(host, int(port), proxy_for(host, proxy))
+        except ValueError as error:
+            raise BadInput(f"the HTTP proxy is not usable: {error}", "correct `proxy`, or https_proxy") from None
 
     @classmethod
-    def parse_all(cls, text: str) -> tuple[Address, ...]:
+    def parse_all(cls, text: str, proxy: str = "") -> tuple[Address, ...]:
         """Read HOST:PORT, or several with commas between them: an aggregator and its standby."""
-        return tuple(cls.parse(part.strip()) for part in text.split(","))
+        return tuple(cls.parse(part.strip(), proxy) for part in text.split(","))
+
+    @property
+    def channel_option(self) -> tuple[str, str | int]:
+        """What makes a gRPC channel take the same way as `dial`."""
+        return ("grpc.http_proxy", self.proxy.url) if self.proxy else ("grpc.enable_http_proxy", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +119,23 @@ def diagnose(address: Address, files: TlsFiles, seconds: float = 3.0) -> DcfpcaE
 
 
 def dial(address: Address, seconds: float) -> socket.socket:
-    """An open TCP connection; Unreachable says why there is none."""
+    """An open TCP connection, through the proxy if there is one; Unreachable says why there is none."""
+    if address.proxy is None:
+        return dial_directly(address, seconds)
+    raw = dial_directly(Address(address.proxy.host, address.proxy.port), seconds)
+    try:
+        address.proxy.connect(raw, str(address))
+    except OSError as error:
+        raw.close()
+        raise Unreachable(f"the proxy {address.proxy} did not open a tunnel: {error}", "try again") from None
+    except Unreachable:
+        raw.close()
+        raise
+    return raw
+
+
+def dial_directly(address: Address, seconds: float) -> socket.socket:
+    """An open TCP connection to this very address."""
     try:
         return socket.create_connection((address.host, address.port), timeout=seconds)
     except socket.gaierror:

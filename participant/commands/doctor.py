@@ -131,7 +131,7 @@ def _doubts(policy: SitePolicy) -> Iterator[CheckResult]:
 def _network(config: Config, own: Credentials) -> Iterator[CheckResult]:
     identity = config.identity
     try:
-        addresses = Address.parse_all(config.aggregator.address)
+        addresses = Address.parse_all(config.aggregator.address, config.aggregator.proxy)
     except DcfpcaError as error:
         yield fail("aggregator", error)
         return

@@ -115,9 +115,9 @@ class Backoff:
 class Link:
     """Calls to the aggregator. The sending half is for `egress` alone; the daemon uses `subscribe` and `fetch`."""
 
-    def __init__(self, addresses: str, credentials: Credentials) -> None:
+    def __init__(self, addresses: str, credentials: Credentials, proxy: str = "") -> None:
         """`addresses`: HOST:PORT, or several with commas between them, which are tried in turn."""
-        self._addresses, self._credentials = Address.parse_all(addresses), credentials
+        self._addresses, self._credentials = Address.parse_all(addresses, proxy), credentials
         self._channel = self._dialled(self.address)
         self._stub: Any = stubs.RoundServiceStub(self._channel)
         self._subscription: Any = None
@@ -142,7 +142,7 @@ class Link:
     def _dialled(self, address: Address) -> grpc.aio.Channel:
         own = self._credentials
         secrets = grpc.ssl_channel_credentials(own.ca_pem, own.key_pem, own.cert_pem)
-        return grpc.aio.secure_channel(str(address), secrets, options=_OPTIONS)
+        return grpc.aio.secure_channel(str(address), secrets, options=[*_OPTIONS, address.channel_option])
 
     async def serving_elsewhere(self, seconds: float) -> Address | None:
         """Another address than the present one at which an aggregator says within this time that it serves."""

@@ -1,0 +1,47 @@
+"""Which proxy applies to which aggregator."""
+
+from __future__ import annotations
+
+import pytest
+
+from dcfpca.errors import BadInput
+from dcfpca.wire.addresses import Address
+from dcfpca.wire.proxies import proxy_for, proxy_url
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("grpc_proxy", "https_proxy", "http_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+def test_the_configured_proxy_wins_over_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://environment:1")
+    assert str(proxy_for("agg.example.org", "")) == "environment:1"
+    assert str(proxy_for("agg.example.org", "http://configured:2")) == "configured:2"
+
+
+def test_the_environment_sends_loopback_and_no_proxy_directly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "proxy:3128")
+    monkeypatch.setenv("no_proxy", ".inside.example")
+    assert str(proxy_for("agg.example.org", "")) == "proxy:3128"
+    for host in ("localhost", "127.0.0.1", "::1", "agg.inside.example"):
+        assert proxy_for(host, "") is None
+        assert Address.parse(f"[{host}]:7443" if ":" in host else f"{host}:7443").channel_option == (
+            "grpc.enable_http_proxy", 0,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["https://proxy:3128", "http://proxy", "socks5://proxy:1080", "http://proxy:99999"])
+def test_what_is_no_http_proxy_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="http://host:port"):
+        proxy_url(text)
+    with pytest.raises(BadInput, match="HTTP proxy is not usable"):
+        Address.parse("agg.example.org:7443", text)
+
+
+def test_no_text_of_a_proxy_shows_its_password() -> None:
+    proxy = proxy_for("agg.example.org", "http://site:secret@proxy:3128")
+    assert str(proxy) == "proxy:3128"
+    assert "secret" not in repr(proxy)
