@@ -188,7 +188,8 @@ class Instrument:
 @dataclass(frozen=True, slots=True, eq=False)
 class ResultBlock:
     """The result for the site's columns start … start + L.shape[1] − 1; scores where the method has a null, findings
-    where it flags by it. The last block names the site's instruments that repeat or drift."""
+    where it flags by it. `usual_here` counts by feature the entries above and below what is expected that are unusual
+    for the consortium and usual at the site. The last block names the site's instruments that repeat or drift."""
 
     start: int
     L: FloatArray
@@ -197,6 +198,7 @@ class ResultBlock:
     scores: ColumnScores | None = None
     findings: Findings | None = None
     instruments: tuple[Instrument, ...] = ()
+    usual_here: FloatArray | None = None  # m × 2
 
 
 class Columns(Protocol):

@@ -244,14 +244,16 @@ def _size(shape: tuple[int, ...]) -> str:
 def show_worst(directory: Path, manifest: Mapping[str, Any], decided: Mapping[Place, Decision]) -> None:
     """The verdict of a run, and the findings that are most unusual; not those that were confirmed as real."""
     result(f"run {manifest['run']}: {manifest.get('verdict', {}).get('sentence') or manifest['outcome']}")
+    for note in manifest.get("verdict", {}).get("notes", []):
+        result(note)
     findings = matching(read_worklist(directory / manifest["run"], decided))
     if not findings:
         return
-    made = table("sample", "feature", "#found", "#expected", "what may have happened", "decided")
+    made = table("sample", "feature", "#found", "#expected", "unusual for", "what may have happened", "decided")
     for one in findings[:MOST_SHOWN]:
         figures = (f"{one.observed:.6g}", f"{one.expected:.3g}") if one.feature else ("", "")
         verdict = one.decision.verdict if one.decision else ""
-        add_row(made, one.sample, one.feature or "as a whole", *figures, one.story, verdict)
+        add_row(made, one.sample, one.feature or "as a whole", *figures, one.unusual_for, one.story, verdict)
     show(made)
     if len(findings) > MOST_SHOWN:
         result(f"and {len(findings) - MOST_SHOWN} more: --report writes all, `dcfpca-participant console` decides them")

@@ -91,7 +91,7 @@ def _scored(
             scores = ColumnScores(made.scored.p_value, made.scored.largest_z, made.scored.distance)
             yield ResultBlock(start, made.L, S, made.V, scores, found)
 
-    flags, scores, _ = write_blocks(target, transformed(), columns.shape, np.ones(judge.plan.rank, dtype=bool))
+    flags, scores, *_ = write_blocks(target, transformed(), columns.shape, np.ones(judge.plan.rank, dtype=bool))
     assert scores is not None  # every block has them
     causes = explain_flags(judge, columns, flags, features)
     write_flag_tables(target, FlaggedResult(flags, judge.deviation, scores, ids, features, rate, causes))
@@ -115,7 +115,7 @@ def _projected(target: Path, U: FloatArray, scaled: ScaledColumns) -> dict[str, 
             L = centre + scale * (Q @ block.coefficients.T)
             yield ResultBlock(start, L, sparse.csc_array(scale * block.outliers), V)
 
-    flags, _, _ = write_blocks(target, projected(), scaled.shape, np.ones(U.shape[1], dtype=bool))
+    flags, *_ = write_blocks(target, projected(), scaled.shape, np.ones(U.shape[1], dtype=bool))
     np.save(target / "scores.npy", scores)
     return {"outliers": flags.off.size, "threshold": float(3.0 * np.median(scores[:, 1]))}
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from dcfpca.python_api.result_files import read_table
 from participant.findings.decisions import Decision, Place
-from participant.results.flag_tables import OUTLIERS, SAMPLES
+from participant.results.flag_tables import OUTLIERS, SAMPLES, THIS_SITE
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class Finding:
     values: float = math.nan
     cause: str = ""
     corrected: float = math.nan
+    unusual_for: str = ""
     decision: Decision | None = None
 
     @property
@@ -50,6 +51,8 @@ class Finding:
         side = "above" if self.z > 0 else "below"
         times = f"{abs(self.z):.3g}" if abs(self.z) < 1000 else "over 1000"
         said = f"{side} what is expected by {times} times what ordinary entries are off by"
+        if self.unusual_for == THIS_SITE:
+            said += "; usual for all sites together, unusual at this one: another device, or a mix-up?"
         if math.isnan(self.exceeded_by) or math.isnan(self.values):
             return said
         return f"{said}; further off than all but at most {self.exceeded_by:.0f} of {self.values:,.0f} values"
@@ -88,6 +91,7 @@ def _entries(folder: Path) -> Iterator[Finding]:
             _number(line, "values"),
             line.get("cause", ""),
             _number(line, "corrected"),
+            line.get("unusual_for", ""),
         )
 
 

@@ -41,13 +41,14 @@ PerColumn = TypeVar("PerColumn", FlaggedEntries, ColumnScores)
 
 def write_blocks(
     target: Path, blocks: Iterable[ResultBlock], shape: tuple[int, int], kept: NDArray[np.bool_]
-) -> tuple[FlaggedEntries, ColumnScores | None, tuple[Instrument, ...]]:
+) -> tuple[FlaggedEntries, ColumnScores | None, tuple[Instrument, ...], FloatArray]:
     """Write L.npy, V.npy with the `kept` directions, S.npz and, if the blocks have them, scores.npz.
 
-    Returns what the tables of flags are made from, so that nothing has to be read back.
+    Returns what the tables of flags are made from, so that nothing has to be read back, and `usual_here` of all blocks.
     """
     rows, columns = shape
     flags, scores, instruments = list[FlaggedEntries](), list[ColumnScores](), list[Instrument]()
+    usual_here = np.zeros((rows, 2))
     with (
         columns_file(target / "L.npy", rows, columns) as append_L,
         columns_file(target / "V.npy", int(kept.sum()), columns, turned=True) as append_V,
@@ -59,12 +60,13 @@ def write_blocks(
             append_S(block.S)
             flags.append(flagged_entries(block))
             instruments += block.instruments
+            usual_here += 0.0 if block.usual_here is None else block.usual_here
             if block.scores is not None:
                 scores.append(block.scores)
     if not scores:
-        return _joined(flags), None, ()
+        return _joined(flags), None, (), usual_here
     np.savez(target / SCORES, **asdict(_joined(scores)))
-    return _joined(flags), _joined(scores), tuple(instruments)
+    return _joined(flags), _joined(scores), tuple(instruments), usual_here
 
 
 def flagged_entries(block: ResultBlock) -> FlaggedEntries:

@@ -35,6 +35,7 @@ OUTLIER_COLUMNS = {
     "exceeded_by": "double",
     "values": "double",
     "consortium_z": "double",
+    "unusual_for": "string",
     "flag": "string",
     "cause": "string",
     "corrected": "double",
@@ -56,6 +57,7 @@ INSTRUMENT_COLUMNS = {
     "samples": "int64",
     "amount": "double",
 }
+ALL_SITES, THIS_SITE = "all sites", "this site only"
 TOP_FEATURES = 3
 CHUNK = 1 << 16
 WITHOUT_PARQUET = "Parquet files were left out, because pyarrow is not installed: pip install 'dcfpca[data]'"
@@ -77,6 +79,7 @@ class FlaggedResult:
     rate: float  # samples below this false discovery rate are flagged
     causes: Sequence[Cause | None]  # of every entry
     instruments: Sequence[Instrument] = ()
+    cut: float = np.nan  # of consortium_z: beyond it, the consortium finds an entry unusual
 
     def sentences(self) -> list[str]:
         """One for each instrument that repeats or drifts."""
@@ -142,10 +145,18 @@ def _entries(result: FlaggedResult) -> Iterator[Chunk]:
             found.exceeded_by[chosen],
             found.values[chosen],
             found.consortium_z[chosen],
+            _unusual_for(found.consortium_z[chosen], result.cut),
             np.where(off > 0, "high", "low").tolist(),
             [cause.sentence if cause else "" for cause in (result.causes[k] for k in chosen)],
             [cause.corrected if cause else np.nan for cause in (result.causes[k] for k in chosen)],
         ]
+
+
+def _unusual_for(consortium_z: FloatArray, cut: float) -> list[str]:
+    """Both judgements of flagged entries as words; empty where there is one judgement only."""
+    if np.isnan(cut):
+        return [""] * consortium_z.size
+    return [ALL_SITES if size > cut else THIS_SITE for size in np.abs(consortium_z)]
 
 
 def _samples(result: FlaggedResult) -> Iterator[Chunk]:

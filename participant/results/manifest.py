@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dcfpca.atomic_files import sha256_of_file
-from dcfpca.rpca.method import Columns, Verdict
+from dcfpca.rpca.method import Columns, FloatArray, Verdict
 from dcfpca.rpca.own_view.carriers import FAILS
 from dcfpca.rpca.own_view.own_view import columns_sample
-from dcfpca.rpca.own_view.site_shift import Profile, shift_notes
+from dcfpca.rpca.own_view.site_shift import MOST_NAMED, Profile, feature_name, shift_notes
 from dcfpca.rpca.refinement.closing_plan import VERDICT, FitEnding
 from dcfpca.rpca.subspace.site_result import unexplained_text
 from dcfpca.spec import RunSpec
@@ -22,6 +24,8 @@ from participant.results.scoring_model import ScoringModel
 MANIFEST = "manifest.json"
 TIMES_THE_OTHERS = 2.5
 NOT_BELOW = 0.05  # a site with a smaller share flagged is not said to differ, however little the others have
+
+FEWEST_USUAL_HERE, USUAL_HERE_SHARE = 5, 0.02  # of a feature's values at the site: fewer are chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,18 @@ def site_standing(judge: ScoringModel | None, certificate: Mapping[str, float]) 
     return (
         f"This site differs from the others: {own:.1%} of its entries are flagged, {pooled:.1%} over all sites; "
         "compare its units and codes with theirs."
+    )
+
+
+def usual_here_notes(usual_here: FloatArray, columns: int, features: Sequence[str]) -> tuple[str, ...]:
+    """Sentences on features of which many values (m × 2: above and below) are unusual for the consortium only."""
+    many = max(FEWEST_USUAL_HERE, USUAL_HERE_SHARE * columns)
+    rows, sides = np.nonzero(usual_here >= many)
+    order = np.argsort(-usual_here[rows, sides], kind="stable")[:MOST_NAMED]
+    return tuple(
+        f"{feature_name(int(row), features)}: {usual_here[row, side]:.0f} of {columns} values are"
+        f" {('high', 'low')[side]} for all sites and usual at this one: a device, a unit, or your samples?"
+        for row, side in zip(rows[order], sides[order], strict=True)
     )
 
 

@@ -23,6 +23,7 @@ from participant.results.manifest import (
     manifest_entries,
     site_shifts,
     site_standing,
+    usual_here_notes,
     verdict_entry,
     write_manifest,
 )
@@ -66,7 +67,7 @@ def write_results(
     with atomic_directory(directory / facts.run_id) as target:
         np.save(target / "U.npy", factor[:, kept])
         np.savez(target / CONSENSUS, tensor=final.broadcast.tensor, scalars=final.broadcast.scalars, stage=final.stage)
-        flags, scores, instruments = write_blocks(target, site.finish(final), (spec.rows, columns), kept)
+        flags, scores, instruments, usual_here = write_blocks(target, site.finish(final), (spec.rows, columns), kept)
         files += [SCORES] if scores else []
         manifest = manifest_entries(facts, spec, int(np.count_nonzero(kept)), columns, site.certificate())
         if scaling := _write_scaling(target, model):
@@ -76,16 +77,17 @@ def write_results(
         ids = one_lines(names.ids or map(str, range(columns)))
         files += write_names(target, names.features, ids)
         judge = scoring_model(final.broadcast, final.stage, scaled=method.scaled)
-        verdict = method.verdict(final, spec.features or tuple(names.features))
-        shifts = site_shifts(judge, data, spec.features or tuple(names.features))
+        called = spec.features or tuple(names.features)
+        shifts = site_shifts(judge, data, called)
         if shifts:
             log("site_differs", level="warning", run=facts.run_id, features=len(shifts))
-        standing = site_standing(judge, site.certificate())
+        shifts += usual_here_notes(usual_here, columns, called)
+        standing, verdict = site_standing(judge, site.certificate()), method.verdict(final, called)
         manifest["verdict"] = verdict_entry(verdict, facts.outcome, standing, shifts)
         if scores and judge:
             causes = explain_flags(judge, data, flags, names.features)
             flagged = FlaggedResult(
-                flags, judge.deviation, scores, ids, names.features, spec.flag_rate, causes, instruments
+                flags, judge.deviation, scores, ids, names.features, spec.flag_rate, causes, instruments, judge.plan.cut
             )
             manifest["instruments"] = flagged.sentences()
             tables = write_flag_tables(target, flagged)

@@ -45,10 +45,11 @@ class Profile:
 def shift_notes(shared: Profile, M: FloatArray, names: Sequence[str] = ()) -> tuple[str, ...]:
     """A sentence for each feature of these columns (m × n) that differs; one alone where their order is mixed up."""
     if (order := mixed_order(shared, M)) is not None:
-        pairs = [f"{_name(row, names)} looks like {_name(int(order[row]), names)}" for row in _moved(order)[:3]]
+        moved = np.flatnonzero(order != np.arange(len(order)))[:3]
+        pairs = [f"{feature_name(row, names)} looks like {feature_name(order[row], names)}" for row in moved]
         return (f"The features of this site seem to be in another order: {'; '.join(pairs)}.",)
     found = [note for row in range(len(M)) if (note := _note(shared, M, row))]
-    told = [f"{_name(row, names)}: {text}" for row, text in found[:MOST_NAMED]]
+    told = [f"{feature_name(row, names)}: {text}" for row, text in found[:MOST_NAMED]]
     more = (f"{len(found) - MOST_NAMED} more features differ from those of all sites.",)
     return (*told, *(more if len(found) > MOST_NAMED else ()))
 
@@ -62,10 +63,6 @@ def mixed_order(shared: Profile, M: FloatArray) -> NDArray[np.intp] | None:
     order = scipy.optimize.linear_sum_assignment(np.minimum(off, 10.0))[1]
     better = np.diag(off) > 2.0 * off[np.arange(len(order)), order] + FAR_MEDIAN
     return order if np.mean(better & (order != np.arange(len(order)))) > MIXED else None
-
-
-def _moved(order: NDArray[np.intp]) -> list[int]:
-    return [int(row) for row in np.flatnonzero(order != np.arange(len(order)))]
 
 
 def _note(shared: Profile, M: FloatArray, row: int) -> tuple[int, str] | None:
@@ -100,5 +97,6 @@ def _unit(middle: float, centre: float, ratio: float) -> str:
     return ", both by the same factor: another unit?" if abs(np.log(times)) > np.log(2.0) else "."
 
 
-def _name(row: int, names: Sequence[str]) -> str:
-    return names[row] if names else f"Feature {row} (counted from 0)"
+def feature_name(row: int | np.intp, names: Sequence[str]) -> str:
+    """How a sentence names it."""
+    return names[int(row)] if names else f"Feature {row} (counted from 0)"

@@ -167,11 +167,11 @@ class ClosingStage(Stage):
     def finish(self, site: StagedSite, asked: Consensus) -> Iterator[ResultBlock]:
         """L, the flagged outliers and the scores of every block."""
         plan, shape = ClosingPlan.of(asked.broadcast), site.view.own.shape
-        mine, flagged, seen, squares, unusual = kept_view(plan, site.kept), 0, 0, 0.0, 0
+        mine, flagged, seen, squares, unusual = kept_view(plan, site.kept), 0, 0, 0.0, 0.0
         scan = InstrumentScan(shape[0])
         for M, block in results(site, plan, hiding=False):
-            scored, elsewhere = _scored(plan, mine, M, block, scan)
-            unusual += elsewhere
+            scored = _scored(plan, mine, M, block, scan)
+            unusual += float(scored.usual_here.sum()) if scored.usual_here is not None else 0.0
             R = np.where(np.isnan(M), 0.0, M - scored.L) - scored.S.toarray()
             flagged, seen = flagged + scored.S.nnz, seen + int(np.count_nonzero(~np.isnan(M)))
             squares += float(np.sum(R**2))
@@ -252,15 +252,16 @@ def carrier_notes(consensus: Consensus) -> tuple[str, ...]:
 
 def _scored(
     plan: ClosingPlan, mine: ClosingPlan | None, M: FloatArray, block: ResultBlock, scan: InstrumentScan
-) -> tuple[ResultBlock, int]:
-    """The block with its scores, and with outliers by the null where the fit's own are not exact; and how many entries
-    are unusual for the consortium, and usual here. `scan` sees it."""
+) -> ResultBlock:
+    """The block with its scores, and with outliers by the null where the fit's own are not exact. `scan` sees it."""
     if not plan.has_null:
-        return block, 0
+        return block
     scored, shared = score_twice(plan, mine, M, block.L, block.V)
     scores = ColumnScores(scored.p_value, scored.largest_z, scored.distance)
     scan.add(block.start, M, scored.z)
     if plan.ending is FitEnding.EXACT:
-        return replace(block, scores=scores), 0
+        return replace(block, scores=scores)
     S, found = findings_of(scored, M, block.L, shared.z)
-    return replace(block, S=S, scores=scores, findings=found), int(np.count_nonzero(shared.flagged & ~scored.flagged))
+    usual = shared.flagged & ~scored.flagged
+    sides = np.column_stack([np.count_nonzero(usual & side, axis=1) for side in (shared.z > 0.0, shared.z <= 0.0)])
+    return replace(block, S=S, scores=scores, findings=found, usual_here=sides.astype(np.float64))
