@@ -131,7 +131,8 @@ class RoundSum:
 
     async def _compute(self, run: Run, post: Post, now: Clock) -> None:
         assert run.attempt is not None
-        ref, small = run.attempt.ref, self._terms.up(self.consensus.stage).size * 8 <= ON_LOOP_BYTES
+        began, ref, asked = now(), run.attempt.ref, self.consensus.stage
+        small = self._terms.up(asked).size * 8 <= ON_LOOP_BYTES
         try:
             opened = self._open(run) if small else await asyncio.to_thread(self._open, run)
         except DcfpcaError as error:
@@ -141,12 +142,14 @@ class RoundSum:
             return
         after, at = opened.consensus, now()
         view = round_view(run, run.attempt, after, self.traffic, at)
+        view.stage, view.awaited_seconds = asked, max(0.0, began - run.attempt.opened_at)
         self.traffic = Traffic()
         log(
             "consensus_reached",
             run=ref.run_id,
             round=view.round,
             attempt=view.attempt,
+            stage=view.stage,
             seconds=view.seconds,
             change=view.change,
             rank=view.rank,

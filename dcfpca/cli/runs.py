@@ -127,13 +127,18 @@ def list_runs(
 
 @app.command("show")
 @with_operator
-def show_run(operator: Operator, run: Run, as_json: Json = False) -> None:
+def show_run(
+    operator: Operator,
+    run: Run,
+    timing: Annotated[bool, typer.Option("--timing", help="What each stage took, instead of every round.")] = False,
+    as_json: Json = False,
+) -> None:
     """Show one run with all its rounds."""
     view = operator.run(run)
     if as_json:
         print_json(run_document(view))
     else:
-        show(run_picture(view))
+        show(run_picture(view, timing=timing))
 
 
 @app.command()

@@ -31,6 +31,9 @@ _COLOURS = {
 }
 
 
+_TIMED = ("seconds", "awaited_seconds", "bytes_received", "bytes_sent")
+
+
 def message_fields(message: Any, names: str) -> dict[str, Json]:
     """These fields of a message: repeated ones as lists, bytes in hex, and milliseconds `x_ms` as the time `x`."""
     found: dict[str, Json] = {}
@@ -49,7 +52,8 @@ def run_document(view: pb.RunView) -> dict[str, Json]:
     """A run with its rounds."""
     waiting, complaint = "participant since_ms connected said", "participant accused error sentence at_ms"
     round = (
-        "round attempt seconds change rank noise threshold bytes_received bytes_sent survivors dropouts singular_values"
+        "round stage attempt seconds awaited_seconds change rank noise threshold bytes_received bytes_sent survivors"
+        " dropouts singular_values"
     )
     return run_summary(view) | {
         "spec": json.loads(view.spec or b"{}"),
@@ -62,6 +66,7 @@ def run_document(view: pb.RunView) -> dict[str, Json]:
         "complaints": [message_fields(one, complaint) for one in view.complaints],
         "percent": dict(view.percent),
         "rounds": [message_fields(one, round) for one in view.rounds],
+        "timing": stage_timing(view.rounds),
         "rank_curve": [message_fields(one, "rank error standard_error") for one in view.rank_curve],
     }
 
@@ -132,9 +137,33 @@ def participants_table(participants: Iterable[pb.ParticipantView]) -> Table:
     return made
 
 
-def run_picture(view: pb.RunView) -> RenderableType:
-    """One run: its spec, participants and rounds."""
-    return Group(_facts(view), "", *([_rounds_table(view.rounds)] if view.rounds else ["no round has finished yet"]))
+def run_picture(view: pb.RunView, *, timing: bool = False) -> RenderableType:
+    """One run: its spec, participants and rounds, or what the rounds of each stage took."""
+    shown = timing_table(view.rounds) if timing else _rounds_table(view.rounds)
+    return Group(_facts(view), "", *([shown] if view.rounds else ["no round has finished yet"]))
+
+
+def stage_timing(rounds: Sequence[pb.RoundView]) -> list[dict[str, Json]]:
+    """What the rounds of each stage took, stages in the order in which they began; `awaited_seconds` of them, the
+    aggregator waited for updates, and the others it summed and advanced."""
+    found: dict[str, Any] = {}
+    for one in rounds:
+        sums = found.setdefault(one.stage, {"stage": one.stage, "rounds": 0, **dict.fromkeys(_TIMED, 0)})
+        sums["rounds"] += 1
+        for name in _TIMED:
+            sums[name] += getattr(one, name)
+    return list(found.values())
+
+
+def timing_table(rounds: Sequence[pb.RoundView]) -> Table:
+    """`stage_timing`, with bytes of all sites together."""
+    made = table("stage", "#rounds", "#time", "#awaiting sites", "#received", "#sent")
+    for one in stage_timing(rounds):
+        line: Any = one
+        times = [f"{line[name]:.2f} s" for name in ("seconds", "awaited_seconds")]
+        sizes = size(line["bytes_received"]), size(line["bytes_sent"])
+        add_row(made, line["stage"] or "–", str(line["rounds"]), *times, *sizes)
+    return made
 
 
 def _facts(view: pb.RunView) -> Table:

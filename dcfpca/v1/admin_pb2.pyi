@@ -86,7 +86,7 @@ class Refusal(_message.Message):
     def __init__(self, participant: _Optional[str] = ..., what: _Optional[str] = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RoundView(_message.Message):
-    __slots__ = ("round", "attempt", "seconds", "change", "rank", "noise", "threshold", "bytes_received", "bytes_sent", "survivors", "dropouts", "singular_values")
+    __slots__ = ("round", "attempt", "seconds", "change", "rank", "noise", "threshold", "bytes_received", "bytes_sent", "survivors", "dropouts", "singular_values", "stage", "awaited_seconds")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
@@ -99,6 +99,8 @@ class RoundView(_message.Message):
     SURVIVORS_FIELD_NUMBER: _ClassVar[int]
     DROPOUTS_FIELD_NUMBER: _ClassVar[int]
     SINGULAR_VALUES_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    AWAITED_SECONDS_FIELD_NUMBER: _ClassVar[int]
     round: int
     attempt: int
     seconds: float
@@ -111,7 +113,9 @@ class RoundView(_message.Message):
     survivors: _containers.RepeatedScalarFieldContainer[str]
     dropouts: _containers.RepeatedScalarFieldContainer[str]
     singular_values: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, round: _Optional[int] = ..., attempt: _Optional[int] = ..., seconds: _Optional[float] = ..., change: _Optional[float] = ..., rank: _Optional[int] = ..., noise: _Optional[float] = ..., threshold: _Optional[float] = ..., bytes_received: _Optional[int] = ..., bytes_sent: _Optional[int] = ..., survivors: _Optional[_Iterable[str]] = ..., dropouts: _Optional[_Iterable[str]] = ..., singular_values: _Optional[_Iterable[float]] = ...) -> None: ...
+    stage: str
+    awaited_seconds: float
+    def __init__(self, round: _Optional[int] = ..., attempt: _Optional[int] = ..., seconds: _Optional[float] = ..., change: _Optional[float] = ..., rank: _Optional[int] = ..., noise: _Optional[float] = ..., threshold: _Optional[float] = ..., bytes_received: _Optional[int] = ..., bytes_sent: _Optional[int] = ..., survivors: _Optional[_Iterable[str]] = ..., dropouts: _Optional[_Iterable[str]] = ..., singular_values: _Optional[_Iterable[float]] = ..., stage: _Optional[str] = ..., awaited_seconds: _Optional[float] = ...) -> None: ...
 
 class EnrolledView(_message.Message):
     __slots__ = ("participant", "private", "signature", "fingerprint")

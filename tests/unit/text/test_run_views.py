@@ -49,8 +49,20 @@ def test_every_field_of_a_run_and_a_round_is_in_the_document() -> None:
     document: Any = run_views.run_document(run_view(round_view(1)))
     renamed = {"created_ms": "created", "ended_ms": "ended", "deadline_ms": "deadline"}
     fields = {renamed.get(field.name, field.name) for field in pb.RunView.DESCRIPTOR.fields}
-    assert set(document) == fields | {"privacy"}  # which the spec says
+    assert set(document) == fields | {"privacy", "timing"}  # which the spec and the rounds say
     assert set(document["rounds"][0]) == {field.name for field in pb.RoundView.DESCRIPTOR.fields}
+
+
+def test_the_timing_of_a_run_adds_up_the_rounds_of_each_stage_in_their_order() -> None:
+    fits = [round_view(n, stage="fit", seconds=1.0, awaited_seconds=0.75, bytes_sent=8) for n in (1, 2)]
+    view = run_view(round_view(0, stage="open", seconds=0.5, awaited_seconds=0.5), *fits)
+    open_stage, fit = run_views.stage_timing(view.rounds)
+    assert (open_stage["stage"], open_stage["rounds"], open_stage["seconds"]) == ("open", 1, 0.5)
+    fit_sums = {"rounds": 2, "seconds": 2.0, "awaited_seconds": 1.5, "bytes_received": 4000, "bytes_sent": 16}
+    assert fit == {"stage": "fit"} | fit_sums
+    shown = drawn(run_views.run_picture(view, timing=True))
+    assert shown.index("open") < shown.index("fit")
+    assert all(word in shown for word in ("2.00 s", "1.50 s", "4.0 kB"))
 
 
 def test_a_private_run_is_shown_with_epsilon_delta_rho_and_conspirators() -> None:
