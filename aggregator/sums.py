@@ -24,7 +24,7 @@ from dcfpca.rpca.kernels.order_independent_sum import OrderIndependentSum
 from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, TensorMessage, Total
 from dcfpca.run_references import AttemptRef
 from dcfpca.secagg import OpenedSum, Opening, RunTerms, Tally, dtype_of, open_sum
-from dcfpca.secagg.fixed_point import first_exponents, lifted, next_exponents
+from dcfpca.secagg.fixed_point import lifted, next_exponents
 from dcfpca.secagg.homomorphic_mac import P
 from dcfpca.secagg.messages import consensus_digest, context_of
 from dcfpca.terms import Terms
@@ -286,5 +286,5 @@ def _next_exponents(
     """The exponents of the next round: from this sum if its updates have the same layout, else from the layout."""
     layout = terms.blocks[after.stage]
     if layout != opening.layout:
-        return first_exponents(layout)
+        return layout.first_exponents
     return next_exponents(layout, ended_with, total.numbers, terms.spec.precision)

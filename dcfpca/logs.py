@@ -6,7 +6,7 @@ import json
 import logging
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
@@ -39,18 +39,13 @@ def log(action: str, *, level: Literal["debug", "info", "warning", "error"] = "i
     """Log an event, named in the past tense: `log("update_accepted", run=…, round=3)`."""
     number = getattr(logging, level.upper())
     if _LOGGER.isEnabledFor(number):
-        _check(fields)
+        for name, value in fields.items():
+            if not isinstance(value, str | int | float | list | tuple | None):  # others may be secrets or data
+                raise TypeError(f"{name} is a {type(value).__name__}; a log line takes text and numbers only")
         # Not `Logger.log`: its search for the calling line takes as long as all the rest, and no format shows it.
         record = logging.LogRecord(_LOGGER.name, number, "", 0, action, (), None)
         setattr(record, _FIELDS, fields)
         _LOGGER.handle(record)
-
-
-def _check(fields: Mapping[str, Any]) -> None:
-    """Raise TypeError for bytes and arrays, which may be secrets or data."""
-    for name, value in fields.items():
-        if not isinstance(value, str | int | float | list | tuple | None):
-            raise TypeError(f"{name} is a {type(value).__name__}; a log line takes text and numbers only")
 
 
 class _LibraryHandler(logging.StreamHandler[TextIO]):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal, get_args
 from pydantic import Field
 
 from dcfpca.rpca import MethodName
-from dcfpca.wire.constants import SMALL_SUM
 from participant.privacy_review import PrivacyLimits
 
 if TYPE_CHECKING:
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 
 LEAST_COLUMNS = 20
 COLUMNS_PER_RANK = 3
-SAMPLED = 128
-"""With `verify = "sampled"`, a site checks a large sum in one of this many rounds, unpredictably, and in its turns."""
 
 
 class SitePolicy(PrivacyLimits):
@@ -150,13 +147,6 @@ class Refuse:
     def reasons(self) -> tuple[str, ...]:
         """All of them, for the site itself."""
         return (*self.why.public, *self.why.about_data)
-
-
-def wants_verification(policy: SitePolicy, sum_bytes: int, draw: int, *, turn: bool) -> bool:
-    """Whether the site checks a sum of this size; `draw` is a random number that only the site knows."""
-    if policy.verify == "sampled":
-        return sum_bytes <= SMALL_SUM or turn or draw % SAMPLED == 0
-    return policy.verify == "always"
 
 
 def review_export(spec: RunSpec, policy: SitePolicy) -> str:

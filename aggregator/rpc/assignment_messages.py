@@ -17,11 +17,12 @@ from aggregator.runner import Runner
 from aggregator.store.run_rows import StoredSum
 from aggregator.sums import EncodedConsensus, Sums
 from dcfpca.secagg import SealedShare, shares_for
-from dcfpca.secagg.checking_turns import members_in_turn
+from dcfpca.secagg.messages import members_in_turn
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1.types_pb2 import TensorHeader
 from dcfpca.wire import round_messages
-from dcfpca.wire.constants import SMALL_SUM, fits_one_message
+from dcfpca.wire.constants import SMALL_SUM
+from dcfpca.wire.tensors import fits_one_message
 
 BROADCAST_BYTES = 16 << 20
 """The most that the streams of a run may write at once; a larger broadcast is written to some streams at a time."""

@@ -14,7 +14,6 @@ from aggregator.run.state import Attempt, Run, SecureSum
 from dcfpca import secagg as secure
 from dcfpca.errors import BadIdentity, BadMessage
 from dcfpca.secagg import messages as contexts
-from dcfpca.secagg.fixed_point import first_exponents
 from dcfpca.secagg.keys import Verify, signed
 from dcfpca.secagg.set_up import roster_digest
 from dcfpca.spec import RunSpec
@@ -27,7 +26,7 @@ MOST_SENTENCE, MOST_ERROR = 2000, 100
 def begin(terms: Terms) -> SecureSum:
     """The state in which the set-up of a run begins."""
     first = terms.method.stages[0].name
-    return SecureSum(exponents=first_exponents(terms.blocks[first]), stage=first)
+    return SecureSum(exponents=terms.blocks[first].first_exponents, stage=first)
 
 
 def opened(run: Run) -> tuple[SecureSum, Attempt]:

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from dcfpca.secagg import Opening, Roster, RunTerms, SecureSite, SigningIdentity, close_roster, shares_for
-from dcfpca.secagg.fixed_point import Block, BlockLayout, first_exponents
+from dcfpca.secagg.fixed_point import Block, BlockLayout
 from dcfpca.secagg.messages import NO_SUM, consensus_digest
 from dcfpca.secagg.site import ENTROPY_BYTES
 
@@ -48,7 +48,7 @@ def measure_masking(participants: int, size: int, rounds: int = 10) -> MaskingFi
             consensus_digest(hashlib.sha256(bytes([round]))),
             previous_sum=NO_SUM,
             layout=layout,
-            exponents=first_exponents(layout),
+            exponents=layout.first_exponents,
         )
         began = time.process_time()
         side.answer(opening, vector)

@@ -44,11 +44,10 @@ class Layout:
     scalars: int = 0
     kinds: tuple[tuple[int, Kind], ...] = ()
     exponent: int | None = None
+    size: int = field(init=False, repr=False, compare=False)  # how many numbers the message has
 
-    @property
-    def size(self) -> int:
-        """The number of float64 values in the message."""
-        return self.rows * self.columns + self.scalars
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", self.rows * self.columns + self.scalars)
 
     @property
     def blocks(self) -> tuple[tuple[int, Kind], ...]:

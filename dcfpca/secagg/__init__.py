@@ -11,7 +11,7 @@ Set-up, once a run, is two relays; a round is one message each way. `terms` is t
                                                        ←    shares_for(receiver, all_shares)
     side.complete(roster, shares)
                                                        ←    Opening;  tally = begin_tally(terms, roster, opening)
-    side.admit(opening, check) is Numbers.NEW: compute the update and save it
+    side.admit(opening) is Numbers.NEW: compute the update and save it
     side.answer(opening, update): Masked               →    tally.add(masked)
                                   Misfit               →    the same opening with one more lift
                                                             open_sum(terms, opening, tally)

@@ -11,11 +11,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from dcfpca.secagg.keys import hkdf
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 Field = bytes | str | int
 
 LABEL = "dcfpca/v2/"
+DERIVED_BYTES = 32
 
 
 def canonical(purpose: str, *fields: Field) -> bytes:
@@ -30,7 +32,7 @@ def digest(purpose: str, *fields: Field) -> bytes:
 
 def derive(secret: bytes, purpose: str, *bound: Field) -> bytes:
     """A single-purpose key: HKDF-SHA256 whose info is the canonical statement of the purpose and all that is bound."""
-    return hkdf(secret, canonical(purpose, *bound))
+    return HKDF(SHA256(), DERIVED_BYTES, None, canonical(purpose, *bound)).derive(secret)
 
 
 def names_field(names: Iterable[str]) -> bytes:
@@ -43,10 +45,9 @@ def length_prefixed(*fields: Field) -> bytes:
     # A round makes hundreds of these at either side, hence the plain loop.
     pieces: list[bytes] = []
     for field in fields:
-        raw = field if isinstance(field, bytes) else _raw(field)
-        pieces += (len(raw).to_bytes(4, "big"), raw)
+        if isinstance(field, str):
+            field = field.encode()  # noqa: PLW2901  the field as bytes
+        elif isinstance(field, int):
+            field = field.to_bytes(8, "big", signed=True)  # noqa: PLW2901  the same
+        pieces += (len(field).to_bytes(4, "big"), field)
     return b"".join(pieces)
-
-
-def _raw(field: str | int) -> bytes:
-    return field.encode() if isinstance(field, str) else field.to_bytes(8, "big", signed=True)

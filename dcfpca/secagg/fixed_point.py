@@ -13,9 +13,7 @@ the others by misfits; a block that was lifted and sums to nothing at all is ref
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -65,29 +63,26 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class BlockLayout:
-    """An update as a sequence of blocks."""
+    """An update as a sequence of blocks, and what follows from them, worked out once: a run has few layouts, and asks
+    for these several times a round. `statement` is the layout as one field of what is hashed."""
 
     blocks: tuple[Block, ...]
+    size: int = field(init=False, repr=False, compare=False)
+    slices: tuple[slice, ...] = field(init=False, repr=False, compare=False)
+    first_exponents: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    statement: bytes = field(init=False, repr=False, compare=False)
 
-    @property
-    def size(self) -> int:
-        """The number of values in the update."""
-        return sum(block.size for block in self.blocks)
-
-    def slices(self) -> Iterator[slice]:
-        """The slice of each block."""
-        ends = accumulate(block.size for block in self.blocks)
-        return (slice(end - block.size, end) for block, end in zip(self.blocks, ends, strict=True))
-
-    def field(self) -> bytes:
-        """The layout as one field of a statement."""
-        return _field(self.blocks)
-
-
-@lru_cache(maxsize=32)
-def _field(blocks: tuple[Block, ...]) -> bytes:
-    """Kept, because a run has few layouts and asks for one several times a round."""
-    return canonical("layout", *(canonical("block", block.name, block.size, block.exponent) for block in blocks))
+    def __post_init__(self) -> None:
+        ends = tuple(accumulate(block.size for block in self.blocks))
+        each = (canonical("block", block.name, block.size, block.exponent) for block in self.blocks)
+        worked_out = {
+            "size": ends[-1] if ends else 0,
+            "slices": tuple(slice(end - block.size, end) for block, end in zip(self.blocks, ends, strict=True)),
+            "first_exponents": tuple(block.exponent for block in self.blocks),
+            "statement": canonical("layout", *each),
+        }
+        for name, value in worked_out.items():
+            object.__setattr__(self, name, value)
 
 
 def block_layout(layout: Layout, precision: int = 64) -> BlockLayout:
@@ -98,17 +93,15 @@ def block_layout(layout: Layout, precision: int = 64) -> BlockLayout:
     return BlockLayout(tuple(blocks))
 
 
-def first_exponents(layout: BlockLayout) -> tuple[int, ...]:
-    """The exponents of a round whose layout had no sum before."""
-    return tuple(block.exponent for block in layout.blocks)
-
-
 def next_exponents(layout: BlockLayout, before: tuple[int, ...], total: FloatArray, precision: int) -> tuple[int, ...]:
     """The exponents after a round of this layout, from the exponents it ended with and its sum."""
-    return tuple(
-        exponent if block.name == BOUNDED else _next(exponent, total[where], HEADROOM[precision])
-        for block, exponent, where in zip(layout.blocks, before, layout.slices(), strict=True)
-    )
+    after = []
+    for block, exponent, where in zip(layout.blocks, before, layout.slices, strict=True):
+        if block.name != BOUNDED:
+            wanted = bounding_exponent(total[where]) + HEADROOM[precision]
+            exponent = min(MAX_EXPONENT, max(wanted, exponent - STEEPEST_FALL, MIN_EXPONENT))  # noqa: PLW2901
+        after.append(exponent)
+    return tuple(after)
 
 
 def lifted(layout: BlockLayout, exponents: tuple[int, ...], lifts: int, precision: int) -> tuple[int, ...]:
@@ -121,7 +114,7 @@ def lifted(layout: BlockLayout, exponents: tuple[int, ...], lifts: int, precisio
 
 def fits(vector: FloatArray, layout: BlockLayout, exponents: tuple[int, ...]) -> bool:
     """True if every number is below its bound; numbers that are not finite raise UnusableUpdate."""
-    bounds = [bounding_exponent(vector[where]) for where in layout.slices()]
+    bounds = [bounding_exponent(vector[where]) for where in layout.slices]
     return all(bound <= exponent for bound, exponent in zip(bounds, exponents, strict=True))
 
 
@@ -134,10 +127,6 @@ def check_exponents(layout: BlockLayout, exponents: tuple[int, ...]) -> None:
             raise ChangedExponent(f"the exponent {exponent} was announced where the spec fixes {block.exponent}")
         if not MIN_EXPONENT <= exponent <= MAX_EXPONENT:
             raise ChangedExponent(f"the exponent {exponent} is outside {MIN_EXPONENT} … {MAX_EXPONENT}")
-
-
-def _next(before: int, total: FloatArray, headroom: int) -> int:
-    return min(MAX_EXPONENT, max(bounding_exponent(total) + headroom, before - STEEPEST_FALL, MIN_EXPONENT))
 
 
 def bounding_exponent(vector: FloatArray) -> int:
@@ -161,7 +150,7 @@ def encode(
 ) -> Integers:
     """Fixed point of a vector that the exponents bound."""
     scaled = vector.copy()
-    for where, exponent in zip(layout.slices(), exponents, strict=True):
+    for where, exponent in zip(layout.slices, exponents, strict=True):
         scaled[where] *= _unit(exponent, members, precision)
     return np.rint(scaled, out=scaled).astype(np.int64)
 
@@ -171,7 +160,7 @@ def decode(
 ) -> FloatArray:
     """The numbers whose fixed point summed to this total."""
     numbers = total.astype(np.float64)
-    for where, exponent in zip(layout.slices(), exponents, strict=True):
+    for where, exponent in zip(layout.slices, exponents, strict=True):
         numbers[where] /= _unit(exponent, members, precision)
     return numbers
 
@@ -193,7 +182,7 @@ def resolution_bits(members: int, precision: int) -> int:
 
 def rounds_to_nothing(total: Integers, layout: BlockLayout) -> bool:
     """True if a whole block of a sum is zero."""
-    return any(not total[where].any() for where in layout.slices())
+    return any(not total[where].any() for where in layout.slices)
 
 
 def in_range(total: Integers, precision: int) -> bool:

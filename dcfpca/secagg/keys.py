@@ -11,7 +11,6 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from dcfpca.secagg.errors import SwappedKey, TamperedShare
 
@@ -44,11 +43,6 @@ def signed(identity: EllipticCurvePublicKey, signature: bytes, statement: bytes)
     except InvalidSignature:
         return False
     return True
-
-
-def hkdf(secret: bytes, info: bytes) -> bytes:
-    """32 bytes of HKDF-SHA256 without salt."""
-    return HKDF(SHA256(), KEY_BYTES, None, info).derive(secret)
 
 
 def agree(own: X25519PrivateKey, peer: bytes, peer_name: str) -> bytes:

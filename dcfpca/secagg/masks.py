@@ -56,25 +56,12 @@ def mask_key(root: bytes, context: bytes) -> bytes:
 
 
 def mask_values(values: RingArray, key: bytes, name: str, peer: str) -> None:
-    """Mask `name`'s numbers against `peer` in place: of a pair, the first in order adds and the second subtracts."""
-    if name < peer:
-        add_mask(values, key)
-    else:
-        subtract_mask(values, key)
-
-
-def add_mask(vector: RingArray, key: bytes) -> None:
-    """vector += stream(key), in place, wrapping around."""
-    for start, stream in stream_blocks(key, len(vector), vector.dtype):
-        part = vector[start : start + len(stream)]
-        np.add(part, stream, out=part)
-
-
-def subtract_mask(vector: RingArray, key: bytes) -> None:
-    """vector −= stream(key), in place, wrapping around."""
-    for start, stream in stream_blocks(key, len(vector), vector.dtype):
-        part = vector[start : start + len(stream)]
-        np.subtract(part, stream, out=part)
+    """Mask `name`'s numbers against `peer` in place, wrapping around: of a pair, the first in order adds the stream of
+    the key and the second subtracts it."""
+    combine = np.add if name < peer else np.subtract
+    for start, stream in stream_blocks(key, len(values), values.dtype):
+        part = values[start : start + len(stream)]
+        combine(part, stream, out=part)
 
 
 def expand(key: bytes, size: int) -> bytes:

@@ -21,6 +21,8 @@ from dcfpca.secagg.keys import SigningIdentity, Verify, signed
 MOST_MEMBERS = 1 << 14
 NO_SUM = bytes(32)
 """Stands for the previous sum in a round that has none."""
+TURNS = 8
+"""A member of a cohort of at least so many has its turn to check a sum in one round of so many."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ def opening_digest(terms: RunTerms, roster: bytes, opening: Opening) -> bytes:
         opening.round,
         opening.consensus,
         opening.previous_sum,
-        opening.layout.field(),
+        opening.layout.statement,
         canonical("exponents", *opening.exponents),
     )
 
@@ -165,6 +167,25 @@ def sum_digest(context: bytes, total_sha256: bytes, tag: int) -> bytes:
 def values_sha256(values: RingArray) -> bytes:
     """SHA-256 of the residues of a sum."""
     return hashlib.sha256(np.ascontiguousarray(values).data).digest()
+
+
+def members_in_turn(cohort: tuple[str, ...], round: int) -> frozenset[str]:
+    """The members that check the sum from which this round follows, where it is too large for all of them; never none.
+
+    One is enough: a lie about a sum must be told to all members alike, or the masks of the next round do not cancel.
+    Turns are public, so that the aggregator sends the sum in place of the consensus to whoever checks it. Beside its
+    turns a member checks now and then by a draw of its own.
+    """
+    turns = min(TURNS, len(cohort))
+    return frozenset(name for place, name in enumerate(cohort) if (place + round) % turns == 0)
+
+
+def unforeseen_draw(roots: tuple[bytes, ...], round: int) -> int:
+    """A number below 256 that nobody but this member knows, from the roots that it has with all the others.
+
+    It is the same whenever it is asked for: a check that was begun is not left out when the round is announced again.
+    """
+    return digest("checking-draw", round, *roots)[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ the same messages says the same bytes, and never answers one round with two upda
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from enum import Enum
 
@@ -66,6 +66,7 @@ class SecureSite:
             raise LostState("the stored keys belong to another cohort")
         self.terms = terms
         self.state = state
+        self.name = identity.name
         self._identity = identity
 
     @staticmethod
@@ -87,11 +88,6 @@ class SecureSite:
         """The state, to be stored in place of the one before."""
         return to_record(self.state)
 
-    @property
-    def name(self) -> str:
-        """Whose side this is."""
-        return self._identity.name
-
     def advert(self) -> Advert:
         """The public key of the run and the commitment to the share, signed. Gone once the roster is accepted."""
         if self.state.step is not Step.ADVERTISED:
@@ -105,11 +101,10 @@ class SecureSite:
 
         Said again, it is sealed anew and says the same.
         """
-        self._check_alive()
+        if self.state.step is not Step.ADVERTISED:
+            self._check_step(Step.SHARED, "the shares of this run were sent and used before")
         check_roster(self.terms, roster, self._identity.verify)
         digest = roster_digest(self.terms, roster)
-        if self.state.step is Step.READY:
-            raise OutOfTurn("the shares of this run were sent and used before")
         if self.state.step is Step.ADVERTISED:
             self._adopt(roster, digest)
         elif digest != self.state.roster:
@@ -123,9 +118,7 @@ class SecureSite:
 
     def complete(self, roster: Roster, shares: Iterable[SealedShare]) -> None:
         """Open everybody's share, which ends the set-up; the shares and the ML-KEM key are deleted."""
-        self._check_alive()
-        if self.state.step is not Step.SHARED:
-            raise OutOfTurn("shares of the group secret come once, after the roster")
+        self._check_step(Step.SHARED, "shares of the group secret come once, after the roster")
         # Its keys were checked when it was accepted; certificates may have been renewed since.
         if roster_digest(self.terms, roster) != self.state.roster:
             raise ChangedRoster("this is a second, different roster in one run")
@@ -141,18 +134,15 @@ class SecureSite:
                 roots[peer] = masks.pair_root(roots[peer], {self.name: self._own_part(peer), peer: part})
         self._settle(set_up.combine(self.state.roster, opened), roots)
 
-    def admit(self, opening: Opening, check_broadcast: Callable[[], None] = lambda: None) -> Numbers:
-        """Whether the opening may be answered, and with which numbers. `check_broadcast` judges a new consensus."""
-        self._check_ready()
+    def admit(self, opening: Opening) -> Numbers:
+        """Raise a refusal unless the opening may be answered; returns with which numbers."""
+        self._check_step(Step.READY, "the set-up of the run is not complete at this site")
         check_opening(self.terms, self.state, opening, self._identity.verify)
-        if opening.round == self.state.round:
-            return Numbers.SAVED
-        check_broadcast()
-        return Numbers.NEW
+        return Numbers.SAVED if opening.round == self.state.round else Numbers.NEW
 
     def answer(self, opening: Opening, vector: FloatArray) -> Masked | Misfit:
         """The update under the masks of the round, or that it does not fit; pins round, opening and update."""
-        wanted, update = self.admit(opening), _update_digest(vector)
+        wanted, update = self.admit(opening), hashlib.sha256(np.ascontiguousarray(vector).data).digest()
         if wanted is Numbers.SAVED and update != self.state.update:
             raise ChangedUpdate("this is not the update that was saved for the round")
         if vector.shape != (opening.layout.size,):
@@ -168,7 +158,7 @@ class SecureSite:
 
     def verify_sum(self, opening: Opening, total: RingArray, tag: int) -> FloatArray:
         """The numbers of an opened sum of this run, after checking its tag; WrongSum if the members sent another."""
-        self._check_ready()
+        self._check_step(Step.READY, "the set-up of the run is not complete at this site")
         lifts, members, precision = len(opening.misfits), len(self.terms.cohort), self.terms.precision
         integers = fixed_point.from_ring(total, precision)
         if not fixed_point.in_range(integers, precision) or self.tag_of_sum(opening, total) != tag:
@@ -201,14 +191,11 @@ class SecureSite:
         nobody = (NOTHING,) * len(self.terms.cohort)
         self._advance(step=Step.FINISHED, private_key=NOTHING, own_share=NOTHING, group_secret=NOTHING, roots=nobody)
 
-    def _check_alive(self) -> None:
+    def _check_step(self, wanted: Step, otherwise: str) -> None:
         if self.state.step is Step.FINISHED:
             raise RunOver(f"run {self.terms.run} is over at this site")
-
-    def _check_ready(self) -> None:
-        self._check_alive()
-        if self.state.step is not Step.READY:
-            raise OutOfTurn("the set-up of the run is not complete at this site")
+        if self.state.step is not wanted:
+            raise OutOfTurn(otherwise)
 
     def _adopt(self, roster: Roster, digest: bytes) -> None:
         relayed = roster.adverts[self.terms.cohort.index(self.name)]
@@ -292,7 +279,3 @@ class SecureSite:
 
     def _advance(self, **changes: object) -> None:
         self.state = replace(self.state, sequence=self.state.sequence + 1, **changes)  # type: ignore[arg-type]
-
-
-def _update_digest(vector: FloatArray) -> bytes:
-    return hashlib.sha256(np.ascontiguousarray(vector).data).digest()

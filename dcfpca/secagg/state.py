@@ -66,7 +66,8 @@ def to_record(state: SiteState) -> bytes:
     """The state as bytes; their number depends on the size of the cohort alone."""
     misfits = (state.lifts, state.lifts_before, state.own_misfits)
     head = _HEAD.pack(_MAGIC, state.sequence, state.step, state.round, *misfits, len(state.roots))
-    body = b"".join((head, *_words(state)))
+    pinned = (state.group_secret, state.roster, state.opening, state.update)
+    body = b"".join((head, state.binding, state.private_key, state.own_share, *pinned, *state.roots))
     return body + hashlib.sha256(body).digest()
 
 
@@ -122,36 +123,23 @@ def _is_whole(record: bytes) -> bool:
     return len(body) >= _HEAD.size and hashlib.sha256(body).digest() == checksum
 
 
-def _words(state: SiteState) -> tuple[bytes, ...]:
-    pinned = (state.group_secret, state.roster, state.opening, state.update)
-    return (state.binding, state.private_key, state.own_share, *pinned, *state.roots)
-
-
 def check_opening(terms: RunTerms, state: SiteState, opening: Opening, verify: Verify) -> None:
     """Raise the refusal that fits this opening in this state, if any."""
-    _check_round(terms, state, opening)
-    check_exponents(opening.layout, opening.exponents)
-    if opening.round == state.round and opening_digest(terms, state.roster, opening) != state.opening:
-        raise ChangedConsensus(f"round {opening.round} was opened with another consensus, sum, layout or exponent")
-    _check_lifts(state, opening)
-    for lifts, misfit in enumerate(opening.misfits):
-        _check_misfit(terms, misfit, context_of(terms, state.roster, opening, lifts), verify)
-
-
-def _check_round(terms: RunTerms, state: SiteState, opening: Opening) -> None:
+    lifts, again = len(opening.misfits), opening.round == state.round
     if opening.round > terms.last_round:
         raise PastLastRound(f"round {opening.round} is beyond the last of the spec, {terms.last_round}")
     if opening.round < max(state.round, 0):
         raise RoundPassed(f"round {opening.round} is over, this site has answered round {state.round}")
-
-
-def _check_lifts(state: SiteState, opening: Opening) -> None:
-    lifts, same = len(opening.misfits), opening.round == state.round
-    if same and lifts < state.lifts:
+    check_exponents(opening.layout, opening.exponents)
+    if again and opening_digest(terms, state.roster, opening) != state.opening:
+        raise ChangedConsensus(f"round {opening.round} was opened with another consensus, sum, layout or exponent")
+    if again and lifts < state.lifts:
         raise ChangedExponent(f"the exponents of round {opening.round} were raised {state.lifts} times already")
-    before = state.lifts_before if same else state.lifts_before + state.lifts
+    before = state.lifts_before if again else state.lifts_before + state.lifts
     if before + lifts > MOST_LIFTS:
         raise ChangedExponent(f"the exponents of a run are raised at most {MOST_LIFTS} times")
+    for place, misfit in enumerate(opening.misfits):
+        _check_misfit(terms, misfit, context_of(terms, state.roster, opening, place), verify)
 
 
 def _check_misfit(terms: RunTerms, misfit: Misfit, context: bytes, verify: Verify) -> None:

@@ -28,11 +28,3 @@ STANDBY = "dcfpca-standby"
 
 ARTIFACTS = ("L.npy", "S.npz")
 """The files of a site's reconstruction that an operator may ask for."""
-
-
-def fits_one_message(size: int, cohort: int) -> bool:
-    """True if tensors of this size, one for each member, are sent in one message each instead of chunks.
-
-    Fewer calls and messages make an exchange much cheaper, but a single message is in memory as a whole.
-    """
-    return size <= CHUNK_BYTES or (size <= MESSAGE_BYTES and size * cohort <= AT_ONCE_BYTES)

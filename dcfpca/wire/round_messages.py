@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from dcfpca.errors import BadIdentity, BadMessage
 from dcfpca.identity import check_name
@@ -38,6 +39,11 @@ def update_dtype(spec: RunSpec) -> types.Dtype:
 
 def names_from_wire(names: Sequence[str]) -> tuple[str, ...]:
     """Names of participants; raises BadMessage when one of them cannot be a participant's name."""
+    return _checked_names(tuple(names))
+
+
+@lru_cache(maxsize=64)  # every announcement of a run names the same cohort
+def _checked_names(names: tuple[str, ...]) -> tuple[str, ...]:
     try:
         return tuple(check_name(name, "participant") for name in names)
     except BadIdentity as error:

@@ -16,7 +16,7 @@ from dcfpca.errors import BadMessage
 from dcfpca.rpca.method import FloatArray, Layout, TensorMessage
 from dcfpca.v1 import rounds_pb2 as rounds
 from dcfpca.v1 import types_pb2 as pb
-from dcfpca.wire.constants import CHUNK_BYTES
+from dcfpca.wire.constants import AT_ONCE_BYTES, CHUNK_BYTES, MESSAGE_BYTES
 
 Buffer = bytes | bytearray | memoryview
 FLOAT64 = pb.DTYPE_FLOAT64
@@ -28,16 +28,21 @@ class DigestedBytes(NamedTuple):
 
     data: Buffer
     sha: hashlib._Hash
-
-    @property
-    def sha256(self) -> bytes:
-        """The digest."""
-        return self.sha.digest()
+    sha256: bytes
 
 
-def digested(data: Buffer) -> DigestedBytes:
-    """The bytes with their digest."""
-    return DigestedBytes(data, hashlib.sha256(data))
+def digested(data: Buffer, sha: hashlib._Hash | None = None) -> DigestedBytes:
+    """The bytes with their digest, which is taken here unless its state is given."""
+    sha = sha or hashlib.sha256(data)
+    return DigestedBytes(data, sha, sha.digest())
+
+
+def fits_one_message(size: int, cohort: int) -> bool:
+    """True if tensors of this size, one for each member, are sent in one message each instead of chunks.
+
+    Fewer calls and messages make an exchange much cheaper, but a single message is in memory as a whole.
+    """
+    return size <= CHUNK_BYTES or (size <= MESSAGE_BYTES and size * cohort <= AT_ONCE_BYTES)
 
 
 class TensorFacts(Protocol):
@@ -245,7 +250,7 @@ class Assembly:
         """All bytes, once complete and matching the digest."""
         if len(self._data) != self._size:
             raise BadMessage(f"{len(self._data)} of {self._size} announced bytes came")
-        whole = DigestedBytes(self._data, self._sha)
+        whole = digested(self._data, self._sha)
         check_digest(self._header, whole)
         return whole
 

@@ -13,18 +13,17 @@ from dcfpca.errors import BadMessage
 from dcfpca.logs import log
 from dcfpca.method_memory import encode_memory, memory_digest
 from dcfpca.rpca.method import Consensus, Outcome
-from dcfpca.secagg.checking_turns import members_in_turn, unforeseen_draw
 from dcfpca.secagg.errors import Evidence, ImplausibleConsensus, SecureSumRefusal, SiteFailure, WrongConsensus, WrongSum
+from dcfpca.secagg.messages import members_in_turn, unforeseen_draw
 from dcfpca.wire.tensors import DigestedBytes, message_bytes, message_from
 from participant import wire_codec
 from participant.contract import Contract
 from participant.driver.local_work import LocalWork
 from participant.driver.site_services import SiteServices
-from participant.policy import wants_verification
 from participant.session import Session, actions, events
 from participant.session.events import CheckedSum, Opened, ShownSum
 from participant.session.secure_run import SecureRun
-from participant.session.verification import check_announced, check_final, following
+from participant.session.verification import check_announced, check_final, following, wants_verification
 
 # Below this size, masking on the event loop takes less time than handing the work to a thread.
 INLINE_UPDATE_BYTES = 1 << 20

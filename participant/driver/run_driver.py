@@ -142,7 +142,8 @@ class RunDriver:
                 case actions.AdvertiseRunKey() | actions.ShareGroupSecret() | actions.Complain():
                     self._tasks.start(f"tell {type(action).__name__}", partial(self._tell, action))
                 case _:
-                    self._tasks.start(f"{MESSAGE}{action.ref}", partial(self._send, action))
+                    ref = action.ref
+                    self._tasks.start(f"{MESSAGE}{ref.round}.{ref.attempt}", partial(self._send, action))
 
     @cached_property
     def _agreed(self) -> Contract:
@@ -231,7 +232,7 @@ class RunDriver:
         log("step_progress", run=self.run_id, round=opened.ref.round, percent=percent)
         if self._agreed.terms.spec.privacy is None:  # how fast a step goes tells of the number of columns
             work = partial(self._services.egress.report, self._agreed, opened.ref, percent)
-            self._tasks.start(f"{MESSAGE}{opened.ref} progress", work)
+            self._tasks.start(f"{MESSAGE}progress", work)
 
     async def _finish(self, action: actions.Finish) -> None:
         consent, verified = self.session.consent, None

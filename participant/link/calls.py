@@ -19,7 +19,7 @@ from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import rounds_pb2_grpc as stubs
 from dcfpca.v1 import types_pb2 as types
 from dcfpca.wire.addresses import Address
-from dcfpca.wire.constants import CHUNK_BYTES, MESSAGE_BYTES, TURNS, WHOLE, fits_one_message
+from dcfpca.wire.constants import CHUNK_BYTES, MESSAGE_BYTES, TURNS, WHOLE
 from dcfpca.wire.tensors import (
     Assembly,
     Buffer,
@@ -27,6 +27,7 @@ from dcfpca.wire.tensors import (
     DigestedBytes,
     TensorFacts,
     encoded_chunks,
+    fits_one_message,
     read_tensor_part,
     size_of,
     whole_update,

@@ -118,14 +118,6 @@ class Enrolment:
         self.consent = self.consent.withdrawn(*reasons.leaving)
         return self._responded(reasons)
 
-    def signed(self, digest: bytes) -> Consent:
-        """The answer, if it was given to the spec with this digest; BadMessage otherwise."""
-        if self.consent is None:
-            raise BadMessage("a round was opened in a run that this site has not enrolled in")
-        if digest != self.consent.digest:
-            raise BadMessage("a round was opened under another spec than the one this site signed")
-        return self.consent
-
     def objections(self, spec: RunSpec, cohort: tuple[str, ...]) -> Reasons:
         """Why the site does not let its update into sums over this cohort; empty when it does.
 

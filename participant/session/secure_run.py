@@ -27,7 +27,6 @@ from dcfpca.secagg.errors import (
     SecureSumRefusal,
     WrongConsensus,
 )
-from dcfpca.secagg.fixed_point import first_exponents
 from dcfpca.secagg.messages import opening_digest
 from dcfpca.secagg.set_up import roster_digest
 from dcfpca.secagg.state import Step, latest
@@ -179,8 +178,10 @@ class SecureRun:
         if again is not None and again.opening != bound and (again.opening or not pinned):
             # The step was computed after a check of what was announced then, and vouches for nothing else.
             raise ChangedConsensus(f"round {round} was announced differently when this site computed its update")
-        numbers = side.admit(opening, lambda: self._check_broadcast(opened, payload.data, before))
-        if again is None and numbers is Numbers.SAVED:
+        numbers = side.admit(opening)
+        if numbers is Numbers.NEW:
+            self._check_broadcast(opened, payload.data, before)
+        elif again is None:
             raise LostState(f"the update that this site sent in round {round} is not in its state any more", LOST)
         return Admitted(opened, opening, bound, again)
 
@@ -197,7 +198,7 @@ class SecureRun:
         begins = opening.round == 0
         if before is not None and before.round == opening.round - 1:
             begins = self.agreed.blocks[before.stage] != opening.layout
-        if begins and opening.exponents != first_exponents(opening.layout):
+        if begins and opening.exponents != opening.layout.first_exponents:
             raise ChangedExponent(f"the exponents of round {opening.round} are not those with which its layout begins")
 
     def _check_broadcast(self, opened: Opened, payload: Buffer, before: LocalStep | None) -> None:

@@ -222,7 +222,7 @@ class Session:
         before = run.record
         match event:
             case KeyWanted():
-                spec = self.enrolment.signed(event.digest).spec
+                spec = self._signed(event.digest).spec
                 if not run.cohort and (reasons := self.enrolment.objections(spec, event.cohort)):
                     return self._withdraw(reasons)
                 wanted = run.begin(event.cohort, event.entropy)
@@ -235,7 +235,7 @@ class Session:
     def _opened(self, event: Opened) -> Reaction:
         if self.consent is not None and not self.consent.accept:
             return Reaction((self.consent,))
-        consent, before = self.enrolment.signed(event.digest), self.opened
+        consent, before = self._signed(event.digest), self.opened
         # A secure run that is ending complains of a further round (RunOver): it may be an attempt to open a sum twice.
         if self._run is None or self.finished or (self._ending and self.secure is None):
             return Reaction((consent.withdrawn(OVER),))
@@ -249,6 +249,15 @@ class Session:
             return self._withdraw(Reasons(reasons))
         self._open(event)
         return Reaction(self._compute(), save=True)
+
+    def _signed(self, digest: bytes) -> Consent:
+        """The site's answer, if it was given to the spec with this digest; BadMessage otherwise."""
+        consent = self.enrolment.consent
+        if consent is None:
+            raise BadMessage("a round was opened in a run that this site has not enrolled in")
+        if digest != consent.digest:
+            raise BadMessage("a round was opened under another spec than the one this site signed")
+        return consent
 
     def _open(self, opened: Opened | None) -> None:
         """Open this attempt in place of the one before; None: nothing is open any more."""

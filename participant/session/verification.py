@@ -18,11 +18,23 @@ from dcfpca.rpca.method import Consensus, FloatArray, TensorMessage, Total
 from dcfpca.rpca.stage_checks import TOLERANCE
 from dcfpca.secagg import SecureSite
 from dcfpca.secagg.errors import ChangedExponent, Evidence, ImpossibleSum, WrongConsensus, WrongSum
-from dcfpca.secagg.fixed_point import dtype_of, first_exponents, lifted, next_exponents
+from dcfpca.secagg.fixed_point import dtype_of, lifted, next_exponents
 from dcfpca.secagg.messages import context_of, opening_digest, sum_digest, values_sha256
 from dcfpca.terms import Terms
+from dcfpca.wire.constants import SMALL_SUM
 from dcfpca.wire.tensors import digested, message_bytes
+from participant.policy import SitePolicy
 from participant.session.events import Announcement, ShownSum
+
+SAMPLED = 128
+"""With `verify = "sampled"`, a site checks a large sum in one of this many rounds, unpredictably, and in its turns."""
+
+
+def wants_verification(policy: SitePolicy, sum_bytes: int, draw: int, *, turn: bool) -> bool:
+    """Whether the site checks a sum of this size; `draw` is a random number that only the site knows."""
+    if policy.verify == "sampled":
+        return sum_bytes <= SMALL_SUM or turn or draw % SAMPLED == 0
+    return policy.verify == "always"
 
 
 def following(
@@ -146,7 +158,7 @@ def _check_exponents(
 ) -> None:
     """The exponents of a round follow from the sum before, so that no misfit can be provoked."""
     layout = terms.blocks[terms.method.stage(announced.stage).name]
-    wanted = first_exponents(layout)
+    wanted = layout.first_exponents
     if layout == terms.blocks[before.stage]:
         wanted = next_exponents(layout, _ended_with(terms, before, shown), numbers, side.terms.precision)
     if announced.exponents != wanted:

@@ -192,7 +192,7 @@ class World:
         for member in self.members:
             assert member.side is not None
             found = member.side.verify_sum(opening, np.frombuffer(opened.stored.values, "<u8"), tag)
-            for where, exponent in zip(opening.layout.slices(), exponents, strict=True):
+            for where, exponent in zip(opening.layout.slices, exponents, strict=True):
                 # Three members need two of the 60 bits, and each rounds once.
                 assert np.allclose(found[where], wanted[where], rtol=1e-12, atol=3 * 2.0 ** (exponent - 58))
 

@@ -34,7 +34,7 @@ from dcfpca.secagg import (
     open_sum,
     shares_for,
 )
-from dcfpca.secagg.fixed_point import block_layout, dtype_of, first_exponents, lifted, next_exponents
+from dcfpca.secagg.fixed_point import block_layout, dtype_of, lifted, next_exponents
 from dcfpca.secagg.messages import NO_SUM
 from dcfpca.secagg.set_up import roster_digest
 from dcfpca.v1 import rounds_pb2 as pb
@@ -113,7 +113,7 @@ class FixedCohortPlay(PlayedRun):
         """Those of the layout, or what follows from the last sum if it had the same layout."""
         layout, before = self.blocks(announced.stage), self.opened.get(announced.round - 1)
         if before is None or self.blocks(before.stage) != layout:
-            return first_exponents(layout)
+            return layout.first_exponents
         ended = lifted(layout, tuple(before.exponents), len(before.misfits), self.spec.precision)
         return next_exponents(layout, ended, self.sums[announced.round - 1].numbers, self.spec.precision)
 

@@ -27,7 +27,7 @@ from dcfpca.secagg import (
     open_sum,
     shares_for,
 )
-from dcfpca.secagg.fixed_point import FloatArray, first_exponents
+from dcfpca.secagg.fixed_point import FloatArray
 from dcfpca.secagg.messages import NO_SUM, consensus_digest
 from dcfpca.secagg.set_up import roster_digest
 from tests.support.secagg import identity_of, site_names, verify
@@ -55,7 +55,7 @@ def begin(terms: RunTerms, name: str, salt: str = "") -> SecureSite:
 
 
 def opening_of(round: int = 0, consensus: bytes = b"", layout: BlockLayout = LAYOUT, **changes: object) -> Opening:
-    fields: dict[str, object] = {"previous_sum": NO_SUM, "exponents": first_exponents(layout)}
+    fields: dict[str, object] = {"previous_sum": NO_SUM, "exponents": layout.first_exponents}
     return Opening(round, consensus_digest(hashlib.sha256(consensus)), layout=layout, **{**fields, **changes})  # type: ignore[arg-type]
 
 

@@ -11,7 +11,6 @@ from aggregator.run.secure_sum import context_of, full_roster, opening_of, terms
 from aggregator.run.state import Attempt, SecureSum
 from aggregator.sums import encoded_consensus
 from dcfpca.secagg import Misfit, SecureSite, shares_for
-from dcfpca.secagg.fixed_point import first_exponents
 from dcfpca.secagg.messages import NO_SUM
 from dcfpca.wire.receipt import Fate
 from tests.support.rules import NAMES, Machine, spec_of
@@ -83,7 +82,7 @@ class WaitingRun(Machine):
     def summed(self, outcome: str = "") -> WaitingRun:
         """The sum of the open round is formed, and the next round opens."""
         ref = self.attempt.ref
-        exponents = first_exponents(self.terms.blocks["fit"])
+        exponents = self.terms.blocks["fit"].first_exponents
         digest = b"s" * 31 + bytes([ref.round])
         fields = {"outcome": outcome, "sum_digest": digest, "exponents": exponents, "stage": "fit"}
         self.tell(events.ConsensusReached, ref=ref, **fields)

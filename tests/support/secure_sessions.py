@@ -14,7 +14,7 @@ from dcfpca.rpca.stage import Site
 from dcfpca.rpca.synthetic import Recipe, generate
 from dcfpca.run_references import AttemptRef
 from dcfpca.secagg import Masked, Misfit, Roster, SealedShare, begin_tally, close_roster, open_sum, shares_for
-from dcfpca.secagg.fixed_point import block_layout, first_exponents, lifted, next_exponents
+from dcfpca.secagg.fixed_point import block_layout, lifted, next_exponents
 from dcfpca.secagg.messages import NO_SUM
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
@@ -58,7 +58,7 @@ class WaitingCohort:
         self.sites = {name: self.method.site(own) for name, own in zip(NAMES, problem.sites(), strict=True)}
         self.sessions = {name: self.session(name) for name in NAMES}
         self.consensus: Consensus = self.method.begin()
-        self.exponents = first_exponents(block_layout(self.method.stages[0].up, self.spec.precision))
+        self.exponents = block_layout(self.method.stages[0].up, self.spec.precision).first_exponents
 
     def session(self, name: str, **policy: Any) -> Session:
         facts = SiteFacts(name, ROWS, 6, False, False, SitePolicy(**{"min_columns": 1} | policy))
@@ -174,4 +174,4 @@ class WaitingCohort:
         layout = block_layout(self.method.stage(self.consensus.stage).up, self.spec.precision)
         ended = lifted(before, self.exponents, len(self.misfits), self.spec.precision)
         follow = layout == before
-        self.exponents = next_exponents(layout, ended, numbers, 64) if follow else first_exponents(layout)
+        self.exponents = next_exponents(layout, ended, numbers, 64) if follow else layout.first_exponents

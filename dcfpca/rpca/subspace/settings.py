@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from dcfpca.errors import BadInput
 
@@ -55,6 +56,7 @@ class SubspaceSettings:
         """Passes over a site's data in one local step."""
         return self.passes
 
+    @lru_cache(maxsize=64)  # noqa: B019  settings are values; a run asks for the same ones in every round
     def adjusted(self, smaller_side: float, warm: bool = False) -> SubspaceSettings:
         """These settings for a matrix whose smaller side is this: the smaller, the slower λ falls. In a run that begins
         at a known subspace, λ may fall as fast as the residual does."""

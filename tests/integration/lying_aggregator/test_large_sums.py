@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dcfpca.rpca.method import TensorMessage
-from dcfpca.secagg.checking_turns import members_in_turn
+from dcfpca.secagg.messages import members_in_turn
 from dcfpca.wire.constants import SMALL_SUM
 from tests.support.attacked_sites import (
     NAMES,

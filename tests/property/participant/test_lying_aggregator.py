@@ -28,7 +28,7 @@ from dcfpca.secagg import masks as pair_roots
 from dcfpca.secagg import messages as context
 from dcfpca.secagg import site as secure_site
 from dcfpca.secagg.errors import SecureSumRefusal
-from dcfpca.secagg.fixed_point import block_layout, first_exponents
+from dcfpca.secagg.fixed_point import block_layout
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.v1 import types_pb2 as types
@@ -91,7 +91,7 @@ def announced(round: int, lie: dict[str, object], misfits: Sequence[Misfit]) -> 
     number = int(lie.get("number", round))  # type: ignore[call-overload]
     stage = METHOD.stage(told.stage)
     layout = block_layout(stage.up, SPEC.precision)
-    raised = tuple(one + int(lie.get("exponents", 0)) for one in first_exponents(layout))  # type: ignore[call-overload]
+    raised = tuple(one + int(lie.get("exponents", 0)) for one in layout.first_exponents)  # type: ignore[call-overload]
     kept = misfits[-int(lie["misfits"]) :] if "misfits" in lie else ()  # type: ignore[call-overload]
     attempt = int(lie.get("attempt", 1 + len(kept)))  # type: ignore[call-overload]
     ref = AttemptRef("run-1", number, attempt)

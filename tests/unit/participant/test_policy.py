@@ -14,15 +14,14 @@ from dcfpca.spec import RunSpec
 from dcfpca.wire.constants import SMALL_SUM
 from participant.policy import (
     ABOUT_DATA,
-    SAMPLED,
     Accept,
     Refuse,
     SiteFacts,
     SitePolicy,
     review_export,
-    wants_verification,
 )
 from participant.review import TUNABLES, check_cohort, review
+from participant.session.verification import SAMPLED, wants_verification
 from tests.support.columns import column_set
 
 

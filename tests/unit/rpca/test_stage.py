@@ -15,7 +15,7 @@ from dcfpca.rpca.column_blocks import split
 from dcfpca.rpca.method import Consensus, FloatArray, Layout, TensorMessage, Total
 from dcfpca.rpca.stage import Site, Stage
 from dcfpca.secagg import fixed_point
-from dcfpca.secagg.fixed_point import first_exponents, fits, lifted, next_exponents
+from dcfpca.secagg.fixed_point import fits, lifted, next_exponents
 from dcfpca.spec import parse_spec
 from dcfpca.terms import Terms
 
@@ -81,14 +81,14 @@ def played(name: str, noise: float, precision: int) -> tuple[Terms, list[tuple[C
     """Every round of a run over secure sums of so many bits."""
     terms = Terms.of(spec_of(name, precision))
     sites = [terms.method.site(own) for own in split(table(noise), (90, 100, 70))]
-    told, rounds, exponents = terms.method.begin(), [], first_exponents(terms.blocks[terms.method.stages[0].name])
+    told, rounds, exponents = terms.method.begin(), [], terms.blocks[terms.method.stages[0].name].first_exponents
     while told.outcome is None:
         total = in_fixed_point(terms, told, sites, exponents)
         rounds.append((told, total))
         after = terms.method.advance(told, total)
         same = terms.blocks[after.stage] == terms.blocks[told.stage]
         layout = terms.blocks[after.stage]
-        ended = exponents if same else first_exponents(layout)
+        ended = exponents if same else layout.first_exponents
         exponents = next_exponents(layout, ended, total.sums.flat(), precision) if same else ended
         told = after
     return terms, rounds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dcfpca.secagg.checking_turns import TURNS, members_in_turn, unforeseen_draw
+from dcfpca.secagg.messages import TURNS, members_in_turn, unforeseen_draw
 
 
 @pytest.mark.parametrize("members", [2, 3, 7, 8, 9, 10, 64, 100])

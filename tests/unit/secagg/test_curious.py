@@ -14,7 +14,7 @@ from dcfpca.rpca.method import Consensus, TensorMessage
 from dcfpca.rpca.stage import Site
 from dcfpca.rpca.stage_list import Method
 from dcfpca.secagg import Masked, fixed_point
-from dcfpca.secagg.fixed_point import FloatArray, first_exponents
+from dcfpca.secagg.fixed_point import FloatArray
 from tests.support.secagg import site_names
 from tests.support.secure_relay import Relay, layout_of, opening_of, terms_of
 
@@ -33,7 +33,7 @@ def decoded(masked: Masked) -> FloatArray:
     """The masked numbers, read as if they had no mask."""
     layout = layout_of(len(masked.values))
     integers = fixed_point.from_ring(masked.values, 64)
-    return fixed_point.decode(integers, layout, first_exponents(layout), SITES, 64)
+    return fixed_point.decode(integers, layout, layout.first_exponents, SITES, 64)
 
 
 def byte_uniformity(raw: bytes) -> float:
@@ -61,7 +61,7 @@ def test_masked_updates_of_a_whole_run_look_uniform_by_chi_square_over_bytes(pre
     pairs = [np.frombuffer(one, np.uint8) ^ np.frombuffer(two, np.uint8) for one, two in pairwise(received)]
     assert byte_uniformity(np.concatenate(pairs).tobytes()) > 1e-3
     layout = layout_of(4096)
-    encoded = [fixed_point.encode(one, layout, first_exponents(layout), 4, precision) for one in vectors.values()]
+    encoded = [fixed_point.encode(one, layout, layout.first_exponents, 4, precision) for one in vectors.values()]
     bare = b"".join(fixed_point.to_ring(integers, precision).tobytes() for integers in encoded)
     assert byte_uniformity(bare) < 1e-100, "the measure sees what is not masked"
 

@@ -12,7 +12,6 @@ from dcfpca.secagg.fixed_point import (
     check_exponents,
     decode,
     encode,
-    first_exponents,
     fits,
     in_range,
     lifted,
@@ -24,7 +23,7 @@ LAYOUT = BlockLayout((Block("tensor", 3, 2), Block("columns", 1, 24)))
 
 
 def test_the_first_exponents_are_the_layouts() -> None:
-    assert first_exponents(LAYOUT) == (2, 24)
+    assert LAYOUT.first_exponents == (2, 24)
 
 
 @pytest.mark.parametrize("precision", [64, 32])

@@ -13,7 +13,7 @@ from dcfpca.rpca.subspace.fit import subspace_method
 from dcfpca.rpca.subspace.solver import SubspaceSolver
 from dcfpca.rpca.synthetic import paper_problem
 from dcfpca.secagg import BlockLayout, Misfit
-from dcfpca.secagg.fixed_point import block_layout, first_exponents, lifted, next_exponents
+from dcfpca.secagg.fixed_point import block_layout, lifted, next_exponents
 from tests.support.secagg import site_names
 from tests.support.secure_relay import Relay, opening_of, terms_of
 
@@ -28,7 +28,7 @@ def secure_run(method: Method, matrices: list, precision: int) -> Consensus:
         layout = method.stage(consensus.stage).up
         blocks = block_layout(layout, precision)
         vectors = {name: site.answer(consensus).flat() for name, site in sites.items()}
-        now = exponents.get(blocks, first_exponents(blocks))
+        now = exponents.get(blocks, blocks.first_exponents)
         opening = opening_of(consensus.round, layout=blocks, exponents=now)
         while misfits := [one for one in relay.answers(opening, vectors) if isinstance(one, Misfit)]:
             opening = replace(opening, misfits=(*opening.misfits, misfits[0]))

@@ -9,7 +9,7 @@ from aggregator.run.assignments import assignments
 from aggregator.store.run_rows import StoredSum
 from aggregator.sums import encoded_consensus, sums_of
 from dcfpca.methods import method_of
-from dcfpca.secagg.checking_turns import members_in_turn
+from dcfpca.secagg.messages import members_in_turn
 from dcfpca.v1 import rounds_pb2 as pb
 from dcfpca.wire.constants import MESSAGE_BYTES, SMALL_SUM
 from tests.support.rules import NAMES

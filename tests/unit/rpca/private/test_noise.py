@@ -18,7 +18,7 @@ from dcfpca.rpca.private.site import PrivatePlan
 from dcfpca.rpca.private.stages import PrivateSolver, private_method
 from dcfpca.rpca.private.whole_numbers import GRID_BITS, noised, site_scale
 from dcfpca.rpca.simulate import NoisySum
-from dcfpca.secagg.fixed_point import block_layout, decode, encode, first_exponents
+from dcfpca.secagg.fixed_point import block_layout, decode, encode
 
 ROWS, RANK, SITES, CONSPIRATORS = 40, 2, 4, 1
 
@@ -68,8 +68,8 @@ def test_the_fixed_point_of_the_secure_sum_holds_noisy_updates_exactly(members: 
     sent = noised(np.random.default_rng(1).uniform(-1e6, 1e6, 500), 40.0, 2, entropy(1))
     layout = block_layout(private_method(solver(0.1)).stage("sketch").up)
     layout = replace(layout, blocks=(replace(layout.blocks[0], size=sent.size),))
-    integers = encode(sent, layout, first_exponents(layout), members, 64)
-    assert np.array_equal(decode(integers, layout, first_exponents(layout), members, 64), sent)
+    integers = encode(sent, layout, layout.first_exponents, members, 64)
+    assert np.array_equal(decode(integers, layout, layout.first_exponents, members, 64), sent)
 
 
 def test_no_honest_site_is_refused() -> None:
