@@ -43,6 +43,7 @@ class RunRegistry:
         self.draining = False
         self._enrolments: dict[str, EnrolmentTimer] = {}
         self._timers: set[asyncio.TimerHandle] = set()
+        self._came_or_left = 0.0  # when some participant last did, by the clock of the event loop
         self._proposing = asyncio.Lock()
         self._in_progress: set[asyncio.Task[Any]] = set()
         directory.on_presence_change(self._presence_changed)
@@ -186,7 +187,7 @@ class RunRegistry:
     def enrolment_changed(self, run_id: str) -> None:
         """A participant answered the proposal of this run, so that its enrolment may be complete."""
         if enrolment := self._enrolments.get(run_id):
-            enrolment.restart()
+            enrolment.restart(self._came_or_left)
 
     async def _add(self, stored: StoredRun, *, restarted: bool = False) -> Runner:
         run_id = stored.run.run_id
@@ -208,9 +209,10 @@ class RunRegistry:
 
     def _presence_changed(self, name: str) -> None:
         connected = self.directory.is_connected(name)
+        self._came_or_left = asyncio.get_running_loop().time()
         for runner in self.runners.values():
             if runner.run.status is Status.ENROLLING:
-                self._enrolments[runner.run.run_id].restart()
+                self._enrolments[runner.run.run_id].restart(self._came_or_left)
             elif name in runner.run.cohort and not runner.run.status.over:
                 if connected:
                     # Even if the run does not list it as absent: that event may still be in the queue.
@@ -242,7 +244,8 @@ def _sums_compare(earlier: Runner, runner: Runner) -> bool:
 
 
 class EnrolmentTimer:
-    """Closes the enrolment of a run whose spec names nobody, SETTLE_SECONDS after everyone expected has answered."""
+    """Closes the enrolment of a run whose spec names nobody once everyone expected has answered, and nobody has come or
+    left for SETTLE_SECONDS."""
 
     def __init__(
         self,
@@ -254,11 +257,12 @@ class EnrolmentTimer:
         self._runner, self._expected, self._directory, self._now = runner, expected, directory, now
         self._timer: asyncio.TimerHandle | None = None
 
-    def restart(self) -> None:
-        """Start the wait again after a change; without effect while the enrolment is incomplete."""
+    def restart(self, came_or_left: float) -> None:
+        """Start the wait again after a change; without effect while the enrolment is incomplete. `came_or_left` is when
+        somebody last did, by the clock of the event loop."""
         self.cancel()
         if self._is_complete():
-            self._timer = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._close)
+            self._timer = asyncio.get_running_loop().call_at(came_or_left + SETTLE_SECONDS, self._close)
 
     def cancel(self) -> None:
         """Stop the wait."""

@@ -92,7 +92,9 @@ def fit_sample_null(counts: FloatArray) -> SampleNull:
     lower, middle = np.interp([LOWER, MIDDLE], np.cumsum(counts)[:-1] / counts.sum(), EDGES)
     guess = max((middle - lower) / -NormalDist().inv_cdf(LOWER), LEAST_SCALE)
     locations, scales = middle + guess * LOCATION, guess * SCALE
-    likely = np.tensordot(_log_shares(locations, scales), counts, axes=(4, 0))
+    filled = np.flatnonzero(counts)
+    bins = slice(filled[0], filled[-1] + 1)  # beyond them shares add nothing
+    likely = np.tensordot(_log_shares(locations, scales, bins), counts[bins], axes=(4, 0))
     likely -= 0.5 * (np.log(scales / TYPICAL_SCALE)[:, None, None] / SCALE_SPREAD) ** 2
     likely -= 0.5 * (np.log(FREEDOM / TYPICAL_FREEDOM)[:, None] / FREEDOM_SPREAD) ** 2
     likely -= 0.5 * ((np.log(ODD / (1.0 - ODD)) - TYPICAL_ODD) / ODD_SPREAD) ** 2
@@ -100,9 +102,9 @@ def fit_sample_null(counts: FloatArray) -> SampleNull:
     return SampleNull(float(locations[i]), float(scales[j]), float(FREEDOM[k]))
 
 
-def _log_shares(locations: FloatArray, scales: FloatArray) -> FloatArray:
-    """Logarithms of the shares of all bins, for every location, scale, freedom and share of odd samples."""
-    ends = np.concatenate([[-np.inf], EDGES, [np.inf]])
+def _log_shares(locations: FloatArray, scales: FloatArray, bins: slice) -> FloatArray:
+    """Logarithms of the shares of these bins, for every location, scale, freedom and share of odd samples."""
+    ends = np.concatenate([[-np.inf], EDGES, [np.inf]])[bins.start : bins.stop + 1]
     standing = (ends - locations[:, None, None]) / scales[:, None]
     ordinary = np.diff(scipy.special.stdtr(FREEDOM[:, None], standing[:, :, None, :]), axis=3)
     odd = np.diff(np.clip((standing - FROM) / (TO - FROM), 0.0, 1.0), axis=2)[:, :, None, :]

@@ -60,6 +60,8 @@ def mixed_order(shared: Profile, M: FloatArray) -> NDArray[np.intp] | None:
     if M.shape[1] < FEWEST or few_values(M).mean() > MIXED:
         return None
     off = np.abs(middle[:, None] - shared.median) / shared.spread + np.abs(np.log(width[:, None] / shared.spread))
+    if np.mean(np.diag(off) > FAR_MEDIAN) <= MIXED:  # then so few can fit another far better
+        return None
     order = scipy.optimize.linear_sum_assignment(np.minimum(off, 10.0))[1]
     better = np.diag(off) > 2.0 * off[np.arange(len(order)), order] + FAR_MEDIAN
     return order if np.mean(better & (order != np.arange(len(order)))) > MIXED else None
