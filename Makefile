@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export PYTHONPATH :=
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check lint coverage protos docs results bench paper setup clean dist image verify-deploy
+.PHONY: demo test check lint coverage protos docs results bench paper setup clean dist release site image verify-deploy
 
 demo: $(RUNTIME)
 	$(BIN)/dcfpca demo
@@ -70,6 +70,19 @@ $(STAMP): $(RUNTIME)
 # What is released, tried in an empty environment: sdist, wheel and SBOM.
 dist:
 	deploy/verify.sh dist
+
+# All of a release, below dist/: wheel, sdist, SBOM, site, image, notes, checksums. The wheel is tried with each extra on
+# every Python of RELEASE_PYTHONS that is here. Half an hour.
+RELEASE_PYTHONS ?= 3.11 3.12 3.13
+release: $(STAMP)
+	VERIFY_SECONDS=7200 RELEASE_PYTHONS="$(RELEASE_PYTHONS)" deploy/verify.sh release
+
+# The documentation as a site, in build/site; a warning is an error.
+site: $(STAMP)
+	rm -rf build/site
+	$(BIN)/python -m docs.site.assemble build
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --quiet --doctree-dir build/doctrees build/site-source build/site
+	@echo "build/site/index.html"
 
 # The image dcfpca:VERSION and dcfpca:latest; deploy/Dockerfile says how to reach an index of your own.
 image:

@@ -2,7 +2,9 @@
 # Proves the deployment by doing it: lints every file, builds the image, runs a hardened federation of containers,
 # restarts, backs up and restores it in the middle of runs, and installs the wheel in an empty environment.
 #
-#   deploy/verify.sh [lint|dist|image]…      default: all three; KEEP=1 leaves the federation running
+#   deploy/verify.sh [lint|dist|image|release]…   default: the first three; KEEP=1 leaves the federation running
+#
+# `release` fills dist/: wheel, sdist, SBOM, site, image, notes, checksums; and tries the wheel with each extra on each Python.
 #
 # What cannot be had here is skipped, and said. Everything is written below build/, which the next time makes it faster.
 set -uo pipefail
@@ -19,6 +21,8 @@ mkdir -p build/deploy
 . deploy/verify/federation.sh
 # shellcheck source=deploy/verify/dist.sh
 . deploy/verify/dist.sh
+# shellcheck source=deploy/verify/release.sh
+. deploy/verify/release.sh
 
 failed=() skipped=()
 # What has not begun by then is skipped, so that a slow machine only says less.

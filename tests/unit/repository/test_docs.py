@@ -89,7 +89,7 @@ def _metrics() -> set[str]:
 
 
 def test_every_metric_is_documented_and_every_documented_one_exists() -> None:
-    told = set(re.findall(r"`(dcfpca_[a-z_]+)`", (DOCS / "operations.md").read_text()))
+    told = set(re.findall(r"`(dcfpca_[a-z_]+)`", (DOCS / "monitoring.md").read_text()))
     assert {re.sub(SUFFIXES, "", name).removesuffix("_info") for name in told} == {
         name.removesuffix("_info") for name in _metrics()
     }
