@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -53,7 +52,7 @@ def _check_update_size(terms: Terms, max_update_mib: int) -> None:
         )
 
 
-def new_run(proposal: Proposal, runners: Mapping[str, Runner], now: float) -> StoredRun:
+def new_run(proposal: Proposal, earlier: Runner | None, now: float) -> StoredRun:
     """The run that a proposal begins; raises BadInput when its warm start does not fit."""
     spec_bytes = proposal.terms.canonical
     run = Run(
@@ -63,15 +62,14 @@ def new_run(proposal: Proposal, runners: Mapping[str, Runner], now: float) -> St
         operator=proposal.operator,
         seal=secrets.token_bytes(32),
     )
-    return StoredRun(proposal.terms, spec_bytes, run, 0, opening_consensus(proposal.terms, runners))
+    return StoredRun(proposal.terms, spec_bytes, run, 0, opening_consensus(proposal.terms, earlier))
 
 
-def opening_consensus(terms: Terms, runners: Mapping[str, Runner]) -> Consensus:
-    """The consensus of round 0; a warm start puts the subspace of an earlier run into the method's memory."""
+def opening_consensus(terms: Terms, earlier: Runner | None) -> Consensus:
+    """The consensus of round 0; a warm start puts the subspace of the earlier run into the method's memory."""
     spec, begin = terms.spec, terms.method.begin()
     if not spec.warm_start:
         return begin
-    earlier = runners.get(spec.warm_start)
     if earlier is None or earlier.run.status is not Status.FINISHED:
         hint = "`dcfpca run list` shows the runs; a warm start needs one that is finished"
         raise BadInput(f"there is no finished run {spec.warm_start!r} to start from", hint)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
+from weakref import WeakMethod
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -232,6 +233,11 @@ class Judgement:
     rank_curve: FloatArray | None
 
 
+def _if_there(method: WeakMethod[Callable[[], None]]) -> None:
+    if (bound := method()) is not None:
+        bound()
+
+
 class FinalConsensus:
     """Releases the tensors of one run once it is over, and reads them again when somebody asks for them.
 
@@ -259,9 +265,9 @@ class FinalConsensus:
         return self._judgement
 
     def release_later(self) -> None:
-        """Release the tensors RELEASE_SECONDS from now."""
+        """Release the tensors RELEASE_SECONDS from now, unless this is gone by then: the timer does not keep it."""
         self.cancel()
-        self._timer = asyncio.get_running_loop().call_later(RELEASE_SECONDS, self._release)
+        self._timer = asyncio.get_running_loop().call_later(RELEASE_SECONDS, _if_there, WeakMethod(self._release))
 
     def cancel(self) -> None:
         """Keep what is in memory."""

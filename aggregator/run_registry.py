@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
+from aggregator.ended_runs import EndedRun, data_of, remembered
 from aggregator.participant_directory import ParticipantDirectory
 from aggregator.proposal import Proposal, new_run
-from aggregator.run import events
+from aggregator.run import events, exports
 from aggregator.run.backup_recovery import ShownTicket, newer_attempt
 from aggregator.run.enrolment import away_members, fewest_enrolled
 from aggregator.run.state import Phase, Status
@@ -19,25 +21,31 @@ from aggregator.store.thread import StoreThread
 from aggregator.telemetry import Telemetry
 from dcfpca.errors import DcfpcaError, UnusableState
 from dcfpca.logs import log
+from dcfpca.secagg import PastRun
 
 T = TypeVar("T")
 
 ANNOUNCE_ENDED_SECONDS = 7 * 86400
 """How long participants that were away are told that a run has ended."""
+RUNS_AT_HAND = 100
+"""Runs that are over and stay in memory, as many as the dashboard shows; older ones are read when asked for."""
 SETTLE_SECONDS = 1.0
 """The daemons of a consortium start within moments of each other; the first ones must not close the enrolment."""
 
 
 class RunRegistry:
-    """The runs by id, newest last. `stage` fires when some participant may have something new to do.
+    """The runs by id. `stage` fires when some participant may have something new to do.
 
-    `held` are the runs that are damaged or in a format this software does not know: listed, but not served.
+    `runners` are those that are open and the newest that are over, `ended` the others that are over. `held` are those
+    that are damaged or in a format this software does not know: listed, but not served.
     """
 
     def __init__(self, store: StoreThread, directory: ParticipantDirectory, telemetry: Telemetry | None = None) -> None:
         self.store, self.directory = store, directory
         self.telemetry = telemetry or Telemetry()
         self.runners: dict[str, Runner] = {}
+        self.ended: dict[str, EndedRun] = {}
+        self._in_use: WeakValueDictionary[str, Runner] = WeakValueDictionary()
         self.held: dict[str, HeldRun] = {}
         self.stage = Signal()
         self.draining = False
@@ -53,12 +61,14 @@ class RunRegistry:
         await self.directory.load()
         for sentence in self.store.store.damage:
             log("store_damaged", level="error", reason=sentence, hint="dcfpca-aggregator check; deploy/RUNBOOK.md")
-        for stored in await self.store.do(lambda store: store.read_runs()):
+        for run_id in await self.store.do(lambda store: store.run_ids()):
+            stored = await self.store.do(lambda store, run_id=run_id: store.read_run(run_id))  # type: ignore[misc]
             if isinstance(stored, HeldRun):
                 self.held[stored.run_id] = stored
                 log("run_held", level="error", run=stored.run_id, reason=stored.reason, hint=stored.hint)
             else:
                 await self._add(stored, restarted=True)
+                self._shelve()
         unfinished = {run_id for run_id, runner in self.runners.items() if not runner.run.status.over}
         await self.store.do(lambda store: store.updates.keep_only(unfinished | self.held.keys()))
         for runner in self.runners.values():
@@ -101,20 +111,53 @@ class RunRegistry:
                 raise UnusableState(f"run {earlier} cannot be served: {self.held[earlier].reason}")
             if earlier is None:
                 return await self._create(proposal)
-            return self.runners.get(earlier) or await self._adopt(earlier)
+            return await self.find(earlier) or await self._read(earlier)  # its creation may not have been answered
 
-    async def _adopt(self, run_id: str) -> Runner:
-        """Take up a run that was created although the answer of the database was lost."""
+    async def find(self, run_id: str) -> Runner | None:
+        """The run of this id, read from the store if it ended long ago; None if there is none that can be served."""
+        return await self._read(run_id) if run_id in self.ended else self.runners.get(run_id)
+
+    async def _read(self, run_id: str) -> Runner:
+        """A run from the store: the same object for all who use it at a time."""
+        if (here := self._in_use.get(run_id)) is not None:
+            return here
         stored = await self.store.do(lambda store: store.read_run(run_id))
         if isinstance(stored, HeldRun):
-            raise UnusableState(f"run {run_id} cannot be served: {stored.reason}")
-        return await self._add(stored)
+            raise UnusableState(f"run {run_id} cannot be served: {stored.reason}", stored.hint)
+        if not stored.run.status.over:
+            return await self._add(stored)
+        here = self._in_use.setdefault(run_id, Runner(stored, self.store, self._stage_changed))
+        await here.restart()
+        self._hold_for_export(here)
+        return here
+
+    def _hold_for_export(self, runner: Runner) -> None:
+        """Sites are told of runs in memory: those of which they are still asked for an export are among these."""
+        if exports.awaited(runner.run):
+            self.runners[runner.run.run_id] = runner
+            self.ended.pop(runner.run.run_id, None)
+
+    def _shelve(self) -> None:
+        """Of runs that are over, keep the newest in memory, and those that sites are still asked for an export of."""
+        over = [one for one in self.runners.values() if one.run.status.over and not exports.awaited(one.run)]
+        for runner in sorted(over, key=lambda one: -one.run.created_at)[RUNS_AT_HAND:]:
+            run_id = runner.run.run_id
+            runner.final.cancel()
+            self.telemetry.forget(run_id)
+            self.ended[run_id], self._in_use[run_id] = remembered(runner.run, runner.spec), runner
+            del self.runners[run_id]
+
+    def newest(self, most: int | None = None) -> list[str]:
+        """The ids of all runs that can be served, newest first; the first so many."""
+        made = {run_id: runner.run.created_at for run_id, runner in self.runners.items()}
+        made |= {run_id: one.created_at for run_id, one in self.ended.items()}
+        return sorted(made, key=lambda run_id: made[run_id], reverse=True)[:most]
 
     async def _create(self, proposal: Proposal) -> Runner:
-        earlier = self.runners.get(proposal.terms.spec.warm_start)
+        earlier = await self.find(proposal.terms.spec.warm_start)
         if earlier and earlier.run.status is Status.FINISHED:
             await earlier.final.whole()
-        made = new_run(proposal, self.runners, self.store.now())
+        made = new_run(proposal, earlier, self.store.now())
         run, request = made.run, proposal.request_id
         await self.store.do(lambda store: store.create_run(run, made.spec_bytes, request, made.consensus))
         digest, operator = run.spec_sha256.hex(), proposal.operator
@@ -164,6 +207,7 @@ class RunRegistry:
         await self.store.record("run_deleted", actor=actor, run_id=run_id, reason=reason)
         await self.store.do(lambda store: store.delete_run(run_id))
         self.held.pop(run_id, None)
+        self.ended.pop(run_id, None)
         if enrolment := self._enrolments.pop(run_id, None):
             enrolment.cancel()
         if runner := self.runners.pop(run_id, None):
@@ -181,8 +225,22 @@ class RunRegistry:
         if runner.spec.participants:
             return frozenset(runner.spec.participants)
         connected = self.directory.connected()
-        last = next((one.run for one in reversed(self.runners.values()) if _sums_compare(one, runner)), None)
+        last = self._last_compared(runner)
         return connected | (away_members(runner.spec, runner.run, last, connected) if last else frozenset())
+
+    def _last_compared(self, runner: Runner) -> PastRun | None:
+        """The last secure run that may be over the same columns and has opened sums, or may yet."""
+        data = data_of(runner.spec)
+        here = (remembered(one.run, one.spec) for one in self.runners.values() if one is not runner)
+        comparable = (one for one in (*here, *self.ended.values()) if one.summed and one.data == data)
+        last = max(comparable, key=lambda one: one.created_at, default=None) if data[0] == "secure" else None
+        return PastRun(last.run_id, last.cohort) if last else None
+
+    def invites(self, run_id: str, name: str) -> bool:
+        """Whether a participant was asked to take part in a run."""
+        if (runner := self.runners.get(run_id)) is not None:
+            return name in (runner.spec.participants or (name,))
+        return (one := self.ended.get(run_id)) is not None and name in (one.invited or (name,))
 
     def enrolment_changed(self, run_id: str) -> None:
         """A participant answered the proposal of this run, so that its enrolment may be complete."""
@@ -204,6 +262,9 @@ class RunRegistry:
         if runner.run.status.over and (enrolment := self._enrolments.pop(runner.run.run_id, None)):
             enrolment.cancel()
         self.telemetry.stage_changed(runner.run, runner.round_sum.finished, self.store.now())
+        if runner.run.status.over:
+            self._hold_for_export(runner)
+            self._shelve()
         if runner.run.phase != Phase.SUMMING:  # nobody has an assignment while the sum is formed
             self.stage.fire()
 
@@ -233,14 +294,6 @@ class RunRegistry:
 
         timer = asyncio.get_running_loop().call_later(runner.spec.grace_seconds, left)
         self._timers.add(timer)
-
-
-def _sums_compare(earlier: Runner, runner: Runner) -> bool:
-    """True if the earlier run is secure, may be over the same columns and has opened sums, or may yet."""
-    ours, theirs, run = runner.spec, earlier.spec, earlier.run
-    same = (ours.aggregation, ours.rows, ours.features_sha256) == ("secure", theirs.rows, theirs.features_sha256)
-    opened = run.attempt is not None and (not run.status.over or run.attempt.ref.round > 0)
-    return same and theirs.aggregation == "secure" and earlier is not runner and opened
 
 
 class EnrolmentTimer:

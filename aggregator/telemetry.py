@@ -6,6 +6,7 @@ run registry at every scrape, so that they cannot drift from the truth.
 
 from __future__ import annotations
 
+from collections import Counter as Tally
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -134,8 +135,9 @@ class Levels(Collector):
     def _run_metrics(self) -> Iterator[Metric]:
         by_status = Gauge("dcfpca_runs", "Runs in the store by status.", labels=["status"])
         runners = list(self._runs.runners.values())
+        found = Tally([*(one.run.status for one in runners), *(one.status for one in self._runs.ended.values())])
         for status in Status:
-            by_status.add_metric([status.value], sum(runner.run.status is status for runner in runners))
+            by_status.add_metric([status.value], found[status])
         yield by_status
         held = len(self._runs.held)
         yield Gauge("dcfpca_runs_held", "Runs that are damaged or in an unknown format, and not served.", value=held)

@@ -227,8 +227,8 @@ class Daemon:
             await asyncio.sleep(REVOCATION_SECONDS)
 
     def _hello(self) -> pb.SubscribeRequest:
-        """Version, capabilities and size of this site, and the latest attempt of each open run."""
-        policy = self._config.policy
+        """Version, capabilities and size of this site, and the latest attempt of each open run that it has joined."""
+        policy, sessions = self._config.policy, [driver.session for driver in self._drivers.values()]
         abilities = {"secagg": True, "plain": policy.allow_plain, "export": policy.allow_export and not policy.private}
         return pb.SubscribeRequest(
             protocol=PROTOCOL,
@@ -236,12 +236,8 @@ class Daemon:
             capabilities=[name for name, able in abilities.items() if able],
             rows=self._site.facts.rows,
             features_sha256=features_digest(features) if (features := self._site.facts.features) else b"",
-            seen=[wire_codec.encode_seen(opened) for opened in self._open_attempts() if opened.ticket],
+            seen=[wire_codec.encode_seen(one.run_id, one.opened) for one in sessions if one.terms is not None],
         )
-
-    def _open_attempts(self) -> list[events.Opened]:
-        latest = [driver.session.opened for driver in self._drivers.values()]
-        return [opened for opened in latest if opened is not None]
 
 
 async def _load_accountant(spec: bytes) -> None:

@@ -110,8 +110,10 @@ def consensus_of(header: types.TensorHeader, stage: str, inline: bytes = b"") ->
     return AnnouncedConsensus(stage, header.dtype, *shape, header.sha256, inline)
 
 
-def encode_seen(opened: events.Opened) -> pb.Seen:
-    """The latest attempt that was opened to this site, for an aggregator restored from an older backup."""
+def encode_seen(run_id: str, opened: events.Opened | None) -> pb.Seen:
+    """A run that is open to this site, with the latest attempt that was opened, for an aggregator that is behind."""
+    if opened is None:
+        return pb.Seen(ref=types.RoundRef(run_id=run_id))
     return pb.Seen(ref=ref_to_wire(opened.ref), consensus_sha256=opened.consensus.sha256, ticket=opened.ticket)
 
 

@@ -62,7 +62,7 @@ class Dashboard:
         if request.path == "/events":
             return Response(self._news(None), _EVENTS)
         if request.path.startswith("/events/"):
-            runner = self._registry.runners.get(request.path.removeprefix("/events/"))
+            runner = await self._registry.find(request.path.removeprefix("/events/"))
             return not_found() if runner is None else Response(self._news(runner), _EVENTS)
         return not_found()
 
@@ -114,7 +114,7 @@ Document = dict[str, Any]
 
 def overview(registry: RunRegistry, trust: Trust) -> Document:
     """Everything but the rounds: small enough to be sent whole at every change."""
-    newest = list(reversed(registry.runners.values()))[:MOST_RUNS]
+    newest = [registry.runners[run_id] for run_id in registry.newest(MOST_RUNS) if run_id in registry.runners]
     mine, now = trust.credentials, datetime.fromtimestamp(registry.store.now(), UTC)
     return {
         "aggregator": {
@@ -124,7 +124,7 @@ def overview(registry: RunRegistry, trust: Trust) -> Document:
             "certificate_days": whole_days(mine.not_after, now),
         },
         "runs": [_summary(runner) for runner in newest],
-        "runs_in_all": len(registry.runners),
+        "runs_in_all": len(registry.runners) + len(registry.ended),
         "participants": [
             _participant(participant_view(registry, who, trust.is_revoked(who.name, who.fingerprint)))
             for _, who in sorted(registry.directory.records.items())

@@ -72,8 +72,8 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
 
     async def ListRuns(self, request: pb.ListRunsRequest, context: Context) -> pb.ListRunsResponse:  # noqa: N802
         """All runs, newest first; those that cannot be served are among them, with the reason."""
-        newest = list(reversed(self._registry.runners.values()))[: request.limit or None]
-        views = [await run_view(self._registry, runner, rounds=False) for runner in newest]
+        listed = [await self._registry.find(run_id) for run_id in self._registry.newest(request.limit or None)]
+        views = [await run_view(self._registry, runner, rounds=False) for runner in listed if runner]
         views += [await held_view(self._registry, held, rounds=False) for held in self._registry.held.values()]
         views.sort(key=lambda view: view.created_ms, reverse=True)
         return pb.ListRunsResponse(runs=views[: request.limit or None])
@@ -82,11 +82,11 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         """One run."""
         if held := self._registry.held.get(request.run_id):
             return await held_view(self._registry, held)
-        return await run_view(self._registry, runner_of(self._registry, request.run_id))
+        return await run_view(self._registry, await runner_of(self._registry, request.run_id))
 
     async def WatchRun(self, request: pb.WatchRunRequest, context: Context) -> AsyncIterator[pb.RunView]:  # noqa: N802
         """The run whenever it changes, until it is over."""
-        runner, after = runner_of(self._registry, request.run_id), request.after_round
+        runner, after = await runner_of(self._registry, request.run_id), request.after_round
         while True:
             seen, over = runner.changed.version, runner.run.status.over
             view = await run_view(self._registry, runner, after)
@@ -102,7 +102,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
 
     async def AbortRun(self, request: pb.AbortRunRequest, context: Context) -> pb.RunView:  # noqa: N802
         """End a run."""
-        runner, who = runner_of(self._registry, request.run_id), caller()
+        runner, who = await runner_of(self._registry, request.run_id), caller()
         if not runner.run.status.over:
             reason = f"aborted by {who.name}" + (f": {request.reason[:500]}" if request.reason else "")
             event = events.Aborted(at=self._registry.store.now(), reason=reason)
@@ -111,7 +111,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
 
     async def ResumeRun(self, request: pb.ResumeRunRequest, context: Context) -> pb.RunView:  # noqa: N802
         """Let a paused run go on."""
-        runner = runner_of(self._registry, request.run_id)
+        runner = await runner_of(self._registry, request.run_id)
         if runner.run.status is not Status.PAUSED:
             raise OutOfTurn(f"run {request.run_id} is {runner.run.status.value}, not paused")
         if why_not := runner.rules.why_not_resumed(runner.run):
@@ -121,7 +121,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
 
     async def FinishRun(self, request: pb.FinishRunRequest, context: Context) -> pb.RunView:  # noqa: N802
         """End a run with the consensus it has."""
-        runner, who = runner_of(self._registry, request.run_id), caller()
+        runner, who = await runner_of(self._registry, request.run_id), caller()
         if why_not := why_not_finished(runner.spec, runner.run):
             raise OutOfTurn(why_not, "" if runner.run.status.over else "wait for that round, or abort the run")
         here = runner.run.attempt.ref.round if runner.run.attempt else 0
@@ -134,7 +134,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     async def DeleteRun(self, request: pb.DeleteRunRequest, context: Context) -> pb.DeleteRunResponse:  # noqa: N802
         """Delete a run that is over or cannot be served."""
         run_id = request.run_id
-        if run_id not in self._registry.held and not runner_of(self._registry, run_id).run.status.over:
+        if run_id not in self._registry.held and not (await runner_of(self._registry, run_id)).run.status.over:
             hint = f"end it first: `dcfpca run abort {run_id}`"
             raise OutOfTurn(f"run {run_id} is not over", hint)
         who = caller().title
@@ -153,7 +153,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
 
     async def FetchModel(self, request: pb.FetchModelRequest, context: Context) -> AsyncIterator[TensorPart]:  # noqa: N802
         """U and the singular values of a finished run."""
-        runner = self._finished(request.run_id)
+        runner = await self._finished(request.run_id)
         model = runner.terms.method.model(await runner.final.whole())
         U, values = model["U"], model["singular_values"]
         payload = np.concatenate([np.ascontiguousarray(U).ravel(), values]).astype("<f8", copy=False).tobytes()
@@ -165,7 +165,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
 
     async def RequestExport(self, request: pb.RequestExportRequest, context: Context) -> pb.ExportView:  # noqa: N802
         """Ask the cohort for their reconstructions."""
-        runner = self._finished(request.run_id)
+        runner = await self._finished(request.run_id)
         if runner.run.export is None:
             if not runner.spec.export:
                 hint = "propose the run with `export = true` (--export), so that every site can review it"
@@ -176,7 +176,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
 
     async def GetExport(self, request: pb.GetExportRequest, context: Context) -> pb.ExportView:  # noqa: N802
         """The progress of an export; with `wait_ms`, after the next change while somebody is awaited."""
-        runner = self._finished(request.run_id)
+        runner = await self._finished(request.run_id)
         seen, view = runner.changed.version, self._export(runner)
         if request.wait_ms and view.awaited and not self._registry.draining:
             with contextlib.suppress(TimeoutError):
@@ -189,7 +189,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         self, request: pb.FetchReconstructionRequest, context: Context
     ) -> AsyncIterator[Chunk]:
         """One exported file."""
-        runner = self._finished(request.run_id)
+        runner = await self._finished(request.run_id)
         if request.participant not in runner.run.cohort:
             raise Missing(f"{request.participant[:80]!r} is not in the cohort of run {request.run_id}")
         who, artifact = request.participant, request.artifact
@@ -207,14 +207,10 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         after, reader = 0, caller().identity
         while page := await self._registry.store.do(lambda store: audit.entries(store.connection, after, AUDIT_PAGE)):  # noqa: B023
             for entry in page:
-                shown = audit.shown_to(reader, entry, lambda run_id: self._invites(run_id, reader.name))
+                shown = audit.shown_to(reader, entry, lambda run_id: self._registry.invites(run_id, reader.name))
                 if request.run_id in ("", shown.run_id):
                     yield shown
             after = page[-1].sequence
-
-    def _invites(self, run_id: str, name: str) -> bool:
-        runner = self._registry.runners.get(run_id)
-        return runner is not None and (not runner.spec.participants or name in runner.spec.participants)
 
     async def RevokeParticipant(  # noqa: N802
         self, request: pb.RevokeParticipantRequest, context: Context
@@ -261,8 +257,8 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
             raise OutOfTurn("no reconstruction of this run has been asked for", "use `dcfpca run export`")
         return export_view(runner.run, runner.run.export)
 
-    def _finished(self, run_id: str) -> Runner:
-        runner = runner_of(self._registry, run_id)
+    async def _finished(self, run_id: str) -> Runner:
+        runner = await runner_of(self._registry, run_id)
         if runner.run.status is not Status.FINISHED:
             raise OutOfTurn(f"run {run_id} is {runner.run.status.value}, not finished", runner.run.reason)
         return runner

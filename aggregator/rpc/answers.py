@@ -119,15 +119,15 @@ def logged_receipt(registry: RunRegistry, what: str, reply: Reply | None, **abou
     return Receipt(fate=_FATES[reply.fate], reason=reply.reason)
 
 
-def runner_of(registry: RunRegistry, run_id: str) -> Runner:
+async def runner_of(registry: RunRegistry, run_id: str) -> Runner:
     """The run of this id; raises Missing, or what is wrong with a run that cannot be served.
 
     A participant is told to try again later: a run that is held is not over.
     """
-    runner = registry.runners.get(run_id)
     if held := registry.held.get(run_id):
         kind = StoreFailed if caller().identity.role is Role.PARTICIPANT else OutOfTurn
         raise kind(f"run {run_id} cannot be served: {held.reason}", held.hint)
+    runner = await registry.find(run_id)
     if runner is None:
         raise Missing(f"there is no run {run_id[:80]!r}", "`dcfpca run list` shows them")
     return runner

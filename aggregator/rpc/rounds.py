@@ -93,28 +93,34 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
         # An idle stream sends nothing for a long time; the metadata tell the daemon that it was admitted.
         await context.send_initial_metadata(((TURNS, str(TURNS_ABOVE)), (WHOLE, str(MESSAGE_BYTES))))
         try:
-            async for assignment in self._stream(who.name):
+            async for assignment in self._stream(who.name, await self._ended(request)):
                 yield assignment
         finally:
             self._directory.leave(who.name)
             log("participant_disconnected", participant=who.name)
 
-    async def _stream(self, name: str) -> AsyncIterator[bytes]:
+    async def _ended(self, request: pb.SubscribeRequest) -> list[Runner]:
+        """The runs that ended long ago and are open to a participant that was away all the time."""
+        named = {one.ref.run_id for one in request.seen} & self._registry.ended.keys()
+        return [runner for run_id in sorted(named) if (runner := await self._registry.find(run_id)) is not None]
+
+    async def _stream(self, name: str, ended: list[Runner]) -> AsyncIterator[bytes]:
         sent: SentKeys = WeakKeyDictionary()
         while not self._registry.draining:
             seen = self._registry.stage.version
-            for message, in_turn in self._unsent(name, sent):
+            for message, in_turn in self._unsent(name, sent, [*ended, *self._registry.announced()]):
                 # The slot is held until the message is written: gRPC keeps a copy for each stream until then.
                 async with self._downloads.hold(name) if in_turn else nullcontext():
                     yield message
+            ended = []
             await self._registry.stage.wait(seen)
         raise Draining("the aggregator is stopping", "connect again in a moment")
 
-    def _unsent(self, name: str, sent: SentKeys) -> Iterator[tuple[bytes, bool]]:
+    def _unsent(self, name: str, sent: SentKeys, runners: list[Runner]) -> Iterator[tuple[bytes, bool]]:
         """The messages for a participant that were not sent before, run by run, and whether each goes to some streams
         at a time. A run whose assignments cannot be formed is logged and left out: the stream serves the others, too.
         """
-        for runner in self._registry.announced():
+        for runner in runners:
             run, before = runner.run, sent.get(runner, frozenset())
             try:
                 facts = self._stages.now(runner)
@@ -146,7 +152,7 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
 
     async def Respond(self, request: pb.RespondRequest, context: Context) -> Receipt:  # noqa: N802
         """Enrol, refuse or withdraw."""
-        runner, who = runner_of(self._registry, request.run_id), caller()
+        runner, who = await runner_of(self._registry, request.run_id), caller()
         if request.spec_sha256 != runner.run.spec_sha256:
             return receipt(Reply(Fate.REJECTED, "the digest is not that of this run's spec"))
         if len(request.reasons) > MAX_REASONS or sum(map(len, request.reasons)) > MAX_REASON_CHARACTERS:
@@ -194,7 +200,7 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
         self, request: pb.FetchConsensusRequest, context: Context
     ) -> AsyncIterator[TensorPart | bytes]:
         """The consensus of the open round, or the final one."""
-        runner = runner_of(self._registry, request.run_id)
+        runner = await runner_of(self._registry, request.run_id)
         if caller().name not in runner.run.cohort:
             raise OutOfTurn("this participant is not in the run's cohort")
         held = runner.round_sum.consensus
@@ -216,7 +222,7 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
         first = await anext(parts, None)
         if not isinstance(first, pb.UpdatePart) or first.WhichOneof("part") != "header":
             raise BadMessage("an update begins with its header")
-        runner = runner_of(self._registry, first.header.ref.run_id)
+        runner = await runner_of(self._registry, first.header.ref.run_id)
         intake = UpdateIntake(runner, self._uploads, caller().name, first.header)
 
         async def your_turn() -> None:
@@ -228,7 +234,7 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
 
     async def SubmitWhole(self, request: WholeUpdate, context: Context) -> Receipt:  # noqa: N802
         """The update in one message."""
-        runner = runner_of(self._registry, request.header.ref.run_id)
+        runner = await runner_of(self._registry, request.header.ref.run_id)
         intake = UpdateIntake(runner, self._uploads, caller().name, request.header)
         runner.round_sum.traffic.received += len(request.data)
         return await self._fate_of_update(intake, intake.take_whole(request.data))
@@ -245,7 +251,7 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
 
     async def ResumeUpload(self, request: pb.UpdateHeader, context: Context) -> pb.ResumeUploadResponse:  # noqa: N802
         """The byte at which a broken upload continues."""
-        runner_of(self._registry, request.ref.run_id)
+        await runner_of(self._registry, request.ref.run_id)
         if len(request.tensor.sha256) != 32:
             raise BadMessage("the tensor's digest is not a SHA-256")
         key = UpdateKey(ref_from_wire(request.ref), caller().name, request.tensor.sha256)
@@ -261,14 +267,14 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
         if first is None or first.WhichOneof("part") not in ("header", "refusal"):
             raise BadMessage("an export begins with a header or a refusal")
         about = first.header if first.WhichOneof("part") == "header" else first.refusal
-        intake = ExportIntake(runner_of(self._registry, about.run_id), self._registry, caller(), self._limits)
+        intake = ExportIntake(await runner_of(self._registry, about.run_id), self._registry, caller(), self._limits)
         # One at a time per participant, so that unfinished files do not fill the disk.
         async with self._exports.hold(caller().name):
             return await intake.take(first, parts)
 
     async def ReportProgress(self, request: pb.ReportProgressRequest, context: Context) -> Receipt:  # noqa: N802
         """How far the local step is, for operators to see."""
-        runner, who = runner_of(self._registry, request.ref.run_id), caller()
+        runner, who = await runner_of(self._registry, request.ref.run_id), caller()
         if who.name not in runner.run.cohort or request.percent > 100:
             return receipt(Reply(Fate.REJECTED, "not in the run's cohort, or not a percentage"))
         runner.report_progress(who.name, request.percent)

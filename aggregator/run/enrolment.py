@@ -57,15 +57,14 @@ def fewest_enrolled(rules: RoundRules) -> int:
     return max(spec.quorum or 1, spec.least_cohort)
 
 
-def away_members(spec: RunSpec, run: Run, last: Run, connected: frozenset[str]) -> frozenset[str]:
+def away_members(spec: RunSpec, run: Run, last: PastRun, connected: frozenset[str]) -> frozenset[str]:
     """The members of the last run who are away, if the others alone would refuse this run for its difference to that.
 
     Sites decide by all runs that they know and by their own policy; this is what the last one alone leads to.
     """
     cohort = (connected | run.enrolled.keys()) - run.refusals.keys()
-    away = frozenset(last.cohort) - connected - run.enrolled.keys() - run.refusals.keys()
-    past = [PastRun(last.run_id, frozenset(last.cohort))]
-    return away if away and exposure(past, cohort, spec.least_cohort) else frozenset()
+    away = last.cohort - connected - run.enrolled.keys() - run.refusals.keys()
+    return away if away and exposure([last], cohort, spec.least_cohort) else frozenset()
 
 
 def _withdraw(rules: RoundRules, run: Run, event: Responded) -> Step:

@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from aggregator.config import Config, StoreSection
 from aggregator.dashboard.http_routes import Dashboard
+from aggregator.ended_runs import EndedRun
 from aggregator.participant_directory import ParticipantDirectory
 from aggregator.rpc.server import Server
 from aggregator.run.state import Run
@@ -202,7 +203,7 @@ async def _problem(store: StoreThread, trust: Trust) -> str | None:
     return None
 
 
-def expired(runs: Iterable[Run], keep: StoreSection, now: float) -> list[str]:
+def expired(runs: Iterable[Run | EndedRun], keep: StoreSection, now: float) -> list[str]:
     """The runs to delete: those that are over and beyond the newest `keep_runs`, or ended `keep_days` ago."""
     over = sorted((run for run in runs if run.status.over), key=lambda run: run.ended_at, reverse=True)
     beyond = over[keep.keep_runs :] if keep.keep_runs else []
@@ -213,7 +214,8 @@ def expired(runs: Iterable[Run], keep: StoreSection, now: float) -> list[str]:
 
 async def delete_expired(registry: RunRegistry, keep: StoreSection) -> None:
     """Delete what has expired, each with a line in the audit log."""
-    runs = [runner.run for runner in registry.runners.values()]
+    runs: list[Run | EndedRun] = [runner.run for runner in registry.runners.values()]
+    runs += registry.ended.values()
     for run_id in expired(runs, keep, registry.store.now()):
         await registry.delete(run_id, "", "beyond [store] keep_runs or keep_days")
 

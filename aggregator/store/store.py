@@ -141,6 +141,10 @@ class Store:
         found = [self.read_run(run_id) for run_id in run_rows.run_ids(self.connection)]
         return sorted(found, key=lambda one: one.run.created_at if isinstance(one, StoredRun) else one.created_at)
 
+    def run_ids(self) -> list[str]:
+        """Every run, oldest first."""
+        return run_rows.run_ids(self.connection)
+
     def read_run(self, run_id: str) -> StoredRun | HeldRun:
         """One run, or why it cannot be served."""
         return run_rows.read_run(self.connection, run_id)

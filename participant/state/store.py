@@ -47,9 +47,10 @@ _SELECT_RUN = (
 
 DAY_MS = 86_400_000
 _EXPOSED = "SELECT run_id, cohort, data FROM exposed_cohorts ORDER BY rowid"
-_JOINED = (
-    "SELECT run_id, sha256, EXISTS (SELECT 1 FROM ledger AS sent WHERE sent.run_id = joined.run_id"
-    " AND sent.kind LIKE '% update') FROM ledger AS joined WHERE kind IN (?, ?)"
+_PAST = (
+    "SELECT runs.run_id, spec, status, approved, cohort, coalesce(joined.sha256, x''), EXISTS (SELECT 1 FROM ledger AS"
+    " sent WHERE sent.run_id = joined.run_id AND sent.kind LIKE '% update') FROM runs LEFT JOIN ledger AS joined"
+    " ON joined.run_id = runs.run_id AND joined.kind IN (?, ?) WHERE runs.run_id != ? ORDER BY proposed_ms, runs.run_id"
 )
 
 
@@ -235,26 +236,24 @@ class Store:
         return int(count)
 
     def past_runs(self, but: str) -> list[PastRun]:
-        """The runs, except one, that gave sums or updates, or whose cohort is settled and may yet give some.
+        """The runs, except one, that gave sums or updates, or whose cohort is settled and may yet give some; of those
+        with the same members and columns the first.
 
         Without the latter, two runs that are set up side by side would each find nothing to be compared with. A run
         that a person approved is settled with its spec.
         """
-        kinds = (NO_PRIVACY, PRIVACY_CHARGE)
         exposed = {run: (cohort, data) for run, cohort, data in self._database.execute(_EXPOSED)}
-        joined = {run: (data, bool(sent)) for run, data, sent in self._database.execute(_JOINED, kinds)}
-        past = []
-        for row in self.runs():
-            spec, (data, sent) = json.loads(row.spec), joined.get(row.run_id, (b"", False))
-            cohort = row.cohort or (spec["participants"] if row.approved else ())
-            if row.run_id in exposed:
-                names, data = exposed[row.run_id]
-                cohort = json.loads(names)
-            elif not (sent or (row.status == "enrolled" and cohort)):
+        found: dict[tuple[frozenset[str], bytes, bool], str] = {}
+        rows = self._database.execute(_PAST, (NO_PRIVACY, PRIVACY_CHARGE, but))
+        for run, kept, status, approved, settled, joined, sent in rows:
+            spec, data = json.loads(kept), joined
+            cohort = json.loads(settled) or (spec["participants"] if approved else ())
+            if run in exposed:
+                cohort, data = json.loads(exposed[run][0]), exposed[run][1]
+            elif not (sent or (status == "enrolled" and cohort)):
                 continue
-            noisy = spec.get("privacy") is not None
-            past.append(PastRun(row.run_id, frozenset(cohort), self.column_sets.find(data), noisy))
-        return [one for one in past if one.run != but]
+            found.setdefault((frozenset(cohort), data, spec.get("privacy") is not None), run)
+        return [PastRun(run, of, self.column_sets.find(data), noisy) for (of, data, noisy), run in found.items()]
 
     @staticmethod
     def _put_consent(database: sqlite3.Connection, run_id: str, consent: Consent, at_ms: int) -> None:

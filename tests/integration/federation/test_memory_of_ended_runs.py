@@ -19,12 +19,19 @@ from aggregator.round_sum import FinalConsensus
 from aggregator.run_registry import EnrolmentTimer
 from aggregator.runner import Runner
 from aggregator.store.run_rows import StoredSum
+from dcfpca.identity import Role
+from dcfpca.pki import sign
 from dcfpca.rpca.method import Consensus, Layout
 from dcfpca.rpca.stage_list import Method
 from dcfpca.secagg.fixed_point import BlockLayout
 from dcfpca.spec import RunSpec, parse_spec
 from dcfpca.terms import Terms
 from dcfpca.v1 import admin_pb2 as pb
+from dcfpca.v1 import rounds_pb2 as rounds
+from dcfpca.v1.rounds_pb2_grpc import RoundServiceStub
+from dcfpca.v1.types_pb2 import RoundRef
+from dcfpca.wire.constants import PROTOCOL
+from dcfpca.wire.round_messages import consent_bytes
 from participant.driver import RunDriver
 from participant.session import Session
 from tests.support.honest import honest_sites
@@ -92,6 +99,59 @@ async def test_ended_runs_of_one_spec_leave_no_task_queue_timer_context_or_terms
             # Calls and streams that are under way come and go; what a run left behind would be there once for each.
             while max((Counter(map(type, alive(*kinds))) - before).values(), default=0) >= runs // 2:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
+
+
+async def test_of_many_ended_runs_the_newest_are_in_memory_and_all_are_listed_read_and_started_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aggregator.run_registry.RUNS_AT_HAND", 2)
+    data = {name: np.random.default_rng(8).standard_normal((6, 5)) for name in NAMES}
+    earlier = alive(Runner, Consensus)
+    async with service(tmp_path) as made, honest_sites(made, data):
+        operator, registry = made.operator(), made.run_registry
+        ids = [await finished_run(operator, export=True) for _ in range(5)]
+        assert (list(registry.runners), list(registry.ended)) == (ids[3:], ids[:3])
+        listed = (await operator.ListRuns(pb.ListRunsRequest())).runs
+        assert [(one.run_id, one.status) for one in listed] == [(run_id, "finished") for run_id in reversed(ids)]
+        assert [one.run_id for one in (await operator.ListRuns(pb.ListRunsRequest(limit=4))).runs] == ids[:0:-1]
+        assert len((await operator.GetRun(pb.GetRunRequest(run_id=ids[0]))).rounds) == 3
+        assert await model_of(operator, ids[0]) == await model_of(operator, ids[4])
+        assert await finished_run(operator, warm_start=ids[1]) in registry.runners
+        # A run that the store alone had stays in memory until everybody has answered for its export.
+        view = await operator.RequestExport(pb.RequestExportRequest(run_id=ids[0]))
+        async with asyncio.timeout(30):
+            while view.awaited:
+                view = await operator.GetExport(pb.GetExportRequest(run_id=ids[0], wait_ms=1000))
+        assert len(view.files) + len(view.refusals) >= len(NAMES)
+        await operator.DeleteRun(pb.DeleteRunRequest(run_id=ids[1]))
+        assert ids[1] not in registry.ended
+        await finished_run(operator)
+        while len([one for one in alive(Runner) if one not in earlier]) > 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+async def test_a_site_that_was_away_is_told_that_a_run_ended_whose_end_the_store_alone_remembers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aggregator.run_registry.RUNS_AT_HAND", 0)
+    async with service(tmp_path) as made:
+        operator, own = made.operator(), made.credentials(Role.PARTICIPANT, "ann")
+        spec = parse_spec({"method": "gradient", "rows": 6, "rank": 2, "closing_rounds": False, "participants": NAMES})
+        request = pb.ProposeRunRequest(spec=spec.canonical(), request_id=uuid.uuid4().hex)
+        run_id, site = (await operator.ProposeRun(request)).run_id, RoundServiceStub(made.channel_of(own))
+        said = consent_bytes(run_id, spec.digest(), "ann", accept=True, private=False, reasons=[])
+        signature = sign(own.private_key, said)
+        await site.Respond(
+            rounds.RespondRequest(run_id=run_id, spec_sha256=spec.digest(), accept=True, signature=signature)
+        )
+        await operator.AbortRun(pb.AbortRunRequest(run_id=run_id))
+        assert run_id in made.run_registry.ended
+        seen = [rounds.Seen(ref=RoundRef(run_id=run_id))]
+        stream = site.Subscribe(rounds.SubscribeRequest(protocol=PROTOCOL, software="test", rows=6, seen=seen))
+        async with asyncio.timeout(10):
+            told = await stream.read()
+        assert (told.run_id, told.run_finished.status) == (run_id, "aborted")
+        stream.cancel()
 
 
 async def model_of(operator: Any, run_id: str) -> bytes:

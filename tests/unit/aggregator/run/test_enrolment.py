@@ -13,6 +13,7 @@ from aggregator.run.enrolment import away_members
 from aggregator.run.rules import awaited, deadline
 from aggregator.run.state import Run
 from dcfpca.run_references import AttemptRef
+from dcfpca.secagg import PastRun
 from dcfpca.wire.receipt import Fate
 from tests.support.rules import NAMES, Machine, spec_of
 
@@ -169,7 +170,7 @@ def test_members_of_the_last_run_are_awaited_where_sums_without_them_would_singl
     last: str, connected: str, awaited: str
 ) -> None:
     spec, new = spec_of(aggregation="secure"), Run(run_id="new", created_at=2.0)
-    before = Run(run_id="last", created_at=1.0, cohort=tuple(last))
+    before = PastRun("last", frozenset(last))
     assert away_members(spec, new, before, frozenset(connected)) == frozenset(awaited)
     refused = replace(new, refusals=dict.fromkeys(awaited, ("no",)))
     assert away_members(spec, refused, before, frozenset(connected)) == frozenset(), "they have answered"

@@ -277,17 +277,26 @@ def test_a_run_counts_as_past_from_its_cohort_on_and_after_its_end_only_if_it_ga
     def past() -> dict[str, frozenset[str]]:
         return {one.run: one.cohort for one in Store(directory).past_runs("new")}
 
-    for run_id in ("summed", "silent"):
+    for run_id, cohort in (("summed", "abc"), ("silent", "abd")):
         store.save_consent(run_id, CONSENT, 1)
         assert run_id not in past(), "its cohort is not known"
         store.pin_data(run_id, data)
-        store.save_keys(run_id, ("a", "b", "c"), b"record")
-    assert past() == dict.fromkeys(("summed", "silent"), frozenset("abc"))
+        store.save_keys(run_id, tuple(cohort), b"record")
+    assert past() == {"summed": frozenset("abc"), "silent": frozenset("abd")}
     assert "silent" not in [one.run for one in store.past_runs("silent")]
     store.save_exposure(data, "summed", ("a", "b", "c"))
     for run_id in ("summed", "silent"):
         store.end(run_id, "ended", "aborted")
     assert past() == {"summed": frozenset("abc")}
+
+
+def test_of_runs_with_the_same_members_and_columns_the_first_stands_for_all(directory: Path) -> None:
+    store = Store(directory)
+    for place, (run_id, data) in enumerate((("one", b"d"), ("two", b"d"), ("other", b"e"))):
+        store.save_consent(run_id, CONSENT, place)
+        store.save_exposure(32 * data, run_id, ("a", "b", "c"))
+    assert [one.run for one in store.past_runs("new")] == ["one", "other"]
+    assert [one.run for one in store.past_runs("one")] == ["two", "other"]
 
 
 def test_a_run_that_a_person_approved_counts_with_the_cohort_its_spec_names(directory: Path) -> None:
