@@ -151,7 +151,7 @@ def results(
 ) -> None:
     """Show the verdict and the worst findings of the latest run, and list finished runs and their files."""
     from dcfpca.report.page import write_report
-    from participant.commands.results import build_report, results_document, show_results
+    from participant.commands.results import build_report, show_results
     from participant.findings.decisions import known_decisions
     from participant.results.reading import read_manifests
 
@@ -166,7 +166,7 @@ def results(
             raise Refused(f"there are no results in {settings.results.dir} yet", "wait for a run to finish")
         write_report(report, build_report(settings, manifests[-1], image), force=force)
     if as_json:
-        print_json(results_document(settings.results.dir, manifests))
+        print_json({"results": list(manifests)})
     else:
         show_results(settings.results.dir, manifests, known_decisions(settings.state.dir))
 
@@ -260,20 +260,32 @@ def transform(
     source: Annotated[
         Path, typer.Option("--input", help="New samples, in a file that lies like the data of this site.")
     ],
-    out: Annotated[Path, typer.Option("--out", help="Directory for L.npy, S.npz, V.npy and scores.npy.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Directory for the result; by default where the console finds it."),
+    ] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Write an HTML report, as of a run.")] = None,
     config: ConfigOption = Path("participant.toml"),
+    force: Annotated[bool, typer.Option("--force", help="Replace the report if it exists.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Clean and score new columns with the model of a finished run. Exit code 3 if anything is flagged."""
-    from participant.commands.transform import show_transform
+    """Clean and score new samples with the model of a finished run. Exit code 3 if anything is flagged."""
+    from dcfpca.report.page import write_report
+    from participant.commands.results import build_report
+    from participant.commands.transform import SCORED, of_source, show_transform
     from participant.commands.transform import transform as transform_columns
-    from participant.results.reading import read_manifests
+    from participant.findings.decisions import known_decisions
+    from participant.results.reading import read_manifest, read_manifests
 
     settings = _settings(config)
     run = _finished(read_manifests(settings.results.dir), run)
-    report = transform_columns(settings, run, source, out)
-    print_json(report) if as_json else show_transform(report, out)
-    if report["outliers"] or report.get("flagged_samples"):
+    target = out or settings.results.dir / run / SCORED / source.stem
+    found = transform_columns(settings, run, source, target)
+    if report is not None:
+        text = build_report(of_source(settings, source), read_manifest(target), scored=target)
+        write_report(report, text, force=force)
+    print_json(found) if as_json else show_transform(found, target, known_decisions(settings.state.dir))
+    if found["outliers"] or found.get("flagged_samples"):
         raise typer.Exit(FOUND)
 
 

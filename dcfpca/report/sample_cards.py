@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -78,8 +79,8 @@ def entry_table(found: SiteFigures) -> str:
     lines = [
         f'<tr data-text="{escape(f"{one.sample} {one.feature} {one.story}".lower())}">'
         f"<td>{escape(one.sample)}</td><td>{escape(one.feature) or 'as a whole'}</td>"
-        f"<td class=n>{number(one.observed) if one.feature else ''}</td>"
-        f"<td class=n>{rounded(one.expected) if one.feature else ''}</td>"
+        f"<td class=n>{'' if math.isnan(one.observed) else number(one.observed)}</td>"
+        f"<td class=n>{'' if math.isnan(one.expected) else rounded(one.expected)}</td>"
         f"<td>{escape(one.story)}</td><td>{escape(one.unusual)}</td></tr>"
         for one in found.listed
     ]

@@ -31,7 +31,7 @@ _SEARCH = (
 
 def site_report(manifest: Mapping[str, Any], found: SiteFigures, written: str) -> str:
     """The HTML of a site's report."""
-    name = manifest.get("label") or manifest["run"]
+    name = manifest.get("scored") or manifest.get("label") or manifest["run"]
     parts = [
         _head(manifest, found, name, written),
         _samples(found),

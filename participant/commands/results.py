@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +27,7 @@ from dcfpca.report.site_figures import (
 from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.refinement.closing_plan import FitEnding
 from dcfpca.rpca.thresholds import NORMAL_MEDIAN
-from dcfpca.text.console import Json, add_row, result, say, show, table
+from dcfpca.text.console import add_row, result, say, show, table
 from participant.config import Config
 from participant.data.facts import measure, without_empty_samples
 from participant.data.matrix import Matrix, select_features
@@ -77,18 +78,20 @@ _BLOCK_BYTES = 8 << 20
 _NOISE_COLUMNS = 4096
 
 
-def build_report(config: Config, manifest: dict[str, Any], image: str = "") -> str:
-    """The HTML of one finished run at this site."""
+def build_report(config: Config, manifest: dict[str, Any], image: str = "", scored: Path | None = None) -> str:
+    """The HTML of one finished run at this site, or of what `transform` wrote to `scored`; `config` has its data."""
     written = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
-    return site_report(manifest, measure_result(config, manifest, image), written)
+    return site_report(manifest, measure_result(config, manifest, image, scored), written)
 
 
-def measure_result(config: Config, manifest: dict[str, Any], image: str = "") -> SiteFigures:
+def measure_result(
+    config: Config, manifest: dict[str, Any], image: str = "", scored: Path | None = None
+) -> SiteFigures:
     """Read the data and the result of a run; of the data the features of the run, and samples that have any of them.
 
     Raises BadInput when the data has another shape than the result, or `image` another than the features.
     """
-    directory, used = config.results.dir / manifest["run"], _data_of(config, manifest)
+    directory, used = scored or config.results.dir / manifest["run"], _data_of(config, manifest)
     L: FloatArray = np.load(directory / "L.npy", mmap_mode="r", allow_pickle=False)
     S = sparse.csc_array(sparse.load_npz(directory / "S.npz"))
     data = used.columns
@@ -241,28 +244,20 @@ def _size(shape: tuple[int, ...]) -> str:
     return f"{shape[0]} × {shape[1]}"
 
 
-def show_worst(directory: Path, manifest: Mapping[str, Any], decided: Mapping[Place, Decision]) -> None:
-    """The verdict of a run, and the findings that are most unusual; not those that were confirmed as real."""
-    result(f"run {manifest['run']}: {manifest.get('verdict', {}).get('sentence') or manifest['outcome']}")
-    for note in manifest.get("verdict", {}).get("notes", []):
-        result(note)
-    findings = matching(read_worklist(directory / manifest["run"], decided))
+def show_worst(folder: Path, decided: Mapping[Place, Decision]) -> None:
+    """The findings of a result that are most unusual; not those that were confirmed as real."""
+    findings = matching(read_worklist(folder, decided))
     if not findings:
         return
     made = table("sample", "feature", "#found", "#expected", "unusual for", "what may have happened", "decided")
     for one in findings[:MOST_SHOWN]:
-        figures = (f"{one.observed:.6g}", f"{one.expected:.3g}") if one.feature else ("", "")
+        figures = ["" if math.isnan(x) else f"{x:.{digits}g}" for x, digits in ((one.observed, 6), (one.expected, 3))]
         verdict = one.decision.verdict if one.decision else ""
-        add_row(made, one.sample, one.feature or "as a whole", *figures, one.unusual_for, one.story, verdict)
+        told = one.story or one.said
+        add_row(made, one.sample, one.feature or "as a whole", *figures, one.unusual_for, told, verdict)
     show(made)
     if len(findings) > MOST_SHOWN:
         result(f"and {len(findings) - MOST_SHOWN} more: --report writes all, `dcfpca-participant console` decides them")
-
-
-def results_document(directory: Path, manifests: Sequence[dict[str, Any]]) -> Json:
-    """What `results --json` prints."""
-    listed = [manifest | {"directory": str(directory / manifest["run"])} for manifest in manifests]
-    return {"results": listed}
 
 
 MOST_SHOWN = 10
@@ -273,12 +268,13 @@ def show_results(directory: Path, manifests: Sequence[dict[str, Any]], decided: 
     if not manifests:
         say(f"there are no results in {directory} yet")
         return
-    show_worst(directory, manifests[-1], decided)
+    last = manifests[-1]
+    result(f"run {last['run']}: {last.get('verdict', {}).get('sentence') or last['outcome']}")
+    for note in last.get("verdict", {}).get("notes", []):
+        result(note)
+    show_worst(directory / last["run"], decided)
     made = table("run", "method", "#rounds", "#rank", "outcome", "files")
     for found in manifests:
         where = f"{directory / found['run']}/{{{','.join(found['files'])}}}"
         add_row(made, found["run"], found["method"], str(found["rounds"]), str(found["rank"]), found["outcome"], where)
     show(made)
-    for found in manifests:
-        for sentence in found.get("instruments", []):
-            say(f"{found['run']}: {sentence}")

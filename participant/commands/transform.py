@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,12 @@ from dcfpca.rpca.method import Columns, ColumnScores, FloatArray, ResultBlock
 from dcfpca.rpca.refinement.scoring import findings_of
 from dcfpca.rpca.robust_projection import project
 from dcfpca.text.console import result
+from participant.commands.results import show_worst
 from participant.config import Config
 from participant.data.facts import measure, without_empty_samples
 from participant.data.matrix import select_features
 from participant.data.readers import open_matrix
+from participant.findings.decisions import Decision, Place
 from participant.findings.explained import explain_flags
 from participant.results.block_files import write_blocks
 from participant.results.flag_tables import FlaggedResult, significant, tables_entry, write_flag_tables
@@ -29,6 +31,15 @@ from participant.results.manifest import MANIFEST, write_manifest
 from participant.results.reading import load_features, load_model, load_scaling, load_spec
 from participant.results.scoring_model import ScoringModel, load_scoring_model
 from participant.results.writing import one_lines, write_names
+
+SCORED = "scored"
+"""Below the directory of a run: where new samples go that its model has judged, so that the console finds them."""
+
+
+def of_source(config: Config, source: Path) -> Config:
+    """The configuration with another file in the place of the site's data."""
+    table = config.data.model_copy(update={"path": source.resolve(), "query": "", "url": ""})
+    return config.model_copy(update={"data": table})
 
 
 def transform(config: Config, run_id: str, source: Path, out: Path) -> dict[str, Any]:
@@ -39,8 +50,7 @@ def transform(config: Config, run_id: str, source: Path, out: Path) -> dict[str,
     if out.exists():
         raise BadInput(f"{out} exists already", "name a directory that does not exist")
     U = load_model(results, run_id)
-    table = config.data.model_copy(update={"path": source, "query": "", "url": ""})
-    matrix = open_matrix(table, config.state.dir / "spool", config.engine.memory_limit)
+    matrix = open_matrix(of_source(config, source).data, config.state.dir / "spool", config.engine.memory_limit)
     spec = load_spec(results, run_id)
     may_lack = spec.missing_features == "allow"
     chosen = select_features(matrix, load_features(results, run_id), str(source), may_lack=may_lack)
@@ -60,8 +70,10 @@ def transform(config: Config, run_id: str, source: Path, out: Path) -> dict[str,
             found = _scored(target, judge, columns, ids, used.features, spec.flag_rate)
         else:
             found = _projected(target, U, ScaledColumns(columns, *load_scaling(results, run_id, rows)))
-        _write_manifest(target, results / run_id, {"columns": count, "site_orientation": orientation})
-    return {"run": run_id, "rank": U.shape[1], "columns": count, **found, "directory": str(out)}
+        report = {"run": run_id, "rank": U.shape[1], "columns": count, **found, "directory": str(out)}
+        about = {"columns": count, "site_orientation": orientation, "scored": source.name}
+        _write_manifest(target, results / run_id, {**about, "verdict": {"sentence": _sentence(report)}})
+    return report
 
 
 def _write_manifest(target: Path, run: Path, more: dict[str, Any]) -> None:
@@ -70,6 +82,7 @@ def _write_manifest(target: Path, run: Path, more: dict[str, Any]) -> None:
         if (run / name).exists():
             shutil.copyfile(run / name, target / name)
     manifest = json.loads((run / MANIFEST).read_text(encoding="utf-8"))
+    more["verdict"]["sound"] = manifest.get("verdict", {}).get("sound", False)
     for key in ("certificate", "files", "tables", "instruments"):
         manifest.pop(key, None)
     written = sorted(path.name for path in target.iterdir())
@@ -120,11 +133,15 @@ def _projected(target: Path, U: FloatArray, scaled: ScaledColumns) -> dict[str, 
     return {"outliers": flags.off.size, "threshold": float(3.0 * np.median(scores[:, 1]))}
 
 
-def show_transform(report: dict[str, Any], out: Path) -> None:
+def show_transform(report: dict[str, Any], out: Path, decided: Mapping[Place, Decision]) -> None:
     """What `transform` prints."""
-    result(f"{report['columns']} columns cleaned with the model of run {report['run']} (rank {report['rank']})")
+    result(f"{_sentence(report)} Files are in {out}.")
+    show_worst(out, decided)
+
+
+def _sentence(report: Mapping[str, Any]) -> str:
+    judged = f"{report['columns']} samples, judged by the model of run {report['run']} (rank {report['rank']})"
     if "threshold" in report:
-        result(f"{report['outliers']} entries are outliers beyond {report['threshold']:.3g}; files in {out}")
-        return
+        return f"{judged}: {report['outliers']} entries are outliers beyond {report['threshold']:.3g}."
     rate = f"at a false discovery rate of {100 * report['flag_rate']:g} %"
-    result(f"{report['outliers']} entries and {report['flagged_samples']} samples are flagged {rate}; files in {out}")
+    return f"{judged}: {report['outliers']} entries and {report['flagged_samples']} samples are flagged {rate}."

@@ -17,7 +17,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from dcfpca.errors import DcfpcaError
-from participant.commands.approve import approve_run, decline_run, waiting_runs
+from participant.commands.approve import approve_run, approver_name, decline_run, waiting_runs
+from participant.commands.transform import SCORED
 from participant.config import Config
 from participant.console import pages
 from participant.console.gate import Form, Gate, Visit
@@ -57,6 +58,7 @@ class Console:
                 Route("/runs", page(self.runs)),
                 Route("/findings", page(self.findings), methods=["GET"]),
                 Route("/findings", post(self.decide), methods=["POST"]),
+                Route("/name", post(self.sign), methods=["POST"]),
                 Route("/decisions.{kind}", page(self.export)),
                 Route("/ledger", page(self.ledger)),
                 Route("/ledger/verify", post(self.verify), methods=["POST"]),
@@ -101,7 +103,7 @@ class Console:
 
     async def findings(self, request: Request, visit: Visit, note: str = "") -> Response:
         """The worklist of a run."""
-        given, runs = request.query_params, [found["run"] for found in reversed(self._manifests())]
+        given, runs = request.query_params, self._results()
         asked = {
             "q": given.get("q", "")[:200],
             "run": given.get("run", ""),
@@ -111,7 +113,7 @@ class Console:
         }
         for name, known in (("show", pages.STATES), ("sort", pages.SORTS)):
             asked[name] = given[name] if given.get(name, "") in known else asked[name]
-        asked["run"] = asked["run"] if asked["run"] in runs else (runs[0] if runs else "")
+        asked["run"] = asked["run"] if asked["run"] in runs else next(iter(runs), "")
         asked["from"] = given["from"] if given.get("from", "").isdecimal() else "0"
         whole = self._worklist(asked["run"]) if runs else []
         found = sorted(matching(whole, asked["q"], asked["show"]), key=_KEYS[asked["sort"]])
@@ -124,13 +126,19 @@ class Console:
         try:
             if not any(one.place == place for one in self._worklist(run)):
                 return await self.findings(request, visit, "Nothing was kept: that finding is not in the list.")
-            decision = Decision(form.get("verdict", ""), form.get("name", ""), _now_ms(), note, run)
-            self._decisions.decide(place, decision)
-            visit.name = decision.name.strip()
+            self._decisions.decide(place, Decision(form.get("verdict", ""), visit.name, _now_ms(), note, run))
         except DcfpcaError as error:
             return await self.findings(request, visit, f"Nothing was kept: {error}.")
         back = urlencode({name: form.get(name, "") for name in ("q", "run", "show", "sort", "from")})
         return RedirectResponse(f"/findings?{back}#f{form.get('place', '0')}", status_code=303)
+
+    async def sign(self, request: Request, visit: Visit, form: Form) -> Response:
+        """Take the name that decisions of this visit are kept under."""
+        try:
+            visit.name = approver_name(form.get("name", ""))
+        except DcfpcaError as error:
+            return await self.findings(request, visit, f"Nothing was kept: {error}.")
+        return RedirectResponse("/findings", status_code=303)
 
     async def export(self, request: Request, _: Visit) -> Response:
         """All decisions as a file."""
@@ -156,9 +164,20 @@ class Console:
         return await self.ledger(request, visit, note)
 
     def _worklist(self, run: str) -> list[Finding]:
-        """Of a run that has a result; `run` comes from a browser and is compared with what is there."""
-        known = {found["run"] for found in self._manifests()}
-        return read_worklist(self._config.results.dir / run, self._decisions.all()) if run in known else []
+        """Of a result; `run` comes from a browser and is compared with what is there."""
+        known = run in self._results()
+        return read_worklist(self._config.results.dir / run, self._decisions.all()) if known else []
+
+    def _results(self) -> dict[str, str]:
+        """Directories of results below `[results] dir` with their names for people, the newest run first; after each
+        run the files that its model has scored."""
+        found: dict[str, str] = {}
+        for manifest in reversed(self._manifests()):
+            run, label = manifest["run"], manifest.get("label") or "run"
+            found[run] = f"{label} ({run})"
+            for scored in read_manifests(self._config.results.dir / run / SCORED)[::-1]:
+                found[f"{run}/{SCORED}/{Path(scored['directory']).name}"] = f"{scored['scored']}, scored by {label}"
+        return found
 
     def _manifests(self) -> list[dict[str, Any]]:
         return read_manifests(self._config.results.dir) if self._config.results.dir.exists() else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -106,7 +107,7 @@ def runs_page(rows: Sequence[RunRow], entries: Sequence[Entry], finished: Mappin
 
 
 def findings_page(
-    found: Sequence[Finding], total: int, asked: Mapping[str, str], runs: Sequence[str], visit: Visit
+    found: Sequence[Finding], total: int, asked: Mapping[str, str], runs: Mapping[str, str], visit: Visit
 ) -> list[str]:
     """The worklist of a run: search, filter, order, and for each finding a decision."""
     if not runs:
@@ -125,10 +126,11 @@ def findings_page(
     turn = f'<p class="turn">{" ".join(links)}</p>' if links else ""
     cards = [_finding(one, first + k, asked, visit) for k, one in enumerate(shown)]
     exports = '<p>Decisions: <a href="/decisions.csv">CSV</a> <a href="/decisions.parquet">Parquet</a></p>'
-    return [_search(asked, runs), paragraph(counted, "note"), *cards, turn, exports]
+    who = _form("/name", visit, f"{_name_field(visit)}<button>{'Change' if visit.name else 'Sign as'}</button>")
+    return [_search(asked, runs), f'<div class="who">{who}{paragraph(counted, "note")}</div>', *cards, turn, exports]
 
 
-def _search(asked: Mapping[str, str], runs: Sequence[str]) -> str:
+def _search(asked: Mapping[str, str], runs: Mapping[str, str]) -> str:
     def choice(name: str, label: str, options: Mapping[str, str]) -> str:
         made = "".join(
             f'<option value="{escape(value)}"{" selected" if value == asked[name] else ""}>{escape(text)}</option>'
@@ -139,14 +141,15 @@ def _search(asked: Mapping[str, str], runs: Sequence[str]) -> str:
     text = f'name="q" value="{escape(asked["q"])}" placeholder="id, feature, cause"'
     box = f'<label>Search <input type="search" {text}></label>'
     return (
-        f'<form class="search" role="search" action="/findings">{box}{choice("run", "Run", {run: run for run in runs})}'
+        f'<form class="search" role="search" action="/findings">{box}{choice("run", "Result of", runs)}'
         f"{choice('show', 'Show', STATES)}{choice('sort', 'Order', SORTS)}<button>Show</button></form>"
     )
 
 
 def _finding(one: Finding, place: int, asked: Mapping[str, str], visit: Visit) -> str:
-    what = f"{one.observed:.6g}, expected {one.expected:.3g}" if one.feature else ""
-    feature = f"<b>{escape(one.feature)}</b>: {what}" if one.feature else "<b>the whole sample</b>"
+    figures = "" if math.isnan(one.observed) else f": {one.observed:.6g}"
+    figures += "" if math.isnan(one.expected) else f", expected {one.expected:.3g}"
+    what = f"<b>{escape(one.feature)}</b>{figures}" if one.feature else "<b>the whole sample</b>"
     story = f'<p class="story">{escape(one.story[:1].upper() + one.story[1:])}</p>' if one.cause else ""
     done = one.decision
     decided = (
@@ -157,12 +160,15 @@ def _finding(one: Finding, place: int, asked: Mapping[str, str], visit: Visit) -
     )
     hidden = {**asked, "sample": one.sample, "feature": one.feature, "value": one.place.value, "place": str(place)}
     kept = "".join(f'<input type="hidden" name="{name}" value="{escape(text)}">' for name, text in hidden.items())
-    buttons = "".join(f'<button name="verdict" value="{verdict}">{verdict}</button>' for verdict in VERDICTS)
-    fields = f'{_name_field(visit)}<label>Note <input name="note" maxlength="1000"></label>'
+    # Enter in the note presses a form's first button: one that does nothing, since a note is no decision.
+    buttons = "<button disabled hidden></button>" + "".join(
+        f'<button name="verdict" value="{verdict}">{verdict}</button>' for verdict in VERDICTS
+    )
+    note = f'<input name="note" maxlength="1000" placeholder="note" aria-label="Note on {escape(one.sample)}">'
     return (
-        f'<article class="card finding" id="f{place}" tabindex="-1"><h2>{escape(one.sample)}</h2>'
-        f'<p>{feature}</p>{story}<p class="note">{escape(one.unusual)}</p>{decided}'
-        f"{_form('/findings', visit, f'{kept}{fields}<span class=buttons>{buttons}</span>')}</article>"
+        f'<article class="card finding" id="f{place}" tabindex="-1"><div><p><b>{escape(one.sample)}</b> {what}</p>'
+        f'{story}<p class="note">{escape(one.unusual)}</p>{decided}</div>'
+        f"{_form('/findings', visit, f'{kept}{note}<span class=buttons>{buttons}</span>')}</article>"
     )
 
 

@@ -1,7 +1,8 @@
-"""The worklist of a run: every flagged entry, and every flagged sample without one, with what people decided about it.
+"""The worklist of a result: flagged entries, values that break a rule of the site, flagged samples without either, and
+instruments that repeat or drift; each with what people decided about it.
 
 A decision is about a value of a sample: it is found again in later runs by id, feature and value, and ends when the
-value changes. About a sample as a whole it is found again by the id alone.
+value changes. About a sample as a whole it is found again by the id alone, about an instrument by feature and samples.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import Any
 
 from dcfpca.python_api.result_files import read_table
 from participant.findings.decisions import Decision, Place
-from participant.results.flag_tables import OUTLIERS, SAMPLES, THIS_SITE
+from participant.results.flag_tables import INSTRUMENTS, OUTLIERS, SAMPLES, THIS_SITE, instrument_text
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A flagged entry, or with an empty `feature` a sample that is flagged as a whole."""
+    """A flagged entry; or with an empty `feature` a flagged sample, and with `said` an instrument and what it does."""
 
     sample: str
     feature: str
@@ -31,31 +32,34 @@ class Finding:
     cause: str = ""
     corrected: float = math.nan
     unusual_for: str = ""
+    said: str = ""
     decision: Decision | None = None
 
     @property
     def place(self) -> Place:
         """By what a decision is found again; six digits are what every table has."""
-        return Place(self.sample, self.feature, f"{self.observed:.6g}" if self.feature else "")
+        return Place(self.sample, self.feature, "" if math.isnan(self.observed) else f"{self.observed:.6g}")
 
     @property
     def words(self) -> str:
         """What a search looks in."""
-        return f"{self.sample} {self.feature} {self.cause}".lower()
+        return f"{self.sample} {self.feature} {self.cause} {self.said}".lower()
 
     @property
     def unusual(self) -> str:
         """How unusual it is."""
+        if self.said:
+            return self.said
         if not self.feature:
             return "unusual as a whole: many entries a little off, or far from the centre"
         side = "above" if self.z > 0 else "below"
         times = f"{abs(self.z):.3g}" if abs(self.z) < 1000 else "over 1000"
-        said = f"{side} what is expected by {times} times what ordinary entries are off by"
+        said = f"{side} what is expected, by {times} times what is usual"
         if self.unusual_for == THIS_SITE:
             said += "; usual for all sites together, unusual at this one: another device, or a mix-up?"
         if math.isnan(self.exceeded_by) or math.isnan(self.values):
             return said
-        return f"{said}; further off than all but at most {self.exceeded_by:.0f} of {self.values:,.0f} values"
+        return f"{said}; at most {self.exceeded_by:.0f} of {self.values:,.0f} values lie further off"
 
     @property
     def story(self) -> str:
@@ -70,7 +74,7 @@ def read_worklist(folder: Path, decided: Mapping[Place, Decision] | None = None)
     if not (folder / OUTLIERS).exists():
         return []
     known = decided or {}
-    found = [*_entries(folder), *_samples(folder)]
+    found = [*_entries(folder), *_samples(folder), *_instruments(folder)]
     return [_with_decision(one, known) for one in sorted(found, key=lambda one: -abs(one.z))]
 
 
@@ -99,6 +103,13 @@ def _samples(folder: Path) -> Iterator[Finding]:
     for line in read_table(folder / SAMPLES).rows():
         if line["flagged"] and not line["flagged_entries"]:
             yield Finding(line["id"], "", math.nan, math.nan, _number(line, "largest_z"))
+
+
+def _instruments(folder: Path) -> Iterator[Finding]:
+    for line in read_table(folder / INSTRUMENTS).rows() if (folder / INSTRUMENTS).exists() else ():
+        said = instrument_text(line["kind"], float(line["amount"]), int(line["samples"]))
+        name = f"{line['first']} to {line['last']}"
+        yield Finding(name, line["feature"], math.nan, math.nan, math.inf, said=said)
 
 
 def _number(line: Mapping[str, Any], name: str) -> float:

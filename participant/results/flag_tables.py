@@ -195,9 +195,14 @@ def _instruments(result: FlaggedResult) -> Iterator[Chunk]:
 def _sentence(result: FlaggedResult, found: Instrument) -> str:
     feature, first, last = _feature(result, found.feature), result.ids[found.first], result.ids[found.last]
     name = feature if result.features else f"Feature {feature}"
-    if found.kind == "stuck":
-        return f"{name} repeats {found.amount:.6g} in {found.samples} samples in a row, from {first} to {last}."
-    return f"{name} drifts by {found.amount:+.3g} over the {found.samples} samples from {first} to {last}."
+    return f"{name} {instrument_text(found.kind, found.amount, found.samples)}, from {first} to {last}."
+
+
+def instrument_text(kind: str, amount: float, samples: int) -> str:
+    """What an instrument does that fails."""
+    if kind == "stuck":
+        return f"repeats {amount:.6g} in {samples} samples in a row"
+    return f"drifts by {amount:+.3g} over {samples} samples"
 
 
 def _top_features(result: FlaggedResult, own: slice) -> str:

@@ -21,11 +21,12 @@ _MANIFEST_KEYS = {"run", "method", "rounds", "rank", "outcome", "files", "spec"}
 def read_manifests(directory: Path) -> list[dict[str, Any]]:
     """The manifests of all results in the directory, oldest first."""
     paths = sorted(directory.glob(f"[!.]*/{MANIFEST}"), key=lambda path: path.stat().st_mtime)
-    return [_read_manifest(path) for path in paths]
+    return [read_manifest(path.parent) for path in paths]
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest, with the keys that callers rely on; UnusableState when it is damaged."""
+def read_manifest(result: Path) -> dict[str, Any]:
+    """The manifest of a result, with the keys that callers rely on; UnusableState when it is damaged."""
+    path = result / MANIFEST
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         sound = isinstance(manifest["run"], str) and isinstance(manifest["spec"], dict)
@@ -34,7 +35,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         sound = False
     if not sound:
         raise UnusableState(f"{path} is damaged", "restore the result from a backup, or remove its directory")
-    return manifest
+    return {**manifest, "directory": str(result)}
 
 
 def has_result(directory: Path, run_id: str) -> bool:
@@ -70,13 +71,13 @@ def load_scaling(directory: Path, run_id: str, rows: int) -> tuple[FloatArray, F
 
 def load_features(directory: Path, run_id: str) -> tuple[str, ...]:
     """The features that the spec of a finished run named; empty if it named none."""
-    features = _read_manifest(directory / run_id / MANIFEST)["spec"].get("features", ())
+    features = read_manifest(directory / run_id)["spec"].get("features", ())
     return tuple(features) if isinstance(features, list) else ()
 
 
 def load_spec(directory: Path, run_id: str) -> RunSpec:
     """The spec of a finished run, as its manifest has it."""
-    return parse_kept_spec(_read_manifest(directory / run_id / MANIFEST)["spec"])
+    return parse_kept_spec(read_manifest(directory / run_id)["spec"])
 
 
 DAY_SECONDS = 86400.0
