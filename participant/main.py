@@ -202,7 +202,7 @@ def approve(
         print_json({"approved": run, **approval_document(approval)})
     else:
         although = f", although {'; '.join(reasons)}" if reasons else ""
-        say(f"run {run} is approved {approval.describe()}{although}; the daemon enrols within seconds")
+        say(f"run {run} is approved {approval.describe()}{although}; the daemon goes on within seconds")
 
 
 @app.command()

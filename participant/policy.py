@@ -32,6 +32,16 @@ class SitePolicy(PrivacyLimits):
     min_carriers: int = Field(
         2, ge=1, description="Least `min_carriers` of specs with which the site takes part: what it alone has stays."
     )
+    on_shift: Literal["tell", "ask", "refuse"] = Field(
+        "tell",
+        description="What the site does where its features differ from those of all sites, once a run knows their "
+        "medians and spreads and before its columns enter a fit: tell in its results, ask a person, or leave the run.",
+    )
+    on_bad_model: Literal["tell", "alone"] = Field(
+        "tell",
+        description="alone: where most sites say that the shared model fails them, the results here are formed from "
+        "the site's own columns alone.",
+    )
     max_local_passes: int = Field(
         100,
         ge=1,

@@ -198,6 +198,11 @@ def _policy_reasons(spec: RunSpec, policy: SitePolicy) -> list[str]:
             f"directions that {spec.min_carriers} site(s) carry are published (min_carriers), and the site demands at"
             f" least {policy.min_carriers} ([policy] min_carriers)"
         )
+    if policy.on_shift != "tell" and spec.scaling == "none":
+        reasons.append(
+            "the site compares its features with those of all sites before a fit ([policy] on_shift), and without"
+            ' scaling it does not learn their medians: propose the run with scaling = "auto" or "robust"'
+        )
     if spec.rounds > policy.max_rounds:
         reasons.append(f"{spec.rounds} rounds are more than the {policy.max_rounds} that the site allows")
     reasons += [*_work_reasons(spec, policy), *_tunable_reasons(spec)]

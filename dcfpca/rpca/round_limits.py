@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 COUNT_ROUNDS = 1
+BEFORE_UNITS = frozenset({"count", "median", "deviation"})
+"""The stages of a scaled run before sites know the medians and scales over all of them."""
 MEDIAN_DIGITS = (5, 8)  # most rounds for medians, with up to WHOLE features and with more: 36 bits of the mantissa
 DEVIATION_DIGITS = (2, 3)  # … for scales, where 7 are enough
 SCALING_ROUNDS = MEDIAN_DIGITS[1] + DEVIATION_DIGITS[1]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.method import Consensus, FloatArray, Instrument, Layout, ResultBlock, TensorMessage, Total
-from dcfpca.rpca.round_limits import DEVIATION_DIGITS, MEDIAN_DIGITS, WHOLE
+from dcfpca.rpca.round_limits import BEFORE_UNITS, DEVIATION_DIGITS, MEDIAN_DIGITS, WHOLE
 from dcfpca.rpca.small_cells import merge_cells
 from dcfpca.rpca.stage import Stage, StageAround, View
 from dcfpca.rpca.stage_checks import APART, broken_count, of_figures, unequal, worst
@@ -141,7 +141,7 @@ class MedianSearch(Stage):
             return replace(after, stage=then, broadcast=_state(np.zeros_like(prefix), found, 0))
         units = centre, scale_from_mad(found)
         if self._auto and share_unit_and_level(centre, found):
-            units = np.zeros_like(centre), np.ones_like(centre)
+            units = centre, -units[1]  # told, so that sites can compare theirs, and not applied
         return replace(after, stage=then, broadcast=TensorMessage(np.zeros((0, 0)), np.concatenate(units)))
 
     def plausible(self, told: Consensus, before: Consensus | None, precision: int) -> str:
@@ -208,19 +208,18 @@ class InUnits(StageAround):
 
     def plausible(self, told: Consensus, before: Consensus | None, precision: int) -> str:
         """Scales are positive, and settled once."""
-        _, centre, scale = split_broadcast(told.broadcast, self._rows)
+        scale = found_units(told.broadcast, self._rows)[1]
         if not (scale > 0.0).all():
             return "a feature's scale is not positive"
         if before is not None and before.stage not in BEFORE_UNITS:
-            _, centre_before, scale_before = split_broadcast(before.broadcast, self._rows)
-            if not (np.array_equal(centre, centre_before) and np.array_equal(scale, scale_before)):
+            units, earlier = (one.broadcast.scalars[-2 * self._rows :] for one in (told, before))
+            if not np.array_equal(units, earlier):
                 return "the features' centres or scales are not those of the round before"
         return super().plausible(told, before, precision)
 
     def difference(self, expected: Consensus, announced: TensorMessage) -> float:
         """Each feature's centre and scale in its own size, and what the inner stage compares."""
-        _, *units = split_broadcast(expected.broadcast, self._rows)
-        _, *others = split_broadcast(announced, self._rows)
+        units, others = (np.split(one.scalars[-2 * self._rows :], 2) for one in (expected.broadcast, announced))
         apart = (of_figures(one, other) for one, other in zip(units, others, strict=True))
         return worst(*apart, super().difference(expected, announced))
 
@@ -245,9 +244,6 @@ class InUnits(StageAround):
         return inner | {"centre": centre + scale * inner.get("centre", 0.0), "scale": scale}
 
 
-BEFORE_UNITS = frozenset({"count", MEDIAN, DEVIATION})
-
-
 def in_robust_units(method: Method, *, auto: bool = False) -> Method:
     """The method on centred and scaled data, after rounds that find centre and scale; `auto` leaves features as they
     are that share unit and level."""
@@ -269,9 +265,21 @@ def share_unit_and_level(median: FloatArray, deviation: FloatArray) -> bool:
 
 
 def split_broadcast(broadcast: TensorMessage, rows: int) -> tuple[TensorMessage, FloatArray, FloatArray]:
-    """The inner stage's broadcast, the centre and the scale."""
+    """The inner stage's broadcast, and the centre and the scale that it is in: negative scales are not applied."""
     scalars, centre, scale = np.split(broadcast.scalars, [-2 * rows, -rows])
-    return TensorMessage(broadcast.tensor, scalars), centre, scale
+    applied = (scale > 0.0).all()
+    return (
+        TensorMessage(broadcast.tensor, scalars),
+        centre if applied else np.zeros(rows),
+        scale if applied else np.ones(rows),
+    )
+
+
+def found_units(broadcast: TensorMessage, rows: int) -> tuple[FloatArray, FloatArray]:
+    """Median and scale of every feature over all sites, applied or not; a scale of 1 may also mean that there is none
+    (`scale_from_mad`)."""
+    centre, scale = np.split(broadcast.scalars[-2 * rows :], 2)
+    return centre, -scale if (scale < 0.0).all() else scale
 
 
 def _in_data_units(found: Instrument, centre: FloatArray, scale: FloatArray) -> Instrument:

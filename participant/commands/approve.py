@@ -36,8 +36,8 @@ def decline_run(store: Store, run_id: str, name: str, reason: str, now_ms: int) 
 def waiting_runs(store: Store, now_ms: int) -> list[RunRow]:
     """The runs that wait for a person; not those whose enrolment has ended, or that were declined."""
     declined = {run_id for run_id, _ in store.approvals.declined()}
-    rows = [row for row in store.runs() if row.status == "waiting" and row.run_id not in declined]
-    return [row for row in rows if closes_ms(row) > now_ms]
+    rows = [row for row in store.runs() if row.asks and row.run_id not in declined]
+    return [row for row in rows if row.status == "enrolled" or closes_ms(row) > now_ms]
 
 
 def closes_ms(row: RunRow) -> int:
@@ -47,7 +47,7 @@ def closes_ms(row: RunRow) -> int:
 
 def _waiting(store: Store, run_id: str) -> RunRow:
     row = store.run(run_id)
-    if row is None or row.status != "waiting":
+    if row is None or not row.asks:
         raise Refused(
             f"no run {run_id} waits for approval at this site", "`dcfpca-participant approve` lists those that do"
         )

@@ -75,9 +75,10 @@ def _proposal(row: RunRow, visit: Visit) -> str:
         '<input name="reason" required maxlength="300"></label><button>Decline</button>'
     )
     run = escape(row.run_id)
+    until = f"enrolment ends {_when(closes_ms(row))}" if row.status == "waiting" else "it waits for this site"
     return (
         f'<article class="card"><h2>Run {run}</h2><p class="note">Proposed {_when(row.proposed_ms)}; '
-        f"enrolment ends {_when(closes_ms(row))}.</p>{asked}<dl>{facts}</dl><div class=answers>"
+        f"{until}.</p>{asked}<dl>{facts}</dl><div class=answers>"
         f"{_form(f'/proposals/{run}/approve', visit, approve)}"
         f"{_form(f'/proposals/{run}/decline', visit, decline)}</div></article>"
     )

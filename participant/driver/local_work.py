@@ -11,12 +11,16 @@ from typing import Any
 import numpy as np
 
 from dcfpca.errors import BadMessage
+from dcfpca.logs import log
 from dcfpca.method_memory import encode_memory, memory_digest
 from dcfpca.privacy.noise_stream import noise_entropy
 from dcfpca.rpca.initial_basis import WARM
 from dcfpca.rpca.method import Consensus
+from dcfpca.rpca.own_view.own_view import columns_sample
+from dcfpca.rpca.own_view.site_shift import Profile, shift_notes
 from dcfpca.rpca.private.stages import PrivateSolver
 from dcfpca.rpca.private.whole_numbers import grid_digest
+from dcfpca.rpca.scaling import found_units
 from dcfpca.rpca.stage import Site
 from dcfpca.rpca.stage_list import Method
 from dcfpca.wire.tensors import (
@@ -36,6 +40,14 @@ from participant.results.manifest import ResultFacts
 from participant.results.writing import ResultNames, write_results
 from participant.session import Consent, actions
 from participant.session.events import AnnouncedConsensus, LocalStep
+
+
+class SiteDiffers(Exception):
+    """The site's features differ from those of all sites, and its policy does not let them pass unseen."""
+
+    def __init__(self, notes: tuple[str, ...]) -> None:
+        super().__init__("features of this site differ from those of all sites")
+        self.notes = notes
 
 
 class LocalWork:
@@ -80,11 +92,14 @@ class LocalWork:
         still_wanted: Callable[[], bool],
         sites: int = 0,
         opening: bytes = b"",
+        *,
+        compares: bool = False,
     ) -> LocalStep:
         """Compute and save the local step of a round; when that fails, the next one starts from the last saved step.
 
         A step that is no longer wanted is not begun. One that ends after the run has is removed. `sites` is the size of
         the cohort, over which the noise of a private run is shared out; `opening` the digest of what was announced.
+        With `compares`, SiteDiffers is raised where features here differ from those of all sites.
         """
         self._loop = asyncio.get_running_loop()
         try:
@@ -92,6 +107,8 @@ class LocalWork:
                 consensus = await self._consensus(agreed, action.consensus, action.round)
                 if not still_wanted():
                     raise WorkCancelled("the site takes part in the run no longer")
+                if compares:
+                    await self._services.engine.run(lambda: self._compare(agreed, consensus))
                 site, asked = self._site or self._open_site(agreed), action.consensus.sha256
                 step = await self._services.engine.run(
                     lambda: self._compute(agreed, site, consensus, asked, sites, opening)
@@ -126,8 +143,9 @@ class LocalWork:
             final = await self._consensus(agreed, action.consensus, action.round, final=True)
             site = self._result_site(agreed)
             try:
+                alone = self._alone(agreed) if self._services.site.facts.policy.on_bad_model == "alone" else None
                 U = await self._services.engine.run(
-                    lambda: write_results(results, facts, agreed.terms, site, final, part.columns, names)
+                    lambda: write_results(results, facts, agreed.terms, site, final, part.columns, names, alone)
                 )
             except Exception:
                 self._fail()
@@ -171,6 +189,14 @@ class LocalWork:
         store.save_step(self._run_id, agreed.terms.snapshot_format, step, durable=masked)
         return step.without_snapshot()
 
+    def _compare(self, agreed: Contract, consensus: Consensus) -> None:
+        """Raise SiteDiffers with a sentence for each feature that differs from those of all sites."""
+        spec, site = agreed.terms.spec, self._services.site
+        profile = Profile.of_units(*found_units(consensus.broadcast, spec.rows))
+        if notes := shift_notes(profile, columns_sample(site.fitted_columns(spec)), site.part(spec).features):
+            log("site_differs", level="warning", run=self._run_id, features=len(notes))
+            raise SiteDiffers(notes)
+
     def _progressed(self, percent: int) -> None:
         """Called from the thread that computes."""
         if self._loop is not None and not self._loop.is_closed():
@@ -200,6 +226,11 @@ class LocalWork:
         self._cancellation = Cancellation()
         columns = MeteredColumns(whole, self._meter, self._cancellation)
         return self._services.engine.site(self._method(agreed), columns)
+
+    def _alone(self, agreed: Contract) -> Callable[[Method], Site]:
+        """Makes a site of all columns for a method by itself."""
+        columns = MeteredColumns(self._services.site.columns(agreed.terms.spec), self._meter, self._cancellation)
+        return lambda method: self._services.engine.site(method.keyed(self._services.site.key), columns)
 
     async def _consensus(
         self, agreed: Contract, announced: AnnouncedConsensus, round: int, *, final: bool = False

@@ -52,7 +52,8 @@ async def answer_round(
     step = admitted.step
     if step is None:
         checked = await check.announced(admitted.opened, payload)
-        step = await local.step(agreed, action, wanted, len(run.cohort), admitted.bound)
+        compares = session.compares_features(action.consensus.stage)
+        step = await local.step(agreed, action, wanted, len(run.cohort), admitted.bound, compares=compares)
     if step.vector.nbytes <= INLINE_UPDATE_BYTES:
         return run.answer(admitted, step, checked)
     return await services.engine.run(lambda: run.answer(admitted, step, checked))
@@ -64,7 +65,8 @@ async def _plain_answer(
     """The update as it is; a later attempt at the same round sends the one that was computed in an earlier."""
     ref, step = session.open_round(action.round).ref, session.step
     if step is None or (step.round, step.consensus_sha256) != (action.round, action.consensus.sha256):
-        step = await local.step(agreed, action, wanted)
+        compares = session.compares_features(action.consensus.stage)
+        step = await local.step(agreed, action, wanted, compares=compares)
     return events.Answered(step, ref)
 
 

@@ -16,7 +16,7 @@ from dcfpca.wire.receipt import Fate
 from dcfpca.wire.round_messages import consent_bytes
 from participant import wire_codec
 from participant.contract import Contract
-from participant.driver.local_work import LocalWork
+from participant.driver.local_work import LocalWork, SiteDiffers
 from participant.driver.named_tasks import NamedTasks
 from participant.driver.round_answer import answer_round, final_is_verified, refusal_of
 from participant.driver.saved_events import save_event, saved_events
@@ -199,12 +199,14 @@ class RunDriver:
         """Answer a round. Whatever goes wrong while the run is open becomes a refusal; operators see those of secure
         runs."""
         started, services, known = time.monotonic(), self._services, self.session.step
-        event: events.Answered | events.RoundRefused
+        event: events.Answered | events.RoundRefused | events.FeaturesDiffer
         try:
             event = await answer_round(services, self._local, self._agreed, self.session, action, self._takes_part)
         except WorkCancelled:
             log("step_cancelled", run=self.run_id, round=action.round)
             return
+        except SiteDiffers as found:
+            event = events.FeaturesDiffer(action.round, found.notes)
         except Exception as error:
             services.telemetry.step_failed()
             refusal = refusal_of(error, action.round)

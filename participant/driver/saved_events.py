@@ -44,6 +44,10 @@ def save_event(
             store.save_waiting(run_id, event.spec, event.digest, private, _now_ms(), why)
         case events.Opened() | events.Answered() | events.KeyWanted() | events.RosterClosed() | events.SharesRelayed():
             pass  # only a secure run saves these: a plain attempt has no secrets and only one possible answer
+        case events.FeaturesDiffer():
+            store.hold(run_id, " ".join(event.notes))
+        case events.Approved():
+            store.release(run_id)
         case events.Ended(status="finished") if session.consent is not None and session.consent.accept:
             store.forget_opening(run_id)  # the run is over at this site once its results are written
         case events.Ended() | events.TurnedDown():

@@ -25,6 +25,11 @@ MANIFEST = "manifest.json"
 TIMES_THE_OTHERS = 2.5
 NOT_BELOW = 0.05  # a site with a smaller share flagged is not said to differ, however little the others have
 
+ALONE = (
+    "Most sites say that the shared model fails them: this result is of a fit of this site's columns alone"
+    " ([policy] on_bad_model)."
+)
+Units = tuple[FloatArray, FloatArray]
 FEWEST_USUAL_HERE, USUAL_HERE_SHARE = 5, 0.02  # of a feature's values at the site: fewer are chance
 
 
@@ -40,6 +45,8 @@ class ResultFacts:
     written: str
     privacy: Mapping[str, Any] | None = None
     """What a run with differential privacy has cost here."""
+    alone: bool = False
+    """Whether the result is of a fit of this site's columns alone."""
     verified: bool | None = None
     """Whether the site has checked that the final consensus follows from the last sum; None where it cannot be."""
 
@@ -84,8 +91,8 @@ def verdict_entry(
     if verdict is None:
         return {"sound": False, "sentence": f"The run ended without the rounds that judge an answer: {outcome}."}
     return {
-        "sound": verdict.sound and not standing,
-        "checked": verdict.checked and not standing,
+        "sound": verdict.sound and standing in ("", ALONE),
+        "checked": verdict.checked and standing in ("", ALONE),
         "sentence": f"{verdict.sentence} {standing}".strip(),
         "reasons": [*verdict.reasons, *([standing] if standing else [])],
         "notes": [*verdict.notes, *shifts],
@@ -121,10 +128,17 @@ def usual_here_notes(usual_here: FloatArray, columns: int, features: Sequence[st
     )
 
 
-def site_shifts(judge: ScoringModel | None, data: Columns | None, features: Sequence[str]) -> tuple[str, ...]:
-    """Sentences on features whose values differ from those of all sites; computed here and told to nobody."""
-    if judge is None or data is None or judge.plan.ending is not FitEnding.REFINED:
-        return ()
-    plan, scale = judge.plan, judge.scale
-    profile = Profile(judge.centre + scale * plan.median, scale * plan.spread, plan.one_value)
-    return shift_notes(profile, columns_sample(data), features)
+def site_shifts(
+    judge: ScoringModel | None, units: Units | None, data: Columns, features: Sequence[str]
+) -> tuple[str, ...]:
+    """Sentences on features whose values differ from those of all sites; computed here and told to nobody. `units` are
+    medians and scales of a run that found them, which a whole site that is off moves least."""
+    refined = judge if judge is not None and judge.plan.ending is FitEnding.REFINED else None
+    known = Profile.of_units(*units) if units is not None else None
+    if refined is not None:
+        plan, scale = refined.plan, refined.scale
+        counted = plan.calibration.entries if plan.calibration is not None else np.full(len(scale), np.nan)
+        gaps = 1.0 - counted / plan.columns
+        told = Profile(refined.centre + scale * plan.median, scale * plan.spread, plan.one_value, gaps)
+        known = told.with_units(known) if known is not None else told
+    return shift_notes(known, columns_sample(data), features) if known is not None else ()

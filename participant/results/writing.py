@@ -13,12 +13,17 @@ from numpy.typing import NDArray
 from dcfpca.atomic_files import atomic_directory, make_directories
 from dcfpca.logs import log
 from dcfpca.rpca.method import Columns, Consensus, FloatArray, Outcome
+from dcfpca.rpca.round_limits import BEFORE_UNITS
+from dcfpca.rpca.scaling import found_units
 from dcfpca.rpca.stage import Site
+from dcfpca.rpca.stage_list import Method
 from dcfpca.terms import Terms
 from participant.findings.explained import explain_flags
+from participant.results.alone import fails_its_sites, fit_alone
 from participant.results.block_files import SCORES, write_blocks
 from participant.results.flag_tables import FlaggedResult, tables_entry, write_flag_tables
 from participant.results.manifest import (
+    ALONE,
     ResultFacts,
     manifest_entries,
     site_shifts,
@@ -54,14 +59,20 @@ def write_results(
     final: Consensus,
     data: Columns,
     names: ResultNames | None = None,
+    alone: Callable[[Method], Site] | None = None,
 ) -> FloatArray:
     """Compute the result from the final consensus, block by block, and write it to `directory`/RUN; returns the U that
-    a later run may begin at. `data` are the columns that `site` has."""
+    a later run may begin at. `data` are the columns that `site` has. With `alone`, which makes a site of them, a result
+    that most sites say the shared model fails is formed from a fit of these columns alone."""
     spec, method, columns = terms.spec, terms.method, data.shape[1]
     names = names or ResultNames(spec.features)
     make_directories(directory)
     final = replace(final, outcome=next((one for one in Outcome if one.value == facts.outcome), None))
-    model = method.model(final)
+    model, shared = method.model(final), method.model(final)["U"]
+    if alone is not None and fails_its_sites(scoring_model(final.broadcast, final.stage, scaled=method.scaled)):
+        method, site, final = fit_alone(spec, alone)
+        assert final.outcome is not None
+        model, facts = method.model(final), replace(facts, rounds=final.round, outcome=final.outcome.value, alone=True)
     factor = final.broadcast.tensor[:, : spec.width]  # closing broadcasts have columns for the features beside it
     kept, files = _entering(model["U"], factor), [*FILES, CONSENSUS]
     with atomic_directory(directory / facts.run_id) as target:
@@ -78,11 +89,13 @@ def write_results(
         files += write_names(target, names.features, ids)
         judge = scoring_model(final.broadcast, final.stage, scaled=method.scaled)
         called = spec.features or tuple(names.features)
-        shifts = site_shifts(judge, data, called)
+        units = found_units(final.broadcast, spec.rows) if method.scaled and final.stage not in BEFORE_UNITS else None
+        shifts = site_shifts(judge, units, data, called)
         if shifts:
             log("site_differs", level="warning", run=facts.run_id, features=len(shifts))
         shifts += usual_here_notes(usual_here, columns, called)
-        standing, verdict = site_standing(judge, site.certificate()), method.verdict(final, called)
+        standing = ALONE if facts.alone else site_standing(judge, site.certificate())
+        verdict = method.verdict(final, called)
         manifest["verdict"] = verdict_entry(verdict, facts.outcome, standing, shifts)
         if scores and judge:
             causes = explain_flags(judge, data, flags, names.features)
@@ -94,7 +107,7 @@ def write_results(
             files += tables
             manifest["tables"] = tables_entry(tables)
         write_manifest(target, manifest, files)
-    return model["U"]
+    return shared
 
 
 def _entering(model: FloatArray, factor: FloatArray) -> NDArray[np.bool_]:

@@ -40,6 +40,11 @@ class History:
     """How many proposals of the last 24 hours the site refused for reasons about its data."""
 
 
+def declined(reason: str) -> Reasons:
+    """What the operator is told of a person's refusal."""
+    return Reasons((f"a person at the site declined it: {reason}",))
+
+
 class Enrolment:
     """Whether this site takes part in one run; `consent` is None until the proposal is answered."""
 
@@ -105,8 +110,7 @@ class Enrolment:
         """Take a person's refusal of the proposal that waits."""
         if self._waiting is None or self.consent is not None:
             return Reaction()
-        reasons = Reasons((f"a person at the site declined it: {reason}",))
-        return self._answer(parse_spec(self._waiting.spec), self._waiting.digest, reasons)
+        return self._answer(parse_spec(self._waiting.spec), self._waiting.digest, declined(reason))
 
     def stop_waiting(self) -> None:
         """The run is over; a later approval answers nothing."""

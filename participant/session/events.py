@@ -211,6 +211,14 @@ class RoundRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class FeaturesDiffer:
+    """Before the site's columns enter a fit in this round: its features differ from those of all sites."""
+
+    round: int
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Acknowledged:
     """The aggregator said what became of the message of this attempt; it need not be sent again."""
 
@@ -240,5 +248,5 @@ class TurnedDown:
 
 SetUpStep = KeyWanted | RosterClosed | SharesRelayed
 Assigned = Proposed | Opened | SetUpStep | StoodBy | Ended | ExportWanted
-Outcome = LocalStep | Answered | RoundRefused | Acknowledged | EndRefused | ResultsWritten | TurnedDown
+Outcome = LocalStep | Answered | RoundRefused | FeaturesDiffer | Acknowledged | EndRefused | ResultsWritten | TurnedDown
 Event = Assigned | Approved | Declined | Restored | Outcome

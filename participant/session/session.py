@@ -14,6 +14,7 @@ from typing import assert_never
 import numpy as np
 
 from dcfpca.errors import BadInput, BadMessage
+from dcfpca.rpca.round_limits import BEFORE_UNITS
 from dcfpca.run_references import AttemptRef
 from dcfpca.secagg import Masked, Misfit, SigningIdentity
 from dcfpca.secagg.errors import OutOfTurn, RunOver, SecureSumRefusal
@@ -22,6 +23,7 @@ from dcfpca.wire.tensors import DigestedBytes
 from participant.policy import Reasons, SiteFacts, review_export
 from participant.session.actions import (
     Action,
+    AwaitApproval,
     Compute,
     Consent,
     Export,
@@ -33,7 +35,7 @@ from participant.session.actions import (
     SendMisfit,
     Submit,
 )
-from participant.session.enrolment import OVER, Enrolment, History
+from participant.session.enrolment import OVER, Enrolment, History, declined
 from participant.session.events import (
     Acknowledged,
     Answered,
@@ -43,6 +45,7 @@ from participant.session.events import (
     EndRefused,
     Event,
     ExportWanted,
+    FeaturesDiffer,
     KeyWanted,
     LocalStep,
     Opened,
@@ -95,6 +98,8 @@ class Session:
         self._answer: Answered | None = None  # to the attempt now open
         self._acknowledged = False
         self._computing = False  # one local step runs at a time
+        self._held = False  # until a person has seen how the site's features differ
+        self._seen = False
         self._ending = False  # the run has ended, and its results are being written
         self._identity = identity
         self._history = history
@@ -157,9 +162,9 @@ class Session:
             case Proposed():
                 return self._enrolled(self.enrolment.propose(event))
             case Approved():
-                return self._enrolled(self.enrolment.approve())
+                return self._released() if self._held else self._enrolled(self.enrolment.approve())
             case Declined():
-                return self.enrolment.decline(event.reason)
+                return self._withdraw(declined(event.reason)) if self._held else self.enrolment.decline(event.reason)
             case Restored():
                 if self._run is not None:
                     self._run.restore(event)
@@ -175,6 +180,8 @@ class Session:
                 return self._answered(event)
             case RoundRefused():
                 return self._round_refused(event)
+            case FeaturesDiffer():
+                return self._features_differ(event)
             case Acknowledged():
                 self._acknowledged |= self.opened is not None and self.opened.ref == event.ref
                 return NOTHING
@@ -274,7 +281,7 @@ class Session:
 
     def _compute(self) -> tuple[Action, ...]:
         """The local step of the open round, unless it is answered or a local step is still running."""
-        if self.opened is None or self._answer is not None or self._computing:
+        if self.opened is None or self._answer is not None or self._computing or self._held:
             return ()
         self._computing = True
         return (Compute(self.opened.ref.round, self.opened.consensus),)
@@ -290,6 +297,7 @@ class Session:
 
     def _withdraw(self, reasons: Reasons) -> Reaction:
         self._open(None)
+        self._held = False
         return self.enrolment.withdraw(reasons)
 
     def _round_refused(self, event: RoundRefused) -> Reaction:
@@ -299,6 +307,26 @@ class Session:
         if self.opened.ref.round != event.round:
             return Reaction(self._compute())
         return Reaction(self._refusal(event.error))
+
+    def compares_features(self, stage: str) -> bool:
+        """Whether this is the first round in which the site knows the medians of all sites, and must compare them with
+        its own before it answers."""
+        before = self.step is None or self.step.stage in BEFORE_UNITS
+        return self.site.policy.on_shift != "tell" and not self._seen and before and stage not in BEFORE_UNITS
+
+    def _features_differ(self, event: FeaturesDiffer) -> Reaction:
+        self._computing = False
+        if self.opened is None or self.opened.ref.round != event.round:
+            return Reaction(self._compute())
+        if self.site.policy.on_shift == "refuse":
+            return self._withdraw(Reasons((), event.notes))
+        self._held = True
+        return Reaction((AwaitApproval(" ".join(event.notes)),), save=True)
+
+    def _released(self) -> Reaction:
+        """A person has seen it: the site takes part as it is."""
+        self._held, self._seen = False, True
+        return Reaction(self._compute(), save=True)
 
     def _ended(self, event: Ended) -> Reaction:
         if self.finished or self.consent is None:

@@ -15,13 +15,13 @@ from participant.state.ledger import APPROVAL, APPROVAL_USED, DECLINED, Item, Le
 
 _SELECT = "SELECT id, run_id, digest, approver, expires_ms, used FROM approvals"
 _NEXT_USE = (
-    "SELECT runs.run_id, approvals.id FROM runs JOIN approvals USING (run_id, digest)"
-    " WHERE runs.status = 'waiting' AND runs.approved = 0 AND used = 0 AND expires_ms > ?"
+    "SELECT run_id, approvals.id FROM asking JOIN approvals USING (run_id, digest)"
+    " WHERE asking.approved = 0 AND used = 0 AND expires_ms > ?"
     " ORDER BY approvals.id LIMIT 1"
 )
 _DECLINED = (
-    "SELECT runs.run_id, ledger.detail FROM runs JOIN ledger ON ledger.run_id = runs.run_id AND ledger.kind = ?"
-    " AND ledger.sha256 = runs.digest WHERE runs.status = 'waiting' GROUP BY runs.run_id"
+    "SELECT asking.run_id, ledger.detail FROM asking JOIN ledger ON ledger.run_id = asking.run_id AND ledger.kind = ?"
+    " AND ledger.sha256 = asking.digest GROUP BY asking.run_id"
 )
 
 
@@ -63,7 +63,7 @@ class Approvals:
         """
         while self._use_one(now_ms):
             pass
-        rows = self._database.execute("SELECT run_id FROM runs WHERE status = 'waiting' AND approved != 0")
+        rows = self._database.execute("SELECT run_id FROM asking WHERE approved != 0")
         return [row[0] for row in rows]
 
     def decline(self, run_id: str, digest: bytes, name: str, reason: str, at_ms: int) -> None:

@@ -6,13 +6,17 @@ CREATE TABLE IF NOT EXISTS runs (
     spec        BLOB NOT NULL,             -- canonical JSON, as proposed
     digest      BLOB NOT NULL,             -- its SHA-256, which the site signed
     status      TEXT NOT NULL,             -- waiting, enrolled, refused, finished or ended
-    reasons     TEXT NOT NULL DEFAULT '[]',-- of a refusal, JSON list of sentences
+    reasons     TEXT NOT NULL DEFAULT '[]',-- of a refusal, or why a person is asked: JSON list
     private     INTEGER NOT NULL,          -- whether the site was flagged private when it answered
     approved    INTEGER NOT NULL DEFAULT 0,-- the approval it used, by id; 0: none
     proposed_ms INTEGER NOT NULL,
     outcome     TEXT NOT NULL DEFAULT '',  -- how the run ended, one sentence
     cohort      TEXT NOT NULL DEFAULT '[]' -- JSON list: everyone in the run, once it is known; it never changes
 ) STRICT;
+
+-- The runs about which a person is asked: before the site enrols, or while it takes part (`RunRow.asks`).
+CREATE VIEW IF NOT EXISTS asking AS
+    SELECT * FROM runs WHERE status = 'waiting' OR (status = 'enrolled' AND reasons != '[]');
 
 -- The data with which a secure run began. Its masks hide one update a round, so no other data may answer.
 CREATE TABLE IF NOT EXISTS pinned_data (

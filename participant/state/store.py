@@ -74,7 +74,13 @@ class RunRow:
         """The answer that the site gave; None while the run waits for approval."""
         if self.status == "waiting":
             return None
-        return Consent(parse_kept_spec(self.spec), self.digest, self.status != "refused", self.reasons, self.private)
+        accept = self.status != "refused"
+        return Consent(parse_kept_spec(self.spec), self.digest, accept, () if accept else self.reasons, self.private)
+
+    @property
+    def asks(self) -> bool:
+        """Whether a person is asked: before the site enrols, or within a run, for the reasons that it then has."""
+        return self.status == "waiting" or (self.status == "enrolled" and bool(self.reasons))
 
 
 class Store:
@@ -137,6 +143,17 @@ class Store:
         values = (run_id, spec, digest, private, at_ms, json.dumps([why] if why else []))
         with self._database as database:
             database.execute(f"{insert} VALUES (?, ?, ?, 'waiting', ?, ?, ?) {again}", values)
+
+    def hold(self, run_id: str, why: str) -> None:
+        """Save that a run in which the site is enrolled waits for a person, who is told why."""
+        with self._database as database:
+            values = json.dumps([why]), run_id
+            database.execute("UPDATE runs SET reasons = ?, approved = 0 WHERE run_id = ?", values)
+
+    def release(self, run_id: str) -> None:
+        """Save that the run waits no longer."""
+        with self._database as database:
+            database.execute("UPDATE runs SET reasons = '[]' WHERE run_id = ?", (run_id,))
 
     def save_consent(self, run_id: str, consent: Consent, at_ms: int) -> None:
         """Save the site's answer; called before it is sent."""

@@ -21,25 +21,40 @@ FEWEST = 10  # entries of a feature
 FAR_MEDIAN = 1.0  # spreads
 WIDER, NARROWER = 2.0, 0.5
 SURE = 3.0  # standard errors beyond
-MORE_OF_ONE_VALUE = 0.3
+MORE_OF_ONE_VALUE = 0.3  # of the entries, as of gaps
+FAR_OFF = 10.0
 UNITS = {
     10.0: "another unit?", 100.0: "per cent?", 1000.0: "milli or kilo?", 1e6: "micro or mega?",
     18.02: "glucose in mg/dL or mmol/L?",
     88.4: "creatinine in µmol/L or mg/dL?", 38.67: "cholesterol in mg/dL or mmol/L?", 2.54: "inches or centimetres?",
     2.2046: "pounds or kilograms?", 7.5: "kPa or mmHg?",
 }  # fmt: skip
-NEAR = 0.08  # of a factor's logarithm
+NEAR = 0.12  # of a factor's logarithm
+LIKE = (0.5, 1.5)  # the spread's logarithm over that of the median
 MIXED = 0.5  # of the features look like another one
 MOST_NAMED = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
-    """Features of all sites: median, spread, and the share of the most frequent value."""
+    """Features of all sites: median, spread, the shares of the most frequent value and of gaps; NaN: unknown."""
 
     median: FloatArray
     spread: FloatArray
     one_value: FloatArray
+    gaps: FloatArray
+
+    @staticmethod
+    def of_units(centre: FloatArray, scale: FloatArray) -> Profile:
+        """As a run knows them before its fit: a scale of 1 stands for features without one."""
+        unknown = np.full(len(scale), np.nan)
+        return Profile(centre, np.where(scale == 1.0, np.nan, scale), unknown, unknown)
+
+    def with_units(self, units: Profile) -> Profile:
+        """Median and spread of `units` where it has them."""
+        there = ~np.isnan(units.spread)
+        median = np.where(there, units.median, self.median)
+        return Profile(median, np.where(there, units.spread, self.spread), self.one_value, self.gaps)
 
 
 def shift_notes(shared: Profile, M: FloatArray, names: Sequence[str] = ()) -> tuple[str, ...]:
@@ -57,14 +72,17 @@ def shift_notes(shared: Profile, M: FloatArray, names: Sequence[str] = ()) -> tu
 def mixed_order(shared: Profile, M: FloatArray) -> NDArray[np.intp] | None:
     """For each feature the one whose profile it fits, if most fit that of another far better; else None."""
     middle, width = margins(M)
-    if M.shape[1] < FEWEST or few_values(M).mean() > MIXED:
+    known = (np.count_nonzero(~np.isnan(M), axis=1) >= FEWEST) & ~np.isnan(shared.spread)
+    if not known.any() or few_values(M).mean() > MIXED:
         return None
     off = np.abs(middle[:, None] - shared.median) / shared.spread + np.abs(np.log(width[:, None] / shared.spread))
-    if np.mean(np.diag(off) > FAR_MEDIAN) <= MIXED:  # then so few can fit another far better
+    off = np.where(known[:, None] & known, np.minimum(off, FAR_OFF), FAR_OFF)
+    np.fill_diagonal(off, np.where(known, np.diag(off), 0.0))  # what is not known stays where it is
+    if np.mean(np.diag(off)[known] > FAR_MEDIAN) <= MIXED:  # then so few can fit another far better
         return None
-    order = scipy.optimize.linear_sum_assignment(np.minimum(off, 10.0))[1]
+    order = scipy.optimize.linear_sum_assignment(off)[1]
     better = np.diag(off) > 2.0 * off[np.arange(len(order)), order] + FAR_MEDIAN
-    return order if np.mean(better & (order != np.arange(len(order)))) > MIXED else None
+    return order if np.mean((better & (order != np.arange(len(order))))[known]) > MIXED else None
 
 
 def _note(shared: Profile, M: FloatArray, row: int) -> tuple[int, str] | None:
@@ -72,11 +90,15 @@ def _note(shared: Profile, M: FloatArray, row: int) -> tuple[int, str] | None:
     values = M[row, ~np.isnan(M[row])]
     if values.size < FEWEST:
         return None
-    counts = np.unique(values, return_counts=True)[1]
+    gaps = 1.0 - values.size / M.shape[1]
+    if gaps - shared.gaps[row] > MORE_OF_ONE_VALUE:
+        return row, f"{gaps:.0%} of the values here are missing, {shared.gaps[row]:.0%} over all sites."
+    levels, counts = np.unique(values, return_counts=True)
     middle, width = (float(figure[0]) for figure in margins(values[None, :]))
     share, centre, spread = counts.max() / values.size, float(shared.median[row]), float(shared.spread[row])
     if share - shared.one_value[row] > MORE_OF_ONE_VALUE and share > MIXED:
-        return row, f"{share:.0%} of the values here are one value, {shared.one_value[row]:.0%} over all sites: a code?"
+        value = f"{share:.0%} of the values here are {levels[counts.argmax()]:.6g}"
+        return row, f"{value}, at most {shared.one_value[row]:.0%} are one value over all sites: a code?"
     error = 1.25 / np.sqrt(values.size)
     off, ratio = (middle - centre) / spread, width / spread
     far = abs(off) > FAR_MEDIAN + SURE * error * max(ratio, 1.0)
@@ -89,14 +111,16 @@ def _note(shared: Profile, M: FloatArray, row: int) -> tuple[int, str] | None:
 
 
 def _unit(middle: float, centre: float, ratio: float) -> str:
-    """The unit that explains it, where median and spread differ by the same known factor."""
+    """The unit that explains it, where median and spread differ by like factors. This site is one of all: with few
+    others it has moved their median by some per cent, and their spread by more."""
     times = middle / centre if centre else 0.0
-    if times <= 0.0 or abs(np.log(times / ratio)) > 4.0 * NEAR:
+    if times <= 0.0 or not LIKE[0] <= np.log(ratio) / (np.log(times) or np.inf) <= LIKE[1]:
         return "."
-    for factor, meaning in UNITS.items():
-        if min(abs(np.log(times / factor)), abs(np.log(times * factor))) < NEAR:
-            return f", both by a factor of about {max(times, 1.0 / times):.3g}: {meaning}"
-    return ", both by the same factor: another unit?" if abs(np.log(times)) > np.log(2.0) else "."
+    off = {meaning: abs(abs(np.log(times)) - np.log(factor)) for factor, meaning in UNITS.items()}
+    meaning = min(off, key=lambda one: off[one])
+    if off[meaning] < NEAR:
+        return f", median and spread by like factors, about {max(times, 1.0 / times):.3g}: {meaning}"
+    return ", both by like factors: another unit?" if abs(np.log(times)) > np.log(2.0) else "."
 
 
 def feature_name(row: int | np.intp, names: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ import scipy
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
 from dcfpca.rpca.method import Findings, FloatArray, ResultBlock
-from dcfpca.rpca.scaling import DEVIATION, MEDIAN, InUnits, share_unit_and_level
+from dcfpca.rpca.scaling import DEVIATION, MEDIAN, InUnits, found_units, share_unit_and_level, split_broadcast
 from dcfpca.rpca.simulate import Simulation, exchange, simulate
 from dcfpca.rpca.stage_list import StagedSite
 from dcfpca.spec import parse_spec
@@ -76,9 +76,9 @@ def automatic(tables: list[FloatArray]) -> tuple[Simulation, str, bool]:
     """A run that scales by itself, what it says of its answer, and whether the features were left as they are."""
     method = method_of(parse_spec({"rows": len(tables[0]), "scaling": "auto"}))
     run = simulate(method, [ArrayColumns(table) for table in tables])
-    verdict, units = method.verdict(run.consensus), run.consensus.broadcast.scalars[-2 * len(tables[0]) :]
+    verdict, (_, centre, _) = method.verdict(run.consensus), split_broadcast(run.consensus.broadcast, len(tables[0]))
     assert verdict is not None
-    return run, verdict.sentence, bool((np.split(units, 2)[0] == 0.0).all())
+    return run, verdict.sentence, bool((centre == 0.0).all())
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e6, 1e8])
@@ -99,6 +99,7 @@ def test_exact_data_stays_exact_and_is_left_as_it_is_where_it_lies_about_zero(of
     run, said, as_it_is = automatic(np.split(low_rank + errors + offset, 4, axis=1))
     assert said.startswith(f"Exact: rank {rank} "), said
     assert as_it_is == (offset == 0.0)
+    assert (found_units(run.consensus.broadcast, 40)[1] > 0.2).all()  # told all the same
     off = np.linalg.norm(run.low_rank - low_rank - offset) / np.linalg.norm(low_rank)
     assert off < 1e-9
 

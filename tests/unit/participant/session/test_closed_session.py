@@ -12,7 +12,7 @@ from tests.support.paths import ROOT
 SESSION = ROOT / "participant" / "session"
 # By these names the rest of the participant holds a session, the site's part in a secure run, and its side.
 HELD = {"session", "secure", "run", "side", "enrolment", "closing"}
-READING = {"handle", "replay", "resume", "update", "admit", "open_round"}
+READING = {"handle", "replay", "resume", "update", "admit", "open_round", "compares_features"}
 
 
 def assigned(tree: ast.Module) -> list[str]:
