@@ -279,5 +279,5 @@ class FinalConsensus:
         self._timer = None
         slim = replace(here.consensus, broadcast=_RELEASED, memory={})
         held = here.encoded()
-        here.replace_encoded(EncodedConsensus(held.header, b"", held.sha, slim))
+        here.replace_encoded(replace(held, payload=b"", consensus=slim, memory=b""))
         return_freed_memory()

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator.run.attempts import Reply, ticket_of
-from aggregator.run.secure_sum import opened, opening_of, terms_of
-from aggregator.run.state import Run
+from aggregator.run.secure_sum import terms_of
+from aggregator.run.state import Run, opened, opening_of
 from aggregator.store.run_rows import StoredSum
 from dcfpca.errors import BadInput, BadMessage
 from dcfpca.method_memory import encode_memory, memory_digest
@@ -37,12 +37,16 @@ from dcfpca.wire.tensors import Buffer, encoded_chunks, header_with, message_byt
 
 @dataclass(frozen=True)
 class EncodedConsensus:
-    """A consensus encoded: its header, and its payload in little-endian doubles, with a SHA-256 over it."""
+    """A consensus encoded once for all who ask: its header, and its payload in little-endian doubles."""
 
     header: types.TensorHeader
-    payload: bytes
-    sha: hashlib._Hash = field(repr=False)
+    payload: bytes = field(repr=False)
     consensus: Consensus = field(repr=False)
+    memory: bytes = field(repr=False)
+    """The method's memory that goes with the consensus, canonically encoded."""
+    memory_sha256: bytes
+    digest: bytes
+    """Names everything that a member of a secure run is told with the consensus."""
 
     def parts(self, offset: int) -> Iterable[bytes]:
         """The payload from this byte on, as encoded parts of a stream; those of the whole are shared by all streams."""
@@ -52,27 +56,14 @@ class EncodedConsensus:
     def _whole(self) -> tuple[bytes, ...]:
         return tuple(encoded_chunks(self.payload))
 
-    @cached_property
-    def memory(self) -> bytes:
-        """The method's memory that goes with the consensus, canonically encoded."""
-        return encode_memory(self.consensus.memory)
-
-    @cached_property
-    def memory_sha256(self) -> bytes:
-        """The digest by which the memory is announced."""
-        return memory_digest(self.memory)
-
-    @cached_property
-    def told(self) -> bytes:
-        """Names everything that a member of a secure run is told with the consensus."""
-        return consensus_digest(self.sha, self.consensus.stage, self.memory_sha256)
-
 
 def encoded_consensus(layout: Layout, consensus: Consensus) -> EncodedConsensus:
     """The consensus as it is sent to the participants."""
-    payload = message_bytes(consensus.broadcast)
-    sha = hashlib.sha256(payload)
-    return EncodedConsensus(header_with(sha.digest(), layout, types.DTYPE_FLOAT64), payload, sha, consensus)
+    payload, memory = message_bytes(consensus.broadcast), encode_memory(consensus.memory)
+    sha, memory_sha256 = hashlib.sha256(payload), memory_digest(memory)
+    header = header_with(sha.digest(), layout, types.DTYPE_FLOAT64)
+    digest = consensus_digest(sha, consensus.stage, memory_sha256)
+    return EncodedConsensus(header, payload, consensus, memory, memory_sha256, digest)
 
 
 class UnusableSum(BadMessage):
@@ -126,10 +117,10 @@ class PlainSum:
 
 
 class _Binding(NamedTuple):
-    """What the updates of an attempt are masked for. `told` names its consensus, `agreed` are the cohort's terms."""
+    """What the updates of an attempt are masked for. `consensus` is its digest, `agreed` are the cohort's terms."""
 
     ref: AttemptRef
-    told: bytes
+    consensus: bytes
     agreed: RunTerms
     opening: Opening
     context: bytes
@@ -173,38 +164,41 @@ class SecureSums:
     def _binding_of(self, run: Run, consensus: EncodedConsensus) -> _Binding:
         """What the masks of the open attempt are bound to, worked out once for all its updates."""
         bound, attempt = opened(run)
-        if self._binding is None or (self._binding.ref, self._binding.told) != (attempt.ref, consensus.told):
+        if self._binding is None or self._binding[:2] != (attempt.ref, consensus.digest):
             if self._agreed is None:  # known when the cohort is
                 self._agreed = terms_of(self.terms.spec, run)
-            opening = opening_of(self.terms, run, consensus.told)
+            opening = opening_of(self.terms, run, consensus.digest)
             context = context_of(self._agreed, bound.roster, opening, len(opening.misfits))
-            self._binding = _Binding(attempt.ref, consensus.told, self._agreed, opening, context)
+            self._binding = _Binding(attempt.ref, consensus.digest, self._agreed, opening, context)
         return self._binding
 
-    def open(self, run: Run, told: EncodedConsensus, values: NDArray[Any]) -> OpenedRound:
+    def open(self, run: Run, asked: EncodedConsensus, values: NDArray[Any]) -> OpenedRound:
         """Advance the method by the sum of the open round.
 
         Raises UnusableSum to retry the round, BadInput to end the run.
         """
-        terms, (_, attempt), stage = self.terms, opened(run), told.consensus.stage
-        binding = self._binding_of(run, told)
+        terms, (_, attempt), stage = self.terms, opened(run), asked.consensus.stage
+        binding = self._binding_of(run, asked)
         opening, tag = binding.opening, sum(attempt.tags.values()) % P
         total = open_sum(binding.agreed, opening, Tally(binding.context, values, tag, set(attempt.updates)))
         ended_with = lifted(opening.layout, opening.exponents, len(opening.misfits), terms.spec.precision)
         rounding = terms.rounding(stage, ended_with, len(run.cohort))
         sums = TensorMessage.unflatten(terms.up(stage), total.numbers)
-        after = advanced(terms, told.consensus, Total(sums, len(run.cohort), rounding))
-        exponents = _next_exponents(terms, opening, ended_with, total, after)
-        return OpenedRound(after, total.digest(), exponents, self._stored(run, told, total))
+        after = advanced(terms, asked.consensus, Total(sums, len(run.cohort), rounding))
+        layout = terms.blocks[after.stage]
+        exponents = layout.first_exponents
+        if layout == opening.layout:  # the next updates will be of the size of this sum
+            exponents = next_exponents(layout, ended_with, total.numbers, terms.spec.precision)
+        return OpenedRound(after, total.digest, exponents, self._stored(run, asked, total))
 
-    def _stored(self, run: Run, told: EncodedConsensus, total: OpenedSum) -> StoredSum:
+    def _stored(self, run: Run, asked: EncodedConsensus, total: OpenedSum) -> StoredSum:
         """The sum in the form in which members can check it, with the announcement of its round."""
-        layout = self.terms.up(told.consensus.stage)
+        layout = self.terms.up(asked.consensus.stage)
         header = pb.SumHeader(
             tensor=header_with(total.sha256, layout, self.dtype),
             tag=total.tag,
-            opened=self.announcement(run, told, b""),
-            memory=told.memory,
+            opened=self.announcement(run, asked, b""),
+            memory=asked.memory,
             contributors=len(run.cohort),
         )
         return StoredSum(opened(run)[1].ref.round, header.SerializeToString(), total.values.tobytes())
@@ -231,16 +225,16 @@ class PlainSums:
             return None
         return Reply(Fate.LATE, "this attempt was opened anew by a restored aggregator")
 
-    def open(self, run: Run, told: EncodedConsensus, values: NDArray[Any]) -> OpenedRound:
+    def open(self, run: Run, asked: EncodedConsensus, values: NDArray[Any]) -> OpenedRound:
         """Advance the method by the sum over the survivors of the round.
 
         A run whose rounds were renumbered after a backup may want more than sites agreed to; it ends with what it has.
         """
         assert run.attempt is not None
-        sums = TensorMessage.unflatten(self.terms.up(told.consensus.stage), values)
-        after = advanced(self.terms, told.consensus, Total(sums, len(run.attempt.survivors), whole=False))
+        sums = TensorMessage.unflatten(self.terms.up(asked.consensus.stage), values)
+        after = advanced(self.terms, asked.consensus, Total(sums, len(run.attempt.survivors), whole=False))
         if after.outcome is None and after.round > self.terms.spec.last_round:
-            after = replace(after, round=told.consensus.round, outcome=Outcome.OUT_OF_ROUNDS)
+            after = replace(after, round=asked.consensus.round, outcome=Outcome.OUT_OF_ROUNDS)
         return OpenedRound(after)
 
 
@@ -278,13 +272,3 @@ def advanced(terms: Terms, consensus: Consensus, total: Total) -> Consensus:
     if after.outcome is Outcome.DIVERGED:
         raise BadInput(after.outcome.value)
     return after
-
-
-def _next_exponents(
-    terms: Terms, opening: Opening, ended_with: tuple[int, ...], total: OpenedSum, after: Consensus
-) -> tuple[int, ...]:
-    """The exponents of the next round: from this sum if its updates have the same layout, else from the layout."""
-    layout = terms.blocks[after.stage]
-    if layout != opening.layout:
-        return layout.first_exponents
-    return next_exponents(layout, ended_with, total.numbers, terms.spec.precision)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,18 @@ def _format(spec: RunSpec, versions: dict[str, int]) -> str:
 
 def encode_memory(memory: Mapping[str, NDArray[Any]]) -> bytes:
     """The arrays in the order of their names, each as name, dtype, shape and little-endian row-major bytes."""
-    return b"".join(piece for name in sorted(memory) for piece in _encoded(name, np.asarray(memory[name])))
+    # Not .npy, which holds arrays as well: its reader parses headers as Python literals, and allocates what a shape
+    # claims before it knows how many bytes there are. A site reads these bytes from a peer.
+    pieces = []
+    for name in sorted(memory):
+        array = np.asarray(memory[name])
+        little: NDArray[Any] = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
+        if little.dtype.str not in _DTYPES or little.ndim > _MOST_AXES:
+            raise BadMessage(f"the method keeps {name} as {little.dtype.str}, which is not sent to sites")
+        for text in (name.encode(), little.dtype.str.encode()):
+            pieces += [_LENGTH.pack(len(text)), text]
+        pieces += [_LENGTH.pack(little.ndim), struct.pack(f"<{little.ndim}Q", *little.shape), little.tobytes()]
+    return b"".join(pieces)
 
 
 def memory_digest(encoded: bytes) -> bytes:
@@ -75,39 +86,20 @@ def decode_memory(encoded: bytes) -> dict[str, NDArray[Any]]:
     return memory
 
 
-# Not .npy, which holds arrays as well: its reader parses headers as Python literals, and allocates what a shape
-# claims before it knows how many bytes there are. A site reads these bytes from a peer.
-def _encoded(name: str, array: NDArray[Any]) -> Iterator[bytes]:
-    little: NDArray[Any] = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
-    if little.dtype.str not in _DTYPES or little.ndim > _MOST_AXES:
-        raise BadMessage(f"the method keeps {name} as {little.dtype.str}, which is not sent to sites")
-    for text in (name.encode(), little.dtype.str.encode()):
-        yield _LENGTH.pack(len(text)) + text
-    yield _LENGTH.pack(little.ndim) + struct.pack(f"<{little.ndim}Q", *little.shape)
-    yield little.tobytes()
-
-
 def _decoded(encoded: bytes, place: int) -> tuple[str, NDArray[Any], int]:
-    name, place = _text(encoded, place)
-    dtype, place = _text(encoded, place)
-    (axes,) = _LENGTH.unpack_from(encoded, place)
+    """The array at this place with its name, and the place after it. Nothing is made before its bytes are there."""
+    texts = []
+    for _ in ("name", "dtype"):
+        (length,) = _LENGTH.unpack_from(encoded, place)
+        texts.append(encoded[place + _LENGTH.size : place + _LENGTH.size + length].decode())
+        place += _LENGTH.size + length
+    (name, dtype), (axes,) = texts, _LENGTH.unpack_from(encoded, place)
     if dtype not in _DTYPES or axes > _MOST_AXES:
         raise BadMessage(f"the method's memory has an array of type {dtype[:20]!r} with {axes} axes")
-    place += _LENGTH.size
-    shape = struct.unpack_from(f"<{axes}Q", encoded, place)
-    place += axes * _EXTENT_BYTES
-    array: NDArray[Any] = np.frombuffer(_piece(encoded, place, math.prod(shape) * np.dtype(dtype).itemsize), dtype)
-    return name, array.reshape(shape), place + array.nbytes
-
-
-def _text(encoded: bytes, place: int) -> tuple[str, int]:
-    (length,) = _LENGTH.unpack_from(encoded, place)
-    start = place + _LENGTH.size
-    return _piece(encoded, start, length).decode(), start + length
-
-
-def _piece(encoded: bytes, start: int, length: int) -> bytes:
-    piece = encoded[start : start + length]
-    if len(piece) != length:
+    shape = struct.unpack_from(f"<{axes}Q", encoded, place + _LENGTH.size)
+    start = place + _LENGTH.size + axes * _EXTENT_BYTES
+    end = start + math.prod(shape) * np.dtype(dtype).itemsize
+    if end > len(encoded):
         raise BadMessage("the method's memory ends too early")
-    return piece
+    array: NDArray[Any] = np.frombuffer(encoded[start:end], dtype)
+    return name, array.reshape(shape), end

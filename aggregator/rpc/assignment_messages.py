@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, assert_never
 from weakref import WeakKeyDictionary
 
-from aggregator.run.assignments import Assignment, Kind
-from aggregator.run.attempts import ticket_of
+from aggregator.run.attempts import Assignment, Kind, ticket_of
 from aggregator.run.rules import deadline
-from aggregator.run.secure_sum import full_roster, opened
-from aggregator.run.state import Run, Status
+from aggregator.run.secure_sum import full_roster
+from aggregator.run.state import Run, Status, opened
 from aggregator.runner import Runner
 from aggregator.store.run_rows import StoredSum
 from aggregator.sums import EncodedConsensus, Sums

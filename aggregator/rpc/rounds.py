@@ -25,9 +25,9 @@ from aggregator.rpc.reconstruction_transfer import ExportIntake
 from aggregator.rpc.secure_methods import SecureSumMethods
 from aggregator.rpc.update_intake import IntakeResources, TimedReader, TransferSlots, UpdateChunk, UpdateIntake
 from aggregator.run import events
-from aggregator.run.assignments import assignments
 from aggregator.run.attempts import Reply
 from aggregator.run.backup_recovery import ShownTicket
+from aggregator.run.rules import assignments
 from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.store.participants import ParticipantRecord

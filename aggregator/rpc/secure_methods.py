@@ -67,8 +67,8 @@ class SecureSumMethods:
         ref = ref_from_wire(request.ref)
 
         def check() -> None:
-            told = runner.round_sum.encoded().told
-            secure_sum.check_misfit(runner.terms, runner.run, told, misfit, self._trust.participant_key)
+            consensus = runner.round_sum.encoded().digest
+            secure_sum.check_misfit(runner.terms, runner.run, consensus, misfit, self._trust.participant_key)
 
         event = events.MisfitReported(at=self._now(), participant=who, ref=ref, misfit=misfit)
         return await self._step(runner, request, event, check)

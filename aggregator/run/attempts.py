@@ -1,9 +1,11 @@
-"""The open attempt at a round, what a step asks the runner to do, and the replies to messages. Of all runs alike."""
+"""The open attempt at a round: what a step asks the runner to do, the replies to messages, and what is wanted of
+participants. Of all runs alike."""
 
 from __future__ import annotations
 
 import hmac
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import lru_cache
 
 from aggregator.run.state import Attempt, Phase, Run, Status
@@ -60,6 +62,40 @@ ACCEPTED = Reply(Fate.ACCEPTED)
 DUPLICATE = Reply(Fate.DUPLICATE, "this message had been accepted before")
 STAMP_BYTES = 8
 OUTSIDER = Reply(Fate.REJECTED, "this participant is not in the run's cohort")
+
+
+class Kind(StrEnum):
+    """What a participant is asked to do; the values name the fields of the wire's `Assignment`."""
+
+    RUN_PROPOSED = "run_proposed"
+    ROUND_OPENED = "round_opened"
+    RUN_KEY_WANTED = "run_key_wanted"
+    ROSTER_CLOSED = "roster_closed"
+    GROUP_SHARES_RELAYED = "group_shares_relayed"
+    STANDBY = "standby"
+    RUN_FINISHED = "run_finished"
+    EXPORT_WANTED = "export_wanted"
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One assignment, not yet encoded. `reason` says why a participant stands by."""
+
+    key: str
+    kind: Kind
+    reason: str = ""
+
+
+def standby(attempt: Attempt, reason: str) -> Assignment:
+    """The participant has nothing to do, and this is why."""
+    ref = attempt.ref
+    return Assignment(f"{ref.run_id}/{ref.round}.{ref.attempt}/standby", Kind.STANDBY, reason)
+
+
+def round_opened(attempt: Attempt) -> Assignment:
+    """The open attempt waits for the participant's update."""
+    ref = attempt.ref
+    return Assignment(f"{ref.run_id}/{ref.round}.{ref.attempt}/opened", Kind.ROUND_OPENED)
 
 
 def open_attempt(

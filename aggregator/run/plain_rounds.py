@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from aggregator.run import backup_recovery, events
-from aggregator.run.assignments import Assignment, round_opened
 from aggregator.run.attempts import (
     ACCEPTED,
     DUPLICATE,
     Accumulate,
+    Assignment,
     Discard,
     Reply,
     Step,
@@ -21,6 +21,7 @@ from aggregator.run.attempts import (
     is_current,
     open_attempt,
     out_of_turn,
+    round_opened,
 )
 from aggregator.run.state import Attempt, Phase, Run, Status, StoredComplaint, ended, paused, refusals_told
 from dcfpca.run_references import AttemptRef

@@ -14,15 +14,19 @@ from aggregator.run.attempts import (
     ACCEPTED,
     DUPLICATE,
     OUTSIDER,
+    Assignment,
     Discard,
+    Kind,
     RenumberConsensus,
     Step,
     is_current,
+    standby,
     why_not_finished,
 )
 from aggregator.run.plain_rounds import PlainRounds
 from aggregator.run.secure_rounds import SecureRounds
 from aggregator.run.state import Phase, Run, Status, StoredComplaint, ended, with_complaint
+from dcfpca.spec import RunSpec
 from dcfpca.terms import Terms
 
 RoundRules = SecureRounds | PlainRounds
@@ -98,6 +102,38 @@ def deadline(rules: RoundRules, run: Run) -> float | None:
 def awaited(rules: RoundRules, run: Run) -> tuple[str, ...]:
     """Whose answer the run waits for now; nobody unless it is running."""
     return rules.awaited(run) if run.status is Status.RUNNING else ()
+
+
+def assignments(rules: RoundRules, run: Run, participant: str) -> list[Assignment]:
+    """Everything that is wanted of this participant in this run, in the order to do it: a function of the run's state.
+
+    Level-triggered: a stream that reconnects receives the same assignments again, and a participant answers a repeat
+    with the same bytes, or not at all if its answer was acknowledged; in a secure run only what is missing is asked
+    for, and a repeat is always answered. So there is no outbox that could be lost or sent twice.
+    """
+    if run.status is Status.ENROLLING:
+        return _proposal(rules.spec, run, participant)
+    # A run that ended before it had a cohort has finished for those who had enrolled.
+    if participant not in (run.cohort or run.enrolled) or participant in run.refusals:
+        return []
+    if run.status is Status.RUNNING and run.attempt is not None:
+        return rules.wanted(run, run.attempt, participant)
+    if run.status is Status.PAUSED and run.attempt is not None:
+        return [standby(run.attempt, f"the run is paused: {run.reason}")]
+    return [Assignment(f"{run.run_id}/finished", Kind.RUN_FINISHED), *_export(run, participant)]
+
+
+def _proposal(spec: RunSpec, run: Run, participant: str) -> list[Assignment]:
+    invited = not spec.participants or participant in spec.participants
+    if not invited or participant in run.enrolled or participant in run.refusals:
+        return []
+    return [Assignment(f"{run.run_id}/proposed", Kind.RUN_PROPOSED)]
+
+
+def _export(run: Run, participant: str) -> list[Assignment]:
+    if run.export is None or run.export.is_answered_by(participant):
+        return []
+    return [Assignment(f"{run.run_id}/export/{run.export.export_id}", Kind.EXPORT_WANTED)]
 
 
 def _consensus_reached(rules: RoundRules, run: Run, event: events.ConsensusReached) -> Step:

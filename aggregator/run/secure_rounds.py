@@ -8,24 +8,38 @@ again, under larger exponents.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from aggregator.run import backup_recovery, events, waiting
-from aggregator.run.assignments import Assignment, Kind, round_opened, standby
 from aggregator.run.attempts import (
     ACCEPTED,
     DUPLICATE,
     OUTSIDER,
     Accumulate,
+    Assignment,
     Discard,
+    Kind,
     Reply,
     Step,
     Sum,
     open_attempt,
     out_of_turn,
+    round_opened,
+    standby,
     why_not_finished,
 )
-from aggregator.run.secure_sum import begin, opened, roster_of
-from aggregator.run.state import Attempt, Phase, Run, SecureSum, Status, StoredComplaint, paused, with_complaint
+from aggregator.run.secure_sum import begin, roster_of
+from aggregator.run.state import (
+    Attempt,
+    Phase,
+    Run,
+    SecureSum,
+    Status,
+    StoredComplaint,
+    opened,
+    paused,
+    with_complaint,
+)
 from dcfpca.errors import listed
 from dcfpca.run_references import AttemptRef
 from dcfpca.secagg.fixed_point import MOST_LIFTS
@@ -44,14 +58,11 @@ class SecureRounds:
 
     def __init__(self, terms: Terms) -> None:
         self.terms, self.spec = terms, terms.spec
+        self.deadline = partial(waiting.deadline, terms.spec)
 
     def begin(self, run: Run, at: float) -> Run:
         """Begin the set-up, in the attempt that will be that at round 0."""
         return open_attempt(replace(run, secure=begin(self.terms)), 0, 1, at, phase=Phase.ADVERTISING)
-
-    def deadline(self, run: Run) -> float | None:
-        """When the next member becomes late, or the patience with one ends."""
-        return waiting.deadline(self.spec, run)
 
     def receive(self, run: Run, event: events.UpdateReceived) -> Step:
         """Accept a member's update of the open attempt, which shows that its set-up is complete."""

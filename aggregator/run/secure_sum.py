@@ -10,7 +10,7 @@ from functools import lru_cache
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from aggregator.run import events
-from aggregator.run.state import Attempt, Run, SecureSum
+from aggregator.run.state import Run, SecureSum, opened, opening_of
 from dcfpca import secagg as secure
 from dcfpca.errors import BadIdentity, BadMessage
 from dcfpca.secagg import messages as contexts
@@ -27,13 +27,6 @@ def begin(terms: Terms) -> SecureSum:
     """The state in which the set-up of a run begins."""
     first = terms.method.stages[0].name
     return SecureSum(exponents=terms.blocks[first].first_exponents, stage=first)
-
-
-def opened(run: Run) -> tuple[SecureSum, Attempt]:
-    """The secure sum and the open attempt of a run that is past its enrolment and not over."""
-    assert run.secure is not None
-    assert run.attempt is not None
-    return run.secure, run.attempt
 
 
 def terms_of(spec: RunSpec, run: Run) -> secure.RunTerms:
@@ -56,16 +49,9 @@ def full_roster(fixed: SecureSum) -> secure.Roster:
     return secure.Roster(tuple(fixed.adverts[name] for name in sorted(fixed.adverts)))
 
 
-def opening_of(terms: Terms, run: Run, told: bytes) -> secure.Opening:
-    """The opening of the open round; `told` is the digest of the consensus as it is announced."""
-    bound, attempt = opened(run)
-    layout = terms.blocks[bound.stage]
-    return secure.Opening(attempt.ref.round, told, bound.previous_sum, layout, bound.exponents, bound.misfits)
-
-
-def context_of(terms: Terms, run: Run, told: bytes) -> bytes:
-    """What every update of the open attempt is masked for."""
-    opening = opening_of(terms, run, told)
+def context_of(terms: Terms, run: Run, consensus: bytes) -> bytes:
+    """What every update of the open attempt is masked for; `consensus` is its digest as it is announced."""
+    opening = opening_of(terms, run, consensus)
     return contexts.context_of(terms_of(terms.spec, run), opened(run)[0].roster, opening, len(opening.misfits))
 
 
@@ -80,9 +66,9 @@ def check_set_up(spec: RunSpec, run: Run, event: events.SetUpMessage, verify: Ve
     secure.accept_shares(bound.roster, run.cohort, event.participant, identity, event.shares)
 
 
-def check_misfit(terms: Terms, run: Run, told: bytes, misfit: secure.Misfit, verify: Verify) -> None:
+def check_misfit(terms: Terms, run: Run, consensus: bytes, misfit: secure.Misfit, verify: Verify) -> None:
     """A member signed that its update does not fit under the exponents of the open attempt."""
-    if misfit.context != context_of(terms, run, told):
+    if misfit.context != context_of(terms, run, consensus):
         raise BadMessage("the misfit is about another round, consensus or exponent than the open one")
     identity = _verified(verify, misfit.certificate, misfit.name)
     if not signed(identity, misfit.signature, misfit.statement()):

@@ -9,14 +9,18 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from pydantic import ConfigDict
 
 from dcfpca.run_references import AttemptRef
-from dcfpca.secagg import Advert, Misfit, SealedShare
+from dcfpca.secagg import Advert, Misfit, Opening, SealedShare
 from dcfpca.secagg.messages import NO_SUM
 from dcfpca.spec import RunSpec
 from dcfpca.wire.constants import ARTIFACTS
+
+if TYPE_CHECKING:
+    from dcfpca.terms import Terms
 
 MOST_COMPLAINTS = 20
 """How many a run keeps; beyond that the oldest of whoever complained most is dropped."""
@@ -177,6 +181,20 @@ class Run(Record):
         """A value that changes exactly when somebody other than the sender of a message has something new to do."""
         at = (self.attempt.ref.round, self.attempt.ref.attempt) if self.attempt else (-1, 0)
         return (self.status.value, *at, self.phase, self.export.export_id if self.export else "")
+
+
+def opened(run: Run) -> tuple[SecureSum, Attempt]:
+    """The secure sum and the open attempt of a run that is past its enrolment and not over."""
+    assert run.secure is not None
+    assert run.attempt is not None
+    return run.secure, run.attempt
+
+
+def opening_of(terms: Terms, run: Run, consensus: bytes) -> Opening:
+    """The opening of the open round of a secure run; `consensus` is its digest as it is announced."""
+    bound, attempt = opened(run)
+    layout = terms.blocks[bound.stage]
+    return Opening(attempt.ref.round, consensus, bound.previous_sum, layout, bound.exponents, bound.misfits)
 
 
 def ended(run: Run, status: Status, reason: str, at: float) -> Run:

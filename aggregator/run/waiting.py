@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from aggregator.run.secure_sum import opened
-from aggregator.run.state import Phase, Run, Status, paused
+from aggregator.run.state import Phase, Run, Status, opened, paused
 from dcfpca.spec import RunSpec
 
 

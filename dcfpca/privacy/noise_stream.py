@@ -13,15 +13,14 @@ import hmac
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from dcfpca.privacy.discrete_gaussian import Entropy
-from dcfpca.secagg.encoding import length_prefixed
+from dcfpca.secagg.encoding import canonical
 
 KEY_BYTES = 32
 
 
 def noise_entropy(key: bytes, run_id: str, round: int, consensus_sha256: bytes, answer_sha256: bytes) -> Entropy:
     """An endless stream of bits, for one step; `answer_sha256` is of the answer that the noise is added to."""
-    seed = hmac.digest(
-        key, length_prefixed("dcfpca/v1/noise", run_id, round, consensus_sha256, answer_sha256), "sha256"
-    )
+    step = canonical("noise", run_id, round, consensus_sha256, answer_sha256, label="dcfpca/v1/")
+    seed = hmac.digest(key, step, "sha256")
     cipher = Cipher(algorithms.AES256(seed), modes.CTR(bytes(16))).encryptor()
     return lambda count: cipher.update(bytes(count))

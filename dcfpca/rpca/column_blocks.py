@@ -3,7 +3,7 @@ entries where data comes in, which the methods trust afterwards."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ class ArrayColumns:
     """An m × n_i array or memory map as `Columns`. Any real dtype; blocks are handed out as float64."""
 
     array: NDArray[Any]
+    shape: tuple[int, int] = field(init=False)
 
     def __post_init__(self) -> None:
         if self.array.ndim != 2:
@@ -30,11 +31,7 @@ class ArrayColumns:
             )
         if self.array.dtype.kind not in "fiub":
             raise BadInput(f"The matrix holds {self.array.dtype}, not real numbers.", "Store it as float64 or float32.")
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(m, n_i)."""
-        return (self.array.shape[0], self.array.shape[1])
+        object.__setattr__(self, "shape", self.array.shape)
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Columns start … stop − 1; a view where the array is float64 already, else a converted copy."""
@@ -66,11 +63,10 @@ class ScaledColumns:
     columns: Columns
     centre: FloatArray
     scale: FloatArray
+    shape: tuple[int, int] = field(init=False)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(m, n_i)."""
-        return self.columns.shape
+    def __post_init__(self) -> None:
+        self.shape = self.columns.shape
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Columns start … stop − 1, centred and scaled."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -117,7 +118,7 @@ class Progress:
     rank: int = 0
     noise: float = float("nan")
     threshold: float = float("nan")
-    singular_values: FloatArray = field(default_factory=lambda: np.zeros(0))
+    singular_values: FloatArray = field(default_factory=partial(np.zeros, 0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -86,23 +85,16 @@ class Tally:
         self.members.add(masked.name)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class OpenedSum:
-    """The opened sum over the whole cohort, which is public; `digest` goes into the next opening."""
+    """The opened sum over the whole cohort, which is public. `sha256` is that of the values; `digest` names the sum
+    with its tag and context, and is what the next opening carries as `previous_sum`."""
 
-    context: bytes
     values: RingArray = field(repr=False)
     tag: int
     numbers: FloatArray = field(repr=False)
-
-    @cached_property
-    def sha256(self) -> bytes:
-        """SHA-256 of the values."""
-        return values_sha256(self.values)
-
-    def digest(self) -> bytes:
-        """The digest that the next opening carries as `previous_sum`."""
-        return sum_digest(self.context, self.sha256, self.tag)
+    sha256: bytes
+    digest: bytes
 
 
 def begin_tally(terms: RunTerms, roster: Roster, opening: Opening) -> Tally:
@@ -118,4 +110,5 @@ def open_sum(terms: RunTerms, opening: Opening, tally: Tally) -> OpenedSum:
     exponents = lifted(opening.layout, opening.exponents, len(opening.misfits), terms.precision)
     integers = from_ring(tally.values, terms.precision)
     numbers = decode(integers, opening.layout, exponents, len(terms.cohort), terms.precision)
-    return OpenedSum(tally.context, tally.values, tally.tag, numbers)
+    sha256 = values_sha256(tally.values)
+    return OpenedSum(tally.values, tally.tag, numbers, sha256, sum_digest(tally.context, sha256, tally.tag))

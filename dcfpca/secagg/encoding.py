@@ -20,9 +20,18 @@ LABEL = "dcfpca/v2/"
 DERIVED_BYTES = 32
 
 
-def canonical(purpose: str, *fields: Field) -> bytes:
-    """The bytes of a statement: the label `dcfpca/v2/<purpose>` and the fields, each after its 4-byte length."""
-    return length_prefixed(LABEL + purpose, *fields)
+def canonical(purpose: str, *fields: Field, label: str = LABEL) -> bytes:
+    """The bytes of a statement: its label, `dcfpca/v2/<purpose>` unless another is given, and the fields, each after
+    its 4-byte length."""
+    # A round makes hundreds of these at either side, hence the plain loop.
+    pieces: list[bytes] = []
+    for field in (label + purpose, *fields):
+        if isinstance(field, str):
+            field = field.encode()  # noqa: PLW2901  the field as bytes
+        elif isinstance(field, int):
+            field = field.to_bytes(8, "big", signed=True)  # noqa: PLW2901  the same
+        pieces += (len(field).to_bytes(4, "big"), field)
+    return b"".join(pieces)
 
 
 def digest(purpose: str, *fields: Field) -> bytes:
@@ -38,16 +47,3 @@ def derive(secret: bytes, purpose: str, *bound: Field) -> bytes:
 def names_field(names: Iterable[str]) -> bytes:
     """A list of names as one field."""
     return canonical("names", *names)
-
-
-def length_prefixed(*fields: Field) -> bytes:
-    """The fields, each after its 4-byte length. The first field is the label of a protocol version and a purpose."""
-    # A round makes hundreds of these at either side, hence the plain loop.
-    pieces: list[bytes] = []
-    for field in fields:
-        if isinstance(field, str):
-            field = field.encode()  # noqa: PLW2901  the field as bytes
-        elif isinstance(field, int):
-            field = field.to_bytes(8, "big", signed=True)  # noqa: PLW2901  the same
-        pieces += (len(field).to_bytes(4, "big"), field)
-    return b"".join(pieces)

@@ -57,7 +57,7 @@ class LocalWork:
         """`report` is called on the event loop with the percentage that a long local step has reached."""
         self._run_id, self._services, self._report = run_id, services, report
         self._site: Site | None = None
-        self._columns = 0  # how many columns that site has
+        self._columns = self._reads = 0  # how many columns that site has, and how many it reads in a round
         self._failed: Site | None = None  # the site that the last piece of work failed at
         self._saved: LocalStep | None = None
         self._lock = asyncio.Lock()
@@ -170,7 +170,7 @@ class LocalWork:
     ) -> LocalStep:
         """Runs in a thread of the engine; the step is saved when this returns. `asked` is the announced digest."""
         round, solver, store = consensus.round, agreed.terms.method.solver, self._services.store
-        self._meter.begin(solver.reads_per_round * self._columns)
+        self._meter.begin(self._reads)
         vector = site.answer(consensus).flat()
         if not np.isfinite(vector).all():
             raise BadMessage("the local step gave numbers that are not finite")
@@ -207,6 +207,7 @@ class LocalWork:
         self._cancellation = Cancellation()
         fitted = self._services.site.fitted_columns(agreed.terms.spec)
         self._columns = fitted.shape[1]
+        self._reads = self._columns * agreed.terms.method.solver.reads_per_round
         columns = MeteredColumns(fitted, self._meter, self._cancellation)
         site = self._services.engine.site(self._method(agreed), columns)
         if (step := self._saved or self._services.store.step(self._run_id)) is not None:

@@ -14,7 +14,6 @@ from dcfpca.logs import log
 from dcfpca.method_memory import encode_memory, memory_digest
 from dcfpca.rpca.method import Consensus, Outcome
 from dcfpca.secagg.errors import Evidence, ImplausibleConsensus, SecureSumRefusal, SiteFailure, WrongConsensus, WrongSum
-from dcfpca.secagg.messages import members_in_turn, unforeseen_draw
 from dcfpca.wire.tensors import DigestedBytes, message_bytes, message_from
 from participant import wire_codec
 from participant.contract import Contract
@@ -75,12 +74,14 @@ class SumCheck:
 
     def __init__(self, services: SiteServices, agreed: Contract, run: SecureRun, session: Session, round: int) -> None:
         self._services, self._terms, self._run = services, agreed.terms, run
-        self._opened, self._round, self._name = session.opened, round, agreed.name
+        self._opened = session.opened
         before = run.seen(session.step)
         # A sum is checked where its round is the last that this site answered: of another it could not tell the tag.
         comes_before = before is not None and before.round == run.side.state.round and before.round < round
         self._before = before if comes_before else None
-        self._due = self._before is not None and self._is_due(self._before)
+        self._due = self._before is not None and wants_verification(
+            services.site.facts.policy, self._terms.update_bytes(self._before.stage), run.side, round
+        )
         self._expected: Consensus | None = None
 
     async def consensus_bytes(self) -> bytes | None:
@@ -116,12 +117,6 @@ class SumCheck:
             lambda: following(terms, side, before, shown, opened.announced, known)
         )
         return self._expected
-
-    def _is_due(self, before: Consensus) -> bool:
-        turn = self._name in members_in_turn(self._run.cohort, self._round)
-        draw = unforeseen_draw(self._run.side.state.roots, self._round)
-        size = self._terms.update_bytes(before.stage)
-        return wants_verification(self._services.site.facts.policy, size, draw, turn=turn)
 
     async def _shown(self, before: Consensus, opened: Opened) -> ShownSum:
         size = self._terms.update_bytes(before.stage)

@@ -59,7 +59,8 @@ class RunDriver:
             other_data = store.has_other_data(run_id, site.pinned_digest)
             self.session.handle(events.Restored(row.cohort, store.key_slots(run_id), other_data))
         self._unsaved = False  # the session knows what is not saved, so nothing it says may leave
-        self._tasks = NamedTasks(run_id, services.store.note, lambda: over(self) if self.is_over else None)
+        self._over = over
+        self._tasks = NamedTasks(run_id, services.store.note, self._idle)
         self._local = LocalWork(run_id, services, self._report)
 
     def restore(self, row: RunRow) -> None:
@@ -101,6 +102,10 @@ class RunDriver:
     def is_over(self) -> bool:
         """Whether nothing is left to do; the driver may then be dropped, and made again from what is saved."""
         return self.session.finished and not self._tasks
+
+    def _idle(self) -> None:
+        if self.session.finished:
+            self._over(self)
 
     async def until_finished(self) -> None:
         """Return once results are written, if that is under way."""
@@ -149,6 +154,10 @@ class RunDriver:
     def _agreed(self) -> Contract:
         assert self.session.terms is not None
         return Contract(self.run_id, self._services.site.name, self.session.terms)
+
+    @cached_property
+    def _step_flops(self) -> float:
+        return self._agreed.terms.method.solver.step_flops(self._services.site.facts.columns)
 
     async def _respond(self, consent: Consent) -> None:
         """Sign and send the answer to the proposal."""
@@ -216,8 +225,8 @@ class RunDriver:
                 self._tasks.start(RETRY, self._retry)
         else:
             if event.step is not known:  # a later attempt at the round sends the update of the earlier
-                seconds, columns = time.monotonic() - started, services.site.facts.columns
-                services.telemetry.step(self._agreed.terms.method.solver.step_flops(columns), action.round, seconds)
+                seconds = time.monotonic() - started
+                services.telemetry.step(self._step_flops, action.round, seconds)
                 log("step_computed", level="debug", run=self.run_id, round=action.round, seconds=seconds)
         # The session may ask for the next step at once, and it has the same name.
         self._tasks.release(COMPUTE)

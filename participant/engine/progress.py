@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from threading import Event, Lock
+from threading import Lock
 
 from dcfpca.errors import DcfpcaError
 from dcfpca.rpca.method import Columns, FloatArray
@@ -26,15 +26,15 @@ class Cancellation:
     """A flag that one thread sets, once, and the computing threads check."""
 
     def __init__(self) -> None:
-        self._event = Event()
+        self.is_cancelled = False
 
     def cancel(self) -> None:
         """Cancel the work; may be called from any thread and more than once."""
-        self._event.set()
+        self.is_cancelled = True
 
     def check(self) -> None:
         """Raise WorkCancelled once the work is cancelled."""
-        if self._event.is_set():
+        if self.is_cancelled:
             raise WorkCancelled("the local work was cancelled")
 
 
@@ -69,15 +69,15 @@ class MeteredColumns:
     columns: Columns
     meter: ProgressMeter | None = None
     cancellation: Cancellation = field(default_factory=Cancellation)
+    shape: tuple[int, int] = field(init=False)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(m, n_i)."""
-        return self.columns.shape
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", self.columns.shape)
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Columns start … stop − 1."""
-        self.cancellation.check()
+        if self.cancellation.is_cancelled:
+            self.cancellation.check()
         if self.meter is not None:
             self.meter.advance(stop - start)
         return self.columns.read(start, stop)

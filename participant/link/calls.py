@@ -242,7 +242,10 @@ class Link:
             size, waits = len(payload), cohort > self._turns_above
             whole = size <= self._whole_bytes and not waits and fits_one_message(size, cohort)
             if whole and (first or size <= CHUNK_BYTES):
-                return await self._submit_whole(header, payload)
+                send: Any = self._channel.unary_unary(_SUBMIT_WHOLE, None, types.Receipt.FromString)
+                timeout = CALL_SECONDS if size <= CHUNK_BYTES else STREAM_SECONDS
+                taken: types.Receipt = await send(whole_update(header, payload), timeout=timeout)
+                return taken
             offset = 0 if first else (await self._stub.ResumeUpload(header, timeout=CALL_SECONDS)).offset
 
             async def parts() -> AsyncIterator[bytes]:
@@ -259,12 +262,6 @@ class Link:
             return receipt
 
         return await self._retried(once)
-
-    async def _submit_whole(self, header: pb.UpdateHeader, payload: Buffer) -> types.Receipt:
-        call: Any = self._channel.unary_unary(_SUBMIT_WHOLE, None, types.Receipt.FromString)
-        timeout = CALL_SECONDS if len(payload) <= CHUNK_BYTES else STREAM_SECONDS
-        receipt: types.Receipt = await call(whole_update(header, payload), timeout=timeout)
-        return receipt
 
     async def export(self, header: pb.ExportHeader, path: Path) -> types.Receipt:
         """Send one file of the reconstruction."""

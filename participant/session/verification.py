@@ -19,7 +19,14 @@ from dcfpca.rpca.stage_checks import TOLERANCE
 from dcfpca.secagg import SecureSite
 from dcfpca.secagg.errors import ChangedExponent, Evidence, ImpossibleSum, WrongConsensus, WrongSum
 from dcfpca.secagg.fixed_point import dtype_of, lifted, next_exponents
-from dcfpca.secagg.messages import context_of, opening_digest, sum_digest, values_sha256
+from dcfpca.secagg.messages import (
+    context_of,
+    members_in_turn,
+    opening_digest,
+    sum_digest,
+    unforeseen_draw,
+    values_sha256,
+)
 from dcfpca.terms import Terms
 from dcfpca.wire.constants import SMALL_SUM
 from dcfpca.wire.tensors import digested, message_bytes
@@ -30,11 +37,13 @@ SAMPLED = 128
 """With `verify = "sampled"`, a site checks a large sum in one of this many rounds, unpredictably, and in its turns."""
 
 
-def wants_verification(policy: SitePolicy, sum_bytes: int, draw: int, *, turn: bool) -> bool:
-    """Whether the site checks a sum of this size; `draw` is a random number that only the site knows."""
-    if policy.verify == "sampled":
-        return sum_bytes <= SMALL_SUM or turn or draw % SAMPLED == 0
-    return policy.verify == "always"
+def wants_verification(policy: SitePolicy, sum_bytes: int, side: SecureSite, round: int) -> bool:
+    """Whether the site checks the sum from which this round follows, if it has this size: every small one, and a large
+    one in its turns and by a draw that only the site knows."""
+    if policy.verify != "sampled" or sum_bytes <= SMALL_SUM:
+        return policy.verify != "never"
+    drawn = unforeseen_draw(side.state.roots, round) % SAMPLED == 0
+    return drawn or side.name in members_in_turn(side.terms.cohort, round)
 
 
 def following(
@@ -130,16 +139,14 @@ def verified_numbers(
     total_sha256 = values_sha256(total)
     found = sum_digest(context, total_sha256, shown.tag)
     announced = announced or found
-    proof = _evidence(side, before, announced, found)
+    wrong = ""
     if total.size != layout.size:
-        sentence = f"the sum that is shown for round {before.round} has {total.size} numbers, not {layout.size}"
-        raise WrongSum(sentence, evidence=proof)
-    if found != announced:
-        raise WrongSum(
-            f"the sum that is shown for round {before.round} ({found.hex()[:16]}) is not the one whose digest was"
-            f" announced ({announced.hex()[:16]})",
-            evidence=proof,
-        )
+        wrong = f"has {total.size} numbers, not {layout.size}"
+    elif found != announced:
+        wrong = f"({found.hex()[:16]}) is not the one whose digest was announced ({announced.hex()[:16]})"
+    if wrong:
+        sentence = f"the sum that is shown for round {before.round} {wrong}"
+        raise WrongSum(sentence, evidence=_evidence(side, before, announced, found))
     try:
         return side.verify_sum(opening, total, shown.tag)
     except WrongSum as error:

@@ -14,11 +14,9 @@ from numpy.typing import NDArray
 
 from aggregator.rpc.assignment_messages import encoded, stage_facts
 from aggregator.run import events, secure_sum
-from aggregator.run.assignments import assignments
 from aggregator.run.attempts import Discard, Reply, Sum
-from aggregator.run.rules import rules_of, step
-from aggregator.run.secure_sum import opening_of
-from aggregator.run.state import Run, Status
+from aggregator.run.rules import assignments, rules_of, step
+from aggregator.run.state import Run, Status, opening_of
 from aggregator.store.codec import dump_event, load_event
 from aggregator.sums import OpenedRound, encoded_consensus, sums_of
 from dcfpca.rpca.column_blocks import ArrayColumns
@@ -167,7 +165,7 @@ class World:
             values += np.frombuffer(self.held[ref, name], "<u8")
         told = encoded_consensus(TERMS.down(self.consensus.stage), self.consensus)
         opened = sums_of(TERMS).open(self.run, told, values)
-        self._check(opening_of(TERMS, self.run, told.told), opened)
+        self._check(opening_of(TERMS, self.run, told.digest), opened)
         after = opened.consensus
         outcome = after.outcome.value if after.outcome else ""
         self.summed.append(ref.round)

@@ -104,7 +104,7 @@ class FixedCohortPlay(PlayedRun):
         """The round that is due, bound to the sum before, with another consensus if one is given."""
         announced, opened = consensus or self.consensus, super().announcement(consensus, attempt)
         before = self.sums.get(announced.round - 1)
-        opened.previous_sum = before.digest() if before else NO_SUM
+        opened.previous_sum = before.digest if before else NO_SUM
         opened.exponents.extend(self.exponents(announced))
         opened.memory_sha256 = memory_digest(encode_memory(announced.memory))
         return opened

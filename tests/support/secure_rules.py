@@ -7,8 +7,8 @@ from typing import Any
 
 from aggregator.run import events, secure_sum
 from aggregator.run.attempts import Reply
-from aggregator.run.secure_sum import context_of, full_roster, opening_of, terms_of
-from aggregator.run.state import Attempt, SecureSum
+from aggregator.run.secure_sum import context_of, full_roster, terms_of
+from aggregator.run.state import Attempt, SecureSum, opening_of
 from aggregator.sums import encoded_consensus
 from dcfpca.secagg import Misfit, SecureSite, shares_for
 from dcfpca.secagg.messages import NO_SUM
@@ -24,7 +24,7 @@ class WaitingRun(Machine):
         super().__init__(spec_of(aggregation="secure", **keys))
         self.run = replace(self.run, spec_sha256=self.spec.digest())
         self.sides: dict[str, SecureSite] = {}
-        self.digest = encoded_consensus(self.terms.method.stages[0].down, self.terms.method.begin()).told
+        self.digest = encoded_consensus(self.terms.method.stages[0].down, self.terms.method.begin()).digest
         self.enrol(*NAMES)
 
     @property

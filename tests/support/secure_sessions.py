@@ -167,7 +167,7 @@ class WaitingCohort:
         sums = TensorMessage.unflatten(self.method.stage(self.consensus.stage).up, total.numbers)
         self.consensus = self.method.advance(self.consensus, Total(sums, len(NAMES)))
         self._next_exponents(opening.layout, total.numbers)
-        self.previous, self.misfits = total.digest(), ()
+        self.previous, self.misfits = total.digest, ()
         return total.numbers
 
     def _next_exponents(self, before: Any, numbers: Any) -> None:

@@ -9,10 +9,9 @@ import numpy as np
 
 from aggregator.rpc.assignment_messages import encoded, stage_facts
 from aggregator.run import events
-from aggregator.run.assignments import assignments
 from aggregator.run.attempts import Discard, RenumberConsensus, Reply, Sum, ticket_of
 from aggregator.run.backup_recovery import ShownTicket, newer_attempt, renumbered
-from aggregator.run.rules import rules_of, step
+from aggregator.run.rules import assignments, rules_of, step
 from aggregator.run.state import Phase, Run, Status
 from aggregator.store.codec import dump_event, load_event
 from aggregator.sums import EncodedConsensus, UnusableSum, encoded_consensus, sums_of

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from aggregator.run import events
-from aggregator.run.assignments import assignments
-from aggregator.run.rules import step
+from aggregator.run.rules import assignments, step
 from aggregator.run.state import Run
 from aggregator.runner import Runner
 from dcfpca.method_memory import decode_memory, memory_digest

@@ -14,9 +14,8 @@ import pytest
 from dcfpca.method_memory import encode_memory, memory_digest
 from dcfpca.rpca.method import FloatArray, Outcome, TensorMessage
 from dcfpca.rpca.subspace.round_plan import PLAN_SCALARS
-from dcfpca.secagg import Complaint, OpenedSum, check_complaint, check_evidence
+from dcfpca.secagg import Complaint, OpenedSum, begin_tally, check_complaint, check_evidence, open_sum
 from dcfpca.secagg.errors import Evidence, SwappedKey
-from dcfpca.secagg.fixed_point import block_layout, decode, from_ring, lifted
 from dcfpca.secagg.messages import opening_digest
 from dcfpca.secagg.set_up import roster_digest
 from dcfpca.v1 import rounds_pb2 as pb
@@ -41,10 +40,9 @@ def forged(run: FixedCohortPlay, opened: pb.RoundOpened, total: OpenedSum, place
     """The sum with one number changed by so many units of fixed point, and the tag that goes with the true one."""
     values = total.values.copy()
     values[place] += np.array(by, np.int64).astype(values.dtype)
-    precision, layout = run.spec.precision, block_layout(run.method.stage(opened.stage).up)
-    exponents = lifted(layout, tuple(opened.exponents), len(opened.misfits), precision)
-    numbers = decode(from_ring(values, precision), layout, exponents, len(NAMES), precision)
-    return OpenedSum(total.context, values, total.tag, numbers)
+    opening = run.opening(opened)
+    tally = begin_tally(run.terms, run.roster, opening)
+    return open_sum(run.terms, opening, replace(tally, values=values, tag=total.tag, members=set(NAMES)))
 
 
 def with_sum(run: FixedCohortPlay, opened: pb.RoundOpened) -> pb.RoundOpened:
@@ -253,7 +251,7 @@ def test_a_consensus_that_every_site_checked_before_it_answered_may_end_the_run(
 def test_a_true_consensus_under_a_later_number_is_refused(liar: LyingAggregator) -> None:
     run = begun(liar, played=2)
     later = run.announcement(at_round(run.consensus, run.consensus.round + 1))
-    later.previous_sum = run.sums[1].digest()
+    later.previous_sum = run.sums[1].digest
     watch, after = Watch(run), run.open(later)
     for name in NAMES:
         watch.refusal(name)

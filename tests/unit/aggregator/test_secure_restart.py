@@ -12,8 +12,8 @@ import pytest
 
 from aggregator.run import events
 from aggregator.run.rules import awaited
-from aggregator.run.secure_sum import full_roster, opening_of, terms_of
-from aggregator.run.state import Run
+from aggregator.run.secure_sum import full_roster, terms_of
+from aggregator.run.state import Run, opening_of
 from aggregator.runner import Runner
 from aggregator.store import run_rows
 from aggregator.store.audit import Signer
@@ -104,7 +104,7 @@ class Members:
         return sums
 
     def opening(self, made: Runner) -> Opening:
-        return opening_of(made.terms, made.run, made.round_sum.encoded().told)
+        return opening_of(made.terms, made.run, made.round_sum.encoded().digest)
 
     async def send(self, made: Runner, *names: str) -> list[Fate]:
         """The updates of these members; the last of all waits for the sum."""

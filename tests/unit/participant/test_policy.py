@@ -10,6 +10,7 @@ import pytest
 from dcfpca.rpca.gradient.settings import GradientSettings
 from dcfpca.rpca.subspace.settings import SubspaceSettings
 from dcfpca.secagg import PastRun
+from dcfpca.secagg.messages import members_in_turn, unforeseen_draw
 from dcfpca.spec import RunSpec
 from dcfpca.wire.constants import SMALL_SUM
 from participant.policy import (
@@ -23,6 +24,7 @@ from participant.policy import (
 from participant.review import TUNABLES, check_cohort, review
 from participant.session.verification import SAMPLED, wants_verification
 from tests.support.columns import column_set
+from tests.support.secure_relay import Relay, terms_of
 
 
 def spec(**changes: Any) -> RunSpec:
@@ -305,14 +307,18 @@ def test_a_cohort_is_compared_with_those_of_runs_that_had_any_of_the_columns() -
 
 
 def test_small_sums_are_always_verified_and_large_ones_in_turn_or_at_random_unless_the_policy_says_otherwise() -> None:
-    def drawn(verify: Literal["always", "sampled", "never"], size: int, *, turn: bool = False) -> int:
-        return sum(wants_verification(SitePolicy(verify=verify), size, draw, turn=turn) for draw in range(256))
+    relay, rounds = Relay(terms_of(9)).set_up(), set(range(1024))
+    side = relay.sides[relay.terms.cohort[0]]
 
-    assert drawn("sampled", SMALL_SUM) == 256
-    assert drawn("sampled", SMALL_SUM + 1, turn=True) == 256
-    assert drawn("sampled", SMALL_SUM + 1) == 256 // SAMPLED
-    assert drawn("always", SMALL_SUM + 1) == 256
-    assert drawn("never", 8, turn=True) == 0
+    def checked(verify: Literal["always", "sampled", "never"], size: int) -> set[int]:
+        return {round for round in rounds if wants_verification(SitePolicy(verify=verify), size, side, round)}
+
+    turns = {round for round in rounds if side.name in members_in_turn(side.terms.cohort, round)}
+    drawn = {round for round in rounds if unforeseen_draw(side.state.roots, round) % SAMPLED == 0}
+    assert drawn - turns
+    assert checked("sampled", SMALL_SUM + 1) == turns | drawn < rounds
+    assert checked("sampled", SMALL_SUM) == checked("always", SMALL_SUM + 1) == rounds
+    assert checked("never", 8) == set()
 
 
 def test_counts_are_merged_as_the_site_says_neither_more_nor_less() -> None:

@@ -51,7 +51,7 @@ def test_several_rounds_with_the_sum_before_bound_into_each_open() -> None:
     for round in (0, 1, 2, 5):
         updates = random_updates(terms.cohort, seed=round)
         opened = relay.opened(opening_of(round, b"U", previous_sum=before), updates)
-        before = opened.digest()
+        before = opened.digest
         assert np.allclose(opened.numbers, sum(updates.values()), atol=1e-11)
 
 

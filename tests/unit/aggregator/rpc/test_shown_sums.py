@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aggregator.rpc.assignment_messages import StageFacts, encoded, stage_facts
-from aggregator.run.assignments import assignments
+from aggregator.run.rules import assignments
 from aggregator.store.run_rows import StoredSum
 from aggregator.sums import encoded_consensus, sums_of
 from dcfpca.methods import method_of

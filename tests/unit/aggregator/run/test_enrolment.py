@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from aggregator.run import events
-from aggregator.run.assignments import Kind, assignments
-from aggregator.run.attempts import Discard, Sum
+from aggregator.run.attempts import Discard, Kind, Sum
 from aggregator.run.enrolment import away_members
-from aggregator.run.rules import awaited, deadline
+from aggregator.run.rules import assignments, awaited, deadline
 from aggregator.run.state import Run
 from dcfpca.run_references import AttemptRef
 from dcfpca.secagg import PastRun

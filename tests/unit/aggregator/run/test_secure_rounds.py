@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from aggregator.run import events, waiting
-from aggregator.run.assignments import Kind, assignments
-from aggregator.run.attempts import Accumulate, Discard, Reply, Sum, why_not_finished
-from aggregator.run.rules import awaited, deadline
+from aggregator.run.attempts import Accumulate, Discard, Kind, Reply, Sum, why_not_finished
+from aggregator.run.rules import assignments, awaited, deadline
 from aggregator.run.secure_sum import check_misfit
 from aggregator.run.state import Status
 from aggregator.runner import needs_checkpoint
