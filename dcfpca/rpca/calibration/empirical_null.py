@@ -28,6 +28,7 @@ CENTRAL = 5.0  # sizes beyond are counted, but not told apart: errors lie there
 BROAD = (2.0, 100.0)  # sizes of wrong entries, evenly over the logarithm
 LOCAL = 0.2
 LEAST_CUT, MOST_CUT = 3.5, 40.0
+CUTS = np.geomspace(LEAST_CUT, MOST_CUT, 500)
 EFFECTIVE = 20_000.0  # entries that the mixture is fitted to at most: it is a model, and entries of a sample depend
 FREEDOM = 1.5 + np.geomspace(0.5, 500.0, 31)
 TYPICAL_FREEDOM, FREEDOM_SPREAD = 30.0, 1.0  # of the prior, over the logarithm
@@ -88,42 +89,66 @@ class Null:
 
 
 def fit_null(counts: FloatArray, local: float = LOCAL) -> Null:
-    """The mixture most probable by these pooled counts; flagged is where less than `local` of it is ordinary."""
-    upper = np.concatenate([SIZE_BINS.edges, [np.inf]])
-    last = int(np.searchsorted(upper, CENTRAL))
-    merged = np.append(counts[:last], counts[last:].sum())
-    likely = np.tensordot(_log_shares(), merged * min(1.0, EFFECTIVE / max(float(merged.sum()), 1.0)), axes=(3, 0))
+    """The mixture by these pooled counts; flagged is where less than `local` of it is ordinary.
+
+    The cut is that of the mixture averaged over all that the counts leave possible, so that it moves little with them,
+    and a tail that might be heavier than the most probable one counts.
+    """
+    likely = np.tensordot(_grid(), _central(counts), axes=(3, 0))
     likely -= 0.5 * ((np.log(FREEDOM - 1.5) - np.log(TYPICAL_FREEDOM)) / FREEDOM_SPREAD)[:, None, None] ** 2
     odds = np.log(WRONG / (1.0 - WRONG))
     likely -= 0.5 * ((odds - TYPICAL_WRONG) / WRONG_SPREAD) ** 2
-    i, j, k = np.unravel_index(int(np.argmax(likely)), likely.shape)
-    freedom, unit, wrong = float(FREEDOM[i]), float(UNIT[j]), float(WRONG[k])
-    return Null(freedom, unit, wrong, _cut(freedom, unit, wrong, local))
+    weight = np.exp(likely - likely.max())
+    weight /= weight.sum()
+    freedom = float(np.exp(weight.sum(axis=(1, 2)) @ np.log(FREEDOM)))
+    unit, wrong = float(weight.sum(axis=(0, 2)) @ UNIT), float(weight.sum(axis=(0, 1)) @ WRONG)
+    return Null(freedom, unit, wrong, _cut(weight, wrong, local))
 
 
-def _cut(freedom: float, unit: float, wrong: float, local: float) -> float:
-    """The least size from which on the ordinary part of the density is below `local`."""
-    sizes = np.geomspace(LEAST_CUT, MOST_CUT, 1000)
-    t = sizes / unit
-    log_density = (
-        scipy.special.gammaln(0.5 * (freedom + 1.0)) - scipy.special.gammaln(0.5 * freedom)
-        - 0.5 * np.log(np.pi * freedom) - 0.5 * (freedom + 1.0) * np.log1p(t**2 / freedom)
-    )  # fmt: skip
-    ordinary = (1.0 - wrong) * 2.0 * np.exp(log_density) / unit
-    broad = wrong / (sizes * np.log(BROAD[1] / BROAD[0]))
+def evidence_against(null: Null, counts: FloatArray) -> float:
+    """By how much the best mixture makes these counts more likely than this null does, as a logarithm."""
+    central = _central(counts)
+    shares = _log_shares(np.array([null.freedom]), np.array([null.unit]), np.array([null.wrong]))
+    return float(np.tensordot(_grid(), central, axes=(3, 0)).max() - shares[0, 0, 0] @ central)
+
+
+def _central(counts: FloatArray) -> FloatArray:
+    """Counts of the central bins and of all beyond, as many as the mixture is fitted to."""
+    last = int(np.searchsorted(SIZE_BINS.edges, CENTRAL))
+    merged = np.append(counts[:last], counts[last:].sum())
+    return np.asarray(merged * min(1.0, EFFECTIVE / max(float(merged.sum()), 1.0)))
+
+
+def _cut(weight: FloatArray, wrong: float, local: float) -> float:
+    """The least size from which on the ordinary part of the averaged density is below `local`."""
+    ordinary = np.tensordot(weight @ (1.0 - WRONG), _densities(), axes=2)
+    broad = wrong / (CUTS * np.log(BROAD[1] / BROAD[0]))
     low = np.flatnonzero(ordinary <= local * (ordinary + broad))
-    return float(sizes[low[0]]) if low.size else MOST_CUT
+    return float(CUTS[low[0]]) if low.size else MOST_CUT
 
 
 @lru_cache(maxsize=1)
-def _log_shares() -> FloatArray:
+def _densities() -> FloatArray:
+    """The densities of ordinary entries at CUTS, for every freedom and unit."""
+    freedom, t = FREEDOM[:, None, None], CUTS / UNIT[:, None]
+    peak = scipy.special.gammaln(0.5 * (freedom + 1.0)) - scipy.special.gammaln(0.5 * freedom)
+    shape = -0.5 * np.log(np.pi * freedom) - 0.5 * (freedom + 1.0) * np.log1p(t**2 / freedom)
+    return np.asarray(2.0 * np.exp(peak + shape) / UNIT[:, None])
+
+
+@lru_cache(maxsize=1)
+def _grid() -> FloatArray:
+    return _log_shares(FREEDOM, UNIT, WRONG)
+
+
+def _log_shares(freedom: FloatArray, unit: FloatArray, wrong: FloatArray) -> FloatArray:
     """Logarithms of the shares of the central bins and of all beyond, for every freedom, unit and share of errors."""
     upper = np.concatenate([[0.0], SIZE_BINS.edges[SIZE_BINS.edges < CENTRAL], [np.inf]])
-    scaled = upper / UNIT[:, None]
-    inside = 1.0 - 2.0 * scipy.special.stdtr(FREEDOM[:, None, None], -scaled)
+    scaled = upper / unit[:, None]
+    inside = 1.0 - 2.0 * scipy.special.stdtr(freedom[:, None, None], -scaled)
     ordinary = np.diff(inside, axis=2)
     with np.errstate(divide="ignore"):
         place = np.log(upper / BROAD[0]) / np.log(BROAD[1] / BROAD[0])
     broad = np.diff(np.clip(place, 0.0, 1.0))
-    shares = (1.0 - WRONG)[:, None] * ordinary[:, :, None, :] + WRONG[:, None] * broad
+    shares = (1.0 - wrong)[:, None] * ordinary[:, :, None, :] + wrong[:, None] * broad
     return np.asarray(np.log(np.maximum(shares, 1e-15)))

@@ -13,26 +13,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcfpca.rpca.calibration.calibration import TWO_VALUES, Calibration
-from dcfpca.rpca.calibration.empirical_null import SIZE_BINS, Null, fit_null, pooled
+from dcfpca.rpca.calibration.empirical_null import SIZE_BINS, Null, evidence_against, fit_null, pooled
 from dcfpca.rpca.calibration.normal_scores import LEVELS, SCORES
 from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.method import Columns, FloatArray
 from dcfpca.rpca.own_view.own_model import SURE, own_model
 from dcfpca.rpca.refinement.closing_plan import ClosingPlan
 from dcfpca.rpca.refinement.hidden_entries import HiddenColumns
-from dcfpca.rpca.refinement.noise_scale import count_sizes, normal_quantile, quantile
+from dcfpca.rpca.refinement.noise_scale import count_sizes, normal_quantile
 from dcfpca.rpca.refinement.scoring import expect_entries
 from dcfpca.rpca.stage import Snapshot
 
 SAMPLE = 2000  # columns that tell a site's own figures
 MOSTLY_ONE = 0.5  # of a feature's values at the site: the deviation of its own is zero
 INNER = (LEVELS > 0.1) & (LEVELS < 0.9)  # quantiles that a pattern in a few of the columns does not move
-BETTER = 0.3  # n times the mean square by which quantiles must be nearer to the shared shape than to a line
+KNOWN: FloatArray = INNER * np.exp(-(SCORES**2)) / (LEVELS * (1.0 - LEVELS))  # how well normal samples tell a quantile
+KNOWN /= KNOWN.sum()
+WORSE = 2.0  # n times the mean square by which quantiles are nearer to a line: of one feature in 1000 by chance
+TRUSTED = 1.0  # … by which all bent features together are nearer to their shared shapes: else none is believed
 UNIT_LEVEL = 0.8
 DIFFERENT = float(np.log(1.25))  # of a unit's logarithm: less is not worth an own one
 ONE_SIDED = float(np.log(2.0))  # of the logarithm of one side's unit
 FEWEST_ENTRIES = 10
 PRIOR_ENTRIES = 500.0  # that speak for the shared null
+EVIDENCE = 8.0  # against the shared null, as a logarithm: by chance 1 in 1000 sites has as much
+NULL_FIGURES = ("freedom", "unit", "wrong", "cut")
 LEAST_TOLD = 0.2  # of the features have more than few values: else all tell the null
 TENSOR, SCALARS = "own/tensor", "own/scalars"  # of a site's own arrays
 
@@ -72,32 +77,41 @@ def own_null(known: Calibration, z: FloatArray, local: float) -> Calibration:
     """Units and null from these deviations, with the shared ones as prior."""
     one, few = np.ones(len(z)), known.of_few_values
     sides = [count_sizes(np.where(here, np.abs(z), np.nan), one, SIZE_BINS) for here in (z > 0.0, z <= 0.0)]
-    units = _own_units(sides[0] + sides[1], (known.above, known.below), few)
+    units = _own_units(z, (known.above, known.below), few)
     told = ~few if np.mean(~few) >= LEAST_TOLD else np.ones_like(few)
     counts = sum(pooled(side[told], unit[told]) for side, unit in zip(sides, units, strict=True))
     null = fit_null(np.asarray(counts) + PRIOR_ENTRIES * _shares(known.null), local)
-    return replace(
-        known, above=units[0], below=units[1], freedom=null.freedom, unit=null.unit, wrong=null.wrong, cut=null.cut
-    )
+    own = float(beyond_chance(evidence_against(known.null, np.asarray(counts)), EVIDENCE))
+    blend = {name: (1.0 - own) * getattr(known, name) + own * getattr(null, name) for name in NULL_FIGURES}
+    return replace(known, above=units[0], below=units[1], **blend)
 
 
 def own_knots(known: Calibration, M: FloatArray, few: NDArray[np.bool_]) -> FloatArray:
-    """The map to normal scores under which a site's values lie straighter: the shared one, or centre and scale alone.
+    """The map to normal scores of a site's values: the shared one, or centre and scale alone. A tail that others have,
+    or pretend to have, would compress gross errors here.
 
-    A tail that others have, or pretend to have, would compress gross errors here.
-    """
-    knots = known.knots.copy()
-    for row in np.flatnonzero(~few & (known.reach == 1.0)):
-        values = M[row, ~np.isnan(M[row])]
-        if values.size < LEVELS.size:
-            continue
-        found = np.quantile(values, LEVELS)
-        straight, bent = (_fitted(shape, found) for shape in (SCORES, known.knots[row]))
-        better = np.mean((found - straight)[INNER] ** 2) - np.mean((found - bent)[INNER] ** 2)
-        slope = (straight[-1] - straight[0]) / (SCORES[-1] - SCORES[0])
-        if better * values.size <= BETTER * slope**2:
-            knots[row] = straight
+    Where the site's features together speak for their shared shapes, one stands until its own values clearly speak
+    against it: own marginals of some features break their relations to the others. Where they do not, a shape needs
+    evidence of its own."""
+    knots, bent = known.knots.copy(), np.flatnonzero(~few & (known.reach == 1.0) & ~known.shape.straight())
+    lines = {row: _line(known.knots[row], M[row, ~np.isnan(M[row])]) for row in bent}
+    trust = float(beyond_chance(-sum(worse for _, worse in lines.values()), TRUSTED))
+    for row, (straight, worse) in lines.items():
+        own = trust * beyond_chance(worse, WORSE) + (1.0 - trust) * (1.0 - beyond_chance(-worse, WORSE))
+        knots[row] = (1.0 - own) * known.knots[row] + own * straight
     return knots
+
+
+def _line(shared: FloatArray, values: FloatArray) -> tuple[FloatArray, float]:
+    """Straight knots of these values, and by how much they lie nearer to those than to the shared ones, moved and
+    stretched: n times the mean square, in spreads."""
+    if values.size < LEVELS.size:
+        return shared, 0.0
+    found = np.quantile(values, LEVELS)
+    straight, bent = (_fitted(shape, found) for shape in (SCORES, shared))
+    slope = max(float(straight[-1] - straight[0]) / (SCORES[-1] - SCORES[0]), 1e-150)
+    worse = float(KNOWN @ (found - bent) ** 2 - KNOWN @ (found - straight) ** 2)
+    return straight, values.size * worse / slope**2
 
 
 def few_values(M: FloatArray) -> NDArray[np.bool_]:
@@ -132,23 +146,38 @@ def kept_ratio(kept: Snapshot) -> float:
 
 
 def _fitted(shape: FloatArray, found: FloatArray) -> FloatArray:
-    """The shape moved and stretched to the inner quantiles."""
-    off = shape - shape[INNER].mean()
-    slope = max(float(off[INNER] @ found[INNER]) / max(float(off[INNER] @ off[INNER]), 1e-300), 0.0)
-    return np.asarray(found[INNER].mean() + slope * off)
+    """The shape moved and stretched to the quantiles."""
+    off = shape - KNOWN @ shape
+    slope = max(float((KNOWN * off) @ found) / max(float((KNOWN * off) @ off), 1e-300), 0.0)
+    return np.asarray(KNOWN @ found + slope * off)
 
 
-def _own_units(counts: FloatArray, shared: tuple[FloatArray, FloatArray], few: NDArray[np.bool_]) -> list[FloatArray]:
-    """The shared units of both sides, multiplied by what the site's clearly differ by; a side that is far from what
-    is usual here even then, as no skew makes it, has the site's own."""
-    entries = np.maximum(counts.sum(axis=1), 1.0)
-    usual = quantile(counts, np.ones(len(counts)), UNIT_LEVEL, SIZE_BINS) / normal_quantile(UNIT_LEVEL)
-    usual = np.maximum(usual, 2.0**-SIZE_BINS.octaves)
-    above, below = (np.maximum(side, np.finfo(np.float64).tiny) for side in shared)
-    factor, known = usual / np.sqrt(above * below), ~few & (entries >= FEWEST_ENTRIES)
-    clear = np.abs(np.log(factor)) > np.maximum(DIFFERENT, SURE / np.sqrt(entries))
-    sides = [side * np.where(known & clear, factor, 1.0) for side in (above, below)]
-    return [np.where(known & (np.abs(np.log(side / usual)) > ONE_SIDED), usual, side) for side in sides]
+def _own_units(z: FloatArray, shared: tuple[FloatArray, FloatArray], few: NDArray[np.bool_]) -> list[FloatArray]:
+    """The shared units of both sides, multiplied by what the site's deviations clearly differ by; and by more on a side
+    that is far from what is usual here even then, as others may have pretended."""
+    above, below = (np.maximum(side, np.finfo(np.float64).tiny)[:, None] for side in shared)
+    sizes = np.abs(z) / np.where(z > 0.0, above, below)
+    usual, units = _own_factor(sizes, DIFFERENT, few), []
+    for unit, here in zip(shared, (z > 0.0, z <= 0.0), strict=True):
+        further = _own_factor(np.where(here, sizes / usual[:, None], np.nan), ONE_SIDED, few)
+        units.append(unit * usual * further)
+    return units
+
+
+def _own_factor(sizes: FloatArray, least: float, few: NDArray[np.bool_]) -> FloatArray:
+    """By which factor each row of sizes is larger than normal ones, as far as that is beyond chance and `least`."""
+    entries = np.count_nonzero(~np.isnan(sizes), axis=1)
+    known = np.where((few | (entries < FEWEST_ENTRIES))[:, None], normal_quantile(UNIT_LEVEL), sizes)
+    found = np.nanquantile(known, UNIT_LEVEL, axis=1) / normal_quantile(UNIT_LEVEL)
+    off = np.log(np.maximum(found, 2.0**-SIZE_BINS.octaves))
+    chance = np.maximum(least, SURE / np.sqrt(np.maximum(entries, 1)))
+    return np.asarray(np.exp(off * beyond_chance(np.abs(off), chance)))
+
+
+def beyond_chance(found: FloatArray | float, chance: FloatArray | float) -> FloatArray:
+    """How much of a difference is the site's own: nothing of what chance makes, all from twice that on, so that nothing
+    jumps between the two."""
+    return np.asarray(np.clip(found / chance - 1.0, 0.0, 1.0))
 
 
 def _shares(null: Null) -> FloatArray:

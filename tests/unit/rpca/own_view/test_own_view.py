@@ -1,0 +1,64 @@
+"""A site's own view: the shared shape, units and null stand until the site's own values clearly speak against them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from dcfpca.rpca.calibration.calibration import Calibration
+from dcfpca.rpca.calibration.empirical_null import SIZE_BINS, Null, evidence_against
+from dcfpca.rpca.calibration.normal_scores import SCORES
+from dcfpca.rpca.own_view.own_view import beyond_chance, own_knots, own_null
+from dcfpca.rpca.refinement.noise_scale import count_sizes
+
+ROWS, COLUMNS = 40, 90
+FEW = np.zeros(ROWS, dtype=bool)
+
+
+def _calibration() -> Calibration:
+    """Log-normal features, and the null of normal deviations."""
+    one = np.ones(ROWS)
+    return replace(
+        Calibration.unknown(ROWS), knots=np.tile(np.exp(SCORES), (ROWS, 1)), reach=one, above=one, below=one,
+        freedom=100.0, unit=1.0, wrong=1e-4, cut=5.0,
+    )  # fmt: skip
+
+
+def test_chance_does_not_give_a_site_a_shape_of_its_own() -> None:
+    values = np.exp(np.random.default_rng(1).normal(size=(ROWS, COLUMNS)))
+    known = _calibration()
+    assert np.mean(own_knots(known, values, FEW) != known.knots) < 0.1
+
+
+def test_a_tail_that_the_site_does_not_have_is_not_its_own() -> None:
+    values = np.random.default_rng(2).normal(size=(ROWS, COLUMNS))
+    straight = own_knots(_calibration(), values, FEW)
+    slopes = np.diff(straight, axis=1) / np.diff(SCORES)
+    assert np.mean(np.ptp(slopes, axis=1) < 0.1) > 0.9
+
+
+def test_units_and_cut_stay_shared_at_a_site_like_the_others() -> None:
+    known, z = _calibration(), np.random.default_rng(3).normal(size=(ROWS, COLUMNS))
+    mine = own_null(known, z, 0.2)
+    assert np.array_equal(mine.above, known.above)
+    assert mine.cut == known.cut
+
+
+def test_a_site_does_not_believe_a_null_that_others_inflated() -> None:
+    z = np.random.default_rng(4).normal(size=(ROWS, COLUMNS))
+    told = replace(_calibration(), above=np.full(ROWS, 10.0), below=np.full(ROWS, 10.0), freedom=2.5, cut=40.0)
+    mine = own_null(told, z, 0.2)
+    assert np.abs(mine.above - 1.0).max() < 0.4
+    assert mine.cut < 8.0
+
+
+def test_evidence_against_a_null_grows_with_what_it_does_not_explain() -> None:
+    sizes = np.abs(np.random.default_rng(5).normal(size=(1, 4000)))
+    counts = count_sizes(sizes, np.ones(1), SIZE_BINS)[0]
+    found = [evidence_against(Null(freedom, 1.0, 1e-4, 5.0), counts) for freedom in (200.0, 5.0, 2.5)]
+    assert 0.0 <= found[0] < 8.0 < found[1] < found[2]
+
+
+def test_nothing_of_chance_is_own_and_all_of_twice_as_much() -> None:
+    assert beyond_chance(np.array([0.5, 1.0, 1.5, 2.0, 9.0]), 1.0).tolist() == [0.0, 0.0, 0.5, 1.0, 1.0]
