@@ -12,6 +12,7 @@ from dcfpca.config_file import FilePath, Section, read_config
 from dcfpca.wire.addresses import all_dialled, listening_or_none
 from dcfpca.wire.proxies import proxy_url
 from participant.data.data_config import DataTable
+from participant.data.rules import RulesTable
 from participant.policy import SitePolicy
 
 _UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
@@ -97,11 +98,16 @@ class Config(Section):
     aggregator: AggregatorTable
     identity: IdentityTable
     data: DataTable
+    rules: RulesTable = Field(default_factory=RulesTable)
     policy: SitePolicy = Field(default_factory=SitePolicy)
     state: DirectoryTable
     results: ResultsTable
     telemetry: TelemetryTable = Field(default_factory=TelemetryTable)
     engine: EngineTable = Field(default_factory=EngineTable)
+
+    def model_post_init(self, _: Any, /) -> None:
+        """Hand the rules to whoever reads the data."""
+        self.data.take_rules(self.rules)
 
 
 def load_config(path: Path) -> Config:

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -102,9 +103,40 @@ class Daemon:
             await prepare_loops(self._services.engine, self._site.facts.rows)
         async for assignment in connection.assignments(self._hello, self._services.egress.subscribed):
             if assignment.WhichOneof("what") == "run_proposed":
+                await self._read_changed_data()
                 await _load_accountant(assignment.run_proposed.spec)
                 await self._await_start(assignment.run_proposed.spec)
             self._deliver(assignment)
+
+    async def _read_changed_data(self) -> None:
+        """Before a run, read data that has changed since; while another run is open, which is bound to what was read,
+        refuse new ones instead. A damaged file refuses them too, until it is mended."""
+        site, config = self._site, self._config
+        if not site.source.has_changed(config.data):
+            site.facts = replace(site.facts, outdated="")
+            return
+        problem = ""
+        if busy := [row.run_id for row in self._store.runs() if row.status == "enrolled"]:
+            problem = f"the data has changed since it was read, and run {busy[0]} is not over; propose it again then"
+        else:
+            try:
+                said = site.take_data(await asyncio.to_thread(open_site, config))
+            except DcfpcaError as error:
+                problem = f"the data has changed, and cannot be read: {error}"
+            else:
+                await self._renew_waiting()
+                if said:
+                    log("data_read_again", path=config.data.origin, changed=said)
+        if problem and site.source.files is not None:
+            site.facts = replace(site.facts, outdated=problem)
+            log("data_changed", level="warning", reason=problem)
+
+    async def _renew_waiting(self) -> None:
+        """Have the runs that wait for a person judged by the data as it is now."""
+        for row in self._store.runs():
+            if row.status == "waiting" and (driver := self._drivers.pop(row.run_id, None)) is not None:
+                await driver.stop()
+                self._restore_run(row)
 
     async def _await_start(self, spec: bytes) -> None:
         """Let a run end that a proposal begins at: whether the site knows its result decides whether it asks."""
@@ -186,7 +218,10 @@ class Daemon:
             # First, so that of two people the one who declines is heard.
             for run_id, reason in self._store.approvals.declined():
                 self._driver(run_id).take(events.Declined(reason))
-            for run_id in self._store.approvals.use(time.time_ns() // 1_000_000):
+            approved = self._store.approvals.use(time.time_ns() // 1_000_000)
+            if approved:
+                await self._read_changed_data()
+            for run_id in approved:
                 log("run_approved", run=run_id)
                 self._driver(run_id).take(events.Approved())
             await asyncio.sleep(APPROVAL_SECONDS)

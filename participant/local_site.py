@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+import numpy as np
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from dcfpca import secagg
@@ -20,6 +21,7 @@ from participant.config import Config
 from participant.data.facts import DataFacts, MatrixParts, measure, without_empty_samples
 from participant.data.matrix import Matrix
 from participant.data.readers import open_matrix
+from participant.data.source_state import SourceState
 from participant.engine.progress import MeteredColumns, ProgressMeter
 from participant.peer_verifier import KeptRevocationList, PeerVerifier
 from participant.policy import SiteFacts
@@ -37,6 +39,7 @@ class LocalSite:
     facts: SiteFacts
     data: DataFacts
     column_set: secagg.ColumnSet = field(repr=False)
+    source: SourceState = field(repr=False)
     key: bytes = field(repr=False)  # never leaves: it recognises columns, and draws the entries that a run hides
     parts: MatrixParts = field(repr=False, init=False)
     _identity: tuple[Credentials, secagg.SigningIdentity] | None = field(repr=False, init=False, default=None)
@@ -44,6 +47,14 @@ class LocalSite:
     def __post_init__(self) -> None:
         self.parts = MatrixParts(self.matrix, self.data.missing > 0)
         self.facts = replace(self.facts, used_columns=self.used_columns)
+
+    def take_data(self, other: LocalSite) -> str:
+        """Go on with data that was read anew; returns in one line what differs, empty if nothing does."""
+        said = _difference(self, other)
+        self.matrix, self.data, self.column_set, self.source = other.matrix, other.data, other.column_set, other.source
+        self.facts = other.facts
+        self.__post_init__()
+        return said
 
     def used_columns(self, spec: RunSpec) -> int:
         """How many columns enter the sums of a run with this spec."""
@@ -114,6 +125,16 @@ class LocalSite:
         self.peer_verifier.renew(credentials)
 
 
+def _difference(old: LocalSite, new: LocalSite) -> str:
+    kept, said = int(np.isin(new.column_set.contents, old.column_set.contents).sum()), []
+    if old.matrix.features != new.matrix.features or old.data.rows != new.data.rows:
+        said.append(f"{new.data.rows} features instead of {old.data.rows}, or other names")
+    gone, added = max(old.data.columns - kept, 0), max(new.data.columns - kept, 0)
+    if gone or added:
+        said.append(f"samples gone or changed: {gone}, new or changed: {added}")
+    return "; ".join(said)
+
+
 def open_site(config: Config, *, make_key: bool = True) -> LocalSite:
     """Load and check everything that the configuration names; raises DcfpcaError at the first thing that is wrong.
 
@@ -124,6 +145,7 @@ def open_site(config: Config, *, make_key: bool = True) -> LocalSite:
         identity.ca, identity.cert, identity.key, now=datetime.now(UTC), role=Role.PARTICIPANT
     )
     peer_verifier = PeerVerifier(credentials, identity.crl, KeptRevocationList.in_state(config.state.dir))
+    source = SourceState.of(config.data)  # before it is read: what changes meanwhile is read again
     matrix = open_matrix(config.data, config.state.dir / "spool", config.engine.memory_limit)
     meter = ProgressMeter(lambda percent: log("data_checked", path=config.data.origin, percent=percent))
     meter.begin(matrix.columns.shape[1])
@@ -144,4 +166,4 @@ def open_site(config: Config, *, make_key: bool = True) -> LocalSite:
         column_set=columns,
         id_at=matrix.id_at,
     )
-    return LocalSite(credentials, peer_verifier, matrix, facts, data, columns, key)
+    return LocalSite(credentials, peer_verifier, matrix, facts, data, columns, source, key)

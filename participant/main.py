@@ -285,7 +285,7 @@ def transform(
         text = build_report(of_source(settings, source), read_manifest(target), scored=target)
         write_report(report, text, force=force)
     print_json(found) if as_json else show_transform(found, target, known_decisions(settings.state.dir))
-    if found["outliers"] or found.get("flagged_samples"):
+    if found["outliers"] or found.get("flagged_samples") or found["broken_rules"]:
         raise typer.Exit(FOUND)
 
 

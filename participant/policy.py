@@ -110,6 +110,8 @@ class SiteFacts:
     column_set: ColumnSet | None = field(default=None, repr=False)
     id_at: Callable[[int], str] = field(default=str, repr=False)
     """The id of a column, which never leaves the site."""
+    outdated: str = ""
+    """Why the data that was read is not the data that is there; empty where it is."""
 
 
 ABOUT_DATA = "the data of this site does not allow this run by its policy; its own log says why"

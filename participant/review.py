@@ -116,7 +116,7 @@ def _schema_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
 
 
 def _data_reasons(spec: RunSpec, site: SiteFacts) -> list[str]:
-    reasons = []
+    reasons = [site.outdated] if site.outdated else []
     if site.has_missing and not spec.missing:
         reasons.append("the local matrix has missing values (NaN), and the spec does not allow them")
     if site.has_missing and not site.allows_missing:

@@ -14,6 +14,7 @@ from dcfpca.spec import RunSpec, parse_spec, read_spec_file
 from dcfpca.text.console import Json, add_row, result, show, table
 from participant.config import Config
 from participant.data.facts import KIND_TEXTS, FeatureProfile, orientation_doubt, profile_features
+from participant.data.rules import RulesTable, proposed_rules
 from participant.local_site import LocalSite
 from participant.policy import COLUMNS_PER_RANK, Accept, Refuse, SitePolicy
 from participant.privacy_account import without_privacy
@@ -104,7 +105,12 @@ def show_site(config: Config, site: LocalSite, budget: BudgetView, of_spec: Sequ
         result(f"data         {note}")
     for remark in (*remarks(config, site), *budget_remarks(config, site, budget), *of_spec):
         result(f"this site    {remark}")
-    show_features(list(profile_features(site.matrix)))
+    profiles = list(profile_features(site.matrix))
+    show_features(profiles)
+    if config.rules == RulesTable() and (lines := proposed_rules(profiles)):
+        result("\nrules that this data suggests, to paste into the configuration and correct:\n")
+        for line in lines:
+            result(line)
 
 
 MOST_LISTED = 60

@@ -23,10 +23,17 @@ from participant.config import Config
 from participant.data.facts import measure, without_empty_samples
 from participant.data.matrix import select_features
 from participant.data.readers import open_matrix
+from participant.data.rules import breaches
 from participant.findings.decisions import Decision, Place
 from participant.findings.explained import explain_flags
 from participant.results.block_files import write_blocks
-from participant.results.flag_tables import FlaggedResult, significant, tables_entry, write_flag_tables
+from participant.results.flag_tables import (
+    FlaggedResult,
+    significant,
+    tables_entry,
+    write_flag_tables,
+    write_rule_table,
+)
 from participant.results.manifest import MANIFEST, write_manifest
 from participant.results.reading import load_features, load_model, load_scaling, load_spec
 from participant.results.scoring_model import ScoringModel, load_scoring_model
@@ -70,6 +77,9 @@ def transform(config: Config, run_id: str, source: Path, out: Path) -> dict[str,
             found = _scored(target, judge, columns, ids, used.features, spec.flag_rate)
         else:
             found = _projected(target, U, ScaledColumns(columns, *load_scaling(results, run_id, rows)))
+        broken = list(breaches(columns, used.features, used.rules))
+        write_rule_table(target, broken, ids)
+        found["broken_rules"] = len(broken)
         report = {"run": run_id, "rank": U.shape[1], "columns": count, **found, "directory": str(out)}
         about = {"columns": count, "site_orientation": orientation, "scored": source.name}
         _write_manifest(target, results / run_id, {**about, "verdict": {"sentence": _sentence(report)}})
@@ -144,4 +154,5 @@ def _sentence(report: Mapping[str, Any]) -> str:
     if "threshold" in report:
         return f"{judged}: {report['outliers']} entries are outliers beyond {report['threshold']:.3g}."
     rate = f"at a false discovery rate of {100 * report['flag_rate']:g} %"
-    return f"{judged}: {report['outliers']} entries and {report['flagged_samples']} samples are flagged {rate}."
+    said = f"{judged}: {report['outliers']} entries and {report['flagged_samples']} samples are flagged {rate}"
+    return f"{said}; {report['broken_rules']} values break a rule." if report["broken_rules"] else f"{said}."

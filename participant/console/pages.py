@@ -151,7 +151,7 @@ def _finding(one: Finding, place: int, asked: Mapping[str, str], visit: Visit) -
     figures = "" if math.isnan(one.observed) else f": {one.observed:.6g}"
     figures += "" if math.isnan(one.expected) else f", expected {one.expected:.3g}"
     what = f"<b>{escape(one.feature)}</b>{figures}" if one.feature else "<b>the whole sample</b>"
-    story = f'<p class="story">{escape(one.story[:1].upper() + one.story[1:])}</p>' if one.cause else ""
+    story = f'<p class="story">{escape(one.story[:1].upper() + one.story[1:])}</p>' if one.story else ""
     done = one.decision
     decided = (
         f'<p class="decided {done.verdict}">{done.verdict}, by {escape(done.name)}, {done.at}'

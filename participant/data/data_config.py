@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from dcfpca.config_file import FilePath, Section
+from participant.data.rules import RulesTable
 
 Orientation = Literal["features-in-rows", "samples-in-rows"]
 MISSING_MARKERS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "-nan", "#N/A")
@@ -51,6 +52,17 @@ class DataTable(Section):
     )
     query: str = Field("", description="SQL whose rows are samples and whose columns are features; give an ORDER BY.")
     url: str = Field("", repr=False, description="SQLAlchemy URL of a database server; empty: DuckDB on local files.")
+
+    _rules: RulesTable = PrivateAttr(default_factory=RulesTable)
+
+    @property
+    def rules(self) -> RulesTable:
+        """`[rules]`: a table of its own in the file, but whoever reads the data reads it by these."""
+        return self._rules
+
+    def take_rules(self, rules: RulesTable) -> None:
+        """Have the data read by these rules; called while the configuration is read."""
+        self._rules = rules
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:

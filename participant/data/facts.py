@@ -19,6 +19,8 @@ from participant.data.layout import first_of_each_person
 from participant.data.matrix import Matrix, keep_samples, select_features
 
 SCAN_BYTES = 8 << 20
+CODES = (9999.0, 999.0, 99.0, 99999.0, -1.0, -9.0, -99.0, -999.0, -9999.0, 0.0)
+"""What people write for missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,11 @@ class FeatureProfile:
     mad: float
     least: float
     greatest: float
+    sentinels: tuple[float, ...] = ()
+    """Values that look like codes for missing: known ones, far beyond all others."""
+    least_but_sentinels: float = float("nan")
+    values: tuple[float, ...] = ()
+    """All of them, where there are two."""
 
     @property
     def carries_low_rank(self) -> bool:
@@ -182,10 +189,26 @@ def _profile(name: str, values: FloatArray) -> FeatureProfile:
     there = values[~np.isnan(values)]
     missing = 1 - there.size / max(values.size, 1)
     if not there.size:
-        return FeatureProfile(name, "empty", missing, *(4 * [float("nan")]))
+        return FeatureProfile(name, "empty", missing, np.nan, np.nan, np.nan, np.nan)
     median = float(np.median(there))
     mad = float(np.median(np.abs(there - median)))
-    return FeatureProfile(name, _kind(there), missing, median, mad, float(there.min()), float(there.max()))
+    kind, sentinels = _kind(there), _sentinels(there)
+    rest = there[~np.isin(there, sentinels)]
+    two = tuple(np.unique(there).tolist()) if kind == "binary" else ()
+    ends = float(there.min()), float(there.max())
+    return FeatureProfile(name, kind, missing, median, mad, *ends, sentinels, float(rest.min(initial=np.inf)), two)
+
+
+def _sentinels(there: FloatArray) -> tuple[float, ...]:
+    """Codes that people write for missing, where all other values lie together and at least their width away; a
+    negative one also where no other value is negative."""
+    codes = np.intersect1d(there, [code for code in CODES if code])
+    rest = there[~np.isin(there, codes)]
+    if not rest.size or codes.size > 2:
+        return ()
+    least, most = float(rest.min()), float(rest.max())
+    far = (codes > most + (most - least)) | (codes < least - (most - least)) | ((codes < 0) & (least >= 0))
+    return tuple(codes[far].tolist())
 
 
 def _kind(there: FloatArray) -> FeatureKind:

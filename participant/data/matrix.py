@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dcfpca.errors import BadInput, did_you_mean, listed
 from dcfpca.rpca.column_blocks import BLOCK_BYTES, ArrayColumns, block_width
 from dcfpca.rpca.method import Columns, FloatArray
+from participant.data.rules import RulesTable
 
 Indices = NDArray[np.intp]
 LACKING = -1
@@ -93,7 +94,7 @@ class Matrix:
     `persons` names the person of each sample (`[data] person_column` or `persons`); empty: every sample is another.
     `samples` are the positions of the samples in the source when some were left out. `notes` are sentences about what
     was recognised while reading. `selected`: `[data] features` and `exclude` have been applied. `samples_in_rows`: a
-    line of the source is a sample.
+    line of the source is a sample. `rules` are those of the site.
     """
 
     columns: Columns
@@ -104,6 +105,7 @@ class Matrix:
     notes: tuple[str, ...] = ()
     selected: bool = False
     samples_in_rows: bool = False
+    rules: RulesTable = field(default_factory=RulesTable)
 
     def all_ids(self) -> Iterator[str]:
         """The ids of the samples in order."""

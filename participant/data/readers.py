@@ -22,6 +22,7 @@ from participant.data.data_config import DataTable
 from participant.data.layout import Layout, RowLabels, check_ids, check_persons, choose_features, plan_layout
 from participant.data.matrix import JoinedColumns, Matrix, bounded, check_names, select_features
 from participant.data.raw_file_columns import spill
+from participant.data.rules import without_codes
 from participant.data.tables import (
     BATCH_ROWS,
     SpillSettings,
@@ -74,7 +75,7 @@ def read_matrix(table: DataTable, spool: Path | None = None, memory_limit: int =
     """Like `open_matrix`, but a format that is not read by column comes with all its features."""
     place = SpillSettings(spool, memory_limit)
     matrix = read_query(table, place) if table.query else _read_path(table, place)
-    return replace(matrix, columns=bounded(matrix.columns, memory_limit))
+    return without_codes(replace(matrix, columns=bounded(matrix.columns, memory_limit)), table.rules, table.origin)
 
 
 def _read_path(table: DataTable, place: SpillSettings) -> Matrix:

@@ -138,7 +138,7 @@ class LocalWork:
             verified=verified,
         )
         part, results = self._services.site.part(consent.spec), self._services.results
-        names = ResultNames(part.features, part.all_ids(), self._services.site.orientation)
+        names = ResultNames(part.features, part.all_ids(), self._services.site.orientation, part.rules)
         async with self._lock:
             final = await self._consensus(agreed, action.consensus, action.round, final=True)
             site = self._result_site(agreed)

@@ -17,6 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from dcfpca.rpca.method import Columns, FloatArray
+from participant.data.facts import CODES
 
 DECIMAL, UNIT, SIGN, SWAPPED, CODE, COPIED, DIGITS = "decimal", "unit", "sign", "swapped", "code", "copied", "digits"
 KINDS = (DECIMAL, UNIT, SIGN, SWAPPED, CODE, COPIED, DIGITS)
@@ -32,7 +33,6 @@ UNITS = {
     "in mmol/L instead of mg/dL, as of cholesterol": (1 / 38.67, 0.0),
 }  # fmt: skip
 """Found = factor · meant + offset."""
-CODES = (9999.0, 999.0, 99.0, 99999.0, -1.0, -9.0, -99.0, -999.0, -9999.0, 0.0)
 ORDINARY = 2.5
 """|z| of a value that needs no story."""
 NONE_OF_THESE = 0.5

@@ -8,14 +8,14 @@ value changes. About a sample as a whole it is found again by the id alone, abou
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dcfpca.python_api.result_files import read_table
 from participant.findings.decisions import Decision, Place
-from participant.results.flag_tables import INSTRUMENTS, OUTLIERS, SAMPLES, THIS_SITE, instrument_text
+from participant.results.flag_tables import INSTRUMENTS, OUTLIERS, RULES, SAMPLES, THIS_SITE, instrument_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,8 @@ class Finding:
     corrected: float = math.nan
     unusual_for: str = ""
     said: str = ""
+    rule: str = ""
+    """Which rule of the site the value breaks."""
     decision: Decision | None = None
 
     @property
@@ -43,12 +45,12 @@ class Finding:
     @property
     def words(self) -> str:
         """What a search looks in."""
-        return f"{self.sample} {self.feature} {self.cause} {self.said}".lower()
+        return f"{self.sample} {self.feature} {self.cause} {self.said} {self.story}".lower()
 
     @property
     def unusual(self) -> str:
         """How unusual it is."""
-        if self.said:
+        if self.said or math.isinf(self.z):
             return self.said
         if not self.feature:
             return "unusual as a whole: many entries a little off, or far from the centre"
@@ -63,19 +65,20 @@ class Finding:
 
     @property
     def story(self) -> str:
-        """The cause with the value that was meant, if there is one."""
-        if not self.cause or math.isnan(self.corrected):
-            return self.cause
-        return f"{self.cause}: {self.corrected:.6g} was meant"
+        """The rule that is broken, and the cause with the value that was meant, if there is one."""
+        meant = "" if not self.cause or math.isnan(self.corrected) else f": {self.corrected:.6g} was meant"
+        rule = f"breaks a rule: {self.rule}" if self.rule else ""
+        return "; ".join(text for text in (rule, f"{self.cause}{meant}") if text)
 
 
 def read_worklist(folder: Path, decided: Mapping[Place, Decision] | None = None) -> list[Finding]:
     """The findings of a result, the most unusual first; none for a run that ended before it could flag."""
-    if not (folder / OUTLIERS).exists():
-        return []
-    known = decided or {}
-    found = [*_entries(folder), *_samples(folder), *_instruments(folder)]
-    return [_with_decision(one, known) for one in sorted(found, key=lambda one: -abs(one.z))]
+    known, entries = decided or {}, {(one.sample, one.feature): one for one in _entries(folder)}
+    for sample, feature, observed, rule in _breaches(folder):
+        new = Finding(sample, feature, observed, math.nan, math.inf)
+        entries[sample, feature] = replace(entries.get((sample, feature), new), rule=rule)
+    found = [*entries.values(), *_samples(folder), *_instruments(folder)]
+    return [_with_decision(one, known) for one in sorted(found, key=lambda one: (not one.rule, -abs(one.z)))]
 
 
 def _with_decision(one: Finding, known: Mapping[Place, Decision]) -> Finding:
@@ -83,7 +86,7 @@ def _with_decision(one: Finding, known: Mapping[Place, Decision]) -> Finding:
 
 
 def _entries(folder: Path) -> Iterator[Finding]:
-    for line in read_table(folder / OUTLIERS).rows():
+    for line in _lines(folder / OUTLIERS):
         observed, expected, z = (_number(line, name) for name in ("observed", "expected", "z"))
         yield Finding(
             line["id"],
@@ -100,16 +103,25 @@ def _entries(folder: Path) -> Iterator[Finding]:
 
 
 def _samples(folder: Path) -> Iterator[Finding]:
-    for line in read_table(folder / SAMPLES).rows():
+    for line in _lines(folder / SAMPLES):
         if line["flagged"] and not line["flagged_entries"]:
             yield Finding(line["id"], "", math.nan, math.nan, _number(line, "largest_z"))
 
 
 def _instruments(folder: Path) -> Iterator[Finding]:
-    for line in read_table(folder / INSTRUMENTS).rows() if (folder / INSTRUMENTS).exists() else ():
+    for line in _lines(folder / INSTRUMENTS):
         said = instrument_text(line["kind"], float(line["amount"]), int(line["samples"]))
         name = f"{line['first']} to {line['last']}"
         yield Finding(name, line["feature"], math.nan, math.nan, math.inf, said=said)
+
+
+def _breaches(folder: Path) -> Iterator[tuple[str, str, float, str]]:
+    for line in _lines(folder / RULES):
+        yield line["id"], line["feature"], float(line["observed"]), line["rule"]
+
+
+def _lines(path: Path) -> Iterable[Mapping[str, Any]]:
+    return read_table(path).rows() if path.exists() else ()
 
 
 def _number(line: Mapping[str, Any], name: str) -> float:

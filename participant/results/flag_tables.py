@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from dcfpca.python_api.result_files import escaped_cell
 from dcfpca.rpca.method import ColumnScores, FloatArray, Instrument
+from participant.data.rules import Breach
 from participant.findings.causes import Cause
 from participant.results.block_files import FlaggedEntries
 
-OUTLIERS, SAMPLES, INSTRUMENTS = "outliers.csv", "samples.csv", "instruments.csv"
+OUTLIERS, SAMPLES, INSTRUMENTS, RULES = "outliers.csv", "samples.csv", "instruments.csv", "rules.csv"
 SCHEMA = 3
 """Raised when a column of a table is added, removed or changes its meaning, from one release to the next."""
 OUTLIER_COLUMNS = {
@@ -58,6 +59,7 @@ INSTRUMENT_COLUMNS = {
     "amount": "double",
 }
 ALL_SITES, THIS_SITE = "all sites", "this site only"
+RULE_COLUMNS = {"id": "string", "feature": "string", "observed": "double", "rule": "string"}
 TOP_FEATURES = 3
 CHUNK = 1 << 16
 WITHOUT_PARQUET = "Parquet files were left out, because pyarrow is not installed: pip install 'dcfpca[data]'"
@@ -105,11 +107,27 @@ def write_flag_tables(target: Path, result: FlaggedResult) -> tuple[str, ...]:
     return tuple(written)
 
 
+def write_rule_table(target: Path, found: Sequence[Breach], ids: Sequence[str]) -> list[str]:
+    """Write the values that break a rule of the site; returns the name of the file, nothing where there is none."""
+    if not found:
+        return []
+    lines: Chunk = [
+        [ids[one.column] for one in found],
+        [one.feature for one in found],
+        [one.observed for one in found],
+        [one.rule for one in found],
+    ]
+    write_csv(target / RULES, RULE_COLUMNS, [lines])
+    return [RULES]
+
+
 def tables_entry(files: Sequence[str]) -> dict[str, Any]:
     """What the manifest says about the tables."""
     columns = {"outliers": OUTLIER_COLUMNS, "samples": SAMPLE_COLUMNS}
     if INSTRUMENTS in files:
         columns["instruments"] = INSTRUMENT_COLUMNS
+    if RULES in files:
+        columns["rules"] = RULE_COLUMNS
     note = {} if any(name.endswith(".parquet") for name in files) else {"note": WITHOUT_PARQUET}
     units = (
         "observed, expected and deviation are in the units of the data; z is in deviations of the feature's noise "

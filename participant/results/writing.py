@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +18,11 @@ from dcfpca.rpca.scaling import found_units
 from dcfpca.rpca.stage import Site
 from dcfpca.rpca.stage_list import Method
 from dcfpca.terms import Terms
+from participant.data.rules import RulesTable, breaches
 from participant.findings.explained import explain_flags
 from participant.results.alone import fails_its_sites, fit_alone
 from participant.results.block_files import SCORES, write_blocks
-from participant.results.flag_tables import FlaggedResult, tables_entry, write_flag_tables
+from participant.results.flag_tables import FlaggedResult, tables_entry, write_flag_tables, write_rule_table
 from participant.results.manifest import (
     ALONE,
     ResultFacts,
@@ -49,6 +50,7 @@ class ResultNames:
     features: Sequence[str] = ()
     ids: Iterable[str] | None = None
     orientation: str = "features-in-rows"
+    rules: RulesTable = field(default_factory=RulesTable)
 
 
 def write_results(
@@ -97,14 +99,16 @@ def write_results(
         standing = ALONE if facts.alone else site_standing(judge, site.certificate())
         verdict = method.verdict(final, called)
         manifest["verdict"] = verdict_entry(verdict, facts.outcome, standing, shifts)
+        tables = write_rule_table(target, list(breaches(data, names.features, names.rules)), ids)
         if scores and judge:
             causes = explain_flags(judge, data, flags, names.features)
             flagged = FlaggedResult(
                 flags, judge.deviation, scores, ids, names.features, spec.flag_rate, causes, instruments, judge.plan.cut
             )
             manifest["instruments"] = flagged.sentences()
-            tables = write_flag_tables(target, flagged)
-            files += tables
+            tables += write_flag_tables(target, flagged)
+        files += tables
+        if tables:
             manifest["tables"] = tables_entry(tables)
         write_manifest(target, manifest, files)
     return shared

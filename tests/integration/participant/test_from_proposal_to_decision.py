@@ -141,12 +141,19 @@ def test_a_clinician_goes_from_the_proposal_to_decisions_that_are_kept(
     clinic.page.until("document.title.startsWith('tomorrow.csv')")
     assert "B0907" in clinic.page.evaluate("document.body.innerText")
 
+    corrected = wrong(patients(SITE))
+    corrected[12] = patients(SITE)[12]
+    write_table(clinic.consortium.directory.parent / f"{SITE}.csv", SITE, corrected)
     second = clinic.propose("summer", capsys)
     clinic.approve(second)
+    log = clinic.consortium.sites[SITE].log.read_text().splitlines()
+    (said,) = [line for line in log if "data_read_again" in line]
+    assert "samples gone or changed: 1, new or changed: 1" in said
     clinic.open(f"/findings?run={second}")
     cards = clinic.findings()
     assert not any("B0063" in card for card in cards)  # real, and not shown again
-    assert any("B0012" in card and "error, by Ada Byron" in card and "seen in the chart" in card for card in cards)
+    assert not any("B0012" in card for card in cards)  # corrected in the file, which was read anew
+    assert any("B0031" in card and "error, by Ada Byron" in card and "seen in the chart" in card for card in cards)
     clinic.page.screenshot(tmp_path / "kept.png", whole=False)
 
 
