@@ -28,6 +28,10 @@ ELSEWHERE = {
     "README.md": "overview.md",
 }
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
+_PICTURE = re.compile(
+    r'<picture>.*?srcset="docs/(?P<dark>[^"]+)".*?src="docs/(?P<light>[^"]+)".*?alt="(?P<alt>[^"]*)".*?</picture>',
+    re.DOTALL,
+)
 _SHELF = re.compile(r"^## (.+?)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
 
@@ -70,8 +74,15 @@ def _relinked(text: str, path: PurePosixPath, place: str) -> str:
             return f"{image}[{words}]({up}{wanted.removeprefix('docs/')})"
         return words if wanted in words or words.startswith("`") else f"{words} (`{wanted}`)"
 
-    text = re.sub(r'(src|srcset)="docs/figures/', r'\1="figures/', text)
+    text = _PICTURE.sub(_two_shades, text)
     return _LINK.sub(link, text)
+
+
+def _two_shades(found: re.Match[str]) -> str:
+    """A picture by the reader's colours, as the theme shows one of two."""
+    return "\n".join(
+        f":::{{image}} {found[name]}\n:class: only-{name}\n:alt: {found['alt']}\n:::" for name in ("light", "dark")
+    )
 
 
 def _normal(path: PurePosixPath) -> str:
