@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import socket
+import ssl
+import struct
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +17,7 @@ import numpy as np
 from tests.support.federation import Federation
 from tests.support.processes import Process
 
+ENHANCE_YOUR_CALM = 11  # the error code of HTTP/2
 # The library complains of a handshake that fails, on either side of the connection.
 DIALLING = """
 import typer
@@ -50,6 +54,45 @@ def test_daemons_whose_connections_fail_log_nothing_but_json(tmp_path: Path) -> 
         site.stop()
         for process in (aggregator, site):
             assert_json(process)
+
+
+def test_a_site_whose_aggregator_hangs_up_on_it_with_a_goaway_logs_nothing_but_json(tmp_path: Path) -> None:
+    with Federation(tmp_path, fresh=True) as federation, socket.create_server(("127.0.0.1", 0)) as listener:
+        federation.address = f"127.0.0.1:{listener.getsockname()[1]}"
+        federation.add_site("alpha", np.random.default_rng(0).standard_normal((6, 40)))
+        site = federation.start_site("alpha")
+        assert any(hang_up(federation, listener) for _ in range(3)), "the site sent no preface of HTTP/2"
+        site.await_action("unreachable")
+        site.stop()
+        assert_json(site)
+
+
+def hang_up(federation: Federation, listener: socket.socket) -> bool:
+    """Take one connection as the aggregator, and end it with the GOAWAY of which gRPC complains loudest."""
+    files = federation.files["agg"]
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=files.ca)
+    context.load_cert_chain(files.certificate, files.key)
+    context.set_alpn_protocols(["h2"])
+    context.verify_mode = ssl.CERT_REQUIRED
+    listener.settimeout(20)
+    taken, _ = listener.accept()
+    try:
+        with context.wrap_socket(taken, server_side=True) as peer:
+            preface = peer.recv(24)
+            reason = b"too_many_pings"
+            settings, goaway = _frame(4, b""), _frame(7, struct.pack(">II", 0, ENHANCE_YOUR_CALM) + reason)
+            peer.sendall(settings + goaway)
+            peer.settimeout(1.0)
+            with suppress(TimeoutError):  # read by then, whether or not it has answered
+                while peer.recv(4096):
+                    pass
+            return preface.startswith(b"PRI * HTTP/2")
+    except OSError:  # a connection that only tries whether somebody listens
+        return False
+
+
+def _frame(kind: int, payload: bytes) -> bytes:
+    return struct.pack(">I", len(payload))[1:] + bytes([kind, 0]) + struct.pack(">I", 0) + payload
 
 
 def dialled(address: str) -> subprocess.CompletedProcess[str]:
