@@ -18,6 +18,7 @@ from dcfpca.errors import BadInput
 from dcfpca.logs import log
 
 REQUEST_SECONDS = 5.0
+READ_SECONDS = 30.0
 LARGEST_REQUEST = 16 << 10
 MOST_CONNECTIONS = 128
 
@@ -215,5 +216,11 @@ async def _write(writer: asyncio.StreamWriter, response: Response, *, head_only:
         else:
             async for piece in response.body:
                 writer.write(piece)
-                await writer.drain()
-    await writer.drain()
+                await _drained(writer)
+    await _drained(writer)
+
+
+async def _drained(writer: asyncio.StreamWriter) -> None:
+    """Wait until what was written is on its way; a reader that stops reading loses its place to others."""
+    async with asyncio.timeout(READ_SECONDS):
+        await writer.drain()

@@ -14,7 +14,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from dcfpca.errors import DcfpcaError
 from participant.commands.approve import approve_run, approver_name, decline_run, waiting_runs
@@ -51,17 +51,22 @@ class Console:
         return Starlette(
             routes=[
                 Route("/", self.gate.enter),
-                Route("/style.css", page(_style)),
-                Route("/proposals", page(self.proposals)),
-                Route("/proposals/{run}/approve", post(self.approve), methods=["POST"]),
-                Route("/proposals/{run}/decline", post(self.decline), methods=["POST"]),
-                Route("/runs", page(self.runs)),
-                Route("/findings", page(self.findings), methods=["GET"]),
-                Route("/findings", post(self.decide), methods=["POST"]),
-                Route("/name", post(self.sign), methods=["POST"]),
-                Route("/decisions.{kind}", page(self.export)),
-                Route("/ledger", page(self.ledger)),
-                Route("/ledger/verify", post(self.verify), methods=["POST"]),
+                Mount(
+                    self.gate.root,
+                    routes=[
+                        Route("/style.css", page(_style)),
+                        Route("/proposals", page(self.proposals)),
+                        Route("/proposals/{run}/approve", post(self.approve), methods=["POST"]),
+                        Route("/proposals/{run}/decline", post(self.decline), methods=["POST"]),
+                        Route("/runs", page(self.runs)),
+                        Route("/findings", page(self.findings), methods=["GET"]),
+                        Route("/findings", post(self.decide), methods=["POST"]),
+                        Route("/name", post(self.sign), methods=["POST"]),
+                        Route("/decisions.{kind}", page(self.export)),
+                        Route("/ledger", page(self.ledger)),
+                        Route("/ledger/verify", post(self.verify), methods=["POST"]),
+                    ],
+                ),
             ]
         )
 
@@ -130,7 +135,7 @@ class Console:
         except DcfpcaError as error:
             return await self.findings(request, visit, f"Nothing was kept: {error}.")
         back = urlencode({name: form.get(name, "") for name in ("q", "run", "show", "sort", "from")})
-        return RedirectResponse(f"/findings?{back}#f{form.get('place', '0')}", status_code=303)
+        return RedirectResponse(f"{self.gate.root}/findings?{back}#f{form.get('place', '0')}", status_code=303)
 
     async def sign(self, request: Request, visit: Visit, form: Form) -> Response:
         """Take the name that decisions of this visit are kept under."""
@@ -138,7 +143,7 @@ class Console:
             visit.name = approver_name(form.get("name", ""))
         except DcfpcaError as error:
             return await self.findings(request, visit, f"Nothing was kept: {error}.")
-        return RedirectResponse("/findings", status_code=303)
+        return RedirectResponse(f"{self.gate.root}/findings", status_code=303)
 
     async def export(self, request: Request, _: Visit) -> Response:
         """All decisions as a file."""
@@ -183,7 +188,8 @@ class Console:
         return read_manifests(self._config.results.dir) if self._config.results.dir.exists() else []
 
     def _page(self, here: str, parts: Sequence[str], note: str = "", refresh: int = 0) -> Response:
-        return HTMLResponse(pages.frame(self._site, here, parts, note, refresh))
+        page = pages.frame(self._site, here, parts, note, refresh)
+        return HTMLResponse(page.replace('="/', f'="{self.gate.root}/'))  # its links; in text quotes are escaped
 
 
 async def _style(_: Request, __: Visit) -> Response:

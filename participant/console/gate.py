@@ -1,8 +1,9 @@
 """Who may use the console: whoever has the link that the command printed, once; and only pages of the console itself.
 
 Every user of this machine reaches loopback, and so does every page that a browser here shows. Against the former there
-is the token, which opens one visit; against the latter the visit's cookie is not sent from other sites, every POST
-has a token that only our own pages know, and names other than loopback's are not answered (DNS rebinding).
+is the token, which opens one visit, and a path that nobody can guess: a browser sends cookies to every port of a host,
+but only below their path. Against the latter the visit's cookie is not sent from other sites, every POST has a token
+that only our own pages know, and names other than loopback's are not answered (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class Gate:
 
     def __init__(self, port: int) -> None:
         self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
-        self._cookie = f"dcfpca-console-{port}"  # cookies are shared by all ports of a host
+        self._cookie = f"dcfpca-console-{port}"
+        self.root = f"/{secrets.token_urlsafe(16)}"  # of every page; a server at another port is not sent the cookie
         self._visits: dict[str, Visit] = {}
         self._token = secrets.token_urlsafe(32)
         self.link = f"http://127.0.0.1:{port}/?token={self._token}"
@@ -59,12 +61,12 @@ class Gate:
         """`/`: open a visit with the token, which is then used up; or go on with the one that is open."""
         if (refusal := self._misdirected(request)) is not None:
             return refusal
-        entered = RedirectResponse("/proposals", status_code=303, headers=HEADERS)
+        entered = RedirectResponse(f"{self.root}/proposals", status_code=303, headers=HEADERS)
         given = request.query_params.get("token", "")
         if self._token and secrets.compare_digest(given.encode(), self._token.encode()):
             self._token, number = "", secrets.token_urlsafe(32)
             self._visits[number] = Visit()
-            entered.set_cookie(self._cookie, number, httponly=True, samesite="strict", path="/")
+            entered.set_cookie(self._cookie, number, httponly=True, samesite="strict", path=self.root)
             return entered
         return entered if self._visit(request) else _refused(_CLOSED)
 

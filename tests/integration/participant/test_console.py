@@ -65,22 +65,26 @@ def ask(link: str, path: str, method: str = "GET", body: str = "", **headers: st
         return answer, answer.read().decode()
 
 
-def entered(link: str) -> dict[str, str]:
-    """The cookie of a session."""
+def entered(link: str) -> tuple[str, dict[str, str]]:
+    """The path of all pages and the cookie of a session."""
     answer, _ = ask(link, f"/?{urlsplit(link).query}")
-    return {"Cookie": str(answer.getheader("set-cookie")).partition(";")[0]}
+    root = str(answer.getheader("location")).removesuffix("/proposals")
+    return root, {"Cookie": str(answer.getheader("set-cookie")).partition(";")[0]}
 
 
 def test_nobody_gets_in_without_the_link_and_the_link_works_once(console: tuple[Path, str]) -> None:
     _, link = console
-    for path in ("/", "/?token=guess", "/proposals", "/findings", "/ledger", "/decisions.csv"):
+    for path in ("/", "/?token=guess"):
         assert ask(link, path)[0].status == 403, path
+    for path in ("/proposals", "/findings", "/ledger", "/decisions.csv"):
+        assert ask(link, path)[0].status == 404, path
     first, _ = ask(link, f"/?{urlsplit(link).query}")
-    cookie = str(first.getheader("set-cookie"))
-    assert first.status == 303
-    assert {"HttpOnly", "SameSite=strict", "Path=/"} <= {part.strip() for part in cookie.split(";")}
+    cookie, root = str(first.getheader("set-cookie")), str(first.getheader("location")).removesuffix("/proposals")
+    assert (first.status, len(root) > 20) == (303, True)
+    assert {"HttpOnly", "SameSite=strict", f"Path={root}"} <= {part.strip() for part in cookie.split(";")}
+    assert ask(link, f"{root}/proposals")[0].status == 403
     assert ask(link, f"/?{urlsplit(link).query}")[0].status == 403
-    shown, text = ask(link, "/proposals", Cookie=cookie.partition(";")[0])
+    shown, text = ask(link, f"{root}/proposals", Cookie=cookie.partition(";")[0])
     assert (shown.status, "ACTG autumn" in text) == (200, True)
     policy = str(shown.getheader("content-security-policy"))
     assert "default-src 'none'" in policy
@@ -90,27 +94,46 @@ def test_nobody_gets_in_without_the_link_and_the_link_works_once(console: tuple[
 
 def test_another_host_name_another_site_and_a_form_without_its_token_are_refused(console: tuple[Path, str]) -> None:
     root, link = console
-    cookie = entered(link)
-    assert ask(link, "/proposals", Host="evil.example:80", **cookie)[0].status == 421
+    root_path, cookie = entered(link)
+    assert ask(link, f"{root_path}/proposals", Host="evil.example:80", **cookie)[0].status == 421
     form = urlencode({"name": "Eve", "expires": "7d"})
     before = len(list(Store(root / "state").ledger.entries()))
-    assert ask(link, "/proposals/autumn/approve", "POST", form, **cookie)[0].status == 403
-    assert ask(link, "/proposals/autumn/approve", "POST", form + "&csrf=x", **cookie)[0].status == 403
-    csrf = ask(link, "/proposals", **cookie)[1].partition('name="csrf" value="')[2].partition('"')[0]
+    assert ask(link, f"{root_path}/proposals/autumn/approve", "POST", form, **cookie)[0].status == 403
+    assert ask(link, f"{root_path}/proposals/autumn/approve", "POST", form + "&csrf=x", **cookie)[0].status == 403
+    csrf = ask(link, f"{root_path}/proposals", **cookie)[1].partition('name="csrf" value="')[2].partition('"')[0]
     whole = f"{form}&{urlencode({'csrf': csrf})}"
-    foreign = ask(link, "/proposals/autumn/approve", "POST", whole, Origin="http://evil.example", **cookie)
+    foreign = ask(link, f"{root_path}/proposals/autumn/approve", "POST", whole, Origin="http://evil.example", **cookie)
     assert foreign[0].status == 403
-    assert ask(link, "/proposals/autumn/approve", "GET", **cookie)[0].status == 405
-    assert ask(link, "/findings", "POST", "x" * 100_000, **cookie)[0].status == 403
+    assert ask(link, f"{root_path}/proposals/autumn/approve", "GET", **cookie)[0].status == 405
+    assert ask(link, f"{root_path}/findings", "POST", "x" * 100_000, **cookie)[0].status == 403
     assert len(list(Store(root / "state").ledger.entries())) == before
+
+
+@needs_browser
+def test_a_server_of_another_user_at_another_port_is_not_sent_the_cookie(
+    console: tuple[Path, str], browser: Browser
+) -> None:
+    _, link = console
+    page = browser.page(link)
+    page.until("location.pathname.endsWith('/proposals')")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(20)
+        page.evaluate(f"void (location.href = 'http://127.0.0.1:{listener.getsockname()[1]}/proposals')")
+        peer, _ = listener.accept()
+        with peer:
+            peer.settimeout(20)
+            asked = peer.recv(1 << 16).decode().lower()
+            peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+    assert asked.startswith("get /proposals")
+    assert "cookie" not in asked
 
 
 def test_a_decision_about_what_is_not_in_the_list_is_not_kept(console: tuple[Path, str]) -> None:
     root, link = console
-    cookie = entered(link)
-    csrf = ask(link, "/ledger", **cookie)[1].partition('name="csrf" value="')[2].partition('"')[0]
+    root_path, cookie = entered(link)
+    csrf = ask(link, f"{root_path}/ledger", **cookie)[1].partition('name="csrf" value="')[2].partition('"')[0]
     form = {"csrf": csrf, "name": "Ada", "verdict": "real", "run": "../state", "sample": "patient 003"}
-    answer, text = ask(link, "/findings", "POST", urlencode(form), **cookie)
+    answer, text = ask(link, f"{root_path}/findings", "POST", urlencode(form), **cookie)
     assert (answer.status, "Nothing was kept" in text) == (200, True)
     assert not Decisions(root / "state").all()
 
@@ -134,7 +157,7 @@ def test_a_steward_approves_declines_decides_and_verifies_by_keyboard_alone(
 ) -> None:
     root, link = console
     page = browser.page(link)
-    page.until("location.pathname === '/proposals'")
+    page.until("location.pathname.endsWith('/proposals')")
     assert "only the sum over all sites" in page.evaluate("document.body.innerText")
     tab_to(page, "e.name === 'name' && e.form.action.endsWith('autumn/approve')")
     write(page, "Ada Byron")
@@ -147,7 +170,7 @@ def test_a_steward_approves_declines_decides_and_verifies_by_keyboard_alone(
     page.until("document.body.innerText.includes('Run winter is declined')")
     tab_to(page, "e.innerText === 'Findings'")
     page.press("Enter", 13)
-    page.until("location.pathname === '/findings'")
+    page.until("location.pathname.endsWith('/findings')")
     first = page.evaluate("[...document.querySelectorAll('.finding')].slice(0, 8).map((e) => e.innerText)")
     for (sample, feature), (_, said) in PLANTED.items():
         assert any(sample in one and feature in one and said in one.lower() for one in first), (sample, feature)
@@ -163,7 +186,7 @@ def test_a_steward_approves_declines_decides_and_verifies_by_keyboard_alone(
     page.until("document.body.innerText.includes('error, by Ada Byron')")
     tab_to(page, "e.innerText === 'Ledger'")
     page.press("Enter", 13)
-    page.until("location.pathname === '/ledger'")
+    page.until("location.pathname.endsWith('/ledger')")
     tab_to(page, "e.innerText === 'Verify the chain'")
     page.press("Enter", 13)
     page.until("/chain of \\d+ entries is whole/.test(document.body.innerText)")
@@ -178,14 +201,14 @@ def test_what_is_confirmed_as_real_is_not_shown_again_until_its_value_changes(
 ) -> None:
     root, link = console
     page = browser.page(f"{link}")
-    page.until("location.pathname === '/proposals'")
-    page.ask("Page.navigate", url=link.partition("/?")[0] + "/findings")
-    page.until("location.pathname === '/findings' && document.querySelector('.finding')")
+    page.until("location.pathname.endsWith('/proposals')")
+    page.ask("Page.navigate", url=page.evaluate("location.href").rpartition("/")[0] + "/findings")
+    page.until("location.pathname.endsWith('/findings') && document.querySelector('.finding')")
     tab_to(page, "e.name === 'name'")
     write(page, "Ada")
     page.press("Enter", 13)
     page.until("document.body.innerText.includes('Change')")
-    page.ask("Page.navigate", url=link.partition("/?")[0] + "/findings?q=patient+017+height")
+    page.ask("Page.navigate", url=page.evaluate("location.href").rpartition("/")[0] + "/findings?q=patient+017+height")
     page.until("location.search.includes('017') && document.querySelector('.finding')")
     tab_to(page, "e.name === 'note'")
     page.press("Enter", 13)  # a note is no decision
@@ -262,10 +285,10 @@ def test_no_page_is_cut_off_on_a_phone_or_in_the_dark(
 ) -> None:
     _, link = console
     page = browser.page(link, width, dark=dark)
-    page.until("location.pathname === '/proposals'")
+    page.until("location.pathname.endsWith('/proposals')")
     for name in ("proposals", "runs", "findings", "ledger"):
         page.ask("Page.navigate", url=link.partition("/?")[0] + f"/{name}")
-        page.until(f"location.pathname === '/{name}' && document.readyState === 'complete'")
+        page.until(f"location.pathname.endsWith('/{name}') && document.readyState === 'complete'")
         page.screenshot(tmp_path / f"{name}-{width}-{'dark' if dark else 'light'}.png")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
         small = "[...document.querySelectorAll('button, input:not([type=hidden]), select')]"
