@@ -120,6 +120,7 @@ class SqliteDatabase(sqlite3.Connection):
         """Move the write-ahead log into the database and cut its file to nothing; later, if a reader is in the way."""
         with suppress(sqlite3.OperationalError):
             self.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self.execute("PRAGMA shrink_memory")  # a run is over, and nobody reads its pages soon
 
     def fold_long_log(self) -> None:
         """Move the log into the database if it has grown long, with a transaction that writes a number anew."""

@@ -1,6 +1,8 @@
-"""A long run with a process killed at random every few seconds ends right, with files and memory level.
+"""A long run with a process killed at random every few seconds ends right, with files and memory level; many short
+runs leave next to nothing in memory.
 
-The long form, 200 rounds: DCFPCA_SOAK_ROUNDS=200 pytest tests/acceptance/test_soak.py --timeout=3600
+The long form, 200 rounds: DCFPCA_SOAK_ROUNDS=200 pytest tests/acceptance/test_soak.py --timeout=3600; 1,000 runs:
+DCFPCA_SOAK_RUNS=1000
 """
 
 from __future__ import annotations
@@ -10,13 +12,16 @@ import os
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dcfpca.rpca.synthetic import Recipe, generate
-from tests.support.federation import Federation, relative
+from tests.support.federation import Federation, relative, running_federation
 
 NAMES = ("alpha", "beta", "gamma")
 ROUNDS = int(os.environ.get("DCFPCA_SOAK_ROUNDS", "24"))
+RUNS = int(os.environ.get("DCFPCA_SOAK_RUNS", "40"))
+GROWTH_KIB = 5 << 10
 EVERY = 4 if ROUNDS > 50 else 6
 
 
@@ -62,3 +67,17 @@ def test_a_long_run_with_random_kills_ends_right_and_level(tmp_path: Path) -> No
         for (files, memory), (later_files, later_memory) in itertools.pairwise(seen[1:]):
             assert later_files <= files + 8
             assert later_memory <= 1.25 * memory
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600 if RUNS > 100 else 120)
+def test_after_many_runs_no_service_is_five_mebibytes_larger_than_after_ten(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    with running_federation(tmp_path, {name: draw.standard_normal((6, 24)) for name in NAMES}) as federation:
+        sizes = []
+        for number in range(1, RUNS + 1):
+            federation.run(method="subspace", rank=1, rounds=2, tolerance=0, closing_rounds=False, participants=NAMES)
+            if number in (10, RUNS):
+                sizes.append([process.memory_kib() for process in federation.processes.values()])
+    before, after = sizes
+    assert max(np.subtract(after, before)) <= GROWTH_KIB
