@@ -83,7 +83,7 @@ class RoundSum:
     def encoded(self) -> EncodedConsensus:
         """The consensus that the open round answers, or the final one, encoded once."""
         if self._encoded is None or self._encoded.consensus is not self.consensus:
-            self._encoded = encoded_consensus(self._terms.down(self.consensus.stage), self.consensus)
+            self._encoded = encoded_consensus(self.consensus)
         return self._encoded
 
     def replace_encoded(self, encoded: EncodedConsensus) -> None:
@@ -157,7 +157,7 @@ class RoundSum:
             survivors=len(view.survivors),
             dropouts=list(view.dropouts) or None,
         )
-        self.pending = ReachedConsensus(opened, encoded_consensus(self._terms.down(after.stage), after), view)
+        self.pending = ReachedConsensus(opened, encoded_consensus(after), view)
         post(
             events.ConsensusReached(
                 at=at,

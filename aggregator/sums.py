@@ -57,11 +57,12 @@ class EncodedConsensus:
         return tuple(encoded_chunks(self.payload))
 
 
-def encoded_consensus(layout: Layout, consensus: Consensus) -> EncodedConsensus:
+def encoded_consensus(consensus: Consensus) -> EncodedConsensus:
     """The consensus as it is sent to the participants."""
     payload, memory = message_bytes(consensus.broadcast), encode_memory(consensus.memory)
     sha, memory_sha256 = hashlib.sha256(payload), memory_digest(memory)
-    header = header_with(sha.digest(), layout, types.DTYPE_FLOAT64)
+    (rows, columns), scalars = consensus.broadcast.tensor.shape, consensus.broadcast.scalars.size
+    header = header_with(sha.digest(), Layout(rows, columns, scalars), types.DTYPE_FLOAT64)
     digest = consensus_digest(sha, consensus.stage, memory_sha256)
     return EncodedConsensus(header, payload, consensus, memory, memory_sha256, digest)
 

@@ -45,12 +45,7 @@ class Caller:
 
 
 CALLER: ContextVar[Caller] = ContextVar("caller")
-"""Set by the guard for the duration of a call."""
-
-
-def caller() -> Caller:
-    """The caller of the present call."""
-    return CALLER.get()
+"""Who makes the present call; set by the guard for its duration."""
 
 
 class Trust:

@@ -18,7 +18,7 @@ from dcfpca.method_memory import snapshot_format
 from dcfpca.methods import method_of
 from dcfpca.rpca.method import Layout
 from dcfpca.rpca.stage_list import Method
-from dcfpca.secagg.fixed_point import BlockLayout, block_layout, rounding_of
+from dcfpca.secagg.fixed_point import BlockLayout, block_layout, unit_of
 from dcfpca.spec import RunSpec, spec_digest
 
 
@@ -67,7 +67,9 @@ class Terms:
 
     def rounding(self, stage: str, exponents: tuple[int, ...], members: int) -> tuple[float, float]:
         """Bounds on the rounding error of a sum under these exponents: of its tensor, and of its scalars."""
-        blocks, layout = rounding_of(exponents, members, self.spec.precision), self.up(stage)
+        # Half a step for every member, in each block.
+        blocks = [0.5 * members / unit_of(exponent, members, self.spec.precision) for exponent in exponents]
+        layout = self.up(stage)
         both = layout.scalars and layout.scalars < layout.size
         return (blocks[0], blocks[1]) if both else (max(blocks), max(blocks))
 

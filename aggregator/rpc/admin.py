@@ -23,7 +23,7 @@ from aggregator.run.state import Status
 from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.store import audit, participants
-from aggregator.trust import Trust, caller
+from aggregator.trust import CALLER, Trust
 from dcfpca.errors import BadInput
 from dcfpca.rpca.method import Layout
 from dcfpca.spec import parse_spec
@@ -60,7 +60,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         await self._check_open_runs(request.request_id)
         limit = self._limits.max_update_mib
         terms = await complete_terms(parse_spec(request.spec), self._registry.directory, limit)
-        runner = await self._registry.propose(Proposal(terms, caller().title, request.request_id))
+        runner = await self._registry.propose(Proposal(terms, CALLER.get().title, request.request_id))
         return await run_view(self._registry, runner)
 
     async def _check_open_runs(self, request_id: str) -> None:
@@ -102,7 +102,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
 
     async def AbortRun(self, request: pb.AbortRunRequest, context: Context) -> pb.RunView:  # noqa: N802
         """End a run."""
-        runner, who = await runner_of(self._registry, request.run_id), caller()
+        runner, who = await runner_of(self._registry, request.run_id), CALLER.get()
         if not runner.run.status.over:
             reason = f"aborted by {who.name}" + (f": {request.reason[:500]}" if request.reason else "")
             event = events.Aborted(at=self._registry.store.now(), reason=reason)
@@ -121,7 +121,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
 
     async def FinishRun(self, request: pb.FinishRunRequest, context: Context) -> pb.RunView:  # noqa: N802
         """End a run with the consensus it has."""
-        runner, who = await runner_of(self._registry, request.run_id), caller()
+        runner, who = await runner_of(self._registry, request.run_id), CALLER.get()
         if why_not := why_not_finished(runner.spec, runner.run):
             raise OutOfTurn(why_not, "" if runner.run.status.over else "wait for that round, or abort the run")
         here = runner.run.attempt.ref.round if runner.run.attempt else 0
@@ -137,7 +137,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         if run_id not in self._registry.held and not (await runner_of(self._registry, run_id)).run.status.over:
             hint = f"end it first: `dcfpca run abort {run_id}`"
             raise OutOfTurn(f"run {run_id} is not over", hint)
-        who = caller().title
+        who = CALLER.get().title
         await self._registry.complete(self._registry.delete(run_id, who, request.reason[:500]))
         return pb.DeleteRunResponse()
 
@@ -204,7 +204,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
 
         A participant gets its own entries and what concerns it, and of the others their hashes.
         """
-        after, reader = 0, caller().identity
+        after, reader = 0, CALLER.get().identity
         while page := await self._registry.store.do(lambda store: audit.entries(store.connection, after, AUDIT_PAGE)):  # noqa: B023
             for entry in page:
                 shown = audit.shown_to(reader, entry, lambda run_id: self._registry.invites(run_id, reader.name))
@@ -273,4 +273,4 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         await self._registry.complete(both())
 
     async def _record(self, action: str, run_id: str, **detail: object) -> None:
-        await self._registry.store.record(action, actor=caller().title, run_id=run_id, **detail)
+        await self._registry.store.record(action, actor=CALLER.get().title, run_id=run_id, **detail)

@@ -12,7 +12,7 @@ from aggregator.run.attempts import ACCEPTED, Reply
 from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.store.database import StoreFailed
-from aggregator.trust import caller
+from aggregator.trust import CALLER
 from dcfpca.errors import BadIdentity, BadInput, BadMessage, DcfpcaError, Refused
 from dcfpca.identity import Role
 from dcfpca.logs import log
@@ -125,7 +125,7 @@ async def runner_of(registry: RunRegistry, run_id: str) -> Runner:
     A participant is told to try again later: a run that is held is not over.
     """
     if held := registry.held.get(run_id):
-        kind = StoreFailed if caller().identity.role is Role.PARTICIPANT else OutOfTurn
+        kind = StoreFailed if CALLER.get().identity.role is Role.PARTICIPANT else OutOfTurn
         raise kind(f"run {run_id} cannot be served: {held.reason}", held.hint)
     runner = await registry.find(run_id)
     if runner is None:

@@ -32,7 +32,7 @@ from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.store.participants import ParticipantRecord
 from aggregator.store.update_files import UpdateKey
-from aggregator.trust import Caller, Trust, caller
+from aggregator.trust import CALLER, Caller, Trust
 from dcfpca.errors import BadMessage
 from dcfpca.logs import log
 from dcfpca.pki import verify
@@ -75,7 +75,7 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
 
     async def Subscribe(self, request: pb.SubscribeRequest, context: Context) -> AsyncIterator[bytes]:  # noqa: N802
         """Assignments, now and whenever they change, until the stream ends or is cut."""
-        who = caller()
+        who = CALLER.get()
         if request.protocol != PROTOCOL:
             side = "participant" if request.protocol < PROTOCOL else "aggregator"
             told = f"the participant speaks protocol {request.protocol}, the aggregator {PROTOCOL}"
@@ -137,7 +137,7 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
                 yield message, len(message) * len(run.cohort) > BROADCAST_BYTES
 
     def _introduction(self, request: pb.SubscribeRequest) -> ParticipantRecord:
-        who = caller()
+        who = CALLER.get()
         if request.rows >= 1 << 63 or len(request.features_sha256) not in (0, 32):
             raise BadMessage("the rows or the digest of the features are out of any range")
         return ParticipantRecord(
@@ -152,7 +152,7 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
 
     async def Respond(self, request: pb.RespondRequest, context: Context) -> Receipt:  # noqa: N802
         """Enrol, refuse or withdraw."""
-        runner, who = await runner_of(self._registry, request.run_id), caller()
+        runner, who = await runner_of(self._registry, request.run_id), CALLER.get()
         if request.spec_sha256 != runner.run.spec_sha256:
             return receipt(Reply(Fate.REJECTED, "the digest is not that of this run's spec"))
         if len(request.reasons) > MAX_REASONS or sum(map(len, request.reasons)) > MAX_REASON_CHARACTERS:
@@ -201,7 +201,7 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
     ) -> AsyncIterator[TensorPart | bytes]:
         """The consensus of the open round, or the final one."""
         runner = await runner_of(self._registry, request.run_id)
-        if caller().name not in runner.run.cohort:
+        if CALLER.get().name not in runner.run.cohort:
             raise OutOfTurn("this participant is not in the run's cohort")
         held = runner.round_sum.consensus
         if held.round != request.round or (held.outcome is not None) != request.final:
@@ -209,8 +209,8 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
         if runner.run.status.over:
             await runner.final.whole()
         consensus = runner.round_sum.encoded()
-        self._stages.note_fetched(runner, caller().name)
-        async with self._downloads.hold(caller().name):
+        self._stages.note_fetched(runner, CALLER.get().name)
+        async with self._downloads.hold(CALLER.get().name):
             yield TensorPart(header=consensus.header)
             for part in consensus.parts(request.offset):
                 runner.round_sum.traffic.sent += len(part)
@@ -223,7 +223,7 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
         if not isinstance(first, pb.UpdatePart) or first.WhichOneof("part") != "header":
             raise BadMessage("an update begins with its header")
         runner = await runner_of(self._registry, first.header.ref.run_id)
-        intake = UpdateIntake(runner, self._uploads, caller().name, first.header)
+        intake = UpdateIntake(runner, self._uploads, CALLER.get().name, first.header)
 
         async def your_turn() -> None:
             # In a smaller cohort the sender does not wait for its turn.
@@ -235,7 +235,7 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
     async def SubmitWhole(self, request: WholeUpdate, context: Context) -> Receipt:  # noqa: N802
         """The update in one message."""
         runner = await runner_of(self._registry, request.header.ref.run_id)
-        intake = UpdateIntake(runner, self._uploads, caller().name, request.header)
+        intake = UpdateIntake(runner, self._uploads, CALLER.get().name, request.header)
         runner.round_sum.traffic.received += len(request.data)
         return await self._fate_of_update(intake, intake.take_whole(request.data))
 
@@ -254,7 +254,7 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
         await runner_of(self._registry, request.ref.run_id)
         if len(request.tensor.sha256) != 32:
             raise BadMessage("the tensor's digest is not a SHA-256")
-        key = UpdateKey(ref_from_wire(request.ref), caller().name, request.tensor.sha256)
+        key = UpdateKey(ref_from_wire(request.ref), CALLER.get().name, request.tensor.sha256)
         offset = await self._registry.store.do(lambda store: store.updates.received(key))
         return pb.ResumeUploadResponse(offset=offset)
 
@@ -267,14 +267,14 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
         if first is None or first.WhichOneof("part") not in ("header", "refusal"):
             raise BadMessage("an export begins with a header or a refusal")
         about = first.header if first.WhichOneof("part") == "header" else first.refusal
-        intake = ExportIntake(await runner_of(self._registry, about.run_id), self._registry, caller(), self._limits)
+        intake = ExportIntake(await runner_of(self._registry, about.run_id), self._registry, CALLER.get(), self._limits)
         # One at a time per participant, so that unfinished files do not fill the disk.
-        async with self._exports.hold(caller().name):
+        async with self._exports.hold(CALLER.get().name):
             return await intake.take(first, parts)
 
     async def ReportProgress(self, request: pb.ReportProgressRequest, context: Context) -> Receipt:  # noqa: N802
         """How far the local step is, for operators to see."""
-        runner, who = await runner_of(self._registry, request.ref.run_id), caller()
+        runner, who = await runner_of(self._registry, request.ref.run_id), CALLER.get()
         if who.name not in runner.run.cohort or request.percent > 100:
             return receipt(Reply(Fate.REJECTED, "not in the run's cohort, or not a percentage"))
         runner.report_progress(who.name, request.percent)

@@ -16,7 +16,7 @@ from aggregator.run.rules import step
 from aggregator.run_registry import RunRegistry
 from aggregator.runner import Runner
 from aggregator.store import run_rows
-from aggregator.trust import Trust, caller
+from aggregator.trust import CALLER, Trust
 from dcfpca.errors import BadMessage
 from dcfpca.logs import log
 from dcfpca.v1 import rounds_pb2 as pb
@@ -38,7 +38,7 @@ class SecureSumMethods:
 
     async def AdvertiseRunKey(self, request: pb.AdvertiseRunKeyRequest, context: Context) -> Receipt:  # noqa: N802
         """Set-up 1: the key of the run, which must be the caller's own."""
-        runner, who = await runner_of(self._registry, request.run_id), caller().name
+        runner, who = await runner_of(self._registry, request.run_id), CALLER.get().name
         key = advert_from_wire(request.key)
         if key.name != who:
             raise BadMessage(f"the key is that of {key.name}, but {who} sent it")
@@ -47,7 +47,7 @@ class SecureSumMethods:
 
     async def ShareGroupSecret(self, request: pb.ShareGroupSecretRequest, context: Context) -> Receipt:  # noqa: N802
         """Set-up 2: sealed shares for every other member."""
-        runner, who = await runner_of(self._registry, request.run_id), caller().name
+        runner, who = await runner_of(self._registry, request.run_id), CALLER.get().name
         shares = tuple(sorted(shares_from_wire(request.shares), key=lambda share: share.receiver))
         event = events.GroupSecretShared(at=self._now(), participant=who, shares=shares)
         return await self._set_up(runner, request, event)
@@ -60,7 +60,7 @@ class SecureSumMethods:
 
     async def ReportMisfit(self, request: pb.ReportMisfitRequest, context: Context) -> Receipt:  # noqa: N802
         """The update of the open round does not fit under its exponents; the statement must be the caller's own."""
-        runner, who = await runner_of(self._registry, request.ref.run_id), caller().name
+        runner, who = await runner_of(self._registry, request.ref.run_id), CALLER.get().name
         misfit = misfit_from_wire(request.misfit)
         if misfit.name != who:
             raise BadMessage(f"the misfit is not one of {who}, who sent it")
@@ -75,7 +75,7 @@ class SecureSumMethods:
 
     async def Complain(self, request: pb.ComplainRequest, context: Context) -> Receipt:  # noqa: N802
         """Why a site cannot go on, signed; kept with the run and recorded in the audit log."""
-        runner, who = await runner_of(self._registry, request.run_id), caller()
+        runner, who = await runner_of(self._registry, request.run_id), CALLER.get()
         said = {"accused": request.accused, "error": request.error, "sentence": request.sentence}
         event = events.Complained(
             at=self._now(),
@@ -101,7 +101,7 @@ class SecureSumMethods:
 
     async def FetchSum(self, request: pb.FetchSumRequest, context: Context) -> AsyncIterator[pb.SumPart]:  # noqa: N802
         """The opened sum of an earlier round."""
-        runner, who = await runner_of(self._registry, request.run_id), caller().name
+        runner, who = await runner_of(self._registry, request.run_id), CALLER.get().name
         if who not in runner.run.cohort:
             raise OutOfTurn("this participant is not in the run's cohort")
         run_id, round = request.run_id, request.round

@@ -28,7 +28,7 @@ from dcfpca.v1.types_pb2 import DTYPE_FLOAT64, DTYPE_UINT32
 from dcfpca.wire.constants import CHUNK_BYTES, MESSAGE_BYTES
 from dcfpca.wire.receipt import Fate
 from dcfpca.wire.round_messages import ref_from_wire
-from dcfpca.wire.tensors import Buffer, check_header, size_of
+from dcfpca.wire.tensors import Buffer, check_header
 
 _REJECTED = Reply(Fate.REJECTED, "a different update has begun to arrive in this attempt before")
 
@@ -136,10 +136,10 @@ class UpdateIntake:
             # The rules reply: a repeat of an accepted update must stay a duplicate.
             return await self._post(None)
         sums, consensus = runner.round_sum.sums, runner.round_sum.encoded()
-        check_header(self._header.tensor, runner.terms.up(consensus.consensus.stage), sums.dtype)
+        size = check_header(self._header.tensor, runner.terms.up(consensus.consensus.stage), sums.dtype)
         if (refusal := sums.refusal(runner.run, consensus, self._header)) is not None:
             return refusal
-        self._size = size_of(self._header.tensor)
+        self._size = size
         # An open upload of this participant is cancelled: as it sends another, its connection must have broken.
         while under_way := self._resources.in_progress.get(self._slot):
             under_way.cancel()

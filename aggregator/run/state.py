@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pydantic import ConfigDict
@@ -95,7 +96,7 @@ class Status(StrEnum):
     FAILED = "failed"
     ABORTED = "aborted"
 
-    @property
+    @cached_property
     def over(self) -> bool:
         """Whether the run has ended."""
         return self in (Status.FINISHED, Status.FAILED, Status.ABORTED)

@@ -34,7 +34,8 @@ def deadline(spec: RunSpec, run: Run) -> float | None:
     """When the next member becomes late, or the patience with one ends; None while nobody is awaited."""
     if run.status is not Status.RUNNING or not (lacking := missing(run)):
         return None
-    ends = [_patience_ends(spec, run, name, at) for name, at in since(run).items()]
+    waiting = opened(run)[0].waiting
+    ends = [_patience_ends(spec, run, name, waiting[name]) for name in lacking if name in waiting]
     return min(ends + ([_due(spec, run)] if len(ends) < len(lacking) else []))
 
 

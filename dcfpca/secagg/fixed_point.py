@@ -151,7 +151,7 @@ def encode(
     """Fixed point of a vector that the exponents bound."""
     scaled = vector.copy()
     for where, exponent in zip(layout.slices, exponents, strict=True):
-        scaled[where] *= _unit(exponent, members, precision)
+        scaled[where] *= unit_of(exponent, members, precision)
     return np.rint(scaled, out=scaled).astype(np.int64)
 
 
@@ -161,7 +161,7 @@ def decode(
     """The numbers whose fixed point summed to this total."""
     numbers = total.astype(np.float64)
     for where, exponent in zip(layout.slices, exponents, strict=True):
-        numbers[where] /= _unit(exponent, members, precision)
+        numbers[where] /= unit_of(exponent, members, precision)
     return numbers
 
 
@@ -191,10 +191,6 @@ def in_range(total: Integers, precision: int) -> bool:
     return bool(np.all((total < limit) & (total > -limit)))
 
 
-def rounding_of(exponents: tuple[int, ...], members: int, precision: int) -> list[float]:
-    """How far the numbers of each block may be off in a sum: half a step for every member."""
-    return [0.5 * members / _unit(exponent, members, precision) for exponent in exponents]
-
-
-def _unit(exponent: int, members: int, precision: int) -> float:
+def unit_of(exponent: int, members: int, precision: int) -> float:
+    """The steps of fixed point in one."""
     return 2.0 ** (ROOM[precision] - members.bit_length() - exponent)

@@ -178,14 +178,6 @@ class SecureSite:
         integers = fixed_point.from_ring(total, self.terms.precision)
         return tags.tag_of(tags.tag_key(self.state.group_secret, context), integers, len(self.terms.cohort))
 
-    def check_receipt(self, round: int) -> None:
-        """The aggregator holds this site's answer to a round; LostState if this side knows nothing of it."""
-        if round > self.state.round:
-            raise LostState(
-                f"this site answered round {round} of run {self.terms.run}, and its stored state is older than that",
-                "finish the run with the consensus it has, or begin a new one",
-            )
-
     def finish(self) -> None:
         """The run is over: every secret is gone from the record, and nothing is answered any more."""
         nobody = (NOTHING,) * len(self.terms.cohort)

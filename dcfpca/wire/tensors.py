@@ -115,8 +115,9 @@ def header_with(sha256: bytes, layout: Layout, dtype: pb.Dtype) -> pb.TensorHead
     return pb.TensorHeader(dtype=dtype, rows=rows, columns=columns, scalars=scalars, sha256=sha256)
 
 
-def check_header(header: TensorFacts, layout: Layout, dtype: pb.Dtype) -> None:
-    """Raise BadMessage unless the header announces exactly what the spec implies; done before any byte is kept."""
+def check_header(header: TensorFacts, layout: Layout, dtype: pb.Dtype) -> int:
+    """The size in bytes of what the header announces; BadMessage unless that is exactly what the spec implies. Done
+    before any byte is kept."""
     announced = (header.rows, header.columns, header.scalars)
     expected = (layout.rows, layout.columns, layout.scalars)
     if announced != expected:
@@ -128,6 +129,7 @@ def check_header(header: TensorFacts, layout: Layout, dtype: pb.Dtype) -> None:
         raise BadMessage(f"the tensor is announced as {_name(header.dtype)}, but the spec says {_name(dtype)}")
     if len(header.sha256) != hashlib.sha256().digest_size:
         raise BadMessage("the tensor's digest is not a SHA-256")
+    return layout.size * _NUMPY[dtype].itemsize
 
 
 def chunks(payload: Buffer, offset: int = 0) -> Iterator[pb.Chunk]:
@@ -161,20 +163,15 @@ def read_whole_update(body: bytes) -> WholeUpdate:
 
 
 def field_at(body: bytes, place: int, tag: bytes) -> tuple[int, int]:
-    """Where the content of the field at this place begins, and its length; 0 and 0 if it is another or cut off."""
-    if body[place : place + 1] != tag:
-        return 0, 0
-    length, start = varint_at(body, place + 1)
-    return start, length
+    """Where the field at this place goes on after its number, and that number: a value, or the length of its content.
 
-
-def varint_at(body: bytes, place: int) -> tuple[int, int]:
-    """The number at this place, and the place after it; 0 and 0 if it is cut off or has more than 63 bits."""
+    0 and 0 if it is another field, is cut off, or has a number of more than 63 bits.
+    """
     number = 0
-    for index, byte in enumerate(body[place : place + 9]):
+    for index, byte in enumerate(body[place + 1 : place + 10] if body[place : place + 1] == tag else b""):
         number |= (byte & 0x7F) << 7 * index
         if byte < 0x80:
-            return number, place + 1 + index
+            return place + 2 + index, number
     return 0, 0
 
 
@@ -217,7 +214,7 @@ def _chunk_in(body: bytes) -> ChunkView | None:
         return None
     offset = 0
     if body[start : start + 1] == _OFFSET:
-        offset, start = varint_at(body, start + 1)
+        start, offset = field_at(body, start, _OFFSET)
     data, length = field_at(body, start, _DATA) if start else (0, 0)
     return ChunkView(offset, memoryview(body)[data:]) if length and data + length == len(body) else None
 

@@ -151,7 +151,9 @@ class SecureRun:
             raise IncompleteCohort(f"round {round} was opened for another cohort than that of the run")
         if round > self.terms.last_round:
             raise PastLastRound(f"round {round} is beyond the last of the spec, {self.terms.last_round}")
-        side.check_receipt(round - 1)
+        if round - 1 > side.state.round:
+            answered = f"this site answered round {round - 1} of run {self.run_id}"
+            raise LostState(f"{answered}, and its stored state is older than that", LOST)
         return ()
 
     def lost_answer(self, event: Opened, before: Opened) -> bool:

@@ -139,7 +139,7 @@ class World:
         return fate
 
     def listen(self, member: Member) -> None:
-        told = encoded_consensus(TERMS.down(self.consensus.stage), self.consensus)
+        told = encoded_consensus(self.consensus)
         facts = stage_facts(sums_of(TERMS), SPEC.canonical(), self.run, told)
         wanted = assignments(RULES, self.run, member.name)
         bodies = encoded(facts, self.run, member.name, wanted)
@@ -163,7 +163,7 @@ class World:
         values: NDArray[np.uint64] = np.zeros(TERMS.up(self.consensus.stage).size, np.uint64)
         for name in NAMES:
             values += np.frombuffer(self.held[ref, name], "<u8")
-        told = encoded_consensus(TERMS.down(self.consensus.stage), self.consensus)
+        told = encoded_consensus(self.consensus)
         opened = sums_of(TERMS).open(self.run, told, values)
         self._check(opening_of(TERMS, self.run, told.digest), opened)
         after = opened.consensus

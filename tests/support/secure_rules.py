@@ -24,7 +24,7 @@ class WaitingRun(Machine):
         super().__init__(spec_of(aggregation="secure", **keys))
         self.run = replace(self.run, spec_sha256=self.spec.digest())
         self.sides: dict[str, SecureSite] = {}
-        self.digest = encoded_consensus(self.terms.method.stages[0].down, self.terms.method.begin()).digest
+        self.digest = encoded_consensus(self.terms.method.begin()).digest
         self.enrol(*NAMES)
 
     @property

@@ -67,7 +67,7 @@ class SimulatedAggregator:
 
     def encoded(self) -> EncodedConsensus:
         """The consensus as it is announced."""
-        return encoded_consensus(self.terms.down(self.consensus.stage), self.consensus)
+        return encoded_consensus(self.consensus)
 
     def tell(self, event: events.Event, update: bytes = b"") -> Reply | None:
         """One event, durable with all it leads to before anybody is answered."""

@@ -231,16 +231,6 @@ def test_admitting_a_round_pins_nothing_and_an_answered_one_wants_the_saved_numb
     assert side.admit(opening_of()) is Numbers.SAVED
 
 
-def test_a_site_behind_its_receipt_says_that_it_lost_its_state() -> None:
-    relay = Relay(terms_of(3)).set_up()
-    side, update = relay.sides[A], random_updates([A])[A]
-    backup = side.record
-    side.answer(opening_of(2), update)
-    side.check_receipt(2)
-    behind = SecureSite.restore(relay.terms, identity_of(A), backup)
-    refuses(behind, lambda: behind.check_receipt(2), errors.LostState)
-
-
 def test_the_aggregator_adds_each_member_once_and_opens_nothing_before_the_last() -> None:
     terms = terms_of(3)
     relay, updates, opening = Relay(terms).set_up(), random_updates(terms.cohort), opening_of()

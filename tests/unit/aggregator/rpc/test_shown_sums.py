@@ -26,9 +26,7 @@ def waiting() -> WaitingRun:
 def facts_of(waiting: WaitingRun, size: int, round: int = ROUND - 1) -> StageFacts:
     method = method_of(waiting.spec)
     shown = StoredSum(round, pb.SumHeader(tag=7).SerializeToString(), bytes(size))
-    return stage_facts(
-        sums_of(waiting.terms), b"", waiting.run, encoded_consensus(method.stages[0].down, method.begin()), shown
-    )
+    return stage_facts(sums_of(waiting.terms), b"", waiting.run, encoded_consensus(method.begin()), shown)
 
 
 def opened_to(waiting: WaitingRun, facts: StageFacts, name: str) -> pb.RoundOpened:
