@@ -291,16 +291,16 @@ class Runner:
 
     async def _durably(self, commit: Commit) -> None:
         """Retry the transaction until it succeeds: a run on a full disk waits, and goes on when there is space."""
-        told = False
+        logged = False
         while True:
             try:
                 return await self._store.do(lambda store: store.commit(commit))
             except StoreFailed as error:
                 if self._stopping:
                     raise
-                if not told:
+                if not logged:
                     log("run_held_up", level="error", run=commit.run.run_id, reason=str(error), hint=error.hint)
-                told = True
+                logged = True
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _perform(self, effects: Sequence[Effect], at_hand: Mapping[UpdateKey, Chunk]) -> None:

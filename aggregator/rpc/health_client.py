@@ -27,13 +27,13 @@ def probe(config: Config, seconds: float = 5, *, standby_ok: bool = False) -> st
     files = config.server
     own = load_credentials(files.ca, files.cert, files.key, now=datetime.now(UTC), role=Role.AGGREGATOR)
     address = _local(_listening(config))
-    word, told = _ask(address, own, seconds)
-    if STANDBY in told:
-        sentence = f"{address} is a standby, and {told[STANDBY] or 'nobody'} serves"
+    word, metadata = _ask(address, own, seconds)
+    if STANDBY in metadata:
+        sentence = f"{address} is a standby, and {metadata[STANDBY] or 'nobody'} serves"
         if standby_ok:
             return sentence
         raise Unreachable(sentence, "ask the one that serves, or use --standby-ok")
-    held = int(told.get("dcfpca-runs-held", "0"))
+    held = int(metadata.get("dcfpca-runs-held", "0"))
     if word != health_pb2.HealthCheckResponse.SERVING:
         hint = "its log says why: the store, the certificate, or it is stopping"
         raise Unreachable(f"the aggregator at {address} answers, but says that it is not serving", hint)

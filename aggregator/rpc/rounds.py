@@ -78,8 +78,8 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
         who = CALLER.get()
         if request.protocol != PROTOCOL:
             side = "participant" if request.protocol < PROTOCOL else "aggregator"
-            told = f"the participant speaks protocol {request.protocol}, the aggregator {PROTOCOL}"
-            raise OutOfTurn(told, f"upgrade the {side}")
+            sentence = f"the participant speaks protocol {request.protocol}, the aggregator {PROTOCOL}"
+            raise OutOfTurn(sentence, f"upgrade the {side}")
         if self._registry.draining:
             raise Draining("the aggregator is stopping", "connect again in a moment")
         if len(self._directory.connected()) >= self._limits.max_participants:

@@ -95,7 +95,7 @@ class SecureSumMethods:
             if reply is None or reply.fate is Fate.ACCEPTED:
                 log("site_complained", level="warning", run=request.run_id, participant=who.name, **said)
                 await self._registry.store.record("site_complained", actor=who.title, run_id=request.run_id, **said)
-            return self._told(runner, request, event, reply)
+            return self._receipt(runner, request, event, reply)
 
         return await self._registry.complete(kept())
 
@@ -123,10 +123,10 @@ class SecureSumMethods:
         among the runner's events until its turn has come.
         """
         if runner.rules.is_in_turn(runner.run, event):
-            return self._told(runner, request, event, await self._checked(runner, event, check))
+            return self._receipt(runner, request, event, await self._checked(runner, event, check))
         _, effects = step(runner.rules, runner.run, event)
         reply = next((one for one in effects if isinstance(one, Reply)), None)
-        return self._told(runner, request, event, reply)
+        return self._receipt(runner, request, event, reply)
 
     async def _checked(self, runner: Runner, event: Checked, check: Callable[[], None]) -> Reply | None:
         try:
@@ -135,7 +135,7 @@ class SecureSumMethods:
             return Reply(Fate.REJECTED, str(error))
         return await runner.post(event)
 
-    def _told(self, runner: Runner, request: Message, event: Checked, reply: Reply | None) -> Receipt:
+    def _receipt(self, runner: Runner, request: Message, event: Checked, reply: Reply | None) -> Receipt:
         runner.round_sum.traffic.received += request.ByteSize()
         return logged_receipt(self._registry, event.kind, reply, run=runner.run.run_id, participant=event.participant)
 

@@ -220,7 +220,7 @@ class _Refusal(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         """A handler for every method; one that streams both ways fits them all."""
 
         async def refuse(requests: Any, context: aio.ServicerContext[Any, Any]) -> None:
-            told = f"this aggregator is a standby; {self._holder() or 'nobody'} serves"
-            await context.abort(grpc.StatusCode.UNAVAILABLE, told)
+            sentence = f"this aggregator is a standby; {self._holder() or 'nobody'} serves"
+            await context.abort(grpc.StatusCode.UNAVAILABLE, sentence)
 
         return grpc.stream_stream_rpc_method_handler(refuse)

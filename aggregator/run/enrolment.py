@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aggregator.run.attempts import ACCEPTED, DUPLICATE, Reply, Step
 from aggregator.run.events import Responded
-from aggregator.run.state import Consent, Run, Status, ended, refusals_told
+from aggregator.run.state import Consent, Run, Status, ended, refusals_text
 from dcfpca.secagg import PastRun, exposure
 from dcfpca.wire.receipt import Fate
 
@@ -38,7 +38,7 @@ def close(rules: RoundRules, run: Run, at: float) -> Step:
     """Fix the cohort and open round 0, or fail with the reasons when too few enrolled."""
     spec, needed = rules.spec, fewest_enrolled(rules)
     if len(run.enrolled) < needed:
-        reason = f"{len(run.enrolled)} enrolled where {needed} are needed{refusals_told(spec, run)}"
+        reason = f"{len(run.enrolled)} enrolled where {needed} are needed{refusals_text(spec, run)}"
         return ended(run, Status.FAILED, reason, at), ()
     cohort = tuple(sorted(run.enrolled))
     width = spec.quorum_of(len(cohort))

@@ -23,7 +23,7 @@ from aggregator.run.attempts import (
     out_of_turn,
     round_opened,
 )
-from aggregator.run.state import Attempt, Phase, Run, Status, StoredComplaint, ended, paused, refusals_told
+from aggregator.run.state import Attempt, Phase, Run, Status, StoredComplaint, ended, paused, refusals_text
 from dcfpca.run_references import AttemptRef
 from dcfpca.spec import RunSpec
 from dcfpca.terms import Terms
@@ -98,7 +98,7 @@ class PlainRounds:
         left = [name for name in run.cohort if name not in run.refusals]
         if len(left) < self.spec.quorum_of(len(run.cohort)):
             gone = (Discard(run.attempt.ref),) if run.attempt else ()
-            reason = f"too few are left for a quorum{refusals_told(self.spec, run)}"
+            reason = f"too few are left for a quorum{refusals_text(self.spec, run)}"
             return ended(run, Status.FAILED, reason, event.at), gone
         return self._progress(run)
 

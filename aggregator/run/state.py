@@ -225,7 +225,7 @@ def with_complaint(run: Run, complaint: StoredComplaint) -> Run:
     return replace(run, complaints=kept)
 
 
-def refusals_told(spec: RunSpec, run: Run) -> str:
+def refusals_text(spec: RunSpec, run: Run) -> str:
     """Who refused and why, and who has not answered, each after a semicolon."""
     refused = [f"{name} refused: {'; '.join(reasons)}" for name, reasons in sorted(run.refusals.items())]
     unheard = sorted(set(spec.participants) - set(run.enrolled) - set(run.refusals))

@@ -145,10 +145,10 @@ def _copy(live: sqlite3.Connection, copy: sqlite3.Connection, source: Path, besi
         if copy.execute("SELECT 1 FROM sqlite_schema WHERE name = 'opening'").fetchone():
             copy.execute("UPDATE opening SET id = ''")
     except sqlite3.DatabaseError as error:
-        raise _told(error, source, beside) from error
+        raise _explained_copy(error, source, beside) from error
 
 
-def _told(error: sqlite3.DatabaseError, source: Path, beside: Path) -> DcfpcaError:
+def _explained_copy(error: sqlite3.DatabaseError, source: Path, beside: Path) -> DcfpcaError:
     if is_full(error, beside):
         hint = "free space there or name another disk; nothing was left behind, and the store is unaffected"
         return UnusableState(f"the copy cannot be written to {beside.parent}: the disk is full", hint)

@@ -26,16 +26,16 @@ class SteadyClock:
 
     def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._wall, self._monotonic = wall, monotonic
-        self._told, self._at = wall(), monotonic()
+        self._time, self._at = wall(), monotonic()
 
     def now(self) -> float:
-        """The present time; never earlier than what was told before."""
+        """The present time; never earlier than at the call before."""
         at = self._monotonic()
         passed = max(0.0, at - self._at)
-        behind = self._wall() - (self._told + passed)
-        self._told += passed + min(max(behind, -SLEW * passed), SLEW * passed)
+        behind = self._wall() - (self._time + passed)
+        self._time += passed + min(max(behind, -SLEW * passed), SLEW * passed)
         self._at = at
-        return self._told
+        return self._time
 
 
 T = TypeVar("T")

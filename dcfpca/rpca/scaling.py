@@ -141,22 +141,22 @@ class MedianSearch(Stage):
             return replace(after, stage=then, broadcast=_state(np.zeros_like(prefix), found, 0))
         units = centre, scale_from_mad(found)
         if self._auto and share_unit_and_level(centre, found):
-            units = centre, -units[1]  # told, so that sites can compare theirs, and not applied
+            units = centre, -units[1]  # announced, so that sites can compare theirs, and not applied
         return replace(after, stage=then, broadcast=TensorMessage(np.zeros((0, 0)), np.concatenate(units)))
 
-    def plausible(self, told: Consensus, before: Consensus | None, precision: int) -> str:
+    def plausible(self, announced: Consensus, before: Consensus | None, precision: int) -> str:
         """The digits of a median only ever gain one, and the centre is settled once."""
-        (digits, centre), number = told.broadcast.tensor.T, float(told.broadcast.scalars[0])
+        (digits, centre), number = announced.broadcast.tensor.T, float(announced.broadcast.scalars[0])
         bins = 1 << self.bits
         if number not in range(self.most):
             return "the number of a median's digits is none that it can have"
         whole = np.array_equal(digits, np.rint(digits)) and ((digits >= 0) & (digits < bins**number)).all()
         if not whole:
             return "the digits of a median are not whole numbers of the round's length"
-        if before is None or before.stage != self.name or before.round == told.round:
+        if before is None or before.stage != self.name or before.round == announced.round:
             return ""
         (digits_before, centre_before), number_before = before.broadcast.tensor.T, float(before.broadcast.scalars[0])
-        if number - number_before != told.round - before.round:
+        if number - number_before != announced.round - before.round:
             return "the digits of a median do not grow by one each round"
         if not np.array_equal(np.floor(digits / bins ** (number - number_before)), digits_before):
             return "the digits of a median do not go on from those of the round before"
@@ -194,11 +194,11 @@ class InUnits(StageAround):
             return consensus
         return replace(consensus, broadcast=split_broadcast(consensus.broadcast, self._rows)[0])
 
-    def prepare(self, view: View, told: Consensus) -> Consensus:
+    def prepare(self, view: View, announced: Consensus) -> Consensus:
         """Apply the units of this broadcast to the site's columns."""
         assert view.scaled is not None  # a method with such stages is `scaled`
-        _, view.scaled.centre, view.scaled.scale = split_broadcast(told.broadcast, self._rows)
-        return super().prepare(view, told)
+        _, view.scaled.centre, view.scaled.scale = split_broadcast(announced.broadcast, self._rows)
+        return super().prepare(view, announced)
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """What the inner stage has follow, in the same units."""
@@ -206,16 +206,16 @@ class InUnits(StageAround):
         scalars = np.concatenate([after.broadcast.scalars, consensus.broadcast.scalars[-2 * self._rows :]])
         return replace(after, broadcast=TensorMessage(after.broadcast.tensor, scalars))
 
-    def plausible(self, told: Consensus, before: Consensus | None, precision: int) -> str:
+    def plausible(self, announced: Consensus, before: Consensus | None, precision: int) -> str:
         """Scales are positive, and settled once."""
-        scale = found_units(told.broadcast, self._rows)[1]
+        scale = found_units(announced.broadcast, self._rows)[1]
         if not (scale > 0.0).all():
             return "a feature's scale is not positive"
         if before is not None and before.stage not in BEFORE_UNITS:
-            units, earlier = (one.broadcast.scalars[-2 * self._rows :] for one in (told, before))
+            units, earlier = (one.broadcast.scalars[-2 * self._rows :] for one in (announced, before))
             if not np.array_equal(units, earlier):
                 return "the features' centres or scales are not those of the round before"
-        return super().plausible(told, before, precision)
+        return super().plausible(announced, before, precision)
 
     def difference(self, expected: Consensus, announced: TensorMessage) -> float:
         """Each feature's centre and scale in its own size, and what the inner stage compares."""

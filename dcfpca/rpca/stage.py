@@ -56,11 +56,11 @@ class LocalFit(Resumable, Protocol):
 class Site(Resumable, Protocol):
     """One participant's side of a run, whether its columns are worked on as a whole or in parts."""
 
-    def answer(self, told: Consensus) -> TensorMessage:
+    def answer(self, announced: Consensus) -> TensorMessage:
         """Do the local step of this round and return the update, of the layout that its stage declares."""
         ...
 
-    def finish(self, told: Consensus) -> Iterable[ResultBlock]:
+    def finish(self, announced: Consensus) -> Iterable[ResultBlock]:
         """The local result under the final consensus, in column blocks."""
         ...
 
@@ -123,7 +123,7 @@ class Stage(ABC):
         """
 
     @abstractmethod
-    def plausible(self, told: Consensus, before: Consensus | None, precision: int) -> str:
+    def plausible(self, announced: Consensus, before: Consensus | None, precision: int) -> str:
         """Why this broadcast cannot be true where sums have so many bits; empty when nothing speaks against it.
 
         `before` is the last consensus that the site answered. Nothing is judged by the site's own data: whoever may
@@ -139,9 +139,9 @@ class Stage(ABC):
     def conserved(self, consensus: Consensus, total: Total) -> str:
         """Which law that every true sum keeps this one breaks; empty if none."""
 
-    def prepare(self, view: View, told: Consensus) -> Consensus:
+    def prepare(self, view: View, announced: Consensus) -> Consensus:
         """Show the columns as this round needs them, and give the consensus as `answer` and `finish` read it."""
-        return told
+        return announced
 
     def combine(self, partition: Partition, asked: Consensus) -> TensorMessage:
         """The update of a site in parts: equals `answer` over all columns up to rounding. Most updates are sums over
@@ -168,7 +168,7 @@ class QuietStage(Stage):
     def __init__(self, name: str, *, up: Layout, then: str) -> None:
         super().__init__(name, down=Layout(0, 0), up=up, then=(then,))
 
-    def plausible(self, told: Consensus, before: Consensus | None, precision: int) -> str:
+    def plausible(self, announced: Consensus, before: Consensus | None, precision: int) -> str:
         """Nothing speaks against nothing."""
         return ""
 
@@ -188,9 +188,9 @@ class StageAround(Stage):
         """The consensus as the inner stage has it."""
         return consensus
 
-    def prepare(self, view: View, told: Consensus) -> Consensus:
+    def prepare(self, view: View, announced: Consensus) -> Consensus:
         """As the inner stage does."""
-        return self.inner.prepare(view, self.inside(told))
+        return self.inner.prepare(view, self.inside(announced))
 
     def answer(self, site: StagedSite, asked: Consensus) -> TensorMessage:
         """The inner stage's."""
@@ -208,9 +208,9 @@ class StageAround(Stage):
         """The inner stage's."""
         return self.inner.advance(self.inside(consensus), total)
 
-    def plausible(self, told: Consensus, before: Consensus | None, precision: int) -> str:
+    def plausible(self, announced: Consensus, before: Consensus | None, precision: int) -> str:
         """The inner stage's."""
-        return self.inner.plausible(self.inside(told), before and self.inside(before), precision)
+        return self.inner.plausible(self.inside(announced), before and self.inside(before), precision)
 
     def difference(self, expected: Consensus, announced: TensorMessage) -> float:
         """The inner stage's."""

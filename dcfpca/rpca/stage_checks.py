@@ -136,11 +136,11 @@ def indefinite(gram: FloatArray, rounding: float) -> bool:
     return bool(least < -(gram.shape[0] * rounding + SLACK * size))
 
 
-def implausible_columns(told: float, before: float | None, precision: int) -> str:
+def implausible_columns(announced: float, before: float | None, precision: int) -> str:
     """Why sites cannot have so many columns, now or after the round before."""
     apart = SAME_COUNT[precision]
-    if told < 1.0 - apart:
+    if announced < 1.0 - apart:
         return "the announced number of columns is below one"
-    if before is not None and abs(told - before) > apart * before:
+    if before is not None and abs(announced - before) > apart * before:
         return "the number of columns is not that of the round before"
     return ""

@@ -103,15 +103,16 @@ class Method:
         """Which law that every true sum keeps this one breaks; empty if none. Asked wherever a sum is opened."""
         return self.stage(consensus.stage).conserved(consensus, total)
 
-    def plausible(self, told: Consensus, before: Consensus | None, precision: int) -> str:
+    def plausible(self, announced: Consensus, before: Consensus | None, precision: int) -> str:
         """Why this broadcast cannot be true; empty when nothing speaks against it. See `Stage.plausible`."""
-        message = told.broadcast
+        message = announced.broadcast
         if not (np.isfinite(message.tensor).all() and np.isfinite(message.scalars).all()):
             return "the consensus has numbers that are not finite"
-        if before is not None and told.round == before.round + 1 and told.stage not in self.stage(before.stage).then:
-            return f"stage {told.stage} does not follow stage {before.stage}"
+        follows = before is not None and announced.round == before.round + 1
+        if before is not None and follows and announced.stage not in self.stage(before.stage).then:
+            return f"stage {announced.stage} does not follow stage {before.stage}"
         with np.errstate(over="ignore"):  # the square of a huge number is infinite, and beyond every limit
-            if reason := self.stage(told.stage).plausible(told, before, precision):
+            if reason := self.stage(announced.stage).plausible(announced, before, precision):
                 return reason
         if max(np.abs(message.tensor).max(initial=0.0), np.abs(message.scalars).max(initial=0.0)) > LARGEST:
             return "the consensus has numbers that cannot be squared, which no data gives"
@@ -152,12 +153,12 @@ class Method:
         """The side of a participant that holds these columns."""
         return StagedSite(self, columns)
 
-    def partitioned_answer(self, partition: Partition, told: Consensus) -> TensorMessage:
+    def partitioned_answer(self, partition: Partition, announced: Consensus) -> TensorMessage:
         """The update of a site whose columns are split into parts: equals `StagedSite.answer` over all columns up to
         rounding."""
-        stage, view = self.stage(told.stage), self.view(partition.columns)
-        asked = stage.prepare(view, told)
-        exact = stage.combine(PreparedPartition(partition, view.shown, told), asked)
+        stage, view = self.stage(announced.stage), self.view(partition.columns)
+        asked = stage.prepare(view, announced)
+        exact = stage.combine(PreparedPartition(partition, view.shown, announced), asked)
         return exact if self.min_cell == 1 else stage.merged(exact, asked, self.min_cell)
 
     def model(self, consensus: Consensus) -> dict[str, FloatArray]:
@@ -183,13 +184,13 @@ class StagedSite:
         self.kept: dict[str, NDArray[np.generic]] = {}
         self.figures: dict[str, float] = {}
 
-    def prepare(self, told: Consensus) -> Consensus:
+    def prepare(self, announced: Consensus) -> Consensus:
         """Show the columns as this round needs them, and give the consensus as its stage reads it."""
-        return self.method.stage(told.stage).prepare(self.view, told)
+        return self.method.stage(announced.stage).prepare(self.view, announced)
 
-    def answer(self, told: Consensus) -> TensorMessage:
+    def answer(self, announced: Consensus) -> TensorMessage:
         """The update of this round, its small counts merged."""
-        stage, asked = self.method.stage(told.stage), self.prepare(told)
+        stage, asked = self.method.stage(announced.stage), self.prepare(announced)
         exact, least = stage.answer(self, asked), self.method.min_cell
         return exact if least == 1 else stage.merged(exact, asked, least)
 
@@ -205,9 +206,9 @@ class StagedSite:
             self.view.hidden.keys = np.array(snapshot[KEYS], dtype=np.uint64)
         self.kept = {name: np.array(array) for name, array in snapshot.items() if not name.startswith((FIT, KEYS))}
 
-    def finish(self, told: Consensus) -> Iterator[ResultBlock]:
+    def finish(self, announced: Consensus) -> Iterator[ResultBlock]:
         """The result under the final consensus, in column blocks. Leaves the state of the site as it was."""
-        return self.method.stage(told.stage).finish(self, self.prepare(told))
+        return self.method.stage(announced.stage).finish(self, self.prepare(announced))
 
     def certificate(self) -> dict[str, float]:
         """Figures of the last `finish` that was read to its end."""
@@ -220,21 +221,21 @@ class PreparedPartition:
 
     partition: Partition
     columns: Columns
-    told: Consensus
+    announced: Consensus
 
     def total(self, task: PartTask) -> FloatArray:
         """The sum of what the prepared parts answer."""
-        return self.partition.total(PreparedTask(self.told, task))
+        return self.partition.total(PreparedTask(self.announced, task))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedTask:
     """Asks a part after it was prepared for the round."""
 
-    told: Consensus
+    announced: Consensus
     task: PartTask
 
     def __call__(self, site: StagedSite) -> FloatArray:
         """The part's answer."""
-        site.prepare(self.told)
+        site.prepare(self.announced)
         return self.task(site)

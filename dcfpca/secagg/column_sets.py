@@ -79,7 +79,7 @@ class ColumnHasher:
     def columns(self, empty: Sequence[int], owners: Sequence[str]) -> ColumnSet:
         """The set of all columns but the empty ones; `owners` names the person or id of each that is left, if any."""
         found = np.concatenate(self._found) if self._found else np.zeros(0, np.uint64)
-        contents = _told_apart(np.delete(found, empty))
+        contents = _made_unique(np.delete(found, empty))
         key_id = hmac.digest(self._key, b"key", "sha256")[:HASH_BYTES]
         named = self._hashes(b"owner", (owner.encode() for owner in owners)) if owners else contents
         return ColumnSet(key_id, contents, named)
@@ -89,7 +89,7 @@ class ColumnHasher:
         return np.frombuffer(b"".join(hmac.digest(key, one, "sha256")[:HASH_BYTES] for one in messages), "<u8")
 
 
-def _told_apart(hashes: Hashes) -> Hashes:
+def _made_unique(hashes: Hashes) -> Hashes:
     """Equal hashes made unique by their rank among equals: a second column with the same values is one more column."""
     order = np.argsort(hashes, kind="stable")
     ordered = hashes[order]

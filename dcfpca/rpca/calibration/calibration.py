@@ -106,13 +106,13 @@ def calibration_width(rows: int) -> int:
     return LEVELS.size + len(VECTORS) + len(TAIL_RANKS) + factors(rows)
 
 
-def implausible(told: Calibration) -> str:
+def implausible(announced: Calibration) -> str:
     """Why no run can have this calibration; empty when nothing speaks against it."""
-    if (np.diff(told.knots, axis=1) < 0.0).any():
+    if (np.diff(announced.knots, axis=1) < 0.0).any():
         return "a feature's quantiles fall"
-    if (told.own < 0.0).any() or (told.above < 0.0).any() or (told.below < 0.0).any():
+    if (announced.own < 0.0).any() or (announced.above < 0.0).any() or (announced.below < 0.0).any():
         return "a feature's variance or unit is negative"
-    return "" if 0.0 <= told.wrong < 1.0 and told.cut >= 0.0 else "the null is of no possible form"
+    return "" if 0.0 <= announced.wrong < 1.0 and announced.cut >= 0.0 else "the null is of no possible form"
 
 
 def calibrations_apart(one: Calibration | None, other: Calibration | None) -> float:

@@ -173,9 +173,9 @@ class GradientRounds(Stage):
         """The consensus U, and the singular values of U Vᵀ with the V of the last round."""
         return {"U": consensus.broadcast.tensor, "singular_values": consensus.progress.singular_values}
 
-    def plausible(self, told: Consensus, before: Consensus | None, precision: int) -> str:
+    def plausible(self, announced: Consensus, before: Consensus | None, precision: int) -> str:
         """Penalties and rate are positive and stay; U does not explode."""
-        plan = GradientPlan.of(told.broadcast)
+        plan = GradientPlan.of(announced.broadcast)
         if not (plan.lambda_ > 0.0 and plan.rho > 0.0 and plan.learning_rate > 0.0):
             return "a penalty or the learning rate is not positive"
         if plan.number not in range(1, self._solver.rounds + 1):
@@ -183,13 +183,13 @@ class GradientRounds(Stage):
         if before is None or before.stage != self.name:
             return implausible_columns(plan.columns, None, precision)
         earlier = GradientPlan.of(before.broadcast)
-        if plan.number - earlier.number != told.round - before.round:
+        if plan.number - earlier.number != announced.round - before.round:
             return "the rounds of the fit are not counted on from the round before"
         fixed = (plan.lambda_, plan.rho, plan.learning_rate)
         if fixed != (earlier.lambda_, earlier.rho, earlier.learning_rate):
             return "a penalty or the learning rate is not that of the round before"
         size = max(float(np.linalg.norm(before.broadcast.tensor)), 1e-300)
-        if float(np.linalg.norm(told.broadcast.tensor)) > JUMP * np.sqrt(self._solver.rows) * size:
+        if float(np.linalg.norm(announced.broadcast.tensor)) > JUMP * np.sqrt(self._solver.rows) * size:
             return "the factor U is far larger than in the round before"
         return implausible_columns(plan.columns, earlier.columns, precision)
 

@@ -38,7 +38,7 @@ FEWEST_ENTRIES = 10
 PRIOR_ENTRIES = 500.0  # that speak for the shared null
 EVIDENCE = 8.0  # against the shared null, as a logarithm: by chance 1 in 1000 sites has as much
 NULL_FIGURES = ("freedom", "unit", "wrong", "cut")
-LEAST_TOLD = 0.2  # of the features have more than few values: else all tell the null
+LEAST_POOLED = 0.2  # of the features have more than few values: else all tell the null
 TENSOR, SCALARS = "own/tensor", "own/scalars"  # of a site's own arrays
 
 
@@ -78,8 +78,8 @@ def own_null(known: Calibration, z: FloatArray, local: float) -> Calibration:
     one, few = np.ones(len(z)), known.of_few_values
     sides = [count_sizes(np.where(here, np.abs(z), np.nan), one, SIZE_BINS) for here in (z > 0.0, z <= 0.0)]
     units = _own_units(z, (known.above, known.below), few)
-    told = ~few if np.mean(~few) >= LEAST_TOLD else np.ones_like(few)
-    counts = sum(pooled(side[told], unit[told]) for side, unit in zip(sides, units, strict=True))
+    together = ~few if np.mean(~few) >= LEAST_POOLED else np.ones_like(few)
+    counts = sum(pooled(side[together], unit[together]) for side, unit in zip(sides, units, strict=True))
     null = fit_null(np.asarray(counts) + PRIOR_ENTRIES * _shares(known.null), local)
     own = float(beyond_chance(evidence_against(known.null, np.asarray(counts)), EVIDENCE))
     blend = {name: (1.0 - own) * getattr(known, name) + own * getattr(null, name) for name in NULL_FIGURES}

@@ -64,9 +64,9 @@ def shift_notes(shared: Profile, M: FloatArray, names: Sequence[str] = ()) -> tu
         pairs = [f"{feature_name(row, names)} looks like {feature_name(order[row], names)}" for row in moved]
         return (f"The features of this site seem to be in another order: {'; '.join(pairs)}.",)
     found = [note for row in range(len(M)) if (note := _note(shared, M, row))]
-    told = [f"{feature_name(row, names)}: {text}" for row, text in found[:MOST_NAMED]]
+    shown = [f"{feature_name(row, names)}: {text}" for row, text in found[:MOST_NAMED]]
     more = (f"{len(found) - MOST_NAMED} more features differ from those of all sites.",)
-    return (*told, *(more if len(found) > MOST_NAMED else ()))
+    return (*shown, *(more if len(found) > MOST_NAMED else ()))
 
 
 def mixed_order(shared: Profile, M: FloatArray) -> NDArray[np.intp] | None:

@@ -73,8 +73,8 @@ class PooledSums:
 
     def strengths(self, U: FloatArray) -> FloatArray:
         """Diagonal of Uᵀ C U by least squares over all rounds, never negative."""
-        seen, told = U.T @ (self.bases / self.deviations), U.T @ (self.sums / self.deviations)
-        inner, *_ = np.linalg.lstsq(seen.T, told.T, rcond=None)
+        seen, measured = U.T @ (self.bases / self.deviations), U.T @ (self.sums / self.deviations)
+        inner, *_ = np.linalg.lstsq(seen.T, measured.T, rcond=None)
         strengths: FloatArray = np.maximum(np.diag(inner), 0.0)
         return strengths
 

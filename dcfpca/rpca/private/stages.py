@@ -189,22 +189,22 @@ class PrivateRounds(Stage):
         if plan.rank == 0:
             reason = "raise epsilon, or have more columns"
             return Verdict(False, f"No direction stands out of the noise that privacy needs: {reason}.", (reason,))
-        told = direction_notes(plan.errors[: plan.rank])
+        notes = direction_notes(plan.errors[: plan.rank])
         sentence = (
             f"The noise of privacy turned the {plan.rank} directions by no more than about sin θ = {plan.error:.2g}."
         )
         if plan.error <= self._solver.max_error:
-            return Verdict(True, sentence, (), told)
+            return Verdict(True, sentence, (), notes)
         reason = f"that is above max_error = {self._solver.max_error:g}, lower the rank or raise epsilon"
-        return Verdict(False, f"{sentence} Not to be trusted as it is: {reason}.", (reason,), told)
+        return Verdict(False, f"{sentence} Not to be trusted as it is: {reason}.", (reason,), notes)
 
-    def plausible(self, told: Consensus, before: Consensus | None, precision: int) -> str:
+    def plausible(self, announced: Consensus, before: Consensus | None, precision: int) -> str:
         """Directions must be orthonormal, since the sensitivity of the answer rests on it, and the clip stays.
 
         The count is noisy, and may be anything.
         """
         try:
-            plan = PrivatePlan.of(told.broadcast)
+            plan = PrivatePlan.of(announced.broadcast)
             earlier = None if before is None or before.stage == OPEN else PrivatePlan.of(before.broadcast)
         except (BadMessage, ValueError) as error:
             return str(error)

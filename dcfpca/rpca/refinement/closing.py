@@ -94,11 +94,11 @@ class WatchedFit(StageAround):
         super().__init__(inner, then=(REFINE, VALIDATE) if refines else (VALIDATE,))
         self._width, self._refines = width, refines
 
-    def prepare(self, view: View, told: Consensus) -> Consensus:
+    def prepare(self, view: View, announced: Consensus) -> Consensus:
         """Hide entries from the fit."""
         assert view.hidden is not None
         view.hidden.hiding = True
-        return super().prepare(view, told)
+        return super().prepare(view, announced)
 
     def advance(self, consensus: Consensus, total: Total) -> Consensus:
         """What the fit has follow, or the first closing round."""

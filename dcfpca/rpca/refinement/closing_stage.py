@@ -72,10 +72,10 @@ class ClosingStage(Stage):
         super().__init__(name, down=down, up=up, then=then)
         self.fit, self.width, self._bound = fit, width, bound
 
-    def plausible(self, told: Consensus, before: Consensus | None, precision: int) -> str:
+    def plausible(self, announced: Consensus, before: Consensus | None, precision: int) -> str:
         """Orthonormal directions, positive scales, and the columns of the round before."""
         try:
-            plan = ClosingPlan.of(told.broadcast)
+            plan = ClosingPlan.of(announced.broadcast)
         except ValueError as error:
             return f"the plan of a closing round cannot be read: {error}"
         if not 0 <= plan.rank <= plan.U.shape[1]:
@@ -151,10 +151,10 @@ class ClosingStage(Stage):
         curve = {"curve": consensus.memory.get(CURVE, np.zeros((0, 3)))}
         if plan.ending is not FitEnding.REFINED:
             return self.fit.model(replace(consensus, stage=self.fit.name, broadcast=plan.fit)) | features | curve
-        kept, told = plan.subspace, carried_by_enough(consensus)
+        kept, carried = plan.subspace, carried_by_enough(consensus)
         U, variance = kept.U, kept.variance
-        if told.shape[1] < plan.rank:
-            U, variance = principal(U @ told, (told.T * variance) @ told)
+        if carried.shape[1] < plan.rank:
+            U, variance = principal(U @ carried, (carried.T * variance) @ carried)
         return {"U": U, "singular_values": np.sqrt(variance * plan.columns), "variance": variance} | features | curve
 
     def verdict(self, consensus: Consensus, features: Sequence[str]) -> Verdict | None:

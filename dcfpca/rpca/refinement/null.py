@@ -31,7 +31,7 @@ from dcfpca.rpca.stage_list import StagedSite
 
 COUNTS = 4  # scalars before the distances: columns, entries of L out of range, entries, odd columns
 ODD_SHARE = 0.5  # a column with more of its entries beyond the shoulder of the noise is not explained
-LEAST_TOLD = 0.2  # of the features have more than few values: else all tell the null
+LEAST_POOLED = 0.2  # of the features have more than few values: else all tell the null
 NEVER = 1e140  # a size that no entry has, and a broadcast can hold: infinite ones are refused
 FAR = 2.0  # an entry of L further than so many reaches from its feature's median is out of range
 
@@ -79,7 +79,7 @@ class Null(ClosingStage):
         above, below = np.split(np.rint(sums.tensor * plan.columns), 2, axis=1)
         # Where nothing is merged, features' own counts have their tails, and nothing depends on the split into sites.
         merged = self._least > 1
-        counts = NullCounts(above, below, np.rint(sizes * self.up.rows) if merged else told_sizes(plan, above, below))
+        counts = NullCounts(above, below, np.rint(sizes * self.up.rows) if merged else pooled_sizes(plan, above, below))
         sites = total.contributors
         found = with_null(plan, counts, self._local, Merging(plan.columns / sites, sites, self._least))
         plan = replace(
@@ -106,7 +106,7 @@ class Null(ClosingStage):
         tensor_rounding, rounding = (bound * n for bound in total.rounding)
         columns, far, entries, odd = sums.scalars[:COUNTS] * n
         distances, oddness, sizes = _lines(sums.scalars * n)
-        counts, told = sums.tensor * n, told_features(ClosingPlan.of(consensus.broadcast).few)
+        counts, together = sums.tensor * n, pooled_features(ClosingPlan.of(consensus.broadcast).few)
         if reason := self.changed_columns(columns / n, total):
             return reason
         if reason := broken_count(counts, tensor_rounding, what="a count of residuals"):
@@ -124,7 +124,7 @@ class Null(ClosingStage):
         known = consensus.memory.get(ENTRIES)
         if known is not None and total.whole and unequal(by_feature, known, summed):
             return "the counts of a feature do not add up to its entries in earlier rounds"
-        if unequal(sizes.sum(), by_feature[told].sum() / self.up.rows, summed + SIZE_BINS.count * rounding):
+        if unequal(sizes.sum(), by_feature[together].sum() / self.up.rows, summed + SIZE_BINS.count * rounding):
             return "the sizes of all features are not those of each"
         if unequal(distances.sum(), columns, (1.0 + DISTANCE_BINS.count) * rounding):
             return "the distances are not those of all columns"
@@ -156,33 +156,33 @@ def null_update(
 
 
 def with_sizes(plan: ClosingPlan, update: TensorMessage) -> TensorMessage:
-    """A site's counts with those of the sizes of all told features together, each in the unit that it has at the site:
-    the one over all sites is known only after this round."""
+    """A site's counts with those of the sizes of all pooled features, each in the unit that it has at the site: the one
+    over all sites is known only after this round."""
     above, below = np.split(np.rint(update.tensor * plan.columns), 2, axis=1)
-    scalars, shared = update.scalars.copy(), np.cumsum(told_sizes(plan, above, below))
+    scalars, shared = update.scalars.copy(), np.cumsum(pooled_sizes(plan, above, below))
     whole = np.diff(np.rint(shared), prepend=0.0)  # what two bins share goes to one of them, and the total stays
     scalars[-SIZE_BINS.count :] = whole / len(above) / plan.columns
     return TensorMessage(update.tensor, scalars)
 
 
-def told_sizes(plan: ClosingPlan, above: FloatArray, below: FloatArray) -> FloatArray:
-    """The sizes of all told features together, in the units that these counts tell."""
-    told, total = told_features(plan.few), np.zeros(SIZE_BINS.count)
-    furthest = furthest_usual(plan)[told]
-    for side in (above[told], below[told]):
-        total += pooled(side, units_by_side(side, plan.few[told], furthest))
+def pooled_sizes(plan: ClosingPlan, above: FloatArray, below: FloatArray) -> FloatArray:
+    """The sizes of all pooled features together, in the units that these counts tell."""
+    together, total = pooled_features(plan.few), np.zeros(SIZE_BINS.count)
+    furthest = furthest_usual(plan)[together]
+    for side in (above[together], below[together]):
+        total += pooled(side, units_by_side(side, plan.few[together], furthest))
     return total
 
 
-def told_features(few: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def pooled_features(few: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """The features whose sizes are counted together: those of few values have tails of their own, and say nothing of
     those of others."""
-    return ~few if np.mean(~few) >= LEAST_TOLD else np.ones_like(few)
+    return ~few if np.mean(~few) >= LEAST_POOLED else np.ones_like(few)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NullCounts:
-    """Counts of deviations per feature above and below what is expected, and of the sizes of all `told_features`."""
+    """Counts of deviations per feature above and below what is expected, and of the sizes of all `pooled_features`."""
 
     above: FloatArray
     below: FloatArray
@@ -224,13 +224,13 @@ def tail_sizes(counts: FloatArray, hidden: int) -> FloatArray:
 
 def flagged_counts(plan: ClosingPlan, found: Calibration, counts: NullCounts) -> FlagCounts:
     """How many entries of each feature are flagged, as far as its counts tell, and of all features."""
-    one, told = np.ones(len(plan.few)), told_features(plan.few)
+    one, together = np.ones(len(plan.few)), pooled_features(plan.few)
     sides = (counts.above, found.above), (counts.below, found.below)
     flagged = np.sum([count_above(side, one, found.cut * unit, SIZE_BINS) for side, unit in sides], axis=0)
-    of_told = count_above(counts.sizes[None, :], np.ones(1), np.array([found.cut]), SIZE_BINS)[0]
+    of_pooled = count_above(counts.sizes[None, :], np.ones(1), np.array([found.cut]), SIZE_BINS)[0]
     both = counts.above + counts.below
     outlying = count_above(both, one, OUTLYING * one, SIZE_BINS)
-    return FlagCounts(flagged, outlying, both.sum(axis=1), float(of_told + flagged[~told].sum()))
+    return FlagCounts(flagged, outlying, both.sum(axis=1), float(of_pooled + flagged[~together].sum()))
 
 
 def furthest_usual(plan: ClosingPlan) -> FloatArray:

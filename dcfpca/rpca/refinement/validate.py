@@ -65,8 +65,8 @@ class Validation(ClosingStage):
         table = np.column_stack([shown.ranks, shown.error, shown.standard_error])
         rank = plan.rank
         if refined:
-            told = self._bound is None or (sums[0] <= 0.0 and predictable(plan).any())
-            rank = min(self.width if told else curve.chosen(), carried_directions(plan.subspace, plan.noise))
+            given = self._bound is None or (sums[0] <= 0.0 and predictable(plan).any())
+            rank = min(self.width if given else curve.chosen(), carried_directions(plan.subspace, plan.noise))
         plan = _predicting(replace(plan, hiding=False), curve.predicted(rank))
         if refined and rank:
             stage, plan = REFINE, replace(plan, rank=rank, fresh=True)

@@ -66,7 +66,7 @@ def verdict_of(plan: ClosingPlan, outcome: Outcome, bound: int | None = None, fe
     against = (*(_other_splits if exact else _of_the_answer)(plan, figures, features),)
     reasons, found = (*reasons, *against), _found(plan, figures, unique=not against)
     checked = not reasons and (exact or figures["ordinary_most"] > 0.0)
-    return Verdict(not reasons, found + _told(reasons), reasons, feature_notes(plan, features), checked)
+    return Verdict(not reasons, found + _against(reasons), reasons, feature_notes(plan, features), checked)
 
 
 def _found(plan: ClosingPlan, figures: dict[str, float], unique: bool) -> str:
@@ -141,7 +141,7 @@ def _noiseless(plan: ClosingPlan) -> float:
     return float(np.mean(plan.noise <= (1.0 + 1e-9) * LEAST_OF_SPREAD * plan.spread))
 
 
-def _told(reasons: tuple[str, ...]) -> str:
+def _against(reasons: tuple[str, ...]) -> str:
     return "." if not reasons else f". Not to be trusted as it is: {'; '.join(reasons)}."
 
 
@@ -171,5 +171,5 @@ def unexplained(plan: ClosingPlan) -> NDArray[np.bool_]:
 def named(rows: Sequence[int], features: Sequence[str] = ()) -> str:
     """The features of these rows, by name or number; of many only the first."""
     shown = [features[row] if features else str(row) for row in rows[:MOST_NAMED]]
-    told = ", ".join(shown) + (f" and {len(rows) - MOST_NAMED} more" if len(rows) > MOST_NAMED else "")
-    return told if features else f"feature {told} (counted from 0)"
+    listed = ", ".join(shown) + (f" and {len(rows) - MOST_NAMED} more" if len(rows) > MOST_NAMED else "")
+    return listed if features else f"feature {listed} (counted from 0)"

@@ -102,14 +102,15 @@ class SubspaceRounds(Stage):
             "singular_values": (plan.weights * plan.values)[plan.entering],
         }
 
-    def plausible(self, told: Consensus, before: Consensus | None, precision: int) -> str:
+    def plausible(self, announced: Consensus, before: Consensus | None, precision: int) -> str:
         """Directions, parameters and columns that a round can have, after those of the round before."""
         try:
-            plan = RoundPlan.of(told.broadcast)
+            plan = RoundPlan.of(announced.broadcast)
         except BadMessage as error:
             return str(error)
         earlier = RoundPlan.of(before.broadcast) if before is not None and before.stage == self.name else None
-        if before is not None and earlier is not None and plan.number - earlier.number != told.round - before.round:
+        rounds = 0 if before is None else announced.round - before.round
+        if earlier is not None and plan.number - earlier.number != rounds:
             return "the rounds of the fit are not counted on from the round before"
         reasons = (
             _implausible_directions(plan),

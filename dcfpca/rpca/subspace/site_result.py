@@ -130,8 +130,8 @@ def least_outlier(plan: RoundPlan) -> float:
 def unexplained_text(certificate: Mapping[str, float], row: str = "row", column: str = "column") -> str:
     """The sentence for rows or columns that do not follow the low-rank part; empty if there are none."""
     counts = {row: certificate.get("rows_apart", 0.0), column: certificate.get("columns_apart", 0.0)}
-    told = [f"{count:.0f} {name}{'s' if count > 1 else ''}" for name, count in counts.items() if count]
-    return f"; but most entries of {' and '.join(told)} are outliers: they are not explained" if told else ""
+    groups = [f"{count:.0f} {name}{'s' if count > 1 else ''}" for name, count in counts.items() if count]
+    return f"; but most entries of {' and '.join(groups)} are outliers: they are not explained" if groups else ""
 
 
 def _projected(block: ResultBlock, places: NDArray[np.intp], M: FloatArray, plan: RoundPlan, a: float) -> ResultBlock:
