@@ -119,15 +119,17 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     spec = parse_spec({"rows": options.rows, "max_rank": options.rank, "rounds": options.rounds, "tolerance": 0})
     engine = Engine(options.threads, memory_limit=limit, scratch=path.parent / "spool")
     method = method_of(spec)
-    site, consensus, rounds = engine.site(method, columns), method.begin(), []
+    rounds: list[dict[str, Any]] = []
+    site, consensus = engine.site(method, columns), method.begin()
     while consensus.outcome is None:
         reading = read_once(path)
         forget(path)
-        started, spent = time.perf_counter(), time.process_time()
+        started, spent, read = time.perf_counter(), time.process_time(), bytes_read()
         update = site.answer(consensus)
         save(path.parent / "run.step", site)
         seconds, cpu = time.perf_counter() - started, time.process_time() - spent
-        rounds.append({"read_seconds": reading, "seconds": seconds, "ratio": seconds / reading, "cpu_seconds": cpu})
+        took = {"read_seconds": reading, "seconds": seconds, "ratio": seconds / reading, "cpu_seconds": cpu}
+        rounds.append({"stage": consensus.stage, **took, "reads": (bytes_read() - read) / path.stat().st_size})
         print(json.dumps(rounds[-1] | {"peak_mib": peak_mib()}), file=sys.stderr, flush=True)
         consensus = method.advance(consensus, Total(update, 1))
     report = {
@@ -142,6 +144,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "coefficients_mib": columns.shape[1] * options.rank * 8 / 2**20,
         "opening": rounds[0],
         "rounds": rounds[1:],
+        "stages": by_stage(rounds),
+        "reads": sum(one["reads"] for one in rounds),
         "read_once_seconds": median(one["read_seconds"] for one in rounds),
         "round_seconds": [one["seconds"] for one in rounds[1:]],
         "median_ratio": median(one["ratio"] for one in rounds[1:]),
@@ -152,6 +156,21 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     return report
 
 
+def by_stage(rounds: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rounds and medians of every stage."""
+    found = []
+    for stage in dict.fromkeys(one["stage"] for one in rounds):
+        own = [one for one in rounds if one["stage"] == stage]
+        figures = {name: median(one[name] for one in own) for name in ("seconds", "cpu_seconds", "reads")}
+        found.append({"stage": stage, "rounds": len(own), **figures})
+    return found
+
+
+def bytes_read() -> int:
+    """What this process has read of files so far, from the disk or not: of the matrix, and of its parts' states."""
+    return int(Path("/proc/self/io").read_text().split()[1])
+
+
 def save(path: Path, site: Site) -> None:
     """As the daemon does before anything leaves."""
     atomic_write(path, lambda file: write_arrays(file, site.snapshot()))
@@ -159,9 +178,10 @@ def save(path: Path, site: Site) -> None:
 
 def finish(path: Path, terms: Terms, site: Site, consensus: Consensus, columns: Columns) -> dict[str, Any]:
     finding = ResultFacts("run", "site", bytes(32), consensus.round, "", "")
-    started = time.perf_counter()
+    started, read = time.perf_counter(), bytes_read()
     write_results(path.parent / "results", finding, terms, site, consensus, columns)
-    return {"finish_seconds": time.perf_counter() - started, "peak_with_finish_mib": peak_mib()}
+    reads = (bytes_read() - read) / path.stat().st_size
+    return {"finish_seconds": time.perf_counter() - started, "finish_reads": reads, "peak_with_finish_mib": peak_mib()}
 
 
 def peak_mib() -> float:

@@ -32,6 +32,7 @@ from dcfpca.rpca.kernels.compiled_loops import (
     load_loops,
     load_thin_loops,
 )
+from dcfpca.rpca.kernels.refinement_loops import load_refinement_loops
 from dcfpca.rpca.method import Columns, Consensus, ResultBlock, TensorMessage
 from dcfpca.rpca.refinement.hidden_entries import load_hidden_entry_loops
 from dcfpca.rpca.round_limits import automatic_bound
@@ -220,6 +221,7 @@ async def prepare_loops(engine: Engine, rows: int) -> None:
     bound = automatic_bound(rows)
     await engine.run(partial(load_loops, [bound]))
     await engine.run(load_hidden_entry_loops)
+    await engine.run(load_refinement_loops)
     log("loops_loaded", seconds=round(time.monotonic() - began, 2), compiled=compiled_here())
 
 

@@ -28,6 +28,8 @@ SHAPED, FURTHEST = 1.3, 3.0  # scores: within the first enough samples tell the 
 OWN_SHARE = 0.5  # of that variance: related features err alike in their tails, which cancels
 KNEE, END, RISE, RATE = 1.5, 4.0, 1.540793, 0.8622731  # Raymaekers and Rousseeuw's wrapping function
 
+MOSTLY, THIN = 0.75, 0.25  # of a sample's entries; and of the features, as directions
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreModel:
@@ -181,12 +183,19 @@ def _start(F: FloatArray, own: FloatArray, trusted: NDArray[np.bool_]) -> tuple[
     """A⁻¹ and the leverages h of every sample; samples without a gap share theirs."""
     width, scaled = F.shape[1], F / own[:, None]
     inverse, leverage = np.empty((len(trusted), width, width)), np.empty(trusted.shape)
-    whole = np.linalg.inv(np.eye(width) + scaled.T @ F)
+    gram = np.eye(width) + scaled.T @ F
+    whole = np.linalg.inv(gram)
     inverse[:], leverage[:] = whole, np.sum((F @ whole) * F, axis=1)
-    for row in np.flatnonzero(~trusted.all(axis=1)):
-        here = trusted[row]
-        inverse[row] = np.linalg.inv(np.eye(width) + scaled[here].T @ F[here])
-        leverage[row] = np.sum((F @ inverse[row]) * F, axis=1)
+    gaps = np.flatnonzero(~trusted.all(axis=1))
+    # Taking few gaps out of the whole costs less than adding up the others; where directions are many, it cancels more.
+    few = (trusted[gaps].mean(axis=1) > MOSTLY) & (width < THIN * len(own))
+    for row, taken_out in zip(gaps, few, strict=True):
+        here = ~trusted[row] if taken_out else trusted[row]
+        part = scaled[here].T @ F[here]
+        inverse[row] = gram - part if taken_out else np.eye(width) + part
+    inverse[gaps] = np.linalg.inv(inverse[gaps])
+    for row in gaps:
+        leverage[row] = np.einsum("mr,mr->m", F @ inverse[row], F)
     return inverse, leverage
 
 

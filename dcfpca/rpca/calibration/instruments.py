@@ -44,18 +44,45 @@ class _Runs:
     pairs: int = 0
     equal: int = 0
     frequency: dict[float, int] = field(default_factory=dict)  # of the first values that there are: the common ones
+    counted: int = 0  # entries that have them
 
     def add(self, values: FloatArray, places: FloatArray) -> None:
         """Further observed values, and the places of their samples."""
         if not values.size:
             return
+        self._count(values)
+        ends = np.append(np.flatnonzero(np.diff(values) != 0.0), values.size - 1)
+        begins = np.concatenate([[0], ends[:-1] + 1])
+        self._append(_run(values, places, begins[0], ends[0]))
+        if len(ends) == 1:
+            return
+        # Runs that begin and end here: most are of one sample, and only counted.
+        self.end()
+        again = (ends - begins)[1:-1]
+        self.pairs += int(again.sum()) + len(ends) - 1
+        self.equal += int(again.sum())
+        long = np.flatnonzero(again >= LEAST_RUN - 1) + 1
+        self.long += [_run(values, places, begins[place], ends[place]) for place in long]
+        self.current = _run(values, places, begins[-1], ends[-1])
+
+    def add_distinct(self, values: FloatArray, start: int) -> None:
+        """Further values of neighbouring samples, no two neighbours of which are equal."""
+        self._count(values)
+        last = values.size - 1
+        self._append(Run(float(values[0]), start, start, 1))
+        if last:
+            self.end()
+            self.pairs += last
+            self.current = Run(float(values[last]), start + last, start + last, 1)
+
+    def _count(self, values: FloatArray) -> None:
+        """Count frequencies, unless the first values have shown that hardly any comes again."""
+        if len(self.frequency) == MOST_VALUES and self.counted < 2 * MOST_VALUES:
+            return
         for value, count in zip(*(part.tolist() for part in np.unique(values, return_counts=True)), strict=True):
             if value in self.frequency or len(self.frequency) < MOST_VALUES:
                 self.frequency[value] = self.frequency.get(value, 0) + count
-        ends = np.append(np.flatnonzero(np.diff(values) != 0.0), values.size - 1)
-        begins = np.concatenate([[0], ends[:-1] + 1])
-        for begin, end in zip(begins, ends, strict=True):
-            self._append(Run(float(values[begin]), int(places[begin]), int(places[end]), int(end - begin + 1)))
+                self.counted += count
 
     def _append(self, run: Run) -> None:
         if self.current is not None and self.current.value == run.value:
@@ -89,6 +116,10 @@ class _Runs:
         return found
 
 
+def _run(values: FloatArray, places: FloatArray, begin: int, end: int) -> Run:
+    return Run(float(values[begin]), int(places[begin]), int(places[end]), int(end - begin + 1))
+
+
 class InstrumentScan:
     """Collects what a site's blocks, in their order, tell of its instruments."""
 
@@ -100,8 +131,12 @@ class InstrumentScan:
     def add(self, start: int, M: FloatArray, z: FloatArray) -> None:
         """The samples from `start` on: their entries (m × n, NaN: unobserved), and how many deviations they are off."""
         places, seen = np.arange(start, start + M.shape[1], dtype=np.float64), ~np.isnan(M)
-        for runs, row, here in zip(self._runs, M, seen, strict=True):
-            runs.add(row[here], places[here])
+        distinct = (M.shape[1] > 0) & seen.all(axis=1) & (M[:, 1:] != M[:, :-1]).all(axis=1)
+        for row, runs in enumerate(self._runs):
+            if distinct[row]:
+                runs.add_distinct(M[row], start)
+            else:
+                runs.add(M[row, seen[row]], places[seen[row]])
         known = ~np.isnan(z)
         y, x = np.where(known, np.clip(z, -CLIP, CLIP), 0.0), np.where(known, places, 0.0)
         self._trend += [known.sum(axis=1), x.sum(axis=1), (x**2).sum(axis=1), y.sum(axis=1), (x * y).sum(axis=1)]

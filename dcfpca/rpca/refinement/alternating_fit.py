@@ -16,14 +16,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dcfpca.rpca.method import FloatArray
+from dcfpca.rpca.kernels.refinement_loops import HUBER, TUKEY, refinement_loops
+from dcfpca.rpca.method import FloatArray, WorkArray
 
-TUKEY = 4.685  # 95 % efficiency under normal noise
-HUBER = 1.345
 SOLVED_WIDTH = 12  # up to so many directions, normal equations are solved for every column
 WEIGHTED_STEPS = 4
 PLAIN_STEPS = 8  # steps with the weights' upper bound in place of the weights, where directions are many
+DOUBLE_STEPS = 2  # of them in double precision; those before are far above the rounding of single
 START_STEPS = 10
 AS_GOOD = 1e-6  # relatively: which of two like minima is lower must not be decided by rounding
 
@@ -48,15 +49,13 @@ class ColumnModel:
 
 def fit_columns(model: ColumnModel, M: FloatArray, start: FloatArray | None) -> FloatArray:
     """Coefficients (n × r) of these columns; from a Huber fit where that ends lower than the given start does."""
-    observed = ~np.isnan(M)
-    X = np.where(observed, M - model.centre[:, None], 0.0)
     if model.U.shape[1] == 0:
         return np.zeros((M.shape[1], 0))
+    X = np.subtract(M, model.centre[:, None], order="C")
     if start is not None:
-        return _refined(model, X, observed, start, "tukey", WEIGHTED_STEPS)
+        return _refined(model, X, start, "tukey", WEIGHTED_STEPS)
     zero = np.zeros((M.shape[1], model.U.shape[1]))
-    V = _refined(model, X, observed, zero, "huber", START_STEPS)
-    return _refined(model, X, observed, V, "tukey", 2 * WEIGHTED_STEPS)
+    return _refined(model, X, _refined(model, X, zero, "huber", START_STEPS), "tukey", 2 * WEIGHTED_STEPS)
 
 
 def better_of(model: ColumnModel, M: FloatArray, V: FloatArray, other: FloatArray) -> FloatArray:
@@ -74,22 +73,41 @@ def weights_of(residual: FloatArray, noise: FloatArray, kind: str = "tukey") -> 
     return np.where(np.isnan(x), 0.0, weights)
 
 
+def pulls(M: FloatArray, L: FloatArray, noise: FloatArray, calm: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
+    """ψ(M − L)/noise of calm columns, 0 of the others, and each row's sum of their weights. May write to L."""
+    if (loops := refinement_loops()) is not None:
+        weight = np.zeros(len(M))
+        loops.weighted(M, L, noise, calm, weight)
+        return L, weight
+    R = M - L
+    W = weights_of(R, noise) * calm
+    return np.where(np.isnan(R), 0.0, R) * W / noise[:, None], W.sum(axis=1)
+
+
 def objective_by_column(model: ColumnModel, M: FloatArray, V: FloatArray) -> FloatArray:
     """What each column's coefficients minimize."""
+    ridged = 0.5 * (V**2 @ model.ridge)
+    if (loops := refinement_loops()) is not None:
+        loops.losses(M, model.low_rank(V), model.noise, ridged)
+        return np.asarray(ridged)
     x = (M - model.low_rank(V)) / model.noise[:, None]
     loss = TUKEY**2 / 6.0 * (1.0 - np.maximum(1.0 - (x / TUKEY) ** 2, 0.0) ** 3)
     fitted = np.nansum(model.noise[:, None] ** 2 * loss, axis=0)
-    return np.asarray(fitted + 0.5 * (V**2 @ model.ridge))
+    return np.asarray(fitted + ridged)
 
 
-def _refined(
-    model: ColumnModel, X: FloatArray, observed: FloatArray, V: FloatArray, kind: str, steps: int
-) -> FloatArray:
+def _refined(model: ColumnModel, X: FloatArray, V: FloatArray, kind: str, steps: int) -> FloatArray:
+    """Further steps from V, for centred columns X (NaN: unobserved)."""
     if model.U.shape[1] > SOLVED_WIDTH:
-        return _plain_steps(model, X, observed, V, kind, max(steps, PLAIN_STEPS))
+        return _plain_steps(model, X, V, kind, max(steps, PLAIN_STEPS))
+    filled, loops = np.where(np.isnan(X), 0.0, X), refinement_loops()
     for _ in range(steps):
-        W = weights_of(np.where(observed, X - model.U @ V.T, np.nan), model.noise, kind)
-        V = _weighted_solution(model, X, W)
+        W = model.U @ V.T
+        if loops is not None:
+            loops.influences(X, W, model.noise, kind == "huber", True)
+        else:
+            W = weights_of(X - W, model.noise, kind)
+        V = _weighted_solution(model, filled, W)
     return V
 
 
@@ -103,13 +121,22 @@ def _weighted_solution(model: ColumnModel, X: FloatArray, W: FloatArray) -> Floa
     return np.asarray(np.linalg.solve(grams, ((W * X).T @ model.U)[:, :, None])[:, :, 0], dtype=np.float64)
 
 
-def _plain_steps(
-    model: ColumnModel, X: FloatArray, observed: FloatArray, V: FloatArray, kind: str, steps: int
-) -> FloatArray:
+def _plain_steps(model: ColumnModel, X: FloatArray, V: FloatArray, kind: str, steps: int) -> FloatArray:
     """Majorized steps: the weights are at most 1 and UᵀU = I, so every step lowers the objective."""
+    if (loops := refinement_loops()) is not None:
+        for precision, count in ((np.float32, steps - DOUBLE_STEPS), (np.float64, DOUBLE_STEPS)):
+            U: WorkArray = model.U.astype(precision)
+            own, shrink = X.astype(precision), (1.0 + model.ridge).astype(precision)
+            found: WorkArray = V.astype(precision)
+            for _ in range(count):
+                pull: WorkArray = U @ found.T
+                loops.influences(own, pull, model.noise, kind == "huber", False)
+                found = (found + pull.T @ U) / shrink
+            V = found
+        return V
     for _ in range(steps):
-        R = np.where(observed, X - model.U @ V.T, np.nan)
-        pull = np.where(observed, R, 0.0) * weights_of(R, model.noise, kind)
+        R = X - model.U @ V.T
+        pull = np.where(np.isnan(R), 0.0, R) * weights_of(R, model.noise, kind)
         V = (V + pull.T @ model.U) / (1.0 + model.ridge)
     return V
 

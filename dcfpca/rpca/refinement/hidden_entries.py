@@ -135,6 +135,12 @@ class HiddenColumns:
         (numpy_mark_hidden if loops is None else loops.mark_hidden)(*self._drawn(start, stop), hidden)
         return hidden
 
+    def sampled(self, start: int, stop: int, share: float) -> NDArray[np.bool_]:
+        """Which of columns start … stop − 1 are in a sample of this share, by their content and the seed."""
+        if share >= 1.0:
+            return np.ones(stop - start, dtype=bool)
+        return np.asarray(mixed(self._drawn(start, stop)[0]) < np.uint64(share * 2.0**64))
+
     def _drawn(self, start: int, stop: int) -> tuple[Keys, np.uint64]:
         """What an entry is drawn with: the keys of these columns under the seed, and the bound below which it hides."""
         if self.keys.size != self.shape[1]:

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
+from dcfpca.rpca.kernels.refinement_loops import TUKEY, refinement_loops
 from dcfpca.rpca.method import FloatArray
-from dcfpca.rpca.refinement.alternating_fit import TUKEY
 
 FIT_LEVEL = 0.5  # of the sizes of residuals: errors in a tenth or a fifth of a feature hardly widen it
 WEIGHED_LEVEL = 0.75  # at most a quarter of a feature's entries is without weight in the fit
@@ -47,6 +47,11 @@ class Bins:
         """The upper edges of all bins but the last, in units of the feature."""
         return np.asarray(2.0 ** (np.arange(1, self.count) / self.per_octave - self.octaves))
 
+    @property
+    def steps(self) -> FloatArray:
+        """The edges of an octave that begins at 1, a little above it, as `count_sizes` has them."""
+        return np.asarray(2.0 ** ((np.arange(self.per_octave) + ON_EDGE) / self.per_octave))
+
     def place(self, sizes: FloatArray) -> FloatArray:
         """Where sizes lie on the scale of bins, as real numbers: bin j holds what lies in (j, j + 1]."""
         with np.errstate(divide="ignore"):
@@ -66,6 +71,17 @@ def count_sizes(sizes: FloatArray, unit: FloatArray, bins: Bins) -> FloatArray:
     place = np.clip(place, 0, bins.count - 1).astype(np.intp)
     flat = (place + bins.count * np.arange(rows)[:, None])[known]
     return np.bincount(flat, minlength=rows * bins.count).reshape(rows, bins.count).astype(np.float64)
+
+
+def count_sides(off: FloatArray, unit: FloatArray, bins: Bins, least: float) -> tuple[FloatArray, FloatArray]:
+    """`count_sizes` of what lies above `least` units, and of the rest."""
+    if (loops := refinement_loops()) is not None:
+        over, under = np.zeros((len(off), bins.count)), np.zeros((len(off), bins.count))
+        loops.count_sides(off, unit, least, bins.octaves, bins.steps, over, under)
+        return over, under
+    above = off > least * unit[:, None]
+    sides = np.where(above, off, np.nan), np.where(above, np.nan, np.abs(off))
+    return count_sizes(sides[0], unit, bins), count_sizes(sides[1], unit, bins)
 
 
 def quantile(counts: FloatArray, unit: FloatArray, level: FloatArray | float, bins: Bins) -> FloatArray:

@@ -20,7 +20,7 @@ from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, TensorMes
 from dcfpca.rpca.refinement.closing_plan import CHECK, NULL, ClosingPlan, FitEnding, local_rate
 from dcfpca.rpca.refinement.closing_stage import COUNTERS, ClosingStage, results
 from dcfpca.rpca.refinement.identifiability import OUTLYING
-from dcfpca.rpca.refinement.noise_scale import DISTANCE_BINS, count_above, count_sizes, distance_scale
+from dcfpca.rpca.refinement.noise_scale import DISTANCE_BINS, count_above, count_sides, count_sizes, distance_scale
 from dcfpca.rpca.refinement.scoring import Expected, expect_entries, squared_distance
 from dcfpca.rpca.refinement.verdict import FlagCounts, figures_of
 from dcfpca.rpca.scaling import ENTRIES
@@ -143,8 +143,7 @@ def null_update(
 ) -> TensorMessage:
     """The sums of the null round over these columns."""
     one, z = np.ones(len(M)), found.z
-    sides = np.where(z > 0.0, z, np.nan), np.where(z > 0.0, np.nan, -z)
-    counts = np.column_stack([count_sizes(side, one, SIZE_BINS) for side in sides])
+    counts = np.column_stack(count_sides(z, one, SIZE_BINS, 0.0))
     seen = np.count_nonzero(~np.isnan(M), axis=0)
     beyond = np.count_nonzero(np.abs(z) > 5.0, axis=0)
     odd = np.count_nonzero(beyond > ODD_SHARE * np.maximum(seen, 1))

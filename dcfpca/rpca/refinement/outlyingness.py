@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dcfpca.rpca.method import FloatArray
 from dcfpca.rpca.refinement.hidden_entries import GOLDEN, mixed
-from dcfpca.rpca.refinement.noise_scale import MARGINAL_BINS, Bins, count_sizes, deviation, median_of_sides
+from dcfpca.rpca.refinement.noise_scale import MARGINAL_BINS, Bins, count_sides, count_sizes, deviation, median_of_sides
 from dcfpca.rpca.small_cells import merge_cells, merge_sides
 from dcfpca.rpca.stage_checks import of_figures, worst
 
@@ -98,17 +98,24 @@ class Outlyingness:
 
     def calm(self, M: FloatArray, features: Features) -> NDArray[np.bool_]:
         """Which of these columns (NaN: unobserved) take part."""
-        if self.cut <= 0.0:
-            return np.ones(M.shape[1], dtype=bool)
-        return np.asarray(self._sizes(_projected(M, features)) <= self.cut)
+        return self.calm_places(_projected(M, features) if self.cut > 0.0 else np.zeros((0, M.shape[1])))
 
-    def counts(self, M: FloatArray, features: Features) -> FloatArray:
-        """Of these columns, how far they lie above and below each centre, and how outlying they are."""
-        places = _projected(M, features)
-        off = places - self.centre[:, None]
-        sides = np.where(off > 0.0, off, np.nan), np.where(off > 0.0, np.nan, -off)
-        counted = [count_sizes(side, self.scale, MARGINAL_BINS).ravel() for side in sides]
-        return np.concatenate([*counted, count_sizes(self._sizes(places)[None, :], np.ones(1), OUTLYING_BINS)[0]])
+    def calm_places(self, places: FloatArray) -> NDArray[np.bool_]:
+        """Which columns with these places along the directions take part."""
+        if self.cut <= 0.0:
+            return np.ones(places.shape[1], dtype=bool)
+        return np.asarray(self._sizes(places) <= self.cut)
+
+    @staticmethod
+    def places(M: FloatArray, features: Features) -> FloatArray:
+        """Of these columns, DIRECTIONS × n."""
+        return _projected(M, features)
+
+    def counts(self, places: FloatArray) -> FloatArray:
+        """Of columns with these places, how far they lie above and below each centre, and how outlying they are."""
+        sides = count_sides(places - self.centre[:, None], self.scale, MARGINAL_BINS, 0.0)
+        sizes = count_sizes(self._sizes(places)[None, :], np.ones(1), OUTLYING_BINS)[0]
+        return np.concatenate([*(side.ravel() for side in sides), sizes])
 
     @staticmethod
     def merged(counts: FloatArray, least: int) -> FloatArray:

@@ -11,15 +11,15 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from dcfpca.rpca.column_blocks import blocks
+from dcfpca.rpca.kernels.refinement_loops import TUKEY
 from dcfpca.rpca.method import Consensus, FloatArray, Layout, Outcome, TensorMessage, Total
 from dcfpca.rpca.refinement.alternating_fit import (
-    TUKEY,
     RoundSums,
     fit_columns,
     leverage_of,
     objective_by_column,
+    pulls,
     row_step,
-    weights_of,
 )
 from dcfpca.rpca.refinement.closing_plan import NULL, REFINE, SHAPE, VALIDATE, ClosingPlan
 from dcfpca.rpca.refinement.closing_stage import (
@@ -32,7 +32,7 @@ from dcfpca.rpca.refinement.closing_stage import (
 from dcfpca.rpca.refinement.noise_scale import (
     MARGINAL_BINS,
     RESIDUAL_BINS,
-    count_sizes,
+    count_sides,
     fit_noise,
     marginals,
     median_of_sides,
@@ -203,25 +203,20 @@ def _units(plan: ClosingPlan) -> FloatArray:
 def refinement_update(plan: ClosingPlan, M: FloatArray, V: FloatArray, objective: float) -> TensorMessage:
     """The sums of a refinement round over these columns."""
     model, n, units, width = plan.model, plan.columns, _units(plan), plan.U.shape[1]
-    R = M - model.low_rank(V)
-    calm = plan.calm(M)
-    W = weights_of(R, model.noise) * calm
-    pull = np.where(np.isnan(R), 0.0, R) * W / model.noise[:, None]
+    L = model.low_rank(V)
+    places = plan.outlying.places(M, plan)
+    calm = plan.outlying.calm_places(places)
+    counts = [
+        *count_sides(M - L, model.noise, RESIDUAL_BINS, AT_MEDIAN),
+        *count_sides(M - plan.median[:, None], plan.spread, MARGINAL_BINS, AT_MEDIAN),
+    ]
+    pull, weight = pulls(M, L, model.noise, calm)
     scaled = np.zeros((M.shape[1], width))
     scaled[calm, : plan.rank] = V[calm] / units[: plan.rank]
-    off = M - plan.median[:, None]
-    above = off > AT_MEDIAN * plan.spread[:, None]
-    over = AT_MEDIAN * model.noise[:, None] < R
-    counts = [
-        count_sizes(np.where(over, R, np.nan), model.noise, RESIDUAL_BINS),
-        count_sizes(np.where(over, np.nan, np.abs(R)), model.noise, RESIDUAL_BINS),
-        count_sizes(np.where(above, off, np.nan), plan.spread, MARGINAL_BINS),
-        count_sizes(np.where(above, np.nan, np.abs(off)), plan.spread, MARGINAL_BINS),
-    ]
-    tensor = np.column_stack([pull @ scaled, pull.sum(axis=1), W.sum(axis=1), *counts])
+    tensor = np.column_stack([pull @ scaled, pull.sum(axis=1), weight, *counts])
     gram = (scaled.T @ scaled)[np.triu_indices(width)]
     unit = float(np.sum(model.noise**2))
-    head, outlying = [M.shape[1], objective / max(unit, 1e-300)], plan.outlying.counts(M, plan)
+    head, outlying = [M.shape[1], objective / max(unit, 1e-300)], plan.outlying.counts(places)
     scalars = np.concatenate([head, scaled.sum(axis=0), gram, [np.count_nonzero(calm)], outlying])
     return TensorMessage(tensor / n, scalars / n)
 

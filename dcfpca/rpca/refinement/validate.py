@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +21,13 @@ CAP = 3.0  # an error larger than so many spreads counts as this: a hidden entry
 NEAR = 5.0  # a hidden entry further from its feature's median, in spreads, is an outlier itself, and not judged
 MARGIN = 1.05  # with many hidden entries standard errors are small, and directions that hardly help significant
 MANY_FEW = 0.8  # of the features have few values: then prediction is judged on the others
+# Columns, or entries where features are few, of all sites that are enough to tell ranks apart: with more, each rank's
+# error is known to far less than MARGIN.
+MOST_COLUMNS, MOST_ENTRIES = 10_000.0, 4e6
 EVERY = 8  # up to this rank all ranks are tried, above every step of half
+
+
+Judged = tuple[FloatArray, NDArray[np.bool_], NDArray[np.bool_]]
 
 
 class Validation(ClosingStage):
@@ -35,8 +42,7 @@ class Validation(ClosingStage):
         """Error sums of the hidden entries. A fit that is not refined has two ranks to tell of: none, and its own."""
         plan, total = ClosingPlan.of(asked.broadcast), np.zeros(self.up.scalars)
         if plan.ending is FitEnding.REFINED:
-            for cut in blocks(site.view.own):
-                M, judged, unjudged = _judged(site, plan, cut)
+            for M, judged, unjudged in _sample(site, plan):
                 known = np.where(unjudged, np.nan, M)
                 errors = errors_by_rank(plan.model, plan.median, known, judged, plan.spread)
                 total += validation_sums(errors, judged.sum(axis=0).astype(np.float64))
@@ -97,9 +103,20 @@ class Validation(ClosingStage):
         return ""
 
 
-def _judged(
-    site: StagedSite, plan: ClosingPlan, cut: tuple[int, int]
-) -> tuple[FloatArray, NDArray[np.bool_], NDArray[np.bool_]]:
+def _sample(site: StagedSite, plan: ClosingPlan) -> Iterator[Judged]:
+    """`_judged` of as many columns as tell the ranks apart, some blocks' together."""
+    share = max(MOST_COLUMNS, MOST_ENTRIES / plan.U.shape[0]) / plan.columns
+    found: list[Judged] = []
+    for first, last in blocks(site.view.own):
+        chosen = hidden_columns(site).sampled(first, last, share)
+        if chosen.any():
+            found.append(tuple(part[:, chosen] for part in _judged(site, plan, (first, last))))  # type: ignore[arg-type]
+        if found and (last == site.view.own.shape[1] or sum(part[0].shape[1] for part in found) >= last - first):
+            yield tuple(np.concatenate(parts, axis=1) for parts in zip(*found, strict=True))  # type: ignore[misc]
+            found = []
+
+
+def _judged(site: StagedSite, plan: ClosingPlan, cut: tuple[int, int]) -> Judged:
     """Data of these columns, the hidden entries whose prediction is judged, and those that are outliers themselves."""
     M = site.view.whole.read(*cut)
     hidden = hidden_columns(site).hidden(*cut) & ~np.isnan(M)

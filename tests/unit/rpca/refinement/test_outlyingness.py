@@ -34,7 +34,7 @@ class Standard:
 def calm(M: FloatArray) -> NDArray[np.bool_]:
     found, features = Outlyingness.unknown(), Standard(len(M))
     for _ in range(6):
-        parts = [found.counts(part, features) for part in np.array_split(M, 3, axis=1)]
+        parts = [found.counts(found.places(part, features)) for part in np.array_split(M, 3, axis=1)]
         found = found.after(np.sum(parts, axis=0), still=True)
     return found.calm(M, features)
 
