@@ -72,7 +72,7 @@ class Limits(Section):
     max_export_mib: int = Field(16384, ge=1, description="Largest exported file.")
     max_open_runs: int = Field(100, ge=1, description="Most runs at a time that are not over.")
     max_participants: int = Field(1000, ge=1, description="Most participants connected at a time.")
-    max_connections: int = Field(4000, ge=1, description="Most connections at a time, of whomever; more are closed.")
+    max_connections: int = Field(4000, ge=1, description="Most connections at a time, from anyone; more are closed.")
     handshake_seconds: float = Field(30, gt=0, description="Longest time a peer may take to prove who it is.")
     calls_per_second: float = Field(1000, gt=0, description="Sustained calls of one identity.")
     call_burst: int = Field(2000, ge=1, description="Calls that one identity may make at once above that rate.")

@@ -30,7 +30,7 @@ class Proposal:
 async def complete_terms(spec: RunSpec, directory: ParticipantDirectory, max_update_mib: int) -> Terms:
     """The terms of the spec, with the rows and feature digest of the connected participants where it states none.
 
-    Raises BadInput when they cannot be told, or when an update would be larger than the limit.
+    Raises BadInput when the participants disagree or say nothing, or when an update would be larger than the limit.
     """
     rows = spec.rows or await directory.rows_of_connected(spec.enrol_seconds)
     features = spec.features_sha256 or directory.features_of_connected(rows)

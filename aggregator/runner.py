@@ -286,7 +286,7 @@ class Runner:
         await self._perform(batch.effects, {chunk[0]: chunk for chunk in commit.chunks})
         self._announce(before)
         if commit.discard or consensus:
-            # By nobody awaited: the next round is on its way while the updates of the last are deleted.
+            # Nobody waits for this: the next round begins while the updates of the last one are deleted.
             self._store.later(lambda store: store.tidy(after.run_id))
 
     async def _durably(self, commit: Commit) -> None:

@@ -103,7 +103,7 @@ class MaskedSum:
 
 
 class PlainSum:
-    """The same of plain updates; what each addition rounds off is kept, so that the order does not matter here, too."""
+    """The sum of an attempt's plain updates. It keeps what each addition rounds off, so that order does not matter."""
 
     def __init__(self, size: int) -> None:
         self._sum, self.nbytes = OrderIndependentSum(size), size * 8

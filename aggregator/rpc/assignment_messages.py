@@ -158,7 +158,7 @@ def _set_up_body(run: Run, participant: str, kind: _SetUpKind) -> Any:
     keys = round_messages.roster_to_wire(full_roster(secure))
     if kind is Kind.ROSTER_CLOSED:
         return pb.RosterClosed(keys=keys)
-    # Each member's shares are in the order of receivers, and there are as many as the square of the cohort in all.
+    # Found by bisection, because a cohort of n has about n² shares: each member's are sorted by receiver.
     given = secure.shares.values()
     sealed = (shares[place] for shares in given if (place := _place(shares, participant)) < len(shares))
     incoming = round_messages.shares_to_wire(shares_for(participant, sealed))

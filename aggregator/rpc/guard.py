@@ -45,7 +45,7 @@ def _unless_encoded(serializer: Callable[[Any], bytes]) -> Callable[[Any], bytes
 
 
 class Method(NamedTuple):
-    """What the guard knows of a method: its short name, and who may call it. A method not in the table nobody may."""
+    """What the guard knows of a method: its short name and who may call it. Nobody may call one that is in no table."""
 
     name: str
     roles: frozenset[Role]
@@ -258,7 +258,7 @@ class OpenCalls:
         try:
             yield
         except asyncio.CancelledError:
-            # Cancelled by `cut` and by nobody else, so the caller is still connected and can be told.
+            # Only `cut` cancelled the task, so the caller is still connected and gets an answer.
             if held.cut and not task.uncancel():
                 hint = "ask the holder of the CA for a new one"
                 raise BadIdentity("this certificate has been revoked or has expired", hint) from None

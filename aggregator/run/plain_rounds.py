@@ -56,7 +56,7 @@ class PlainRounds:
         return tuple(_active_without_update(run, run.attempt))
 
     def receive(self, run: Run, event: events.UpdateReceived) -> Step:
-        """Accept an update, or reply why not. Its sender is no longer silent unless it is rejected."""
+        """Accept an update, or reply why not. Unless it is rejected, its sender no longer counts as silent."""
         who, refusal = event.participant, out_of_turn(run, event.participant, event.ref)
         if who in run.silent and (refusal is None or refusal.fate is Fate.LATE):
             run = replace(run, silent=run.silent - {who})

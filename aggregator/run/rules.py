@@ -100,7 +100,7 @@ def deadline(rules: RoundRules, run: Run) -> float | None:
 
 
 def awaited(rules: RoundRules, run: Run) -> tuple[str, ...]:
-    """Whose answer the run waits for now; nobody unless it is running."""
+    """The participants whose answer a running run waits for; empty for any other run."""
     return rules.awaited(run) if run.status is Status.RUNNING else ()
 
 

@@ -272,7 +272,7 @@ def _receive_misfit(run: Run, event: events.MisfitReported) -> Step:
         attempt, ref=AttemptRef(here.run_id, here.round, here.attempt + 1), opened_at=event.at, updates={}, tags={}
     )
     reason = f"round {here.round} was opened with larger exponents: the update of {who} did not fit"
-    # Kept for the operators: whoever reports misfits that are none takes precision from everybody.
+    # Kept for the operators: a member that reports false misfits costs everybody precision.
     said, misfit = f"its update of round {here.round} does not fit", event.misfit
     report = StoredComplaint(who, "", "Misfit", said, event.at, misfit.certificate, misfit.signature)
     run = replace(with_complaint(run, report), secure=secure, attempt=again, reason=reason)

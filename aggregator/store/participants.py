@@ -62,5 +62,5 @@ def revoked_under(db: Database, name: str) -> frozenset[str]:
 
 
 def revoked(db: Database) -> frozenset[str]:
-    """All revoked identifiers; older stores hold fingerprints only."""
+    """All revoked identifiers; those written by older versions are fingerprints."""
     return frozenset(mark for (mark,) in db.execute("SELECT fingerprint FROM revoked"))

@@ -30,7 +30,7 @@ Follow = Annotated[bool, typer.Option("--watch", help="Watch the run; exit 0 onl
 
 
 RECENT_RUNS = 50
-"""Among so many runs the last one is sought whose cohort the sites compare with the next."""
+"""How many runs are searched for the last one whose cohort sites will compare with the next."""
 
 _SPEC_FLAGS = frozenset(
     [

@@ -37,12 +37,12 @@ class ColumnSet:
 
     @cached_property
     def digest(self) -> bytes:
-        """The same for the same columns in any order."""
+        """A digest of the columns that does not depend on their order."""
         parts = (self.key_id, np.sort(self.contents).tobytes(), np.sort(self.owners).tobytes())
         return hashlib.sha256(_LABEL + b"".join(parts)).digest()
 
     def shared_with(self, earlier: ColumnSet | None) -> NDArray[np.bool_]:
-        """Which of these columns an earlier set has, by person or by values; all where that cannot be told."""
+        """Which of these columns an earlier set has, by person or by values; all if the two cannot be compared."""
         if earlier is None or earlier.key_id != self.key_id:
             return np.ones(self.contents.size, dtype=bool)
         return np.isin(self.owners, earlier.owners) | np.isin(self.contents, earlier.contents)

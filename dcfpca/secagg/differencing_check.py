@@ -60,7 +60,8 @@ class Exposure:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnExposure:
-    """Combined with these runs, a run over the present columns tells of so few of them, and of some that are `gone`.
+    """A run over the present columns, combined with these runs, gives sums over only the columns at `places`, and over
+    some that are `gone`.
 
     Neither places nor gone: the earlier states of the data are too many and too different to be sure.
     """
@@ -95,7 +96,7 @@ def exposure(past: Sequence[PastRun], cohort: frozenset[str], min_cohort: int) -
 def column_exposure(past: Sequence[PastRun], now: ColumnSet, fewest: int) -> ColumnExposure | None:
     """The exposure of fewer than `fewest` columns by one more run over the present ones; None if there is none.
 
-    Earlier states of the data are compared in groups of as many as can be decided, so that every one is with each.
+    Earlier states of the data are compared in groups that are small enough to decide.
     """
     known = {run.columns.digest: run for run in past if run.columns is not None and run.columns.key_id == now.key_id}
     if now.digest in known:

@@ -86,7 +86,7 @@ class BlockLayout:
 
 
 def block_layout(layout: Layout, precision: int = 64) -> BlockLayout:
-    """The blocks of an update of this layout in sums of so many bits."""
+    """The blocks of an update of this layout, for sums of 64 or 32 bits."""
     if layout.exponent is not None:
         return BlockLayout((Block(BOUNDED, layout.size, layout.exponent),))
     blocks = (Block(kind.name.lower(), size, EXPONENTS[kind.name][precision]) for size, kind in layout.blocks)

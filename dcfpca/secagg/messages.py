@@ -22,7 +22,7 @@ MOST_MEMBERS = 1 << 14
 NO_SUM = bytes(32)
 """Stands for the previous sum in a round that has none."""
 TURNS = 8
-"""A member of a cohort of at least so many has its turn to check a sum in one round of so many."""
+"""In a cohort of at least this size, each member checks a large sum once in this many rounds."""
 
 
 @dataclass(frozen=True)

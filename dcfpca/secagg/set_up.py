@@ -43,7 +43,7 @@ def agreement_key(seed: bytes) -> X25519PrivateKey:
 
 
 def kem_seed(seed: bytes) -> bytes:
-    """The secret from which the ML-KEM key follows; found by nobody who finds the X25519 key."""
+    """The secret that the ML-KEM key is derived from. Whoever breaks the X25519 key does not learn it."""
     return derive(seed, "kem-seed")
 
 

@@ -246,7 +246,7 @@ class SecureSite:
         )
 
     def _counted(self, state: SiteState, round: int) -> SiteState:
-        """The state with one more misfit of this site, unless it is a repetition; UpdateTooLarge beyond the most."""
+        """The state with one more misfit of this site, unless it repeats one; UpdateTooLarge above MOST_LIFTS."""
         stated = state.own_misfits + (state != self.state)
         if state.lifts + state.lifts_before >= MOST_LIFTS or stated > MOST_LIFTS:
             raise UpdateTooLarge(

@@ -175,8 +175,9 @@ class LocalWork:
         if not np.isfinite(vector).all():
             raise BadMessage("the local step gave numbers that are not finite")
         if isinstance(solver, PrivateSolver):
-            # Only what has its noise is ever saved or sent, and the step has one noise however often it is computed,
-            # whatever digest was announced: of an empty consensus nothing is received that could be held against it.
+            # Nothing is saved or sent without its noise, and a step has the same noise however often it is computed.
+            # The noise is bound to the bytes received, not to the announced digest, which nothing contradicts where
+            # the consensus is empty.
             received = digested(message_bytes(consensus.broadcast)).sha256
             entropy = noise_entropy(store.noise_key(self._run_id), self._run_id, round, received, grid_digest(vector))
             vector = solver.noised(consensus.stage, vector, self._columns, sites, entropy)
@@ -186,7 +187,7 @@ class LocalWork:
         masked = agreed.masked
         computed_on = consensus.broadcast.flat() if masked else np.zeros(0)
         step = LocalStep(round, asked, vector, site.snapshot(), computed_on, consensus.stage, opening)
-        store.save_step(self._run_id, agreed.terms.snapshot_format, step, durable=masked)
+        store.steps.save(self._run_id, step, agreed.terms.snapshot_format, durable=masked)
         return step.without_snapshot()
 
     def _compare(self, agreed: Contract, consensus: Consensus) -> None:

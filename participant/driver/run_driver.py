@@ -58,7 +58,7 @@ class RunDriver:
         if row is not None:
             other_data = store.has_other_data(run_id, site.pinned_digest)
             self.session.handle(events.Restored(row.cohort, store.key_slots(run_id), other_data))
-        self._unsaved = False  # the session knows what is not saved, so nothing it says may leave
+        self._unsaved = False  # the session is ahead of the disk, so nothing may leave
         self._over = over
         self._tasks = NamedTasks(run_id, services.store.note, self._idle)
         self._local = LocalWork(run_id, services, self._report)
@@ -241,7 +241,7 @@ class RunDriver:
         if opened is None or self.session.finished:
             return
         log("step_progress", run=self.run_id, round=opened.ref.round, percent=percent)
-        if self._agreed.terms.spec.privacy is None:  # how fast a step goes tells of the number of columns
+        if self._agreed.terms.spec.privacy is None:  # the speed of a step would reveal the number of columns
             work = partial(self._services.egress.report, self._agreed, opened.ref, percent)
             self._tasks.start(f"{MESSAGE}progress", work)
 

@@ -31,7 +31,7 @@ DIAGNOSIS_SECONDS = 3.0
 PROBE_SECONDS = 2.0
 """How often the standbys are asked whether they serve."""
 STANDBY_SECONDS = 1.0
-"""The same where another address may serve by now: one that hangs would keep the site from it."""
+"""The same where a standby may serve by now: waiting longer for a hung aggregator would keep the site from it."""
 
 
 class Connection:

@@ -137,7 +137,7 @@ class Link:
 
     @property
     def longest_wait(self) -> float:
-        """Seconds between two attempts at most; short with several addresses, as a takeover takes but seconds."""
+        """The longest pause between two attempts, in seconds; short with a standby, which takes over within seconds."""
         return 1.0 if self.has_standby else 5.0
 
     def _dialled(self, address: Address) -> grpc.aio.Channel:

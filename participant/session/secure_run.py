@@ -29,7 +29,7 @@ from dcfpca.secagg.errors import (
 )
 from dcfpca.secagg.messages import opening_digest
 from dcfpca.secagg.set_up import roster_digest
-from dcfpca.secagg.state import Step, latest
+from dcfpca.secagg.state import Step, latest, to_record
 from dcfpca.terms import Terms
 from dcfpca.wire.tensors import Buffer, DigestedBytes, message_from
 from participant.session.actions import Action, AdvertiseRunKey, Complain, ShareGroupSecret, SignedEvidence
@@ -77,7 +77,7 @@ class SecureRun:
         self.closing: SecureSite | None = None
         """The side as it was when the run ended, by which its last sum is checked; None after a restart since."""
         self.verified: Consensus | None = None if self.spec.warm_start else begin
-        """What this site last found to follow; its memory is held against the one that is shown in the next round."""
+        """The last consensus that this site derived itself; its memory must be the one shown in the next round."""
         self.checked = b""
         """SHA-256 of the last consensus that this site itself has checked to follow; empty after a restart since."""
 
@@ -103,7 +103,7 @@ class SecureRun:
     @property
     def record(self) -> bytes:
         """The side's record as it must be on the disk; empty before the set-up."""
-        return self._side.record if self._side else b""
+        return to_record(self._side.state) if self._side else b""
 
     @property
     def side(self) -> SecureSite:
@@ -165,7 +165,7 @@ class SecureRun:
     def admit(self, opened: Opened, payload: DigestedBytes, before: LocalStep | None) -> Admitted:
         """Raise a refusal unless the opening may be answered, judged with the bytes of its consensus.
 
-        `before` is the last local step of this site; its consensus is what the new one is held against.
+        `before` is the last local step of this site; the new consensus is compared with the one it was computed on.
         """
         round, sha256 = opened.ref.round, opened.consensus.sha256
         again = before if before is not None and before.round == round else None

@@ -79,7 +79,7 @@ class Session:
         history: History = NO_HISTORY,
         approved: bool = False,
     ) -> None:
-        """`history` is what the site remembers of other runs; `approved` is a person's word."""
+        """`history` is what the site remembers of other runs; `approved` says whether a person has approved it."""
         self.run_id = run_id
         self.finished = finished
         self.site = site

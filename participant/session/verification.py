@@ -60,7 +60,7 @@ def following(
     one that followed then. Otherwise an aggregator could steer a consensus by the memory it is computed from.
     """
     numbers = verified_numbers(terms, side, before, shown, announced.previous_sum)
-    _check_exponents(terms, side, before, shown, numbers, announced)
+    _check_exponents(terms, before, shown, numbers, announced)
     _check_memory(side, before, shown, known)
     return _advanced(terms, side, before, shown, numbers)
 
@@ -127,8 +127,10 @@ def _evidence(side: SecureSite, before: Consensus, announced: bytes, found: byte
 def verified_numbers(
     terms: Terms, side: SecureSite, before: Consensus, shown: ShownSum, announced: bytes = b""
 ) -> FloatArray:
-    """The numbers of the sum whose digest was announced, of any without; WrongSum unless the members sent them in that
-    round."""
+    """The numbers of the sum that is shown, after checking that the members sent them in that round; else WrongSum.
+
+    With `announced`, the sum must also have this digest.
+    """
     layout = terms.blocks[before.stage]
     opening = shown.announced.opening(layout, digested(message_bytes(before.broadcast)))
     if (other := opening_digest(side.terms, side.state.roster, opening)) != side.state.opening:
@@ -156,18 +158,13 @@ def verified_numbers(
 
 
 def _check_exponents(
-    terms: Terms,
-    side: SecureSite,
-    before: Consensus,
-    shown: ShownSum,
-    numbers: FloatArray,
-    announced: Announcement,
+    terms: Terms, before: Consensus, shown: ShownSum, numbers: FloatArray, announced: Announcement
 ) -> None:
     """The exponents of a round follow from the sum before, so that no misfit can be provoked."""
     layout = terms.blocks[terms.method.stage(announced.stage).name]
     wanted = layout.first_exponents
     if layout == terms.blocks[before.stage]:
-        wanted = next_exponents(layout, _ended_with(terms, before, shown), numbers, side.terms.precision)
+        wanted = next_exponents(layout, _ended_with(terms, before, shown), numbers, terms.spec.precision)
     if announced.exponents != wanted:
         raise ChangedExponent(f"the exponents of round {announced.round} do not follow from the sum before")
 

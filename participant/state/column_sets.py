@@ -17,7 +17,7 @@ _MOST_HELD = 8
 
 
 def column_key(directory: Path, *, make: bool) -> bytes:
-    """The key in this state directory, made if it is the daemon that asks; others get one that is good for nothing."""
+    """The key in this state directory. Without `make`, a missing one is replaced by a random key that is not kept."""
     path = directory / KEY_NAME
     if path.exists() and len(kept := path.read_bytes()) == KEY_BYTES:
         return kept

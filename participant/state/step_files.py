@@ -137,7 +137,10 @@ class StepFiles:
         self._entered: set[Path] = set()  # files whose names are surely on the disk: a kill may have left others
 
     def save(self, run_id: str, step: LocalStep, format: str, *, durable: bool) -> None:
-        """Make this the latest step of a run. With `durable` it survives a power cut when this returns, else a kill."""
+        """Make this the latest step of a run. With `durable` it survives a power cut when this returns, else a kill.
+
+        Takes long, so it is for a thread; it does not use the database.
+        """
         number = (self._latest[run_id][0] if run_id in self._latest else self._last_number(run_id)) + 1
         path = self._free(run_id)
         if path in self._mapped:

@@ -100,7 +100,7 @@ class Store:
         record = None if results is None else PrivacyRecord(results)
         self.column_sets = ColumnSets(directory)
         self.privacy = PrivacyBudget(self._database, self.ledger, self.column_sets, record)
-        self._steps = StepFiles(directory)
+        self.steps = StepFiles(directory)
         self._keys: dict[str, KeyRecord] = {}
         self._exposed: set[tuple[bytes, str, tuple[str, ...]]] = set()
         self._failure: Exception | None = None
@@ -298,20 +298,12 @@ class Store:
         query = "SELECT body FROM inbox WHERE run_id = ? ORDER BY position"
         return [row[0] for row in self._database.execute(query, (run_id,))]
 
-    def save_step(self, run_id: str, format: str, step: LocalStep, *, durable: bool = False) -> None:
-        """Make this step of a run, whose snapshot has this format, its latest; on the disk when this returns if
-        `durable`.
-
-        Takes long, so it is for a thread; it does not use the database.
-        """
-        self._steps.save(run_id, step, format, durable=durable)
-
     def step(self, run_id: str) -> LocalStep | None:
         """The last local step of a run, memory-mapped; None when there is none, or its file is damaged.
 
         Raises UnusableState when other software wrote it: the site then sits out until that software runs again.
         """
-        if (found := self._steps.latest(run_id)) is not None:
+        if (found := self.steps.latest(run_id)) is not None:
             label, step = found
             self._check_format(run_id, label.format)
             return step
@@ -346,7 +338,7 @@ class Store:
 
     def flush(self) -> None:
         """Flush everything to the disk. Uses a connection of its own, so that it may run in another thread."""
-        self._steps.flush()
+        self.steps.flush()
         for record in list(self._keys.values()):
             record.sync()
         with closing(sqlite3.connect(self.directory / DATABASE, timeout=10)) as database:
@@ -354,7 +346,7 @@ class Store:
 
     def forget_files(self, run_id: str) -> None:
         """Remove the array files of a run."""
-        self._steps.forget(run_id)
+        self.steps.forget(run_id)
 
     def remove_leftovers(self) -> None:
         """Remove the files of runs that are over, where a kill or a power cut came before; for the daemon's start."""
@@ -362,7 +354,7 @@ class Store:
         for path in self.directory.glob("run-*.noise"):
             if path.name.removeprefix("run-").removesuffix(".noise") not in open_runs:
                 forget_record(path)
-        self._steps.forget_all_but(open_runs)
+        self.steps.forget_all_but(open_runs)
 
     def forget_openings_after_reboot(self) -> None:
         """Delete the announcements of open rounds if the machine went down; the daemon calls this at its start.

@@ -37,7 +37,7 @@ def with_step(directory: Path) -> Store:
     store = Store(directory)
     store.save_consent("run-1", Consent(SPEC, SPEC.digest(), True, (), False), 1)
     step = LocalStep(3, b"c" * 32, np.arange(3.0), {"V": np.arange(2.0)})
-    store.save_step("run-1", snapshot_format(SPEC), step)
+    store.steps.save("run-1", step, snapshot_format(SPEC), durable=False)
     return store
 
 

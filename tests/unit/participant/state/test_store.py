@@ -35,7 +35,7 @@ def step_of(round: int) -> LocalStep:
 
 def save(store: Store, round: int, run_id: str = "run-1", durable: bool = False) -> None:
     store.save_consent(run_id, CONSENT, 1)
-    store.save_step(run_id, snapshot_format(SPEC), step_of(round), durable=durable)
+    store.steps.save(run_id, step_of(round), snapshot_format(SPEC), durable=durable)
 
 
 @pytest.fixture
