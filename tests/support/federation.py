@@ -158,7 +158,11 @@ class Federation:
             # Of five sets of keys this is the one by which network and simulation agree to 1e-10 in runs cut short at 8
             # rounds; by the others, which hide other entries, they agree to 2e-10 … 3e-9.
             (state / KEY_NAME).write_bytes(hashlib.sha256(f"site-{name}".encode()).digest())
-        return self._start(name, "participant.main", self.root / "sites" / name / "participant.toml")
+        return self.start_as(name, "participant.main")
+
+    def start_as(self, name: str, module: str) -> Process:
+        """Start a site as what this module makes of a daemon."""
+        return self._start(name, module, self.root / "sites" / name / "participant.toml")
 
     def site_command(self, name: str, *arguments: str) -> CompletedProcess[str]:
         """What `dcfpca-participant ARGUMENTS` does and says with the site's configuration."""
