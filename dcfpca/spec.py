@@ -99,7 +99,8 @@ class RunSpec(BaseModel):
     scaling: Literal["auto", "robust", "none"] = Field(
         "none",
         description="robust: scale features by their medians and MADs over all sites, found from sums alone. auto: so "
-        "unless all features vary about zero by like amounts. none: as the data is.",
+        "unless all features vary about zero by like amounts. none: as the data is. A proposal that leaves it out, by "
+        "command, file or Python, has auto.",
     )
     warm_start: str = Field(
         "", max_length=100, description="Start from the subspace of this earlier finished run; empty: a random start."

@@ -25,8 +25,8 @@ _RANKS = ("rank", "max_rank")
 
 
 def spec_from_flags(path: Path | None, flags: Mapping[str, Any], settings: Sequence[str]) -> RunSpec:
-    """The validated spec. A flag that was not given is None; `settings` have the form key=value. Without a file,
-    features are scaled where they need it."""
+    """The validated spec. A flag that was not given is None; `settings` have the form key=value. Features are scaled
+    where they need it, unless the proposal says otherwise: a stored spec without the key is that of an older run."""
     if all(flags.get(key) is not None for key in _RANKS):
         raise BadInput("--rank and --max-rank contradict each other", "give one of them, or neither: the rank is found")
     keys = read_spec_file(path) if path else {}
@@ -35,7 +35,7 @@ def spec_from_flags(path: Path | None, flags: Mapping[str, Any], settings: Seque
             _put(keys, key, value)
     for setting in settings:
         _put(keys, *_split(setting))
-    if path is None and "privacy" not in keys:
+    if "privacy" not in keys:
         keys.setdefault("scaling", "auto")
     return parse_spec(keys)
 

@@ -22,6 +22,7 @@ from dcfpca.rpca.refinement.closing_stage import CURVE
 from dcfpca.rpca.refinement.scoring import TransformedColumns, normality, transform_columns
 from dcfpca.rpca.refinement.verdict import verdict_of
 from dcfpca.rpca.round_limits import automatic_bound
+from dcfpca.rpca.scaling import scale_from_mad, share_unit_and_level
 from dcfpca.rpca.simulate import Simulation, simulate
 from dcfpca.rpca.stage_list import Method
 from dcfpca.rpca.subspace.fit import subspace_method
@@ -53,23 +54,22 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     method : "subspace" (exact, finds the rank, no tuning) or "gradient" (the DCF-PCA paper's Algorithm 1).
     max_iter, tol : most rounds, and how little the subspace must move to stop.
     fdr : the false discovery rate of flagged entries on data that is not exact.
-    center : subtract each feature's median first, and add it again in `low_rank_` and `inverse_transform`. Off by
-        default: an offset is one more direction of the low-rank part, while subtracting a median that is not in its
-        row space can raise the rank by one.
+    scaling : "robust": work on features less their medians, over 1.4826 times their MADs, and give results in their own
+        units. "auto", the default: so unless all features vary about zero by like amounts. "none": as the data is.
     random_state : seed of the random start.
     settings : SubspaceSettings or GradientSettings of the method; None for the defaults.
 
     Attributes
     ----------
-    components_ : (rank_, features), orthonormal rows, strongest first.
-    singular_values_ : (rank_,), of the low-rank part (centered, if `center`).
+    components_ : (rank_, features), orthonormal rows, strongest first; of features over `scale_`.
+    singular_values_ : (rank_,), of the low-rank part about `location_`, over `scale_`.
     rank_, n_iter_ : the rank found, and the rounds used.
     low_rank_ : (samples, features), the training data without outliers and noise, complete.
     sparse_ : (samples, features), scipy CSR; what was taken out as outlier: on exact data all that is not low-rank,
         else the entries that are significant at the rate `fdr`.
     outliers_ : (samples, features) of bool; where that is.
-    location_ : (features,), what the low-rank part is about: zeros on exact data (medians with `center`), else the
-        fitted centre.
+    location_ : (features,), what the low-rank part is about: zeros, or medians, on exact data, else the fitted centre.
+    scale_ : (features,), what features were divided by; ones where they were not scaled.
     p_values_ : (samples,), how likely a sample as odd as this is among normal ones.
     instruments_ : features that repeat one value or drift in the order of the samples, with the samples concerned.
     rank_curve_ : (ranks, 3), rank, error of hidden entries relative to that of medians, and its standard error.
@@ -90,7 +90,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         max_iter: int = 200,
         tol: float = 1e-9,
         fdr: float = 0.01,
-        center: bool = False,
+        scaling: Literal["auto", "robust", "none"] = "auto",
         random_state: int = 0,
         settings: SubspaceSettings | GradientSettings | None = None,
     ) -> None:
@@ -100,7 +100,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.max_iter = max_iter
         self.tol = tol
         self.fdr = fdr
-        self.center = center
+        self.scaling = scaling
         self.random_state = random_state
         self.settings = settings
 
@@ -108,8 +108,8 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """Find the low-rank part and the outliers of X. `y` is ignored."""
         X = _validated(self, X, reset=True)
         method = self._method(X)
-        self.location_ = _medians(X) if self.center else np.zeros(X.shape[1])
-        run = simulate(method, [ArrayColumns((X - self.location_).T if self.center else X.T)])
+        self.location_, self.scale_ = _units(X, self.scaling)
+        run = simulate(method, [self._scaled(X)])
         self._keep(run, method.model(run.consensus)["U"])
         bounded = not _is_fixed(self.rank) and self.method == "subspace"
         self.outcome_ += _apart(self.certificate_) + (_at_bound(self.rank_, _bound(self, X)) if bounded else "")
@@ -130,7 +130,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def inverse_transform(self, X: ArrayLike) -> FloatArray:
         """The samples (in feature space) that have these coordinates."""
         check_is_fitted(self)
-        return np.asarray(np.asarray(X) @ self.components_ + self.location_)
+        return np.asarray((np.asarray(X) @ self.components_) * self.scale_ + self.location_)
 
     def score_samples(self, X: ArrayLike) -> FloatArray:
         """How normal each sample is, as a whole or in its worst entries, against the null of the training data: the
@@ -190,10 +190,11 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.singular_values_ = values[:found]
         self.rank_ = found
         self.n_iter_ = len(run.history) - 1 - ROUNDS_OF_JUDGEMENT
-        self.low_rank_ = np.ascontiguousarray(result.L.T) + self.location_
+        self.low_rank_ = np.ascontiguousarray(result.L.T) * self.scale_ + self.location_
         self.sparse_ = sparse.csr_array(result.S.T)
         self.outliers_ = self.sparse_.toarray() != 0.0
-        self.location_ = self.location_ + self._centre
+        self.sparse_.data *= self.scale_[self.sparse_.indices]
+        self.location_ = self.location_ + self.scale_ * self._centre
         assert run.consensus.outcome is not None
         self.outcome_ = run.consensus.outcome.value
         self.certificate_ = result.certificate
@@ -207,8 +208,12 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _fitted(self, X: FloatArray) -> Iterator[TransformedColumns]:
         """Every sample fitted and scored, in blocks."""
-        columns = ArrayColumns((X - (self.location_ - self._centre)).T)
+        columns = self._scaled(X, self.scale_ * self._centre)
         return (transform_columns(self._plan, columns.read(start, stop)) for start, stop in blocks(columns))
+
+    def _scaled(self, X: FloatArray, offset: FloatArray | float = 0.0) -> ArrayColumns:
+        """X as the method sees it; `offset` is what of the location it has found by itself."""
+        return ArrayColumns(((X - (self.location_ - offset)) / self.scale_).T)
 
 
 def _is_fixed(rank: object) -> bool:
@@ -246,6 +251,20 @@ def _apart(certificate: Mapping[str, float]) -> str:
 def _at_bound(rank: int, bound: int) -> str:
     """The sentence for a rank that has reached its bound; empty if it has not."""
     return f"; the rank is as large as its bound {bound}: try a larger max_rank" if rank == bound > 1 else ""
+
+
+def _units(X: FloatArray, scaling: str) -> tuple[FloatArray, FloatArray]:
+    """What is subtracted from features, and what they are divided by."""
+    if scaling not in ("auto", "robust", "none"):
+        raise BadInput(f"There is no scaling {scaling!r}.", "Choose auto, robust or none.")
+    plain = np.zeros(X.shape[1]), np.ones(X.shape[1])
+    if scaling == "none":
+        return plain
+    median = _medians(X)
+    deviation = _medians(np.abs(X - median))
+    if scaling == "auto" and share_unit_and_level(median, deviation):
+        return plain
+    return median, scale_from_mad(deviation)
 
 
 def _medians(X: FloatArray) -> FloatArray:

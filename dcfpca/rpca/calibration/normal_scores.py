@@ -31,6 +31,7 @@ LEAST_SLOPE = 0.25  # of the slope over all knots
 FEW, NEARLY_ALL, RARE_STEP, FILLING = 10, 0.9, 0.01, 40
 GOING_ON = 0.25  # of the entries at an outermost value: as many within the width of the range beyond it
 WIDE = 1.4  # of features of few values the outermost knots lie so much further out, at 1 and 99 %
+NEIGHBOURS, GAP = 4, 3.5  # knots; how many times further apart they are between groups of values than within
 SHAPE_BINS = Bins(octaves=7, per_octave=8)
 UPPER = np.concatenate([SHAPE_BINS.edges, [2.0**SHAPE_BINS.octaves]])
 EDGES: FloatArray = np.concatenate([-UPPER[::-1], [0.0], UPPER])  # in spreads, from the median
@@ -136,6 +137,14 @@ class NormalScores:
         """Which features are only centred and scaled."""
         slopes = np.diff(self.knots, axis=1) / np.diff(SCORES)
         return np.asarray(np.ptp(slopes, axis=1) <= 1e-6 * np.abs(slopes).max(axis=1))
+
+    def grouped(self) -> NDArray[np.bool_]:
+        """Which features have their values in groups with hardly any between: there the knots lie far apart, and near
+        one another on either side, where those of one group lie ever further apart outwards."""
+        apart = np.lib.stride_tricks.sliding_window_view(np.diff(self.knots, axis=1), NEIGHBOURS, axis=1).sum(axis=2)
+        lower, upper = np.minimum.accumulate(apart, axis=1), np.minimum.accumulate(apart[:, ::-1], axis=1)[:, ::-1]
+        sides = np.maximum(lower[:, : -2 * NEIGHBOURS], upper[:, 2 * NEIGHBOURS :])
+        return np.asarray((apart[:, NEIGHBOURS:-NEIGHBOURS] > GAP * sides).any(axis=1))
 
     def forward(self, values: FloatArray) -> FloatArray:
         """Scores of values (m × n, NaN stays)."""

@@ -150,12 +150,15 @@ def feature_notes(plan: ClosingPlan, features: Sequence[str] = ()) -> tuple[str,
     constant = plan.one_value >= CONSTANT
     dominated = ~constant & (plan.one_value > ONE_VALUE)
     two_valued = ~constant & ~dominated & (plan.two_values > TWO_VALUED)
-    graded = np.zeros_like(constant) if plan.calibration is None else plan.calibration.reach > 1.0
+    graded = grouped = np.zeros_like(constant)
+    if plan.calibration is not None:
+        graded, grouped = plan.calibration.reach > 1.0, plan.calibration.shape.grouped() & ~plan.few
     kinds = {
         "Constant, so of no use to the others": constant,
         "One value in most of the entries, so only values far from all others are flagged": dominated,
         "Two values, of which neither is flagged for being the rarer one": two_valued,
         "Few values, judged by their ranks": graded & ~constant & ~dominated & ~two_valued,
+        "Values in groups with hardly any between, for which one centre and scale is a makeshift": grouped & ~graded,
         "Not explained by the other features": unexplained(plan) & ~constant & ~dominated,
     }
     return tuple(

@@ -18,6 +18,12 @@ def test_flags_win_over_the_file_and_absent_flags_do_not(tmp_path: Path) -> None
     assert (made.method, made.rank, made.rounds, made.export) == ("gradient", 3, 9, True)
 
 
+def test_a_proposal_that_says_nothing_of_units_finds_them(tmp_path: Path) -> None:
+    assert spec_from_flags(None, {}, []).scaling == "auto"
+    assert spec_from_flags(spec_file(tmp_path, "rank = 3"), {}, []).scaling == "auto"
+    assert spec_from_flags(spec_file(tmp_path, 'scaling = "none"'), {}, []).scaling == "none"
+
+
 @pytest.mark.parametrize(("given", "other"), [("rank", "max_rank"), ("max_rank", "rank")])
 def test_rank_and_max_rank_replace_each_other(tmp_path: Path, given: str, other: str) -> None:
     made = spec_from_flags(spec_file(tmp_path, f"{other} = 3"), {given: 5}, [])

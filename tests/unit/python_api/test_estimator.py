@@ -34,7 +34,7 @@ def _angle(components: FloatArray, samples: FloatArray) -> float:
 
 
 @pytest.mark.slow
-@parametrize_with_checks([RobustPCA(), RobustPCA(method="gradient", max_iter=30), RobustPCA(center=True)])
+@parametrize_with_checks([RobustPCA(), RobustPCA(method="gradient", max_iter=30), RobustPCA(scaling="robust")])
 def test_scikit_learn_accepts_the_estimator(estimator, check) -> None:  # type: ignore[no-untyped-def]
     check(estimator)
 
@@ -95,24 +95,44 @@ def test_a_spoiled_sample_scores_below_every_clean_one() -> None:
     assert model.score(spoiled) < model.score(problem.M.T) < 0
 
 
-def test_centering_takes_an_offset_out_and_gives_it_back() -> None:
+def test_scaling_takes_an_offset_out_and_gives_it_back() -> None:
     rng = np.random.default_rng(5)
     offset = 100.0 * rng.standard_normal(30)
     X = np.outer(rng.choice([-1.0, 1.0], 400), rng.standard_normal(30)) + offset
     X[0, 0] += 1e4
-    model = RobustPCA(max_rank=5, center=True).fit(X)
+    model = RobustPCA(max_rank=5, scaling="robust").fit(X)
     clean = X.copy()
     clean[0, 0] -= 1e4
     assert model.rank_ <= 2
     assert relative_error(model.low_rank_, clean) < 1e-6
     assert relative_error(model.inverse_transform(model.transform(X)), clean) < 1e-6
+    assert relative_error((model.low_rank_ + model.sparse_)[0, 0], X[0, 0]) < 1e-6
     np.testing.assert_allclose(model.location_, np.median(X, axis=0))
+
+
+def test_units_and_offsets_change_nothing_that_is_found() -> None:
+    rng = np.random.default_rng(6)
+    X = rng.standard_normal((200, 2)) @ rng.standard_normal((2, 8)) + 0.3 * rng.standard_normal((200, 8))
+    X[7, 2] += 12.0
+    units, offsets = 10.0 ** rng.uniform(-3, 3, 8), np.full(8, 1e6)
+    plain, moved = RobustPCA(scaling="robust").fit(X), RobustPCA().fit(X * units + offsets)
+    assert moved.rank_ == plain.rank_ > 0
+    assert (moved.outliers_ == plain.outliers_).all()
+    assert moved.outliers_[7, 2]
+    # Which entries are hidden from the fit follows from their values, so that L is not the same to the last digit.
+    assert relative_error((moved.low_rank_ - offsets) / units, plain.low_rank_) < 0.02
+
+
+def test_features_that_share_unit_and_level_are_left_as_they_are() -> None:
+    model = RobustPCA(max_rank=8).fit(_problem().M.T)
+    assert (model.scale_ == 1.0).all()
+    assert (model.location_ == 0.0).all()
 
 
 def test_a_feature_that_nobody_observed_does_not_spoil_the_rest() -> None:
     X = _problem().M.T.copy()
     X[:, 3] = np.nan
-    model = RobustPCA(rank=4, center=True).fit(X)
+    model = RobustPCA(rank=4, scaling="robust").fit(X)
     assert np.isfinite(model.low_rank_).all()
     assert model.location_[3] == 0.0
 

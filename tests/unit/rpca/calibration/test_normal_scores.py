@@ -144,3 +144,14 @@ def test_merged_counts_of_small_sites_leave_the_shape_of_a_continuous_feature() 
     exact, merged, naive = np.mean(found, axis=0)
     assert merged == pytest.approx(exact, abs=0.12 * np.ptp(exact))
     assert abs(naive[1] - exact[1]) > 2.0 * abs(merged[1] - exact[1])
+
+
+def test_groups_of_values_are_told_from_any_single_group() -> None:
+    rng = np.random.default_rng(9)
+    single = [rng.normal(size=300), rng.standard_t(3, 300), rng.exponential(size=300), rng.random(300)]
+    groups = [
+        rng.normal(size=300) + 6.0 * (rng.random(300) < 0.5),
+        rng.normal(size=300) + 20.0 * rng.integers(0, 4, 300),
+    ]
+    knots = np.array([np.quantile(values, LEVELS) for values in (*single, *groups)])
+    assert NormalScores(knots, np.ones(6)).grouped().tolist() == [False] * 4 + [True] * 2
