@@ -22,7 +22,7 @@ class Proxy:
         self._all: list[socket.socket] = []
         self._pumps: list[threading.Thread] = []
         self._lock = threading.Lock()
-        self._is_cut = False
+        self._is_cut = self._swallows = False
         self._stall_after, self._delay = stall_after, delay
         self.sent = 0
         self.stalled, self._was_cut = threading.Event(), threading.Event()
@@ -44,10 +44,14 @@ class Proxy:
                     end.shutdown(socket.SHUT_RDWR)
         self._was_cut.set()
 
+    def swallow(self) -> None:
+        """From now on take whatever comes, and pass nothing on: no end learns of it."""
+        self._swallows = True
+
     def heal(self) -> None:
         """Let connections through again."""
         with self._lock:
-            self._is_cut = False
+            self._is_cut = self._swallows = False
 
     def close(self) -> None:
         self.cut()
@@ -89,7 +93,8 @@ class Proxy:
                     self._was_cut.wait()
                     break
                 time.sleep(self._delay)
-                sink.sendall(data)
+                if not self._swallows:
+                    sink.sendall(data)
         for end in (source, sink):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)

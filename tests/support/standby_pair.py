@@ -24,10 +24,12 @@ NAMES = ("first", "second")
 class StandbyPair(Federation):
     """A federation whose aggregators are `first` and `second`, each with a certificate and a port of its own."""
 
-    def __init__(self, root: Path, url: str) -> None:
+    def __init__(self, root: Path, url: str, url_of_first: str = "") -> None:
+        """`url_of_first` is how the first one finds the same database, if otherwise."""
         super().__init__(root)
-        self._url_file = root / "database-url"
-        self._url_file.write_text(url)
+        self._url_files = {name: root / f"database-url-{name}" for name in NAMES}
+        for name, found in zip(NAMES, (url_of_first or url, url), strict=True):
+            self._url_files[name].write_text(found)
         self._ports = dict(zip(NAMES, free_ports(len(NAMES)), strict=True))
         self.address = ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
         for name in NAMES:
@@ -64,7 +66,7 @@ class StandbyPair(Federation):
                 "key": str(files.key),
                 "drain_seconds": 2,
             },
-            "store": {"path": f"{name}/store", "url_file": str(self._url_file)},
+            "store": {"path": f"{name}/store", "url_file": str(self._url_files[name])},
             "telemetry": {"log": "json", "level": "debug", "metrics": ""},
             "dashboard": {"listen": ""},
         }
