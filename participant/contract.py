@@ -145,7 +145,9 @@ def respond_item(request: pb.RespondRequest) -> Item:
 def subscribe_item(request: pb.SubscribeRequest) -> Item:
     """The first message of a connection: version, capabilities, number of rows, and the latest attempts."""
     _require(len(request.features_sha256) in (0, 32), "a digest of an undeclared size")
-    _require(all(len(one.consensus_sha256) == 32 for one in request.seen), "a digest of an undeclared size")
+    # Of a run that has opened no round to this site there is no consensus to name, and attempts count from 1.
+    sizes = {(one.ref.attempt > 0, len(one.consensus_sha256)) for one in request.seen}
+    _require(sizes <= {(True, 32), (False, 0)}, "a digest of an undeclared size")
     _require(all(len(one.ticket) <= TICKET_BYTES for one in request.seen), "a ticket of an undeclared size")
     return _item("subscription", f"{request.rows} rows", request, None)
 

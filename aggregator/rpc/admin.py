@@ -38,8 +38,9 @@ Context: TypeAlias = "aio.ServicerContext[Any, Any]"
 _FINISH = "`dcfpca run finish` ends it with the consensus it has; `dcfpca run abort` without a result"
 
 AUDIT_PAGE = 200
-LONGEST_WAIT_MS = 10_000
 """Entries of the audit log read at a time, so that it is never in memory as a whole."""
+LONGEST_WAIT_MS = 10_000
+"""The longest that a call waits for an export to change."""
 
 VIEW_SECONDS = 0.0005
 """The least time between two views of a watched run, for each participant in it."""

@@ -96,6 +96,16 @@ def test_small_messages_are_small() -> None:
         contract.respond_item(pb.RespondRequest(run_id="run-1", spec_sha256=bytes(32), reasons=["x" * 99999]))
 
 
+def test_a_site_names_the_consensus_of_its_latest_attempt_and_none_of_a_run_without_one() -> None:
+    attempt, none_yet = types.RoundRef(run_id="run-1", attempt=1), types.RoundRef(run_id="run-2")
+    named, nothing = pb.Seen(ref=attempt, consensus_sha256=bytes(32)), pb.Seen(ref=none_yet)
+    assert contract.subscribe_item(pb.SubscribeRequest(rows=6, seen=[named, nothing])).shape == "6 rows"
+    wrong = pb.Seen(ref=attempt), pb.Seen(ref=none_yet, consensus_sha256=bytes(32)), pb.Seen(consensus_sha256=bytes(9))
+    for one in wrong:
+        with pytest.raises(EgressViolation, match="digest"):
+            contract.subscribe_item(pb.SubscribeRequest(rows=6, seen=[named, one]))
+
+
 def test_only_the_files_of_a_reconstruction_are_exported() -> None:
     assert contract.export_item(pb.ExportHeader(run_id="run-1", artifact="L.npy", size=3)).shape == "L.npy"
     for name in ("U.npy", "V.npy", "manifest.json", "../data.npy"):
