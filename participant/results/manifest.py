@@ -116,6 +116,16 @@ def site_standing(judge: ScoringModel | None, certificate: Mapping[str, float]) 
     )
 
 
+def own_view_note(judge: ScoringModel | None, certificate: Mapping[str, float]) -> tuple[str, ...]:
+    """A sentence where entries are judged only by what all sites share."""
+    if judge is None or judge.plan.ending is FitEnding.EXACT or "error_ratio" in certificate:
+        return ()
+    return (
+        "Entries are judged only by what all sites share, because this run forms no view of the site's own: that needs"
+        " method subspace, covariance = true and at most 128 features.",
+    )
+
+
 def usual_here_notes(usual_here: FloatArray, columns: int, features: Sequence[str]) -> tuple[str, ...]:
     """Sentences on features of which many values (m × 2: above and below) are unusual for the consortium only."""
     many = max(FEWEST_USUAL_HERE, USUAL_HERE_SHARE * columns)

@@ -27,6 +27,7 @@ from participant.results.manifest import (
     ALONE,
     ResultFacts,
     manifest_entries,
+    own_view_note,
     site_shifts,
     site_standing,
     usual_here_notes,
@@ -95,7 +96,7 @@ def write_results(
         shifts = site_shifts(judge, units, data, called)
         if shifts:
             log("site_differs", level="warning", run=facts.run_id, features=len(shifts))
-        shifts += usual_here_notes(usual_here, columns, called)
+        shifts += usual_here_notes(usual_here, columns, called) + own_view_note(judge, site.certificate())
         standing = ALONE if facts.alone else site_standing(judge, site.certificate())
         verdict = method.verdict(final, called)
         manifest["verdict"] = verdict_entry(verdict, facts.outcome, standing, shifts)

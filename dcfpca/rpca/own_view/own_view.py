@@ -17,7 +17,7 @@ from dcfpca.rpca.calibration.empirical_null import SIZE_BINS, Null, evidence_aga
 from dcfpca.rpca.calibration.normal_scores import LEVELS, SCORES
 from dcfpca.rpca.column_blocks import blocks
 from dcfpca.rpca.method import Columns, FloatArray
-from dcfpca.rpca.own_view.own_model import SURE, own_model
+from dcfpca.rpca.own_view.own_model import COLUMNS_EACH, SURE, model_alone, own_model
 from dcfpca.rpca.refinement.closing_plan import ClosingPlan
 from dcfpca.rpca.refinement.hidden_entries import HiddenColumns
 from dcfpca.rpca.refinement.noise_scale import count_sizes, normal_quantile
@@ -25,6 +25,7 @@ from dcfpca.rpca.refinement.scoring import expect_entries
 from dcfpca.rpca.stage import Snapshot
 
 SAMPLE = 2000  # columns that tell a site's own figures
+SELDOM = 0.1  # of a feature's values at the site, by its two most frequent: it has many, and is no scale of grades
 MOSTLY_ONE = 0.5  # of a feature's values at the site: the deviation of its own is zero
 INNER = (LEVELS > 0.1) & (LEVELS < 0.9)  # quantiles that a pattern in a few of the columns does not move
 KNOWN: FloatArray = INNER * np.exp(-(SCORES**2)) / (LEVELS * (1.0 - LEVELS))  # how well normal samples tell a quantile
@@ -64,20 +65,24 @@ def own_plan(plan: ClosingPlan, M: FloatArray, local: float) -> ClosingPlan:
     """The plan by which a site with these columns judges; `local` is the share of ordinary entries at the cut."""
     known = plan.calibration
     assert known is not None  # of a run that has its null
-    few = known.of_few_values | few_values(M)
-    known = replace(known, knots=own_knots(known, M, few), few=few.astype(np.float64))
-    model = own_model(known.model, known.shape.forward(M), plan.rank)
+    varied = known.of_few_values & many_values(M)
+    few = (known.of_few_values & ~varied) | few_values(M)
+    known = replace(known, reach=np.where(varied, 1.0, known.reach), few=few.astype(np.float64))
+    known = replace(known, knots=own_knots(known, M, few, varied))
+    scores = known.shape.forward(M)
+    # Where others make a feature look like a few values, what all share does not relate it to any other.
+    model = model_alone(scores, few, plan.rank) if varied.any() else own_model(known.model, scores, plan.rank)
     found = replace(known, mean=model.centre, factor=model.factor, own=model.own)
     z = expect_entries(replace(plan, calibration=found), M, M).z
-    found = own_null(found, z, local)
+    found = own_null(found, z, local, _frequent(M)[1] < SELDOM)
     return replace(plan, calibration=found, cut=found.cut)
 
 
-def own_null(known: Calibration, z: FloatArray, local: float) -> Calibration:
-    """Units and null from these deviations, with the shared ones as prior."""
+def own_null(known: Calibration, z: FloatArray, local: float, continuous: NDArray[np.bool_]) -> Calibration:
+    """Units and null from these deviations, with the shared ones as prior; `continuous` features are without ties."""
     one, few = np.ones(len(z)), known.of_few_values
     sides = [count_sizes(np.where(here, np.abs(z), np.nan), one, SIZE_BINS) for here in (z > 0.0, z <= 0.0)]
-    units = _own_units(z, (known.above, known.below), few)
+    units = _own_units(z, _own_skew(z, known.above, known.below, few | ~continuous), few)
     together = ~few if np.mean(~few) >= LEAST_POOLED else np.ones_like(few)
     counts = sum(pooled(side[together], unit[together]) for side, unit in zip(sides, units, strict=True))
     null = fit_null(np.asarray(counts) + PRIOR_ENTRIES * _shares(known.null), local)
@@ -86,19 +91,21 @@ def own_null(known: Calibration, z: FloatArray, local: float) -> Calibration:
     return replace(known, above=units[0], below=units[1], **blend)
 
 
-def own_knots(known: Calibration, M: FloatArray, few: NDArray[np.bool_]) -> FloatArray:
+def own_knots(known: Calibration, M: FloatArray, few: NDArray[np.bool_], varied: NDArray[np.bool_]) -> FloatArray:
     """The map to normal scores of a site's values: the shared one, or centre and scale alone. A tail that others have,
     or pretend to have, would compress gross errors here.
 
     Where the site's features together speak for their shared shapes, one stands until its own values clearly speak
     against it: own marginals of some features break their relations to the others. Where they do not, a shape needs
-    evidence of its own."""
-    knots, bent = known.knots.copy(), np.flatnonzero(~few & (known.reach == 1.0) & ~known.shape.straight())
+    evidence of its own. Of `varied` features, to which others give few values, the shared one knows nothing."""
+    knots, bent = known.knots.copy(), np.flatnonzero(~few & ~varied & (known.reach == 1.0) & ~known.shape.straight())
     lines = {row: _line(known.knots[row], M[row, ~np.isnan(M[row])]) for row in bent}
     trust = float(beyond_chance(-sum(worse for _, worse in lines.values()), TRUSTED))
     for row, (straight, worse) in lines.items():
         own = trust * beyond_chance(worse, WORSE) + (1.0 - trust) * (1.0 - beyond_chance(-worse, WORSE))
         knots[row] = (1.0 - own) * known.knots[row] + own * straight
+    for row in np.flatnonzero(varied & ~few):
+        knots[row] = _line(known.knots[row], M[row, ~np.isnan(M[row])])[0]
     return knots
 
 
@@ -116,11 +123,24 @@ def _line(shared: FloatArray, values: FloatArray) -> tuple[FloatArray, float]:
 
 def few_values(M: FloatArray) -> NDArray[np.bool_]:
     """Which features have few values at this site."""
-    few = np.zeros(len(M), dtype=bool)
+    one, two = _frequent(M)
+    return np.asarray((one > MOSTLY_ONE) | (two > TWO_VALUES))
+
+
+def many_values(M: FloatArray) -> NDArray[np.bool_]:
+    """Which features clearly have many values at this site; none where it has too few columns to relate features."""
+    enough = np.count_nonzero(~np.isnan(M), axis=1) >= COLUMNS_EACH * len(M)
+    return np.asarray(enough & (_frequent(M)[1] < SELDOM))
+
+
+def _frequent(M: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The shares of a feature's most frequent value, and of its two most frequent ones."""
+    shares = np.zeros((2, len(M)))
     for row, values in enumerate(M):
         counts = np.sort(np.unique(values[~np.isnan(values)], return_counts=True)[1])[::-1]
-        few[row] = counts[:1].sum() > MOSTLY_ONE * counts.sum() or counts[:2].sum() > TWO_VALUES * counts.sum()
-    return few
+        shares[:, row] = counts[:1].sum(), counts[:2].sum()
+        shares[:, row] /= max(counts.sum(), 1)
+    return shares[0], shares[1]
 
 
 def kept_arrays(mine: ClosingPlan, ratio: float) -> dict[str, NDArray[np.generic]]:
@@ -152,7 +172,7 @@ def _fitted(shape: FloatArray, found: FloatArray) -> FloatArray:
     return np.asarray(KNOWN @ found + slope * off)
 
 
-def _own_units(z: FloatArray, shared: tuple[FloatArray, FloatArray], few: NDArray[np.bool_]) -> list[FloatArray]:
+def _own_units(z: FloatArray, shared: list[FloatArray], few: NDArray[np.bool_]) -> list[FloatArray]:
     """The shared units of both sides, multiplied by what the site's deviations clearly differ by; and by more on a side
     that is far from what is usual here even then, as others may have pretended."""
     above, below = (np.maximum(side, np.finfo(np.float64).tiny)[:, None] for side in shared)
@@ -164,14 +184,34 @@ def _own_units(z: FloatArray, shared: tuple[FloatArray, FloatArray], few: NDArra
     return units
 
 
+def _own_skew(z: FloatArray, above: FloatArray, below: FloatArray, few: NDArray[np.bool_]) -> list[FloatArray]:
+    """The shared units, made equal as far as their size is clearly not that of the site, and the site's own sides are
+    nearer to equal than to them: what is not true here in size says nothing of the two sides either."""
+    low = np.finfo(np.float64).tiny
+    middle, skew = (
+        np.sqrt(np.maximum(above * below, low)),
+        0.5 * np.log(np.maximum(above, low) / np.maximum(below, low)),
+    )
+    other = np.abs(np.log(_own_factor(np.abs(z) / middle[:, None], DIFFERENT, few))) > 0.0
+    sides = [_own_size(np.where(here, np.abs(z), np.nan), few) for here in (z > 0.0, z <= 0.0)]
+    ratio = sides[0] - sides[1]
+    false = other * beyond_chance(np.abs(ratio - 2.0 * skew), np.maximum(np.abs(ratio), low))
+    return [middle * np.exp(sign * (1.0 - false) * skew) for sign in (1.0, -1.0)]
+
+
 def _own_factor(sizes: FloatArray, least: float, few: NDArray[np.bool_]) -> FloatArray:
     """By which factor each row of sizes is larger than normal ones, as far as that is beyond chance and `least`."""
+    entries, off = np.count_nonzero(~np.isnan(sizes), axis=1), _own_size(sizes, few)
+    chance = np.maximum(least, SURE / np.sqrt(np.maximum(entries, 1)))
+    return np.asarray(np.exp(off * beyond_chance(np.abs(off), chance)))
+
+
+def _own_size(sizes: FloatArray, few: NDArray[np.bool_]) -> FloatArray:
+    """The logarithm of how much larger each row of sizes is than normal ones; 0 where there are too few."""
     entries = np.count_nonzero(~np.isnan(sizes), axis=1)
     known = np.where((few | (entries < FEWEST_ENTRIES))[:, None], normal_quantile(UNIT_LEVEL), sizes)
     found = np.nanquantile(known, UNIT_LEVEL, axis=1) / normal_quantile(UNIT_LEVEL)
-    off = np.log(np.maximum(found, 2.0**-SIZE_BINS.octaves))
-    chance = np.maximum(least, SURE / np.sqrt(np.maximum(entries, 1)))
-    return np.asarray(np.exp(off * beyond_chance(np.abs(off), chance)))
+    return np.asarray(np.log(np.maximum(found, 2.0**-SIZE_BINS.octaves)))
 
 
 def beyond_chance(found: FloatArray | float, chance: FloatArray | float) -> FloatArray:

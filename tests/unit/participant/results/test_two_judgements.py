@@ -68,3 +68,19 @@ def test_a_few_values_that_are_usual_here_are_chance_and_not_named() -> None:
     counts[0, 0], counts[1, 1], counts[2, 0] = 4, 30, 19
     (note,) = usual_here_notes(counts, 1000, ("age", "bmi", "chol"))
     assert note.startswith("bmi: 30 of 1000 values are low for all sites")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"), [({}, False), ({"covariance": False}, True), ({"method": "gradient"}, True)]
+)
+def test_a_run_without_a_view_of_the_sites_own_says_so(tmp_path: Path, changes: dict[str, object], said: bool) -> None:
+    rng = np.random.default_rng(4)
+    M = rng.normal(size=(8, 1)) @ rng.normal(size=(1, 60)) + 0.3 * rng.normal(size=(8, 60))
+    spec = parse_spec({"rows": 8, "rank": 1, "rounds": 30} | changes)
+    method = method_of(spec)
+    site, consensus = method.site(ArrayColumns(M)), method.begin()
+    while consensus.outcome is None:
+        consensus = method.advance(consensus, exchange(method, consensus, [site]))
+    write_results(tmp_path, FACTS, Terms.of(spec), site, consensus, ArrayColumns(M))
+    notes = json.loads((tmp_path / "run-1" / "manifest.json").read_text())["verdict"]["notes"]
+    assert any("no view of the site's own" in note for note in notes) == said
