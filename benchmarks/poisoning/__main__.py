@@ -4,7 +4,9 @@
                                    [--json FILE]
 
 Every run is simulated with the defaults of a spec. The figures are of the honest sites alone: F1 of their flags, recall
-of a pattern that some of their columns have, and the share of healthy entries that are flagged. A run that `conserved`
+of a pattern that some of their columns have, both also as they are without the liars, the share of healthy entries that
+are flagged, how many sites find that the shared model fails them, and how many liars are told that their features
+differ. A run that `conserved`
 ends is told to everybody, and has no figures. `--honest` runs so many seeds of each kind of honest federation.
 """
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,10 @@ from benchmarks.poisoning.attacks import ATTACKS, Attack, LyingSite, Situation
 from benchmarks.poisoning.world import FEATURES, KINDS, Site, World
 from dcfpca.methods import method_of
 from dcfpca.rpca.column_blocks import ArrayColumns
-from dcfpca.rpca.method import Consensus
+from dcfpca.rpca.method import Consensus, FloatArray
+from dcfpca.rpca.own_view.carriers import FAILS
+from dcfpca.rpca.own_view.site_shift import Profile, shift_notes
+from dcfpca.rpca.refinement.closing_plan import ClosingPlan
 from dcfpca.rpca.simulate import collect, exchange
 from dcfpca.rpca.stage_list import Method, StagedSite
 from dcfpca.spec import parse_spec
@@ -45,8 +51,18 @@ def attacked(attack: Attack, liars: int, sites: int, seed: int) -> dict[str, Any
     world = World.drawn(rng)
     own, situation = [world.site(rng) for _ in range(sites - liars)], Situation(world, sites - liars, liars)
     lies = [attack.data(world, rng) for _ in range(liars)]
-    row = {"attack": attack.name, "cohort": f"{liars}of{sites}", "seed": seed}
+    before = without_liars(sites - liars, seed)
+    row = {"attack": attack.name, "cohort": f"{liars}of{sites}", "seed": seed, **before}
     return row | measured(own, lies, (attack, situation))
+
+
+@cache
+def without_liars(sites: int, seed: int) -> dict[str, Any]:
+    """What the honest sites of such a federation find without the others."""
+    rng = np.random.default_rng([seed, 1])
+    world = World.drawn(rng)
+    found = measured([world.site(rng) for _ in range(sites)], [], None)
+    return {f"{name}_before": found[name] for name in ("f1", "pattern")}
 
 
 def measured(honest: list[Site], lies: list[Any], by: tuple[Attack, Situation] | None) -> dict[str, Any]:
@@ -57,7 +73,8 @@ def measured(honest: list[Site], lies: list[Any], by: tuple[Attack, Situation] |
     consensus, broken = held(method, [*own, *liars])
     if broken:
         return {"ended": broken}
-    flags = [collect(site, consensus).S.toarray() != 0.0 for site in own]
+    results = [collect(site, consensus) for site in own]
+    flags = [result.S.toarray() != 0.0 for result in results]
     flag, wrong, pattern = (
         np.concatenate([part.ravel() for part in parts])
         for parts in (flags, [site.wrong for site in honest], [site.pattern for site in honest])
@@ -68,9 +85,18 @@ def measured(honest: list[Site], lies: list[Any], by: tuple[Attack, Situation] |
         "f1": 2.0 * hits / max(int(flag.sum()) + int(wrong.sum()), 1),
         "pattern": float((flag & pattern).sum() / max(int(pattern.sum()), 1)),
         "healthy": float((flag & ~wrong).sum() / (~wrong).sum()),
-        "rank": consensus.progress.rank, "rounds": consensus.round,
+        "rank": consensus.progress.rank, "published": method.model(consensus)["U"].shape[1],
+        "rounds": consensus.round,
+        "alarms": sum(result.certificate.get("error_ratio", 0.0) > FAILS for result in results),
+        "liars_told": sum(bool(differing(consensus, M)) for M in lies),
         "sound": bool(verdict and verdict.sound), "sentence": verdict.sentence if verdict else "",
     }  # fmt: skip
+
+
+def differing(consensus: Consensus, M: FloatArray) -> tuple[str, ...]:
+    """What a site with these columns is told of its features."""
+    plan = ClosingPlan.of(consensus.broadcast)
+    return shift_notes(Profile(plan.median, plan.spread, plan.one_value, np.zeros(len(M))), M)
 
 
 def held(method: Method, sites: list[StagedSite | LyingSite]) -> tuple[Consensus, str]:
@@ -99,15 +125,26 @@ def line(rows: list[dict[str, Any]]) -> str:
     """A line of the table: the worst run of each figure, and what is said in the first."""
     done = [row for row in rows if "ended" not in row]
     ended = next((row["ended"] for row in rows if "ended" in row), "")
-    figures = ["", "", "", ""]
+    figures = [""] * 6
     if done:
-        worst = (min(row["f1"] for row in done), min(row["pattern"] for row in done))
-        ranks = sorted({row["rank"] for row in done})
-        figures = [*(f"{figure:.2f}" for figure in worst), f"{100 * max(row['healthy'] for row in done):.2f} %"]
-        figures.append(", ".join(map(str, ranks)))
+        figures = [_worst(done, "f1"), _worst(done, "pattern"), f"{100 * max(row['healthy'] for row in done):.2f} %"]
+        figures.append(", ".join(map(str, sorted({row["published"] for row in done}))))
+        figures += [_range(done, "alarms"), _range(done, "liars_told")]
     sound = f"{sum(row['sound'] for row in done)} of {len(rows)}"
     said = f"ended: {ended}" if ended else "; ".join(sorted({_reasons(row["sentence"]) for row in done}))
     return "| " + " | ".join([rows[0]["attack"], rows[0]["cohort"], *figures, sound, said[:TOLD]]) + " |"
+
+
+def _worst(rows: list[dict[str, Any]], name: str) -> str:
+    """The least value, and after it what the same federation has without liars."""
+    least = min(rows, key=lambda row: row[name])
+    before = least.get(f"{name}_before")
+    return f"{least[name]:.2f}" + (f" ({before:.2f})" if before is not None else "")
+
+
+def _range(rows: list[dict[str, Any]], name: str) -> str:
+    least, most = min(row[name] for row in rows), max(row[name] for row in rows)
+    return str(most) if least == most else f"{least}–{most}"
 
 
 def _reasons(sentence: str) -> str:
@@ -124,7 +161,8 @@ def main() -> None:
     wanted = parser.parse_args()
     found = []
     print(
-        "| attack | cohort | F1 | pattern | healthy flagged | rank | sound | told |\n|---|---|---|---|---|---|---|---|"
+        "| attack | cohort | F1 (without liars) | pattern | healthy flagged | rank published | sites alarmed |"
+        " liars told | sound | told |\n|---|---|---|---|---|---|---|---|---|---|"
     )
     with threadpool_limits(1):
         for rows in rows_of(wanted):

@@ -19,6 +19,7 @@ from dcfpca.rpca.refinement.refine import MOST_PULL
 from dcfpca.rpca.stage import Site as StageSite
 
 PLANTED = 4.0  # deviations of the pattern in the columns of a site that plants it
+QUIETLY, BELOW = 1.0, 0.45  # the same, and octaves, of who stays below what other sites call clearly different
 LARGE = 1e6
 FEW_FEATURES = 5
 MANY = 10  # times as many columns as the others
@@ -98,6 +99,17 @@ def _with_pattern(world: World, rng: np.random.Generator) -> FloatArray:
     return world.clean(rng) + PLANTED * np.outer(world.pattern, rng.normal(size=COLUMNS))
 
 
+def _with_quiet_pattern(world: World, rng: np.random.Generator) -> FloatArray:
+    return world.clean(rng) + QUIETLY * np.outer(world.pattern, rng.normal(size=COLUMNS))
+
+
+def _few_values(world: World, rng: np.random.Generator) -> FloatArray:
+    """Many columns in which the pattern's features have one value, so that others have no unit for them."""
+    M = _many(world, rng)
+    M[world.pattern != 0.0] = world.centre[world.pattern != 0.0, None]
+    return M
+
+
 def _noiseless(world: World, rng: np.random.Generator) -> FloatArray:
     """Ten times as many columns without any noise, so that the noise of others looks large."""
     coefficients = rng.normal(size=(world.factors.shape[1], MANY * COLUMNS))
@@ -173,6 +185,8 @@ DATA_ONLY = (
     Attack("population x 100", _much_larger),
     Attack("hides a pattern", _with_pattern),
     Attack("flags the healthy", _noiseless),
+    Attack("adaptive: quiet pattern", _with_quiet_pattern),
+    Attack("adaptive: one value", _few_values),
 )
 UPDATES = (
     Attack("update x 1e6", _honest, _large),
@@ -182,5 +196,6 @@ UPDATES = (
     Attack("null counts down", _many, _counts_moved(NULL, -3.0, slice(0, FEW_FEATURES))),
     Attack("shape counts up", _many, _counts_moved(SHAPE, 2.0, slice(None))),
     Attack("shape counts down", _many, _counts_moved(SHAPE, -3.0, slice(0, FEW_FEATURES))),
+    Attack("adaptive: null counts up a little", _many, _counts_moved(NULL, BELOW, slice(None))),
 )
 ATTACKS = {attack.name: attack for attack in (*DATA_ONLY, *UPDATES)}
