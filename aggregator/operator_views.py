@@ -126,6 +126,7 @@ def participant_view(registry: RunRegistry, who: ParticipantRecord, revoked: boo
         fingerprint=who.fingerprint,
         rows=who.rows,
         runs=runs,
+        asks=connected and who.name in registry.directory.asking,
     )
 
 

@@ -26,6 +26,7 @@ class ParticipantDirectory:
         self._listeners: list[Callable[[str], None]] = []
         self.changed = Signal()
         self._open: set[str] = set()
+        self.asking: set[str] = set()  # who said, when it last connected, that a person there is asked about every run
         self.records: dict[str, ParticipantRecord] = {}
 
     async def load(self) -> None:

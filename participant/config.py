@@ -79,6 +79,16 @@ class TelemetryTable(Section):
     metrics: WebAddress = Field("", description="host:port where Prometheus finds /metrics; empty: no metrics.")
 
 
+class NotifyTable(Section):
+    """Whom the daemon tells that a run waits for a person."""
+
+    url: str = Field(
+        "",
+        pattern=r"^(https?://.*)?$",
+        description="A web address that gets a POST with JSON (site, run, label, until): a chat, a mail gateway.",
+    )
+
+
 class EngineTable(Section):
     """The engine that runs the local step."""
 
@@ -104,6 +114,7 @@ class Config(Section):
     results: ResultsTable
     telemetry: TelemetryTable = Field(default_factory=TelemetryTable)
     engine: EngineTable = Field(default_factory=EngineTable)
+    notify: NotifyTable = Field(default_factory=NotifyTable)
 
     def model_post_init(self, _: Any, /) -> None:
         """Hand the rules to whoever reads the data."""

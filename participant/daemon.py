@@ -52,7 +52,7 @@ class Daemon:
         self._site = site
         self._store = store
         self._link = Link(config.aggregator.address, site.credentials, config.aggregator.proxy)
-        egress = Egress(self._link, store.ledger, config.policy)
+        egress = Egress(self._link, store.ledger, config.policy, config.notify.url)
         engine = engine_of(config)
         self._telemetry = Telemetry()
         self._telemetry.watch_certificate(lambda: site.credentials.not_after)
@@ -264,7 +264,12 @@ class Daemon:
     def _hello(self) -> pb.SubscribeRequest:
         """Version, capabilities and size of this site, and the latest attempt of each open run that it has joined."""
         policy, sessions = self._config.policy, [driver.session for driver in self._drivers.values()]
-        abilities = {"secagg": True, "plain": policy.allow_plain, "export": policy.allow_export and not policy.private}
+        abilities = {
+            "asks": policy.manual_approval,
+            "secagg": True,
+            "plain": policy.allow_plain,
+            "export": policy.allow_export and not policy.private,
+        }
         return pb.SubscribeRequest(
             protocol=PROTOCOL,
             software=f"dcfpca-participant {__version__}",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import time
 from pathlib import Path
 
 from dcfpca.atomic_files import sha256_of_file
 from dcfpca.errors import Refused
+from dcfpca.logs import log
 from dcfpca.run_references import AttemptRef
 from dcfpca.spec import RunSpec
 from dcfpca.v1 import rounds_pb2 as pb
@@ -17,6 +20,7 @@ from dcfpca.wire.round_messages import ref_to_wire
 from participant import contract, wire_codec
 from participant.contract import Contract, EgressViolation, Update
 from participant.link import Link
+from participant.link.notice import post_notice
 from participant.policy import SitePolicy, review_export
 from participant.session.actions import AdvertiseRunKey, RunMessage, SendMisfit, ShareGroupSecret
 from participant.state.ledger import Item, Ledger
@@ -25,10 +29,12 @@ from participant.state.ledger import Item, Ledger
 class Egress:
     """Every message of the site leaves through one of these methods; a test keeps others from calling the link's."""
 
-    def __init__(self, link: Link, ledger: Ledger, policy: SitePolicy) -> None:
+    def __init__(self, link: Link, ledger: Ledger, policy: SitePolicy, notify: str = "") -> None:
+        """`notify` is the address that is told when a run waits for a person; empty: nobody is."""
         self._link = link
         self._ledger = ledger
         self._policy = policy
+        self._notify = notify
 
     def subscribed(self, hello: pb.SubscribeRequest) -> None:
         """Record that the stream is being opened."""
@@ -99,6 +105,17 @@ class Egress:
         refusal = pb.ExportRefusal(run_id=run_id, export_id=export_id, reason=reason)
         self._record(contract.refusal_item(refusal))
         return await self._link.refuse_export(refusal)
+
+    async def notify(self, site: str, run_id: str, label: str, until: str) -> None:
+        """Tell the people of the site that a run waits for them; nothing about the data. A failure is logged."""
+        if not self._notify:
+            return
+        body = json.dumps({"site": site, "run": run_id, "label": label, "until": until}).encode()
+        self._record(Item("notice", "JSON", len(body), hashlib.sha256(body).digest(), run_id, detail="[notify] url"))
+        try:
+            await asyncio.to_thread(post_notice, self._notify, body)
+        except OSError as error:
+            log("notice_not_sent", level="warning", run=run_id, reason=str(error), hint="check [notify] url")
 
     def _record_once(self, item: Item) -> None:
         """Record the only message of its kind in an attempt; EgressViolation for a second with different bytes."""

@@ -176,6 +176,11 @@ def approve(
     run: Annotated[str, typer.Argument(help="The run to approve; without it, list those that wait.")] = "",
     by: Annotated[str, typer.Option("--by", help="Who approves; kept in the ledger.")] = "",
     expires: Annotated[str, typer.Option(help="How long the approval is in force: 7d, 12h or 30m.")] = "7d",
+    like: Annotated[
+        str,
+        typer.Option("--like", help="Approve later runs with the same spec too, for so long: 90d. Doubts still ask."),
+    ] = "",
+    ended: Annotated[str, typer.Option("--end-like", metavar="RUN", help="End the approval of runs like this.")] = "",
     config: ConfigOption = Path("participant.toml"),
     as_json: JsonOption = False,
 ) -> None:
@@ -183,21 +188,23 @@ def approve(
     from participant.commands.approve import (
         approval_document,
         approve_run,
+        end_like,
         show_waiting,
         waiting_document,
         waiting_runs,
     )
 
     store, now_ms = _store(config), time.time_ns() // 1_000_000
+    if ended:
+        end_like(store, ended, by, now_ms)
     waiting = waiting_runs(store, now_ms)
     if not run:
-        standing = store.approvals.standing(now_ms)
-        shown = waiting_document(waiting, standing)
-        print_json(shown) if as_json else show_waiting(waiting, standing)
+        standing = store.approvals.standing(now_ms), store.approvals.likes(now_ms)
+        print_json(waiting_document(waiting, *standing)) if as_json else show_waiting(waiting, *standing)
         return
     run = find_run(run, [row.run_id for row in reversed(waiting)])
     reasons = [reason for row in waiting if row.run_id == run for reason in row.reasons]
-    approval = approve_run(store, run, by, expires, now_ms)
+    approval = approve_run(store, run, by, expires, now_ms, like)
     if as_json:
         print_json({"approved": run, **approval_document(approval)})
     else:

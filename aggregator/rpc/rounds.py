@@ -89,6 +89,7 @@ class RoundServicer(SecureSumMethods, rounds_pb2_grpc.RoundServiceServicer):
         if not self._directory.enter(who.name):
             hint = "stop the other daemon, or give this one its own certificate"
             raise AlreadyConnected(f"a participant daemon with the identity {who.name} is connected already", hint)
+        (self._directory.asking.add if "asks" in request.capabilities else self._directory.asking.discard)(who.name)
         log("participant_connected", participant=who.name, software=request.software)
         # An idle stream sends nothing for a long time; the metadata tell the daemon that it was admitted.
         await context.send_initial_metadata(((TURNS, str(TURNS_ABOVE)), (WHOLE, str(MESSAGE_BYTES))))

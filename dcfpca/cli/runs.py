@@ -97,12 +97,19 @@ def start(
 ) -> None:
     """Propose a run to the participants. Prints the run's identifier."""
     flags = {key: value for key, value in locals().items() if key in _SPEC_FLAGS}
-    from dcfpca.operator.proposals import cohort_note, expected_error, spec_from_flags  # noqa: PLC0415  imports NumPy
+    from dcfpca.operator.proposals import (  # noqa: PLC0415  imports NumPy
+        cohort_note,
+        expected_error,
+        spec_from_flags,
+        with_time_for_people,
+    )
 
     proposed = spec_from_flags(spec, flags | {"participants": participants and _names(participants)}, settings or ())
     known = operator.participants()
-    notes = expected_error(proposed, columns, known), cohort_note(proposed, operator.runs(RECENT_RUNS), known)
-    for sentence in (*notes, *unknown_names(proposed.participants, known)):
+    exposed = cohort_note(proposed, operator.runs(RECENT_RUNS), known)
+    notes = [expected_error(proposed, columns, known), exposed]
+    proposed, waits = with_time_for_people(proposed, known, asked=bool(exposed and proposed.participants))
+    for sentence in (*notes, waits, *unknown_names(proposed.participants, known)):
         if sentence:
             say(sentence)
     _proceed(operator, operator.propose(proposed.canonical(), uuid.uuid4().hex), watch, as_json)

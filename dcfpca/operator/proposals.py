@@ -132,10 +132,8 @@ def cohort_note(spec: RunSpec, runs: Iterable[pb.RunView], known: Sequence[pb.Pa
         return f"waiting for {listed(away)}, for at most {spec.enrol_seconds:g} s: {why}"
     exposed = f"the sums of this run and of run {last.run_id} together would single out {listed(found.members)}"
     if spec.participants:
-        asked = (
-            f"so a person at each of {listed(sorted(invited))} is asked to approve it within {spec.enrol_seconds:g} s"
-        )
-        return f"{exposed}, {asked}: `dcfpca-participant approve`"
+        whom = listed(sorted(invited))
+        return f"{exposed}, so a person at each of {whom} is asked to approve it: `dcfpca-participant approve`"
     return f"{exposed}, so the sites will refuse; name who takes part (--participants), and a person at each is asked"
 
 
@@ -149,6 +147,17 @@ def _sums_compare(spec: RunSpec, view: pb.RunView) -> bool:
 
 APPROVAL_SECONDS = 86400.0
 """How long enrolment stays open at least where people have to approve; it closes as soon as everybody has answered."""
+
+
+def with_time_for_people(spec: RunSpec, known: Sequence[pb.ParticipantView], *, asked: bool) -> tuple[RunSpec, str]:
+    """The spec with a day for enrolment where a person is asked (`asked`: at every site) and it states no time; and a
+    sentence that says so."""
+    asking = [one.name for one in known if one.asks and (not spec.participants or one.name in spec.participants)]
+    if "enrol_seconds" in spec.model_fields_set or not (asked or asking):
+        return spec, ""
+    whom = "people at the sites are" if asked else f"a person at {listed(asking)} is"
+    said = f"{whom} asked, so that enrolment stays open for up to a day; it closes once everybody has answered"
+    return parse_spec(spec.model_dump() | {"enrol_seconds": APPROVAL_SECONDS}), said
 
 
 @dataclass(frozen=True, slots=True)

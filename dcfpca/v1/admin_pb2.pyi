@@ -249,7 +249,7 @@ class ListParticipantsResponse(_message.Message):
     def __init__(self, participants: _Optional[_Iterable[_Union[ParticipantView, _Mapping]]] = ...) -> None: ...
 
 class ParticipantView(_message.Message):
-    __slots__ = ("name", "state", "software", "last_seen_ms", "certificate_days", "fingerprint", "rows", "runs")
+    __slots__ = ("name", "state", "software", "last_seen_ms", "certificate_days", "fingerprint", "rows", "runs", "asks")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_FIELD_NUMBER: _ClassVar[int]
@@ -258,6 +258,7 @@ class ParticipantView(_message.Message):
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     RUNS_FIELD_NUMBER: _ClassVar[int]
+    ASKS_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     software: str
@@ -266,7 +267,8 @@ class ParticipantView(_message.Message):
     fingerprint: str
     rows: int
     runs: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., software: _Optional[str] = ..., last_seen_ms: _Optional[int] = ..., certificate_days: _Optional[int] = ..., fingerprint: _Optional[str] = ..., rows: _Optional[int] = ..., runs: _Optional[_Iterable[str]] = ...) -> None: ...
+    asks: bool
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., software: _Optional[str] = ..., last_seen_ms: _Optional[int] = ..., certificate_days: _Optional[int] = ..., fingerprint: _Optional[str] = ..., rows: _Optional[int] = ..., runs: _Optional[_Iterable[str]] = ..., asks: _Optional[bool] = ...) -> None: ...
 
 class FetchModelRequest(_message.Message):
     __slots__ = ("run_id",)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from dcfpca.errors import BadInput, Refused
 from dcfpca.text.console import Json, add_row, moment, say, show, table
-from participant.state.approvals import Approval
+from participant.state.approvals import Approval, StandingApproval
 from participant.state.store import RunRow, Store
 
 _UNIT_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -16,11 +16,23 @@ _LONGEST_MS = 366 * _UNIT_MS["d"]
 _LONGEST_NAME, _LONGEST_REASON = 100, 300
 
 
-def approve_run(store: Store, run_id: str, approver: str, expires: str, now_ms: int) -> Approval:
-    """Approve a waiting run with the spec it has, until `expires` from now."""
-    approval = Approval(run_id, _waiting(store, run_id).digest, approver_name(approver), now_ms + milliseconds(expires))
+def approve_run(store: Store, run_id: str, approver: str, expires: str, now_ms: int, like: str = "") -> Approval:
+    """Approve a waiting run with the spec it has, until `expires` from now; and later runs `like` it for so long."""
+    row, name = _waiting(store, run_id), approver_name(approver)
+    approval = Approval(run_id, row.digest, name, now_ms + milliseconds(expires))
+    until_ms = now_ms + milliseconds(like) if like else 0
     store.approvals.give(approval, now_ms)
+    if until_ms:
+        store.approvals.allow_like(run_id, row.spec, name, until_ms, now_ms)
     return approval
+
+
+def end_like(store: Store, run_id: str, name: str, now_ms: int) -> None:
+    """End the standing approval of runs like this one; Refused if there is none."""
+    if not store.approvals.end_like(run_id, approver_name(name), now_ms):
+        raise Refused(
+            f"no standing approval of runs like {run_id} is in force", "`dcfpca-participant approve` lists them"
+        )
 
 
 def decline_run(store: Store, run_id: str, name: str, reason: str, now_ms: int) -> str:
@@ -83,15 +95,18 @@ def approval_document(approval: Approval) -> dict[str, Json]:
     }
 
 
-def waiting_document(rows: Sequence[RunRow], standing: Sequence[Approval]) -> Json:
+def waiting_document(
+    rows: Sequence[RunRow], standing: Sequence[Approval], likes: Sequence[StandingApproval] = ()
+) -> Json:
     """What `approve --json` prints."""
     return {
         "waiting": [{"run": row.run_id, "spec_sha256": row.digest.hex(), "reasons": list(row.reasons)} for row in rows],
         "approvals": [{"run": one.run_id, **approval_document(one)} for one in standing],
+        "standing": [{"like": one.run_id, "by": one.approver, "expires": moment(one.expires_ms)} for one in likes],
     }
 
 
-def show_waiting(rows: Sequence[RunRow], standing: Sequence[Approval]) -> None:
+def show_waiting(rows: Sequence[RunRow], standing: Sequence[Approval], likes: Sequence[StandingApproval] = ()) -> None:
     """What `approve` prints."""
     if rows:
         made = table("run", "proposed", "spec")
@@ -105,3 +120,6 @@ def show_waiting(rows: Sequence[RunRow], standing: Sequence[Approval]) -> None:
         say("no run waits for approval")
     for one in standing:
         say(f"in force: run {one.run_id} is approved {one.describe()}")
+    for like in likes:
+        way_out = f"`dcfpca-participant approve --end-like {like.run_id} --by NAME` ends it"
+        say(f"in force: runs like {like.run_id} are approved {like.describe()}; {way_out}")

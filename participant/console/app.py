@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 
 from dcfpca.errors import DcfpcaError
-from participant.commands.approve import approve_run, approver_name, decline_run, waiting_runs
+from participant.commands.approve import approve_run, approver_name, decline_run, end_like, waiting_runs
 from participant.commands.transform import SCORED
 from participant.config import Config
 from participant.console import pages
@@ -58,6 +58,7 @@ class Console:
                         Route("/proposals", page(self.proposals)),
                         Route("/proposals/{run}/approve", post(self.approve), methods=["POST"]),
                         Route("/proposals/{run}/decline", post(self.decline), methods=["POST"]),
+                        Route("/proposals/{run}/end", post(self.end_like), methods=["POST"]),
                         Route("/runs", page(self.runs)),
                         Route("/findings", page(self.findings), methods=["GET"]),
                         Route("/findings", post(self.decide), methods=["POST"]),
@@ -74,7 +75,8 @@ class Console:
         """The runs that wait for a person."""
         rows = waiting_runs(self._store, _now_ms())
         approved = {one.run_id for one in self._store.approvals.standing(_now_ms())}
-        parts = pages.proposals_page([row for row in rows if row.run_id not in approved], visit)
+        likes = self._store.approvals.likes(_now_ms())
+        parts = pages.proposals_page([row for row in rows if row.run_id not in approved], likes, visit)
         return self._page("/proposals", parts, note)
 
     async def approve(self, request: Request, visit: Visit, form: Form) -> Response:
@@ -92,9 +94,20 @@ class Console:
                 said = decline_run(self._store, run, name, form.get("reason", ""), _now_ms())
                 note = f"Run {run} is declined; the operator is told: {said}"
             else:
-                approval = approve_run(self._store, run, name, form.get("expires", "7d"), _now_ms())
+                like = form.get("like", "")
+                approval = approve_run(self._store, run, name, form.get("expires", "7d"), _now_ms(), like)
                 note = f"Run {run} is approved {approval.describe()}; the daemon enrols within seconds."
             visit.name = name.strip()
+        except DcfpcaError as error:
+            note = f"Nothing was done: {error}."
+        return await self.proposals(request, visit, note)
+
+    async def end_like(self, request: Request, visit: Visit, form: Form) -> Response:
+        """As `dcfpca-participant approve --end-like`."""
+        run = request.path_params["run"]
+        try:
+            end_like(self._store, run, form.get("name", ""), _now_ms())
+            note = f"Runs like {run} are asked about again."
         except DcfpcaError as error:
             note = f"Nothing was done: {error}."
         return await self.proposals(request, visit, note)

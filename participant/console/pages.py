@@ -16,6 +16,7 @@ from participant.console.gate import Visit
 from participant.console.proposal_text import proposal_facts
 from participant.findings.decisions import VERDICTS
 from participant.findings.worklist import Finding
+from participant.state.approvals import StandingApproval
 from participant.state.ledger import NOT_SENT, Entry
 from participant.state.store import RunRow
 
@@ -55,11 +56,16 @@ def _name_field(visit: Visit) -> str:
     return f'<label>Your name <input name="name" required maxlength="100" autocomplete="name" value="{value}"></label>'
 
 
-def proposals_page(rows: Sequence[RunRow], visit: Visit) -> list[str]:
-    """The runs that wait for a person, each with what it is and two ways to answer."""
-    if not rows:
-        return [paragraph("No run waits for an answer.")]
-    return [_proposal(row, visit) for row in rows]
+def proposals_page(rows: Sequence[RunRow], likes: Sequence[StandingApproval], visit: Visit) -> list[str]:
+    """The runs that wait for a person, each with what it is and two ways to answer; and standing approvals."""
+    asked = [_proposal(row, visit) for row in rows] or [paragraph("No run waits for an answer.")]
+    return [*asked, *(_standing(one, visit) for one in likes)]
+
+
+def _standing(one: StandingApproval, visit: Visit) -> str:
+    end = _form(f"/proposals/{escape(one.run_id)}/end", visit, f"{_name_field(visit)}<button>End this</button>")
+    said = f"Runs like {one.run_id} are approved {one.describe()}, as long as nothing else speaks against one."
+    return f'<article class="card">{paragraph(said)}{end}</article>'
 
 
 def _proposal(row: RunRow, visit: Visit) -> str:
@@ -68,6 +74,9 @@ def _proposal(row: RunRow, visit: Visit) -> str:
     approve = (
         f"{_name_field(visit)}<label>In force for <select name=expires><option value=1d>a day</option>"
         "<option value=7d selected>a week</option><option value=30d>30 days</option></select></label>"
+        "<label>Later runs with the same features, sites and settings <select name=like>"
+        '<option value="">ask again</option><option value=90d>approved for 90 days</option>'
+        "<option value=365d>approved for a year</option></select></label>"
         "<button>Approve</button>"
     )
     decline = (

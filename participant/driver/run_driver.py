@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cached_property, partial
 
 from dcfpca.logs import log
@@ -29,7 +31,7 @@ from participant.session import Consent, History, Session, actions, events
 from participant.state.store import RunRow
 
 COMPUTE, FINISH, MESSAGE, RETRY = "compute", "finish", "message ", "retry"
-CONSENT, REFUSAL = "consent", "refusal"
+CONSENT, REFUSAL, NOTICE = "consent", "refusal", "notice"
 RETRY_SECONDS = 30.0
 """After a failure at the site itself, the round is tried again: the aggregator repeats nothing while the connection
 holds."""
@@ -133,6 +135,7 @@ class RunDriver:
                 case actions.AwaitApproval():
                     hint = f"dcfpca-participant approve {self.run_id} --by NAME --config …"
                     log("approval_awaited", level="warning", run=self.run_id, reason=action.reason or None, hint=hint)
+                    self._tasks.start(NOTICE, self._notify)
                 case actions.Compute():
                     self._tasks.start(COMPUTE, partial(self._answer, action))
                 case actions.Finish():
@@ -149,6 +152,16 @@ class RunDriver:
                 case _:
                     ref = action.ref
                     self._tasks.start(f"{MESSAGE}{ref.round}.{ref.attempt}", partial(self._send, action))
+
+    async def _notify(self) -> None:
+        """Tell the people of the site that the run waits for them."""
+        row = self._services.store.run(self.run_id)
+        if row is None or row.approved:
+            return
+        spec = json.loads(row.spec)
+        closes = row.proposed_ms / 1000 + float(spec.get("enrol_seconds", 0))
+        until = datetime.fromtimestamp(closes, UTC).isoformat(timespec="seconds")
+        await self._services.egress.notify(self._services.site.name, self.run_id, spec.get("label", ""), until)
 
     @cached_property
     def _agreed(self) -> Contract:

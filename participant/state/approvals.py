@@ -1,17 +1,21 @@
 """What people at the site say to runs: who agreed to which, until when, and whether it was used; and who declined.
 
 An approval is for one run with the spec that the approver saw, by its digest, and is used once: a later run, even with
-the same spec, may expose more together with the earlier one, and is for a person to see. Giving one, using one and
-declining are entries of the ledger.
+the same spec, may expose more together with the earlier one, and is for a person to see. A standing approval is for
+later runs with the same spec but for label, seed, time and start; it answers where the site asks about every run, and
+never where something speaks against one. Sites are not told by a signature who proposes a run, so that it cannot be for
+one operator alone. Giving one, using one and declining are entries of the ledger.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import sqlite3
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from participant.state.ledger import APPROVAL, APPROVAL_USED, DECLINED, Item, Ledger
+from participant.state.ledger import APPROVAL, APPROVAL_USED, DECLINED, STANDING, STANDING_ENDED, Item, Ledger
 
 _SELECT = "SELECT id, run_id, digest, approver, expires_ms, used FROM approvals"
 _NEXT_USE = (
@@ -19,6 +23,12 @@ _NEXT_USE = (
     " WHERE asking.approved = 0 AND used = 0 AND expires_ms > ?"
     " ORDER BY approvals.id LIMIT 1"
 )
+_UNDOUBTED = "SELECT run_id, spec, digest FROM runs WHERE status = 'waiting' AND approved = 0 AND reasons = '[]'"
+_STANDING = (
+    "SELECT sha256, kind, shape, detail FROM ledger WHERE sequence IN"
+    " (SELECT max(sequence) FROM ledger WHERE kind IN (?, ?) GROUP BY sha256) ORDER BY sequence"
+)
+_FREE = ("label", "seed", "enrol_seconds", "warm_start")
 _DECLINED = (
     "SELECT asking.run_id, ledger.detail FROM asking JOIN ledger ON ledger.run_id = asking.run_id AND ledger.kind = ?"
     " AND ledger.sha256 = asking.digest GROUP BY asking.run_id"
@@ -41,6 +51,26 @@ class Approval:
         return f"by {self.approver}, until {until}"
 
 
+@dataclass(frozen=True, slots=True)
+class StandingApproval:
+    """Of later runs like `run_id`, by `likeness`."""
+
+    likeness: bytes
+    run_id: str
+    approver: str
+    expires_ms: int
+
+    def describe(self) -> str:
+        """Who, and until when, as the ledger says it."""
+        return Approval("", b"", self.approver, self.expires_ms).describe()
+
+
+def likeness(spec: bytes) -> bytes:
+    """What specs share that a standing approval covers: all keys but those that change from run to run."""
+    keys = {key: value for key, value in json.loads(spec).items() if key not in _FREE}
+    return hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).digest()
+
+
 class Approvals:
     """Gives and uses approvals; `dcfpca-participant approve` and the daemon do so from different processes."""
 
@@ -61,10 +91,38 @@ class Approvals:
 
         A run keeps the approval it used, so that a restart before its answer uses no second one.
         """
+        for standing in self.likes(now_ms):
+            for run_id, spec, digest in self._database.execute(_UNDOUBTED).fetchall():
+                if likeness(spec) == standing.likeness:
+                    self.give(Approval(run_id, digest, standing.approver, standing.expires_ms), now_ms)
         while self._use_one(now_ms):
             pass
         rows = self._database.execute("SELECT run_id FROM asking WHERE approved != 0")
         return [row[0] for row in rows]
+
+    def allow_like(self, run_id: str, spec: bytes, approver: str, expires_ms: int, at_ms: int) -> StandingApproval:
+        """Approve later runs like this one until then; replaces what was said of such runs before."""
+        made = StandingApproval(likeness(spec), run_id, approver, expires_ms)
+        self._ledger.append(Item(STANDING, f"runs like {run_id}", 0, made.likeness, detail=made.describe()), at_ms)
+        return made
+
+    def end_like(self, run_id: str, name: str, at_ms: int) -> bool:
+        """End the standing approval of runs like this one; False if none is in force."""
+        found = [one for one in self.likes(at_ms) if one.run_id == run_id]
+        for one in found:
+            shape = f"runs like {run_id}"
+            self._ledger.append(Item(STANDING_ENDED, shape, 0, one.likeness, detail=f"by {name}"), at_ms)
+        return bool(found)
+
+    def likes(self, now_ms: int) -> list[StandingApproval]:
+        """The standing approvals in force, oldest first."""
+        found = []
+        for digest, kind, shape, detail in self._database.execute(_STANDING, (STANDING, STANDING_ENDED)):
+            name, _, until = detail.removeprefix("by ").rpartition(", until ")
+            expires_ms = round(1000 * datetime.fromisoformat(until).timestamp()) if kind == STANDING else 0
+            if expires_ms > now_ms:
+                found.append(StandingApproval(digest, shape.removeprefix("runs like "), name, expires_ms))
+        return found
 
     def decline(self, run_id: str, digest: bytes, name: str, reason: str, at_ms: int) -> None:
         """Record that a person declines the run with the spec of this digest; only the reason leaves the site."""

@@ -15,9 +15,13 @@ from dcfpca.errors import Refused, UnusableState
 
 LABEL = "dcfpca/v1/ledger"
 APPROVAL, APPROVAL_USED, DECLINED = "approval", "approval used", "declined"
+STANDING, STANDING_ENDED = "standing approval", "standing approval ended"
 EVIDENCE, RESULT = "evidence", "result"
 PRIVACY_CHARGE, PRIVACY_RETURN, NO_PRIVACY = "privacy charge", "privacy return", "no privacy"
-NOT_SENT = frozenset({APPROVAL, APPROVAL_USED, DECLINED, EVIDENCE, RESULT, PRIVACY_CHARGE, PRIVACY_RETURN, NO_PRIVACY})
+NOT_SENT = frozenset(
+    {APPROVAL, APPROVAL_USED, DECLINED, STANDING, STANDING_ENDED, EVIDENCE, RESULT}
+    | {PRIVACY_CHARGE, PRIVACY_RETURN, NO_PRIVACY}
+)
 """Kinds of entries that are no messages."""
 FIRST = hashlib.sha256(LABEL.encode()).digest()
 _INSERT = (

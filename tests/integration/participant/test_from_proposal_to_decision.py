@@ -4,15 +4,18 @@ decides them, has tomorrow's file scored, and finds the decisions again in the n
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Self
 
 import pytest
 
 from dcfpca.cli.main import main as operate
 from dcfpca.scaffold.background import until
-from dcfpca.scaffold.config_texts import DataKeys
+from dcfpca.scaffold.config_texts import DataKeys, Tables
 from dcfpca.scaffold.local_consortium import (
     Consortium,
     LocalPlan,
@@ -36,27 +39,58 @@ pytestmark = [
 SITE = "boston"
 
 
+class Steward:
+    """Takes notices, as a chat does."""
+
+    def __init__(self) -> None:
+        self.told: list[dict[str, str]] = []
+        told = self.told
+
+        class Taker(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(204)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Taker)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/hook"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
 @dataclass(frozen=True)
 class Clinic:
     consortium: Consortium
     page: Page
-    link: str
+    root: str  # of the console's pages
 
     @property
     def config(self) -> Path:
         return self.consortium.sites[SITE].directory / "participant.toml"
 
     def open(self, path: str) -> None:
-        self.page.ask("Page.navigate", url=self.link.partition("/?")[0] + path)
-        self.page.until(f"location.pathname === '{path.partition('?')[0]}' && document.readyState === 'complete'")
+        self.page.ask("Page.navigate", url=self.root + path)
+        where = path.partition("?")[0]
+        self.page.until(f"location.pathname.endsWith('{where}') && document.readyState === 'complete'")
 
     def propose(self, label: str, capsys: pytest.CaptureFixture[str]) -> str:
         capsys.readouterr()
-        settings = ["--set", "enrol_seconds=600", "--participants", ",".join(SITES), "--label", label]
+        settings = ["--participants", ",".join(SITES), "--label", label]
         operator = ["--config", str(self.consortium.operator_config)]
         with pytest.raises(SystemExit):
             operate(["run", "start", "--max-rank", "5", "--json", *settings, *operator])
-        return str(json.loads(capsys.readouterr().out)["run_id"])
+        said = capsys.readouterr()
+        assert "a person at boston is asked, so that enrolment stays open for up to a day" in said.err
+        return str(json.loads(said.out)["run_id"])
 
     def approve(self, run: str, name: str = "") -> None:
         self.open("/proposals")
@@ -81,13 +115,19 @@ class Clinic:
 
 
 @pytest.fixture(scope="module")
-def clinic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clinic]:
+def steward() -> Iterator[Steward]:
+    with Steward() as listening:
+        yield listening
+
+
+@pytest.fixture(scope="module")
+def clinic(tmp_path_factory: pytest.TempPathFactory, steward: Steward) -> Iterator[Clinic]:
     root = tmp_path_factory.mktemp("trial")
     data = {site: root / f"{site}.csv" for site in SITES}
     for site, path in data.items():
         write_table(path, site, wrong(patients(site)) if site == SITE else patients(site))
     keys = DataKeys("", id_column="pidnum", exclude=["cens"])
-    asks = {SITE: {"policy": {"manual_approval": True}}}
+    asks: dict[str, Tables] = {SITE: {"policy": {"manual_approval": True}, "notify": {"url": steward.url}}}
     made = create_consortium(root / "clinic", LocalPlan("trial", data, keys, participants=asks))
     config = made.sites[SITE].directory / "participant.toml"
     try:
@@ -95,17 +135,19 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clinic]:
         with running_console(config, free_ports(1)[0]) as link, chromium() as browser:
             await_answer(link)
             page = browser.page(link)
-            page.until("location.pathname === '/proposals'")
-            yield Clinic(made, page, link)
+            page.until("location.pathname.endsWith('/proposals')")
+            yield Clinic(made, page, page.evaluate("location.href").removesuffix("/proposals"))
     finally:
         stop_consortium(made, lambda _: None)
 
 
 def test_a_clinician_goes_from_the_proposal_to_decisions_that_are_kept(
-    clinic: Clinic, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    clinic: Clinic, steward: Steward, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     first = clinic.propose("spring", capsys)
     clinic.approve(first, "Ada Byron")
+    (notice,) = steward.told
+    assert (notice["site"], notice["run"], notice["label"]) == (SITE, first, "spring")
 
     clinic.open("/findings")
     clinic.page.screenshot(tmp_path / "findings.png", whole=False)
@@ -166,7 +208,7 @@ def _is_told(cards: list[str], patient: int, feature: str, said: str) -> bool:
 @pytest.mark.parametrize("width", [380, 1280])
 def test_the_worklist_of_a_real_run_fits(clinic: Clinic, width: int, dark: bool, tmp_path: Path) -> None:
     browser: Browser = clinic.page.browser
-    page = browser.page(clinic.link.partition("/?")[0] + "/findings?show=all", width, dark=dark)
+    page = browser.page(clinic.root + "/findings?show=all", width, dark=dark)
     page.until("document.querySelector('.finding')")
     page.screenshot(tmp_path / f"worklist-{width}-{dark}.png")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

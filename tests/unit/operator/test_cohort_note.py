@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dcfpca.operator.proposals import cohort_note
+from dcfpca.operator.proposals import APPROVAL_SECONDS, cohort_note, with_time_for_people
 from dcfpca.spec import parse_spec
 from dcfpca.v1 import admin_pb2 as pb
 
@@ -33,7 +33,7 @@ def test_a_cohort_that_no_waiting_makes_alike_would_be_refused(states: dict[str,
 
 def test_a_named_cohort_that_differs_by_one_is_for_people_to_approve() -> None:
     said = note({"participants": SITES[:3]})
-    assert "would single out dag, so a person at each of ann, bob, cem is asked to approve it within 30 s" in said
+    assert "would single out dag, so a person at each of ann, bob, cem is asked to approve it:" in said
 
 
 def test_nothing_is_said_where_nothing_stands_in_the_way() -> None:
@@ -43,3 +43,15 @@ def test_nothing_is_said_where_nothing_stands_in_the_way() -> None:
     assert note(last={"aggregation": "plain"}, dag="away") == ""
     assert note({"rows": 31}, dag="away") == "", "it is about other features"
     assert cohort_note(parse_spec({"rank": 3}), [], []) == ""
+
+
+def test_enrolment_is_open_for_a_day_where_a_person_is_asked_unless_the_spec_says_how_long() -> None:
+    known = [pb.ParticipantView(name="ann", asks=True), pb.ParticipantView(name="bob")]
+    longer, said = with_time_for_people(parse_spec({"rank": 3}), known, asked=False)
+    assert longer.enrol_seconds == APPROVAL_SECONDS
+    assert said.startswith("a person at ann is asked")
+    stated = parse_spec({"rank": 3, "enrol_seconds": 5})
+    assert with_time_for_people(stated, known, asked=True) == (stated, "")
+    without = parse_spec({"rank": 3, "participants": ["bob", "cem"]})
+    assert with_time_for_people(without, known, asked=False) == (without, "")
+    assert with_time_for_people(without, known, asked=True)[0].enrol_seconds == APPROVAL_SECONDS

@@ -97,7 +97,7 @@ def test_every_call_of_the_service_that_carries_something_has_its_way_through_th
     assert {name for name in calls if name not in source} == set()
     door = {name for name, value in vars(Egress).items() if callable(value) and not name.startswith("_")}
     # Three messages of a secure run share one method; opening the stream is recorded by another.
-    assert door == {"subscribed", "respond", "misfit", "tell", "submit", "export", "report", "refuse_export"}
+    assert door == {"subscribed", "respond", "misfit", "tell", "submit", "export", "report", "refuse_export", "notify"}
     reading = {"Subscribe", "FetchConsensus", "FetchSum", "FetchRevocationList", "ResumeUpload"}
     # Besides what `send` carries: an update has two calls, in pieces and whole; files and refusals share one.
     assert calls - reading - set(METHODS.values()) == {"SubmitUpdate", "SubmitWhole", "ExportReconstruction"}

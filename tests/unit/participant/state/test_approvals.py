@@ -14,6 +14,7 @@ from participant.commands.approve import (
     approve_run,
     approver_name,
     decline_run,
+    end_like,
     milliseconds,
     show_waiting,
     waiting_document,
@@ -156,3 +157,42 @@ def test_whoever_approves_is_shown_why_the_run_waits(store: Store, capsys: pytes
     assert isinstance(document, dict)
     assert "it would give sums over dea alone" in str(document["waiting"])
     assert store.runs()[0].consent is None
+
+
+def like(store: Store, run_id: str, at_ms: int, why: str = "", **changes: object) -> None:
+    spec = SPEC.model_copy(update=changes)
+    store.save_waiting(run_id, spec.canonical(), spec.digest(), False, at_ms, why)
+
+
+def test_a_standing_approval_answers_later_runs_like_it_and_no_others(store: Store) -> None:
+    wait(store, "run-1", 1)
+    approve_run(store, "run-1", "Ada, until noon", "1h", 2, like="90d")
+    assert store.approvals.use(3) == ["run-1"]
+    enrol(store, "run-1", 4)
+    like(store, "summer", 5, label="summer", seed=7, enrol_seconds=86400.0)
+    like(store, "larger", 5, rank=3)
+    like(store, "doubted", 5, why="it would tell of two samples alone", label="doubted")
+    assert store.approvals.use(6) == ["summer"]
+    verify(store.ledger.entries())
+    kinds = [entry.item.kind for entry in store.ledger.entries() if entry.item.run_id == "summer"]
+    assert kinds == ["approval", "approval used"]
+    (standing,) = store.approvals.likes(6)
+    assert (standing.approver, standing.run_id) == ("Ada, until noon", "run-1")
+
+
+def test_a_standing_approval_ends_when_it_expires_or_somebody_ends_it(store: Store) -> None:
+    wait(store, "run-1", 1)
+    approve_run(store, "run-1", "Ada", "1h", 2, like="1h")
+    store.approvals.use(3)
+    enrol(store, "run-1", 4)
+    like(store, "late", 5, label="late")
+    assert store.approvals.use(2 + 2 * HOUR) == []
+    approve_run(store, "late", "Ada", "1h", 5, like="90d")
+    store.approvals.use(6)
+    enrol(store, "late", 7)
+    with pytest.raises(Refused, match="no standing approval of runs like other"):
+        end_like(store, "other", "Eve", 8)
+    end_like(store, "late", "Bo", 8)
+    like(store, "later", 9, label="later")
+    assert store.approvals.use(10) == []
+    assert store.approvals.likes(10) == []
